@@ -1,0 +1,170 @@
+"""The layer rules of the architecture: who may import whom, and no cycles."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1] / "tilec"
+STDLIB_ONLY = ("errors", "model", "bundle")
+SHIPPED = ("tileir", "runtime")
+BUILD_HALF = ("manifest", "frontends", "plan", "compiler", "stubs", "build")
+LEVEL = {
+    "errors": 0,
+    "model": 1,
+    "bundle": 2,
+    **dict.fromkeys((*BUILD_HALF, *SHIPPED, "lang", "testing"), 3),
+    **dict.fromkeys(("inspection", "runner", "bench"), 4),
+    "tune": 5,
+    "cli": 6,
+}
+# Inside the build half the pipeline has an order too.
+BUILD_ORDER = {"manifest": 0, "frontends": 1, "plan": 2, "compiler": 2, "stubs": 2, "build": 3}
+HEAVY = {"cuda", "numpy", "triton", "numba", "torch", "cupy", "jinja2", "rich", "click", "tomli", "tomllib"}
+SHIPPED_BANNED = {"click", "rich", "jinja2", "tomli", "tomllib"}
+
+
+def module_name(path: Path) -> str:
+    parts = ("tilec", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def imports_of(path: Path) -> list[tuple[str, int, bool]]:
+    """(module, line, inside a function) of every import; imports for type checkers only do not count."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found: list[tuple[str, int, bool]] = []
+
+    def visit(node: ast.AST, inside: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                continue
+            if isinstance(child, ast.Import):
+                found.extend((alias.name, child.lineno, inside) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                assert child.level == 0, f"{path}:{child.lineno}: relative import"
+                base = child.module or ""
+                found.extend((f"{base}.{alias.name}", child.lineno, inside) for alias in child.names)
+            visit(child, inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
+
+    visit(tree, inside=False)
+    return found
+
+
+FILES = sorted(p for p in ROOT.rglob("*.py") if "_templates" not in p.parts)
+MODULES = {module_name(p): p for p in FILES}
+
+
+def resolve(name: str) -> str | None:
+    """The tilec module that an imported dotted name lives in."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        candidate = ".".join(parts[:end])
+        if candidate in MODULES:
+            return candidate
+    return None
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_imports_follow_the_layers(path: Path) -> None:
+    me = module_name(path)
+    mine = room(me)
+    for name, line, inside in imports_of(path):
+        where = f"{path}:{line}"
+        top = name.split(".")[0]
+        if top == "tilec":
+            target = resolve(name)
+            assert target, f"{where}: {name} does not exist"
+            other = room(target)
+            if other in ("", mine):
+                continue
+            assert other in LEVEL, f"{where}: {other} is in no layer"
+            if mine == "":
+                pytest.fail(f"{where}: the package root imports nothing of tilec")
+            assert LEVEL[other] <= LEVEL[mine], f"{where}: {mine} may not import {other}"
+            if LEVEL[other] == LEVEL[mine] == 3:
+                assert mine not in SHIPPED or other in SHIPPED, f"{where}: the shipped half imports the build half"
+                if mine in BUILD_ORDER:
+                    assert other in BUILD_ORDER, f"{where}: the build half imports {other}"
+                    assert BUILD_ORDER[other] < BUILD_ORDER[mine], f"{where}: {mine} imports {other} against the pipeline's order"
+            if LEVEL[mine] == LEVEL[other] == 4:
+                pytest.fail(f"{where}: verbs do not import each other")
+        elif mine in STDLIB_ONLY:
+            assert top in sys.stdlib_module_names, f"{where}: {mine} uses the standard library only, not {top}"
+        elif mine in SHIPPED:
+            assert top not in SHIPPED_BANNED, f"{where}: the shipped half imports {top}"
+        elif mine == "frontends" and top in {"cuda", "triton", "numba"}:
+            assert inside, f"{where}: heavy compilers are imported inside functions"
+        if mine == "frontends" and top == "tilec" and room(name) == "frontends":
+            stem = name.split(".")[2] if name.count(".") >= 2 else ""
+            own = me.split(".")[2] if me.count(".") >= 2 else ""
+            allowed = stem.startswith("_") or stem == "base" or stem == own
+            assert allowed or own in ("base", ""), f"{where}: frontends never import each other"
+
+
+def test_only_the_driver_module_touches_the_driver_bindings() -> None:
+    for path in FILES:
+        for name, line, _ in imports_of(path):
+            if name.startswith("cuda.bindings.driver"):
+                assert module_name(path) == "tilec.runtime._driver", f"{path}:{line}"
+
+
+def test_only_the_cli_prints() -> None:
+    for path in FILES:
+        if room(module_name(path)) == "cli":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id != "print", f"{path}:{node.lineno}: print outside the cli"
+
+
+def test_no_import_cycles() -> None:
+    edges = {}
+    for name, path in MODULES.items():
+        targets = {resolve(n) for n, _, inside in imports_of(path) if n.startswith("tilec") and not inside}
+        edges[name] = {t for t in targets if t and t != name}
+    state: dict[str, int] = {}
+
+    def visit(node: str, trail: tuple[str, ...]) -> None:
+        if state.get(node) == 2:
+            return
+        assert state.get(node) != 1, " -> ".join((*trail, node))
+        state[node] = 1
+        for target in sorted(edges[node]):
+            visit(target, (*trail, node))
+        state[node] = 2
+
+    for name in sorted(edges):
+        visit(name, ())
+
+
+def test_sizes() -> None:
+    for path in FILES:
+        text = path.read_text(encoding="utf-8")
+        assert text.count("\n") <= 500, f"{path} is over 500 lines: split it by idea"
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                first = node.body[0]
+                documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+                start = first.end_lineno if documented else node.lineno
+                length = (node.end_lineno or 0) - (start or 0)
+                assert length <= 60, f"{path}:{node.lineno}: {node.name} has {length} lines"
+
+
+def test_the_shipped_half_imports_no_build_half() -> None:
+    code = (
+        "import sys, tilec.runtime\n"
+        "banned = ('click', 'rich', 'jinja2', 'tomli', 'tomllib', 'cuda.core', 'cuda.tile', 'tilec.manifest', 'tilec.frontends',"
+        " 'tilec.plan', 'tilec.compiler', 'tilec.stubs', 'tilec.build', 'tilec.cli')\n"
+        "print(sorted(m for m in sys.modules if m in banned or m.startswith(tuple(b + '.' for b in banned))))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,1 @@
+"""Runs jobs: worker processes, content-addressed cache, progress events."""

@@ -1,0 +1,293 @@
+"""Every exception that tilec raises, with the exit code its class gives the command line.
+
+TilecError                      1   base: what happened, the usual cause, the next step
+|- UsageError                   2   the command line or an API call is off
+|  |- ManifestError             2   tilec.toml and what it names; carries every problem found
+|  `- ExpressionError           2   an expression of the manifest's small language
+|- MissingError                 3   something outside tilec is not there
+|  |- ToolchainError            3   a compiler is missing, too old or half installed
+|  `- NoDeviceError             3   no driver or no such GPU
+|- BuildError                   1   the build's end: every failed job, grouped
+|- CompileError                 1   one job failed; carries diagnostics
+|- BudgetError                  1   an image is over its kernel's budget
+|- OutputError                  1   results could not be written
+|- BundleError                  1   a bundle is damaged, of an unknown version, or not a bundle
+|- NoImageError                 1   no image of the bundle fits this device; lists every candidate
+|- CaseError                    1   a case's reference failed or gives something else than the kernel's outputs
+`- DeviceError                  1   the host runtime
+   |- DriverError               1   a CUDA driver call failed; carries the result's name
+   |- ContextError              1   no usable context for a device
+   |- SchedulingError           1   streams and policies
+   |- InternalError             1   a broken invariant of tilec itself
+   `- LaunchError               1   refused before the driver was asked; starts with the kernel's name
+      |- ArgumentError          1   count, name or kind of an argument (also a TypeError)
+      |  |- DTypeError          1
+      |  |- RankError           1
+      |  |- LayoutError         1   strides, contiguity, alignment
+      |  |- PlacementError      1   the argument lives on another device
+      |  `- AliasError          1   an output overlaps another argument
+      |- RequirementError       1   a `requires` of the manifest does not hold (also a ValueError)
+      |- VariantError           1   no such variant was built; names those that were
+      `- LaunchLimitError       1   grid, block or shared memory beyond the device
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Location:
+    """A place in a source file; line and column count from 1, 0 means unknown."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        """`file:line:column`, without the parts that are unknown."""
+        parts = [self.file]
+        if self.line:
+            parts.append(str(self.line))
+            if self.column:
+                parts.append(str(self.column))
+        return ":".join(parts)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Diagnostic:
+    """One message about the user's source, from a compiler or from a check of tilec.
+
+    `excerpt` is the source line (without its newline); the caret is drawn under `location.column`. `hint` is tilec's own advice.
+    """
+
+    message: str
+    location: Location | None = None
+    severity: str = "error"
+    excerpt: str = ""
+    hint: str = ""
+
+    def render(self) -> str:
+        """The message as text: location, severity, message, then source line with caret, then the hint."""
+        head = f"{self.location}: " if self.location else ""
+        lines = [f"{head}{self.severity}: {self.message}"]
+        if self.excerpt:
+            lines.append(f"    {self.excerpt}")
+            if self.location and self.location.column:
+                indent = "".join("\t" if c == "\t" else " " for c in self.excerpt[: self.location.column - 1])
+                lines.append(f"    {indent}^")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class TilecError(Exception):
+    """Base of everything tilec raises on purpose.
+
+    Args:
+        what: what happened, with the values that did not fit.
+        cause: the usual cause, where it is not plain from `what`.
+        fix: the next step.
+        kernel: kernel or variant id the error is about.
+        target: target the error is about.
+        location: where in the user's sources.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        cause: str = "",
+        fix: str = "",
+        kernel: str = "",
+        target: str = "",
+        location: Location | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.cause = cause
+        self.fix = fix
+        self.kernel = kernel
+        self.target = target
+        self.location = location
+
+    def __str__(self) -> str:
+        """What happened, then cause and next step on lines of their own."""
+        text = f"{self.location}: {self.what}" if self.location else self.what
+        if self.cause:
+            text += f"\n  cause: {self.cause}"
+        if self.fix:
+            text += f"\n  fix: {self.fix}"
+        return text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keep every field when an error crosses a process boundary."""
+        return (_rebuild, (type(self), self.args, self.__dict__.copy()))
+
+
+def _rebuild(cls: type[TilecError], args: tuple[object, ...], state: dict[str, object]) -> TilecError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class UsageError(TilecError):
+    """The command line or an API call is off."""
+
+    exit_code = 2
+
+
+class ManifestError(UsageError):
+    """tilec.toml, or a file it names, is off; `problems` holds all of them."""
+
+    def __init__(self, problems: tuple[Diagnostic, ...], *, fix: str = "") -> None:
+        super().__init__("\n".join(p.render() for p in problems), fix=fix)
+        self.problems = problems
+
+
+class ExpressionError(UsageError):
+    """An expression is not of the manifest's small language, or cannot be evaluated; `column` counts from 1 inside the expression."""
+
+    def __init__(self, what: str, *, text: str = "", column: int = 0, fix: str = "") -> None:
+        super().__init__(what, fix=fix)
+        self.text = text
+        self.column = column
+
+
+class MissingError(TilecError):
+    """Something outside tilec is needed and not there."""
+
+    exit_code = 3
+
+
+class ToolchainError(MissingError):
+    """A compiler or one of its parts is missing, too old or half installed."""
+
+
+class NoDeviceError(MissingError):
+    """No driver, or no such GPU."""
+
+
+class CompileError(TilecError):
+    """One job failed.
+
+    `diagnostics` are located messages, `log` the compiler's own words, `command` what was run, `kept` where its input lies.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        diagnostics: tuple[Diagnostic, ...] = (),
+        log: str = "",
+        command: str = "",
+        kept: str = "",
+        cause: str = "",
+        fix: str = "",
+        kernel: str = "",
+        target: str = "",
+    ) -> None:
+        super().__init__(what, cause=cause, fix=fix, kernel=kernel, target=target)
+        self.diagnostics = diagnostics
+        self.log = log
+        self.command = command
+        self.kept = kept
+
+
+class BuildError(TilecError):
+    """The build's end: every job that failed, in plan order."""
+
+    def __init__(self, failures: tuple[TilecError, ...], *, total: int) -> None:
+        count = len(failures)
+        super().__init__(f"{count} of {total} jobs failed")
+        self.failures = failures
+        self.total = total
+
+
+class BudgetError(TilecError):
+    """An image uses more than its kernel's budget allows."""
+
+
+class OutputError(TilecError):
+    """Results could not be written; what was there before is untouched."""
+
+
+class BundleError(TilecError):
+    """A bundle is damaged, of an unknown version, or no bundle at all."""
+
+
+class NoImageError(TilecError):
+    """No image of the bundle fits the device; the message lists every candidate and why it was refused."""
+
+
+class CaseError(TilecError):
+    """A case's reference failed, or gives something else than the kernel's outputs."""
+
+
+class DeviceError(TilecError):
+    """Base of the host runtime's errors."""
+
+
+class DriverError(DeviceError):
+    """A CUDA driver call failed. `result` is the name of its result code, such as `CUDA_ERROR_OUT_OF_MEMORY`."""
+
+    def __init__(self, what: str, *, result: str = "", code: int = 0, cause: str = "", fix: str = "", kernel: str = "") -> None:
+        super().__init__(what, cause=cause, fix=fix, kernel=kernel)
+        self.result = result
+        self.code = code
+
+
+class ContextError(DeviceError):
+    """There is no usable context for a device."""
+
+
+class SchedulingError(DeviceError):
+    """Streams and scheduling policies."""
+
+
+class InternalError(DeviceError):
+    """A broken invariant of tilec itself: please report it."""
+
+
+class LaunchError(DeviceError):
+    """A launch was refused before the driver was asked; the message starts with the kernel's name."""
+
+
+class ArgumentError(LaunchError, TypeError):
+    """Count, name or kind of an argument."""
+
+
+class DTypeError(ArgumentError):
+    """An argument has another dtype than the kernel takes."""
+
+
+class RankError(ArgumentError):
+    """An argument has another number of dimensions than the kernel takes."""
+
+
+class LayoutError(ArgumentError):
+    """Strides, contiguity or alignment of an argument do not fit."""
+
+
+class PlacementError(ArgumentError):
+    """An argument lives on another device than the kernel is launched on."""
+
+
+class AliasError(ArgumentError):
+    """An output overlaps another argument."""
+
+
+class RequirementError(LaunchError, ValueError):
+    """A `requires` of the manifest does not hold for these arguments."""
+
+
+class VariantError(LaunchError, ValueError):
+    """No such variant was built; the message names those that were."""
+
+
+class LaunchLimitError(LaunchError, ValueError):
+    """Grid, block or shared memory beyond what the device allows."""

@@ -1,0 +1,1 @@
+"""One file per kernel language, behind one protocol."""

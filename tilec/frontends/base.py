@@ -1,0 +1,65 @@
+"""The protocol of a frontend: the whole plug-in surface, with the table of those that are installed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Protocol
+
+from tilec.model.image import Image
+from tilec.model.job import InputFile, Job, Source
+from tilec.model.kernel import KernelDecl, ToolInfo
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ToolSearch:
+    """Where tools are looked for: everything a frontend may know of the machine, read once at the edge.
+
+    Attributes:
+        prefer: `wheels` looks in the installed wheels first, `system` in CUDA_HOME and PATH first.
+        cuda_home: value of CUDA_HOME (or CUDA_PATH), empty for none.
+        path: value of PATH.
+        cuda: version range of the toolkit that the manifest accepts, such as `>=13.2,<13.5`; empty for any.
+        state_dir: directory for the table of tool digests by file time and size; empty to hash each time.
+    """
+
+    prefer: str = "wheels"
+    cuda_home: str = ""
+    path: str = ""
+    cuda: str = ""
+    state_dir: str = ""
+
+
+class Frontend(Protocol):
+    """Reads one kernel language. Instances are made in the main process and again in every worker."""
+
+    name: str
+    suffixes: tuple[str, ...]
+
+    def __init__(self, search: ToolSearch) -> None:
+        """Keep where to look for tools; must not import a compiler."""
+
+    def toolchain(self) -> Sequence[ToolInfo]:
+        """Names, versions and digests of every tool a compile uses; part of every cache key.
+
+        Raises:
+            ToolchainError: a tool is missing, too old or half installed.
+        """
+
+    def inputs(self, source: Source) -> Sequence[InputFile]:
+        """The source and every file it pulls in (headers, imported project modules), sorted by name; no compiler is run."""
+
+    def declare(self, source: Source) -> Sequence[KernelDecl]:
+        """The kernels of a source, with their parameters and places.
+
+        Raises:
+            CompileError: the source cannot be read; with located diagnostics.
+        """
+
+    def compile(self, job: Job) -> Image:
+        """Compile one job; needs no device.
+
+        Raises:
+            CompileError: with located diagnostics, the compiler's log and its command.
+            ToolchainError: a tool is missing.
+        """

@@ -1,0 +1,1 @@
+"""Plain-data reports about bundles and images."""

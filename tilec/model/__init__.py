@@ -1,0 +1,1 @@
+"""Shared vocabulary of both halves: values only, standard library only."""

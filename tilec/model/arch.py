@@ -1,0 +1,188 @@
+"""GPU architectures: one table of facts, and targets with their parsing, ordering and compatibility."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import re
+
+Version = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Arch:
+    """Facts about one compute capability.
+
+    Attributes:
+        cc: compute capability, such as (9, 0).
+        ptx: oldest PTX ISA that names it; `ptx_a` and `ptx_f` for its architecture- and family-specific forms, None where there is none.
+        toolkit: oldest CUDA toolkit that compiles for it (cubins made for it load on that release's driver and later ones).
+        tile: whether Tile IR can be assembled for it.
+        threads, warps, blocks, registers: most per multiprocessor.
+        shared: shared memory per multiprocessor in bytes; `shared_block` the most one block can opt in to.
+    """
+
+    cc: Version
+    ptx: Version
+    ptx_a: Version | None = None
+    ptx_f: Version | None = None
+    toolkit: Version
+    tile: bool
+    threads: int
+    blocks: int
+    shared: int
+    shared_block: int
+    registers: int = 65536
+
+    @property
+    def warps(self) -> int:
+        """Most resident warps per multiprocessor."""
+        return self.threads // 32
+
+
+_KIB = 1024
+
+
+def _arch(
+    cc: int,
+    ptx: Version,
+    toolkit: Version,
+    threads: int,
+    blocks: int,
+    shared_kib: int,
+    *,
+    a: Version | None = None,
+    f: Version | None = None,
+    tile: bool = True,
+) -> Arch:
+    # One KiB of every block's shared memory is kept by the system from compute capability 8.0 on.
+    block_kib = shared_kib - 1 if cc >= 80 else shared_kib
+    return Arch(
+        cc=(cc // 10, cc % 10),
+        ptx=ptx,
+        ptx_a=a,
+        ptx_f=f,
+        toolkit=toolkit,
+        tile=tile,
+        threads=threads,
+        blocks=blocks,
+        shared=shared_kib * _KIB,
+        shared_block=block_kib * _KIB,
+    )
+
+
+ARCHS: dict[Version, Arch] = {
+    arch.cc: arch
+    for arch in (
+        _arch(75, (6, 3), (10, 0), 1024, 16, 64, tile=False),
+        _arch(80, (7, 0), (11, 0), 2048, 32, 164),
+        _arch(86, (7, 1), (11, 1), 1536, 16, 100),
+        _arch(87, (7, 4), (11, 4), 1536, 16, 164),
+        _arch(88, (9, 0), (13, 0), 1536, 16, 100),
+        _arch(89, (7, 8), (11, 8), 1536, 24, 100),
+        _arch(90, (7, 8), (11, 8), 2048, 32, 228, a=(8, 0)),
+        _arch(100, (8, 6), (12, 8), 2048, 32, 228, a=(8, 6), f=(8, 8)),
+        _arch(103, (8, 8), (12, 9), 2048, 32, 228, a=(8, 8), f=(8, 8)),
+        _arch(110, (9, 0), (13, 0), 1536, 24, 228, a=(9, 0), f=(9, 0)),
+        _arch(120, (8, 7), (12, 8), 1536, 24, 100, a=(8, 7), f=(8, 8)),
+        _arch(121, (8, 8), (12, 9), 1536, 24, 100, a=(8, 8), f=(8, 8)),
+    )
+}
+
+
+class TargetKind(enum.Enum):
+    """What a target makes."""
+
+    CUBIN = "cubin"
+    PTX = "ptx"
+    TILEIR = "tileir"
+
+
+_PATTERN = re.compile(r"(sm|compute)_(\d{2,3})([af]?)")
+
+
+@functools.total_ordering
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """What code is made for: `sm_90a` (cubin), `compute_80` (PTX) or `tileir` (portable Tile IR bytecode)."""
+
+    kind: TargetKind
+    cc: Version = (0, 0)
+    suffix: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Read a target's name.
+
+        Raises:
+            ValueError: it is none; the message says what is wrong with it and what would do.
+        """
+        return _parse(text)
+
+    @property
+    def arch(self) -> Arch:
+        """The row of the architecture table (not for `tileir`)."""
+        return ARCHS[self.cc]
+
+    @property
+    def number(self) -> str:
+        """`90a` of `sm_90a`."""
+        return f"{self.cc[0]}{self.cc[1]}{self.suffix}"
+
+    @property
+    def ptx_isa(self) -> Version:
+        """Oldest PTX ISA that can name this target."""
+        arch = self.arch
+        isa = {"": arch.ptx, "a": arch.ptx_a, "f": arch.ptx_f}[self.suffix]
+        if isa is None:
+            raise ValueError(f"{self} has no such form")
+        return isa
+
+    def __str__(self) -> str:
+        """The target's name."""
+        if self.kind is TargetKind.TILEIR:
+            return "tileir"
+        return f"{'sm' if self.kind is TargetKind.CUBIN else 'compute'}_{self.number}"
+
+    def __lt__(self, other: object) -> bool:
+        """Cubins first, then PTX, then Tile IR; each by capability, plain before `f` before `a`."""
+        if not isinstance(other, Target):
+            return NotImplemented
+        return self._rank < other._rank
+
+    @property
+    def _rank(self) -> tuple[int, Version, int]:
+        return (list(TargetKind).index(self.kind), self.cc, ("", "f", "a").index(self.suffix))
+
+    def runs_on(self, cc: Version, *, exact: bool = False) -> bool:
+        """Whether a device of capability `cc` can run code of this target; `exact` is the rule of tile cubins.
+
+        PTX here means its architecture rule only: whether the driver reads its ISA is another question.
+        """
+        if self.kind is TargetKind.TILEIR:
+            return cc in ARCHS and ARCHS[cc].tile
+        if self.suffix == "a" or exact:
+            return cc == self.cc
+        if self.suffix == "f" or self.kind is TargetKind.CUBIN:
+            return cc[0] == self.cc[0] and cc[1] >= self.cc[1]
+        return cc >= self.cc
+
+
+@functools.lru_cache(maxsize=512)
+def _parse(text: str) -> Target:
+    if text == "tileir":
+        return Target(TargetKind.TILEIR)
+    match = _PATTERN.fullmatch(text)
+    if match is None:
+        raise ValueError(f"unknown target {text!r}: targets are sm_NN (cubin), compute_NN (PTX) and tileir; for example sm_90, compute_80")
+    prefix, digits, suffix = match.groups()
+    cc = (int(digits[:-1]), int(digits[-1]))
+    if cc not in ARCHS:
+        known = ", ".join(f"{prefix}_{major}{minor}" for major, minor in ARCHS)
+        raise ValueError(f"unknown architecture in target {text!r}: known are {known}")
+    arch = ARCHS[cc]
+    if suffix and {"a": arch.ptx_a, "f": arch.ptx_f}[suffix] is None:
+        forms = [f"{prefix}_{digits}{s}" for s, isa in (("", arch.ptx), ("a", arch.ptx_a), ("f", arch.ptx_f)) if isa]
+        raise ValueError(f"target {text!r} does not exist: compute capability {cc[0]}.{cc[1]} has {', '.join(forms)}")
+    return Target(TargetKind.CUBIN if prefix == "sm" else TargetKind.PTX, cc, suffix)

@@ -1,0 +1,71 @@
+"""Images: what a job gives, and the row that the bundle's index keeps of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tilec.errors import Diagnostic
+from tilec.model.arch import Target, Version
+from tilec.model.signature import AbiSlot
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Resources:
+    """What one image needs per thread or block, read without a GPU; None where it cannot be known (portable code).
+
+    Attributes:
+        registers: registers per thread.
+        spill_stores, spill_loads: bytes spilled to local memory per thread (static count of the code).
+        stack: stack frame in bytes per thread.
+        shared: static shared memory in bytes per block.
+        constant: constant bank 0 in bytes, parameters included.
+        code: bytes of machine code of the entry point.
+    """
+
+    registers: int | None = None
+    spill_stores: int | None = None
+    spill_loads: int | None = None
+    stack: int | None = None
+    shared: int | None = None
+    constant: int | None = None
+    code: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ImageInfo:
+    """An image without its bytes: one row of the bundle's index.
+
+    Attributes:
+        target: what it was made for; its kind says what the bytes are.
+        digest: SHA-256 of the bytes (hex). size: their length.
+        symbol: entry point to look up after loading.
+        exact: runs on exactly the target's compute capability (tile cubins), not on later minor ones.
+        ptx_isa: PTX ISA of PTX text, or bytecode version of Tile IR; None for cubins.
+        cuda: oldest CUDA release whose driver loads it.
+        resources: what it needs.
+        max_threads: threads per block it was bounded to, 0 for none.
+        required_block: block it was compiled for (`reqntid`), empty for any.
+        cluster: cluster it was compiled for, empty for none.
+    """
+
+    target: Target
+    digest: str
+    size: int
+    symbol: str
+    exact: bool = False
+    ptx_isa: Version | None = None
+    cuda: Version = (11, 0)
+    resources: Resources = Resources()
+    max_threads: int = 0
+    required_block: tuple[int, ...] = ()
+    cluster: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Image:
+    """What a job gives: the index row, the bytes, the entry point's ABI, and any warnings of the compiler."""
+
+    info: ImageInfo
+    data: bytes
+    abi: tuple[AbiSlot, ...]
+    warnings: tuple[Diagnostic, ...] = ()

@@ -1,0 +1,155 @@
+"""Kernels: as a frontend finds them in a source, and as the bundle's index describes them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tilec.errors import Location
+from tilec.model.image import ImageInfo
+from tilec.model.signature import AbiSlot, Assumption, Param
+
+AxisValue = str | int | float | bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ParamDecl:
+    """A parameter as the source declares it.
+
+    Attributes:
+        name: its name in the source.
+        type: its type as written, for messages (`const T*`, `ct.Constant[int]`); empty where the language has none.
+        kind: `tensor` (a pointer or array), `scalar`, `struct` or `constant` (a compile-time constant, bound by a matrix axis).
+        dtype: a dtype's name, or the name of a template parameter, or empty where the source does not say.
+        out: True where the source says that it is written, False where it says that it is only read, None where it does not say.
+        size: bytes of a struct, 0 where the source does not say.
+        default: default value of a scalar or constant, if the source gives one.
+        location: where it is declared.
+    """
+
+    name: str
+    type: str = ""
+    kind: str
+    dtype: str = ""
+    out: bool | None = None
+    size: int = 0
+    default: AxisValue | None = None
+    location: Location | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class KernelDecl:
+    """A kernel as a frontend finds it in a source.
+
+    Attributes:
+        name: function name, without namespace or template arguments.
+        qualified: the name to compile by (`ns::name`).
+        location: where it is defined.
+        doc: its docstring or leading comment.
+        params: in ABI order, compile-time constants included.
+        template: names of its template parameters, in order (C++).
+        max_threads: threads per block that the source bounds it to, 0 for none or not a literal.
+        cluster: cluster dimensions fixed in the source.
+    """
+
+    name: str
+    qualified: str = ""
+    location: Location
+    doc: str = ""
+    params: tuple[ParamDecl, ...] = ()
+    template: tuple[str, ...] = ()
+    max_threads: int = 0
+    cluster: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class VariantInfo:
+    """One variant in the bundle's index: its point of the matrix, its assumptions, its ABI and its images."""
+
+    id: str
+    axes: tuple[tuple[str, AxisValue], ...] = ()
+    assume: tuple[Assumption, ...] = ()
+    abi: tuple[AbiSlot, ...] = ()
+    images: tuple[ImageInfo, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchInfo:
+    """How a kernel is launched; every number is an expression over parameters and axes.
+
+    Attributes:
+        grid: one to three expressions.
+        block: one to three expressions; tile kernels have (1, 1, 1), which stands for whatever the image needs.
+        shared: dynamic shared memory in bytes.
+        cluster: cluster dimensions, empty for none.
+        cooperative: all blocks are resident at once.
+        requires: conditions on the arguments, each checked before a launch.
+    """
+
+    grid: tuple[str, ...] = ()
+    block: tuple[str, ...] = ("1",)
+    shared: str = "0"
+    cluster: tuple[int, ...] = ()
+    cooperative: bool = False
+    requires: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class KernelInfo:
+    """One kernel in the bundle's index.
+
+    Attributes:
+        name: launcher name.
+        language: frontend that compiled it.
+        location: source file (relative to the project) and line.
+        doc: docstring of the kernel.
+        params: what the launcher takes, in order.
+        axes: every axis with the values that were built, in manifest order.
+        dtype_axes: names of the axes that hold dtypes (bound by the arguments at launch).
+        default: default value of the axes that the caller may leave out.
+        launch: how it is launched.
+        variants: in the order in which a launch tries them (assumption sets fastest first, fallback last).
+    """
+
+    name: str
+    language: str
+    location: Location
+    doc: str = ""
+    params: tuple[Param, ...] = ()
+    axes: tuple[tuple[str, tuple[AxisValue, ...]], ...] = ()
+    dtype_axes: tuple[str, ...] = ()
+    default: tuple[tuple[str, AxisValue], ...] = ()
+    launch: LaunchInfo = LaunchInfo()
+    variants: tuple[VariantInfo, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ToolInfo:
+    """A tool that took part in a build: name, version, and the SHA-256 of its file (or of the wheel's file list)."""
+
+    name: str
+    version: str
+    digest: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class PackageInfo:
+    """The package a bundle belongs to."""
+
+    name: str
+    version: str
+    module: str
+    description: str = ""
+    license: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class BundleInfo:
+    """A bundle's whole index."""
+
+    package: PackageInfo
+    kernels: tuple[KernelInfo, ...] = ()
+    toolchain: tuple[ToolInfo, ...] = ()
+    sources: tuple[tuple[str, str], ...] = ()
+    profile: str = "release"
+    min_driver: int = 0
+    builder: str = ""

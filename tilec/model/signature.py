@@ -1,0 +1,82 @@
+"""Signatures: what a launcher takes, and what is packed for the kernel's entry point."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+
+class ParamKind(enum.Enum):
+    """How a launcher parameter reaches the kernel."""
+
+    TENSOR = "tensor"  # anything with DLPack or __cuda_array_interface__: pointer, extents and strides are available to the ABI
+    SCALAR = "scalar"
+    PTR = "ptr"  # a raw device address (int)
+    STRUCT = "struct"  # bytes passed by value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Param:
+    """One parameter of a launcher.
+
+    Attributes:
+        name: keyword name in the launcher.
+        kind: how it is passed.
+        dtype: a dtype's name, or the name of the matrix axis that holds it (`T`); empty for structs.
+        rank: number of dimensions of a tensor; -1 takes any rank.
+        out: the kernel writes it.
+        stride: per dimension the required stride in elements, None where it is free; None as a whole means C-contiguous.
+        shape_divisible: extents divisible by these (elements); empty for no fact.
+        stride_divisible: strides divisible by these (elements); empty for no fact.
+        align: base address divisible by this (bytes).
+        default: default of a scalar, None for none.
+        size: bytes of a struct.
+        doc: one line for the docstring.
+    """
+
+    name: str
+    kind: ParamKind
+    dtype: str = ""
+    rank: int = 0
+    out: bool = False
+    stride: tuple[int | None, ...] | None = None
+    shape_divisible: tuple[int, ...] = ()
+    stride_divisible: tuple[int, ...] = ()
+    align: int = 1
+    default: int | float | bool | None = None
+    size: int = 0
+    doc: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class AbiSlot:
+    """One argument of the kernel's entry point, in order.
+
+    Attributes:
+        type: `ptr`, a dtype's name, or `struct`.
+        expr: expression over the launcher's parameters that gives its value, such as `x.ptr`, `x.shape[1]`, `eps`.
+        size: size in bytes; a slot is aligned to its size (a struct to `align`).
+        align: alignment in bytes within the parameter block.
+    """
+
+    type: str
+    expr: str
+    size: int
+    align: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Assumption:
+    """Facts about one tensor parameter that the compiler may use, and that the launcher therefore verifies.
+
+    Attributes:
+        param: the parameter's name.
+        shape: extents divisible by these (elements), one per dimension; empty for no fact.
+        stride: strides divisible by these (elements), one per dimension; empty for no fact.
+        align: base address divisible by this (bytes).
+    """
+
+    param: str
+    shape: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
+    align: int = 1

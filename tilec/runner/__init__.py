@@ -1,0 +1,1 @@
+"""Runs the cases of kernels and compares them with their references."""

@@ -1,0 +1,1 @@
+"""The shipped half: loads bundles and launches their kernels."""

@@ -1,0 +1,1 @@
+"""Bundle to typed Python package: view model, then text."""
