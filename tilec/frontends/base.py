@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Protocol
 
+from tilec.model.arch import Target, TargetKind
 from tilec.model.image import Image
 from tilec.model.job import InputFile, Job, Source
 from tilec.model.kernel import KernelDecl, ToolInfo
@@ -31,13 +32,23 @@ class ToolSearch:
 
 
 class Frontend(Protocol):
-    """Reads one kernel language. Instances are made in the main process and again in every worker."""
+    """Reads one kernel language. Instances are made in the main process and again in every worker.
+
+    Attributes:
+        name: the language, as in `language = "…"` and `[frontend.…]`.
+        suffixes: file suffixes that mean this language where the manifest does not say.
+        kinds: kinds of targets it can make; targets of other kinds do not concern its kernels and are passed over.
+    """
 
     name: str
     suffixes: tuple[str, ...]
+    kinds: tuple[TargetKind, ...]
 
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools; must not import a compiler."""
+
+    def refuse(self, target: Target) -> str:
+        """Why a target of one of `kinds` cannot be compiled for (with what would do), or an empty text where it can."""
 
     def toolchain(self) -> Sequence[ToolInfo]:
         """Names, versions and digests of every tool a compile uses; part of every cache key.

@@ -1,0 +1,234 @@
+"""The manifest as frozen values: one dataclass per table of tilec.toml, defaults included."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Protocol
+
+from tilec.errors import Location
+from tilec.model.arch import Target
+from tilec.model.job import Options
+from tilec.model.kernel import AxisValue
+
+
+class Locate(Protocol):
+    """Finds the place of a key path in the manifest's text; made lazily, since only errors need it."""
+
+    def __call__(self, path: tuple[str | int, ...]) -> Location:
+        """Place of the key (or of the nearest enclosing one that exists)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Package:
+    """[package]: what is built."""
+
+    name: str
+    version: str
+    description: str = ""
+    license: str = ""
+    license_files: tuple[str, ...] = ()
+    module: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Targets:
+    """[targets]: what it is built for."""
+
+    default: tuple[Target, ...]
+    groups: tuple[tuple[str, tuple[Target, ...]], ...] = ()
+    min_driver: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Profile:
+    """[profile.NAME], with what it inherits already in it."""
+
+    name: str
+    opt: int = 3
+    lineinfo: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Toolchain:
+    """[toolchain]: version ranges, where tools are looked for first, and the time limit of one compile in seconds."""
+
+    cuda: str = ""
+    prefer: str = "wheels"
+    timeout: float = 300.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Exclude:
+    """One entry of a matrix's exclude: an expression over the axes (`when`), or axis values that all must match."""
+
+    when: str = ""
+    values: tuple[tuple[str, AxisValue], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Matrix:
+    """[kernel.NAME.matrix]: the product of axes, minus exclude, plus include."""
+
+    axes: tuple[tuple[str, tuple[AxisValue, ...]], ...] = ()
+    exclude: tuple[Exclude, ...] = ()
+    include: tuple[tuple[tuple[str, AxisValue], ...], ...] = ()
+    max_variants: int = 256
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class AssumeSet:
+    """One set of kernel.NAME.assume.sets: facts per parameter; the empty set is the general fallback.
+
+    `divisible` gives divisors of the extents, one per dimension. Strides that are not fixed are then divisible by the innermost divisor, which
+    is what a contiguous tensor gives; `stride` says otherwise. `aligned` is the base address in bytes, for every tensor (`("", n)`) or by name.
+    """
+
+    name: str = ""
+    divisible: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    stride: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    aligned: tuple[tuple[str, int], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ParamTable:
+    """kernel.NAME.params.P: what the manifest says of a parameter; None where it says nothing."""
+
+    name: str
+    kind: str | None = None
+    dtype: str | None = None
+    rank: int | None = None
+    out: bool | None = None
+    stride: tuple[int | None, ...] | None = None
+    contiguous: bool | None = None
+    divisible: tuple[int, ...] | None = None
+    aligned: int | None = None
+    default: AxisValue | None = None
+    size: int | None = None
+    doc: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """kernel.NAME.launch; numbers in grid, block and shared are expressions too, so all are text here."""
+
+    requires: tuple[str, ...] = ()
+    grid: tuple[str, ...] = ()
+    block: tuple[str, ...] = ()
+    shared: str = "0"
+    cooperative: bool = False
+    cluster: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Budget:
+    """kernel.NAME.budget: most of each resource that any image of the kernel may use; None for no bound. Bytes, except registers."""
+
+    registers: int | None = None
+    spills: int | None = None
+    shared: int | None = None
+    stack: int | None = None
+    constant: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Input:
+    """kernel.NAME.case.C.inputs.P: a tensor to make (shape, dtype, dist, seed), or a plain value for a scalar.
+
+    `shape` holds numbers or expressions over the case's earlier inputs and axes. `dist` is normal, uniform, integers, zeros, ones, arange or empty
+    (poisoned before the run); `low` and `high` bound uniform and integers. `dtype` may name a matrix axis: the case then runs for each value.
+    """
+
+    name: str
+    shape: tuple[str, ...] | None = None
+    dtype: str = ""
+    dist: str = "normal"
+    seed: int = 0
+    low: float | None = None
+    high: float | None = None
+    value: AxisValue | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Tolerance:
+    """How far a result may be from the reference; `dtype` is empty for the general one."""
+
+    rtol: float = 0.0
+    atol: float = 0.0
+    dtype: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Bench:
+    """kernel.NAME.case.C.bench: work done by one launch, as expressions, and what to hold it against."""
+
+    flops: str = ""
+    bytes: str = ""
+    against: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """kernel.NAME.case.C: named inputs and a reference. `axes` chooses a variant where the arguments do not."""
+
+    name: str
+    inputs: tuple[Input, ...] = ()
+    reference: str = ""
+    tolerance: tuple[Tolerance, ...] = ()
+    axes: tuple[tuple[str, AxisValue], ...] = ()
+    bench: Bench | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Kernel:
+    """[kernel.NAME]. `source` is relative to the project; `function` is what stands behind its colon (or the symbol's base name, or NAME)."""
+
+    name: str
+    source: str
+    function: str
+    symbol: str = ""
+    language: str
+    matrix: Matrix = Matrix()
+    assume: tuple[AssumeSet, ...] = (AssumeSet(),)
+    hints: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
+    params: tuple[ParamTable, ...] = ()
+    args: tuple[str, ...] | None = None
+    launch: Launch = Launch()
+    default: tuple[tuple[str, AxisValue], ...] = ()
+    budget: Budget = Budget()
+    cases: tuple[Case, ...] = ()
+    options: Options = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Override:
+    """[[override]]: what changes for jobs whose id matches `select`; the last match wins. `targets` limits a kernel to some targets."""
+
+    select: str
+    hints: tuple[tuple[str, int], ...] = ()
+    targets: tuple[Target, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Output:
+    """[output]: where results go (relative to the project), what is written, and the most a bundle may weigh in bytes (0 for no bound)."""
+
+    dir: str = "dist"
+    emit: tuple[str, ...] = ("bundle", "package")
+    max_size: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest:
+    """A whole tilec.toml. `path` is the file, `root` its directory (both absolute); `frontends` holds the options by language."""
+
+    path: str
+    root: str
+    package: Package
+    targets: Targets
+    profiles: tuple[Profile, ...]
+    toolchain: Toolchain = Toolchain()
+    frontends: tuple[tuple[str, Options], ...] = ()
+    kernels: tuple[Kernel, ...] = ()
+    overrides: tuple[Override, ...] = ()
+    output: Output = Output()
+    locate: Locate = dataclasses.field(compare=False, repr=False)
