@@ -79,8 +79,9 @@ class Matrix:
 class AssumeSet:
     """One set of kernel.NAME.assume.sets: facts per parameter; the empty set is the general fallback.
 
-    `divisible` gives divisors of the extents, one per dimension. Strides that are not fixed are then divisible by the innermost divisor, which
-    is what a contiguous tensor gives; `stride` says otherwise. `aligned` is the base address in bytes, for every tensor (`("", n)`) or by name.
+    `divisible` gives divisors of the extents, one per dimension. Strides that are not fixed are then divisible by the innermost
+    divisor, which is what a contiguous tensor gives; `stride` says otherwise. `aligned` is the base address in bytes, for every
+    tensor (`("", n)`) or by name.
     """
 
     name: str = ""
@@ -134,8 +135,9 @@ class Budget:
 class Input:
     """kernel.NAME.case.C.inputs.P: a tensor to make (shape, dtype, dist, seed), or a plain value for a scalar.
 
-    `shape` holds numbers or expressions over the case's earlier inputs and axes. `dist` is normal, uniform, integers, zeros, ones, arange or empty
-    (poisoned before the run); `low` and `high` bound uniform and integers. `dtype` may name a matrix axis: the case then runs for each value.
+    `shape` holds numbers or expressions over the case's earlier inputs and axes. `dist` is normal, uniform, integers, zeros, ones,
+    arange or empty (poisoned before the run); `low` and `high` bound uniform and integers. `dtype` may name a matrix axis: the case
+    then runs for each value.
     """
 
     name: str
@@ -180,7 +182,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Kernel:
-    """[kernel.NAME]. `source` is relative to the project; `function` is what stands behind its colon (or the symbol's base name, or NAME)."""
+    """[kernel.NAME]. `source` is relative to the project; `function` stands behind its colon (or is the symbol's base name, or NAME)."""
 
     name: str
     source: str
