@@ -1,0 +1,170 @@
+"""One run of the command: its global options, where it prints, and how commands share both."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+import click
+
+from tilec.cli.settings import Settings
+from tilec.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+F = TypeVar("F", bound=Callable[..., Any])
+MANIFEST = "tilec.toml"
+SCHEMA_VERSION = 1
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class App:
+    """Global options and output of one run; `ctx.obj` of every command (`@click.pass_obj`).
+
+    Results go to standard output, everything said on the way to standard error. With `--json`, standard output holds one document.
+    """
+
+    settings: Settings
+    directory: str = ""
+    manifest: str = ""
+    quiet: bool = False
+    verbose: bool = False
+    color: str = ""
+    debug: bool = False
+    json: bool = False
+    command: str = ""
+
+    @property
+    def base(self) -> Path:
+        """The directory that relative paths on the command line start from (`-C`, or the working directory)."""
+        return self.settings.cwd / self.directory
+
+    def path(self, text: str | Path) -> Path:
+        """A path of the command line as an absolute one."""
+        return self.base / text
+
+    def manifest_path(self) -> Path:
+        """The manifest to work on: `--manifest`, or the first tilec.toml in `base` or above it.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if self.directory and not self.base.is_dir():
+            raise UsageError(f"-C {self.directory}: not a directory", fix="name a directory that exists")
+        if self.manifest:
+            path = self.path(self.manifest)
+            if path.is_dir():
+                path = path / MANIFEST
+            if not path.is_file():
+                raise UsageError(f"{self.show(path)}: no such manifest", fix="name a tilec.toml with --manifest, or leave the option out")
+            return path
+        for directory in (self.base, *self.base.parents):
+            if (directory / MANIFEST).is_file():
+                return directory / MANIFEST
+        raise UsageError(
+            f"no {MANIFEST} in {self.base} or any directory above it",
+            fix="start a project with `tilec new NAME`, go to one with `tilec -C DIR`, or name a manifest with `tilec --manifest PATH`",
+        )
+
+    def show(self, path: Path | str) -> str:
+        """A path as short as it can be said: relative to the working directory where it lies inside."""
+        try:
+            return str(Path(path).relative_to(self.settings.cwd))
+        except ValueError:
+            return str(path)
+
+    def colored(self, stream: TextIO) -> bool:
+        """Whether to use colours on a stream."""
+        wish = self.color or self.settings.color
+        return wish == "always" or (wish != "never" and stream.isatty())
+
+    def say(self, text: str = "") -> None:
+        """Print a result line (not with `--quiet`, not with `--json`)."""
+        if not self.quiet and not self.json:
+            click.echo(text, color=self.colored(sys.stdout))
+
+    def note(self, text: str) -> None:
+        """Say something on the way, on standard error (not with `--quiet`)."""
+        if not self.quiet:
+            click.echo(text, err=True, color=self.colored(sys.stderr))
+
+    def detail(self, text: str) -> None:
+        """Say something that only `--verbose` wants to know."""
+        if self.verbose:
+            self.note(text)
+
+    def warn(self, text: str) -> None:
+        """Print a warning on standard error."""
+        self.note(f"{click.style('warning:', fg='yellow', bold=True)} {text}")
+
+    def document(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Print the run's JSON document on standard output."""
+        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "kind": kind, **body}, indent=2, ensure_ascii=False))
+
+    def console(self, *, err: bool = False) -> Console:
+        """A rich console on standard output (or error), with this run's colours; imports rich."""
+        from rich.console import Console
+
+        stream = sys.stderr if err else sys.stdout
+        color = self.colored(stream)
+        return Console(
+            file=stream,
+            force_terminal=True if color and stream.isatty() else None,
+            color_system="auto" if color else None,
+            no_color=not color,
+            highlight=False,
+            emoji=False,
+            markup=False,
+            soft_wrap=False,
+        )
+
+
+def examples(*lines: str) -> str:
+    """The examples under a command's help: each line is `command` or `command   # what for`."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def callback(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
+        if value not in (None, False, ""):
+            setattr(ctx.ensure_object(App), name, value)
+
+    return callback
+
+
+def json_option(command: F) -> F:
+    """`--json`: the command prints one JSON document instead of text."""
+    return click.option(
+        "--json", is_flag=True, expose_value=False, is_eager=True, callback=_set("json"), help="Print one JSON document instead of text."
+    )(command)
+
+
+def global_options(*, hidden: bool) -> list[click.Option]:
+    """The options that every command takes, before or after its name."""
+    paths = click.Path()
+
+    def option(*flags: str, name: str, **kwargs: Any) -> click.Option:
+        return click.Option([*flags, name], expose_value=False, callback=_set(name), hidden=hidden, **kwargs)
+
+    return [
+        option("-C", name="directory", metavar="DIR", type=paths, help="Work as if started in DIR."),
+        option("--manifest", name="manifest", metavar="PATH", type=paths, help="The manifest (default: tilec.toml here or above)."),
+        option("-q", "--quiet", name="quiet", is_flag=True, help="Print errors only."),
+        option("-v", "--verbose", name="verbose", is_flag=True, help="Say more."),
+        option("--color", name="color", type=click.Choice(["auto", "always", "never"]), help="Colours (NO_COLOR is respected)."),
+        option("--debug", name="debug", is_flag=True, help="Print a traceback with every error."),
+    ]
+
+
+def add_global_options(command: click.Command) -> None:
+    """Let a command and those under it take the global options too (once; options that it has itself stay its own)."""
+    taken = {flag for param in command.params for flag in param.opts}
+    command.params.extend(option for option in global_options(hidden=True) if not taken.intersection(option.opts))
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            add_global_options(child)

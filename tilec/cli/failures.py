@@ -1,0 +1,230 @@
+"""How errors look: located problems, grouped build failures, and the last words of an unexpected one; as text or JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from tilec.cli.app import App
+from tilec.errors import BuildError, CompileError, Diagnostic, ManifestError, TilecError, UsageError
+
+JOBS_SHOWN = 6
+DIAGNOSTICS_SHOWN = 8
+LOG_LINES = 12
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """Failures that say the same: shown once, with the jobs they happened in."""
+
+    failure: TilecError
+    jobs: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def group(failures: Sequence[TilecError]) -> list[Group]:
+    """Put failures with the same message together, in the order of their first job."""
+    found: dict[tuple[object, ...], list[TilecError]] = {}
+    for failure in failures:
+        found.setdefault(_sameness(failure), []).append(failure)
+    return [
+        Group(
+            failure=members[0],
+            jobs=tuple(dict.fromkeys(name for name in map(job_name, members) if name)),
+            kept=tuple(dict.fromkeys(m.kept for m in members if isinstance(m, CompileError) and m.kept)),
+        )
+        for members in found.values()
+    ]
+
+
+def _sameness(failure: TilecError) -> tuple[object, ...]:
+    if isinstance(failure, CompileError) and failure.diagnostics:
+        return (CompileError, failure.diagnostics, failure.cause, failure.fix)
+    # The message of one job often names it; what is left decides.
+    what = failure.what
+    for word in (job_name(failure), failure.kernel, failure.target):
+        what = what.replace(word, "") if word else what
+    log = failure.log if isinstance(failure, CompileError) else ""
+    return (type(failure), what, failure.location, failure.cause, failure.fix, log)
+
+
+def job_name(failure: TilecError) -> str:
+    """`gemm-f16-sm_90`, or as much of it as the error knows."""
+    if failure.target and failure.kernel.endswith(f"-{failure.target}"):
+        return failure.kernel
+    return "-".join(part for part in (failure.kernel, failure.target) if part)
+
+
+def print_failure(app: App | None, exc: TilecError) -> None:
+    """Say on standard error what went wrong; with `--json` also as the run's document on standard output."""
+    if app is not None and app.json:
+        app.document("error", {"command": app.command, "ok": False, "exit_code": exc.exit_code, "error": as_json(exc)})
+    color = None if app is None else app.colored(sys.stderr)
+    click.echo(render(exc, verbose=app is not None and app.verbose), err=True, color=color)
+
+
+def render(exc: TilecError, *, verbose: bool = False) -> str:
+    """The whole text of an error."""
+    if isinstance(exc, ManifestError):
+        return _render_manifest(exc)
+    if isinstance(exc, BuildError):
+        return _render_build(exc, verbose=verbose)
+    if isinstance(exc, CompileError):
+        return _render_group(Group(failure=exc, jobs=(job_name(exc),) if job_name(exc) else (), kept=()), verbose=verbose)
+    head, *rest = str(exc).split("\n")
+    return "\n".join([f"{_red('error:')} {head}", *rest])
+
+
+def _render_manifest(exc: ManifestError) -> str:
+    lines = [diagnostic_text(problem) for problem in exc.problems]
+    errors = sum(problem.severity == "error" for problem in exc.problems)
+    lines.append(f"{_red('error:')} {errors} problem{'' if errors == 1 else 's'} in the manifest and what it names")
+    if exc.fix:
+        lines.append(f"  fix: {exc.fix}")
+    return "\n".join(lines)
+
+
+def _render_build(exc: BuildError, *, verbose: bool) -> str:
+    blocks = [_render_group(one, verbose=verbose) for one in group(exc.failures)]
+    blocks.append(f"{_red('error:')} {exc.what}; nothing was written, earlier output is as it was")
+    return "\n\n".join(blocks)
+
+
+def _render_group(one: Group, *, verbose: bool) -> str:
+    failure = one.failure
+    lines: list[str] = []
+    diagnostics = failure.diagnostics if isinstance(failure, CompileError) else ()
+    if diagnostics:
+        shown = diagnostics if verbose else diagnostics[:DIAGNOSTICS_SHOWN]
+        lines.extend(diagnostic_text(diagnostic) for diagnostic in shown)
+        if len(shown) < len(diagnostics):
+            lines.append(f"  … and {len(diagnostics) - len(shown)} more messages (--verbose shows them)")
+    else:
+        place = f"{failure.location}: " if failure.location else ""
+        lines.append(f"{click.style(place, bold=True)}{_red('error:')} {failure.what}")
+        if isinstance(failure, CompileError):
+            lines.extend(_log_lines(failure.log, verbose=verbose))
+    lines.extend(f"  {label}: {value}" for label, value in (("cause", failure.cause), ("fix", failure.fix)) if value)
+    lines.extend(_where(one, verbose=verbose))
+    return "\n".join(lines)
+
+
+def _log_lines(log: str, *, verbose: bool) -> list[str]:
+    words = [line.rstrip() for line in log.strip().splitlines() if line.strip()]
+    shown = words if verbose else words[-LOG_LINES:]
+    lines = [f"    | {line}" for line in shown]
+    if len(shown) < len(words):
+        lines.insert(0, f"    | … {len(words) - len(shown)} lines before these (--verbose shows them)")
+    return lines
+
+
+def _where(one: Group, *, verbose: bool) -> Iterable[str]:
+    if len(one.jobs) == 1:
+        yield f"  in job {one.jobs[0]}"
+    elif one.jobs:
+        shown = one.jobs if verbose else one.jobs[:JOBS_SHOWN]
+        more = f" and {len(one.jobs) - len(shown)} more" if len(shown) < len(one.jobs) else ""
+        yield f"  in {len(one.jobs)} jobs: {', '.join(shown)}{more}"
+    kept = one.kept or ((one.failure.kept,) if isinstance(one.failure, CompileError) and one.failure.kept else ())
+    if kept:
+        more = f" (and {len(kept) - 1} more)" if len(kept) > 1 else ""
+        yield f"  input, command and full log kept in {kept[0]}{more}"
+    elif isinstance(one.failure, CompileError) and one.failure.command and verbose:
+        yield f"  command: {one.failure.command}"
+
+
+def diagnostic_text(diagnostic: Diagnostic) -> str:
+    """A diagnostic's text with colours: place bold, severity by its weight, caret green."""
+    head, *rest = diagnostic.render().split("\n")
+    place = f"{diagnostic.location}: " if diagnostic.location else ""
+    severity = f"{diagnostic.severity}:"
+    tint = {"error": "red", "warning": "yellow"}.get(diagnostic.severity, "cyan")
+    text = head.removeprefix(place).removeprefix(severity)
+    lines = [f"{click.style(place, bold=True) if place else ''}{click.style(severity, fg=tint, bold=True)}{text}"]
+    lines.extend(click.style(line, fg="green", bold=True) if line.strip() == "^" else line for line in rest)
+    return "\n".join(lines)
+
+
+def as_json(exc: TilecError) -> dict[str, Any]:
+    """An error as JSON values."""
+    body: dict[str, Any] = {"type": type(exc).__name__, "what": exc.what}
+    body.update(
+        (key, value) for key, value in (("cause", exc.cause), ("fix", exc.fix), ("kernel", exc.kernel), ("target", exc.target)) if value
+    )
+    if exc.location:
+        body["location"] = dataclasses.asdict(exc.location)
+    if isinstance(exc, ManifestError):
+        body["what"] = f"{len(exc.problems)} problems in the manifest and what it names"
+        body["problems"] = [diagnostic_json(problem) for problem in exc.problems]
+    if isinstance(exc, CompileError):
+        body["diagnostics"] = [diagnostic_json(diagnostic) for diagnostic in exc.diagnostics]
+        body.update({key: value for key in ("log", "command", "kept") if (value := getattr(exc, key))})
+    if isinstance(exc, BuildError):
+        body["total"] = exc.total
+        body["failures"] = [as_json(one.failure) | {"jobs": list(one.jobs), "kept": list(one.kept)} for one in group(exc.failures)]
+    return body
+
+
+def diagnostic_json(diagnostic: Diagnostic) -> dict[str, Any]:
+    """A diagnostic as JSON values."""
+    place = dataclasses.asdict(diagnostic.location) if diagnostic.location else None
+    body: dict[str, Any] = {"severity": diagnostic.severity, "message": diagnostic.message, "location": place}
+    body.update({key: value for key in ("excerpt", "hint") if (value := getattr(diagnostic, key))})
+    return body
+
+
+def print_usage(exc: click.ClickException) -> None:
+    """A command line that click refuses."""
+    click.echo(f"{_red('error:')} {exc.format_message()}", err=True)
+    ctx = getattr(exc, "ctx", None)
+    if isinstance(exc, click.UsageError) and ctx is not None:
+        click.echo(f"  fix: see `{ctx.command_path} --help`", err=True)
+
+
+def print_os_error(exc: OSError) -> None:
+    """A file system that says no."""
+    where = f"{exc.filename}: " if exc.filename else "cannot write output: "
+    advice = {
+        errno.ENOSPC: "make room on that disk and run again",
+        errno.EDQUOT: "make room in your quota and run again",
+        errno.EACCES: "check the permissions of that path",
+        errno.EPERM: "check the permissions of that path",
+        errno.EROFS: "that file system is read-only; choose another place",
+    }.get(exc.errno or 0, "")
+    click.echo(f"{_red('error:')} {where}{exc.strerror or exc}" + (f"\n  fix: {advice}" if advice else ""), err=True)
+
+
+def print_bug(app: App | None, exc: BaseException) -> None:
+    """An exception nobody expected: keep its traceback in the project, or say how to see it."""
+    head = traceback.format_exception_only(type(exc), exc)[-1].strip()
+    lines = [f"{_red('error:')} this is a bug in tilec: {head}"]
+    kept = None if app is None or app.debug else _keep_traceback(app, exc)
+    if kept:
+        lines += [f"  traceback: {kept}", "  fix: please report it with that file"]
+    elif app is not None and app.debug:
+        lines.append("  fix: please report it with the traceback above")
+    else:
+        lines.append("  fix: please report it with what `tilec --debug …` prints")
+    click.echo("\n".join(lines), err=True)
+
+
+def _keep_traceback(app: App, exc: BaseException) -> str:
+    try:
+        directory = app.manifest_path().parent / ".tilec"
+        directory.mkdir(exist_ok=True)
+        path = directory / f"crash-{time.strftime('%Y%m%d-%H%M%S')}.txt"
+        path.write_text("".join(traceback.format_exception(exc)), encoding="utf-8")
+    except (OSError, UsageError):
+        return ""
+    return app.show(path)
+
+
+def _red(text: str) -> str:
+    return click.style(text, fg="red", bold=True)

@@ -1,0 +1,138 @@
+"""The `tilec` command: finds a subcommand without importing the others, and turns every ending into an exit code."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+import tilec
+from tilec.cli.app import App, add_global_options, examples, global_options
+from tilec.cli.settings import read_settings
+from tilec.errors import TilecError
+
+# In the order in which a project meets them; a command's module is imported when it is called. Each holds a `command`.
+COMMANDS = {
+    "schema": "Print the JSON Schema of tilec.toml.",
+    "completion": "Print a shell completion script.",
+}
+INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for; its help needs none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import a command's module and give its command."""
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name not in self.commands:
+            command: click.Command = importlib.import_module(f"tilec.cli.{cmd_name}").command
+            add_global_options(command)
+            self.commands[cmd_name] = command
+        return self.commands[cmd_name]
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one may have been meant."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            close = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else f"commands are {', '.join(COMMANDS)}"
+            raise click.UsageError(f"no such command: {name}; {hint}", ctx)
+        found = super().resolve_command(ctx, args)
+        ctx.ensure_object(App).command = name
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The table of commands, from the short texts above."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+cli = LazyGroup(
+    name="tilec",
+    help="Ahead-of-time GPU kernels for Python: one manifest, several kernel languages, one multi-architecture bundle, typed launchers.",
+    epilog=examples("tilec new acme-kernels && cd acme-kernels", "tilec build", "tilec build --targets sm_90 --select 'gemm-*'")
+    + "\n\nGlobal options may stand before or after the command. Exit codes: 0 done, 1 the work failed, 2 usage or manifest, "
+    "3 a tool or device is missing, 130 interrupted.",
+    params=list(global_options(hidden=False)),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=True,
+)
+cli = click.version_option(tilec.__version__, prog_name="tilec", message="%(prog)s %(version)s")(cli)
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: Sequence[str], environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:
+    """Run one command line and give its exit code; nothing but an exit code ever leaves.
+
+    Args:
+        args: the command line without the program's name.
+        environ: the environment, default the process's own.
+        cwd: the working directory, default the process's own.
+    """
+    app: App | None = None
+    try:
+        app = App(settings=read_settings(environ, cwd))
+        code = cli.main(list(args), prog_name="tilec", standalone_mode=False, obj=app)
+        sys.stdout.flush()
+    except BaseException as exc:  # noqa: BLE001
+        try:
+            return _ending(app, exc)
+        except (BrokenPipeError, KeyboardInterrupt):
+            _drop_output()
+            return 1
+    return code if isinstance(code, int) else 0
+
+
+def _ending(app: App | None, exc: BaseException) -> int:
+    """Say why a run ended, and give its exit code."""
+    if isinstance(exc, click.exceptions.Exit):
+        return exc.exit_code
+    if isinstance(exc, SystemExit):
+        return exc.code if isinstance(exc.code, int) else 1
+    if isinstance(exc, KeyboardInterrupt | click.Abort):
+        click.echo("\ninterrupted", err=True)
+        return INTERRUPTED
+    if isinstance(exc, BrokenPipeError):
+        _drop_output()
+        return 1
+    from tilec.cli import failures
+
+    if app is not None and app.debug:
+        click.echo("".join(traceback.format_exception(exc)), err=True)
+    if isinstance(exc, click.ClickException):
+        failures.print_usage(exc)
+        return exc.exit_code
+    if isinstance(exc, TilecError):
+        failures.print_failure(app, exc)
+        return exc.exit_code
+    if isinstance(exc, OSError):
+        failures.print_os_error(exc)
+        _drop_output()
+        return 1
+    failures.print_bug(app, exc)
+    return 1
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere, so that the interpreter's own flush at exit cannot fail."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
