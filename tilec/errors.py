@@ -11,6 +11,7 @@ TilecError                      1   base: what happened, the usual cause, the ne
 |- CompileError                 1   one job failed; carries diagnostics
 |- BudgetError                  1   an image is over its kernel's budget
 |- OutputError                  1   results could not be written
+|- CacheError                   1   a compiled image was lost or damaged before it reached the bundle
 |- BundleError                  1   a bundle is damaged, of an unknown version, or not a bundle
 |- NoImageError                 1   no image of the bundle fits this device; lists every candidate
 |- CaseError                    1   a case's reference failed or gives something else than the kernel's outputs
@@ -214,6 +215,10 @@ class BudgetError(TilecError):
 
 class OutputError(TilecError):
     """Results could not be written; what was there before is untouched."""
+
+
+class CacheError(TilecError):
+    """A compiled image was lost or damaged before it reached the bundle; compiling it again helps."""
 
 
 class BundleError(TilecError):
