@@ -1,0 +1,109 @@
+"""The manifest's expression language: small formulas over parameters and axes, parsed once and evaluated often; never run as Python."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from tilec.errors import ExpressionError
+from tilec.model.dtype import DTYPES
+from tilec.model.expr_build import INT_BOUND, Builder, FaultError, Run
+from tilec.model.expr_tree import column_of, parse_tree
+
+Value = int | bool | float | str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Expr:
+    """A parsed expression.
+
+    Attributes:
+        text: as it was written.
+        names: the parameters and axes that it reads.
+        uses: (name, attribute) of each use: `("x", "stride")`, `("x", "nbytes")` for `nbytes(x)`, `("eps", "")` for a bare name.
+    """
+
+    text: str
+    names: frozenset[str] = dataclasses.field(compare=False)
+    uses: frozenset[tuple[str, str]] = dataclasses.field(compare=False)
+    _run: Run = dataclasses.field(compare=False, repr=False)
+
+    def evaluate(self, env: Mapping[str, Any]) -> Value:
+        """The expression's value.
+
+        Args:
+            env: axes and scalars by name as plain values; tensors as anything with `shape` and `stride` (elements), `size`, `ptr`, `dtype`
+                (a dtype's name), and `nbytes` or `itemsize` (bytes).
+
+        Raises:
+            ExpressionError: a name is not in `env`, or a value does not fit (division by zero, no such dimension, too large).
+        """
+        try:
+            value = self._run(env)
+        except FaultError as fault:
+            raise ExpressionError(f"{fault} in {self.text!r}{self._values(env)}", text=self.text, column=fault.column) from None
+        if value.__class__ is int and not -INT_BOUND < value < INT_BOUND:
+            raise ExpressionError(f"the value of {self.text!r} is beyond 64 bits{self._values(env)}", text=self.text, column=1)
+        return value  # type: ignore[no-any-return]
+
+    def _values(self, env: Mapping[str, Any]) -> str:
+        shown = []
+        for name, attribute in sorted(self.uses):
+            if name in env:
+                value = getattr(env[name], attribute, None) if attribute else env[name]
+                if isinstance(value, int | float | str | tuple | list):
+                    shown.append(f"{name}{'.' if attribute else ''}{attribute} = {value!r}")
+        return f" with {', '.join(shown)}" if shown else ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Closures do not travel between processes: the text does."""
+        return (parse, (self.text,))
+
+
+def parse(text: str, *, names: Collection[str] | None = None) -> Expr:
+    """Read an expression.
+
+    Args:
+        text: the expression.
+        names: parameters and axes that it may use; None leaves names unchecked.
+
+    Raises:
+        ExpressionError: it is not of the language; `column` counts from 1 inside `text`.
+    """
+    node = parse_tree(text)
+    return _build(node, text, text, names)
+
+
+def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, Expr]:
+    """Read one argument of a kernel's entry point: (type, value).
+
+    `y.ptr` gives `("ptr", y.ptr)`, `i32(x.shape[1])` gives `("i32", x.shape[1])`, and a bare parameter `eps` gives `("", eps)`: its type is
+    the parameter's.
+
+    Raises:
+        ExpressionError: it is not of the language, or its type cannot be told.
+    """
+    node = parse_tree(text)
+    if isinstance(node, ast.Name):
+        return "", _build(node, text, text, names)
+    if isinstance(node, ast.Attribute) and node.attr == "ptr":
+        return "ptr", _build(node, text, text, names)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DTYPES:
+        if len(node.args) != 1 or node.keywords:
+            raise ExpressionError(f"the cast {node.func.id}() takes one value", text=text, column=column_of(node, text))
+        inner = node.args[0]
+        start, end = column_of(inner, text) - 1, len(text.encode()[: inner.end_col_offset or 0].decode())
+        return node.func.id, _build(inner, text, text[start:end], names)
+    _build(node, text, text, names)  # its own errors come first
+    what = f"the argument's type cannot be told: write a cast, such as i32({text.strip()})"
+    raise ExpressionError(what, text=text, column=column_of(node, text))
+
+
+def _build(node: ast.expr, text: str, own: str, names: Collection[str] | None) -> Expr:
+    builder = Builder(text, names)
+    kind, run = builder.build(node, 1)
+    if kind == "tuple":
+        raise builder.error(node, "a whole shape can only be compared: take one extent, such as x.shape[0]")
+    return Expr(own, frozenset(builder.names), frozenset(builder.uses), run)

@@ -1,0 +1,83 @@
+"""Text of the expression language to a syntax tree: refuses what Python would read and this language has not."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tilec.errors import ExpressionError
+
+MAX_LENGTH = 1000
+
+_TOKEN = re.compile(
+    r"""\s+ | (?:0[xX][0-9a-fA-F]+ | (?:0|[1-9][0-9]*(?:_[0-9]+)*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_])
+    | [A-Za-z_][A-Za-z0-9_]*(?!["']) | "[^"\\\n]*" | '[^'\\\n]*' | // | [=!<>]= | [-+*%<>()\[\],.]""",
+    re.VERBOSE,
+)
+_STRANGE = re.compile(r"\w+|\*\*|&&|\|\|")
+_UNFINISHED = re.compile(r"(?:[-+*/%<>=(\[,.]|(?<!\w)(?:and|or|not))\s*\Z")
+_FOREIGN = {
+    "&&": "write 'and'",
+    "||": "write 'or'",
+    "&": "write 'and'",
+    "|": "write 'or'",
+    "!": "write 'not'",
+    "/": "write '//' for integer division",
+    "=": "write '==' to compare",
+    "**": "there is no power: write the product",
+}
+
+
+def parse_tree(text: str) -> ast.expr:
+    """The syntax tree, with columns as in `text`.
+
+    Raises:
+        ExpressionError: the text is too long, empty, or not of the language's tokens and grammar.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(f"the expression has {len(text)} characters, the most is {MAX_LENGTH}", text=text, column=1)
+    if not text.strip():
+        raise ExpressionError("the expression is empty", text=text, column=1)
+    # The scan refuses what Python would read and this language has not, and everything that makes Python's parser warn.
+    at = 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None or text.startswith("**", at):
+            strange = _STRANGE.match(text, at)
+            word = strange.group() if strange else text[at]
+            hint = f": {_FOREIGN[word]}" if word in _FOREIGN else ""
+            raise ExpressionError(f"unexpected {word!r}{hint}", text=text, column=at + 1)
+        at = token.end()
+    if _UNFINISHED.search(text):
+        raise ExpressionError("the expression ends too early", text=text, column=len(text.rstrip()) + 1)
+    # Parentheses make every white space, line ends included, equal to a blank; the filler keeps the columns.
+    body = re.sub(r"\s", " ", text)
+    start = len(body) - len(body.lstrip())
+    try:
+        node = ast.parse(body.strip(), mode="eval").body
+    except SyntaxError as error:
+        column = min((error.offset or 1) + start, len(text.rstrip()) + 1)
+        raise ExpressionError(_plain(error, text, column), text=text, column=column) from None
+    except (ValueError, MemoryError, RecursionError):
+        raise ExpressionError("the expression is nested too deeply", text=text, column=1) from None
+    if start:
+        for part in ast.walk(node):
+            if isinstance(part, ast.expr):
+                part.col_offset += start
+                part.end_col_offset = (part.end_col_offset or 0) + start
+    return node
+
+
+def _plain(error: SyntaxError, text: str, column: int) -> str:
+    """What Python's parser says where it names a bracket; its other words differ between versions."""
+    if error.msg.startswith(("'", "unmatched", "closing")):
+        return error.msg
+    if error.msg.startswith("too many"):
+        return "the expression is nested too deeply"
+    word = re.match(r"\w+|\S|", text[column - 1 :])
+    return f"the expression cannot be read at {word.group()!r}" if word and word.group() else "the expression ends too early"
+
+
+def column_of(node: ast.expr, text: str) -> int:
+    """Column of a node in the text, from 1; `ast` counts bytes."""
+    return node.col_offset + 1 if text.isascii() else len(text.encode()[: node.col_offset].decode()) + 1
