@@ -38,11 +38,13 @@ class Frontend(Protocol):
         name: the language, as in `language = "…"` and `[frontend.…]`.
         suffixes: file suffixes that mean this language where the manifest does not say.
         kinds: kinds of targets it can make; targets of other kinds do not concern its kernels and are passed over.
+        simt: the manifest says how many threads a block has; False where the compiler chooses.
     """
 
     name: str
     suffixes: tuple[str, ...]
     kinds: tuple[TargetKind, ...]
+    simt: bool
 
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools; must not import a compiler."""

@@ -1,0 +1,322 @@
+"""Plans: matrix, assumption sets, ids, targets, overrides, and the problems that only show with the source at hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import tracemalloc
+
+import pytest
+
+from tilec.errors import Location, ManifestError, UsageError
+from tilec.manifest.types import AssumeSet, Exclude, Kernel, Launch, Manifest, Matrix, Override, Package, ParamTable, Profile, Targets
+from tilec.model.arch import Target, TargetKind
+from tilec.model.job import Source
+from tilec.model.kernel import KernelDecl, ParamDecl
+from tilec.plan import LanguageFacts, Plan, make_plan
+
+HERE = Location(file="k.py", line=3)
+TILE = LanguageFacts(kinds=(TargetKind.CUBIN, TargetKind.TILEIR), refuse=lambda t: "plain names only" if t.suffix else "", simt=False)
+CUDA = LanguageFacts(kinds=(TargetKind.CUBIN, TargetKind.PTX), refuse=lambda _t: "", simt=True)
+
+TILE_DECL = KernelDecl(
+    name="gemm",
+    location=HERE,
+    params=(
+        ParamDecl(name="c", kind="tensor"),
+        ParamDecl(name="a", kind="tensor"),
+        ParamDecl(name="BM", kind="constant", type="ct.Constant[int]"),
+        ParamDecl(name="BN", kind="constant", type="ct.Constant[int]"),
+    ),
+)
+CUDA_DECL = KernelDecl(
+    name="scale",
+    qualified="scale",
+    location=Location(file="k.cu", line=1),
+    template=("T", "VEC"),
+    params=(
+        ParamDecl(name="y", type="T*", kind="tensor", dtype="T", out=True),
+        ParamDecl(name="x", type="const T*", kind="tensor", dtype="T", out=False),
+        ParamDecl(name="n", type="int", kind="scalar", dtype="i32"),
+        ParamDecl(name="s", type="float", kind="scalar", dtype="f32"),
+    ),
+)
+
+
+UNKNOWN_KIND = (
+    "kernel.gemm: the source does not say what parameter 'a' is: "
+    'params.a = { dtype = "f32", rank = 1 } for a tensor, { dtype = "f32" } for a scalar'
+)
+
+
+def tile_kernel(**changes: object) -> Kernel:
+    kernel = Kernel(
+        name="gemm",
+        source="k.py",
+        function="gemm",
+        language="tile",
+        matrix=Matrix(axes=(("T", ("f16", "bf16")), ("BM", (64, 128)), ("BN", (128, 256)))),
+        params=(ParamTable(name="c", dtype="T", rank=2, out=True), ParamTable(name="a", dtype="T", rank=2)),
+        launch=Launch(grid=("cdiv(c.shape[0], BM)", "cdiv(c.shape[1], BN)")),
+        default=(("BM", 128), ("BN", 128)),
+    )
+    return dataclasses.replace(kernel, **changes)
+
+
+def cuda_kernel(**changes: object) -> Kernel:
+    kernel = Kernel(
+        name="scale",
+        source="k.cu",
+        function="scale",
+        symbol="scale<{T}, {VEC}>",
+        language="cuda",
+        matrix=Matrix(axes=(("T", ("f16", "f32")), ("VEC", (1, 4)))),
+        params=(ParamTable(name="x", rank=1), ParamTable(name="y", rank=1), ParamTable(name="s")),
+        args=("y.ptr", "x.ptr", "i32(x.size)", "s"),
+        launch=Launch(grid=("cdiv(x.size, 256 * VEC)",), block=("256",)),
+        default=(("VEC", 4),),
+    )
+    return dataclasses.replace(kernel, **changes)
+
+
+def plan(*kernels: Kernel, decls: dict[str, KernelDecl] | None = None, overrides: tuple[Override, ...] = (), **request: object) -> Plan:
+    defaults = tuple(map(Target.parse, ("sm_80", "sm_90", "compute_80", "tileir")))
+    manifest = Manifest(
+        path="tilec.toml",
+        root="project",
+        package=Package(name="p", version="1", module="p"),
+        targets=Targets(default=defaults, groups=(("ci", (Target.parse("sm_90"),)),), min_driver=580),
+        profiles=(Profile(name="release"), Profile(name="debug", lineinfo=True)),
+        kernels=kernels,
+        overrides=overrides,
+        locate=lambda path: Location(file="tilec.toml", line=1, column=len(path)),
+    )
+    known = {"gemm": TILE_DECL, "scale": CUDA_DECL, **(decls or {})}
+    return make_plan(
+        manifest,
+        {k.name: known[k.name] for k in kernels},
+        {"tile": TILE, "cuda": CUDA},
+        {k.name: Source(root="project", path=k.source) for k in kernels},
+        **request,  # type: ignore[arg-type]
+    )
+
+
+def problems(*kernels: Kernel, **more: object) -> list[str]:
+    with pytest.raises(ManifestError) as caught:
+        plan(*kernels, **more)  # type: ignore[arg-type]
+    return [p.message for p in caught.value.problems]
+
+
+def test_ids_are_readable_stable_and_unique() -> None:
+    jobs = plan(tile_kernel(), cuda_kernel()).jobs
+    ids = [job.id for job in jobs]
+    assert ids[:3] == ["gemm-f16-BM64-BN128-sm_80", "gemm-f16-BM64-BN128-sm_90", "gemm-f16-BM64-BN128-tileir"]
+    assert ids[-1] == "scale-f32-VEC4-compute_80"
+    assert len(ids) == len(set(ids)) == 2 * 2 * 2 * 3 + 2 * 2 * 3
+
+
+def test_targets_of_another_kind_are_left_out_with_a_note() -> None:
+    result = plan(tile_kernel(), cuda_kernel())
+    assert result.notes == ("compute_80 does not concern tile kernels", "tileir does not concern cuda kernels")
+    assert {str(j.target) for j in result.kernels[0].jobs} == {"sm_80", "sm_90", "tileir"}
+
+
+def test_groups_and_single_targets() -> None:
+    assert {str(j.target) for j in plan(tile_kernel(), targets=("ci",)).jobs} == {"sm_90"}
+    assert {str(j.target) for j in plan(tile_kernel(), targets=("ci", "sm_80")).jobs} == {"sm_80", "sm_90"}
+    with pytest.raises(UsageError, match="unknown target 'cii'") as caught:
+        plan(tile_kernel(), targets=("cii",))
+    assert "did you mean the group 'ci'?" in str(caught.value)
+
+
+def test_refused_target_is_a_located_problem() -> None:
+    (message,) = problems(tile_kernel(), targets=("sm_90a",))
+    assert message == "kernel.gemm: target sm_90a: plain names only"
+
+
+def test_no_target_concerns_the_kernel() -> None:
+    (message,) = problems(tile_kernel(), targets=("compute_80",))
+    assert message == "kernel.gemm: none of the targets compute_80 concerns tile kernels, which are made for sm_* or tileir"
+
+
+def test_exclude_include_and_limits() -> None:
+    matrix = tile_kernel().matrix
+    fewer = dataclasses.replace(matrix, exclude=(Exclude(when="BM * BN > 16384"), Exclude(values=(("BM", 64), ("BN", 128)))))
+    ids = {j.variant.id for j in plan(tile_kernel(matrix=fewer)).jobs}
+    assert ids == {"gemm-f16-BM64-BN256", "gemm-f16-BM128-BN128", "gemm-bf16-BM64-BN256", "gemm-bf16-BM128-BN128"}
+    more = dataclasses.replace(matrix, include=((("T", "f32"), ("BM", 32), ("BN", 32)),))
+    planned = plan(tile_kernel(matrix=more)).kernels[0]
+    assert "gemm-f32-BM32-BN32-sm_80" in {j.id for j in planned.jobs}
+    assert dict(planned.info.axes)["BM"] == (64, 128, 32)
+    empty = dataclasses.replace(matrix, exclude=(Exclude(when="BM > 0"),))
+    assert problems(tile_kernel(matrix=empty, default=())) == ["kernel.gemm.matrix: the matrix excludes every point: no variant is left"]
+    small = dataclasses.replace(matrix, max_variants=3)
+    assert problems(tile_kernel(matrix=small)) == [
+        "kernel.gemm.matrix.max-variants: the matrix gives 8 variants, more than max-variants = 3"
+    ]
+    huge = Matrix(axes=(("T", ("f16",)), *((n, tuple(range(1, 1201))) for n in ("BM", "BN"))))
+    assert "1440000 points" in problems(tile_kernel(matrix=huge, default=()))[0]
+
+
+def test_assumption_sets_become_variants_with_facts() -> None:
+    sets = (AssumeSet(divisible=(("a", (1, 16)), ("c", (16, 16))), aligned=(("", 16),)), AssumeSet())
+    info = plan(tile_kernel(assume=sets)).kernels[0]
+    first, second = (next(j.variant for j in info.jobs if j.variant.id == f"gemm-f16-BM64-BN128{s}") for s in ("-div16", ""))
+    assert [(f.param, f.shape, f.stride, f.align) for f in first.assume] == [("c", (16, 16), (16, 1), 16), ("a", (1, 16), (16, 1), 16)]
+    assert second.assume == ()
+    bad = (AssumeSet(divisible=(("a", (16,)), ("zz", (1,)))),)
+    assert problems(tile_kernel(assume=bad)) == [
+        "kernel.gemm.assume.sets[0].divisible.a: 1 divisors for a, which has rank 2",
+        "kernel.gemm.assume.sets[0].divisible.zz: 'zz' is no tensor parameter of the kernel: it has c, a",
+    ]
+
+
+def test_hints_by_target_and_overrides_last_wins() -> None:
+    kernel = tile_kernel(hints=(("", (("occupancy", 1),)), ("sm_90", (("num_ctas", 2),))))
+    rules = (
+        Override(select="gemm-*-sm_90", hints=(("occupancy", 2),)),
+        Override(select="gemm-f16-*", hints=(("occupancy", 4),)),
+        Override(select="*-BM64-*", targets=(Target.parse("sm_80"),)),
+    )
+    jobs = {j.id: dict(j.hints) for j in plan(kernel, overrides=rules).jobs}
+    assert jobs["gemm-f16-BM128-BN128-sm_90"] == {"occupancy": 4, "num_ctas": 2}
+    assert jobs["gemm-bf16-BM128-BN128-sm_90"] == {"occupancy": 2, "num_ctas": 2}
+    assert jobs["gemm-bf16-BM128-BN128-sm_80"] == {"occupancy": 1}
+    assert "gemm-f16-BM64-BN128-sm_90" not in jobs
+    assert "gemm-f16-BM64-BN128-sm_80" in jobs
+
+
+def test_select_takes_jobs_variants_and_kernels() -> None:
+    assert len(plan(tile_kernel(), cuda_kernel(), select=("scale",)).jobs) == 12
+    assert [j.id for j in plan(tile_kernel(), select=("gemm-f16-BM64-BN128-sm_80",)).jobs] == ["gemm-f16-BM64-BN128-sm_80"]
+    assert len(plan(tile_kernel(), select=("*-bf16-*-sm_90",)).jobs) == 4
+    with pytest.raises(UsageError, match="--select 'gem' matches no job") as caught:
+        plan(tile_kernel(), select=("gem",))
+    assert "did you mean 'gemm'?" in str(caught.value)
+
+
+def test_cuda_parameters_come_from_the_source_through_the_template() -> None:
+    planned = plan(cuda_kernel()).kernels[0]
+    assert [(p.name, p.kind.value, p.dtype, p.rank, p.out) for p in planned.info.params] == [
+        ("x", "tensor", "T", 1, False),
+        ("y", "tensor", "T", 1, True),
+        ("s", "scalar", "f32", 0, False),
+    ]
+    assert planned.info.dtype_axes == ("T",)
+    assert [(s.type, s.expr, s.size) for s in planned.jobs[0].spec.abi] == [
+        ("ptr", "y.ptr", 8),
+        ("ptr", "x.ptr", 8),
+        ("i32", "x.size", 4),
+        ("f32", "s", 4),
+    ]
+
+
+def test_literal_template_arguments_give_the_dtype() -> None:
+    kernel = cuda_kernel(symbol="scale<float, {VEC}>", matrix=Matrix(axes=(("VEC", (4,)),)))
+    assert plan(kernel).kernels[0].info.params[0].dtype == "f32"
+
+
+def test_without_args_every_parameter_is_the_launchers() -> None:
+    kernel = cuda_kernel(args=None, params=(ParamTable(name="x", rank=2),), launch=Launch(grid=("n",), block=("32",)))
+    planned = plan(kernel).kernels[0]
+    assert [(p.name, p.rank) for p in planned.info.params] == [("y", -1), ("x", 2), ("n", 0), ("s", 0)]
+    assert planned.jobs[0].spec.abi == ()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (
+            cuda_kernel(args=("y.ptr", "x.ptr", "s")),
+            "kernel.scale.args: 3 args, but scale takes 4 parameters: T* y, const T* x, int n, float s",
+        ),
+        (
+            cuda_kernel(args=("y.ptr", "x.ptr", "i64(x.size)", "s")),
+            "kernel.scale.args[2]: 'i64(x.size)' packs i64, but the source takes int n (i32)",
+        ),
+        (
+            cuda_kernel(args=("y.ptr", "x.ptr", "i32(x.size)", "y.ptr")),
+            "kernel.scale.args[3]: 'y.ptr' is an address, but the source takes float s",
+        ),
+        (
+            cuda_kernel(symbol="scale"),
+            'kernel.scale.symbol: scale is a template: say which instance, for example symbol = "scale<{T}, {VEC}>"',
+        ),
+        (cuda_kernel(symbol="scale<{T}, {VEK}>"), "kernel.scale.symbol: {VEK} is no axis of the matrix; did you mean 'VEC'"),
+        (
+            cuda_kernel(launch=Launch(grid=("x.shapes[0]",), block=("256",))),
+            "kernel.scale.launch.grid[0]: unknown attribute 'x.shapes'; did you mean 'shape'",
+        ),
+        (
+            cuda_kernel(launch=Launch(grid=("s.shape[0]",), block=("256",))),
+            "kernel.scale.launch.grid[0]: s.shape: s is a scalar, not a tensor",
+        ),
+        (
+            cuda_kernel(launch=Launch(grid=("x",), block=("256",))),
+            "kernel.scale.launch.grid[0]: x is a tensor: say x.shape[0], x.size or x.dtype",
+        ),
+        (
+            cuda_kernel(launch=Launch(grid=("1",))),
+            "kernel.scale.launch: no block: say how many threads a block has, for example block = [256]",
+        ),
+        (
+            tile_kernel(launch=Launch()),
+            'kernel.gemm.launch: no grid: say how many blocks are launched, for example grid = ["cdiv(x.shape[0], 256)"]',
+        ),
+        (
+            tile_kernel(launch=Launch(grid=("1",), block=("128",))),
+            "kernel.gemm.launch.block: the block of a tile kernel is chosen by its compiler: leave launch.block out",
+        ),
+        (tile_kernel(default=(("BM", 256),)), "kernel.gemm.dispatch.default.BM: no variant has BM = 256: built are 128, 64"),
+        (tile_kernel(default=(("BQ", 1),)), "kernel.gemm.dispatch.default.BQ: unknown axis 'BQ'; it has T, BM, BN"),
+        (
+            tile_kernel(params=(*tile_kernel().params, ParamTable(name="aa", dtype="T"))),
+            "kernel.gemm.params.aa: kernel 'gemm' has no parameter 'aa'; did you mean 'a'",
+        ),
+        (
+            tile_kernel(params=tile_kernel().params[:1]),
+            UNKNOWN_KIND,
+        ),
+        (
+            tile_kernel(matrix=Matrix(axes=(("T", ("f16",)), ("BM", (64,)), ("BN", (64,)), ("BK", (8,)))), default=()),
+            "kernel.gemm.matrix.BK: axis 'BK' is neither a constant of the kernel nor used by its symbol, dtypes or launch; it has BM, BN",
+        ),
+        (
+            tile_kernel(matrix=Matrix(axes=(("T", ("f16", "f17")), ("BM", (64,)), ("BN", (64,)))), default=()),
+            "kernel.gemm.matrix.T: axis T is the dtype of c, and 'f17' is no dtype; did you mean 'f16'",
+        ),
+    ],
+)
+def test_problems_say_what_and_where(kernel: Kernel, expected: str) -> None:
+    assert expected in problems(kernel)
+
+
+def test_missing_constant_is_named() -> None:
+    matrix = Matrix(axes=(("T", ("f16",)), ("BM", (64,))))
+    kernel = tile_kernel(matrix=matrix, default=(), launch=Launch(grid=("cdiv(c.shape[0], BM)",)))
+    expected = "kernel.gemm.matrix: constant 'BN' of the kernel is bound by no axis of the matrix: matrix.BN = [128]"
+    assert problems(kernel) == [expected]
+
+
+def test_all_problems_of_all_kernels_in_one_run() -> None:
+    found = problems(tile_kernel(launch=Launch()), cuda_kernel(launch=Launch(grid=("1",))))
+    assert [m.split(":")[0] for m in found] == ["kernel.gemm.launch", "kernel.scale.launch"]
+
+
+def test_min_driver_caps_the_isa_and_profile_reaches_the_jobs() -> None:
+    job = plan(cuda_kernel(), profile="debug").jobs[0]
+    assert job.spec.max_isa == (9, 0)
+    assert job.spec.lineinfo is True
+    with pytest.raises(ManifestError, match="unknown profile 'fast': there are release, debug"):
+        plan(cuda_kernel(), profile="fast")
+
+
+def test_ten_thousand_jobs_stay_light() -> None:
+    axes = (("BM", tuple(range(1, 51))), ("BN", tuple(range(1, 51))))
+    kernel = tile_kernel(matrix=Matrix(axes=(("T", ("f16",)), *axes), max_variants=10000), default=())
+    tracemalloc.start()
+    jobs = plan(kernel, targets=("sm_80", "sm_86", "sm_89", "sm_90")).jobs
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(jobs) == 10000
+    assert peak < 30_000_000
+    assert len({id(j.spec) for j in jobs}) == 1

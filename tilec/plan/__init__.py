@@ -1,0 +1,199 @@
+"""Manifest and declarations to jobs: pure, touches no file, device or tool."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from tilec.errors import Diagnostic, ManifestError
+from tilec.manifest.types import Kernel, Manifest, Profile
+from tilec.model.arch import Target
+from tilec.model.driver import cuda_of_branch, ptx_isa_of_cuda
+from tilec.model.job import Job, KernelSpec, Source, Variant
+from tilec.model.kernel import AxisValue, KernelDecl, KernelInfo, LaunchInfo
+from tilec.model.signature import Param
+from tilec.plan.checks import check_kernel
+from tilec.plan.matrix import Report, expand
+from tilec.plan.params import Resolver, abi_of_args
+from tilec.plan.targets import LanguageFacts, Selection, choose_targets, parse_targets
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedKernel:
+    """A kernel with everything but its images: the index row to be, and its jobs in variant, then target order."""
+
+    info: KernelInfo
+    jobs: tuple[Job, ...]
+    manifest: Kernel
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What a build will do. `notes` say what was left out and why."""
+
+    kernels: tuple[PlannedKernel, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """Every job, kernel by kernel."""
+        return tuple(job for kernel in self.kernels for job in kernel.jobs)
+
+
+def make_plan(
+    manifest: Manifest,
+    declarations: Mapping[str, KernelDecl],
+    languages: Mapping[str, LanguageFacts],
+    sources: Mapping[str, Source],
+    *,
+    targets: Sequence[str] = (),
+    select: Sequence[str] = (),
+    profile: str = "release",
+) -> Plan:
+    """Work out every job of a build.
+
+    Args:
+        manifest: the loaded manifest.
+        declarations: each kernel's declaration, by kernel name.
+        languages: what each language's frontend can make, by language.
+        sources: each kernel's source, by kernel name.
+        targets: names of targets or groups; empty takes the manifest's default.
+        select: globs over job ids (or variant or kernel ids); empty takes everything.
+        profile: name of the profile.
+
+    Raises:
+        ManifestError: with every problem of every kernel.
+    """
+    problems: list[Diagnostic] = []
+
+    def report(what: str, path: tuple[str | int, ...]) -> None:
+        dotted = ".".join(f"[{p}]" if isinstance(p, int) else p for p in path).replace(".[", "[")
+        problems.append(Diagnostic(message=f"{dotted}: {what}", location=manifest.locate(path)))
+
+    wanted = parse_targets(manifest, targets)
+    chosen_profile = _profile(manifest, profile)
+    selection = Selection(manifest.overrides, select)
+    planned, notes = [], []
+    for kernel in manifest.kernels:
+        decl = declarations[kernel.name]
+        result = _plan_kernel(
+            manifest, kernel, decl, sources[kernel.name], languages[kernel.language], wanted, selection, chosen_profile, report
+        )
+        planned.append(result[0])
+        notes.extend(result[1])
+    if problems:
+        raise ManifestError(tuple(problems))
+    selection.require_match()
+    return Plan(kernels=tuple(k for k in planned if k.jobs), notes=tuple(dict.fromkeys(notes)))
+
+
+def _profile(manifest: Manifest, name: str) -> Profile:
+    for profile in manifest.profiles:
+        if profile.name == name:
+            return profile
+    known = ", ".join(p.name for p in manifest.profiles)
+    raise ManifestError((Diagnostic(message=f"unknown profile {name!r}: there are {known}"),))
+
+
+def _plan_kernel(
+    manifest: Manifest,
+    kernel: Kernel,
+    decl: KernelDecl,
+    source: Source,
+    language: LanguageFacts,
+    wanted: Sequence[Target],
+    selection: Selection,
+    profile: Profile,
+    report: Report,
+) -> tuple[PlannedKernel, list[str]]:
+    params = Resolver(kernel, decl, report).params()
+    variants = expand(kernel, params, report)
+    check_kernel(kernel, decl, params, variants, language, report)
+    targets, notes = choose_targets(kernel, language, wanted, report)
+    specs = _Specs(manifest, kernel, decl, source, params, profile, report)
+    jobs = []
+    for variant in variants:
+        spec = specs.of(variant)
+        for target in targets:
+            hints = selection.hints(kernel, variant.id, target)
+            if selection.takes(kernel.name, variant.id, target):
+                jobs.append(Job(spec=spec, variant=variant, target=target, hints=hints))
+    info = _info(kernel, decl, params, variants)
+    return PlannedKernel(info=info, jobs=tuple(jobs), manifest=kernel), notes
+
+
+class _Specs:
+    """The specs of one kernel: one for all its variants, or one per set of dtypes where `args` packs a dtype axis."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        kernel: Kernel,
+        decl: KernelDecl,
+        source: Source,
+        params: tuple[Param, ...],
+        profile: Profile,
+        report: Report,
+    ) -> None:
+        cuda = cuda_of_branch(manifest.targets.min_driver) if manifest.targets.min_driver else None
+        self._kernel, self._decl, self._params, self._report = kernel, decl, params, report
+        self._axes = [name for name, _ in kernel.matrix.axes if any(p.dtype == name for p in params)]
+        self._base = KernelSpec(
+            name=kernel.name,
+            language=kernel.language,
+            source=source,
+            decl=decl,
+            symbol=kernel.symbol or decl.qualified or decl.name,
+            params=params,
+            cluster=kernel.launch.cluster,
+            opt=profile.opt,
+            lineinfo=profile.lineinfo,
+            max_isa=ptx_isa_of_cuda(cuda) if cuda else None,
+            timeout=manifest.toolchain.timeout,
+        )
+        self._made: dict[tuple[AxisValue, ...], KernelSpec] = {}
+
+    def of(self, variant: Variant) -> KernelSpec:
+        """The spec that a variant's jobs share."""
+        if self._kernel.args is None:
+            return self._base
+        axes = dict(variant.axes)
+        key = tuple(axes[name] for name in self._axes)
+        if key not in self._made:
+            abi = abi_of_args(self._kernel, self._decl, self._params, axes, self._report)
+            self._made[key] = dataclasses.replace(self._base, abi=abi)
+        return self._made[key]
+
+
+def _info(kernel: Kernel, decl: KernelDecl, params: tuple[Param, ...], variants: Sequence[Variant]) -> KernelInfo:
+    built: dict[str, dict[AxisValue, None]] = {name: {} for name, _ in kernel.matrix.axes}
+    for variant in variants:
+        for name, value in variant.axes:
+            built[name][value] = None
+    axes = tuple((name, tuple(values)) for name, values in built.items())
+    bound = {p.dtype for p in params}
+    default = dict(kernel.default)
+    for name, values in axes:
+        if len(values) == 1 and name not in bound:
+            default.setdefault(name, values[0])
+    return KernelInfo(
+        name=kernel.name,
+        language=kernel.language,
+        location=decl.location,
+        doc=decl.doc,
+        params=params,
+        axes=axes,
+        dtype_axes=tuple(name for name, _ in axes if name in bound),
+        default=tuple(default.items()),
+        launch=LaunchInfo(
+            grid=kernel.launch.grid,
+            block=kernel.launch.block or ("1",),
+            shared=kernel.launch.shared,
+            cluster=kernel.launch.cluster or decl.cluster,
+            cooperative=kernel.launch.cooperative,
+            requires=kernel.launch.requires,
+        ),
+    )
+
+
+__all__ = ["LanguageFacts", "Plan", "PlannedKernel", "make_plan"]

@@ -1,0 +1,165 @@
+"""What can only be checked once the manifest and the source are known together: axes, names in expressions, launch, defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilec.errors import ExpressionError
+from tilec.manifest.types import Kernel
+from tilec.model import expr
+from tilec.model.dtype import DTYPES
+from tilec.model.job import Variant
+from tilec.model.kernel import KernelDecl
+from tilec.model.signature import Param, ParamKind
+from tilec.plan.matrix import Report
+from tilec.plan.params import suggest, symbol_places, template_arguments
+from tilec.plan.targets import LanguageFacts
+
+
+def check_kernel(
+    kernel: Kernel, decl: KernelDecl, params: Sequence[Param], variants: Sequence[Variant], language: LanguageFacts, report: Report
+) -> None:
+    """Report everything about a kernel that does not fit together."""
+    _check_axes(kernel, decl, params, report)
+    _check_symbol(kernel, decl, report)
+    _check_launch(kernel, decl, language, report)
+    _check_expressions(kernel, params, report)
+    _check_default(kernel, params, variants, report)
+    _check_cases(kernel, params, report)
+
+
+def _check_axes(kernel: Kernel, decl: KernelDecl, params: Sequence[Param], report: Report) -> None:
+    axes = [name for name, _ in kernel.matrix.axes]
+    constants = [p for p in decl.params if p.kind == "constant"]
+    for constant in constants:
+        if constant.name not in axes and constant.default is None:
+            what = f"constant {constant.name!r} of the kernel is bound by no axis of the matrix"
+            report(f"{what}: matrix.{constant.name} = [128]", ("kernel", kernel.name, "matrix"))
+    used = {p.name for p in decl.params} | {p.dtype for p in params} | set(symbol_places(kernel.symbol))
+    for name in axes:
+        if name not in used and not _in_expressions(kernel, name):
+            known = [p.name for p in constants] or list(decl.template)
+            what = f"axis {name!r} is neither a constant of the kernel nor used by its symbol, dtypes or launch"
+            report(what + suggest(name, known), ("kernel", kernel.name, "matrix", name))
+    for param in params:
+        values = dict(kernel.matrix.axes).get(param.dtype, ())
+        for value in values:
+            if value not in DTYPES:
+                path = ("kernel", kernel.name, "matrix", param.dtype)
+                report(
+                    f"axis {param.dtype} is the dtype of {param.name}, and {value!r} is no dtype{suggest(str(value), list(DTYPES))}", path
+                )
+
+
+def _in_expressions(kernel: Kernel, name: str) -> bool:
+    launch = kernel.launch
+    for text in (*launch.grid, *launch.block, launch.shared, *launch.requires, *(kernel.args or ())):
+        try:
+            if name in expr.parse_abi(text)[1].names:
+                return True
+        except ExpressionError:
+            continue
+    return False
+
+
+def _check_symbol(kernel: Kernel, decl: KernelDecl, report: Report) -> None:
+    path = ("kernel", kernel.name, "symbol")
+    axes = [name for name, _ in kernel.matrix.axes]
+    for name in symbol_places(kernel.symbol):
+        if name not in axes:
+            report(f"{{{name}}} is no axis of the matrix{suggest(name, axes)}", path)
+    arguments = template_arguments(kernel.symbol)
+    if decl.template and not arguments:
+        example = ", ".join(f"{{{name}}}" for name in decl.template)
+        report(f'{decl.name} is a template: say which instance, for example symbol = "{decl.name}<{example}>"', path)
+    elif len(arguments) > len(decl.template):
+        shown = f"template parameters {', '.join(decl.template)}" if decl.template else "no template parameters"
+        report(f"{len(arguments)} template arguments, but {decl.name} has {shown}", path)
+
+
+def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, report: Report) -> None:
+    launch, path = kernel.launch, ("kernel", kernel.name, "launch")
+    if not launch.grid:
+        report('no grid: say how many blocks are launched, for example grid = ["cdiv(x.shape[0], 256)"]', path)
+    if not language.simt:
+        if launch.block not in ((), ("1",), ("1", "1"), ("1", "1", "1")):
+            report(f"the block of a {kernel.language} kernel is chosen by its compiler: leave launch.block out", (*path, "block"))
+        if launch.shared != "0":
+            report(f"the shared memory of a {kernel.language} kernel is chosen by its compiler: leave launch.shared out", (*path, "shared"))
+    elif not launch.block:
+        report("no block: say how many threads a block has, for example block = [256]", path)
+    if decl.max_threads and all(text.isdigit() for text in launch.block):
+        threads = 1
+        for text in launch.block:
+            threads *= int(text)
+        if threads > decl.max_threads:
+            report(f"a block of {threads} threads, but {decl.name} is bounded to {decl.max_threads} (__launch_bounds__)", (*path, "block"))
+    if launch.cluster and decl.cluster and tuple(launch.cluster) != tuple(decl.cluster):
+        report(f"cluster {list(launch.cluster)}, but the source fixes {list(decl.cluster)} (__cluster_dims__)", (*path, "cluster"))
+
+
+def _check_expressions(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
+    launch, base = kernel.launch, ("kernel", kernel.name, "launch")
+    for key, texts in (("grid", launch.grid), ("block", launch.block), ("requires", launch.requires), ("shared", (launch.shared,))):
+        for index, text in enumerate(texts):
+            path = (*base, key) if key == "shared" else (*base, key, index)
+            _check_names(text, kernel, params, path, report)
+    for case in kernel.cases:
+        if case.bench is not None:
+            for key, text in (("flops", case.bench.flops), ("bytes", case.bench.bytes)):
+                if text:
+                    _check_names(text, kernel, params, ("kernel", kernel.name, "case", case.name, "bench", key), report)
+
+
+def _check_names(text: str, kernel: Kernel, params: Sequence[Param], path: tuple[str | int, ...], report: Report) -> None:
+    axes = [name for name, _ in kernel.matrix.axes]
+    by_name = {p.name: p for p in params}
+    try:
+        parsed = expr.parse(text, names=[*by_name, *axes])
+    except ExpressionError as error:
+        report(error.what, path)
+        return
+    for name, attribute in sorted(parsed.uses):
+        param = by_name.get(name)
+        tensor = param is not None and param.kind is ParamKind.TENSOR
+        if attribute and not tensor:
+            report(f"{name}.{attribute}: {name} is {'an axis' if param is None else f'a {param.kind.value}'}, not a tensor", path)
+        elif not attribute and tensor:
+            report(f"{name} is a tensor: say {name}.shape[0], {name}.size or {name}.dtype", path)
+
+
+def _check_default(kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], report: Report) -> None:
+    path = ("kernel", kernel.name, "dispatch", "default")
+    axes = dict(kernel.matrix.axes)
+    built = {name: {dict(v.axes)[name] for v in variants} for name in axes} if variants else {}
+    for name, value in kernel.default:
+        if name not in axes:
+            report(f"unknown axis {name!r}{suggest(name, list(axes))}", (*path, name))
+        elif variants and value not in built[name]:
+            shown = ", ".join(map(str, sorted(built[name], key=str)))
+            report(f"no variant has {name} = {value!r}: built are {shown}", (*path, name))
+        elif any(p.dtype == name for p in params):
+            report(f"{name} is bound by the dtype of the arguments: a default would never be used", (*path, name))
+    if variants and kernel.default and not any(set(kernel.default) <= set(v.axes) for v in variants):
+        shown = ", ".join(f"{name} = {value}" for name, value in kernel.default)
+        report(f"the matrix excludes {shown}", path)
+
+
+def _check_cases(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
+    names = [p.name for p in params]
+    axes = dict(kernel.matrix.axes)
+    for case in kernel.cases:
+        base = ("kernel", kernel.name, "case", case.name)
+        given = {item.name for item in case.inputs}
+        for item in case.inputs:
+            if item.name not in names:
+                report(f"{item.name!r} is no parameter of the launcher{suggest(item.name, names)}", (*base, "inputs", item.name))
+            elif item.dtype and item.dtype not in DTYPES and item.dtype not in axes:
+                what = f"{item.dtype!r} is neither a dtype nor an axis{suggest(item.dtype, [*axes, *DTYPES])}"
+                report(what, (*base, "inputs", item.name, "dtype"))
+        missing = [p.name for p in params if p.name not in given and p.default is None]
+        if missing:
+            report(f"no input for {', '.join(missing)}", (*base, "inputs"))
+        for name, value in case.axes:
+            if value not in axes.get(name, ()):
+                report(f"{name} = {value!r} is no point of the matrix", (*base, "axes", name))

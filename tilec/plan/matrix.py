@@ -1,0 +1,175 @@
+"""Matrix and assumption sets to variants, with their ids."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from tilec.errors import ExpressionError
+from tilec.manifest.types import AssumeSet, Kernel
+from tilec.model import expr
+from tilec.model.job import Variant
+from tilec.model.kernel import AxisValue
+from tilec.model.signature import Assumption, Param, ParamKind
+
+Report = Callable[[str, tuple[str | int, ...]], None]
+Point = tuple[tuple[str, AxisValue], ...]
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.]")
+
+
+def expand(kernel: Kernel, params: Sequence[Param], report: Report) -> tuple[Variant, ...]:
+    """Every variant of a kernel in launch order: by point of the matrix, then by assumption set.
+
+    Args:
+        kernel: the manifest's table.
+        params: the resolved parameters (ranks are needed for the facts).
+        report: takes a problem's text and key path; variants are still returned where they make sense.
+    """
+    points = tuple(_points(kernel, report))
+    sets = assumption_sets(kernel, params, report)
+    count = len(points) * len(sets)
+    if count > kernel.matrix.max_variants:
+        path = ("kernel", kernel.name, "matrix", "max-variants")
+        report(f"the matrix gives {count} variants, more than max-variants = {kernel.matrix.max_variants}", path)
+        return ()
+    if not points:
+        report("the matrix excludes every point: no variant is left", ("kernel", kernel.name, "matrix"))
+    variants = tuple(
+        Variant(kernel=kernel.name, id=_variant_id(kernel.name, point, label), axes=point, assume=facts)
+        for point in points
+        for label, facts in sets
+    )
+    seen: dict[str, Variant] = {}
+    for variant in variants:
+        other = seen.setdefault(variant.id, variant)
+        if other is not variant:
+            report(f"two variants get the id {variant.id!r}: give the axis values distinct names", ("kernel", kernel.name, "matrix"))
+            return ()
+    return variants
+
+
+def _points(kernel: Kernel, report: Report) -> Iterator[Point]:
+    matrix = kernel.matrix
+    names = [name for name, _ in matrix.axes]
+    total = 1
+    for _, values in matrix.axes:
+        total *= len(values)
+    if total > 1_000_000:
+        report(f"the matrix is a product of {total} points: that is no build", ("kernel", kernel.name, "matrix"))
+        return
+    excluded = _excluder(kernel, names, report)
+    seen = set()
+    for values in itertools.product(*(values for _, values in matrix.axes)):
+        point = tuple(zip(names, values, strict=True))
+        if not excluded(point):
+            seen.add(point)
+            yield point
+    for index, included in enumerate(matrix.include):
+        given = dict(included)
+        missing = [name for name in names if name not in given]
+        if missing:
+            report(
+                f"an included point must give every axis: {', '.join(missing)} missing", ("kernel", kernel.name, "matrix", "include", index)
+            )
+            continue
+        point = tuple((name, given[name]) for name in names)
+        if point not in seen:
+            seen.add(point)
+            yield point
+
+
+def _excluder(kernel: Kernel, names: Sequence[str], report: Report) -> Callable[[Point], bool]:
+    rules: list[tuple[int, expr.Expr | None, Mapping[str, AxisValue]]] = []
+    for index, rule in enumerate(kernel.matrix.exclude):
+        parsed = expr.parse(rule.when, names=names) if rule.when else None
+        rules.append((index, parsed, dict(rule.values)))
+    broken: set[int] = set()
+
+    def excluded(point: Point) -> bool:
+        env = dict(point)
+        for index, when, values in rules:
+            if values and any(env.get(name) != value for name, value in values.items()):
+                continue
+            if when is None:
+                return True
+            try:
+                if when.evaluate(env):
+                    return True
+            except ExpressionError as error:
+                if index not in broken:
+                    broken.add(index)
+                    report(error.what, ("kernel", kernel.name, "matrix", "exclude", index, "when"))
+        return False
+
+    return excluded
+
+
+def _variant_id(kernel: str, point: Point, label: str) -> str:
+    parts = [kernel]
+    for name, value in point:
+        if isinstance(value, str):
+            parts.append(_UNSAFE.sub("_", value))
+        elif isinstance(value, bool):
+            parts.append(f"{name}{int(value)}")
+        else:
+            parts.append(f"{name}{value}")
+    if label:
+        parts.append(label)
+    return "-".join(parts)
+
+
+def assumption_sets(kernel: Kernel, params: Sequence[Param], report: Report) -> tuple[tuple[str, tuple[Assumption, ...]], ...]:
+    """Each set of `assume.sets` as (label for the id, facts per tensor parameter), in manifest order."""
+    result: list[tuple[str, tuple[Assumption, ...]]] = []
+    labels: dict[str, int] = {}
+    for index, assume in enumerate(kernel.assume):
+        label = _UNSAFE.sub("_", assume.name) or _label(assume)
+        if label in labels or (not label and result and not result[-1][0]):
+            label = f"{label or 'facts'}{index}"
+        labels[label] = index
+        result.append((label, _facts(kernel, index, assume, params, report)))
+    return tuple(result)
+
+
+def _label(assume: AssumeSet) -> str:
+    divisors = {d for _, divs in assume.divisible for d in divs if d != 1}
+    if len(divisors) == 1:
+        return f"div{divisors.pop()}"
+    if divisors or assume.stride:
+        return "facts"
+    bases = {n for _, n in assume.aligned}
+    return f"al{max(bases)}" if bases else ""
+
+
+def _facts(kernel: Kernel, index: int, assume: AssumeSet, params: Sequence[Param], report: Report) -> tuple[Assumption, ...]:
+    tensors = {p.name: p for p in params if p.kind is ParamKind.TENSOR}
+    base: tuple[str | int, ...] = ("kernel", kernel.name, "assume", "sets", index)
+    for key, table in (("divisible", assume.divisible), ("stride", assume.stride)):
+        for name, divisors in table:
+            if name not in tensors:
+                report(f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}", (*base, key, name))
+            elif tensors[name].rank != len(divisors):
+                rank = tensors[name].rank
+                report(f"{len(divisors)} divisors for {name}, which has rank {rank if rank >= 0 else 'any'}", (*base, key, name))
+    for name, _ in assume.aligned:
+        if name and name not in tensors:
+            report(f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}", (*base, "aligned", name))
+    divisible, strides, aligned = dict(assume.divisible), dict(assume.stride), dict(assume.aligned)
+    facts = []
+    for name, param in tensors.items():
+        shape = divisible.get(name, ())
+        stride = strides.get(name) or _implied_strides(shape, param)
+        align = aligned.get(name, aligned.get("", 1))
+        if shape or stride or align > 1:
+            facts.append(Assumption(param=name, shape=shape, stride=stride, align=align))
+    return tuple(facts)
+
+
+def _implied_strides(shape: tuple[int, ...], param: Param) -> tuple[int, ...]:
+    """The innermost extent's divisor for every stride that is not fixed: what a contiguous tensor gives."""
+    if not shape or len(shape) < 2:
+        return ()
+    fixed = param.stride or (*(None,) * (len(shape) - 1), 1)
+    return tuple(1 if constant is not None else shape[-1] for constant in fixed)

@@ -1,0 +1,240 @@
+"""What the manifest and the source say of a kernel's parameters, brought together into one signature."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from tilec.errors import ExpressionError
+from tilec.manifest.types import Kernel, ParamTable
+from tilec.model import expr
+from tilec.model.dtype import DTYPES
+from tilec.model.kernel import KernelDecl, ParamDecl
+from tilec.model.signature import AbiSlot, Param, ParamKind
+from tilec.model.suggest import did_you_mean
+from tilec.plan.matrix import Report
+
+_PLACE = re.compile(r"\{([^{}]*)\}")
+_C_NAMES = {
+    **{row.c: row.name for row in DTYPES.values()},
+    "half": "f16",
+    "nv_bfloat16": "bf16",
+    "unsigned": "u32",
+    "int32_t": "i32",
+    "int64_t": "i64",
+    "uint32_t": "u32",
+    "uint64_t": "u64",
+}
+
+
+def suggest(name: str, known: Sequence[str]) -> str:
+    """`; did you mean 'x'` where something is near, else the list of what is known."""
+    return did_you_mean(name, known) or (f"; it has {', '.join(known)}" if known else "")
+
+
+def symbol_places(symbol: str) -> tuple[str, ...]:
+    """Names of the axes that stand in a symbol, in order."""
+    return tuple(_PLACE.findall(symbol))
+
+
+def template_arguments(symbol: str) -> tuple[str, ...]:
+    """The template arguments of `name<a, b<c>, d>` as texts, empty where it is no template instance."""
+    start = symbol.find("<")
+    if start < 0 or not symbol.rstrip().endswith(">"):
+        return ()
+    inner, depth, parts, last = symbol[start + 1 : symbol.rstrip().rfind(">")], 0, [], 0
+    for index, char in enumerate(inner):
+        depth += (char in "<({[") - (char in ">)}]")
+        if char == "," and depth == 0:
+            parts.append(inner[last:index].strip())
+            last = index + 1
+    parts.append(inner[last:].strip())
+    return tuple(parts)
+
+
+class Resolver:
+    """Resolves one kernel's parameters; problems go to `report` with the key path they concern."""
+
+    def __init__(self, kernel: Kernel, decl: KernelDecl, report: Report) -> None:
+        self.kernel = kernel
+        self.decl = decl
+        self.report = report
+        self.axes: Mapping[str, tuple[object, ...]] = dict(kernel.matrix.axes)
+        self.tables: Mapping[str, ParamTable] = {table.name: table for table in kernel.params}
+        arguments = template_arguments(kernel.symbol)
+        self.template = dict(zip(decl.template, arguments, strict=False))
+
+    def params(self) -> tuple[Param, ...]:
+        """The launcher's parameters in order."""
+        if self.kernel.args is not None:
+            return self._params_of_args(self.kernel.args)
+        runtime = [p for p in self.decl.params if p.kind != "constant" and p.name not in self.axes]
+        names = [p.name for p in runtime]
+        for name in self.tables:
+            if name not in names:
+                what = f"kernel {self.decl.name!r} has no parameter {name!r}{suggest(name, names)}"
+                self.report(what, ("kernel", self.kernel.name, "params", name))
+        return tuple(p for p in (self._param(decl.name, decl) for decl in runtime) if p)
+
+    def _params_of_args(self, args: Sequence[str]) -> tuple[Param, ...]:
+        declared = [p for p in self.decl.params if p.kind != "constant"]
+        path = ("kernel", self.kernel.name, "args")
+        if len(args) != len(declared):
+            shown = ", ".join(f"{p.type} {p.name}".strip() for p in declared)
+            self.report(f"{len(args)} args, but {self.decl.name} takes {len(declared)} parameters: {shown}", path)
+            return ()
+        source: dict[str, ParamDecl] = {}
+        for index, (text, decl) in enumerate(zip(args, declared, strict=True)):
+            try:
+                _, parsed = expr.parse_abi(text)
+            except ExpressionError:
+                continue  # the loader has reported it
+            for name in sorted(parsed.names):
+                if name not in self.tables and name not in self.axes:
+                    self.report(f"unknown name {name!r}{suggest(name, [*self.tables, *self.axes])}", (*path, index))
+            if parsed.text.strip() in (f"{n}.ptr" for n in parsed.names) or parsed.text.strip() in parsed.names:
+                source.setdefault(next(iter(parsed.names)), decl)
+        return tuple(p for p in (self._param(name, source.get(name)) for name in self.tables) if p)
+
+    def _param(self, name: str, decl: ParamDecl | None) -> Param | None:
+        table = self.tables.get(name) or ParamTable(name=name)
+        dtype = self._dtype(name, table, decl)
+        kind = self._kind(name, table, decl, dtype)
+        if kind is None or dtype is None:
+            return None
+        if kind is not ParamKind.TENSOR:
+            size = table.size or (decl.size if decl else 0)
+            default = table.default
+            if default is None and decl is not None:
+                default = decl.default
+            plain = default if isinstance(default, int | float) else None
+            return Param(name=name, kind=kind, dtype=dtype, default=plain, size=size, doc=table.doc)
+        rank = table.rank if table.rank is not None else -1
+        if rank < 0 and not (decl and decl.type):
+            self.report(f"a tensor parameter needs a rank: params.{name}.rank = 1, 2, …", ("kernel", self.kernel.name, "params", name))
+            return None
+        if not dtype:
+            self.report(f'the source does not say the dtype: params.{name}.dtype = "f32"', ("kernel", self.kernel.name, "params", name))
+            return None
+        return Param(
+            name=name,
+            kind=kind,
+            dtype=dtype,
+            rank=rank,
+            out=self._out(name, table, decl),
+            stride=self._stride(name, table, rank),
+            shape_divisible=table.divisible or (),
+            align=table.aligned or 1,
+            doc=table.doc,
+        )
+
+    def _dtype(self, name: str, table: ParamTable, decl: ParamDecl | None) -> str | None:
+        path = ("kernel", self.kernel.name, "params", name)
+        said = self._declared_dtype(decl) if decl else ""
+        if table.dtype is None:
+            return said
+        if table.dtype not in DTYPES and table.dtype not in self.axes:
+            what = f"{table.dtype!r} is neither a dtype nor an axis of the matrix{suggest(table.dtype, [*self.axes, *DTYPES])}"
+            self.report(what, (*path, "dtype"))
+            return None
+        if said and said != table.dtype and decl and decl.type:
+            self.report(f"the manifest says dtype {table.dtype!r}, the source says {decl.type!r} ({said})", (*path, "dtype"))
+        return table.dtype
+
+    def _declared_dtype(self, decl: ParamDecl) -> str:
+        if not decl.dtype or decl.dtype in DTYPES:
+            return decl.dtype
+        argument = self.template.get(decl.dtype, "")
+        places = symbol_places(argument)
+        if places and argument == f"{{{places[0]}}}":
+            return places[0]
+        return _C_NAMES.get(argument, "")
+
+    def _kind(self, name: str, table: ParamTable, decl: ParamDecl | None, dtype: str | None) -> ParamKind | None:
+        path = ("kernel", self.kernel.name, "params", name)
+        if table.kind is not None:
+            return ParamKind(table.kind)
+        if decl is not None and decl.type and decl.kind in ("tensor", "scalar", "struct"):
+            return ParamKind(decl.kind)
+        if table.rank is not None or table.out is not None or table.stride is not None:
+            return ParamKind.TENSOR
+        if dtype:
+            return ParamKind.SCALAR
+        where = path if name in self.tables else ("kernel", self.kernel.name)
+        example = f'params.{name} = {{ dtype = "f32", rank = 1 }} for a tensor, {{ dtype = "f32" }} for a scalar'
+        self.report(f"the source does not say what parameter {name!r} is: {example}", where)
+        return None
+
+    def _out(self, name: str, table: ParamTable, decl: ParamDecl | None) -> bool:
+        said = decl.out if decl else None
+        if table.out is None:
+            return bool(said)
+        if table.out and said is False and decl:
+            self.report(
+                f"out = true, but the source only reads it ({decl.type} {decl.name})", ("kernel", self.kernel.name, "params", name, "out")
+            )
+        return table.out
+
+    def _stride(self, name: str, table: ParamTable, rank: int) -> tuple[int | None, ...] | None:
+        path = ("kernel", self.kernel.name, "params", name)
+        for key, facts in (("stride", table.stride), ("divisible", table.divisible)):
+            if facts is not None and len(facts) != rank:
+                shown = f"rank {rank}" if rank >= 0 else "no rank"
+                self.report(f"{len(facts)} values for a tensor of {shown}", (*path, key))
+        if table.stride is not None:
+            return table.stride
+        if table.contiguous is False and rank > 0:
+            return (None,) * rank
+        if table.contiguous is None and rank > 0 and self._uses_stride(name):
+            return (None,) * rank
+        return None
+
+    def _uses_stride(self, name: str) -> bool:
+        """Kernels that are given strides take any; all others read a tensor as C-contiguous."""
+        for text in self.kernel.args or ():
+            try:
+                _, parsed = expr.parse_abi(text)
+            except ExpressionError:
+                continue
+            if (name, "stride") in parsed.uses:
+                return True
+        return False
+
+
+def abi_of_args(
+    kernel: Kernel, decl: KernelDecl, params: Sequence[Param], axes: Mapping[str, object], report: Report
+) -> tuple[AbiSlot, ...]:
+    """The ABI that `args` describes at one point of the matrix (dtype axes differ from point to point)."""
+    by_name = {p.name: p for p in params}
+    declared = [p for p in decl.params if p.kind != "constant"]
+    slots = []
+    for index, (text, param_decl) in enumerate(zip(kernel.args or (), declared, strict=False)):
+        try:
+            cast, parsed = expr.parse_abi(text)
+        except ExpressionError:
+            continue
+        kind = cast
+        param = by_name.get(parsed.text.strip())
+        if not kind and param is not None:
+            kind = param.dtype if param.kind is ParamKind.SCALAR else param.kind.value
+        kind = str(axes.get(kind, kind))
+        path = ("kernel", kernel.name, "args", index)
+        if kind in ("ptr", "tensor"):
+            if param_decl.type and param_decl.kind != "tensor":
+                report(f"{text!r} is an address, but the source takes {param_decl.type} {param_decl.name}", path)
+            slots.append(AbiSlot(type="ptr", expr=text if kind == "ptr" else f"{parsed.text.strip()}.ptr", size=8, align=8))
+        elif kind == "struct" and param is not None:
+            size = param.size or param_decl.size
+            if not size:
+                report(f"{text!r} is a struct of unknown size: say params.{param.name}.size", path)
+            slots.append(AbiSlot(type="struct", expr=text, size=size, align=min(8, size & -size) if size else 1))
+        elif kind in DTYPES:
+            said = str(axes.get(param_decl.dtype, param_decl.dtype))
+            if said in DTYPES and said != kind:
+                what = f"{text!r} packs {kind}, but the source takes {param_decl.type} {param_decl.name} ({said})"
+                report(what, path)
+            size = DTYPES[kind].bytes
+            slots.append(AbiSlot(type=kind, expr=parsed.text, size=size, align=size))
+        else:
+            report(f"{text!r} has no type: cast it, for example i32({text})", path)
+    return tuple(slots)

@@ -1,0 +1,128 @@
+"""Targets of a build: which are wanted, which a kernel can be made for, which jobs are selected, and with what hints."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import re
+from collections.abc import Callable, Sequence
+
+from tilec.errors import UsageError
+from tilec.manifest.types import Kernel, Manifest, Override
+from tilec.model.arch import Target, TargetKind
+from tilec.model.suggest import nearest
+from tilec.plan.matrix import Report
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class LanguageFacts:
+    """What a frontend can make: kinds of targets, a reason where one of them is refused, and whether the user says the block's size."""
+
+    kinds: tuple[TargetKind, ...]
+    refuse: Callable[[Target], str]
+    simt: bool
+
+
+def parse_targets(manifest: Manifest, names: Sequence[str]) -> tuple[Target, ...]:
+    """Targets of the command line (names of targets or groups), or the manifest's default; sorted, each once.
+
+    Raises:
+        UsageError: a name is neither.
+    """
+    if not names:
+        return tuple(sorted(set(manifest.targets.default)))
+    groups = dict(manifest.targets.groups)
+    chosen: set[Target] = set()
+    for name in names:
+        if name == "default":
+            chosen.update(manifest.targets.default)
+        elif name in groups:
+            chosen.update(groups[name])
+        else:
+            try:
+                chosen.add(Target.parse(name))
+            except ValueError as error:
+                near = nearest(name, groups)
+                fix = f"did you mean the group {near!r}?" if near else f"groups of this project: {', '.join(groups) or 'none'}"
+                raise UsageError(str(error), fix=fix) from error
+    return tuple(sorted(chosen))
+
+
+def choose_targets(
+    kernel: Kernel, language: LanguageFacts, wanted: Sequence[Target], report: Report
+) -> tuple[tuple[Target, ...], list[str]]:
+    """The wanted targets that concern a kernel's language, and notes on those that do not."""
+    targets, notes = [], []
+    for target in wanted:
+        if target.kind not in language.kinds:
+            notes.append(f"{target} does not concern {kernel.language} kernels")
+            continue
+        reason = language.refuse(target)
+        if reason:
+            report(f"target {target}: {reason}", ("kernel", kernel.name))
+        else:
+            targets.append(target)
+    if not targets and not any(language.refuse(t) for t in wanted if t.kind in language.kinds):
+        kinds = " or ".join({"cubin": "sm_*", "ptx": "compute_*", "tileir": "tileir"}[kind.value] for kind in language.kinds)
+        shown = ", ".join(map(str, wanted))
+        report(f"none of the targets {shown} concerns {kernel.language} kernels, which are made for {kinds}", ("kernel", kernel.name))
+    return tuple(targets), notes
+
+
+class Selection:
+    """Override rules and `--select` globs, compiled once; ids are `kernel-axisvalues-target`."""
+
+    def __init__(self, overrides: Sequence[Override], select: Sequence[str]) -> None:
+        self._overrides = tuple((_pattern(rule.select), rule) for rule in overrides)
+        self._select = tuple((glob, _pattern(glob)) for glob in select)
+        self._matched: set[str] = set()
+        self._seen: dict[str, None] = {}
+
+    def hints(self, kernel: Kernel, variant: str, target: Target) -> tuple[tuple[str, int], ...]:
+        """Hints of the manifest for this target, then of every override that matches; the last says."""
+        merged: dict[str, int] = {}
+        plain = f"sm_{target.number}" if target.kind is TargetKind.PTX else str(target)
+        for name, values in kernel.hints:
+            if name in ("", str(target), plain):
+                merged.update(values)
+        if self._overrides:
+            job = f"{variant}-{target}"
+            for pattern, rule in self._overrides:
+                if rule.hints and pattern.fullmatch(job):
+                    merged.update(rule.hints)
+        return tuple(sorted(merged.items()))
+
+    def takes(self, kernel: str, variant: str, target: Target) -> bool:
+        """Whether a job is built: not left out by an override's `targets`, and selected."""
+        job = f"{variant}-{target}"
+        allowed: tuple[Target, ...] | None = None
+        for pattern, rule in self._overrides:
+            if rule.targets is not None and pattern.fullmatch(job):
+                allowed = rule.targets
+        if allowed is not None and target not in allowed:
+            return False
+        if not self._select:
+            return True
+        self._seen[kernel] = None
+        chosen = False
+        for glob, pattern in self._select:
+            if pattern.fullmatch(job) or pattern.fullmatch(variant) or glob == kernel:
+                self._matched.add(glob)
+                chosen = True
+        return chosen
+
+    def require_match(self) -> None:
+        """Refuse `--select` globs that match nothing.
+
+        Raises:
+            UsageError: names the glob and what there is.
+        """
+        for glob, _ in self._select:
+            if glob not in self._matched:
+                near = nearest(glob, self._seen)
+                fix = f"did you mean {near!r}? " if near else ""
+                raise UsageError(f"--select {glob!r} matches no job", fix=f"{fix}`tilec build --list` prints the ids")
+
+
+def _pattern(glob: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(glob))
