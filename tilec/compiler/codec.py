@@ -1,0 +1,124 @@
+"""Values of the model as JSON and back, for cache entries: typed, strict, and never executing what it reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, TypeVar, Union
+
+from tilec.model.arch import Target
+
+T = TypeVar("T")
+Decode = Callable[[Any], Any]
+
+
+def encode(value: Any) -> Any:
+    """`value` (dataclasses, tuples, enums, targets, scalars) as what JSON holds."""
+    if isinstance(value, Target):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [encode(item) for item in value]
+    return value
+
+
+def decode(kind: type[T], plain: Any) -> T:
+    """The value of class `kind` that `encode` made `plain` from.
+
+    Raises:
+        ValueError: `plain` is nothing that `encode` makes of a `kind`.
+    """
+    find: Callable[[Any], Decode] = decoder
+    result: T = find(kind)(plain)
+    return result
+
+
+@functools.cache
+def decoder(kind: Any) -> Decode:
+    """What decodes a `kind`; for use in loops."""
+    if kind is Target:
+        return _target
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return kind
+    if dataclasses.is_dataclass(kind):
+        return _record(kind)
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple:
+        return _many(decoder(args[0])) if args[1:] == (Ellipsis,) else _fixed(tuple(decoder(a) for a in args))
+    if origin in (Union, types.UnionType):
+        return _union(args)
+    return _scalar((kind,))
+
+
+def _record(kind: Any) -> Decode:
+    hints = typing.get_type_hints(kind)
+    parts = [(field.name, decoder(hints[field.name])) for field in dataclasses.fields(kind)]
+
+    def build(plain: Any) -> Any:
+        if not isinstance(plain, dict) or len(plain) != len(parts):
+            raise _wrong(f"a {kind.__name__}", plain)
+        try:
+            return kind(**{name: part(plain[name]) for name, part in parts})
+        except KeyError as exc:
+            raise ValueError(f"a {kind.__name__} without {exc}") from None
+
+    return build
+
+
+def _many(part: Decode) -> Decode:
+    def build(plain: Any) -> Any:
+        if not isinstance(plain, list):
+            raise _wrong("a list", plain)
+        return tuple([part(item) for item in plain])
+
+    return build
+
+
+def _fixed(parts: tuple[Decode, ...]) -> Decode:
+    def build(plain: Any) -> Any:
+        if not isinstance(plain, list) or len(plain) != len(parts):
+            raise _wrong(f"a list of {len(parts)}", plain)
+        return tuple([part(item) for part, item in zip(parts, plain, strict=True)])
+
+    return build
+
+
+def _union(args: tuple[Any, ...]) -> Decode:
+    rest = tuple(a for a in args if a is not type(None))
+    if all(a in (str, int, float, bool) for a in rest):
+        return _scalar(args)
+    if len(rest) != 1:
+        raise TypeError(f"no rule to decode a union of {rest}")
+    part = decoder(rest[0])
+    return lambda plain: None if plain is None else part(plain)
+
+
+def _scalar(kinds: tuple[Any, ...]) -> Decode:
+    if not all(kind in (str, int, float, bool, type(None)) for kind in kinds):
+        raise TypeError(f"no rule to decode {kinds}")
+    # JSON keeps 1 and 1.0 apart, but a float field may well have been given an int.
+    allowed = frozenset(kinds) | ({int} if float in kinds else set())
+
+    def check(plain: Any) -> Any:
+        if type(plain) not in allowed:
+            raise _wrong(" or ".join(sorted(k.__name__ for k in allowed)), plain)
+        return plain
+
+    return check
+
+
+def _target(plain: Any) -> Target:
+    if not isinstance(plain, str):
+        raise _wrong("a target", plain)
+    return Target.parse(plain)
+
+
+def _wrong(wanted: str, plain: Any) -> ValueError:
+    return ValueError(f"not {wanted}: {plain!r:.80}")

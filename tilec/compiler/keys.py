@@ -1,0 +1,212 @@
+"""Cache keys: one walk over everything that a compile depends on, with two sinks, the digest and the explanation."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tilec.model.arch import Target
+from tilec.model.job import InputFile, Job, KernelSpec, Source, Variant
+from tilec.model.kernel import KernelDecl, ParamDecl, ToolInfo
+from tilec.model.signature import Param
+
+#: Raised whenever tilec itself compiles the same inputs into something else: everything cached before is then passed over.
+RECIPE = 1
+
+#: Fields that no compile depends on. Every other field of the dataclasses below a job is in the key without being named anywhere.
+EXEMPT: Mapping[type, frozenset[str]] = {
+    Source: frozenset({"root"}),
+    KernelSpec: frozenset({"timeout"}),
+    KernelDecl: frozenset({"location", "doc"}),
+    ParamDecl: frozenset({"location"}),
+    Param: frozenset({"doc"}),
+}
+
+Row = tuple[str, Any]
+Explained = tuple[tuple[str, str], ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """One row of an explanation that is not as before; None where the row is new or gone."""
+
+    label: str
+    before: str | None
+    after: str | None
+
+
+class KeyMaker:
+    """Makes the keys of one build's jobs; the parts that jobs share are hashed once.
+
+    Args:
+        tools: the tools of each language, by language.
+        inputs: the files that a kernel's compiles read, by the kernel's name.
+        recipe: version of tilec's own compile recipes.
+    """
+
+    def __init__(self, *, tools: Mapping[str, Sequence[ToolInfo]], inputs: Mapping[str, Sequence[InputFile]], recipe: int = RECIPE) -> None:
+        self._tools = tools
+        self._inputs = inputs
+        self._recipe = recipe
+        # By identity, since jobs share these objects; each entry holds its object, so that an identity is never used twice.
+        self._kernels: dict[int, tuple[KernelSpec, hashlib._Hash]] = {}
+        self._variants: dict[tuple[int, int], tuple[Variant, hashlib._Hash]] = {}
+
+    def key(self, job: Job) -> str:
+        """The job's key: hex SHA-256 over every row of its explanation."""
+        spec, variant = job.spec, job.variant
+        place = (id(spec), id(variant))
+        known = self._variants.get(place)
+        if known is None:
+            kernel = self._kernels.get(id(spec))
+            if kernel is None:
+                kernel = self._kernels[id(spec)] = (spec, _feed(hashlib.sha256(), self._kernel_rows(spec)))
+            known = self._variants[place] = (variant, _feed(kernel[1].copy(), _variant_rows(variant)))
+        return _feed(known[1].copy(), _job_rows(job)).hexdigest()
+
+    def explain(self, job: Job) -> Explained:
+        """What is hashed into the job's key, as (label, value) in the order of hashing."""
+        return tuple((label, _text(value)) for part in self._parts(job) for label, value in part)
+
+    def snapshot(self, jobs: Iterable[Job]) -> dict[str, Any]:
+        """The explanations of many jobs as a JSON value that holds shared parts once; `recall` reads it back."""
+        shared: dict[str, int] = {}
+        parts: list[list[list[str]]] = []
+        index: dict[str, list[int]] = {}
+        memo: dict[tuple[int, ...], int] = {}
+
+        def place(identity: tuple[int, ...], rows: Iterable[Row]) -> int:
+            if identity not in memo:
+                plain = [[label, _text(value)] for label, value in rows]
+                text = json.dumps(plain)
+                if text not in shared:
+                    shared[text] = len(parts)
+                    parts.append(plain)
+                memo[identity] = shared[text]
+            return memo[identity]
+
+        kept = []
+        for job in jobs:
+            kept.append(job)  # keeps the identities apart while they are keys of `memo`
+            index[job.id] = [
+                place((0, id(job.spec)), self._kernel_rows(job.spec)),
+                place((1, id(job.variant)), _variant_rows(job.variant)),
+                place((2, id(job)), _job_rows(job)),
+            ]
+        return {"parts": parts, "jobs": index}
+
+    def _parts(self, job: Job) -> tuple[Iterable[Row], ...]:
+        return (self._kernel_rows(job.spec), _variant_rows(job.variant), _job_rows(job))
+
+    def _kernel_rows(self, spec: KernelSpec) -> Iterator[Row]:
+        yield "recipe", self._recipe
+        for tool in self._tools[spec.language]:
+            yield f"tool {tool.name}", [tool.version, tool.digest]
+        for name, value in _fields(spec):
+            if name == "source":
+                yield "source", value.path
+                yield from ((f"option {key}", _plain(option)) for key, option in value.options)
+            elif name == "params":
+                yield from ((f"param {param.name}", _plain(param)) for param in value)
+            elif name == "abi":
+                yield from ((f"abi {i}", _plain(slot)) for i, slot in enumerate(value))
+            elif name == "decl":
+                yield from ((f"declared {key}", _plain(part)) for key, part in _fields(value))
+            else:
+                yield name, _plain(value)
+        yield from ((f"input {file.name}", file.digest) for file in self._inputs[spec.name])
+
+
+def declaration_key(language: str, source: Source, *, inputs: Sequence[InputFile], tools: Sequence[ToolInfo], recipe: int = RECIPE) -> str:
+    """The key under which the declarations of a source are kept."""
+    rows: list[Row] = [("declare", recipe), ("language", language), ("source", source.path)]
+    rows += [(f"option {name}", _plain(option)) for name, option in source.options]
+    rows += [(f"tool {tool.name}", [tool.version, tool.digest]) for tool in tools]
+    rows += [(f"input {file.name}", file.digest) for file in inputs]
+    return _feed(hashlib.sha256(), rows).hexdigest()
+
+
+def recall(snapshot: Any, job_id: str) -> Explained | None:
+    """The explanation of one job out of a snapshot; None where it is not in it, or where the snapshot is none."""
+    try:
+        places = snapshot["jobs"][job_id]
+        return tuple((str(label), str(value)) for place in places for label, value in snapshot["parts"][place])
+    except (KeyError, IndexError, TypeError, ValueError):
+        return None
+
+
+def explain_change(old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]]) -> tuple[Change, ...]:
+    """What is different between two explanations, in the order of `new`, then what is gone."""
+    before, after = dict(old), dict(new)
+    changed = [Change(label=label, before=before.get(label), after=value) for label, value in new if before.get(label) != value]
+    gone = [Change(label=label, before=value, after=None) for label, value in old if label not in after]
+    return tuple(changed + gone)
+
+
+def _variant_rows(variant: Variant) -> Iterator[Row]:
+    for name, value in _fields(variant):
+        if name == "axes":
+            yield from ((f"axis {axis}", _plain(point)) for axis, point in value)
+        elif name == "assume":
+            yield from ((f"assume {fact.param}", _plain(fact)) for fact in value)
+        else:
+            yield f"variant {name}", _plain(value)
+
+
+def _job_rows(job: Job) -> Iterator[Row]:
+    for name, value in _fields(job):
+        if name == "hints":
+            yield from ((f"hint {hint}", _plain(setting)) for hint, setting in value)
+        elif name not in ("spec", "variant"):  # walked before, once for all the jobs that share them
+            yield name, _plain(value)
+
+
+def _feed(digest: hashlib._Hash, rows: Iterable[Row]) -> hashlib._Hash:
+    """Hash the rows; both lengths stand before each row, so that no two sequences of rows give the same bytes."""
+    for label, value in rows:
+        name = label.encode("utf-8", "surrogatepass")
+        data = _ENCODER.encode(value).encode()
+        digest.update(b"%d:%d:" % (len(name), len(data)) + name + data)
+    return digest
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _fields(value: Any) -> Iterator[Row]:
+    exempt = EXEMPT.get(type(value), frozenset())
+    return ((name, getattr(value, name)) for name in _names(type(value)) if name not in exempt)
+
+
+def _names(kind: Any) -> tuple[str, ...]:
+    known = _NAMES.get(kind)
+    if known is None:
+        known = _NAMES[kind] = tuple(field.name for field in dataclasses.fields(kind))
+    return known
+
+
+_NAMES: dict[Any, tuple[str, ...]] = {}
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON: 1, 1.0, true and "1" stay apart, exempt fields are left out."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, Target):
+        return str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else ["float", repr(value)]
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return {name: _plain(part) for name, part in _fields(value)}
