@@ -9,6 +9,8 @@ import re
 
 Version = tuple[int, int]
 
+_KIB = 1024
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Arch:
@@ -19,8 +21,10 @@ class Arch:
         ptx: oldest PTX ISA that names it; `ptx_a` and `ptx_f` for its architecture- and family-specific forms, None where there is none.
         toolkit: oldest CUDA toolkit that compiles for it (cubins made for it load on that release's driver and later ones).
         tile: whether Tile IR can be assembled for it.
+        soc: the GPU of a system on a chip (Jetson), whose machine code is its own: no cubins of other capabilities, nor its on others.
         threads, warps, blocks, registers: most per multiprocessor.
         shared: shared memory per multiprocessor in bytes; `shared_block` the most one block can opt in to.
+        shared_reserved: shared memory in bytes that the system keeps of every resident block.
     """
 
     cc: Version
@@ -29,19 +33,18 @@ class Arch:
     ptx_f: Version | None = None
     toolkit: Version
     tile: bool
+    soc: bool = False
     threads: int
     blocks: int
     shared: int
     shared_block: int
+    shared_reserved: int = _KIB
     registers: int = 65536
 
     @property
     def warps(self) -> int:
         """Most resident warps per multiprocessor."""
         return self.threads // 32
-
-
-_KIB = 1024
 
 
 def _arch(
@@ -55,9 +58,10 @@ def _arch(
     a: Version | None = None,
     f: Version | None = None,
     tile: bool = True,
+    soc: bool = False,
 ) -> Arch:
     # One KiB of every block's shared memory is kept by the system from compute capability 8.0 on.
-    block_kib = shared_kib - 1 if cc >= 80 else shared_kib
+    reserved_kib = 1 if cc >= 80 else 0
     return Arch(
         cc=(cc // 10, cc % 10),
         ptx=ptx,
@@ -65,10 +69,12 @@ def _arch(
         ptx_f=f,
         toolkit=toolkit,
         tile=tile,
+        soc=soc,
         threads=threads,
         blocks=blocks,
         shared=shared_kib * _KIB,
-        shared_block=block_kib * _KIB,
+        shared_block=(shared_kib - reserved_kib) * _KIB,
+        shared_reserved=reserved_kib * _KIB,
     )
 
 
@@ -78,12 +84,13 @@ ARCHS: dict[Version, Arch] = {
         _arch(75, (6, 3), (10, 0), 1024, 16, 64, tile=False),
         _arch(80, (7, 0), (11, 0), 2048, 32, 164),
         _arch(86, (7, 1), (11, 1), 1536, 16, 100),
-        _arch(87, (7, 4), (11, 4), 1536, 16, 164),
-        _arch(88, (9, 0), (13, 0), 1536, 16, 100),
+        _arch(87, (7, 4), (11, 4), 1536, 16, 164, soc=True),
+        _arch(88, (9, 0), (13, 0), 1536, 16, 100, soc=True),
         _arch(89, (7, 8), (11, 8), 1536, 24, 100),
         _arch(90, (7, 8), (11, 8), 2048, 32, 228, a=(8, 0)),
         _arch(100, (8, 6), (12, 8), 2048, 32, 228, a=(8, 6), f=(8, 8)),
         _arch(103, (8, 8), (12, 9), 2048, 32, 228, a=(8, 8), f=(8, 8)),
+        _arch(107, (9, 4), (13, 4), 1024, 16, 328, a=(9, 4), f=(9, 4)),
         _arch(110, (9, 0), (13, 0), 1536, 24, 228, a=(9, 0), f=(9, 0)),
         _arch(120, (8, 7), (12, 8), 1536, 24, 100, a=(8, 7), f=(8, 8)),
         _arch(121, (8, 8), (12, 9), 1536, 24, 100, a=(8, 8), f=(8, 8)),
@@ -164,9 +171,16 @@ class Target:
             return cc in ARCHS and ARCHS[cc].tile
         if self.suffix == "a" or exact:
             return cc == self.cc
-        if self.suffix == "f" or self.kind is TargetKind.CUBIN:
+        if self.suffix == "f":
             return cc[0] == self.cc[0] and cc[1] >= self.cc[1]
+        if self.kind is TargetKind.CUBIN:
+            return cc == self.cc or (cc[0] == self.cc[0] and cc[1] > self.cc[1] and not (self.arch.soc or is_soc(cc)))
         return cc >= self.cc
+
+
+def is_soc(cc: Version) -> bool:
+    """Whether capability `cc` is known to belong to a system on a chip with machine code of its own."""
+    return cc in ARCHS and ARCHS[cc].soc
 
 
 @functools.lru_cache(maxsize=512)

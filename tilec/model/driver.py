@@ -28,6 +28,8 @@ BRANCHES: dict[Version, int] = {
     (13, 0): 580,
     (13, 1): 590,
     (13, 2): 595,
+    (13, 3): 610,
+    (13, 4): 615,
 }
 
 
@@ -37,10 +39,18 @@ def cuda_of_branch(branch: int) -> Version | None:
     return max(known) if known else None
 
 
+def branch_of_cuda(cuda: Version) -> int | None:
+    """The oldest driver branch that serves a CUDA release; None for releases newer than the table."""
+    known = [branch for release, branch in BRANCHES.items() if release >= cuda]
+    return min(known) if known else None
+
+
 def ptx_isa_of_cuda(cuda: Version) -> Version:
-    """The newest PTX ISA that the driver and tools of a CUDA release read."""
+    """The newest PTX ISA that the driver and tools of a CUDA release (10.0 or later) read."""
     major, minor = cuda
-    if major <= 11:
+    if major <= 10:
+        return (6, minor + 3)
+    if major == 11:
         return (7, minor)
     if major == 12:
         return (8, minor if minor < 6 else minor - 1)
@@ -48,12 +58,19 @@ def ptx_isa_of_cuda(cuda: Version) -> Version:
 
 
 def cuda_of_ptx_isa(isa: Version) -> Version:
-    """The oldest CUDA release whose driver reads this PTX ISA."""
+    """The oldest CUDA release (10.0 at least) whose driver reads this PTX ISA."""
     major, minor = isa
     if major <= 6:
-        return (10, 0)
+        return (10, max(0, minor - 3) if major == 6 else 0)
     if major == 7:
         return (11, minor)
     if major == 8:
         return (12, minor if minor <= 5 else minor + 1)
     return (major + 4, minor)
+
+
+def required_driver(cuda: Version) -> str:
+    """What to ask of a user whose driver is too old: `CUDA 13.4 (driver branch 615 or later)`."""
+    branch = branch_of_cuda(cuda)
+    release = f"CUDA {cuda[0]}.{cuda[1]}"
+    return f"{release} (driver branch {branch} or later)" if branch else release

@@ -1,0 +1,215 @@
+"""The zip subset that bundles use: one way to write every byte, and a reader that accepts nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import struct
+import zlib
+from collections.abc import Callable
+from typing import BinaryIO, NoReturn
+
+from tilec.errors import BundleError
+
+MAX_FILE = (1 << 32) - 2
+MAX_MEMBERS = (1 << 16) - 2
+
+_LOCAL = struct.Struct("<4s5H3L2H")
+_CENTRAL = struct.Struct("<4s6H3L5H2L")
+_END = struct.Struct("<4s4H2LH")
+_NEEDS = 20  # zip 2.0: deflate
+_MADE_BY = 3 << 8 | _NEEDS  # Unix, so that permissions mean something
+_DATE = 0x21  # 1980-01-01, the oldest that zip can say
+_MODE = 0o100644 << 16
+_STORED, _DEFLATED = 0, 8
+_LEVEL = 6
+# Deflate cannot do better than 1032:1; what claims to is a bomb or damaged.
+_BEST_RATIO = 1032
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Member:
+    """One entry of the central directory; sizes in bytes."""
+
+    name: str
+    method: int
+    crc: int
+    packed: int
+    size: int
+    offset: int
+
+    @property
+    def end(self) -> int:
+        """Where the next member starts."""
+        return self.offset + _LOCAL.size + len(self.name) + self.packed
+
+    def local_header(self) -> bytes:
+        """The bytes in front of the member's data."""
+        name = self.name.encode("ascii")
+        return _LOCAL.pack(b"PK\3\4", _NEEDS, 0, self.method, 0, _DATE, self.crc, self.packed, self.size, len(name), 0) + name
+
+    def central_header(self) -> bytes:
+        """The member's entry in the central directory."""
+        name = self.name.encode("ascii")
+        times = (0, _DATE)
+        sizes = (self.crc, self.packed, self.size)
+        return _CENTRAL.pack(b"PK\1\2", _MADE_BY, _NEEDS, 0, self.method, *times, *sizes, len(name), 0, 0, 0, 0, _MODE, self.offset) + name
+
+
+class ArchiveWriter:
+    """Writes an archive front to back; equal members give equal bytes. `digest` is the SHA-256 of all that was written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._hash = hashlib.sha256()
+        self._members: list[Member] = []
+        self.size = 0
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the bytes so far (hex)."""
+        return self._hash.hexdigest()
+
+    def add(self, name: str, data: bytes) -> int:
+        """Append a member; names come in ascending order. Deflated unless that makes it longer.
+
+        Returns:
+            Bytes that the data takes in the archive.
+
+        Raises:
+            OverflowError: the archive would be longer, or have more members, than the format can say.
+        """
+        deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+        packed = deflate.compress(data) + deflate.flush()
+        method = _DEFLATED
+        if len(packed) >= len(data):
+            method, packed = _STORED, data
+        member = Member(name, method, zlib.crc32(data), len(packed), len(data), self.size)
+        if member.end > MAX_FILE or len(self._members) >= MAX_MEMBERS:
+            raise OverflowError(f"more than {MAX_FILE} bytes or {MAX_MEMBERS} members")
+        self._put(member.local_header())
+        self._put(packed)
+        self._members.append(member)
+        return len(packed)
+
+    def close(self) -> None:
+        """Append the central directory (the file itself stays open)."""
+        start = self.size
+        for member in self._members:
+            self._put(member.central_header())
+        count = len(self._members)
+        self._put(_END.pack(b"PK\5\6", 0, 0, count, count, self.size - start, start, 0))
+
+    def _put(self, data: bytes) -> None:
+        self._file.write(data)
+        self._hash.update(data)
+        self.size += len(data)
+
+
+ReadAt = Callable[[int, int], bytes]
+
+
+def read_directory(read_at: ReadAt, size: int, check_name: Callable[[str], bool]) -> dict[str, Member]:
+    """The members of an archive, by name, from its central directory alone.
+
+    Args:
+        read_at: reads (offset, length); gives fewer bytes only at the end.
+        size: of the archive in bytes.
+        check_name: whether a member may have this name.
+
+    Raises:
+        BundleError: the directory is not, byte for byte, what `ArchiveWriter` writes.
+    """
+    if size > MAX_FILE + (MAX_MEMBERS << 8):
+        damaged(f"has {size} bytes, more than any bundle")
+    if size < _END.size or (tail := read_at(size - _END.size, _END.size))[:4] != b"PK\5\6":
+        head = read_at(0, 4) if size >= 4 else b""
+        damaged("is cut short or has data behind its end" if head == b"PK\3\4" else "is not a bundle: it does not read as a zip file")
+    if len(tail) != _END.size:
+        damaged("is cut short")
+    _, disk, first_disk, here, count, length, start, comment = _END.unpack(tail)
+    if disk or first_disk or comment or here != count or start + length + _END.size != size:
+        damaged("has an end record that does not fit it")
+    if count > MAX_MEMBERS or length < count * _CENTRAL.size or length > count * (_CENTRAL.size + 256):
+        damaged(f"has a directory of {length} bytes for {count} members")
+    directory = read_at(start, length)
+    if len(directory) != length:
+        damaged("is cut short")
+    members: dict[str, Member] = {}
+    at, expected, last = 0, 0, ""
+    for _ in range(count):
+        member = _central_member(directory, at)
+        if not check_name(member.name):
+            damaged(f"holds a file {member.name[:80]!r}, which no bundle has")
+        if member.name <= last:
+            damaged(f"holds {member.name!r} twice or out of order")
+        _check_sizes(member, expected)
+        members[member.name] = member
+        at += _CENTRAL.size + len(member.name)
+        expected, last = member.end, member.name
+    if at != length or expected != start:
+        damaged("has gaps, or members that its directory does not list")
+    return members
+
+
+def read_member(read_at: ReadAt, member: Member) -> bytes:
+    """The data of a member, its header, size and CRC verified.
+
+    Raises:
+        BundleError: it is damaged.
+    """
+    header = member.local_header()
+    raw = read_at(member.offset, len(header) + member.packed)
+    if raw[: len(header)] != header:
+        damaged(f"has a header of {member.name} that its directory contradicts")
+    packed = raw[len(header) :]
+    if len(packed) != member.packed:
+        damaged("is cut short")
+    if member.method == _STORED:
+        data = packed
+    else:
+        inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+        try:
+            data = inflate.decompress(packed, member.size + 1)
+        except zlib.error as exc:
+            damaged(f"has damaged data in {member.name}: {exc}")
+        if not inflate.eof or inflate.unused_data or inflate.unconsumed_tail:
+            damaged(f"has another size of {member.name} than its directory says")
+    if len(data) != member.size or zlib.crc32(data) != member.crc:
+        damaged(f"has damaged data in {member.name}: size or checksum is off")
+    return data
+
+
+def damaged(what: str) -> NoReturn:
+    """Raise the error for a file that is no sound bundle; `what` continues "the bundle ..."."""
+    raise BundleError(
+        f"the bundle {what}",
+        cause="the file was cut short or changed on its way, or is not a tilec bundle",
+        fix="fetch it again, or rebuild it with `tilec build`",
+    )
+
+
+def _central_member(directory: bytes, at: int) -> Member:
+    if at + _CENTRAL.size > len(directory):
+        damaged("has a directory that is cut short")
+    fields = _CENTRAL.unpack_from(directory, at)
+    method, crc, packed, size, name_length, offset = fields[4], fields[7], fields[8], fields[9], fields[10], fields[16]
+    raw = directory[at + _CENTRAL.size : at + _CENTRAL.size + name_length]
+    if method not in (_STORED, _DEFLATED):
+        damaged(f"uses zip method {method}; bundles are stored or deflated")
+    if not raw.isascii() or not raw or len(raw) != name_length:
+        damaged("has a directory entry without a usable name")
+    member = Member(raw.decode("ascii"), method, crc, packed, size, offset)
+    # One comparison covers flags (encryption), extra fields, comments, links and everything else that a bundle never has.
+    if directory[at : at + _CENTRAL.size + name_length] != member.central_header():
+        damaged(f"has a directory entry of {member.name[:80]!r} that tilec does not write")
+    return member
+
+
+def _check_sizes(member: Member, expected: int) -> None:
+    if member.offset != expected:
+        damaged(f"has {member.name} at another place than the one before it ends")
+    if member.method == _STORED and member.packed != member.size:
+        damaged(f"has two sizes of {member.name}")
+    if member.method == _DEFLATED and member.size > member.packed * _BEST_RATIO:
+        damaged(f"claims {member.size} bytes of {member.name} in {member.packed}")

@@ -1,0 +1,175 @@
+"""Which image of a variant a device runs: a pure choice that gives its reasons, made before the driver is asked."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from tilec.errors import NoImageError
+from tilec.model.arch import ARCHS, TargetKind, Version
+from tilec.model.driver import cuda_of_ptx_isa, required_driver
+from tilec.model.image import ImageInfo
+
+# Rank of what fits: lower is tried first.
+_EXACT, _FAMILY, _CUBIN, _PTX, _TILEIR = range(5)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceFacts:
+    """What the choice knows of a device.
+
+    Attributes:
+        cc: compute capability, such as (9, 0).
+        driver: CUDA release that its driver serves, such as (13, 0).
+        name: its name, for messages.
+    """
+
+    cc: Version
+    driver: Version
+    name: str = ""
+
+    def __str__(self) -> str:
+        """`NVIDIA H200 (compute capability 9.0, driver of CUDA 13.0)`."""
+        return f"{self.name or 'GPU'} (compute capability {_dotted(self.cc)}, driver of CUDA {_dotted(self.driver)})"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """One image of the choice: whether the device takes it, and why or why not."""
+
+    image: ImageInfo
+    accepted: bool
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """The image to load (None if nothing fits), and every candidate, best first, then the refused ones."""
+
+    image: ImageInfo | None
+    candidates: tuple[Candidate, ...]
+
+
+def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
+    """The best image for a device: exact cubin, family cubin, same-major cubin, PTX, Tile IR; the order of `images` does not matter.
+
+    Among equals the newest architecture wins, then (for PTX and Tile IR) the newest ISA, then the digest.
+    """
+    taken: list[tuple[tuple[int, int, int, int, int, str], Candidate]] = []
+    refused: list[tuple[str, str, Candidate]] = []
+    for image in images:
+        reason = _refusal(image, device)
+        if reason:
+            refused.append((str(image.target), image.digest, Candidate(image=image, accepted=False, reason=reason)))
+            continue
+        rank, reason = _fit(image, device)
+        isa = image.ptx_isa or (0, 0)
+        suffix = ("a", "f", "").index(image.target.suffix)
+        key = (rank, -_ordinal(image.target.cc), suffix, -isa[0], -isa[1], image.digest)
+        taken.append((key, Candidate(image=image, accepted=True, reason=reason)))
+    taken.sort(key=lambda entry: entry[0])
+    refused.sort(key=lambda entry: entry[:2])
+    candidates = (*(c for _, c in taken), *(c for _, _, c in refused))
+    return Choice(image=taken[0][1].image if taken else None, candidates=candidates)
+
+
+def require_image(images: Sequence[ImageInfo], device: DeviceFacts, *, kernel: str = "") -> ImageInfo:
+    """The image that `choose_image` chooses.
+
+    Args:
+        images: the images of one variant.
+        device: what to run on.
+        kernel: kernel or variant id, for the message.
+
+    Raises:
+        NoImageError: none fits; the message lists every candidate and why it was refused.
+    """
+    choice = choose_image(images, device)
+    if choice.image is not None:
+        return choice.image
+    subject = f"{kernel}: " if kernel else ""
+    lines = [f"{subject}no image runs on {device}"]
+    lines += [f"  {c.image.target}: {c.reason}" for c in choice.candidates] or ["  the bundle holds no image of it"]
+    raise NoImageError("\n".join(lines), fix=_advice(choice, device), kernel=kernel)
+
+
+def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
+    """Why the device cannot run an image, or an empty text where it can."""
+    target = image.target
+    if not target.runs_on(device.cc, exact=image.exact):
+        return _architecture_refusal(image, device.cc)
+    reads = f"the driver serves CUDA {_dotted(device.driver)}"
+    if target.kind is TargetKind.PTX and image.ptx_isa is not None:
+        needed = cuda_of_ptx_isa(image.ptx_isa)
+        if needed > device.driver:
+            return f"PTX ISA {_dotted(image.ptx_isa)} needs a driver of {required_driver(needed)}, {reads}"
+    if image.cuda > device.driver:
+        what = "Tile IR" if target.kind is TargetKind.TILEIR else target.kind.value
+        version = f" {_dotted(image.ptx_isa)}" if target.kind is TargetKind.TILEIR and image.ptx_isa else ""
+        return f"this {what}{version} needs a driver of {required_driver(image.cuda)}, {reads}"
+    return ""
+
+
+def _architecture_refusal(image: ImageInfo, cc: Version) -> str:
+    target = image.target
+    here = f"not on {_dotted(cc)}"
+    if target.kind is TargetKind.TILEIR:
+        return f"Tile IR cannot be assembled for compute capability {_dotted(cc)}"
+    own = _dotted(target.cc)
+    ptx = target.kind is TargetKind.PTX
+    if target.suffix == "a":
+        subject = "architecture-specific PTX" if ptx else "an architecture-specific cubin"
+        return f"{subject} runs on compute capability {own} only, {here}"
+    if image.exact:
+        return f"a tile cubin runs on compute capability {own} only, {here}"
+    if target.suffix == "f":
+        subject = "family-specific PTX" if ptx else "a family-specific cubin"
+        return f"{subject} runs on compute capability {own} and later {target.cc[0]}.x only, {here}"
+    if ptx:
+        return f"PTX for compute capability {own} runs on {own} and later, {here}"
+    if cc[0] == target.cc[0] and cc[1] > target.cc[1]:
+        chip = target.cc if target.arch.soc else cc
+        return f"machine code is not shared with the system on a chip of compute capability {_dotted(chip)}, {here}"
+    return f"a cubin runs on compute capability {own} and later {target.cc[0]}.x only, {here}"
+
+
+def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str]:
+    """Rank of an image that the device takes, and the rule by which it does."""
+    target = image.target
+    own, here = _dotted(target.cc), _dotted(device.cc)
+    if target.kind is TargetKind.TILEIR:
+        return _TILEIR, "Tile IR that the driver assembles"
+    if target.kind is TargetKind.PTX:
+        version = f" of ISA {_dotted(image.ptx_isa)}" if image.ptx_isa else ""
+        return _PTX, f"PTX{version} for {own}, compiled by the driver for {here}"
+    if target.suffix == "a" or (image.exact and not target.suffix):
+        return _EXACT, f"machine code made for exactly {own}"
+    if target.suffix == "f":
+        return _FAMILY, f"machine code for the family of {own}"
+    return _CUBIN, f"machine code for {own}" + ("" if own == here else f", which {here} runs")
+
+
+def _advice(choice: Choice, device: DeviceFacts) -> str:
+    waiting = [_needed_cuda(c.image) for c in choice.candidates if c.image.target.runs_on(device.cc, exact=c.image.exact)]
+    if waiting:
+        return f"install a driver of {required_driver(min(waiting))}; or rebuild with a lower min-driver in [targets]"
+    if device.cc in ARCHS:
+        return f"add sm_{device.cc[0]}{device.cc[1]} to [targets] and build again"
+    older = [cc for cc in ARCHS if cc < device.cc]
+    if not older:
+        return f"use a GPU of compute capability {_dotted(min(ARCHS))} or later"
+    return f"add compute_{max(older)[0]}{max(older)[1]} to [targets] and build again: PTX is what GPUs newer than tilec run"
+
+
+def _needed_cuda(image: ImageInfo) -> Version:
+    if image.target.kind is TargetKind.PTX and image.ptx_isa is not None:
+        return max(image.cuda, cuda_of_ptx_isa(image.ptx_isa))
+    return image.cuda
+
+
+def _ordinal(cc: Version) -> int:
+    return cc[0] * 100 + cc[1]
+
+
+def _dotted(version: Version) -> str:
+    return f"{version[0]}.{version[1]}"

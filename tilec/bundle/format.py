@@ -1,0 +1,295 @@
+"""The bundle's index, `bundle.json`: its schema as one table per dataclass, and the checks that any index passes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn
+
+from tilec.bundle.codec import Codec, Misfit, enumeration, flag, integer, literal, optional, parsed, record, row, sequence, text
+from tilec.errors import BundleError, Location
+from tilec.model.arch import Target
+from tilec.model.digest import canonical_json
+from tilec.model.dtype import DTYPES
+from tilec.model.image import ImageInfo, Resources
+from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
+from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
+
+SCHEMA_VERSION = 1
+INDEX_NAME = "bundle.json"
+MAX_INDEX = 256 << 20
+MAX_IMAGE = 1 << 30
+MAX_IMAGES = 200_000
+
+_TEXT = text()
+_COUNT = integer(0)
+_SIZE = integer(0, MAX_IMAGE)
+_DIGEST = text(pattern=r"[0-9a-f]{64}", what="a SHA-256 in hex")
+_NAME = text(pattern=r"[^\W\d]\w*", what="an identifier", most=500)
+_FILE = text(most=4096)
+_VERSION = row(integer(0, 999), integer(0, 999))
+_DIMS = sequence(integer(1, 1 << 31), most=3)
+_FACTS = sequence(_COUNT, most=64)
+_EXPRESSION = text(most=10_000)
+_AXES = sequence(row(_NAME, literal), most=64)
+
+_RESOURCES = record(
+    Resources,
+    registers=optional(_COUNT),
+    spill_stores=optional(_COUNT),
+    spill_loads=optional(_COUNT),
+    stack=optional(_COUNT),
+    shared=optional(_COUNT),
+    constant=optional(_COUNT),
+    code=optional(_COUNT),
+)
+_IMAGE = record(
+    ImageInfo,
+    target=parsed(Target.parse),
+    digest=_DIGEST,
+    size=_SIZE,
+    symbol=text(most=100_000),
+    exact=flag,
+    ptx_isa=optional(_VERSION),
+    cuda=_VERSION,
+    resources=_RESOURCES,
+    max_threads=_COUNT,
+    required_block=_DIMS,
+    cluster=_DIMS,
+)
+_ASSUMPTION = record(Assumption, param=_NAME, shape=_FACTS, stride=_FACTS, align=integer(1))
+_ABI = sequence(record(AbiSlot, type=text(most=100), expr=_EXPRESSION, size=_COUNT, align=integer(1)), most=10_000)
+_VARIANT = record(
+    VariantInfo,
+    id=text(most=10_000),
+    axes=_AXES,
+    assume=sequence(_ASSUMPTION, most=1000),
+    abi=Codec(lambda abi: abi, _COUNT.read),  # its place in the kernel's table, see _KERNEL
+    images=sequence(_IMAGE, most=1000),
+)
+_PARAM = record(
+    Param,
+    name=_NAME,
+    kind=enumeration(ParamKind),
+    dtype=text(most=500),
+    rank=integer(-1, 64),
+    out=flag,
+    stride=optional(sequence(optional(integer()), most=64)),
+    shape_divisible=_FACTS,
+    stride_divisible=_FACTS,
+    align=integer(1),
+    default=optional(literal),
+    size=_COUNT,
+    doc=_TEXT,
+)
+_LAUNCH = record(
+    LaunchInfo,
+    grid=sequence(_EXPRESSION, most=3),
+    block=sequence(_EXPRESSION, most=3),
+    shared=_EXPRESSION,
+    cluster=_DIMS,
+    cooperative=flag,
+    requires=sequence(_EXPRESSION, most=10_000),
+)
+_KERNEL_RECORD = record(
+    KernelInfo,
+    name=_NAME,
+    language=text(most=100),
+    location=record(Location, file=_FILE, line=_COUNT, column=_COUNT),
+    doc=_TEXT,
+    params=sequence(_PARAM, most=4096),
+    axes=sequence(row(_NAME, sequence(literal, most=100_000)), most=64),
+    dtype_axes=sequence(_NAME, most=64),
+    default=_AXES,
+    launch=_LAUNCH,
+    variants=sequence(_VARIANT, most=MAX_IMAGES),
+)
+
+
+def _write_kernel(kernel: KernelInfo) -> Any:
+    """A kernel whose variants name their ABI by its place in one table: thousands of variants share a few."""
+    plain = _KERNEL_RECORD.write(kernel)
+    places: dict[tuple[AbiSlot, ...], int] = {}
+    for variant in plain["variants"]:
+        variant["abi"] = places.setdefault(variant["abi"], len(places))
+    plain["abis"] = [_ABI.write(abi) for abi in places]
+    return plain
+
+
+_ABIS = sequence(_ABI, most=100_000)
+
+
+def _read_kernel(value: Any) -> Any:
+    if type(value) is not dict or "abis" not in value:
+        raise Misfit("must be an object with a key 'abis'")
+    try:
+        abis = _ABIS.read(value["abis"])
+    except Misfit as misfit:
+        misfit.path.append(".abis")
+        raise
+    kernel: KernelInfo = _KERNEL_RECORD.read({name: entry for name, entry in value.items() if name != "abis"})
+    variants = []
+    for variant in kernel.variants:
+        place: Any = variant.abi
+        if place >= len(abis):
+            raise Misfit(f"variant {variant.id!r} names ABI {place} of {len(abis)}")
+        variants.append(dataclasses.replace(variant, abi=abis[place]))
+    return dataclasses.replace(kernel, variants=tuple(variants))
+
+
+_KERNEL = Codec(_write_kernel, _read_kernel)
+_BUNDLE = record(
+    BundleInfo,
+    package=record(
+        PackageInfo,
+        name=text(pattern=r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", what="a package name", most=200),
+        version=text(pattern=r"[A-Za-z0-9][A-Za-z0-9._+!-]*", what="a version", most=200),
+        module=text(pattern=r"[^\W\d]\w*(\.[^\W\d]\w*)*", what="a module name", most=500),
+        description=_TEXT,
+        license=_TEXT,
+    ),
+    kernels=sequence(_KERNEL, most=100_000),
+    toolchain=sequence(record(ToolInfo, name=_TEXT, version=_TEXT, digest=text(most=200)), most=1000),
+    sources=sequence(row(_FILE, _DIGEST), most=MAX_IMAGES),
+    profile=text(most=500),
+    min_driver=integer(0, 1_000_000),
+    builder=text(most=500),
+)
+
+
+def to_index(info: BundleInfo) -> bytes:
+    """The bytes of `bundle.json`: canonical JSON, so that equal values give equal bytes.
+
+    Raises:
+        BundleError: the value breaks a rule that every reader checks.
+    """
+    try:
+        _check(info)
+    except Misfit as misfit:
+        _refuse(misfit.where, misfit.what)
+    return canonical_json({"schema_version": SCHEMA_VERSION, **_BUNDLE.write(info)})
+
+
+def from_index(data: bytes) -> BundleInfo:
+    """Read `bundle.json`, which may come from anywhere.
+
+    Raises:
+        BundleError: it is not JSON, of another schema version, or anything in it is unknown, missing, of the wrong type or out of
+            bounds; the message names what and where.
+    """
+    if len(data) > MAX_INDEX:
+        _refuse("", f"has {len(data)} bytes, more than {MAX_INDEX}")
+    try:
+        plain = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise BundleError(f"{INDEX_NAME} is not JSON: {exc}", cause=_DAMAGED, fix=_FETCH) from exc
+    if not isinstance(plain, dict):
+        _refuse("", "must be an object")
+    version = plain.pop("schema_version", None)
+    if type(version) is not int or version != SCHEMA_VERSION:
+        newer = type(version) is int and version > SCHEMA_VERSION
+        raise BundleError(
+            f"{INDEX_NAME} has schema version {version!r}; this tilec reads version {SCHEMA_VERSION}",
+            cause="the bundle was written by a newer tilec" if newer else _DAMAGED,
+            fix="update tilec" if newer else _FETCH,
+        )
+    try:
+        info: BundleInfo = _BUNDLE.read(plain)
+        _check(info)
+    except Misfit as misfit:
+        _refuse(misfit.where, misfit.what)
+    plain["schema_version"] = version
+    if not _is_canonical(plain, data):
+        # Two readers could see different values in a repeated key, for one.
+        _refuse("", "is not canonical JSON (a repeated key, other spacing or order)")
+    return info
+
+
+def images_of(info: BundleInfo) -> Iterator[ImageInfo]:
+    """Every image row of an index, in its order; rows that share bytes share a digest."""
+    for kernel in info.kernels:
+        for variant in kernel.variants:
+            yield from variant.images
+
+
+_DAMAGED = "the bundle is damaged, or was not written by tilec"
+_FETCH = "fetch the bundle again, or rebuild it with `tilec build`"
+
+
+def _refuse(where: str, what: str) -> NoReturn:
+    raise BundleError(f"{INDEX_NAME}: {where}: {what}" if where else f"{INDEX_NAME} {what}", cause=_DAMAGED, fix=_FETCH)
+
+
+def _is_canonical(plain: dict[str, Any], data: bytes) -> bool:
+    try:
+        return canonical_json(plain) == data
+    except (ValueError, RecursionError):
+        return False
+
+
+def _check(info: BundleInfo) -> None:
+    """The rules that reach over several fields. Raises Misfit."""
+    _unique("kernels", (kernel.name for kernel in info.kernels), "kernel name")
+    _unique("sources", (name for name, _ in info.sources), "source")
+    for index, (name, _) in enumerate(info.sources):
+        _contained(f"sources[{index}]", name)
+    sizes: dict[str, int] = {}
+    rows = 0
+    for number, kernel in enumerate(info.kernels):
+        here = f"kernels[{number}]"
+        _contained(f"{here}.location.file", kernel.location.file)
+        _check_kernel(here, kernel)
+        for image in (image for variant in kernel.variants for image in variant.images):
+            rows += 1
+            if sizes.setdefault(image.digest, image.size) != image.size:
+                _misfit(here, f"image {image.digest[:12]} has two sizes, {sizes[image.digest]} and {image.size}")
+    if rows > MAX_IMAGES:
+        _misfit("kernels", f"{rows} images, more than {MAX_IMAGES}")
+
+
+def _check_kernel(here: str, kernel: KernelInfo) -> None:
+    axes = dict(kernel.axes)
+    params = {param.name for param in kernel.params}
+    _unique(f"{here}.params", (param.name for param in kernel.params), "parameter")
+    _unique(f"{here}.axes", (name for name, _ in kernel.axes), "axis")
+    _unique(f"{here}.variants", (variant.id for variant in kernel.variants), "variant")
+    for name in kernel.dtype_axes:
+        unknown = [value for value in axes.get(name, ("",)) if value not in DTYPES]
+        if unknown:
+            _misfit(f"{here}.dtype_axes", f"axis {name!r} holds {unknown[0]!r}, which is no dtype" if name in axes else f"no axis {name!r}")
+    for index, param in enumerate(kernel.params):
+        if param.dtype and param.dtype not in DTYPES and param.dtype not in kernel.dtype_axes:
+            _misfit(f"{here}.params[{index}].dtype", f"{param.dtype!r} is neither a dtype nor a dtype axis of the kernel")
+    for name, _ in kernel.default:
+        if name not in axes:
+            _misfit(f"{here}.default", f"no axis {name!r}")
+    for index, variant in enumerate(kernel.variants):
+        for name, _ in variant.axes:
+            if name not in axes:
+                _misfit(f"{here}.variants[{index}].axes", f"no axis {name!r}")
+        for assumption in variant.assume:
+            if assumption.param not in params:
+                _misfit(f"{here}.variants[{index}].assume", f"no parameter {assumption.param!r}")
+        for slot in variant.abi:
+            if slot.type not in DTYPES and slot.type not in ("ptr", "struct"):
+                _misfit(f"{here}.variants[{index}].abi", f"{slot.type!r} is neither ptr, struct nor a dtype")
+
+
+def _contained(where: str, name: str) -> None:
+    """Names of files are relative, with forward slashes, and stay where they are."""
+    if not name or name.startswith("/") or "\\" in name or "\0" in name or name[1:2] == ":" or ".." in name.split("/"):
+        _misfit(where, f"{name!r} is not a file name inside the project")
+
+
+def _unique(where: str, names: Iterable[str], what: str) -> None:
+    counts = Counter(names)
+    if counts and max(counts.values()) > 1:
+        _misfit(where, f"{what} {counts.most_common(1)[0][0]!r} appears twice")
+
+
+def _misfit(where: str, what: str) -> NoReturn:
+    misfit = Misfit(what)
+    misfit.path.append(where)
+    raise misfit

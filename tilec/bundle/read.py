@@ -1,0 +1,180 @@
+"""Reading a bundle: the index at once, images when asked for, everything verified and nothing trusted."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import stat
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from tilec.bundle.archive import Member, ReadAt, damaged, read_directory, read_member
+from tilec.bundle.format import INDEX_NAME, MAX_INDEX, from_index, images_of
+from tilec.errors import BundleError
+from tilec.model.digest import sha256
+from tilec.model.kernel import BundleInfo
+
+_IMAGE_NAME = re.compile(r"images/[0-9a-f]{64}")
+# An index is digests and names: it never shrinks as a page of zeros does.
+_INDEX_RATIO = 200
+_CHUNK = 1 << 20
+
+
+class Bundle:
+    """An open bundle. `info` is its index; images are read when asked for, from any thread.
+
+    A bundle opened by path keeps its file open for as long as the object lives, so that a file replaced meanwhile does no harm.
+    """
+
+    def __init__(self, read_at: ReadAt, size: int, members: dict[str, Member], info: BundleInfo, name: str) -> None:
+        """Use `Bundle.open`."""
+        self.info = info
+        self.name = name
+        self._read_at = read_at
+        self._size = size
+        self._members = members
+        self._digest = ""
+
+    @classmethod
+    def open(cls, source: Path | bytes | BinaryIO) -> Bundle:
+        """Open a bundle: directory and index are read and checked, images are not read yet.
+
+        Args:
+            source: a file's path, the bytes of a bundle, or a binary file (seekable; it stays the caller's to close).
+
+        Raises:
+            BundleError: it cannot be read, is damaged, of an unknown version, or no bundle.
+        """
+        name = str(source) if isinstance(source, Path) else ""
+        try:
+            read_at, size, close = _reader(source)
+        except OSError as exc:
+            raise BundleError(
+                f"cannot read the bundle{f' {name}' if name else ''}: {exc.strerror or exc}",
+                cause="the file is missing or may not be read",
+                fix="check the path, or build it with `tilec build`",
+            ) from exc
+        try:
+            with _located(name):
+                members = read_directory(read_at, size, lambda m: m == INDEX_NAME or _IMAGE_NAME.fullmatch(m) is not None)
+                info = _read_index(read_at, members)
+        except BaseException:
+            if close is not None:
+                close()
+            raise
+        bundle = cls(read_at, size, members, info, name)
+        if close is not None:
+            weakref.finalize(bundle, close)
+        return bundle
+
+    def image(self, digest: str) -> bytes:
+        """The bytes of an image.
+
+        Args:
+            digest: SHA-256 (hex), as in the index.
+
+        Raises:
+            BundleError: the bundle has no such image, or its bytes are damaged.
+        """
+        with _located(self.name):
+            member = self._members.get(f"images/{digest}")
+            if member is None:
+                damaged(f"has no image {digest[:12]}")
+            data = read_member(self._read_at, member)
+            if sha256(data) != digest:
+                damaged(f"has other bytes under image {digest[:12]}")
+            return data
+
+    def verify(self) -> None:
+        """Read and check every byte.
+
+        Raises:
+            BundleError: something is damaged.
+        """
+        for name in self._members:
+            if name != INDEX_NAME:
+                self.image(name.removeprefix("images/"))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the whole file (hex); reads it all the first time."""
+        if not self._digest:
+            sha = hashlib.sha256()
+            with _located(self.name):
+                for offset in range(0, self._size, _CHUNK):
+                    sha.update(self._read_at(offset, min(_CHUNK, self._size - offset)))
+            self._digest = sha.hexdigest()
+        return self._digest
+
+
+def _read_index(read_at: ReadAt, members: dict[str, Member]) -> BundleInfo:
+    member = members.get(INDEX_NAME)
+    if member is None:
+        damaged(f"has no {INDEX_NAME}")
+    if member.size > MAX_INDEX or member.size > member.packed * _INDEX_RATIO:
+        damaged(f"has an index of {member.size} bytes, packed into {member.packed}")
+    info = from_index(read_member(read_at, member))
+    named = {image.digest: image.size for image in images_of(info)}
+    held = {name.removeprefix("images/"): entry.size for name, entry in members.items() if name != INDEX_NAME}
+    if named != held:
+        for digest in sorted(named.keys() ^ held.keys()):
+            damaged(
+                f"has an index that names image {digest[:12]}, which it lacks" if digest in named else f"has a stray image {digest[:12]}"
+            )
+        digest = next(d for d in sorted(named) if named[d] != held[d])
+        damaged(f"has {held[digest]} bytes of image {digest[:12]}, its index says {named[digest]}")
+    return info
+
+
+def _reader(source: Path | bytes | BinaryIO) -> tuple[ReadAt, int, Callable[[], None] | None]:
+    """How to read a source, its size, and how to close it where that is ours to do."""
+    if isinstance(source, Path):
+        descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe of that name must not hang us
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        return lambda offset, length: _pread(descriptor, offset, length), status.st_size, lambda: os.close(descriptor)
+    if isinstance(source, bytes):
+        return lambda offset, length: source[offset : offset + length], len(source), None
+    lock = threading.Lock()
+
+    def read_at(offset: int, length: int) -> bytes:
+        with lock:
+            source.seek(offset)
+            return source.read(length)
+
+    with lock:
+        size = source.seek(0, os.SEEK_END)
+    return read_at, size, None
+
+
+def _pread(descriptor: int, offset: int, length: int) -> bytes:
+    data = os.pread(descriptor, length, offset)
+    while 0 < len(data) < length:  # one call gives at most 2 GiB, and a network file system less
+        more = os.pread(descriptor, length - len(data), offset + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+@contextlib.contextmanager
+def _located(name: str) -> Iterator[None]:
+    """Put the file's name in front of what is said of the bundle; a failing read is the bundle's error too."""
+    try:
+        yield
+    except BundleError as exc:
+        if name and not exc.what.startswith(name):
+            raise BundleError(f"{name}: {exc.what}", cause=exc.cause, fix=exc.fix) from exc
+        raise
+    except OSError as exc:
+        raise BundleError(
+            f"{name or 'the bundle'}: cannot be read: {exc.strerror or exc}", fix="check the disk, or fetch the bundle again"
+        ) from exc
