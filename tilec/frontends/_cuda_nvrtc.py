@@ -1,0 +1,129 @@
+"""A thin binding of NVRTC's stable C interface: one call compiles one program in this process."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import time
+from collections.abc import Sequence
+
+from tilec.errors import ToolchainError
+
+_CANCEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+_COMPILATION = 6
+_CANCELLED = 14
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Program:
+    """What NVRTC made of a source.
+
+    Attributes:
+        ok: whether it compiled.
+        data: cubin or PTX text (without its terminating zero); empty where it failed.
+        lowered: mangled name by name expression.
+        log: the compiler's words.
+        result: NVRTC's result where it failed, such as `NVRTC_ERROR_COMPILATION`.
+        timed_out: it was cancelled at its deadline.
+    """
+
+    ok: bool
+    data: bytes = b""
+    lowered: dict[str, str] = dataclasses.field(default_factory=dict)
+    log: str = ""
+    result: str = ""
+    timed_out: bool = False
+
+
+class Nvrtc:
+    """NVRTC, loaded once per process."""
+
+    def __init__(self, library: str, builtins: str) -> None:
+        """Load the library.
+
+        Raises:
+            ToolchainError: it cannot be loaded.
+        """
+        try:
+            # NVRTC opens its builtins by name: with them loaded already, no search path matters.
+            self._builtins = ctypes.CDLL(builtins, mode=ctypes.RTLD_GLOBAL)
+            self._lib = ctypes.CDLL(library)
+            self._lib.nvrtcGetErrorString.restype = ctypes.c_char_p
+            # The arguments are told apart by position only: opaque handles and pointers.
+            for name in ("GetPTX", "GetPTXSize", "GetCUBIN", "GetCUBINSize", "GetProgramLog", "GetProgramLogSize"):
+                getattr(self._lib, f"nvrtc{name}").argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+            self._lib.nvrtcAddNameExpression.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+            self._lib.nvrtcCompileProgram.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
+        except (OSError, AttributeError) as exc:
+            raise ToolchainError(
+                f"NVRTC cannot be loaded: {exc}",
+                cause="the wheel is damaged or made for another system",
+                fix="pip install --force-reinstall 'tilec[build]'",
+            ) from exc
+
+    def compile(self, source: bytes, name: str, options: Sequence[str], *, names: Sequence[str], ptx: bool, timeout: float) -> Program:
+        """Compile `source` under the file name `name`.
+
+        Args:
+            source: CUDA C++ text; must not hold a zero byte.
+            name: file name for messages, `__FILE__` and line information.
+            options: NVRTC's options.
+            names: name expressions to lower (`ns::k<float, 4>`).
+            ptx: whether PTX is wanted; a cubin otherwise.
+            timeout: seconds after which the compiler is asked to stop.
+        """
+        lib = self._lib
+        program = ctypes.c_void_p()
+        self._check(lib.nvrtcCreateProgram(ctypes.byref(program), source, name.encode(), 0, None, None))
+        try:
+            expressions = {n: n.encode() for n in names}
+            for encoded in expressions.values():
+                self._check(lib.nvrtcAddNameExpression(program, encoded))
+            deadline = time.monotonic() + timeout
+            guard = _CANCEL(lambda _payload, _reserved: int(time.monotonic() > deadline))
+            if hasattr(lib, "nvrtcSetFlowCallback"):
+                self._check(lib.nvrtcSetFlowCallback(program, guard, None))
+            argv = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
+            rc = lib.nvrtcCompileProgram(program, len(options), argv)
+            log = self._read(program, "ProgramLog").rstrip(b"\0").decode("utf-8", "replace").strip("\n")
+            if rc:
+                return Program(ok=False, log=log, result=self._name(rc), timed_out=rc == _CANCELLED or time.monotonic() > deadline)
+            data = self._read(program, "PTX").rstrip(b"\0") if ptx else self._read(program, "CUBIN")
+            return Program(ok=True, data=data, lowered=self._lowered(program, expressions), log=log)
+        finally:
+            lib.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def _lowered(self, program: ctypes.c_void_p, expressions: dict[str, bytes]) -> dict[str, str]:
+        lowered = {}
+        for name, encoded in expressions.items():
+            text = ctypes.c_char_p()
+            self._check(self._lib.nvrtcGetLoweredName(program, encoded, ctypes.byref(text)))
+            lowered[name] = (text.value or b"").decode()
+        return lowered
+
+    def _read(self, program: ctypes.c_void_p, what: str) -> bytes:
+        size = ctypes.c_size_t()
+        self._check(getattr(self._lib, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
+        buffer = ctypes.create_string_buffer(max(1, size.value))
+        self._check(getattr(self._lib, f"nvrtcGet{what}")(program, buffer))
+        return buffer.raw[: size.value]
+
+    def _name(self, rc: int) -> str:
+        return bytes(self._lib.nvrtcGetErrorString(rc) or b"").decode()
+
+    def _check(self, rc: int) -> None:
+        if rc:
+            raise ToolchainError(
+                f"NVRTC failed with {self._name(rc)}", fix="see that memory is not short; otherwise reinstall the toolkit wheels"
+            )
+
+
+@functools.lru_cache(maxsize=2)
+def load(library: str, builtins: str) -> Nvrtc:
+    """NVRTC of these paths; loading it twice would cost 20 ms each time.
+
+    Raises:
+        ToolchainError: it cannot be loaded.
+    """
+    return Nvrtc(library, builtins)
