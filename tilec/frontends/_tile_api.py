@@ -1,0 +1,260 @@
+"""All contact with cuda.tile: its import under a known environment, kernels, signatures and export. Private names live here only."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+import os
+import tempfile
+import typing
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FunctionType, ModuleType
+from typing import Any
+
+from tilec.errors import ToolchainError
+from tilec.model.arch import Version
+
+# Bytecode versions that cuda.tile writes, oldest first. Without a target it writes none older than PORTABLE.
+BYTECODES: tuple[Version, ...] = ((13, 1), (13, 2), (13, 3), (13, 4))
+PORTABLE: Version = (13, 3)
+HINTS = ("num_ctas", "occupancy", "num_worker_warps", "opt_level")
+FIX = "pip install 'tilec[build]'"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Array:
+    """What the compiler is told of one tensor; the fields are those of cuda.tile's ArrayConstraint.
+
+    Attributes:
+        dtype: attribute name in cuda.tile.
+        index: `i32` or `i64`, the type of extents and strides.
+        strides: known strides in elements, None where free.
+        shape_divisible, stride_divisible: divisors in elements, 1 for none.
+        align: divisor of the base address in bytes.
+        shared: it may overlap the other arrays that are `shared`.
+        overlaps_itself: two of its elements may be one (a constant stride of 0).
+    """
+
+    dtype: str
+    index: str
+    strides: tuple[int | None, ...]
+    shape_divisible: tuple[int, ...]
+    stride_divisible: tuple[int, ...]
+    align: int
+    shared: bool
+    overlaps_itself: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scalar:
+    """A scalar argument; `dtype` is an attribute name in cuda.tile."""
+
+    dtype: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Constant:
+    """A value that is compiled in."""
+
+    value: bool | int | float
+
+
+Binding = Array | Scalar | Constant
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Annotation:
+    """What a kernel's parameter is annotated with.
+
+    Attributes:
+        constant: it is a compile-time constant; `inner` is the type inside, or None.
+        scalar: dtype of an annotated scalar (`i32`, `i64`), or empty.
+        index: type of extents and strides, `i32` or `i64`.
+        unsupported: why tilec cannot pass such a parameter, or empty.
+    """
+
+    constant: bool = False
+    inner: type | None = None
+    scalar: str = ""
+    index: str = "i32"
+    unsupported: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Exported:
+    """Tile IR bytecode of one kernel, the optimisation level to assemble it at, and what was warned of on the way."""
+
+    bytecode: bytes
+    opt: int
+    warnings: tuple[warnings.WarningMessage, ...]
+
+
+@functools.cache
+def cuda_tile() -> ModuleType:
+    """The module `cuda.tile`.
+
+    Raises:
+        ToolchainError: it is not installed, or only in part.
+    """
+    try:
+        with _without_its_variables():
+            import cuda.tile
+            import cuda.tile.compilation
+    except ModuleNotFoundError as exc:
+        if exc.name in ("cuda", "cuda.tile"):
+            raise ToolchainError("cuda-tile is not installed: tile kernels cannot be compiled", fix=FIX) from exc
+        raise ToolchainError(f"cuda-tile is half installed: {exc}", fix=FIX) from exc
+    except (ImportError, OSError) as exc:
+        raise ToolchainError(
+            f"cuda-tile cannot be imported: {exc}", cause="it is half installed, or for another platform", fix=FIX
+        ) from exc
+    return typing.cast("ModuleType", cuda.tile)
+
+
+@contextmanager
+def _without_its_variables() -> Iterator[None]:
+    """Import cuda.tile as if none of its variables were set: some change what it compiles, and it reads them once."""
+    saved = {k: v for k, v in os.environ.items() if k.startswith(("CUDA_TILE_", "EXPERIMENTAL_CUDA_TILE_"))}
+    for key in saved:
+        del os.environ[key]
+    # Its cache stays off, and with a directory given it makes none of its own (which a killed worker would leave behind).
+    os.environ.update(CUDA_TILE_CACHE_DIR="off", CUDA_TILE_TEMP_DIR=tempfile.gettempdir())
+    try:
+        yield
+    finally:
+        del os.environ["CUDA_TILE_CACHE_DIR"], os.environ["CUDA_TILE_TEMP_DIR"]
+        os.environ.update(saved)
+
+
+def is_kernel(value: object) -> bool:
+    """Whether `value` is a kernel of cuda.tile."""
+    return isinstance(value, cuda_tile().kernel)
+
+
+def function_of(kernel: Any) -> FunctionType:
+    """The Python function behind a kernel."""
+    return typing.cast("FunctionType", kernel._pyfunc)  # noqa: SLF001 - there is no public way
+
+
+def annotations_of(function: FunctionType) -> dict[str, Annotation]:
+    """The annotation of every parameter that has one.
+
+    Raises:
+        Exception: whatever evaluating an annotation raises.
+    """
+    hints = typing.get_type_hints(function, include_extras=True)
+    return {name: _annotation(hint) for name, hint in hints.items() if name != "return"}
+
+
+def _annotation(hint: Any) -> Annotation:
+    ct = cuda_tile()
+    if typing.get_origin(hint) is not typing.Annotated:
+        return Annotation(unsupported="tuples are not supported" if typing.get_origin(hint) is tuple else "")
+    inner, *extras = typing.get_args(hint)
+    unsupported = "tuples are not supported" if typing.get_origin(inner) is tuple else ""
+    constant, scalar, index = False, "", "i32"
+    for extra in extras:
+        if isinstance(extra, ct.ConstantAnnotation):
+            constant = True
+        elif isinstance(extra, ct.ListAnnotation):
+            unsupported = "lists of arrays are not supported"
+        elif isinstance(extra, ct.ArrayAnnotation):
+            index = "i64" if extra.index_dtype == ct.int64 else "i32"
+            if extra.static_shape_dims:
+                unsupported = "static_shape_dims is not supported: extents are known at launch only; use a ct.Constant and a matrix axis"
+        elif hasattr(extra, "dtype"):
+            scalar = "i64" if extra.dtype == ct.int64 else "i32"
+    return Annotation(
+        constant=constant, inner=inner if isinstance(inner, type) else None, scalar=scalar, index=index, unsupported=unsupported
+    )
+
+
+def with_hints(kernel: Any, hints: Mapping[str, int]) -> Any:
+    """The kernel with compiler hints replaced.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+    return kernel.replace_hints(**hints)
+
+
+def opt_level(kernel: Any, target: str) -> int:
+    """The optimisation level that the kernel's author asked for."""
+    return int(kernel._compiler_options.opt_level_for_target(target or "default"))  # noqa: SLF001 - there is no public way
+
+
+def export(kernel: Any, bindings: Sequence[Binding], *, symbol: str, target: str, version: Version) -> Exported:
+    """Compile a kernel to Tile IR bytecode, for `target` (`sm_90`) or, with an empty one, for any.
+
+    Raises:
+        Exception: what cuda.tile raises: TileError and its kin for the user's source, others for a wrong signature or its own bugs.
+    """
+    import cuda.tile.compilation as ctc
+
+    opt = opt_level(kernel, target)
+    signature = ctc.KernelSignature([_constraint(b) for b in bindings], ctc.CallingConvention.cutile_python_v2(), symbol=symbol)
+    output = io.BytesIO()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ctc.export_kernel(
+            kernel,
+            [signature],
+            output,
+            gpu_code=target or None,
+            output_format="tileir_bytecode",
+            bytecode_version=f"{version[0]}.{version[1]}",
+        )
+    return Exported(bytecode=output.getvalue(), opt=opt, warnings=tuple(caught))
+
+
+def _constraint(binding: Binding) -> Any:
+    import cuda.tile.compilation as ctc
+
+    ct = cuda_tile()
+    if isinstance(binding, Constant):
+        return ctc.ConstantConstraint(binding.value)
+    if isinstance(binding, Scalar):
+        return ctc.ScalarConstraint(getattr(ct, binding.dtype))
+    return ctc.ArrayConstraint(
+        getattr(ct, binding.dtype),
+        len(binding.strides),
+        index_dtype=ct.int64 if binding.index == "i64" else ct.int32,
+        stride_lower_bound_incl=0,
+        alias_groups=("inputs",) if binding.shared else (),
+        may_alias_internally=binding.overlaps_itself,
+        stride_constant=binding.strides,
+        stride_divisible_by=binding.stride_divisible,
+        shape_divisible_by=binding.shape_divisible,
+        base_addr_divisible_by=binding.align,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Frame:
+    """One step of the way to an error in tile code: file, line from 1, column in bytes from 0 (-1 unknown), function."""
+
+    file: str
+    line: int
+    column: int
+    function: str
+
+
+def tile_error(exc: BaseException) -> tuple[str, tuple[Frame, ...]] | None:
+    """Message and frames (innermost first) of an error that cuda.tile found in the user's source; None for any other exception."""
+    if not isinstance(exc, cuda_tile().TileError):
+        return None
+    frames = []
+    loc: Any = exc.loc
+    while loc is not None and not loc.is_unknown():
+        name = getattr(loc.function, "name", "") or "<lambda>"
+        frames.append(Frame(file=loc.filename or "", line=loc.line or 0, column=-1 if loc.col is None else loc.col, function=name))
+        loc = loc.call_site
+    return str(exc.message), tuple(frames)
+
+
+def is_bug(exc: BaseException) -> bool:
+    """Whether cuda.tile itself says that the fault is its own."""
+    return isinstance(exc, cuda_tile().TileInternalError)

@@ -1,0 +1,83 @@
+"""Runs tileiras: Tile IR bytecode in, a cubin out; one private directory per run, a time limit, no environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from tilec.errors import CompileError, Diagnostic
+from tilec.frontends._run import Completed, command_line, run_tool
+from tilec.frontends._tile_errors import tileiras_diagnostics
+
+_INPUT, _OUTPUT = "kernel.tileirbc", "kernel.cubin"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Assembled:
+    """A cubin, and what tileiras warned of."""
+
+    cubin: bytes
+    warnings: tuple[Diagnostic, ...]
+
+
+def assemble(
+    bytecode: bytes, *, tileiras: str, target: str, opt: int, lineinfo: bool, timeout: float, texts: Mapping[str, str], kernel: str
+) -> Assembled:
+    """Assemble bytecode for `target` (`sm_90`).
+
+    Args:
+        bytecode: Tile IR of one kernel.
+        tileiras: path of the assembler; it finds ptxas and libnvvm next to itself.
+        target: plain architecture name.
+        opt: optimisation level, 0 to 3.
+        lineinfo: keep source lines, and with them the PTX text, in the cubin: about twice its size.
+        timeout: seconds it may take.
+        texts: the project's source files, for places in messages.
+        kernel: name, for messages.
+
+    Raises:
+        CompileError: tileiras refuses the code, crashes or runs out of time.
+        ToolchainError: it cannot be started.
+    """
+    argv = [tileiras, _INPUT, "-o", _OUTPUT, "--gpu-name", target, f"-O{opt}", *(["--lineinfo"] if lineinfo else [])]
+    with tempfile.TemporaryDirectory(prefix="tilec-") as folder:
+        Path(folder, _INPUT).write_bytes(bytecode)
+        # ptxas and the intermediate files of tileiras go to TMPDIR.
+        done = run_tool(argv, timeout=timeout, cwd=folder, env={"TMPDIR": folder})
+        output = Path(folder, _OUTPUT)
+        cubin = output.read_bytes() if done.rc == 0 and not done.timed_out and output.is_file() else b""
+    if not cubin:
+        command = command_line(["tileiras", *argv[1:]])
+        raise _failure(done, command=command, target=target, timeout=timeout, texts=texts, kernel=kernel)
+    return Assembled(cubin=cubin, warnings=tileiras_diagnostics(done.stderr, texts, severity="warning"))
+
+
+def _failure(done: Completed, *, command: str, target: str, timeout: float, texts: Mapping[str, str], kernel: str) -> CompileError:
+    log = (done.stderr + done.stdout).strip()
+    diagnostics = tileiras_diagnostics(done.stderr, texts)
+    cause, fix = "", ""
+    if done.timed_out:
+        what = f"tileiras took more than {timeout:g} s for kernel {kernel!r} on {target}, and was stopped"
+        cause = "large tiles take long to compile, most of all for sm_80"
+        fix = "use a smaller tile size, or raise [toolchain] timeout"
+    elif done.rc < 0:
+        what = f"tileiras crashed ({_signal_name(-done.rc)}) on kernel {kernel!r} for {target}"
+        cause = "a bug of tileiras, or not enough memory for it"
+        fix = "try a smaller tile size or another opt_level, and report the kernel to NVIDIA"
+    elif done.rc == 0:
+        what = f"tileiras wrote nothing for kernel {kernel!r} on {target}"
+        cause = "the disk of the temporary directory is full, or the toolchain is half installed"
+    else:
+        first = diagnostics[0].message if diagnostics else (log.splitlines() or [f"exit status {done.rc}"])[-1]
+        what = f"tileiras refuses kernel {kernel!r} for {target}: {first}"
+    return CompileError(what, diagnostics=diagnostics, log=log, command=command, cause=cause, fix=fix)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

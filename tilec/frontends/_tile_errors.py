@@ -1,0 +1,182 @@
+"""Turns what goes wrong in a user's Python module, in cuda.tile and in tileiras into located compile errors."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+import traceback
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from tilec.errors import CompileError, Diagnostic, Location
+from tilec.frontends import _tile_api as api
+from tilec.model.job import Source
+
+IMPORTS = "a kernel module is executed when it is built: what only a launch needs (torch, say) is imported inside functions"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ImportFailure:
+    """Where an exception came up: the source, the texts of the project files read so far, and what the module had printed."""
+
+    source: Source
+    texts: Mapping[str, str]
+    output: str = ""
+
+
+def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
+    """The error of a module that could not be executed: the user's own place, frames and words, no frame of anything else."""
+    if isinstance(exc, CompileError):
+        return exc
+    frames = _user_frames(exc.__traceback__, where.texts)
+    own = isinstance(exc, SyntaxError) and (exc.filename in where.texts or not frames)
+    location, excerpt = _syntax_place(where, exc) if own and isinstance(exc, SyntaxError) else _frame_place(where, frames)
+    name = type(exc).__name__
+    text = (exc.msg if isinstance(exc, SyntaxError) else str(exc)) or "no message"
+    message = f"{name}: {text}"
+    if isinstance(exc, SystemExit):
+        message = f"the module calls exit ({exc.code!r}) when it is imported"
+    hint = ""
+    if isinstance(exc, ModuleNotFoundError):
+        hint = f"install {(exc.name or '').partition('.')[0]} where you build, or: {IMPORTS}"
+    elif not isinstance(exc, SyntaxError):
+        hint = IMPORTS
+    log = "".join(traceback.format_list(frames) + traceback.format_exception_only(exc))
+    return CompileError(
+        f"{where.source.path} cannot be {'read' if own else 'imported'}: {message}",
+        diagnostics=(Diagnostic(message=message, location=location, excerpt=excerpt, hint=hint),),
+        log=log + (f"--- printed before ---\n{where.output}" if where.output else ""),
+    )
+
+
+def _user_frames(trace: TracebackType | None, texts: Mapping[str, str]) -> list[traceback.FrameSummary]:
+    return [f for f in traceback.extract_tb(trace) if f.filename in texts]
+
+
+def _frame_place(where: ImportFailure, frames: Sequence[traceback.FrameSummary]) -> tuple[Location, str]:
+    if not frames:
+        return Location(file=where.source.path), ""
+    last = frames[-1]
+    line = line_of(where.texts, last.filename, last.lineno or 0)
+    # Python tells columns from 3.11 on; before that the statement's first character will do.
+    offset = getattr(last, "colno", None)
+    column = len(line) - len(line.lstrip()) if offset is None else characters(line, offset)
+    return Location(file=last.filename, line=last.lineno or 0, column=column + 1), line
+
+
+def _syntax_place(where: ImportFailure, exc: SyntaxError) -> tuple[Location, str]:
+    file = exc.filename if exc.filename and exc.filename in where.texts else where.source.path
+    line = line_of(where.texts, file, exc.lineno or 0) or (exc.text or "").rstrip("\n")
+    return Location(file=file, line=exc.lineno or 0, column=max(exc.offset or 0, 0)), line
+
+
+def export_error(exc: Exception, *, source: Source, texts: Mapping[str, str], kernel: str, at: Location) -> CompileError:
+    """The error of a kernel that cuda.tile refused; `at` is where it is defined, for errors without a place of their own."""
+    told = api.tile_error(exc)
+    if told is None:
+        return _other_error(exc, texts=texts, kernel=kernel, at=at)
+    message, frames = told
+    first, *more = [line.strip() for line in message.strip().splitlines()] or [type(exc).__name__]
+    user = [f for f in frames if f.file in texts]
+    diagnostics = []
+    if user:
+        location, excerpt = _place(user[0], texts)
+        diagnostics.append(Diagnostic(message=first, location=location, excerpt=excerpt, hint=" ".join(more) or _hint(first)))
+        for frame in user[1:]:
+            location, excerpt = _place(frame, texts)
+            diagnostics.append(
+                Diagnostic(message=f"called from here, in {frame.function}", location=location, severity="note", excerpt=excerpt)
+            )
+    else:
+        diagnostics.append(Diagnostic(message=first, location=at, excerpt=line_of(texts, at.file, at.line), hint=_hint(first)))
+    return CompileError(
+        f"{source.path}: kernel {kernel!r} does not compile: {first}",
+        diagnostics=tuple(diagnostics),
+        log=f"{type(exc).__name__}: {exc}",
+        cause="cuda.tile calls this an error of its own" if api.is_bug(exc) else "",
+    )
+
+
+def _other_error(exc: Exception, *, texts: Mapping[str, str], kernel: str, at: Location) -> CompileError:
+    name, text = type(exc).__name__, str(exc).strip()
+    where = re.search(r"kernel parameter '(\w+)'", text)
+    location = parameter_place(texts, at, where[1]) if where and isinstance(exc, TypeError) else at
+    known = isinstance(exc, TypeError | ValueError) and bool(where)
+    message = text if known else f"{name}: {text or 'no message'}"
+    frames = traceback.format_list(traceback.extract_tb(exc.__traceback__)[-3:])
+    return CompileError(
+        f"kernel {kernel!r} does not compile: {message}",
+        diagnostics=(Diagnostic(message=message, location=location, excerpt=line_of(texts, location.file, location.line)),),
+        log=f"{name}: {text}" if known else "".join((*frames, f"{name}: {text}\n")),
+        cause="" if known else "cuda.tile failed without a place in the source: an unusual construct, or a bug of it",
+    )
+
+
+def _hint(message: str) -> str:
+    if "not supported" in message.lower() and "sm_" in message:
+        return "leave this target out for the kernel with an [[override]], or choose another dtype"
+    return ""
+
+
+def _place(frame: api.Frame, texts: Mapping[str, str]) -> tuple[Location, str]:
+    line = line_of(texts, frame.file, frame.line)
+    column = characters(line, frame.column) + 1 if frame.column >= 0 else 0
+    return Location(file=frame.file, line=frame.line, column=column), line
+
+
+def parameter_place(texts: Mapping[str, str], at: Location, name: str) -> Location:
+    """Where parameter `name` of the function defined at `at` stands, or `at`."""
+    function = function_node(texts.get(at.file, ""), at.line)
+    if function is not None:
+        for arg in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
+            if arg.arg == name:
+                line = line_of(texts, at.file, arg.lineno)
+                return Location(file=at.file, line=arg.lineno, column=characters(line, arg.col_offset) + 1)
+    return at
+
+
+def function_node(text: str, line: int) -> ast.FunctionDef | None:
+    """The function whose `def`, or first decorator, stands on a line."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and line in (node.lineno, *(d.lineno for d in node.decorator_list)):
+            return node
+    return None
+
+
+_TILEIRAS = re.compile(r'loc\((?:[^)]*?\[)?"([^"]+)"(?::(\d+):(\d+))?\]?\):\s*(error|warning|remark|note):\s*(.*)', re.IGNORECASE)
+_PLAIN = re.compile(r"^\s*(?:tileiras:\s*)?(?:ptxas\s+)?(fatal|error|warning)\s*:\s*(.*)", re.IGNORECASE)
+
+
+def tileiras_diagnostics(stderr: str, texts: Mapping[str, str], *, severity: str = "error") -> tuple[Diagnostic, ...]:
+    """What tileiras wrote, as diagnostics of one severity; its own places become the user's where they are in a project file."""
+    found: list[Diagnostic] = []
+    for raw in stderr.splitlines():
+        located, plain = _TILEIRAS.search(raw), _PLAIN.match(raw)
+        if located:
+            kind, message = located[4].lower(), located[5].strip()
+            line = int(located[2] or 0)
+            place = Location(file=located[1], line=line, column=int(located[3] or 0)) if located[1] in texts else None
+            excerpt = line_of(texts, located[1], line)
+        elif plain:
+            kind, message, place, excerpt = plain[1].lower(), plain[2].strip(), None, ""
+        else:
+            continue
+        if kind.replace("fatal", "error") == severity and message:
+            found.append(Diagnostic(message=message, location=place, severity=severity, excerpt=excerpt))
+    return tuple(dict.fromkeys(found))
+
+
+def line_of(texts: Mapping[str, str], file: str, number: int) -> str:
+    """Line `number` (from 1) of a project file, empty where there is none."""
+    lines = texts.get(file, "").split("\n")
+    return lines[number - 1] if 0 < number <= len(lines) else ""
+
+
+def characters(line: str, offset: int) -> int:
+    """A column in UTF-8 bytes as one in characters."""
+    return len(line.encode()[:offset].decode("utf-8", "ignore"))

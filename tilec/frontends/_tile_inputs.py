@@ -1,0 +1,171 @@
+"""Finds every project module that a Python source can import, by reading import statements; nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import hashlib
+import importlib.util
+import posixpath
+from collections.abc import Iterator
+from pathlib import Path
+
+from tilec.errors import CompileError, Diagnostic, Location
+from tilec.model.job import InputFile, Source
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Import:
+    """One name that a statement may import; `level` counts the dots of a relative import, `star` asks for every module of a package."""
+
+    name: str
+    level: int = 0
+    star: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Scan:
+    """What is known of one file: time and size, digest, imports."""
+
+    stamp: tuple[int, int, int]
+    digest: str
+    imports: tuple[_Import, ...]
+
+
+_scans: dict[str, _Scan] = {}
+
+
+def closure(source: Source) -> tuple[InputFile, ...]:
+    """The source and every project module that it may import, transitively, sorted by name.
+
+    Imports are looked up next to the source and in the project's root. Modules that the file only might import are listed too.
+
+    Raises:
+        CompileError: a file cannot be read, or lies outside of the project.
+    """
+    real_root = Path(source.root).resolve()
+    start = within(source.root, source.path, real_root)
+    bases = search_bases(source)
+    found: dict[str, str] = {}
+    queue = [start]
+    while queue:
+        name = queue.pop()
+        if name in found:
+            continue
+        scan = _scan(source.root, name)
+        found[name] = scan.digest
+        for item in scan.imports:
+            queue.extend(within(source.root, n, real_root) for n in _resolve(item, name, source.root, bases) if n not in found)
+    return tuple(InputFile(name=n, digest=found[n]) for n in sorted(found))
+
+
+def search_bases(source: Source) -> tuple[str, ...]:
+    """Directories in which project modules are found, relative to the root: the source's own, then the root (empty)."""
+    own = source.path.rpartition("/")[0]
+    return (own, "") if own else ("",)
+
+
+def module_files(root: str, base: str, dotted: str) -> tuple[str, ...]:
+    """The files that `dotted` names under `base`, relative to the root: the package's or else the module's; empty where there is none."""
+    stem = "/".join(filter(None, (base, *dotted.split("."))))
+    return tuple(n for n in (f"{stem}/__init__.py", f"{stem}.py") if Path(root, n).is_file())[:1]
+
+
+def within(root: str, name: str, real_root: Path | None = None) -> str:
+    """`name` normalised, if it stays in the project with all links followed.
+
+    Raises:
+        CompileError: it does not.
+    """
+    if not Path(root, name).resolve().is_relative_to(real_root or Path(root).resolve()):
+        what = f"{name} lies outside of the project"
+        raise CompileError(
+            what,
+            diagnostics=(Diagnostic(message=what, location=Location(file=name)),),
+            cause="it is a symbolic link, or its path has '..' in it, and it leads out of the project's directory",
+            fix="copy the file into the project: a build depends on files of the project only",
+        )
+    return posixpath.normpath(name)
+
+
+def read(root: str, name: str) -> bytes:
+    """The bytes of a project file.
+
+    Raises:
+        CompileError: it cannot be read.
+    """
+    try:
+        return Path(root, name).read_bytes()
+    except OSError as exc:
+        what = f"cannot read {name}: {exc.strerror or exc}"
+        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=Location(file=name)),)) from exc
+
+
+def _scan(root: str, name: str) -> _Scan:
+    path = f"{root}/{name}"
+    try:
+        stat = Path(path).stat()
+        stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    except OSError:
+        stamp = (0, 0, 0)
+    known = _scans.get(path)
+    if known is not None and known.stamp == stamp:
+        return known
+    data = read(root, name)
+    try:
+        imports = tuple(dict.fromkeys(_imports(ast.parse(importlib.util.decode_source(data)))))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        imports = ()  # the error is told, with its place, when the module is loaded
+    _scans[path] = scan = _Scan(stamp=stamp, digest=hashlib.sha256(data).hexdigest(), imports=imports)
+    return scan
+
+
+def _imports(tree: ast.AST) -> Iterator[_Import]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield _Import(alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            yield _Import(base, node.level, star=any(a.name == "*" for a in node.names))
+            for alias in node.names:
+                if alias.name != "*":
+                    yield _Import(f"{base}.{alias.name}" if base else alias.name, node.level)
+        elif isinstance(node, ast.Call) and node.args:
+            # A name that is handed to import_module or __import__ as a literal.
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            first = node.args[0]
+            if called in ("import_module", "__import__") and isinstance(first, ast.Constant) and isinstance(first.value, str):
+                name = first.value.lstrip(".")
+                yield _Import(name, len(first.value) - len(name))
+
+
+def _resolve(item: _Import, importer: str, root: str, bases: tuple[str, ...]) -> Iterator[str]:
+    """Every project file that the import can execute: the module, the packages it is in, and all of a package that is imported by `*`."""
+    package = importer.rpartition("/")[0]
+    if item.level:
+        above = package.split("/") if package else []
+        if item.level - 1 > len(above):
+            return
+        places: tuple[str, ...] = ("/".join(above[: len(above) - item.level + 1]),)
+    else:
+        # The importer's own directory is added: whoever put it on the path by hand is heard as well.
+        places = tuple(dict.fromkeys((*bases, package)))
+    for base in places:
+        # A relative import runs the packages around it; so does a name that is looked up from further up.
+        yield from _packages(root, base) if item.level else ()
+        parts = item.name.split(".") if item.name else []
+        for end in range(1, len(parts) + 1):
+            yield from module_files(root, base, ".".join(parts[:end]))
+        if item.star:
+            folder = Path(root, base, *parts)
+            if (folder / "__init__.py").is_file():
+                yield from (p.relative_to(root).as_posix() for p in sorted(folder.glob("*.py")))
+
+
+def _packages(root: str, folder: str) -> Iterator[str]:
+    parts = folder.split("/") if folder else []
+    for end in range(1, len(parts) + 1):
+        name = "/".join((*parts[:end], "__init__.py"))
+        if Path(root, name).is_file():
+            yield name

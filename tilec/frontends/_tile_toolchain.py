@@ -1,0 +1,72 @@
+"""What takes part in compiling a tile kernel, with versions and digests; cuda.tile is not imported for it."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+from tilec.errors import ToolchainError
+from tilec.frontends._tools import Tool, locate, require
+from tilec.frontends.base import ToolSearch
+from tilec.model.arch import Version
+from tilec.model.kernel import ToolInfo
+
+# tileiras loads libnvvm and starts ptxas, both from its own toolkit.
+TOOLS = ("tileiras", "ptxas", "libnvvm")
+OLDEST: Version = (13, 2)
+PACKAGE_FIX = "pip install 'tilec[build]'"
+
+
+def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
+    """Every tool of a tile compile.
+
+    Python is one of them: it executes the module that a kernel stands in, and parses its source. nvdisasm counts spills where it is found.
+
+    Raises:
+        ToolchainError: something is missing, too old or half installed.
+    """
+    tools = find(search)
+    infos = [ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in tools.values()]
+    return (_package("cuda-tile", "cuda_tile", "cuda/tile/__init__.py"), _python(), *infos)
+
+
+def find(search: ToolSearch, *, digest: bool = True) -> dict[str, Tool]:
+    """tileiras and what it uses, as one set, and nvdisasm if it is there.
+
+    Raises:
+        ToolchainError: something is missing, too old or half installed.
+    """
+    names = (*TOOLS, "nvdisasm") if locate("nvdisasm", search)[0] else TOOLS
+    tools = require(names, search, digest=digest)
+    assembler = tools["tileiras"]
+    if assembler.release != (0, 0) and assembler.release < OLDEST:
+        raise ToolchainError(
+            f"tileiras is of version {assembler.version}, and tile kernels need {OLDEST[0]}.{OLDEST[1]} or newer ({assembler.path})",
+            fix=PACKAGE_FIX,
+        )
+    return tools
+
+
+def _python() -> ToolInfo:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return ToolInfo(name="python", version=version, digest=hashlib.sha256(str(sys.implementation.cache_tag).encode()).hexdigest())
+
+
+def _package(name: str, stem: str, part: str) -> ToolInfo:
+    """Version and digest of an installed package, from its metadata; its file list names the digest of every file."""
+    for entry in sys.path:
+        folder = Path(entry)
+        try:
+            found = sorted(folder.glob(f"{stem}-*.dist-info"))
+        except OSError:
+            continue
+        for info in found:
+            if not (folder / part).is_file():
+                raise ToolchainError(f"{name} is half installed: {folder / part} is missing", fix=PACKAGE_FIX)
+            try:
+                digest = hashlib.sha256((info / "RECORD").read_bytes()).hexdigest()
+            except OSError as exc:
+                raise ToolchainError(f"{name} is half installed: its file list cannot be read ({exc})", fix=PACKAGE_FIX) from exc
+            return ToolInfo(name=name, version=info.name[len(stem) + 1 : -len(".dist-info")], digest=digest)
+    raise ToolchainError(f"{name} is not installed: tile kernels cannot be compiled", fix=PACKAGE_FIX)
