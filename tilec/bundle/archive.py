@@ -21,6 +21,7 @@ _NEEDS = 20  # zip 2.0: deflate
 _MADE_BY = 3 << 8 | _NEEDS  # Unix, so that permissions mean something
 _DATE = 0x21  # 1980-01-01, the oldest that zip can say
 _MODE = 0o100644 << 16
+_UTF8 = 0x800
 _STORED, _DEFLATED = 0, 8
 _LEVEL = 6
 # Deflate cannot do better than 1032:1; what claims to is a bomb or damaged.
@@ -41,19 +42,24 @@ class Member:
     @property
     def end(self) -> int:
         """Where the next member starts."""
-        return self.offset + _LOCAL.size + len(self.name) + self.packed
+        return self.offset + _LOCAL.size + len(self.name.encode()) + self.packed
+
+    @property
+    def flags(self) -> int:
+        """The zip flags: whether the name is UTF-8, nothing else."""
+        return 0 if self.name.isascii() else _UTF8
 
     def local_header(self) -> bytes:
         """The bytes in front of the member's data."""
-        name = self.name.encode("ascii")
-        return _LOCAL.pack(b"PK\3\4", _NEEDS, 0, self.method, 0, _DATE, self.crc, self.packed, self.size, len(name), 0) + name
+        name = self.name.encode()
+        return _LOCAL.pack(b"PK\3\4", _NEEDS, self.flags, self.method, 0, _DATE, self.crc, self.packed, self.size, len(name), 0) + name
 
     def central_header(self) -> bytes:
         """The member's entry in the central directory."""
-        name = self.name.encode("ascii")
-        times = (0, _DATE)
-        sizes = (self.crc, self.packed, self.size)
-        return _CENTRAL.pack(b"PK\1\2", _MADE_BY, _NEEDS, 0, self.method, *times, *sizes, len(name), 0, 0, 0, 0, _MODE, self.offset) + name
+        name = self.name.encode()
+        how = (_MADE_BY, _NEEDS, self.flags, self.method, 0, _DATE)
+        sizes = (self.crc, self.packed, self.size, len(name))
+        return _CENTRAL.pack(b"PK\1\2", *how, *sizes, 0, 0, 0, 0, _MODE, self.offset) + name
 
 
 class ArchiveWriter:
@@ -70,8 +76,13 @@ class ArchiveWriter:
         """SHA-256 of the bytes so far (hex)."""
         return self._hash.hexdigest()
 
-    def add(self, name: str, data: bytes) -> int:
-        """Append a member; names come in ascending order. Deflated unless that makes it longer.
+    def add(self, name: str, data: bytes, *, deflate: bool = True) -> int:
+        """Append a member, deflated unless that makes it longer. (A bundle's names ascend.)
+
+        Args:
+            name: the member's name, with forward slashes.
+            data: its bytes.
+            deflate: try to; False for what is known to be packed already.
 
         Returns:
             Bytes that the data takes in the archive.
@@ -79,11 +90,12 @@ class ArchiveWriter:
         Raises:
             OverflowError: the archive would be longer, or have more members, than the format can say.
         """
-        deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-        packed = deflate.compress(data) + deflate.flush()
-        method = _DEFLATED
-        if len(packed) >= len(data):
-            method, packed = _STORED, data
+        method, packed = _STORED, data
+        if deflate:
+            stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+            deflated = stream.compress(data) + stream.flush()
+            if len(deflated) < len(data):
+                method, packed = _DEFLATED, deflated
         member = Member(name, method, zlib.crc32(data), len(packed), len(data), self.size)
         if member.end > MAX_FILE or len(self._members) >= MAX_MEMBERS:
             raise OverflowError(f"more than {MAX_FILE} bytes or {MAX_MEMBERS} members")

@@ -1,0 +1,96 @@
+"""Standard fatbins, through nvFatbin: one variant's images in one file that cuobjdump and a C++ program's cuModuleLoad read."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from tilec.errors import CompileError, ToolchainError, UsageError
+from tilec.model.arch import Target, TargetKind
+from tilec.model.image import ImageInfo
+
+# Compressed entries are unreadable to drivers that are older than their method, so nothing is compressed.
+_OPTIONS = ["-compress=false", "-host=linux"]
+_SUFFIX = {TargetKind.CUBIN: "cubin", TargetKind.PTX: "ptx", TargetKind.TILEIR: "tileir"}
+
+
+def write_fatbin(images: Sequence[tuple[ImageInfo, bytes]]) -> bytes:
+    """A fatbin of these images; equal images give equal bytes, whatever their order.
+
+    Args:
+        images: images of one variant with their bytes, one per target: a driver picks by target alone.
+
+    Raises:
+        UsageError: there are none, or two for one target.
+        ToolchainError: nvFatbin is missing.
+        CompileError: nvFatbin refuses an image.
+    """
+    ordered = sorted(images, key=lambda image: image[0].target)
+    if not ordered:
+        raise UsageError("a fatbin needs at least one image", fix="build the kernel for at least one target")
+    for (first, _), (second, _) in itertools.pairwise(ordered):
+        if first.target == second.target:
+            raise UsageError(
+                f"a fatbin cannot hold two images for {first.target}: {first.symbol} and {second.symbol}",
+                cause="a driver picks from a fatbin by target alone, so one of them could never be loaded",
+                fix="write one fatbin per variant",
+            )
+    nvfatbin = _import()
+    try:
+        handle = nvfatbin.create(_OPTIONS, len(_OPTIONS))
+    except Exception as exc:
+        raise _missing(exc) from exc
+    try:
+        for info, data in ordered:
+            _add(nvfatbin, handle, info, data)
+        buffer = bytearray(nvfatbin.size(handle))
+        nvfatbin.get(handle, buffer)
+        return bytes(buffer)
+    except nvfatbin.nvFatbinError as exc:
+        raise CompileError(f"nvFatbin cannot finish the fatbin of {ordered[0][0].symbol}: {exc}", kernel=ordered[0][0].symbol) from exc
+    finally:
+        nvfatbin.destroy(handle)
+
+
+def _import() -> Any:
+    try:
+        from cuda.bindings import nvfatbin
+    except ImportError as exc:
+        raise _missing(exc) from exc
+    return nvfatbin
+
+
+def _missing(exc: Exception) -> ToolchainError:
+    return ToolchainError(
+        f"fatbins need nvFatbin of the CUDA toolkit, which cannot be used: {exc}",
+        cause="the toolkit's wheels are not installed, or only some of them",
+        fix="pip install 'tilec[build]'",
+    )
+
+
+def _add(nvfatbin: Any, handle: int, info: ImageInfo, data: bytes) -> None:
+    name = f"{info.symbol[:120]}.{_SUFFIX[info.target.kind]}"
+    try:
+        match info.target.kind:
+            case TargetKind.CUBIN:
+                nvfatbin.add_cubin(handle, data, len(data), _number(info.target, exact=info.exact), name)
+            case TargetKind.PTX:
+                nvfatbin.add_ptx(handle, data, len(data), info.target.number, name, "")
+            case TargetKind.TILEIR:
+                nvfatbin.add_tile_ir(handle, data, len(data), name, "")
+    except nvfatbin.nvFatbinError as exc:
+        raise CompileError(
+            f"nvFatbin refuses the {info.target} image of {info.symbol}: {exc}",
+            cause="the image is not what its target says, or this nvFatbin is older than the compiler that made it",
+            fix="run `tilec doctor`; if all parts are of one toolkit, build again with an empty cache (`tilec cache clear`)",
+            kernel=info.symbol,
+            target=str(info.target),
+        ) from exc
+
+
+def _number(target: Target, *, exact: bool) -> str:
+    """The architecture that the fatbin is told: a tile cubin is only ever picked for exactly its own."""
+    if exact and not target.suffix and target.arch.ptx_a is not None:
+        return f"{target.number}a"
+    return target.number

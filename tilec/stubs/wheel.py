@@ -1,0 +1,154 @@
+"""One deterministic py3-none-any wheel: a package's files, its metadata and its licences."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from tilec.bundle.archive import ArchiveWriter
+from tilec.bundle.atomic import atomic_write
+from tilec.errors import OutputError
+from tilec.model.kernel import PackageInfo
+
+_REQUIRES_PYTHON = ">=3.10"
+# PEP 440, in the spellings that it allows and that `normalise_version` turns into its own one.
+_VERSION = re.compile(
+    r"v?(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)"
+    r"(?:[-_.]?(?P<pre>alpha|a|beta|b|preview|pre|c|rc)[-_.]?(?P<pre_n>\d*))?"
+    r"(?:-(?P<post_dash>\d+)|[-_.]?(?P<post>post|rev|r)[-_.]?(?P<post_n>\d*))?"
+    r"(?:[-_.]?(?P<dev>dev)[-_.]?(?P<dev_n>\d*))?"
+    r"(?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))?",
+    re.IGNORECASE | re.ASCII,
+)
+_PRE = {"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc"}
+_SPDX = re.compile(r"[A-Za-z0-9.+-]+(?: (?:AND|OR|WITH) [A-Za-z0-9.+()-]+)*|\([A-Za-z0-9.+() -]+\)[A-Za-z0-9.+() -]*")
+
+
+def write_wheel(
+    directory: Path,
+    *,
+    package: PackageInfo,
+    files: Mapping[str, bytes | Path],
+    license_files: Mapping[str, bytes] | None = None,
+    requires: tuple[str, ...] = (),
+) -> Path:
+    """Write `NAME-VERSION-py3-none-any.whl`; equal arguments give equal bytes.
+
+    Args:
+        directory: where to.
+        package: name, version, description and licence for the metadata.
+        files: what is installed, by path in site-packages; a Path is read when its turn comes, and its bytes are not deflated again.
+        license_files: licence texts by name.
+        requires: requirements, such as `tilec>=0.1,<0.2`.
+
+    Returns:
+        The wheel's path.
+
+    Raises:
+        OutputError: the version or a file's name is none that a wheel can have, or the wheel cannot be written.
+    """
+    name, version = normalise_name(package.name), normalise_version(package.version)
+    path = directory / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    licences = {f"{info}/licenses/{file}": data for file, data in sorted((license_files or {}).items())}
+    members: dict[str, bytes | Path] = {
+        **{file: files[file] for file in sorted(files)},
+        **licences,
+        f"{info}/METADATA": _metadata(package, version, sorted(license_files or {}), requires),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tilec\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    for member in members:
+        _check_name(path, member)
+    with atomic_write(path) as file:
+        _write_members(path, file, members, f"{info}/RECORD")
+    return path
+
+
+def normalise_name(name: str) -> str:
+    """A distribution's name as file names of wheels have it: `Acme.Kernels-2` is `acme_kernels_2`."""
+    return re.sub(r"[-_.]+", "_", name).lower()
+
+
+def normalise_version(version: str) -> str:
+    """A version in the one spelling of PEP 440: `1.0-Alpha.1` is `1.0a1`.
+
+    Raises:
+        OutputError: it is no PEP 440 version.
+    """
+    match = _VERSION.fullmatch(version.strip())
+    if match is None:
+        raise OutputError(
+            f"package version {version!r} cannot be a wheel's: it is not of the form of PEP 440",
+            fix="set package.version to something like 1.2.3, 1.2.3rc1 or 1.2.3.dev4",
+        )
+    part = match.groupdict()
+    text = f"{int(part['epoch'])}!" if part["epoch"] and int(part["epoch"]) else ""
+    text += ".".join(str(int(number)) for number in part["release"].split("."))
+    if part["pre"]:
+        letter = part["pre"].lower()
+        text += f"{_PRE.get(letter, letter)}{int(part['pre_n'] or 0)}"
+    if part["post"] or part["post_dash"]:
+        text += f".post{int(part['post_dash'] or part['post_n'] or 0)}"
+    if part["dev"]:
+        text += f".dev{int(part['dev_n'] or 0)}"
+    if part["local"]:
+        pieces = re.split(r"[-_.]", part["local"].lower())
+        text += "+" + ".".join(str(int(piece)) if piece.isdigit() else piece for piece in pieces)
+    return text
+
+
+def _metadata(package: PackageInfo, version: str, licences: list[str], requires: tuple[str, ...]) -> bytes:
+    lines = ["Metadata-Version: 2.4", f"Name: {package.name}", f"Version: {version}"]
+    paragraphs = package.description.strip().splitlines()
+    if paragraphs:
+        lines.append(f"Summary: {paragraphs[0].strip()}")
+    if package.license:
+        field = "License-Expression" if _SPDX.fullmatch(package.license) else "License"
+        lines.append(f"{field}: {' '.join(package.license.split())}")
+    lines += [f"License-File: {file}" for file in licences]
+    lines.append(f"Requires-Python: {_REQUIRES_PYTHON}")
+    lines += [f"Requires-Dist: {requirement}" for requirement in requires]
+    if len(paragraphs) > 1:
+        lines += ["Description-Content-Type: text/plain; charset=UTF-8", "", *paragraphs]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _write_members(path: Path, file: BinaryIO, members: Mapping[str, bytes | Path], record: str) -> None:
+    archive = ArchiveWriter(file)
+    table = io.StringIO()
+    rows = csv.writer(table, lineterminator="\n")
+    try:
+        for name, source in members.items():
+            data = source if isinstance(source, bytes) else _read(path, source)
+            archive.add(name, data, deflate=isinstance(source, bytes))
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            rows.writerow((name, f"sha256={digest}", len(data)))
+        rows.writerow((record, "", ""))
+        archive.add(record, table.getvalue().encode())
+    except OverflowError as exc:
+        raise OutputError(
+            f"cannot write {path}: it is too large for a wheel: {exc}", fix="split the package, or build for fewer targets"
+        ) from exc
+    archive.close()
+
+
+def _read(path: Path, source: Path) -> bytes:
+    try:
+        return source.read_bytes()
+    except OSError as exc:
+        raise OutputError(f"cannot write {path}: {source} cannot be read: {exc.strerror or exc}", fix="run the build again") from exc
+
+
+def _check_name(path: Path, name: str) -> None:
+    parts = name.split("/")
+    if "" in parts or "." in parts or ".." in parts or "\\" in name or not name.isprintable() or len(name.encode()) > 4096:
+        raise OutputError(
+            f"cannot write {path}: {name!r} cannot be the name of a file in a wheel",
+            fix="name files relative to the project, without `..`",
+        )
