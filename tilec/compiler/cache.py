@@ -53,6 +53,9 @@ class Cache:
         max_bytes: size that `trim` brings it back to, the least recently used entries going first.
         note: gets a text for each damaged entry, and one for each kind of failure to read or write.
         clock: seconds since the epoch, as file times have them.
+
+    Attributes:
+        noted: every text that went to `note`, each once.
     """
 
     def __init__(
@@ -67,7 +70,8 @@ class Cache:
         self.max_bytes = max_bytes
         self._note = note
         self._clock = clock
-        self._noted: set[str] = set()
+        self.noted: set[str] = set()
+        self._written = 0
         self._abis: dict[str, tuple[AbiSlot, ...]] = {}
 
     def get(self, key: str, *, verify: bool = True) -> Entry | None:
@@ -84,7 +88,8 @@ class Cache:
         except OSError as exc:
             self._unreadable(exc)
         except (DamagedError, ValueError, TypeError, LookupError) as exc:
-            self.drop(key, str(exc))
+            self._note_once(f"cache entry {key[:12]} was damaged ({exc}): it is compiled again")
+            self.drop(key)
         return None
 
     def put(self, key: str, image: Image) -> Blob | None:
@@ -98,13 +103,17 @@ class Cache:
         except OSError as exc:
             self._unwritable(exc)
             return None
+        self._written += len(image.data)
         return Blob(path=store.path_of(self.root, _IMAGES, key), offset=offset, size=len(image.data), digest=image.info.digest)
 
-    def drop(self, key: str, why: str) -> None:
-        """Remove an image that turned out to be damaged, with a note; `why` is a clause (`it is cut short`)."""
+    def drop(self, key: str) -> None:
+        """Remove an image, if it is there."""
         if self.root is not None:
-            self._note_once(key, f"cache entry {key[:12]} was damaged ({why}): it is compiled again")
             store.remove(store.path_of(self.root, _IMAGES, key))
+
+    def wrote(self, size: int) -> None:
+        """Take note of bytes that another process added on behalf of this one; `trim` goes by it."""
+        self._written += size
 
     def get_record(self, key: str) -> Any | None:
         """The JSON value kept under `key`, or None."""
@@ -119,7 +128,7 @@ class Cache:
         except OSError as exc:
             self._unreadable(exc)
         except (DamagedError, ValueError) as exc:
-            self._note_once(key, f"cache record {key[:40]} was damaged ({exc}): it is made again")
+            self._note_once(f"cache record {key[:40]} was damaged ({exc}): it is made again")
             store.remove(path)
         return None
 
@@ -159,8 +168,9 @@ class Cache:
             freed += gone
         return freed
 
-    def trim(self, written: int) -> None:
-        """At the end of a build that added `written` bytes: bring the cache back to its bound, looking only now and then."""
+    def trim(self) -> None:
+        """At the end of a build: bring the cache back to its bound, if the build added anything; looks only now and then."""
+        written, self._written = self._written, 0
         if self.root is None or not written:
             return
         marker = self.root / store.FORMAT / "swept"
@@ -197,15 +207,15 @@ class Cache:
         return Entry(info=info, abi=abi, warnings=_WARNINGS(meta["warnings"]), blob=blob)
 
     def _unreadable(self, exc: OSError) -> None:
-        self._note_once(f"read:{exc.errno}", f"the cache cannot be read ({exc.strerror}: {self.root}): what is in it is compiled again")
+        self._note_once(f"the cache cannot be read ({exc.strerror}: {self.root}): what is in it is compiled again")
 
     def _unwritable(self, exc: OSError) -> None:
         text = f"the cache cannot be written ({exc.strerror}: {self.root}): this build goes on, the next one compiles again"
-        self._note_once(f"write:{exc.errno}", text)
+        self._note_once(text)
 
-    def _note_once(self, subject: str, text: str) -> None:
-        if subject not in self._noted:
-            self._noted.add(subject)
+    def _note_once(self, text: str) -> None:
+        if text not in self.noted:
+            self.noted.add(text)
             self._note(text)
 
 

@@ -1,0 +1,184 @@
+"""A crew of workers: hands out tasks, watches their time limits, and turns a worker's crash into its task's error."""
+
+from __future__ import annotations
+
+import dataclasses
+import selectors
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tilec.compiler import wire
+from tilec.compiler.process import WorkerProcess
+from tilec.errors import CompileError, TilecError, ToolchainError
+
+_START_LIMIT = 60.0  # seconds for a worker to import what it needs
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """One request to a worker.
+
+    Attributes:
+        request: what is asked.
+        subject: what it is about, for messages: a job's id, a source's path.
+        limit: seconds it may take.
+        kernel, target: of its error, where it has them.
+        slow: usual cause of a time limit that is reached; `raise_limit` is the next step then.
+    """
+
+    request: wire.Request
+    subject: str
+    limit: float
+    kernel: str = ""
+    target: str = ""
+    slow: str
+    raise_limit: str
+
+
+class Crew:
+    """At most `size` workers, started when there is something to do and kept until `close`.
+
+    Args:
+        size: most workers at once, at least 1.
+        setup: what each is told first.
+        spool: directory for their logs, temporary files and images that the cache does not take; made on the first start.
+        environ: environment of the workers.
+        grace: seconds beyond a task's limit before its worker is killed, so that the frontend can tell more itself.
+    """
+
+    def __init__(self, *, size: int, setup: wire.Setup, spool: Path, environ: Mapping[str, str], grace: float) -> None:
+        self.started = 0
+        self._size = max(1, size)
+        self._setup = setup
+        self._spool = spool
+        self._environ = environ
+        self._grace = grace
+        self._idle: list[WorkerProcess] = []
+        self._starting: dict[WorkerProcess, float] = {}
+        self._busy: dict[WorkerProcess, tuple[Task, float]] = {}
+        self._selector = selectors.DefaultSelector()
+
+    def run(self, tasks: Sequence[Task], *, begun: Callable[[Task], None], ended: Callable[[Task, wire.Reply, str], None]) -> None:
+        """Do every task, in this order; `ended` gets the reply and what the worker printed (empty for tasks that went well).
+
+        Raises:
+            ToolchainError: no worker can be started.
+        """
+        waiting = deque(tasks)
+        self._wait(ended, at_once=True)  # learns of workers that died while there was nothing to do
+        while waiting or self._busy:
+            self._staff(len(waiting))
+            while waiting and self._idle:
+                self._give(waiting.popleft(), begun)
+            self._wait(ended)
+
+    def close(self) -> None:
+        """End every worker and its children at once."""
+        workers = [*self._idle, *self._starting, *self._busy]
+        for worker in workers:
+            worker.signal_group()
+        for worker in workers:
+            worker.kill()
+        self._idle.clear()
+        self._starting.clear()
+        self._busy.clear()
+        self._selector.close()
+
+    def _staff(self, waiting: int) -> None:
+        there = len(self._idle) + len(self._starting) + len(self._busy)
+        wanted = min(self._size - there, waiting - len(self._idle) - len(self._starting))
+        for _ in range(wanted):
+            try:
+                self._spool.mkdir(parents=True, exist_ok=True)
+                worker = WorkerProcess(self._setup, log=self._spool / f"worker-{self.started}.log", environ=self._environ)
+            except OSError as exc:
+                self._too_few(f"a worker process cannot be started: {exc.strerror or exc}", exc)
+                return
+            self.started += 1
+            self._starting[worker] = time.monotonic() + _START_LIMIT
+            self._selector.register(worker, selectors.EVENT_READ)
+
+    def _too_few(self, what: str, exc: Exception | None) -> None:
+        """Go on with the workers that there are; without any, there is no build."""
+        there = len(self._idle) + len(self._starting) + len(self._busy)
+        if not there:
+            raise ToolchainError(
+                what,
+                cause="the Python environment of this build is broken, or the machine is out of processes or memory",
+                fix="`tilec doctor` shows what is found; `-j 1` needs the least",
+            ) from exc
+        self._size = there
+
+    def _give(self, task: Task, begun: Callable[[Task], None]) -> None:
+        worker = self._idle.pop()
+        worker.clear_log()
+        self._busy[worker] = (task, time.monotonic() + task.limit + self._grace)
+        begun(task)
+        worker.send(wire.pack(task.request))
+
+    def _wait(self, ended: Callable[[Task, wire.Reply, str], None], *, at_once: bool = False) -> None:
+        """Deal with what has happened, after waiting until something does."""
+        deadlines = [*self._starting.values(), *(deadline for _, deadline in self._busy.values())]
+        if not deadlines and not at_once:
+            return
+        for key, _ in self._selector.select(0.0 if at_once else max(0.0, min(deadlines) - time.monotonic())):
+            worker = key.fileobj
+            assert isinstance(worker, WorkerProcess)
+            self._hear(worker, ended)
+        now = time.monotonic()
+        for worker in [w for w, deadline in self._starting.items() if deadline < now]:
+            self._lose(worker, ended, f"did not start within {_START_LIMIT:g} s")
+        for worker in [w for w, (_, deadline) in self._busy.items() if deadline < now]:
+            self._lose(worker, ended, "")
+
+    def _hear(self, worker: WorkerProcess, ended: Callable[[Task, wire.Reply, str], None]) -> None:
+        try:
+            messages = worker.receive()
+        except Exception as exc:  # noqa: BLE001  (unpickling runs foreign code)
+            self._lose(worker, ended, f"sent what cannot be read ({type(exc).__name__}: {exc})")
+            return
+        if messages is None:
+            self._lose(worker, ended, None)
+            return
+        for message in messages:
+            if isinstance(message, wire.Ready):
+                self._starting.pop(worker, None)
+                self._idle.append(worker)
+            elif isinstance(message, wire.Reply) and worker in self._busy:
+                task, _ = self._busy.pop(worker)
+                self._idle.append(worker)
+                ended(task, message, worker.printed() if isinstance(message.result, TilecError) else "")
+
+    def _lose(self, worker: WorkerProcess, ended: Callable[[Task, wire.Reply, str], None], death: str | None) -> None:
+        """Give up a worker: its task, if it has one, fails; `death` is empty where its time was over, None where it has to be found out."""
+        self._selector.unregister(worker)
+        death = worker.death() if death is None else death
+        worker.kill()
+        printed = worker.printed()
+        worker.log.unlink(missing_ok=True)
+        if worker in self._busy:
+            task, _ = self._busy.pop(worker)
+            error = _crash(task, death, printed) if death else _overtime(task, printed)
+            ended(task, wire.Reply(result=error), printed)
+        elif worker in self._starting:
+            del self._starting[worker]
+            self._too_few(f"a worker process {death} before it could do anything:\n{printed.strip()}", None)
+        else:
+            self._idle.remove(worker)
+
+
+def _overtime(task: Task, printed: str) -> CompileError:
+    what = f"{task.subject}: did not finish within {task.limit:g} s"
+    return CompileError(what, cause=task.slow, fix=task.raise_limit, log=printed, kernel=task.kernel, target=task.target)
+
+
+def _crash(task: Task, death: str, printed: str) -> CompileError:
+    if "SIGKILL" in death:
+        cause, fix = "the machine ran out of memory", "run fewer jobs at once (`-j`), or make the tile smaller"
+    else:
+        cause = "a bug in the compiler, or code that ends its process when it is imported"
+        fix = "its last words are in the log"
+    what = f"{task.subject}: the compiler's process {death}"
+    return CompileError(what, cause=cause, fix=fix, log=printed, kernel=task.kernel, target=task.target)

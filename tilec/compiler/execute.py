@@ -1,0 +1,276 @@
+"""Runs jobs: looks each up in the cache, compiles the rest in worker processes, and gives every job its outcome."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import final
+
+from tilec.compiler import kept as keeping
+from tilec.compiler import wire
+from tilec.compiler.cache import Cache
+from tilec.compiler.crew import Crew, Task
+from tilec.compiler.events import Done, Failed, Observer, Outcome
+from tilec.compiler.schedule import Timings
+from tilec.errors import CacheError, CompileError, TilecError
+from tilec.frontends.base import ToolSearch
+from tilec.model.job import Job, Source
+from tilec.model.kernel import KernelDecl
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class KeyedJob:
+    """A job with its cache key. `weight` is the seconds it is expected to take; 0 leaves that to the pool."""
+
+    job: Job
+    key: str
+    weight: float = 0.0
+
+
+@final
+class Pool:
+    """Worker processes for one build, started when the first of them is needed and shared by everything that the build asks for.
+
+    Use it as a context manager: leaving it ends the workers, removes the spool directory (so images that the cache did not take are
+    read before that) and brings the cache back to its bound. When it is left through an exception such as KeyboardInterrupt, workers
+    and their children are killed in the middle of what they do.
+
+    Args:
+        frontends: where each language's frontend is found, as `module:Class`.
+        search: where frontends look for tools.
+        cache: looked up before anything is compiled; workers write to it.
+        workers: most worker processes.
+        observer: hears of progress and notes.
+        spool: directory for this build alone: temporary files, logs, and images that the cache does not take.
+        kept: directory where inputs, commands and logs of failed jobs are kept.
+        timeout: seconds that reading one source may take (a job's own limit is in its spec).
+        grace: seconds beyond a limit before a worker is killed.
+        environ: environment of the workers; None for that of this process.
+    """
+
+    def __init__(
+        self,
+        *,
+        frontends: Mapping[str, str],
+        search: ToolSearch,
+        cache: Cache,
+        workers: int,
+        observer: Observer,
+        spool: Path,
+        kept: Path,
+        timeout: float = 300.0,
+        grace: float = 2.0,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._cache = cache
+        self._observer = observer
+        self._spool = spool
+        self._kept = kept
+        self._timeout = timeout
+        self._noted = cache.noted  # what the cache told already is not told again when a worker says the same
+        self._timings = Timings(cache)
+        root = "" if cache.root is None else os.path.abspath(cache.root)  # noqa: PTH100  (workers have another directory)
+        self._crew = Crew(
+            size=workers,
+            setup=wire.Setup(frontends=dict(frontends), search=search, cache_root=root, spool=str(spool)),
+            spool=spool,
+            environ=os.environ if environ is None else environ,
+            grace=grace,
+        )
+
+    @property
+    def started(self) -> int:
+        """Worker processes started so far."""
+        return self._crew.started
+
+    def __enter__(self) -> Pool:
+        """The pool itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """End the workers; see the class."""
+        self.close()
+        if kind is None:
+            self._cache.trim()
+
+    def close(self) -> None:
+        """End every worker with its children, and remove the spool directory."""
+        self._crew.close()
+        shutil.rmtree(self._spool, ignore_errors=True)
+
+    def declare(self, sources: Sequence[tuple[str, Source]]) -> tuple[tuple[KernelDecl, ...] | TilecError, ...]:
+        """The kernels of each (language, source), or why they cannot be read; in the order of `sources`.
+
+        Raises:
+            ToolchainError: no worker process can be started.
+        """
+        results: dict[int, tuple[KernelDecl, ...] | TilecError] = {}
+        places: dict[int, int] = {}
+        tasks = []
+        for place, (language, source) in enumerate(sources):
+            task = self._declare_task(language, source)
+            places[id(task)] = place
+            tasks.append(task)
+
+        def ended(task: Task, reply: wire.Reply, printed: str) -> None:
+            self._tell(reply.notes)
+            result = reply.result
+            assert not isinstance(result, wire.Compiled)
+            if isinstance(result, CompileError) and not result.log:
+                result.log = printed
+            results[places[id(task)]] = result
+
+        self._crew.run(tasks, begun=lambda _: None, ended=ended)
+        return tuple(results[place] for place in range(len(tasks)))
+
+    def compile(self, jobs: Sequence[KeyedJob], *, fresh: bool = False) -> tuple[Outcome, ...]:
+        """The outcome of each job, in the order of `jobs`; jobs with one key are compiled once.
+
+        Args:
+            jobs: what to compile.
+            fresh: compile even what is in the cache.
+
+        Raises:
+            ToolchainError: no worker process can be started.
+        """
+        outcomes: dict[str, Outcome] = {}
+        missing: dict[str, list[KeyedJob]] = {}
+        for keyed in jobs:
+            if keyed.key in missing:
+                missing[keyed.key].append(keyed)
+            elif keyed.key not in outcomes:
+                found = None if fresh else self._lookup(keyed.key)
+                if found is None:
+                    missing[keyed.key] = [keyed]
+                else:
+                    outcomes[keyed.key] = found
+        self._observer.started(len(jobs), len(jobs) - sum(map(len, missing.values())))
+        if missing:
+            self._compile(missing, outcomes, fresh)
+        self._observer.finished()
+        return tuple(outcomes[keyed.key] for keyed in jobs)
+
+    def read(self, keyed: KeyedJob, done: Done) -> bytes:
+        """The image's bytes; compiled again where the cache lost them after the look-up.
+
+        Raises:
+            TilecError: the job does not compile any more, or the image is lost again.
+        """
+        try:
+            return done.blob.read()
+        except CacheError as exc:
+            self._cache.drop(keyed.key)
+            self._tell((f"{keyed.job.id} is compiled again: {exc.what}",))
+        replies: list[wire.Reply] = []
+        self._crew.run([_compile_task(keyed, fresh=True)], begun=lambda _: None, ended=lambda _, reply, __: replies.append(reply))
+        result = replies[0].result
+        if isinstance(result, TilecError):
+            raise result
+        assert isinstance(result, wire.Compiled)
+        return result.blob.read()
+
+    def _lookup(self, key: str) -> Done | None:
+        entry = self._cache.get(key)
+        if entry is None:
+            return None
+        return Done(info=entry.info, abi=entry.abi, warnings=entry.warnings, blob=entry.blob, cached=True, seconds=0.0)
+
+    def _compile(self, missing: Mapping[str, list[KeyedJob]], outcomes: dict[str, Outcome], fresh: bool) -> None:
+        firsts = [twins[0] for twins in missing.values()]
+        firsts.sort(key=lambda keyed: keyed.weight or self._timings.expected(keyed.job), reverse=True)
+
+        def begun(task: Task) -> None:
+            for twin in missing[_key(task)]:
+                self._observer.job_started(twin.job.id)
+
+        def ended(task: Task, reply: wire.Reply, printed: str) -> None:
+            self._tell(reply.notes)
+            first, *twins = missing[_key(task)]
+            outcome = outcomes[first.key] = self._outcome(first.job, reply.result, printed)
+            self._observer.job_finished(first.job.id, outcome)
+            for twin in twins:
+                shared = dataclasses.replace(outcome, cached=True) if isinstance(outcome, Done) else outcome
+                self._observer.job_finished(twin.job.id, shared)
+
+        self._crew.run([_compile_task(keyed, fresh=fresh) for keyed in firsts], begun=begun, ended=ended)
+        self._timings.save()
+
+    def _outcome(self, job: Job, result: wire.Result, printed: str) -> Outcome:
+        if isinstance(result, wire.Compiled):
+            keeping.forget(self._kept, job)
+            if not result.cached:
+                self._timings.measured(job, result.seconds)
+                self._cache.wrote(result.blob.size)
+            return Done(
+                info=result.info, abi=result.abi, warnings=result.warnings, blob=result.blob, cached=result.cached, seconds=result.seconds
+            )
+        assert isinstance(result, TilecError)
+        result.kernel = result.kernel or job.variant.id
+        result.target = result.target or str(job.target)
+        if isinstance(result, CompileError):
+            result.log = result.log or printed
+            if not result.kept:
+                try:
+                    keeping.keep(self._kept, job, result, printed)
+                except OSError as exc:
+                    self._tell((f"inputs of failed jobs are not kept: {exc.strerror}: {self._kept}",))
+        return Failed(error=result)
+
+    def _declare_task(self, language: str, source: Source) -> Task:
+        return Task(
+            request=wire.Declare(language=language, source=source),
+            subject=source.path,
+            limit=self._timeout,
+            slow="code at the top level of the source is run when it is read, and it waits or does much",
+            raise_limit=_RAISE,
+        )
+
+    def _tell(self, notes: Sequence[str]) -> None:
+        for text in notes:
+            if text not in self._noted:
+                self._noted.add(text)
+                self._observer.note(text)
+
+
+_RAISE = "raise `timeout` in [toolchain], in seconds"
+
+
+def run(
+    jobs: Sequence[KeyedJob],
+    *,
+    frontends: Mapping[str, str],
+    search: ToolSearch,
+    cache: Cache,
+    workers: int,
+    observer: Observer,
+    spool: Path,
+    kept: Path,
+    use: Callable[[tuple[Outcome, ...]], None] = lambda _: None,
+) -> tuple[Outcome, ...]:
+    """Compile jobs with a pool of their own; `use` gets the outcomes while every image can still be read."""
+    with Pool(frontends=frontends, search=search, cache=cache, workers=workers, observer=observer, spool=spool, kept=kept) as pool:
+        outcomes = pool.compile(jobs)
+        use(outcomes)
+    return outcomes
+
+
+def _compile_task(keyed: KeyedJob, *, fresh: bool) -> Task:
+    job = keyed.job
+    return Task(
+        request=wire.Compile(job=job, key=keyed.key, fresh=fresh),
+        subject=job.id,
+        limit=job.spec.timeout,
+        kernel=job.variant.id,
+        target=str(job.target),
+        slow="the compiler hangs, or the variant is very large",
+        raise_limit=f"{_RAISE}, or exclude the variant from the matrix",
+    )
+
+
+def _key(task: Task) -> str:
+    assert isinstance(task.request, wire.Compile)
+    return task.request.key

@@ -1,0 +1,132 @@
+"""One worker process as the build sees it: start it, talk to it, end it with all its children, and say how it died."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tilec.compiler import wire
+
+_LOG_LIMIT = 64 << 10
+# Not `-m`: that would look for modules in the current directory first, where a project may well have a `json.py` or a `cuda` folder.
+_START = "import sys; sys.path[:] = {path!r}; from tilec.compiler.worker import main; main()"
+
+
+class WorkerProcess:
+    """A worker in a session of its own, so that Ctrl-C reaches the build alone, and so that it is ended together with its children.
+
+    Args:
+        setup: its first message.
+        log: file that gets everything it prints.
+        environ: its environment.
+
+    Raises:
+        OSError: no process could be started.
+    """
+
+    def __init__(self, setup: wire.Setup, *, log: Path, environ: Mapping[str, str]) -> None:
+        self.log = log
+        self._frames = wire.Frames()
+        path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100  (of strings, as sys.path has them)
+        with log.open("ab") as stream:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _START.format(path=path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stream,
+                cwd=log.parent,
+                env={**environ, "TMPDIR": str(log.parent), "PYTHONHASHSEED": "0"},
+                start_new_session=True,
+                bufsize=0,
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        os.set_blocking(self._stdout.fileno(), False)
+        self.send(wire.pack(setup))
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is that of its group and session too."""
+        return self._process.pid
+
+    def fileno(self) -> int:
+        """The descriptor that its messages come from."""
+        return self._stdout.fileno()
+
+    def send(self, data: bytes) -> None:
+        """Send a packed message; one to a dead worker is lost, and `receive` tells of the death."""
+        with contextlib.suppress(BrokenPipeError):
+            wire.write_all(self._stdin.fileno(), data)
+
+    def clear_log(self) -> None:
+        """Forget what it printed so far (the log is opened for appending, so the worker goes on at the start)."""
+        with contextlib.suppress(OSError):
+            os.truncate(self.log, 0)
+
+    def printed(self) -> str:
+        """The end of what it printed since the log was cleared."""
+        try:
+            with self.log.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - _LOG_LIMIT))
+                return file.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def receive(self) -> list[Any] | None:
+        """The messages that have come; None when it closed its end, which means that it is dead or as good as dead.
+
+        Raises:
+            Exception: what unpickling a message raised.
+        """
+        try:
+            data = os.read(self._stdout.fileno(), 1 << 20)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        if not data:
+            return None
+        self._frames.feed(data)
+        messages = []
+        while (message := self._frames.next()) is not None:
+            messages.append(pickle.loads(message))  # noqa: S301  (from the process that this one started)
+        return messages
+
+    def death(self) -> str:
+        """Kill what is left of it, and say how it ended: `was killed by SIGSEGV`, `exited with status 3`."""
+        deadline = time.monotonic() + 1.0
+        # Without reaping it, so that its group's id cannot be given to anybody else before the group is killed.
+        with contextlib.suppress(ChildProcessError):
+            while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                if time.monotonic() > deadline:
+                    self.kill()
+                    return "closed its connection"
+                time.sleep(0.005)
+        self.kill()
+        code = self._process.returncode
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name if -code in set(signal.Signals) else f'signal {-code}'}"
+        return f"exited with status {code}"
+
+    def kill(self) -> None:
+        """End it and its children now."""
+        self.signal_group()
+        self._process.wait()
+        self._stdin.close()
+        self._stdout.close()
+
+    def signal_group(self) -> None:
+        """Send SIGKILL to it and its children, without waiting."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)

@@ -1,0 +1,110 @@
+"""What the build and its workers say to each other: length-prefixed pickles, and the few messages there are."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import struct
+from collections.abc import Mapping
+
+from tilec.compiler.blob import Blob
+from tilec.errors import Diagnostic, TilecError
+from tilec.frontends.base import ToolSearch
+from tilec.model.image import ImageInfo
+from tilec.model.job import Job, Source
+from tilec.model.kernel import KernelDecl
+from tilec.model.signature import AbiSlot
+
+_LENGTH = struct.Struct("<Q")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Setup:
+    """The first message to a worker: all it may know. `frontends` gives `module:Class` by language."""
+
+    frontends: Mapping[str, str]
+    search: ToolSearch
+    cache_root: str
+    spool: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Ready:
+    """The first message of a worker."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Declare:
+    """Read the kernels of a source."""
+
+    language: str
+    source: Source
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Compile:
+    """Compile a job and keep its image under `key`; `fresh` even if the cache has it."""
+
+    job: Job
+    key: str
+    fresh: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Compiled:
+    """A job's image, its bytes in the cache or in the spool directory."""
+
+    info: ImageInfo
+    abi: tuple[AbiSlot, ...]
+    warnings: tuple[Diagnostic, ...]
+    blob: Blob
+    cached: bool
+    seconds: float
+
+
+Request = Declare | Compile
+Result = Compiled | tuple[KernelDecl, ...] | TilecError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Reply:
+    """The answer to one request. `notes` are for the user."""
+
+    result: Result
+    notes: tuple[str, ...] = ()
+
+
+class Frames:
+    """Cuts a stream of bytes into messages."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the stream."""
+        self._data += data
+
+    def next(self) -> bytes | None:
+        """The next whole message, still pickled, or None until more bytes come."""
+        if len(self._data) < _LENGTH.size:
+            return None
+        end = _LENGTH.size + _LENGTH.unpack_from(self._data)[0]
+        if len(self._data) < end:
+            return None
+        message = bytes(self._data[_LENGTH.size : end])
+        del self._data[:end]
+        return message
+
+
+def pack(message: object) -> bytes:
+    """A message as it goes over the wire; raises whatever pickling it raises."""
+    data = pickle.dumps(message, protocol=5)
+    return _LENGTH.pack(len(data)) + data
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write every byte, waiting as long as the other side needs."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]

@@ -1,0 +1,174 @@
+"""A worker process: compiles the jobs it is given, one after another, and keeps what compilers print out of the protocol."""
+
+from __future__ import annotations
+
+import faulthandler
+import hashlib
+import importlib
+import os
+import pickle
+import queue
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from tilec.compiler import wire
+from tilec.compiler.blob import Blob
+from tilec.compiler.cache import Cache
+from tilec.errors import CompileError, OutputError, TilecError, ToolchainError
+from tilec.frontends.base import Frontend
+from tilec.model.image import Image
+from tilec.model.kernel import KernelDecl
+
+_BUG = "this is a bug in tilec or in the frontend: please report it with the log"
+
+
+def main() -> None:
+    """Serve requests from standard input until it ends; replies go to what standard output was."""
+    requests, replies = _take_streams()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    faulthandler.enable()
+    inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(requests, inbox), daemon=True).start()
+    worker = _Worker(pickle.loads(inbox.get()))  # noqa: S301  (from the build that started this process)
+    wire.write_all(replies, wire.pack(wire.Ready()))
+    while True:
+        request = pickle.loads(inbox.get())  # noqa: S301
+        answer = worker.answer(request)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        wire.write_all(replies, _pack(answer, request))
+
+
+class _Worker:
+    """What lives from job to job: frontends with their compilers imported, and the cache."""
+
+    def __init__(self, setup: wire.Setup) -> None:
+        self._setup = setup
+        self._notes: list[str] = []
+        self._cache = Cache(Path(setup.cache_root) if setup.cache_root else None, note=self._notes.append)
+        self._frontends: dict[str, Frontend] = {}
+
+    def answer(self, request: wire.Request) -> wire.Reply:
+        """Do what is asked; whatever is raised on the way is the request's result."""
+        self._notes.clear()
+        result: wire.Result
+        try:
+            result = self._compile(request) if isinstance(request, wire.Compile) else self._declare(request)
+        except TilecError as exc:
+            result = exc
+        except BaseException as exc:  # noqa: BLE001  (SystemExit and KeyboardInterrupt of user code too)
+            result = _bug(request, f"{type(exc).__name__}: {exc}", traceback.format_exc())
+        return wire.Reply(result=result, notes=tuple(self._notes))
+
+    def _declare(self, request: wire.Declare) -> tuple[KernelDecl, ...]:
+        found = tuple(self._frontend(request.language).declare(request.source))
+        for decl in found:
+            if not isinstance(decl, KernelDecl):
+                raise TypeError(f"declare gave a {type(decl).__name__} where a KernelDecl was due")
+        return found
+
+    def _compile(self, request: wire.Compile) -> wire.Compiled:
+        # Another build may have compiled it since ours looked.
+        entry = None if request.fresh else self._cache.get(request.key)
+        if entry is not None:
+            return wire.Compiled(info=entry.info, abi=entry.abi, warnings=entry.warnings, blob=entry.blob, cached=True, seconds=0.0)
+        frontend = self._frontend(request.job.spec.language)
+        start = time.perf_counter()
+        image = frontend.compile(request.job)
+        seconds = time.perf_counter() - start
+        _check(image)
+        blob = self._cache.put(request.key, image) or self._spool(request.key, image)
+        return wire.Compiled(info=image.info, abi=image.abi, warnings=image.warnings, blob=blob, cached=False, seconds=seconds)
+
+    def _frontend(self, language: str) -> Frontend:
+        if language not in self._frontends:
+            self._frontends[language] = load_frontend(self._setup.frontends.get(language, ""), language)(self._setup.search)
+        return self._frontends[language]
+
+    def _spool(self, key: str, image: Image) -> Blob:
+        path = Path(self._setup.spool, f"{key}.image")
+        try:
+            path.write_bytes(image.data)
+        except OSError as exc:
+            raise OutputError(
+                f"a compiled image could be written neither to the cache nor to {path.parent}: {exc.strerror}",
+                cause="the disk is full, or the directory cannot be written",
+                fix="make room, or set another cache and output directory",
+            ) from exc
+        return Blob(path=str(path), offset=0, size=len(image.data), digest=image.info.digest)
+
+
+def load_frontend(place: str, language: str) -> Any:
+    """The frontend class at `module:Class`.
+
+    Raises:
+        ToolchainError: it cannot be imported.
+    """
+    module, _, name = place.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except Exception as exc:
+        raise ToolchainError(
+            f"the frontend for language {language!r} cannot be loaded from {place}: {type(exc).__name__}: {exc}",
+            cause="the package that provides it is half installed or of another version",
+            fix="install it again; `tilec doctor` shows what is found",
+        ) from exc
+
+
+def _check(image: object) -> None:
+    if not isinstance(image, Image):
+        raise TypeError(f"compile gave a {type(image).__name__} where an Image was due")
+    if len(image.data) != image.info.size or hashlib.sha256(image.data).hexdigest() != image.info.digest:
+        raise ValueError("size or digest in ImageInfo are not those of the image's bytes")
+
+
+def _bug(request: wire.Request, what: str, log: str) -> CompileError:
+    if isinstance(request, wire.Compile):
+        job = request.job
+        return CompileError(
+            f"{job.id}: the {job.spec.language} frontend failed: {what}", log=log, fix=_BUG, kernel=job.variant.id, target=str(job.target)
+        )
+    return CompileError(f"{request.source.path}: the {request.language} frontend failed to read it: {what}", log=log, fix=_BUG)
+
+
+def _pack(reply: wire.Reply, request: wire.Request) -> bytes:
+    """The reply as bytes; one that cannot be pickled becomes an error that can."""
+    try:
+        return wire.pack(reply)
+    except Exception as exc:  # noqa: BLE001  (pickling runs foreign code)
+        log = "".join(traceback.format_exception(exc))
+        if isinstance(reply.result, TilecError):  # its words still help
+            return wire.pack(wire.Reply(result=_bug(request, str(reply.result), log), notes=reply.notes))
+        return wire.pack(wire.Reply(result=_bug(request, f"its result cannot be sent: {exc}", log), notes=reply.notes))
+
+
+def _take_streams() -> tuple[int, int]:
+    """Move the protocol to private descriptors, which children do not inherit; whatever is printed from now on goes to the log."""
+    requests, replies = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return requests, replies
+
+
+def _listen(requests: int, inbox: queue.SimpleQueue[bytes]) -> None:
+    """Hand messages to the main thread. The end of the stream means that the build is gone: then go too, with every child."""
+    frames = wire.Frames()
+    while data := os.read(requests, 1 << 16):
+        frames.feed(data)
+        while (message := frames.next()) is not None:
+            inbox.put(message)
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
