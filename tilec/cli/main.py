@@ -19,6 +19,13 @@ from tilec.errors import TilecError
 
 # In the order in which a project meets them; a command's module is imported when it is called. Each holds a `command`.
 COMMANDS = {
+    "new": "Start a project from a skeleton.",
+    "check": "Check the manifest and its sources; report every problem.",
+    "build": "Compile the kernels into a bundle and a typed package.",
+    "inspect": "Show what is inside a bundle, package or wheel.",
+    "doctor": "Show the tools, driver and GPU that tilec finds.",
+    "cache": "Show or trim the cache of compiled images.",
+    "clean": "Remove what tilec wrote into a project.",
     "schema": "Print the JSON Schema of tilec.toml.",
     "completion": "Print a shell completion script.",
 }

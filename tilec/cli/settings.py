@@ -27,6 +27,7 @@ class Settings:
         cuda_home: `CUDA_HOME` (or `CUDA_PATH`), empty for none.
         path: `PATH`.
         color: what the environment asks for: `auto`, `always` (`FORCE_COLOR`) or `never` (`NO_COLOR`, a dumb terminal).
+        dumb: the terminal cannot redraw a line (`TERM=dumb`).
         ci: whether this is a CI job, where lines are printed rather than a moving display.
         cores: cores that this process may use.
     """
@@ -37,6 +38,7 @@ class Settings:
     cuda_home: str = ""
     path: str = ""
     color: str = "auto"
+    dumb: bool = False
     ci: bool = False
     cores: int = 1
 
@@ -77,6 +79,7 @@ def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = N
         cuda_home=env.get("CUDA_HOME", "") or env.get("CUDA_PATH", ""),
         path=env.get("PATH", ""),
         color=_color(env),
+        dumb=env.get("TERM") == "dumb",
         ci=env.get("CI", "").lower() not in ("", "0", "false"),
         cores=_cores(),
     )

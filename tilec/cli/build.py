@@ -1,0 +1,222 @@
+"""`tilec build`: compile, show progress, and say what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilec.cli.app import App, examples, json_option
+
+if TYPE_CHECKING:
+    from tilec.build import BuildRequest
+    from tilec.compiler.keys import Change
+    from tilec.model.job import Job
+
+EMIT = ("bundle", "package", "wheel", "fatbin", "cubin", "ptx")
+
+
+def _words(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    """`a,b` and repeated options to one tuple, without doubles."""
+    return tuple(dict.fromkeys(word.strip() for value in values for word in value.split(",") if word.strip()))
+
+
+def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    words = _words(ctx, param, values)
+    for word in words:
+        if word not in EMIT:
+            from tilec.model.suggest import did_you_mean
+
+            raise click.BadParameter(f"no such output: {word}{did_you_mean(word, EMIT)}; there are {', '.join(EMIT)}", ctx, param)
+    return words
+
+
+@click.command(
+    short_help="Compile the kernels into a bundle and a typed package.",
+    epilog=examples(
+        "tilec build",
+        "tilec build --targets ci                    # a group of [targets], or names: --targets sm_90,compute_80",
+        "tilec build --select 'gemm-*' -j 4 --profile debug",
+        "tilec build --emit wheel,fatbin",
+        "tilec build --list --json                   # the plan; nothing is compiled",
+        "tilec build --explain gemm-f16-BM128-sm_90  # what was hashed, what changed since the last build",
+    )
+    + "\n\nExit codes: 0 built, 1 a kernel does not compile or is over its budget, 2 usage or manifest, 3 a compiler is missing, "
+    "130 interrupted. Nothing is written unless every job succeeds.",
+)
+@click.option("--targets", multiple=True, callback=_words, metavar="LIST", help="Targets or groups, by comma (default: [targets] default).")
+@click.option(
+    "--select", multiple=True, callback=_words, metavar="GLOB", help="Only jobs whose id (or whose variant's or kernel's) matches."
+)
+@click.option("--profile", default="release", show_default=True, metavar="NAME", help="Profile to build with.")
+@click.option("-j", "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Compilers that run at once (default: all cores).")
+@click.option("--emit", multiple=True, callback=_emit, metavar="LIST", help=f"What to write: {', '.join(EMIT)}.")
+@click.option("--force", is_flag=True, help="Compile everything again, whatever the cache holds.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
+@click.option("--locked", is_flag=True, help="Refuse tools other than those in tilec.lock.")
+@click.option("--list", "listing", is_flag=True, help="Print the plan and compile nothing.")
+@click.option("--explain", metavar="ID", help="Print what decides whether one job is compiled again.")
+@json_option
+@click.pass_obj
+def command(
+    app: App,
+    targets: tuple[str, ...],
+    select: tuple[str, ...],
+    profile: str,
+    jobs: int | None,
+    emit: tuple[str, ...],
+    force: bool,
+    no_cache: bool,
+    locked: bool,
+    listing: bool,
+    explain: str | None,
+) -> None:
+    """Compile the kernels of tilec.toml into one bundle and a typed Python package. Needs no GPU.
+
+    What did not change is taken from the cache. A job is one variant for one target, such as gemm-f16-BM128-sm_90.
+    """
+    if listing and explain:
+        raise click.UsageError("--list and --explain cannot be combined", click.get_current_context())
+    request = make_request(
+        app,
+        targets=targets,
+        select=select,
+        profile=profile,
+        workers=jobs,
+        emit=emit,
+        force=force,
+        cached=not no_cache,
+        locked=locked,
+    )
+    if listing:
+        _list(app, request)
+    elif explain:
+        _explain(app, request, explain)
+    else:
+        _build(app, request)
+
+
+def make_request(
+    app: App,
+    *,
+    targets: tuple[str, ...] = (),
+    select: tuple[str, ...] = (),
+    profile: str = "release",
+    workers: int | None = None,
+    emit: tuple[str, ...] = (),
+    force: bool = False,
+    cached: bool = True,
+    locked: bool = False,
+) -> BuildRequest:
+    """A build of the project at hand, on this machine.
+
+    Raises:
+        UsageError: there is no manifest, or TILEC_CACHE_MAX is no size.
+    """
+    from tilec.build import BuildRequest
+
+    settings = app.settings
+    return BuildRequest(
+        manifest_path=app.manifest_path(),
+        targets=targets,
+        select=select,
+        profile=profile,
+        workers=workers or settings.cores,
+        emit=emit,
+        cache_dir=settings.cache_dir if cached else None,
+        cache_max=settings.cache_bytes,
+        search=settings.search,
+        force=force,
+        locked=locked,
+    )
+
+
+def _build(app: App, request: BuildRequest) -> None:
+    from tilec import build
+    from tilec.cli import progress, summary
+
+    app.detail(f"manifest {app.show(request.manifest_path)}, {request.workers} at once, cache {request.cache_dir or 'off'}")
+    observer = progress.make_observer(app)
+    try:
+        result = build.build(request, observer)
+    except KeyboardInterrupt:
+        progress.close(observer)
+        app.note("interrupted: nothing was written, earlier output is as it was")
+        raise click.exceptions.Exit(130) from None
+    finally:
+        progress.close(observer)
+    if app.json:
+        app.document("build", summary.result_json(result))
+    else:
+        summary.print_summary(app, result)
+
+
+def _list(app: App, request: BuildRequest) -> None:
+    from tilec import build
+    from tilec.cli import progress
+    from tilec.cli.tables import Cell, columns, plural, table, terminal_width
+    from tilec.inspection.report import assumption_text
+
+    plan = build.plan_only(request, progress.make_observer(app))
+    if app.json:
+        app.document("plan", {"jobs": [_job_json(job) for job in plan.jobs], "notes": list(plan.notes)})
+        return
+    rows: list[list[Cell]] = [[job.id, job.spec.language, str(job.target), assumption_text(job.variant.assume) or "-"] for job in plan.jobs]
+    for line in table(columns("~job", "language", "target", "~assumes"), rows, width=terminal_width()):
+        app.say(line)
+    app.say()
+    app.say(f"{plural(len(plan.jobs), 'job')}; nothing was compiled")
+    for text in plan.notes:
+        app.note(f"note: {text}")
+
+
+def _job_json(job: Job) -> dict[str, Any]:
+    import dataclasses
+
+    return {
+        "id": job.id,
+        "kernel": job.spec.name,
+        "variant": job.variant.id,
+        "language": job.spec.language,
+        "source": job.spec.source.path,
+        "target": str(job.target),
+        "axes": dict(job.variant.axes),
+        "assume": [dataclasses.asdict(one) for one in job.variant.assume],
+        "hints": dict(job.hints),
+    }
+
+
+def _explain(app: App, request: BuildRequest, job_id: str) -> None:
+    from tilec import build
+    from tilec.cli import progress
+
+    rows, changes = build.explain(request, job_id, progress.make_observer(app))
+    if app.json:
+        inputs = [{"label": label, "value": value} for label, value in rows]
+        changed = None if changes is None else [{"label": c.label, "before": c.before, "after": c.after} for c in changes]
+        app.document("explain", {"id": job_id, "inputs": inputs, "changes": changed})
+        return
+    width = max(len(label) for label, _ in rows)
+    before = {change.label: change.before for change in changes or ()}
+    for label, value in rows:
+        if label in before:
+            old = "not there" if before[label] is None else before[label]
+            app.say(f"{label:<{width}}  {click.style(f'{value}   was: {old}', fg='yellow')}")
+        else:
+            app.say(f"{label:<{width}}  {value}")
+    for change in changes or ():
+        if change.after is None:
+            app.say(f"{change.label:<{width}}  {click.style(f'gone   was: {change.before}', fg='yellow')}")
+    app.say()
+    app.say(f"{job_id}: {_verdict(changes)}")
+
+
+def _verdict(changes: Sequence[Change] | None) -> str:
+    from tilec.cli.tables import plural
+
+    if changes is None:
+        return "the last build did not have this job"
+    if not changes:
+        return "nothing changed since the last build"
+    return f"{plural(len(changes), 'input')} changed since the last build, so it is compiled again"

@@ -1,0 +1,101 @@
+"""`tilec cache`: how full the cache of compiled images is, and how to make room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tilec.cli.app import App, examples, json_option
+from tilec.errors import UsageError
+
+if TYPE_CHECKING:
+    from tilec.compiler.cache import Cache
+
+
+@click.group(
+    short_help="Show or trim the cache of compiled images.",
+    epilog=examples(
+        "tilec cache info", "tilec cache gc --max-size '1 GiB'", "tilec cache clear", "TILEC_CACHE_DIR=/shared/tilec tilec cache info"
+    )
+    + "\n\nThe cache lies in TILEC_CACHE_DIR, or XDG_CACHE_HOME/tilec, or ~/.cache/tilec; TILEC_CACHE_DIR=off turns it off. "
+    "TILEC_CACHE_MAX bounds its size. Many checkouts and processes may share one.",
+)
+def command() -> None:
+    """Show or trim the cache of compiled images. Nothing in it is needed: what is missing is compiled again."""
+
+
+@command.command(short_help="Show where the cache is and what it holds.", epilog=examples("tilec cache info", "tilec cache info --json"))
+@json_option
+@click.pass_obj
+def info(app: App) -> None:
+    """Show where the cache is, how many images it holds and how much room they take."""
+    from tilec.cli.tables import bytes_text, plural
+
+    cache = _open(app)
+    found = cache.info()
+    if app.json:
+        body = {"path": found.path, "entries": found.entries, "bytes": found.bytes, "max_bytes": cache.max_bytes}
+        app.document("cache", body | {"oldest_seconds": round(found.oldest)})
+        return
+    app.say(found.path)
+    held = (
+        f"{plural(found.entries, 'entry').replace('entrys', 'entries')}, {bytes_text(found.bytes)} of at most {bytes_text(cache.max_bytes)}"
+    )
+    app.say(held + (f", the oldest last used {_age(found.oldest)} ago" if found.entries else ""))
+
+
+@command.command(short_help="Remove what was used least recently.", epilog=examples("tilec cache gc", "tilec cache gc --max-size '1 GiB'"))
+@click.option("--max-size", metavar="SIZE", help="Keep at most this much (default: TILEC_CACHE_MAX).")
+@json_option
+@click.pass_obj
+def gc(app: App, max_size: str | None) -> None:
+    """Remove the images that were used least recently, until the cache fits its bound."""
+    from tilec.cli.settings import parse_size
+
+    bound = None
+    if max_size is not None:
+        try:
+            bound = parse_size(max_size)
+        except ValueError as exc:
+            raise UsageError(f"--max-size: {exc}", fix="give a number with a unit, such as '1 GiB' or 500M") from exc
+    cache = _open(app)
+    _freed(app, cache, cache.gc(bound))
+
+
+@command.command(short_help="Remove everything in the cache.", epilog=examples("tilec cache clear"))
+@json_option
+@click.pass_obj
+def clear(app: App) -> None:
+    """Remove every image from the cache. Builds that run meanwhile compile again what they miss."""
+    cache = _open(app)
+    _freed(app, cache, cache.clear())
+
+
+def _open(app: App) -> Cache:
+    from tilec.compiler.cache import Cache
+
+    settings = app.settings
+    if settings.cache_dir is None:
+        raise UsageError(
+            "the cache is off", cause="TILEC_CACHE_DIR is off, or there is no home directory", fix="set TILEC_CACHE_DIR to a directory"
+        )
+    return Cache(settings.cache_dir, max_bytes=settings.cache_bytes, note=app.warn)
+
+
+def _freed(app: App, cache: Cache, freed: int) -> None:
+    from tilec.cli.tables import bytes_text
+
+    left = cache.info()
+    if app.json:
+        app.document("cache", {"path": left.path, "freed": freed, "entries": left.entries, "bytes": left.bytes})
+    else:
+        app.say(f"freed {bytes_text(freed)}; {bytes_text(left.bytes)} left in {left.path}")
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {unit}{'' if count == 1 else 's'}"
+    return "less than a minute"

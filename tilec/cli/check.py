@@ -1,0 +1,47 @@
+"""`tilec check`: the manifest, its sources and the plan, with every problem at once."""
+
+from __future__ import annotations
+
+import click
+
+from tilec.cli.app import App, examples, json_option
+
+
+@click.command(
+    short_help="Check the manifest and its sources; report every problem.",
+    epilog=examples("tilec check", "tilec check --json | jq '.problems[].message'", "tilec -C ../acme-kernels check")
+    + "\n\nExit codes: 0 no problem, 2 problems were found.",
+)
+@click.option("--targets", multiple=True, metavar="LIST", help="Targets or groups to plan for, by comma (default: [targets] default).")
+@json_option
+@click.pass_obj
+def command(app: App, targets: tuple[str, ...]) -> None:
+    """Check tilec.toml and what it names: keys, sources, kernels, parameters, expressions, targets. Compiles nothing.
+
+    Every problem is reported at once, as FILE:LINE:COLUMN: key path: what is wrong; did you mean.
+    """
+    from tilec import build
+    from tilec.cli.build import make_request
+    from tilec.cli.failures import diagnostic_json
+    from tilec.cli.tables import plural
+    from tilec.compiler.events import SilentObserver
+    from tilec.errors import ManifestError
+
+    words = tuple(word.strip() for value in targets for word in value.split(",") if word.strip())
+    request = make_request(app, targets=words)
+    try:
+        plan = build.plan_only(request, SilentObserver())
+    except ManifestError as exc:
+        if not app.json:
+            raise
+        problems = [diagnostic_json(problem) for problem in exc.problems]
+        app.document("check", {"ok": False, "manifest": str(request.manifest_path), "problems": problems, "jobs": 0, "notes": []})
+        raise click.exceptions.Exit(exc.exit_code) from exc
+    if app.json:
+        body = {"ok": True, "manifest": str(request.manifest_path), "problems": [], "jobs": len(plan.jobs), "notes": list(plan.notes)}
+        app.document("check", body)
+        return
+    for text in plan.notes:
+        app.note(f"note: {text}")
+    kernels = len({job.spec.name for job in plan.jobs})
+    app.say(f"{app.show(request.manifest_path)}: no problems; {plural(kernels, 'kernel')}, {plural(len(plan.jobs), 'job')}")

@@ -1,0 +1,101 @@
+"""`tilec doctor`: what this machine has and lacks, and what to do about it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import click
+
+from tilec.cli.app import App, examples, json_option
+
+if TYPE_CHECKING:
+    from tilec.inspection.machine import DriverReport, Machine
+
+MISSING = 3
+
+
+@click.command(
+    short_help="Show the tools, driver and GPU that tilec finds.",
+    epilog=examples(
+        "tilec doctor",
+        "tilec doctor --verbose     # every path that was looked at",
+        "tilec doctor --json | jq '.tools[] | select(.found | not)'",
+    )
+    + "\n\nExit codes: 0 kernels can be built here, 3 a compiler is missing or does not fit. A missing driver or GPU is shown and is no "
+    "failure: only running kernels needs them.",
+)
+@click.option(
+    "--prefer", type=click.Choice(["wheels", "system"]), default="wheels", show_default=True, help="Where to look for tools first."
+)
+@json_option
+@click.pass_obj
+def command(app: App, prefer: str) -> int:
+    """Show what tilec finds on this machine: Python, compilers, driver, GPU, cache. Works where nothing is installed."""
+    from tilec.inspection import machine
+
+    found = machine.examine(dataclasses.replace(app.settings.search, prefer=prefer), app.settings.cache_dir)
+    if app.json:
+        app.document("doctor", machine.to_json(found))
+    else:
+        _print(app, found)
+    return 0 if found.can_build else MISSING
+
+
+def _print(app: App, found: Machine) -> None:
+    app.say(f"tilec {found.tilec}, Python {found.python} ({found.executable})")
+    app.say(found.system)
+    app.say()
+    _tools(app, found)
+    app.say()
+    _driver(app, found.driver)
+    cache = found.cache
+    state = _bad(cache.problem) if cache.problem else "writable"
+    app.say(f"cache    {cache.path} ({state})" if cache.path else "cache    off")
+    app.say()
+    for language, lacks in found.languages.items():
+        verdict = f"{_bad('cannot be built')}: {', '.join(lacks)} missing or unfit" if lacks else _good("can be built")
+        app.say(f"{language:<8} {verdict}")
+    runs = _good("yes") if found.driver.gpus else "no: there is no GPU that can be used (building needs none)"
+    app.say(f"run      {runs}")
+    if not found.can_build:
+        app.say()
+        app.say("  fix: pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)")
+
+
+def _tools(app: App, found: Machine) -> None:
+    from tilec.cli.tables import Cell, columns, table, terminal_width
+
+    rows: list[list[Cell]] = [[one.name, one.version or ("not found", "red"), "package", one.use] for one in found.packages]
+    for report in found.tools:
+        tool = report.tool
+        state: Cell = (tool.version or "?") if tool else ("not found", "red")
+        if tool and report.problem:
+            state = (tool.version or "?", "yellow")
+        rows.append([report.name, state, tool.origin if tool else "-", report.problem if tool and report.problem else report.use])
+    for line in table(columns("tool", "version", "from", "~for"), rows, width=terminal_width()):
+        app.say(line)
+    for report in found.tools:
+        if app.verbose or report.tool is None:
+            places = report.looked if app.verbose else report.looked[:3]
+            app.say(f"  {report.name}: looked for {', '.join(places)}{' …' if len(places) < len(report.looked) else ''}")
+
+
+def _driver(app: App, driver: DriverReport) -> None:
+    if driver.problem or driver.cuda is None or driver.ptx_isa is None:
+        app.say(f"driver   none: {driver.problem}")
+        return
+    release, isa = (".".join(map(str, version)) for version in (driver.cuda, driver.ptx_isa))
+    app.say(f"driver   of CUDA {release}, reads PTX ISA up to {isa}")
+    for gpu in driver.gpus:
+        cc = f"{gpu.cc[0]}.{gpu.cc[1]}"
+        note = f"target sm_{gpu.cc[0]}{gpu.cc[1]}" if gpu.known else "not in tilec's table: build PTX (compute_NN) for it"
+        app.say(f"GPU {gpu.ordinal:<4} {gpu.name}, compute capability {cc}, {gpu.multiprocessors} multiprocessors ({note})")
+
+
+def _good(text: str) -> str:
+    return click.style(text, fg="green")
+
+
+def _bad(text: str) -> str:
+    return click.style(text, fg="red", bold=True)

@@ -1,0 +1,158 @@
+"""`tilec inspect`: what is inside a bundle, as text, JSON or disassembly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from tilec.cli.app import App, examples, json_option
+from tilec.cli.tables import Cell, bytes_text, columns, count_text, table, terminal_width
+
+if TYPE_CHECKING:
+    from tilec.inspection.container import Container
+    from tilec.inspection.report import Report
+    from tilec.model.image import ImageInfo
+    from tilec.model.kernel import KernelInfo, VariantInfo
+
+IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">size", "driver", "sha256")
+
+
+@click.command(
+    short_help="Show what is inside a bundle, package or wheel.",
+    epilog=examples(
+        "tilec inspect dist/acme_kernels-0.3.0.tilec",
+        "tilec inspect dist/acme_kernels                    # a generated package",
+        "tilec inspect dist/*.whl --select 'gemm-*'",
+        "tilec inspect dist/acme_kernels --json | jq '.kernels[].name'",
+        "tilec inspect dist/acme_kernels --sass --select gemm-f16-BM128-sm_90",
+        "tilec inspect dist/acme_kernels --verify           # read and check every byte",
+    )
+    + "\n\nExit codes: 0 done, 1 the bundle is damaged or no bundle, 2 usage, 3 a disassembler is missing.",
+)
+@click.argument("file", type=click.Path())
+@click.option("--select", default="", metavar="ID", help="Only images (or kernels) whose id matches; the image to dump.")
+@click.option("--ptx", "form", flag_value="ptx", default=None, help="Print the PTX of one image.")
+@click.option("--sass", "form", flag_value="sass", help="Print the machine code of one image (nvdisasm or cuobjdump).")
+@click.option("--tileir", "form", flag_value="tileir", help="Print the Tile IR of one image (tileirdisasm).")
+@click.option("--verify", is_flag=True, help="Read every image and check its digest.")
+@json_option
+@click.pass_obj
+def command(app: App, file: str, select: str, form: str | None, verify: bool) -> None:
+    """Show what is inside FILE: a .tilec bundle, a generated package's directory, or a wheel that holds one.
+
+    Kernels, signatures, variants, targets, resources, sizes, digests and the toolchain that made them. Needs no GPU.
+    """
+    from tilec.inspection import container, report
+
+    if form and app.json:
+        raise click.UsageError(f"--json and --{form} cannot be combined", click.get_current_context())
+    opened = container.open_container(app.path(file))
+    if verify:
+        opened.bundle.verify()
+    if form:
+        _dump(app, opened, form, select)
+        return
+    found = container.describe(opened)
+    if select:
+        found = report.narrow(found, select)
+    if app.json:
+        app.document("inspect", report.to_json(found) | ({"verified": True} if verify else {}))
+    else:
+        _print(app, found, verified=verify)
+
+
+def _dump(app: App, opened: Container, form: str, select: str) -> None:
+    from tilec.inspection.dump import Form, dump
+
+    found = dump(opened.bundle, Form(form), select, app.settings.search)
+    app.detail(f"{found.id}: {found.image.digest}{f', {found.tool}' if found.tool else ''}")
+    click.echo(found.text, nl=not found.text.endswith("\n"))
+
+
+def _print(app: App, found: Report, *, verified: bool) -> None:
+    from tilec.cli.summary import HEADS, kernel_rows
+
+    info = found.info
+    package = info.package
+    app.say(f"{click.style(f'{package.name} {package.version}', bold=True)}  {found.kind} {app.show(found.path)}, {bytes_text(found.size)}")
+    if package.description:
+        app.say(package.description)
+    facts = [f"import {package.module}", f"profile {info.profile}"]
+    facts += [f"licence {package.license}"] if package.license else []
+    facts += [f"drivers from {info.min_driver}"] if info.min_driver else []
+    facts += [f"by {info.builder}"] if info.builder else []
+    app.say(", ".join(facts))
+    app.say(f"sha256 {found.digest}{', every image verified' if verified else ''}")
+    app.say()
+    for line in table(HEADS, kernel_rows(found.kernels), width=terminal_width()):
+        app.say(line)
+    for kernel in info.kernels:
+        app.say()
+        _kernel(app, kernel)
+    if info.toolchain:
+        app.say()
+        app.say(click.style("toolchain", bold=True))
+        for tool in info.toolchain:
+            app.say(f"  {tool.name} {tool.version}  {tool.digest[:12]}")
+
+
+def _kernel(app: App, kernel: KernelInfo) -> None:
+    from tilec.inspection.report import assumption_text, signature
+
+    app.say(f"{click.style(signature(kernel), bold=True)}")
+    app.say(f"  {kernel.language}, {kernel.location}" + (f": {_first_line(kernel.doc)}" if kernel.doc.strip() else ""))
+    default = dict(kernel.default)
+    for name, values in kernel.axes:
+        chosen = f" (default {default[name]})" if name in default and len(values) > 1 else ""
+        app.say(f"  {name} = {', '.join(map(str, values))}{chosen}")
+    for label, text in _launch(kernel):
+        app.say(f"  {label} {text}")
+    for variant in kernel.variants:
+        facts = assumption_text(variant.assume)
+        app.say(f"  {click.style(variant.id, fg='cyan')}{f'  ({facts})' if facts else ''}")
+        for line in table(IMAGE_HEADS, _image_rows(variant), width=terminal_width(), indent="    "):
+            app.say(line)
+
+
+def _launch(kernel: KernelInfo) -> Sequence[tuple[str, str]]:
+    launch = kernel.launch
+    rows = [("grid", " x ".join(launch.grid)), ("block", "" if launch.block == ("1",) else " x ".join(launch.block))]
+    rows += [("shared", "" if launch.shared == "0" else launch.shared), ("cluster", " x ".join(map(str, launch.cluster)))]
+    rows += [("cooperative", "launch")] if launch.cooperative else []
+    rows += [("requires", text) for text in launch.requires]
+    return [(label, text) for label, text in rows if text]
+
+
+def _image_rows(variant: VariantInfo) -> list[list[Cell]]:
+    from tilec.inspection.report import spills
+
+    rows: list[list[Cell]] = []
+    for image in variant.images:
+        used = image.resources
+        spilled = spills(used)
+        rows.append(
+            [
+                str(image.target),
+                count_text(used.registers),
+                (bytes_text(spilled), "yellow") if spilled else bytes_text(spilled),
+                bytes_text(used.shared),
+                bytes_text(used.stack),
+                bytes_text(image.size),
+                _driver(image),
+                image.digest[:12],
+            ]
+        )
+    return rows
+
+
+def _driver(image: ImageInfo) -> str:
+    from tilec.model.driver import branch_of_cuda
+
+    branch = branch_of_cuda(image.cuda)
+    return f"{branch}+" if branch else f"CUDA {image.cuda[0]}.{image.cuda[1]}"
+
+
+def _first_line(doc: str) -> str:
+    return doc.strip().split("\n", 1)[0].strip()

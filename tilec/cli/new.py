@@ -1,0 +1,148 @@
+"""`tilec new`: a project that builds as it is, from the skeletons in templates/new."""
+
+from __future__ import annotations
+
+import errno
+import keyword
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+import tilec
+from tilec.cli.app import App, examples, json_option
+from tilec.errors import OutputError, TilecError, UsageError
+
+KINDS = {"tile": ("common", "tile"), "cuda": ("common", "cuda"), "mixed": ("common", "tile", "cuda")}
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+@click.command(
+    short_help="Start a project from a skeleton.",
+    epilog=examples("tilec new acme-kernels", "tilec new acme-kernels --kind cuda", "tilec -C ~/src new acme-kernels --kind mixed"),
+)
+@click.argument("name")
+@click.option(
+    "--kind",
+    type=click.Choice(list(KINDS)),
+    default="tile",
+    show_default=True,
+    help="Kernels in cuTile Python (tile), in CUDA C++ (cuda), or one of each (mixed).",
+)
+@json_option
+@click.pass_obj
+def command(app: App, name: str, kind: str) -> None:
+    """Start a project in a new directory NAME: tilec.toml, kernels with cases and references, a README and a CI workflow.
+
+    It passes `tilec check` and builds as it is. Nothing that exists is overwritten.
+    """
+    module = module_name(name)
+    target = app.path(name)
+    files = render(kind, {"name": name, "module": module, "tilec_version": tilec.__version__})
+    write(target, files)
+    if app.json:
+        app.document("new", {"path": str(target), "package": name, "module": module, "files": sorted(files)})
+        return
+    for file in sorted(files):
+        app.say(f"  {app.show(target / file)}")
+    app.say(f"{click.style('created', fg='green', bold=True)} {app.show(target)}; next: cd {app.show(target)} && tilec build")
+
+
+def module_name(name: str) -> str:
+    """The import name of a package called `name`.
+
+    Raises:
+        UsageError: it is no package name, or gives a module name that cannot be imported.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} is not a package name",
+            cause="package names are letters, digits, '-', '_' and '.', and begin and end with a letter or digit",
+            fix="choose another, such as acme-kernels; -C DIR says where the project goes",
+        )
+    module = re.sub(r"[-_.]+", "_", name).lower()
+    if not module.isidentifier() or keyword.iskeyword(module):
+        raise UsageError(
+            f"{name!r} gives the module name {module!r}, which Python cannot import", fix="choose a name that begins with a letter"
+        )
+    if module in sys.stdlib_module_names or module == "tilec":
+        raise UsageError(f"{name!r} gives the module name {module!r}, which hides another module", fix="choose another name")
+    return module
+
+
+def render(kind: str, values: dict[str, str]) -> dict[str, bytes]:
+    """The files of a skeleton by relative path; `*.j2` are templates, and `dot_x` becomes `.x`.
+
+    Raises:
+        TilecError: the templates are not where they should be.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    env = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)  # noqa: S701
+    root = templates()
+    parts = KINDS[kind]
+    context = {**values, "tile": "tile" in parts, "cuda": "cuda" in parts}
+    files: dict[str, bytes] = {}
+    for part in parts:
+        for path in sorted((root / part).rglob("*")):
+            if not path.is_file() or "__pycache__" in path.parts:
+                continue
+            relative = path.relative_to(root / part)
+            name = "/".join(re.sub(r"^dot_", ".", step) for step in relative.parts)
+            data = path.read_bytes()
+            if name.endswith(".j2"):
+                name = name.removesuffix(".j2")
+                data = env.from_string(data.decode()).render(context).encode()
+            files[name] = data
+    return files
+
+
+def templates() -> Path:
+    """Where the skeletons are: in the installed package, or in the source checkout.
+
+    Raises:
+        TilecError: in neither.
+    """
+    package = Path(tilec.__file__).parent
+    places = (package / "_templates" / "new", package.parent / "templates" / "new")
+    for place in places:
+        if (place / "common").is_dir():
+            return place
+    raise TilecError(f"the skeletons are missing: {places[0]}", cause="tilec is half installed", fix="reinstall tilec")
+
+
+def write(target: Path, files: dict[str, bytes]) -> None:
+    """Write a project at once: it is made beside its place and moved there, so that it exists whole or not at all.
+
+    Raises:
+        UsageError: something is there already.
+        OutputError: the directory cannot be written.
+    """
+    if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
+        raise UsageError(f"{target} exists already", fix="choose another name, or move what is there")
+    draft: Path | None = None
+    try:
+        draft = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        for name, data in files.items():
+            path = draft / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        draft.chmod(0o777 & ~_umask())
+        draft.rename(target)
+    except OSError as exc:
+        if exc.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise UsageError(f"{target} exists already", fix="choose another name, or move what is there") from exc
+        raise OutputError(f"cannot create {target}: {exc.strerror}", fix="check the directory's permissions and its free space") from exc
+    finally:
+        if draft is not None and draft.exists():
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

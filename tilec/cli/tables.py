@@ -1,0 +1,103 @@
+"""Tables and amounts as text: aligned columns that fit the terminal, the same bytes everywhere else."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sys
+from collections.abc import Sequence
+
+import click
+
+Cell = str | tuple[str, str]  # text, or (text, colour)
+GAP = "  "
+FLEX_LEAST = 12
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """A column: its heading, numbers to the right, and whether its texts may be shortened to fit the terminal."""
+
+    title: str
+    right: bool = False
+    flex: bool = False
+
+
+def columns(*titles: str) -> tuple[Column, ...]:
+    """Columns from short texts: `>name` is right-aligned, `~name` may be shortened."""
+    return tuple(Column(title=t.lstrip(">~"), right=t.startswith(">"), flex=t.startswith("~")) for t in titles)
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal behind standard output, None where it is none and nothing needs to fit."""
+    return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else None
+
+
+def table(heads: Sequence[Column], rows: Sequence[Sequence[Cell]], *, width: int | None = None, indent: str = "") -> list[str]:
+    """Lines of a table; where `width` is too small, columns that may be shortened are, and the rest is left to the terminal."""
+    texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
+    sizes = [max([len(head.title), *(len(row[i]) for row in texts)]) for i, head in enumerate(heads)]
+    if width is not None:
+        over = len(indent) + sum(sizes) + len(GAP) * (len(sizes) - 1) - width
+        for i in sorted((i for i, head in enumerate(heads) if head.flex), key=lambda i: -sizes[i]):
+            cut = max(0, min(over, sizes[i] - max(FLEX_LEAST, len(heads[i].title))))
+            sizes[i] -= cut
+            over -= cut
+    lines = [indent + _line([(h.title, "") for h in heads], heads, sizes, head=True)]
+    lines += [indent + _line([cell if isinstance(cell, tuple) else (cell, "") for cell in row], heads, sizes) for row in rows]
+    return lines
+
+
+def _line(cells: Sequence[tuple[str, str]], heads: Sequence[Column], sizes: Sequence[int], *, head: bool = False) -> str:
+    parts = []
+    for i, ((text, color), column, size) in enumerate(zip(cells, heads, sizes, strict=True)):
+        short = shorten(text, size)
+        last = i == len(cells) - 1 and not column.right
+        padded = short.rjust(size) if column.right else short if last else short.ljust(size)
+        if head:
+            padded = click.style(padded, bold=True)
+        elif color:
+            padded = click.style(padded, fg=color)
+        parts.append(padded)
+    return GAP.join(parts).rstrip()
+
+
+def shorten(text: str, width: int) -> str:
+    """A text that fits `width` columns; its middle goes first, since ids have the kernel in front and the target at the end."""
+    if len(text) <= width:
+        return text
+    tail = max(1, (width - 1) // 2)
+    return f"{text[: max(1, width - 1 - tail)]}…{text[-tail:]}"
+
+
+def bytes_text(size: int | None) -> str:
+    """`512 B`, `1.2 KiB`, `34 MiB`; a dash for what is not known."""
+    if size is None:
+        return "-"
+    if size < 1024:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if value < 1023.95 or unit == "TiB":
+            break
+    return f"{value:.0f} {unit}" if value >= 99.95 or value == int(value) else f"{value:.1f} {unit}"
+
+
+def count_text(count: int | None) -> str:
+    """A number, or a dash for what is not known."""
+    return "-" if count is None else str(count)
+
+
+def seconds_text(seconds: float) -> str:
+    """`0.08 s`, `7.3 s`, `4 min 20 s`."""
+    if seconds < 1:
+        return f"{seconds:.2f} s"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds) // 60} min {int(seconds) % 60} s"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,96 @@
+"""Finds the bundle inside what a user names: a bundle file, a generated package's directory, or a wheel that holds one."""
+
+from __future__ import annotations
+
+import dataclasses
+import zipfile
+import zlib
+from pathlib import Path
+
+from tilec.bundle.read import Bundle
+from tilec.errors import BundleError
+from tilec.inspection.report import Report
+
+SUFFIX = ".tilec"
+MAX_MEMBER = 4 << 30
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Container:
+    """A bundle and where it was found; `kind` is `bundle`, `package` or `wheel`."""
+
+    path: str
+    kind: str
+    size: int
+    bundle: Bundle
+
+
+def open_container(path: Path) -> Container:
+    """Open the bundle in a file or directory.
+
+    Args:
+        path: a bundle, a generated package's directory (or an output directory with one bundle), or a wheel.
+
+    Raises:
+        BundleError: there is no such path, no bundle in it, or more than one, or the bundle is damaged.
+    """
+    if path.is_dir():
+        return _from_directory(path)
+    if not path.exists():
+        raise BundleError(f"{path}: no such file or directory", fix="name a .tilec bundle, a generated package's directory or a wheel")
+    if path.suffix == ".whl":
+        return _from_wheel(path)
+    return _from_file(path, "bundle", path)
+
+
+def describe(container: Container) -> Report:
+    """The report of an open container; reads the whole bundle once for its digest."""
+    return Report(path=container.path, kind=container.kind, size=container.size, digest=container.bundle.digest, info=container.bundle.info)
+
+
+def _from_file(path: Path, kind: str, bundle: Path) -> Container:
+    opened = Bundle.open(bundle)
+    try:
+        size = bundle.stat().st_size
+    except OSError as exc:
+        raise BundleError(f"{bundle}: cannot be read: {exc.strerror}") from exc
+    return Container(path=str(path), kind=kind, size=size, bundle=opened)
+
+
+def _from_directory(path: Path) -> Container:
+    try:
+        found = sorted(entry for entry in path.iterdir() if entry.name.endswith(SUFFIX) and entry.name != SUFFIX and entry.is_file())
+    except OSError as exc:
+        raise BundleError(f"{path}: cannot be read: {exc.strerror}", fix="check the directory's permissions") from exc
+    if len(found) == 1:
+        kind = "package" if (path / "__init__.py").is_file() else "bundle"
+        return _from_file(path, kind, found[0])
+    if found:
+        names = ", ".join(entry.name for entry in found)
+        raise BundleError(f"{path} holds {len(found)} bundles: {names}", fix=f"name one of them, such as {found[0]}")
+    raise BundleError(
+        f"{path} holds no {SUFFIX} bundle",
+        cause="it is no generated package",
+        fix="build one with `tilec build`, or name the package itself",
+    )
+
+
+def _from_wheel(path: Path) -> Container:
+    try:
+        with zipfile.ZipFile(path) as wheel:
+            found = [member for member in wheel.infolist() if member.filename.endswith(SUFFIX)]
+            if len(found) != 1:
+                held = f"{len(found)} bundles" if found else "no bundle"
+                raise BundleError(f"{path} holds {held}", cause="it is no wheel that `tilec build --emit wheel` wrote")
+            if found[0].file_size > MAX_MEMBER:
+                raise BundleError(f"{path}: its bundle claims {found[0].file_size} bytes", cause="the wheel is damaged or hostile")
+            data = wheel.read(found[0])
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as exc:
+        raise BundleError(f"{path} is damaged or no wheel: {exc}", fix="fetch or build it again") from exc
+    except OSError as exc:
+        raise BundleError(f"{path}: cannot be read: {exc.strerror or exc}") from exc
+    try:
+        bundle = Bundle.open(data)
+    except BundleError as exc:
+        raise BundleError(f"{path}: {exc.what}", cause=exc.cause, fix=exc.fix) from exc
+    return Container(path=str(path), kind="wheel", size=len(data), bundle=bundle)

@@ -1,0 +1,146 @@
+"""The code of one image as text: PTX as it is, machine code and Tile IR through the toolkit's disassemblers."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import fnmatch
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tilec.bundle.read import Bundle
+from tilec.errors import BundleError, ToolchainError, UsageError
+from tilec.frontends._tools import find_tool, run_tool
+from tilec.frontends.base import ToolSearch
+from tilec.inspection.report import image_id
+from tilec.model.arch import TargetKind
+from tilec.model.image import ImageInfo
+from tilec.model.suggest import did_you_mean
+
+IDS_SHOWN = 12
+TIMEOUT = 120.0
+
+
+class Form(enum.Enum):
+    """What to show of an image, and the kind of image that has it."""
+
+    PTX = "ptx"
+    SASS = "sass"
+    TILEIR = "tileir"
+
+    @property
+    def kind(self) -> TargetKind:
+        """The kind of image that this text is made from."""
+        return {Form.PTX: TargetKind.PTX, Form.SASS: TargetKind.CUBIN, Form.TILEIR: TargetKind.TILEIR}[self]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Dump:
+    """The text of one image, and the tool that made it (empty for PTX)."""
+
+    id: str
+    image: ImageInfo
+    text: str
+    tool: str = ""
+
+
+def dump(bundle: Bundle, form: Form, select: str, search: ToolSearch) -> Dump:
+    """The text of the one image that `select` names.
+
+    Args:
+        bundle: where it is.
+        form: which text.
+        select: id of the image (`gemm-f16-BM128-sm_90`) or a glob that only it matches; empty where the bundle has only one.
+        search: where the disassembler is looked for.
+
+    Raises:
+        UsageError: `select` names no such image, or several.
+        ToolchainError: the disassembler is missing, or cannot read the image.
+        BundleError: the image is damaged.
+    """
+    name, image = pick(bundle, form, select)
+    data = bundle.image(image.digest)
+    match form:
+        case Form.PTX:
+            return Dump(id=name, image=image, text=_text(data, name))
+        case Form.SASS:
+            tool, text = _disassemble(data, ".cubin", search, {"nvdisasm": ("-c",), "cuobjdump": ("-sass",)})
+        case Form.TILEIR:
+            tool, text = _disassemble(data, ".tilebc", search, {"tileirdisasm": ()})
+    return Dump(id=name, image=image, text=text, tool=tool)
+
+
+def pick(bundle: Bundle, form: Form, select: str) -> tuple[str, ImageInfo]:
+    """Id and index row of the one image of the form's kind that `select` names.
+
+    Raises:
+        UsageError: it names none, or several.
+    """
+    images = dict(_images(bundle, form.kind))
+    if select in images:
+        return select, images[select]
+    found = [name for name in images if fnmatch.fnmatchcase(name, select)] if select else list(images)
+    if len(found) == 1:
+        return found[0], images[found[0]]
+    if not images:
+        have = sorted({image.target.kind.value for kernel in bundle.info.kernels for v in kernel.variants for image in v.images})
+        raise UsageError(
+            f"--{form.value}: the bundle has no {form.kind.value} image; it has {' and '.join(have) or 'no image at all'}",
+            fix=f"add a {_example(form.kind)} target to [targets] and build again",
+        )
+    listed = ", ".join((found or list(images))[:IDS_SHOWN])
+    more = f" and {len(found or images) - IDS_SHOWN} more" if len(found or images) > IDS_SHOWN else ""
+    if found:
+        whose = f"{select!r} matches {len(found)}" if select else f"the bundle has {len(found)}"
+        raise UsageError(f"--{form.value}: {whose} {form.kind.value} images: {listed}{more}", fix="name one with --select ID")
+    raise UsageError(
+        f"--{form.value}: no {form.kind.value} image {select!r}{did_you_mean(select, images)}", fix=f"there are {listed}{more}"
+    )
+
+
+def _images(bundle: Bundle, kind: TargetKind) -> Iterator[tuple[str, ImageInfo]]:
+    for kernel in bundle.info.kernels:
+        for variant in kernel.variants:
+            for image in variant.images:
+                if image.target.kind is kind:
+                    yield image_id(variant, image), image
+
+
+def _example(kind: TargetKind) -> str:
+    return {TargetKind.PTX: "compute_80", TargetKind.CUBIN: "sm_90", TargetKind.TILEIR: "tileir"}[kind]
+
+
+def _text(data: bytes, name: str) -> str:
+    try:
+        return data.rstrip(b"\0").decode()
+    except UnicodeDecodeError as exc:
+        raise BundleError(f"{name}: the PTX image is no text", cause="the bundle was made by something else than tilec") from exc
+
+
+def _disassemble(data: bytes, suffix: str, search: ToolSearch, tools: dict[str, tuple[str, ...]]) -> tuple[str, str]:
+    """Run the first tool that is there; gives its name with version, and what it printed."""
+    missing: ToolchainError | None = None
+    for name, flags in tools.items():
+        try:
+            tool = find_tool(name, search)
+        except ToolchainError as exc:
+            missing = missing or exc
+            continue
+        with tempfile.TemporaryDirectory(prefix="tilec-") as directory:
+            path = Path(directory) / f"image{suffix}"
+            path.write_bytes(data)
+            done = run_tool([tool.path, *flags, str(path)], timeout=TIMEOUT, env={"PATH": search.path})
+        if done.timed_out:
+            raise ToolchainError(f"{tool.name} did not finish in {TIMEOUT:.0f} s", fix="dump a smaller image")
+        if done.rc != 0:
+            words = (done.stderr or done.stdout).strip().replace(str(path), "the image").splitlines()
+            raise ToolchainError(
+                f"{tool.name} {tool.version} cannot read this image: {words[0] if words else f'exit status {done.rc}'}",
+                cause="the image was made by a newer toolkit than this disassembler",
+                fix="install the toolkit that built the bundle (`tilec inspect` lists it)",
+            )
+        return f"{tool.name} {tool.version}", done.stdout
+    if missing is None:
+        raise ToolchainError("no disassembler is known")
+    raise missing

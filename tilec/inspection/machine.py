@@ -1,0 +1,202 @@
+"""What this machine offers: Python and tilec, compilers, driver and GPUs, cache; every absence is a row, never an error."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilec import __version__
+from tilec.errors import TilecError
+from tilec.frontends._tools import ToolReport, survey
+from tilec.frontends.base import ToolSearch
+from tilec.model.arch import ARCHS, Version
+from tilec.model.driver import ptx_isa_of_cuda
+
+if TYPE_CHECKING:
+    from tilec.runtime._driver import Driver
+
+# Without these nothing can be built; the rest serves single options.
+NEEDED = {
+    "cuda": ("libnvrtc", "libnvrtc-builtins", "headers", "ptxas"),
+    "tile": ("tileiras",),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Gpu:
+    """One GPU. `known` says whether tilec's table has its compute capability."""
+
+    ordinal: int
+    name: str
+    cc: Version
+    multiprocessors: int
+    known: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class DriverReport:
+    """The driver. `problem` says why there is none; then the rest is empty.
+
+    Attributes:
+        cuda: CUDA release that it serves.
+        ptx_isa: newest PTX ISA that it reads.
+    """
+
+    cuda: Version | None = None
+    ptx_isa: Version | None = None
+    gpus: tuple[Gpu, ...] = ()
+    problem: str = ""
+    fix: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CacheReport:
+    """The cache directory: where, and why it cannot be written (empty where it can)."""
+
+    path: str
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Package:
+    """A Python package that a language needs, and its version (empty where it is not installed)."""
+
+    name: str
+    use: str
+    version: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """Everything that `tilec doctor` shows."""
+
+    tilec: str
+    python: str
+    executable: str
+    system: str
+    tools: tuple[ToolReport, ...]
+    packages: tuple[Package, ...]
+    driver: DriverReport
+    cache: CacheReport
+
+    @property
+    def languages(self) -> dict[str, tuple[str, ...]]:
+        """What each language lacks to be compiled here; an empty tuple where nothing is missing."""
+        broken = {report.name for report in self.tools if report.tool is None or report.problem}
+        lacks = {language: tuple(name for name in names if name in broken) for language, names in NEEDED.items()}
+        absent = tuple(package.name for package in self.packages if not package.version)
+        return {language: names + (absent if language == "tile" else ()) for language, names in lacks.items()}
+
+    @property
+    def can_build(self) -> bool:
+        """Whether every built-in language can be compiled."""
+        return not any(self.languages.values())
+
+
+def examine(search: ToolSearch, cache_dir: Path | None, driver: Callable[[], Driver] | None = None) -> Machine:
+    """Look at the machine.
+
+    Args:
+        search: where tools are looked for.
+        cache_dir: the cache's directory, None where it is off.
+        driver: starts the driver; default the real one.
+    """
+    return Machine(
+        tilec=__version__,
+        python=platform.python_version(),
+        executable=sys.executable,
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        tools=tuple(survey(search)),
+        packages=(_package("cuda-tile", "compiles cuTile Python kernels"),),
+        driver=_driver(driver),
+        cache=_cache(cache_dir),
+    )
+
+
+def to_json(machine: Machine) -> dict[str, Any]:
+    """The machine as JSON values."""
+    driver = machine.driver
+    return {
+        "ok": machine.can_build,
+        "tilec": machine.tilec,
+        "python": {"version": machine.python, "executable": machine.executable},
+        "system": machine.system,
+        "languages": {name: {"ok": not lacks, "missing": list(lacks)} for name, lacks in machine.languages.items()},
+        "tools": [_tool_json(report) for report in machine.tools],
+        "packages": [dataclasses.asdict(package) for package in machine.packages],
+        "driver": {
+            "found": not driver.problem,
+            "cuda": list(driver.cuda) if driver.cuda else None,
+            "ptx_isa": list(driver.ptx_isa) if driver.ptx_isa else None,
+            "problem": driver.problem,
+        },
+        "gpus": [dataclasses.asdict(gpu) | {"cc": list(gpu.cc)} for gpu in driver.gpus],
+        "cache": {"path": machine.cache.path or None, "writable": not machine.cache.problem, "problem": machine.cache.problem},
+    }
+
+
+def _tool_json(report: ToolReport) -> dict[str, Any]:
+    tool = report.tool
+    return {
+        "name": report.name,
+        "use": report.use,
+        "found": tool is not None,
+        "path": tool.path if tool else None,
+        "version": tool.version if tool else None,
+        "origin": tool.origin if tool else None,
+        "problem": report.problem,
+        "looked": list(report.looked),
+    }
+
+
+def _driver(start: Callable[[], Driver] | None) -> DriverReport:
+    try:
+        found = _real_driver() if start is None else start()
+        cuda = found.version()
+        gpus = []
+        for ordinal in range(found.device_count()):
+            device = found.device(ordinal)
+            known = device.cc in ARCHS
+            gpus.append(Gpu(ordinal=ordinal, name=device.name, cc=device.cc, multiprocessors=device.multiprocessors, known=known))
+        return DriverReport(cuda=cuda, ptx_isa=ptx_isa_of_cuda(cuda), gpus=tuple(gpus))
+    except TilecError as exc:
+        return DriverReport(problem=exc.what, fix=exc.fix)
+    except ImportError as exc:
+        return DriverReport(problem=f"the runtime cannot be imported: {exc}", fix="reinstall tilec")
+
+
+def _real_driver() -> Driver:
+    from tilec.runtime._driver import driver
+
+    return driver()
+
+
+def _cache(directory: Path | None) -> CacheReport:
+    if directory is None:
+        return CacheReport(path="", problem="")
+    existing = next((path for path in (directory, *directory.parents) if path.exists()), Path("/"))
+    try:
+        if existing != directory:
+            # Asking must not make directories: the nearest one that exists decides.
+            problem = "" if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK) else f"{existing} cannot be written"
+            return CacheReport(path=str(directory), problem=problem)
+        with tempfile.TemporaryFile(dir=directory) as probe:
+            probe.write(b"\0" * 4096)
+    except OSError as exc:
+        return CacheReport(path=str(directory), problem=f"cannot be written: {exc.strerror or exc}")
+    return CacheReport(path=str(directory))
+
+
+def _package(name: str, use: str) -> Package:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return Package(name=name, use=use, version=version(name))
+    except PackageNotFoundError:
+        return Package(name=name, use=use, version="")

@@ -1,0 +1,232 @@
+"""A bundle's contents as plain values: what `tilec inspect` and the build's summary show."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tilec.errors import UsageError
+from tilec.model.driver import branch_of_cuda
+from tilec.model.image import ImageInfo, Resources
+from tilec.model.kernel import BundleInfo, KernelInfo, VariantInfo
+from tilec.model.signature import Assumption, Param, ParamKind
+from tilec.model.suggest import did_you_mean
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """The most that any image of a kernel needs; None where no image says. Bytes, except registers.
+
+    `spills` is the larger of the bytes of spill stores and loads, per thread: what a budget's `spills` bounds.
+    """
+
+    registers: int | None = None
+    spills: int | None = None
+    shared: int | None = None
+    stack: int | None = None
+    constant: int | None = None
+    code: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class KernelSummary:
+    """One row of the summary: counts, the most of each resource, and the bytes of its distinct images."""
+
+    name: str
+    language: str
+    variants: int
+    images: int
+    usage: Usage
+    size: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """What one file holds.
+
+    Attributes:
+        path: the file or directory that was asked for.
+        kind: `bundle`, `package` or `wheel`.
+        size: bytes of the bundle.
+        digest: SHA-256 of the bundle (hex).
+        info: its index.
+    """
+
+    path: str
+    kind: str
+    size: int
+    digest: str
+    info: BundleInfo
+
+    @property
+    def kernels(self) -> tuple[KernelSummary, ...]:
+        """The summary's rows."""
+        return tuple(summarize(kernel) for kernel in self.info.kernels)
+
+
+def narrow(report: Report, select: str) -> Report:
+    """The report with only the images, variants or kernels whose id matches a glob.
+
+    Raises:
+        UsageError: nothing does.
+    """
+    kernels = []
+    for kernel in report.info.kernels:
+        variants = []
+        for variant in kernel.variants:
+            whole = fnmatchcase(kernel.name, select) or fnmatchcase(variant.id, select)
+            images = tuple(image for image in variant.images if whole or fnmatchcase(image_id(variant, image), select))
+            if images:
+                variants.append(dataclasses.replace(variant, images=images))
+        if variants:
+            kernels.append(dataclasses.replace(kernel, variants=tuple(variants)))
+    if not kernels:
+        names = [kernel.name for kernel in report.info.kernels]
+        raise UsageError(f"--select: nothing matches {select!r}{did_you_mean(select, names)}", fix=f"kernels are {', '.join(names)}")
+    return dataclasses.replace(report, info=dataclasses.replace(report.info, kernels=tuple(kernels)))
+
+
+def summarize(kernel: KernelInfo) -> KernelSummary:
+    """The summary's row of a kernel."""
+    images = [image for variant in kernel.variants for image in variant.images]
+    return KernelSummary(
+        name=kernel.name,
+        language=kernel.language,
+        variants=len(kernel.variants),
+        images=len(images),
+        usage=usage(image.resources for image in images),
+        size=sum({image.digest: image.size for image in images}.values()),
+    )
+
+
+def usage(resources: Iterable[Resources]) -> Usage:
+    """The most of each resource."""
+    rows = list(resources)
+
+    def most(values: Iterable[int | None]) -> int | None:
+        return max((v for v in values if v is not None), default=None)
+
+    return Usage(
+        registers=most(r.registers for r in rows),
+        spills=most(spills(r) for r in rows),
+        shared=most(r.shared for r in rows),
+        stack=most(r.stack for r in rows),
+        constant=most(r.constant for r in rows),
+        code=most(r.code for r in rows),
+    )
+
+
+def spills(resources: Resources) -> int | None:
+    """Bytes spilled per thread, the larger of stores and loads; None where it is not known."""
+    known = [size for size in (resources.spill_stores, resources.spill_loads) if size is not None]
+    return max(known, default=None)
+
+
+def image_id(variant: VariantInfo, image: ImageInfo) -> str:
+    """`gemm-f16-BM128-sm_90`: the job that made it."""
+    return f"{variant.id}-{image.target}"
+
+
+def signature(kernel: KernelInfo) -> str:
+    """`gemm(a: T[2], b: T[2], out c: T[2], alpha: f32 = 1.0)`."""
+    return f"{kernel.name}({', '.join(param_text(param) for param in kernel.params)})"
+
+
+def param_text(param: Param) -> str:
+    """One parameter of a signature: tensors with their rank, `[*]` for any."""
+    match param.kind:
+        case ParamKind.TENSOR:
+            kind = f"{param.dtype or 'any'}[{'*' if param.rank < 0 else param.rank}]"
+        case ParamKind.PTR:
+            kind = "pointer"
+        case ParamKind.STRUCT:
+            kind = f"struct of {param.size} bytes"
+        case ParamKind.SCALAR:
+            kind = param.dtype
+    default = "" if param.default is None else f" = {param.default}"
+    return f"{'out ' if param.out else ''}{param.name}: {kind}{default}"
+
+
+def assumption_text(assume: tuple[Assumption, ...]) -> str:
+    """`a: shape by 16,16, base by 16`; empty for the general fallback."""
+    parts = []
+    for one in assume:
+        facts = [f"{name} by {','.join(map(str, values))}" for name, values in (("shape", one.shape), ("stride", one.stride)) if values]
+        if one.align > 1:
+            facts.append(f"base by {one.align}")
+        if facts:
+            parts.append(f"{one.param}: {', '.join(facts)}")
+    return "; ".join(parts)
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """The report as JSON values: everything that the index says."""
+    info = report.info
+    return {
+        "path": report.path,
+        "container": report.kind,
+        "size": report.size,
+        "sha256": report.digest,
+        "package": dataclasses.asdict(info.package),
+        "profile": info.profile,
+        "min_driver": info.min_driver or None,
+        "builder": info.builder,
+        "toolchain": [dataclasses.asdict(tool) for tool in info.toolchain],
+        "sources": dict(info.sources),
+        "kernels": [kernel_json(kernel) for kernel in info.kernels],
+    }
+
+
+def kernel_json(kernel: KernelInfo) -> dict[str, Any]:
+    """One kernel as JSON values, its summary included."""
+    row = summarize(kernel)
+    return {
+        "name": kernel.name,
+        "language": kernel.language,
+        "source": str(kernel.location),
+        "doc": kernel.doc,
+        "signature": signature(kernel),
+        "params": [_param_json(param) for param in kernel.params],
+        "axes": {name: list(values) for name, values in kernel.axes},
+        "dtype_axes": list(kernel.dtype_axes),
+        "default": dict(kernel.default),
+        "launch": dataclasses.asdict(kernel.launch),
+        "usage": dataclasses.asdict(row.usage),
+        "size": row.size,
+        "variants": [_variant_json(variant) for variant in kernel.variants],
+    }
+
+
+def _param_json(param: Param) -> dict[str, Any]:
+    return dataclasses.asdict(param) | {"kind": param.kind.value}
+
+
+def _variant_json(variant: VariantInfo) -> dict[str, Any]:
+    return {
+        "id": variant.id,
+        "axes": dict(variant.axes),
+        "assume": [dataclasses.asdict(one) for one in variant.assume],
+        "abi": [dataclasses.asdict(slot) for slot in variant.abi],
+        "images": [_image_json(variant, image) for image in variant.images],
+    }
+
+
+def _image_json(variant: VariantInfo, image: ImageInfo) -> dict[str, Any]:
+    return {
+        "id": image_id(variant, image),
+        "target": str(image.target),
+        "kind": image.target.kind.value,
+        "sha256": image.digest,
+        "size": image.size,
+        "symbol": image.symbol,
+        "exact": image.exact,
+        "ptx_isa": list(image.ptx_isa) if image.ptx_isa else None,
+        "cuda": list(image.cuda),
+        "driver": branch_of_cuda(image.cuda),
+        "resources": dataclasses.asdict(image.resources),
+        "max_threads": image.max_threads or None,
+        "required_block": list(image.required_block) or None,
+        "cluster": list(image.cluster) or None,
+    }
