@@ -8,7 +8,7 @@ GROUP = 8
 def place(tile, rows, columns):
     """Row and column of an output tile in grouped order.
 
-    Tiles are numbered down strips of GROUP tile rows: blocks that run at one time then share rows of `a` and columns of `b` in the L2 cache.
+    Tiles are numbered down strips of GROUP tile rows: blocks that run together then share rows of `a` and columns of `b` in the L2 cache.
     """
     strip = tile // (GROUP * columns)
     first = strip * GROUP

@@ -1,1 +1,1 @@
-"""Runs the cases of kernels and compares them with their references."""
+"""Runs kernels on a device and holds them against their references: cases in, results out, nothing printed."""

@@ -1,0 +1,73 @@
+"""A kernel as a bundle describes it, and a device that computes with NumPy."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilec.errors import DriverError, Location
+from tilec.manifest.types import Case, Input, Kernel
+from tilec.model.kernel import KernelInfo, VariantInfo
+from tilec.model.signature import Param, ParamKind
+
+
+def tensor(name: str, dtype: str = "T", rank: int = 1, *, out: bool = False) -> Param:
+    return Param(name=name, kind=ParamKind.TENSOR, dtype=dtype, rank=rank, out=out)
+
+
+def info(*params: Param, points: tuple[dict[str, Any], ...] = ({"T": "f32"},), default: dict[str, Any] | None = None) -> KernelInfo:
+    axes = {name: tuple(dict.fromkeys(p[name] for p in points)) for name in points[0]}
+    return KernelInfo(
+        name="add",
+        language="tile",
+        location=Location(file="add.py", line=1),
+        params=params,
+        axes=tuple(axes.items()),
+        dtype_axes=tuple(name for name in axes if name == "T"),
+        default=tuple((default or {}).items()),
+        variants=tuple(VariantInfo(id=str(i), axes=tuple(p.items())) for i, p in enumerate(points)),
+    )
+
+
+def kernel(*cases: Case) -> Kernel:
+    return Kernel(name="add", source="add.py", function="add", language="tile", cases=cases)
+
+
+def case(name: str, *inputs: Input, **more: Any) -> Case:
+    return Case(name=name, inputs=inputs, **more)
+
+
+def made(name: str, *shape: object, dtype: str = "T", **more: Any) -> Input:
+    return Input(name=name, shape=tuple(str(s) for s in shape), dtype=dtype, **more)
+
+
+@dataclasses.dataclass
+class FakeDevice:
+    """Tensors are copies; a launch is a Python function; every launch is remembered."""
+
+    kernels: Mapping[str, Callable[..., None]]
+    launches: list[tuple[str, tuple[str, ...], dict[str, Any]]] = dataclasses.field(default_factory=list)
+
+    def to_device(self, array: np.ndarray, dtype: str) -> np.ndarray:
+        return array.copy()
+
+    def from_device(self, tensor: np.ndarray) -> np.ndarray:
+        return tensor
+
+    def launch(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
+        self.launches.append((kernel, tuple(arguments), dict(axes)))
+        self.kernels[kernel](**arguments)
+
+
+def broken(**_: Any) -> None:
+    raise DriverError("add: the launch failed", result="CUDA_ERROR_ILLEGAL_ADDRESS")
+
+
+@pytest.fixture
+def ticks() -> Callable[[], float]:
+    counter = iter(range(1000))
+    return lambda: float(next(counter))

@@ -1,0 +1,204 @@
+"""Cases of the manifest bound to a built kernel: one bound case per dtype that a case stands for."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+from tilec.errors import CaseError, Location
+from tilec.manifest.types import Bench, Case, Input, Kernel, Locate, Tolerance
+from tilec.model.dtype import DTYPES
+from tilec.model.kernel import AxisValue, KernelInfo
+from tilec.model.signature import Param, ParamKind
+from tilec.model.suggest import did_you_mean
+
+Axes = tuple[tuple[str, AxisValue], ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class BoundCase:
+    """A case that is ready to run.
+
+    Attributes:
+        name: `gemm/4k[f16]`: kernel, case, and the dtypes of the axes that the case leaves open.
+        kernel: launcher name.
+        case: the case's name in the manifest; empty for a run from the command line.
+        axes: every axis whose value is known, dtypes included; what expressions see.
+        choose: the axes that the launcher is told by keyword (those that its arguments do not decide).
+        params: what the launcher takes, in order, with dtypes in place of axis names.
+        inputs: in the order in which they are made, each with its dtype.
+        files: arrays that are read from `.npy` files instead, as (parameter, path).
+        reference: `file.py:function`, empty for a run without one.
+        tolerance: as the manifest gives it; empty for the defaults of the dtypes.
+        bench: work of one launch, if the case says.
+        location: where the case is written.
+    """
+
+    name: str
+    kernel: str
+    case: str = ""
+    axes: Axes = ()
+    choose: Axes = ()
+    params: tuple[Param, ...] = ()
+    inputs: tuple[Input, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    reference: str = ""
+    tolerance: tuple[Tolerance, ...] = ()
+    bench: Bench | None = None
+    location: Location | None = None
+
+    @property
+    def outs(self) -> tuple[str, ...]:
+        """Names of the tensors that the kernel writes, in launcher order."""
+        return tuple(p.name for p in self.params if p.out)
+
+
+def expand_cases(kernel: Kernel, info: KernelInfo, *, locate: Locate | None = None) -> tuple[BoundCase, ...]:
+    """Every case of a kernel, once for each value of the dtype axes that it leaves open and that was built with its other axes.
+
+    Args:
+        kernel: the manifest's table.
+        info: the same kernel in the bundle.
+        locate: finds places in the manifest, for messages.
+
+    Raises:
+        CaseError: an input that the launcher does not have or lacks, an unknown axis, or no variant at all for a case.
+    """
+    return tuple(bound for case in kernel.cases for bound in _expand(case, info, _place(kernel, case, locate)))
+
+
+def bind(case: Case, info: KernelInfo, *, files: tuple[tuple[str, str, str], ...] = (), location: Location | None = None) -> BoundCase:
+    """One bound case where the dtypes of all inputs are known.
+
+    Args:
+        case: inputs with dtypes (an empty one is the parameter's own).
+        info: the kernel.
+        files: (parameter, dtype, path) of arrays that are read from files.
+        location: where the case is written.
+
+    Raises:
+        CaseError: as `expand_cases`; also when a dtype axis stays open and has several values.
+    """
+    bound = tuple(_expand(case, info, location, files=files))
+    if len(bound) > 1:
+        values = ", ".join(b.name for b in bound)
+        raise CaseError(
+            f"{info.name}: the arguments fit more than one variant: {values}", fix="say the dtype of every tensor, or choose an axis"
+        )
+    return bound[0]
+
+
+def _place(kernel: Kernel, case: Case, locate: Locate | None) -> Location | None:
+    return locate(("kernel", kernel.name, "case", case.name)) if locate else None
+
+
+def _expand(
+    case: Case, info: KernelInfo, location: Location | None, *, files: tuple[tuple[str, str, str], ...] = ()
+) -> Iterator[BoundCase]:
+    title = f"{info.name}/{case.name}" if case.name else info.name
+    axes = dict(info.axes)
+    _check_names(title, case, info, [name for name, _, _ in files], location)
+    dtypes = {i.name: i.dtype for i in case.inputs if i.dtype} | {name: dtype for name, dtype, _ in files}
+    fixed = dict(case.axes) | _bound_by_dtypes(title, case, info, dtypes, location)
+    open_axes = [name for name in info.dtype_axes if name not in fixed]
+    points = [dict(zip(open_axes, values, strict=True)) for values in itertools.product(*(axes[name] for name in open_axes))]
+    found = False
+    for point in points:
+        settled = _with_defaults(info, fixed | point)
+        if not _was_built(info, settled):
+            continue
+        found = True
+        label = ",".join(str(point[name]) for name in open_axes)
+        params = tuple(dataclasses.replace(p, dtype=str(settled.get(p.dtype, p.dtype))) for p in info.params)
+        yield BoundCase(
+            name=f"{title}[{label}]" if label else title,
+            kernel=info.name,
+            case=case.name,
+            axes=tuple((name, settled[name]) for name in axes if name in settled),
+            choose=tuple((name, value) for name, value in case.axes if name not in info.dtype_axes),
+            params=params,
+            inputs=tuple(_with_dtype(i, params, settled) for i in _with_scalars(case.inputs, info)),
+            files=tuple((name, path) for name, _, path in files),
+            reference=case.reference,
+            tolerance=case.tolerance,
+            bench=case.bench,
+            location=location,
+        )
+    if not found:
+        asked = ", ".join(f"{name} = {value!r}" for name, value in fixed.items()) or "its dtypes"
+        built = "; ".join(dict.fromkeys(", ".join(f"{n} = {v!r}" for n, v in variant.axes) for variant in info.variants))
+        raise CaseError(f"{title}: no variant was built for {asked}; built are: {built or 'none'}", location=location)
+
+
+def _check_names(title: str, case: Case, info: KernelInfo, files: Sequence[str], location: Location | None) -> None:
+    known = [p.name for p in info.params]
+    given = [*(i.name for i in case.inputs), *files]
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; it takes {', '.join(known)}"
+            raise CaseError(f"{title}: the launcher has no parameter {name!r}{hint}", location=location)
+    for param in info.params:
+        if param.name not in given and param.default is None:
+            raise CaseError(f"{title}: nothing is given for {param.name!r}", location=location, fix=_example(param))
+    axes = [name for name, _ in info.axes]
+    for name, _ in case.axes:
+        if name not in axes:
+            hint = did_you_mean(name, axes) or (f"; it has {', '.join(axes)}" if axes else "; it has none")
+            raise CaseError(f"{title}: the kernel has no axis {name!r}{hint}", location=location)
+
+
+def _example(param: Param) -> str:
+    if param.kind is ParamKind.TENSOR:
+        shape = ", ".join(["1024"] * max(param.rank, 1))
+        return f'give it a value: inputs.{param.name} = {{ shape = [{shape}], dtype = "{param.dtype}" }}, or --arg {param.name}=f32[1024]'
+    return f"give it a value: inputs.{param.name} = 1, or --arg {param.name}=1"
+
+
+def _bound_by_dtypes(
+    title: str, case: Case, info: KernelInfo, dtypes: Mapping[str, str], location: Location | None
+) -> dict[str, AxisValue]:
+    """The dtype axes that the inputs' own dtypes decide."""
+    bound: dict[str, AxisValue] = {}
+    chosen = dict(case.axes)
+    for param in info.params:
+        dtype = dtypes.get(param.name, "")
+        if not dtype or dtype in info.dtype_axes:
+            continue
+        if dtype not in DTYPES:
+            hint = did_you_mean(dtype, [*DTYPES, *info.dtype_axes])
+            raise CaseError(f"{title}: {param.name} has dtype {dtype!r}, which is neither a dtype nor an axis{hint}", location=location)
+        if param.dtype in info.dtype_axes:
+            other = bound.setdefault(param.dtype, chosen.get(param.dtype, dtype))
+            if other != dtype:
+                raise CaseError(f"{title}: {param.name} has dtype {dtype}, but axis {param.dtype} is {other}", location=location)
+        elif param.kind is not ParamKind.STRUCT and dtype != param.dtype:
+            raise CaseError(f"{title}: {param.name} has dtype {dtype}, but the kernel takes {param.dtype}", location=location)
+    return bound
+
+
+def _with_defaults(info: KernelInfo, known: dict[str, AxisValue]) -> dict[str, AxisValue]:
+    """The known axes, then the manifest's defaults, then axes that have one value only."""
+    settled = dict(known)
+    for name, value in info.default:
+        settled.setdefault(name, value)
+    for name, values in info.axes:
+        if len(values) == 1:
+            settled.setdefault(name, values[0])
+    return settled
+
+
+def _was_built(info: KernelInfo, axes: Mapping[str, AxisValue]) -> bool:
+    return any(all(axes.get(name, value) == value for name, value in variant.axes) for variant in info.variants)
+
+
+def _with_scalars(inputs: tuple[Input, ...], info: KernelInfo) -> tuple[Input, ...]:
+    """The inputs, and the launcher's defaults for scalars that the case leaves out: the reference sees them too."""
+    given = {i.name for i in inputs}
+    missing = (p for p in info.params if p.name not in given and p.default is not None)
+    return (*inputs, *(Input(name=p.name, value=p.default) for p in missing))
+
+
+def _with_dtype(item: Input, params: Sequence[Param], axes: Mapping[str, AxisValue]) -> Input:
+    param = next(p for p in params if p.name == item.name)
+    return dataclasses.replace(item, dtype=str(axes.get(item.dtype, item.dtype)) or param.dtype)

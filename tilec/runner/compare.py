@@ -1,0 +1,127 @@
+"""Actual against expected, element by element: NaN and infinity included, every low-precision dtype widened to f64 first."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilec.manifest.types import Tolerance
+from tilec.model.dtype import BY_NUMPY
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Elements that are widened at one time: it bounds the memory that comparing large outputs takes.
+CHUNK = 1 << 20
+
+_DEFAULTS = {
+    "f64": (1e-10, 1e-12),
+    "f32": (1e-5, 1e-6),
+    "f16": (2e-3, 1e-3),
+    "bf16": (1.6e-2, 1e-2),
+    "f8e4m3": (0.125, 0.05),
+    "f8e5m2": (0.25, 0.1),
+    "f8e8m0": (1.0, 0.0),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """How two arrays differ.
+
+    Attributes:
+        ok: every element is within the tolerance.
+        max_abs: largest |actual - expected|; infinite where only one of the two is NaN or infinite.
+        max_rel: largest |actual - expected| / |expected| over the elements that are not expected to be zero.
+        mismatches: elements beyond the tolerance. total: all elements.
+        first_index: the first of them in C order, None for none, with both values.
+    """
+
+    ok: bool
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    mismatches: int = 0
+    total: int = 0
+    first_index: tuple[int, ...] | None = None
+    first_actual: int | float | bool | None = None
+    first_expected: int | float | bool | None = None
+
+
+def tolerance_for(given: Sequence[Tolerance], dtype: str) -> Tolerance:
+    """The tolerance for an output: the case's own for the dtype, else its general one, else the dtype's default (exact for integers)."""
+    for wanted in (dtype, ""):
+        for tolerance in given:
+            if tolerance.dtype == wanted:
+                return tolerance
+    rtol, atol = _DEFAULTS.get(dtype, (0.0, 0.0))
+    return Tolerance(rtol=rtol, atol=atol, dtype=dtype)
+
+
+def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) -> Comparison:
+    """Hold `actual` against `expected`.
+
+    An element fits where both are equal, both are NaN, or |actual - expected| <= atol + rtol * |expected|.
+
+    Args:
+        actual: what the kernel gave.
+        expected: of the same shape; its dtype may be wider.
+        tolerance: None for the default of `actual`'s dtype.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    if actual.shape != expected.shape:
+        raise ValueError(f"shapes differ: {actual.shape} and {expected.shape}")
+    limit = tolerance or tolerance_for((), BY_NUMPY[actual.dtype.name].name)
+    left, right = actual.reshape(-1), expected.reshape(-1)
+    exact = left.dtype.kind in "iub"
+    max_abs = max_rel = 0.0
+    mismatches, first = 0, -1
+    for start in range(0, left.size, CHUNK):
+        a, e = left[start : start + CHUNK], right[start : start + CHUNK]
+        distance, size = _integer_distance(a, e) if exact else _float_distance(a, e)
+        with np.errstate(invalid="ignore", over="ignore"):
+            # Written so that a distance of 0 fits whatever the size is, infinite ones included.
+            wrong = (distance > 0) & ~(distance <= limit.atol + limit.rtol * np.where(np.isfinite(size), size, 0.0))
+        max_abs = max(max_abs, float(distance.max()))
+        known = (size > 0) & np.isfinite(size)
+        if known.any():
+            max_rel = max(max_rel, float((distance[known] / size[known]).max()))
+        count = int(np.count_nonzero(wrong))
+        if count and first < 0:
+            first = start + int(np.argmax(wrong))
+        mismatches += count
+    values: dict[str, Any] = {}
+    if first >= 0:
+        index = tuple(int(i) for i in np.unravel_index(first, actual.shape)) if actual.shape else ()
+        values = {"first_index": index, "first_actual": _plain(left[first]), "first_expected": _plain(right[first])}
+    return Comparison(ok=not mismatches, max_abs=max_abs, max_rel=max_rel, mismatches=mismatches, total=left.size, **values)
+
+
+def _float_distance(actual: Array, expected: Array) -> tuple[Array, Array]:
+    """(|a - e|, |e|) in f64, with 0 where both are NaN or the same infinity and infinity where only one is."""
+    a, e = actual.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = np.abs(a - e)
+    same = (a == e) | (np.isnan(a) & np.isnan(e))
+    distance[same] = 0.0
+    distance[np.isnan(distance)] = np.inf
+    return distance, np.abs(e)
+
+
+def _integer_distance(actual: Array, expected: Array) -> tuple[Array, Array]:
+    """(|a - e|, |e|) of integers: differences are taken as integers, since f64 does not hold all of 64 bits."""
+    if expected.dtype.kind not in "iub" or {actual.dtype, expected.dtype} >= {np.dtype(np.uint64), np.dtype(np.int64)}:
+        return _float_distance(actual, expected)
+    wide = np.uint64 if np.dtype(np.uint64) in (actual.dtype, expected.dtype) else np.int64
+    a, e = actual.astype(wide), expected.astype(wide)
+    # The larger minus the smaller, read without a sign, is right even where the signed difference overflows.
+    distance = (np.maximum(a, e) - np.minimum(a, e)).view(np.uint64)
+    return distance.astype(np.float64), np.abs(e.astype(np.float64))
+
+
+def _plain(value: Any) -> int | float | bool:
+    item = value.item()
+    return item if isinstance(item, int | float | bool) else float(item)

@@ -1,0 +1,150 @@
+"""Runs bound cases: inputs, launch, read back, compare; written against three callables, so that any device will do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from tilec.errors import DeviceError, TilecError
+from tilec.manifest.types import Tolerance
+from tilec.runner.cases import BoundCase
+from tilec.runner.compare import Comparison, compare, tolerance_for
+from tilec.runner.inputs import Array, Value, make_inputs
+from tilec.runner.reference import References
+
+
+class Device(Protocol):
+    """What a run needs of a device."""
+
+    def to_device(self, array: Array, dtype: str) -> Any:
+        """A tensor on the device with the array's contents."""
+
+    def from_device(self, tensor: Any) -> Array:
+        """Its contents, as an array of the dtype and shape that `to_device` was given."""
+
+    def launch(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
+        """Launch a kernel with arguments by name and the axes that the case chooses, and wait until it is done."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class OutputResult:
+    """One output of a case: how it compares, and within what tolerance."""
+
+    name: str
+    dtype: str
+    comparison: Comparison
+    tolerance: Tolerance
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CaseResult:
+    """What came of one case.
+
+    Attributes:
+        case: the case.
+        status: `passed`, `failed` (a comparison), `error` (it could not be run or compared) or `ran` (there is nothing to compare with).
+        outputs: per output of the kernel, in launcher order; empty where nothing was compared.
+        seconds: host time of launch and wait; 0 where there was no launch.
+        error: what went wrong, for status `error`.
+    """
+
+    case: BoundCase
+    status: str
+    outputs: tuple[OutputResult, ...] = ()
+    seconds: float = 0.0
+    error: TilecError | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class RunReport:
+    """The results of a run, in the order of its cases."""
+
+    results: tuple[CaseResult, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """No comparison failed and nothing went wrong."""
+        return all(result.status in ("passed", "ran") for result in self.results)
+
+    def count(self, status: str) -> int:
+        """How many cases ended so."""
+        return sum(result.status == status for result in self.results)
+
+
+Save = Callable[[BoundCase, str, Array], None]
+
+
+def run_case(
+    case: BoundCase, device: Device, references: References, *, clock: Callable[[], float], save: Save | None = None
+) -> CaseResult:
+    """Run one case.
+
+    Args:
+        case: what to run.
+        device: where.
+        references: loads and calls references.
+        clock: seconds, for the time of the launch.
+        save: takes every output as it came back.
+
+    Returns:
+        The result; errors of tilec end up in it.
+    """
+    seconds = 0.0
+    try:
+        inputs = make_inputs(case)
+        # Before the launch: a reference that cannot be called is known without touching the device.
+        expected = references.expected(case, inputs) if case.reference else None
+        arguments = _to_device(case, device, inputs)
+        start = clock()
+        device.launch(case.kernel, arguments, dict(case.choose))
+        seconds = clock() - start
+        outputs = []
+        for name in case.outs:
+            actual = device.from_device(arguments[name])
+            if save is not None:
+                save(case, name, actual)
+            if expected is not None:
+                outputs.append(_compared(case, name, actual, expected[name]))
+    except TilecError as error:
+        return CaseResult(case=case, status="error", seconds=seconds, error=error)
+    if expected is None:
+        return CaseResult(case=case, status="ran", seconds=seconds)
+    status = "passed" if all(o.comparison.ok for o in outputs) else "failed"
+    return CaseResult(case=case, status=status, outputs=tuple(outputs), seconds=seconds)
+
+
+def run_cases(
+    cases: Iterable[BoundCase],
+    device: Device,
+    references: References,
+    *,
+    clock: Callable[[], float],
+    save: Save | None = None,
+    on_result: Callable[[CaseResult], None] | None = None,
+) -> RunReport:
+    """Run cases one after another; `on_result` sees each as it ends."""
+    results = []
+    for case in cases:
+        result = run_case(case, device, references, clock=clock, save=save)
+        results.append(result)
+        if on_result is not None:
+            on_result(result)
+    return RunReport(results=tuple(results))
+
+
+def _to_device(case: BoundCase, device: Device, inputs: Mapping[str, Value]) -> dict[str, Any]:
+    """The launcher's arguments, in its order."""
+    arguments: dict[str, Any] = {}
+    for param in case.params:
+        value = inputs[param.name]
+        arguments[param.name] = value if isinstance(value, int | float | bool) else device.to_device(value, param.dtype)
+    return arguments
+
+
+def _compared(case: BoundCase, name: str, actual: Array, expected: Array) -> OutputResult:
+    dtype = next(p.dtype for p in case.params if p.name == name)
+    tolerance = tolerance_for(case.tolerance, dtype)
+    if actual.shape != expected.shape:
+        raise DeviceError(f"{case.name}: {name} came back with shape {list(actual.shape)}, not {list(expected.shape)}")
+    return OutputResult(name=name, dtype=dtype, comparison=compare(actual, expected, tolerance), tolerance=tolerance)
