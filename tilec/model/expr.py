@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -72,8 +73,15 @@ def parse(text: str, *, names: Collection[str] | None = None) -> Expr:
     Raises:
         ExpressionError: it is not of the language; `column` counts from 1 inside `text`.
     """
-    node = parse_tree(text)
-    return _build(node, text, text, names)
+    found = _parse(text)
+    if names is None or found.names <= frozenset(names):
+        return found
+    return _build(parse_tree(text), text, text, names)  # refuses the name, at its own column
+
+
+@functools.lru_cache(maxsize=4096)
+def _parse(text: str) -> Expr:
+    return _build(parse_tree(text), text, text, None)
 
 
 def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, Expr]:

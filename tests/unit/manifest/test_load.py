@@ -1,0 +1,215 @@
+"""Loading a whole manifest: values, defaults, files that cannot be read, and the speed of a large matrix in counted steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilec.errors import ManifestError
+from tilec.manifest.load import load, load_text
+from tilec.manifest.types import AssumeSet, Budget, Exclude, Input, Manifest, Output, ParamTable, Profile, Tolerance
+from tilec.model.arch import Target
+
+LANGUAGES = {"tile": (".py",), "cuda": (".cu",)}
+SAMPLES = Path(__file__).parents[2] / "samples" / "manifests"
+ROOT = Path(__file__).parents[3]
+
+HEAD = """\
+edition = 1
+[package]
+name = "acme-kernels"
+version = "0.3.0"
+[targets]
+default = ["sm_80", "compute_80"]
+"""
+
+
+def read(text: str) -> Manifest:
+    return load_text(HEAD + text, Path("/project/tilec.toml"), languages=LANGUAGES, shown="tilec.toml")
+
+
+def refused(text: str) -> str:
+    with pytest.raises(ManifestError) as caught:
+        load_text(text, Path("/project/tilec.toml"), languages=LANGUAGES, shown="tilec.toml")
+    return str(caught.value)
+
+
+def test_defaults() -> None:
+    manifest = read('[kernel.add]\nsource = "k.py"\n')
+    assert (manifest.path, manifest.root) == ("/project/tilec.toml", "/project")
+    assert manifest.package.module == "acme_kernels"
+    assert manifest.targets.default == (Target.parse("sm_80"), Target.parse("compute_80"))
+    assert manifest.targets.min_driver == 0
+    assert manifest.profiles == (Profile(name="release"), Profile(name="debug", lineinfo=True))
+    assert manifest.output == Output()
+    (kernel,) = manifest.kernels
+    assert (kernel.language, kernel.source, kernel.function) == ("tile", "k.py", "add")
+    assert kernel.assume == (AssumeSet(),)
+    assert kernel.args is None
+    assert kernel.launch.shared == "0"
+
+
+def test_every_table() -> None:
+    manifest = load(SAMPLES / "good" / "full.toml", languages=LANGUAGES)
+    assert manifest.package.license_files == ("LICENSE", "third-party/NOTICE")
+    assert manifest.package.module == "acme"
+    assert dict(manifest.targets.groups)["ci"] == (Target.parse("sm_90"),)
+    assert manifest.targets.min_driver == 580
+    assert {p.name: (p.opt, p.lineinfo) for p in manifest.profiles} == {
+        "release": (2, False),
+        "debug": (2, True),
+        "fast": (3, False),
+        "traced": (3, True),
+    }
+    assert (manifest.toolchain.cuda, manifest.toolchain.prefer, manifest.toolchain.timeout) == (">=13.2,<13.5", "system", 60.0)
+    assert dict(manifest.frontends)["cuda"] == (
+        ("compiler", "nvcc"),
+        ("define", (("EMPTY", ""), ("NDEBUG", "1"), ("WIDTH", "4"))),
+        ("flags", ("-use_fast_math",)),
+        ("include", ("include", ".")),
+        ("std", "c++20"),
+    )
+    gemm, rms = manifest.kernels
+    assert gemm.matrix.axes == (("T", ("f16", "bf16")), ("BM", (64, 128)), ("FAST", (True, False)), ("SCALE", (0.5,)), ("MODE", ("a b",)))
+    assert gemm.matrix.exclude == (Exclude(when="BM * 2 > 512"), Exclude(values=(("T", "bf16"), ("BM", 64))))
+    assert gemm.matrix.include == ((("T", "f32"), ("BM", 32), ("FAST", True), ("SCALE", 1.0), ("MODE", "c")),)
+    assert gemm.matrix.max_variants == 64
+    assert gemm.assume[0] == AssumeSet(name="vec", divisible=(("a", (16, 16)),), stride=(("a", (8, 1)),), aligned=(("a", 16), ("b", 32)))
+    assert gemm.assume[1] == AssumeSet(aligned=(("", 16),))
+    assert gemm.hints == (("", (("occupancy", 2),)), ("sm_100", (("num_ctas", 2),)))
+    assert gemm.params[0] == ParamTable(name="a", dtype="T", rank=2, stride=(None, 1), divisible=(8, 8), aligned=16, doc="left")
+    assert gemm.default == (("BM", 32), ("FAST", True))
+    assert gemm.budget == Budget(registers=255, spills=0, shared=49152, stack=1024, constant=2048)
+    case = gemm.cases[0]
+    assert case.inputs[1] == Input(name="b", shape=("a.shape[1]", "BM * 2", "3"), dtype="T", dist="uniform", seed=1, low=-1.0, high=2.0)
+    assert case.inputs[2] == Input(name="alpha", value=1.5)
+    assert case.reference == "ref.py:gemm"
+    assert case.tolerance == (Tolerance(rtol=0.01), Tolerance(dtype="f16", atol=0.1))
+    assert case.axes == (("BM", 64), ("FAST", True))
+    assert case.bench is not None
+    assert case.bench.against == ("torch:matmul(a, b)",)
+    assert (rms.function, rms.symbol, rms.language) == ("rmsnorm", "acme::rmsnorm<{T}, {VEC}>", "cuda")
+    assert rms.args == ("y.ptr", "x.ptr", "i32(x.shape[1])", "eps")
+    assert (rms.launch.grid, rms.launch.block, rms.launch.shared) == (("x.shape[0]", "1"), ("256",), "256 * 4")
+    assert (rms.launch.cooperative, rms.launch.cluster) == (True, (2, 1, 1))
+    assert rms.options == (("compiler", "nvrtc"), ("include", ("include/rms",)), ("std", "c++17"))
+    assert manifest.overrides[0].hints == (("occupancy", 2),)
+    assert manifest.overrides[1].targets == (Target.parse("sm_80"),)
+    assert manifest.output == Output(dir="out/dist", emit=("bundle", "wheel"), max_size=90 * 2**20)
+
+
+def test_the_examples_load() -> None:
+    assert len(load(ROOT / "tilec.toml", languages=LANGUAGES).kernels) >= 10
+
+
+def test_places_of_keys_for_later_checks() -> None:
+    manifest = read('[kernel.add]\nsource = "k.py"\nlaunch = { grid = ["x.shape[0]"] }\n')
+    assert str(manifest.locate(("kernel", "add"))) == "tilec.toml:7:9"
+    assert str(manifest.locate(("kernel", "add", "launch", "grid", 0))) == "tilec.toml:9:20"
+    assert str(manifest.locate(("kernel", "add", "launch", "block"))) == "tilec.toml:9:1"
+    assert str(manifest.locate(("nothing",))) == "tilec.toml:1:1"
+
+
+def test_equal_texts_give_equal_manifests() -> None:
+    text = '[kernel.add]\nsource = "k.py"\n'
+    assert read(text) == read("# a comment\n" + text)
+    assert read(text) != read(text + "budget.spills = 0\n")
+
+
+def test_line_ends_and_byte_order_mark(tmp_path: Path) -> None:
+    text = HEAD + '[kernel.add]\nsource = "k.py"\n[kernel.add.launch]\ngrid = ["1 +"]\n'
+    path = tmp_path / "tilec.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    with pytest.raises(ManifestError) as caught:
+        load(path, languages=LANGUAGES, shown="tilec.toml")
+    assert str(caught.value.problems[0].location) == "tilec.toml:10:13"
+
+
+def test_a_long_axis_is_read_in_one_pass() -> None:
+    values = ", ".join(map(str, range(1, 20_001)))
+    manifest = read(f'[kernel.add]\nsource = "k.py"\n[kernel.add.matrix]\nN = [{values}]\nmax-variants = 100000\n')
+    assert len(dict(manifest.kernels[0].matrix.axes)["N"]) == 20_000
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError) as caught:
+        load(tmp_path / "tilec.toml", languages=LANGUAGES, shown="tilec.toml")
+    assert str(caught.value) == (
+        "tilec.toml: error: there is no such manifest\n  fix: run tilec new to start a project, or name the file with --manifest"
+    )
+    assert caught.value.exit_code == 2
+
+
+def test_directory(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match="the manifest is a directory\n  fix: name the file in it: proj/tilec.toml"):
+        load(tmp_path, languages=LANGUAGES, shown="proj")
+
+
+def test_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    with pytest.raises(ManifestError, match="the manifest cannot be read: Not a directory"):
+        load(tmp_path / "a" / "tilec.toml", languages=LANGUAGES)
+
+
+def test_loop_of_links(tmp_path: Path) -> None:
+    (tmp_path / "tilec.toml").symlink_to(tmp_path / "tilec.toml")
+    with pytest.raises(ManifestError, match="the manifest cannot be read: Too many levels of symbolic links"):
+        load(tmp_path / "tilec.toml", languages=LANGUAGES)
+
+
+def test_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "tilec.toml"
+    path.write_bytes('edition = 1\nname = "é'.encode() + b'\xff"\n')
+    with pytest.raises(ManifestError) as caught:
+        load(path, languages=LANGUAGES, shown="tilec.toml")
+    assert str(caught.value) == (
+        "tilec.toml:2:10: error: the manifest is not UTF-8: byte 0xff cannot be read\n  fix: save the file as UTF-8"
+    )
+
+
+def test_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "tilec.toml"
+    with path.open("wb") as file:
+        file.truncate(17 * 2**20)
+    with pytest.raises(ManifestError, match="the manifest is larger than 16 MiB"):
+        load(path, languages=LANGUAGES)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "tilec.toml:1:1: error: 'edition' is missing: write edition = 1 in the first line"),
+        ("edition = 1\nx = [1,, 2]", "tilec.toml:2:8: error: the TOML cannot be read: invalid value\n    x = [1,, 2]\n           ^"),
+        ("a =", "tilec.toml:1:4: error: the TOML cannot be read: invalid value"),
+        ("[a\nb = 1", "tilec.toml:1:3: error: the TOML cannot be read: expected ']' at the end of a table declaration"),
+        ("x = 1\ny = 2\nx = 3", "tilec.toml:3:1: error: x: is given twice, first in line 1\n    x = 3\n    ^"),
+        ("[a]\n[b]\n[a]", "tilec.toml:3:2: error: a: is given twice, first in line 1"),
+        ("a = { b = 1, b = 2 }", "tilec.toml:1:14: error: a.b: is given twice, first in line 1"),
+        ("[a.b]\nc = 1\n[a]\nb.d = 2", "tilec.toml:4:"),
+        ("edition = " + "9" * 5000, "a value cannot be read"),
+        ("edition = " + "[" * 5000, "values are nested too deeply"),
+        (
+            "edition = 2\nfuture = 1",
+            "tilec.toml:1:11: error: edition: edition 2 is newer than this tilec, which reads edition 1: update tilec",
+        ),
+    ],
+)
+def test_text_that_cannot_be_read(text: str, message: str) -> None:
+    assert message in refused(text)
+
+
+def test_an_empty_manifest_names_all_that_is_missing() -> None:
+    text = refused("edition = 1\n")
+    for key in ("package", "targets", "kernel"):
+        assert f"{key!r} is missing" in text
+
+
+def test_languages_decide() -> None:
+    text = HEAD + '[kernel.add]\nsource = "k.py"\n'
+    both = {"tile": (".py",), "other": (".py",)}
+    with pytest.raises(ManifestError, match=r"\.py files may be tile or other: say which, for example language = \"tile\""):
+        load_text(text, Path("/p/tilec.toml"), languages=both)
+    manifest = load_text(text + 'language = "other"\n[frontend.other]\nlevel = 3\n', Path("/p/tilec.toml"), languages=both)
+    assert manifest.kernels[0].language == "other"
+    assert manifest.frontends == (("other", (("level", 3),)),)

@@ -1,0 +1,62 @@
+"""Case tables: named inputs, reference, tolerance and work of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tilec.manifest import keys
+from tilec.manifest.locate import Path
+from tilec.manifest.shapes import BAD
+from tilec.manifest.types import Case, Input, Tolerance
+
+if TYPE_CHECKING:
+    from tilec.manifest.kernels import Scope
+
+
+def read_cases(found: Mapping[str, dict[str, Any]], scope: Scope) -> tuple[Case, ...]:
+    """The cases of one kernel."""
+    return tuple(_case(name, table, (*scope.path, "case", name), scope) for name, table in found.items())
+
+
+def _case(name: str, found: dict[str, Any], path: Path, scope: Scope) -> Case:
+    inputs = []
+    # A shape may use the inputs before it: names that come later are not there yet when it is worked out.
+    names = set(scope.axes)
+    for parameter, item in found.get("inputs", {}).items():
+        inputs.append(_input(parameter, item, names, (*path, "inputs", parameter), scope))
+        names.add(parameter)
+    file, function = found.get("reference", ("", ""))
+    return Case(
+        name=name,
+        inputs=tuple(inputs),
+        reference=f"{file}:{function}" if file else "",
+        tolerance=_tolerance(found.get("tolerance", {})),
+        axes=scope.point(found.get("axes", {}), (*path, "axes")),
+        bench=keys.BENCH.make(found["bench"]) if found.get("bench") else None,
+    )
+
+
+def _input(name: str, item: Any, names: set[str], path: Path, scope: Scope) -> Input:
+    if not isinstance(item, dict):
+        return Input(name=name, value=item)
+    if "dtype" in item:
+        scope.dtype(item["dtype"], (*path, "dtype"))
+    for index, text in enumerate(item.get("shape", ())):
+        if text is not BAD and not text.isdigit():
+            scope.expression(text, names, (*path, "shape", index))
+    bounded = item.get("dist") in ("uniform", "integers")
+    for key in ("low", "high"):
+        if key in item and not bounded:
+            scope.problems.add(
+                (*path, key), f"bounds uniform and integers only, dist is {item.get('dist', Input(name='').dist)}", at_key=True
+            )
+    if bounded and item.get("low", 0.0) >= item.get("high", float("inf")):
+        scope.problems.add((*path, "high"), f"{item['high']} is not above low = {item.get('low', 0.0)}")
+    return Input(name=name, **item)
+
+
+def _tolerance(found: Mapping[str, Any]) -> tuple[Tolerance, ...]:
+    plain = {key: value for key, value in found.items() if not isinstance(value, dict)}
+    by_dtype = tuple(Tolerance(dtype=dtype, **table) for dtype, table in found.items() if isinstance(table, dict))
+    return ((Tolerance(**plain),) if plain else ()) + by_dtype

@@ -1,0 +1,350 @@
+"""Kernel tables: what was read becomes a Kernel, after the checks that look at several keys at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import keyword
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tilec.errors import ExpressionError
+from tilec.manifest import keys, values
+from tilec.manifest.cases import read_cases
+from tilec.manifest.locate import Path
+from tilec.manifest.problems import Problems, shown
+from tilec.manifest.shapes import BAD
+from tilec.manifest.types import AssumeSet, Budget, Exclude, Kernel, Launch, Matrix, ParamTable
+from tilec.model.dtype import DTYPES
+from tilec.model.expr import parse
+from tilec.model.job import Options
+from tilec.model.kernel import AxisValue
+
+Languages = Mapping[str, tuple[str, ...]]
+Axes = dict[str, tuple[AxisValue, ...]]
+RESERVED = ("load", "Kernels")
+"""Names of the generated package that no kernel can take."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scope:
+    """What the checks of one kernel share: where it stands, its axes with the values that included points add, and the sink."""
+
+    path: Path
+    axes: Axes
+    problems: Problems
+
+    def axis(self, name: str, path: Path) -> bool:
+        """Whether there is such an axis; reported where not."""
+        if name in self.axes:
+            return True
+        if self.axes:
+            self.problems.unknown(path, "axis", name, tuple(self.axes), at_key=True)
+        else:
+            self.problems.add(path, f"unknown axis {name!r}: the kernel has no matrix", at_key=True)
+        return False
+
+    def point(self, found: Mapping[str, Any], path: Path) -> tuple[tuple[str, AxisValue], ...]:
+        """Axis values that must exist."""
+        for name, value in found.items():
+            inner = (*path, name)
+            if self.axis(name, inner) and not any(same(value, known) for known in self.axes[name]):
+                known = ", ".join(map(shown, self.axes[name][:12]))
+                self.problems.add(inner, f"{shown(value)} is not a value of axis {name}: it has {known}")
+        return tuple(found.items())
+
+    def dtype(self, name: str, path: Path) -> None:
+        """Check a dtype or the name of an axis that holds dtypes."""
+        if name in DTYPES:
+            return
+        if name not in self.axes:
+            self.problems.unknown(path, "dtype or axis", name, (*DTYPES, *self.axes))
+        elif not all(value in DTYPES for value in self.axes[name]):
+            self.problems.add(path, f"axis {name} holds no dtypes but {', '.join(map(shown, self.axes[name][:4]))}")
+
+    def expression(self, text: str, names: set[str] | Axes, path: Path) -> None:
+        """Check an expression whose names are all known."""
+        try:
+            parse(text, names=names)
+        except ExpressionError as error:
+            self.problems.expression(path, error)
+
+
+def read_kernel(name: str, found: dict[str, Any], path: Path, problems: Problems, languages: Languages) -> Kernel | None:
+    """One kernel; None where too little of it could be read."""
+    _check_name(name, path, problems)
+    file, function = found.get("source", ("", ""))
+    language = _language(found, file, path, problems, languages) if file else ""
+    matrix, axes = _matrix(found.get("matrix", {}), (*path, "matrix"), problems)
+    scope = Scope(path, axes, problems)
+    symbol = found.get("symbol", "")
+    _check_symbol(symbol, function, scope)
+    params = tuple(_param(param, table, scope) for param, table in found.get("params", {}).items())
+    for param in params:
+        if param.name in axes:
+            problems.add((*path, "params", param.name), f"{param.name!r} is an axis of the matrix too", at_key=True)
+    options = _options(found, language, path, problems)
+    if not file or not language:
+        return None
+    launch = keys.LAUNCH.make(found.get("launch", {}))
+    _check_launch(launch, (*path, "launch"), problems)
+    return Kernel(
+        name=name,
+        source=file,
+        function=(function or _base(symbol) or name).rpartition("::")[2],
+        symbol=symbol,
+        language=language,
+        matrix=matrix,
+        assume=_assume(found, scope),
+        hints=_hints(found.get("hints", {}), (*path, "hints"), problems),
+        params=params,
+        args=found.get("args"),
+        launch=launch,
+        default=scope.point(found.get("dispatch", {}).get("default", {}), (*path, "dispatch", "default")),
+        budget=Budget(**found.get("budget", {})),
+        cases=read_cases(found.get("case", {}), scope),
+        options=options,
+    )
+
+
+def same(left: AxisValue, right: AxisValue) -> bool:
+    """Equal, and of one type: 1, 1.0 and true are different values of an axis."""
+    return type(left) is type(right) and left == right
+
+
+def _check_name(name: str, path: Path, problems: Problems) -> None:
+    if keyword.iskeyword(name):
+        problems.add(path, f"{name!r} is a keyword of Python: a launcher cannot have this name", at_key=True)
+    elif name in RESERVED:
+        problems.add(path, f"{name!r} is a name of the generated package itself: choose another", at_key=True)
+    elif name.startswith("_"):
+        problems.add(path, "names that start with an underscore are kept for the generated package: choose another", at_key=True)
+
+
+def _language(found: dict[str, Any], file: str, path: Path, problems: Problems, languages: Languages) -> str:
+    said = found.get("language")
+    if said is not None:
+        if said in languages:
+            return str(said)
+        if said in keys.LATER_LANGUAGES:
+            problems.add((*path, "language"), f"language {said!r} is not supported yet")
+        else:
+            problems.unknown((*path, "language"), "language", said, tuple(languages))
+        return ""
+    suffix = "." + file.rpartition(".")[2] if "." in file.rpartition("/")[2] else ""
+    fits = [language for language, suffixes in languages.items() if suffix in suffixes]
+    if len(fits) == 1:
+        return fits[0]
+    later = [language for language, suffixes in keys.LATER_LANGUAGES.items() if suffix in suffixes and language not in languages]
+    if fits:
+        what = f'{suffix} files may be {" or ".join(fits)}: say which, for example language = "{fits[0]}"'
+    elif later:
+        what = f"language {later[0]!r} ({suffix} files) is not supported yet"
+    else:
+        known = ", ".join(f"{s} ({language})" for language, suffixes in languages.items() for s in suffixes)
+        what = (
+            f"no language has files that end in {suffix!r}: known are {known}" if suffix else f"the file has no suffix: known are {known}"
+        )
+    problems.add((*path, "source"), what)
+    return ""
+
+
+def _base(symbol: str) -> str:
+    """`gemm` of `ns::gemm<{T}>`."""
+    return symbol.partition("<")[0].strip().rpartition("::")[2]
+
+
+def _check_symbol(symbol: str, function: str, scope: Scope) -> None:
+    path = (*scope.path, "symbol")
+    for match in re.finditer(r"\{([^{}]*)\}|[{}]", symbol):
+        name = match[1]
+        if name is None:
+            scope.problems.add(path, f"{match[0]!r} has no partner: an axis is written {{T}}", index=match.start())
+        elif name not in scope.axes:
+            near = f"unknown axis {name!r}" if scope.axes else f"unknown axis {name!r}: the kernel has no matrix"
+            before = len(scope.problems.found)
+            if scope.axes:
+                scope.problems.unknown(path, "axis", name, tuple(scope.axes))
+            else:
+                scope.problems.add(path, near)
+            scope.problems.found[before] = dataclasses.replace(scope.problems.found[before], index=match.start() + 1)
+    if symbol and function and _base(symbol) != function.rpartition("::")[2]:
+        scope.problems.add(path, f"the symbol is {_base(symbol)!r}, but the source says {function!r}")
+
+
+def _matrix(found: dict[str, Any], path: Path, problems: Problems) -> tuple[Matrix, Axes]:
+    axes: Axes = {}
+    for name, items in found.items():
+        if name in keys.MATRIX.by_name:
+            continue
+        if keyword.iskeyword(name) or name in values.LAUNCHER_WORDS:
+            problems.add((*path, name), f"{name!r} cannot name an axis: launchers take it as an argument", at_key=True)
+        axes[name] = tuple(item for item in items if item is not BAD)
+        _check_axis(name, items, (*path, name), problems)
+    include = []
+    reach = {name: list(items) for name, items in axes.items()}
+    for index, point in enumerate(found.get("include", ())):
+        if point is not BAD:
+            _check_point(point, axes, (*path, "include", index), problems)
+            include.append(tuple(point.items()))
+            for name, value in point.items():
+                if name in reach and not any(same(value, known) for known in reach[name]):
+                    reach[name].append(value)
+    scope = Scope(path, {name: tuple(items) for name, items in reach.items()}, problems)
+    exclude = []
+    for index, rule in enumerate(found.get("exclude", ())):
+        if rule is not BAD:
+            inner = (*path, "exclude", index)
+            when = rule.get("when", "")
+            if when:
+                scope.expression(when, scope.axes, (*inner, "when"))
+            point = scope.point({key: value for key, value in rule.items() if key != "when"}, inner)
+            exclude.append(Exclude(when=when, values=point))
+    matrix = Matrix(
+        axes=tuple(axes.items()),
+        exclude=tuple(exclude),
+        include=tuple(include),
+        max_variants=found.get("max-variants", Matrix().max_variants),
+    )
+    return matrix, scope.axes
+
+
+def _check_axis(name: str, items: tuple[Any, ...], path: Path, problems: Problems) -> None:
+    good = [item for item in items if item is not BAD]
+    for index, item in enumerate(items):
+        if item is not BAD and type(item) is not type(good[0]):
+            what = (
+                f"{shown(item)} is {_KIND[type(item)]}, {shown(good[0])} is {_KIND[type(good[0])]}: the values of an axis are of one type"
+            )
+            problems.add((*path, index), what)
+            return
+    dtypes = [item for item in good if item in DTYPES]
+    for index, item in enumerate(items):
+        if dtypes and item is not BAD and item not in DTYPES:
+            problems.unknown((*path, index), f"dtype on axis {name}:", item, tuple(DTYPES))
+
+
+_KIND: dict[type, str] = {str: "text", int: "an integer", float: "a float", bool: "a boolean"}
+
+
+def _check_point(point: dict[str, Any], axes: Axes, path: Path, problems: Problems) -> None:
+    scope = Scope(path, axes, problems)
+    for name, value in point.items():
+        inner = (*path, name)
+        if scope.axis(name, inner) and axes[name] and type(value) is not type(axes[name][0]):
+            what = f"{shown(value)} is {_KIND[type(value)]}, the axis has {_KIND[type(axes[name][0])]} such as {shown(axes[name][0])}"
+            problems.add(inner, what)
+    missing = [name for name in axes if name not in point]
+    if missing and axes:
+        problems.add(path, f"an included point gives every axis: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+
+
+def _assume(found: dict[str, Any], scope: Scope) -> tuple[AssumeSet, ...]:
+    path, problems = (*scope.path, "assume", "sets"), scope.problems
+    sets = found.get("assume", {}).get("sets")
+    if sets is None:
+        return (AssumeSet(),)
+    read: list[AssumeSet] = []
+    named: set[str] = set()
+    for index, table in enumerate(sets):
+        if table is BAD:
+            continue
+        aligned = table.get("aligned", {})
+        one = AssumeSet(
+            name=table.get("name", ""),
+            divisible=tuple(table.get("divisible", {}).items()),
+            stride=tuple(table.get("stride", {}).items()),
+            aligned=(("", aligned),) if isinstance(aligned, int) else tuple(aligned.items()),
+        )
+        facts = dataclasses.replace(one, name="")
+        if any(facts == dataclasses.replace(other, name="") for other in read):
+            problems.add((*path, index), "this set is given twice")
+        elif facts == AssumeSet() and index < len(sets) - 1:
+            problems.add((*path, index), "the empty set fits everything, so that no later set is tried: put it last")
+        if one.name and one.name in named:
+            problems.add((*path, index, "name"), f"{one.name!r} names another set already")
+        named.add(one.name)
+        read.append(one)
+    return tuple(read)
+
+
+def _hints(found: dict[str, Any], path: Path, problems: Problems) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
+    plain: list[tuple[str, int]] = []
+    by_target = []
+    for name, item in found.items():
+        if isinstance(item, dict):
+            try:
+                values.target(name)
+            except ValueError as error:
+                problems.add((*path, name), str(error), at_key=True)
+            by_target.append((name, tuple(item.items())))
+        elif values.looks_like_target(name):
+            problems.add((*path, name), f"a table of hints is expected, such as {name} = {{ num_ctas = 2 }}")
+        else:
+            plain.append((name, item))
+    return ((("", tuple(plain)),) if plain else ()) + tuple(by_target)
+
+
+def _param(name: str, table: dict[str, Any], scope: Scope) -> ParamTable:
+    path, problems = (*scope.path, "params", name), scope.problems
+    if keyword.iskeyword(name) or name in values.LAUNCHER_WORDS:
+        problems.add(
+            path,
+            f"{name!r} cannot name a parameter of a launcher: it is {'a keyword' if keyword.iskeyword(name) else 'taken'}",
+            at_key=True,
+        )
+    if "dtype" in table:
+        scope.dtype(table["dtype"], (*path, "dtype"))
+    rank = table.get("rank")
+    for key in ("stride", "divisible"):
+        if key in table and rank is not None and len(table[key]) != rank:
+            problems.add((*path, key), f"has {len(table[key])} values, the rank is {rank}")
+    if "stride" in table and table.get("contiguous"):
+        problems.add((*path, "contiguous"), "stride says it already: give one of both", at_key=True)
+    kind = table.get("kind")
+    for wrong, allowed in _KEYS_OF_KIND.items():
+        for key in ("rank", "out", "stride", "contiguous", "divisible", "aligned", "size", "default"):
+            if kind == wrong and key in table and key not in allowed:
+                problems.add((*path, key), f"does not concern a {wrong}", at_key=True)
+    fields = dict(table)
+    if "stride" in table:
+        fields["stride"] = tuple(None if item == "?" else item for item in table["stride"])
+    return ParamTable(name=name, **fields)
+
+
+_KEYS_OF_KIND = {
+    "tensor": ("rank", "out", "stride", "contiguous", "divisible", "aligned"),
+    "scalar": ("default",),
+    "ptr": ("aligned", "out"),
+    "struct": ("size",),
+}
+
+
+def _check_launch(launch: Launch, path: Path, problems: Problems) -> None:
+    block = [int(text) for text in launch.block if text is not BAD and text.isdigit()]
+    if math.prod(block) > 1024:
+        problems.add((*path, "block"), f"a block of {' x '.join(map(str, block))} = {math.prod(block)} threads: the most is 1024")
+    elif len(block) == 3 and block[2] > 64:
+        problems.add((*path, "block", 2), f"{block[2]} threads in the third dimension: the most is 64")
+    cluster = [item for item in launch.cluster if item is not BAD]
+    if math.prod(cluster) > 16:
+        problems.add((*path, "cluster"), f"a cluster of {math.prod(cluster)} blocks: the most is 16")
+
+
+def _options(found: dict[str, Any], language: str, path: Path, problems: Problems) -> Options:
+    read: dict[str, Any] = {}
+    for key in keys.OPTIONS["cuda"]:
+        if key.name in found:
+            if language and language != "cuda":
+                problems.add((*path, key.name), f"is an option of cuda, the kernel's language is {language}", at_key=True)
+            read[key.name] = found[key.name]
+    return options_of(read)
+
+
+def options_of(read: Mapping[str, Any]) -> Options:
+    """Options as the model has them: sorted by name, tables as pairs of texts."""
+    return tuple(
+        (name, tuple((key, str(item)) for key, item in value.items()) if isinstance(value, dict) else value)
+        for name, value in sorted(read.items())
+    )

@@ -1,0 +1,318 @@
+"""Every key of tilec.toml with its shape and its documentation: the one description that the loader and the JSON Schema share."""
+
+from __future__ import annotations
+
+from tilec.manifest import types, values
+from tilec.manifest.shapes import Either, Flag, Formula, Integer, Later, ListOf, Number, Plain, Text
+from tilec.manifest.tables import Key, Names, Table
+from tilec.model.signature import ParamKind
+
+EDITION = 1
+EMIT = ("bundle", "package", "wheel", "fatbin", "cubin", "ptx")
+DISTS = ("normal", "uniform", "integers", "zeros", "ones", "arange", "empty")
+LATER_LANGUAGES = {"simt": (), "triton": (), "prebuilt": (".ptx", ".cubin", ".fatbin", ".ltoir")}
+
+_TARGET = Text("target", known=values.target_names, convert=values.target)
+_TARGETS = ListOf(_TARGET, least=1, unique=True)
+_DTYPE = Text("dtype or axis", pattern=values.IDENTIFIER)
+_PATH = Text("a path", convert=values.project_path)
+_LINE = Text("one line of text", convert=values.one_line, empty=True)
+_BYTES = Either((Integer(0), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.size)))
+_HINT = Integer()
+_DIVISORS = ListOf(Integer(1), least=1, most=8)
+_ALIGNED = Integer(1, 2**20, power=True)
+
+
+def _parameters(shape: Table | Either | ListOf | Integer, doc: str = "") -> Names:
+    return Names(values.IDENTIFIER, "a parameter's name", shape, doc)
+
+
+def _axes(doc: str = "") -> Names:
+    return Names(values.IDENTIFIER, "an axis's name", Plain(), doc)
+
+
+PACKAGE = Table(
+    of=types.Package,
+    keys=(
+        Key(
+            "name", Text("a package name (letters, digits, . - _ inside)", pattern=values.NAME), "Name of the distribution.", required=True
+        ),
+        Key("version", Text("a version such as 1.2.0 or 2.0rc1", pattern=values.VERSION), "Version of the distribution.", required=True),
+        Key("description", _LINE, "One line on what it is."),
+        Key("license", Text("an SPDX expression such as Apache-2.0", pattern=values.LICENCE, convert=values.licence), "Licence, as SPDX."),
+        Key("license-files", ListOf(_PATH, unique=True), "Licence files that are shipped in the wheel."),
+        Key(
+            "module",
+            Text("an importable name", pattern=values.IDENTIFIER, convert=values.module_name),
+            "Import name of the generated package; by default the package's name with underscores.",
+        ),
+    ),
+)
+TARGETS = Table(
+    of=types.Targets,
+    keys=(
+        Key(
+            "default", _TARGETS, "What `tilec build` builds for: sm_NN (cubin), compute_NN (PTX), tileir (portable Tile IR).", required=True
+        ),
+        Key("groups", Table(names=Names(values.WORD, "a group's name", _TARGETS)), "Lists of targets by name, for `--targets NAME`."),
+        Key(
+            "min-driver",
+            Either((Integer(100, 9999), Text("a driver's version such as 580", pattern=values.DRIVER))),
+            "Oldest driver branch that must load what is built; PTX is lowered to an ISA that it reads.",
+        ),
+    ),
+)
+PROFILE = Table(
+    of=types.Profile,
+    keys=(
+        Key("inherits", Text("a profile's name", pattern=values.WORD), "Profile whose values hold where this one says nothing."),
+        Key("opt", Integer(0, 3), "Optimisation level of the compilers."),
+        Key("lineinfo", Flag(), "Keep source lines in the code, for profilers."),
+    ),
+)
+TOOLCHAIN = Table(
+    of=types.Toolchain,
+    keys=(
+        Key("cuda", Text("a version range such as >=13.2,<13.5", pattern=values.RANGE), "CUDA toolkits that may be used."),
+        Key(
+            "prefer",
+            Text("place", choices=("wheels", "system")),
+            "Where tools are looked for first: installed wheels, or CUDA_HOME and PATH.",
+        ),
+        Key("timeout", Number(above=0, most=86400), "Seconds that one compile may take."),
+    ),
+)
+OPTIONS = {
+    "cuda": (
+        Key(
+            "compiler", Text("compiler", choices=("nvrtc", "nvcc")), "NVRTC in process (default), or nvcc for code that needs host headers."
+        ),
+        Key("std", Text("C++ standard", choices=("c++11", "c++14", "c++17", "c++20", "c++23")), "C++ standard."),
+        Key("include", ListOf(_PATH, unique=True), "Include directories, relative to the project."),
+        Key(
+            "define",
+            Table(names=Names(values.IDENTIFIER, "a macro's name", Either((Text("text", empty=True), Integer())))),
+            "Preprocessor macros and their values.",
+        ),
+        Key("flags", ListOf(Text("a flag", pattern="-.+")), "More compiler flags, as they are."),
+    ),
+    "tile": (),
+}
+FRONTENDS = Table(
+    keys=(
+        *(Key(language, Table(keys=keys), f"Options of the {language} language.") for language, keys in OPTIONS.items()),
+        *(Key(language, Later(), "Not supported yet.") for language in LATER_LANGUAGES),
+    ),
+    names=Names(
+        values.WORD,
+        "a language",
+        Table(
+            names=Names(
+                values.WORD,
+                "an option",
+                Either((Plain(), ListOf(Text()), Table(names=Names(".+", "a name", Text(empty=True))))),
+            )
+        ),
+        "Options of a language that a plug-in brings.",
+    ),
+)
+MATRIX = Table(
+    keys=(
+        Key(
+            "exclude",
+            ListOf(Table(keys=(Key("when", Text("an expression"), "Expression over the axes."),), names=_axes(), least=1)),
+            "Points to leave out: by an expression over the axes, or by axis values that all match.",
+        ),
+        Key("include", ListOf(Table(names=_axes(), least=1)), "Points to add; each gives every axis."),
+        Key("max-variants", Integer(1, 100_000), "Most variants that the matrix may give."),
+    ),
+    names=Names(values.IDENTIFIER, "an axis's name", ListOf(Plain(), least=1, unique=True), "An axis: its values, all of one type."),
+)
+ASSUME = Table(
+    keys=(
+        Key(
+            "sets",
+            ListOf(
+                Table(
+                    of=types.AssumeSet,
+                    keys=(
+                        Key(
+                            "name", Text("a name of letters, digits and underscores", pattern="[A-Za-z0-9_]+"), "Name in the variant's id."
+                        ),
+                        Key("divisible", Table(names=_parameters(_DIVISORS)), "Divisors of the extents, one per dimension."),
+                        Key("stride", Table(names=_parameters(_DIVISORS)), "Divisors of the strides in elements, one per dimension."),
+                        Key(
+                            "aligned",
+                            Either((_ALIGNED, Table(names=_parameters(_ALIGNED)))),
+                            "Alignment of base addresses in bytes, of every tensor or by parameter.",
+                        ),
+                    ),
+                ),
+                least=1,
+                most=16,
+            ),
+            "Sets of facts that the compiler may use: each is one more variant, tried in this order; the empty set is the fallback.",
+        ),
+    ),
+)
+PARAM = Table(
+    of=types.ParamTable,
+    keys=(
+        Key("kind", Text("kind", choices=tuple(kind.value for kind in ParamKind)), "How the parameter is passed."),
+        Key("dtype", _DTYPE, "A dtype, or the axis that holds it."),
+        Key("rank", Integer(-1, 8), "Number of dimensions; -1 takes any."),
+        Key("out", Flag(), "The kernel writes it."),
+        Key(
+            "stride",
+            ListOf(Either((Integer(0), Text("stride", choices=("?",)))), least=1, most=8),
+            'Required stride per dimension in elements, "?" where it is free.',
+        ),
+        Key("contiguous", Flag(), "Must be C-contiguous."),
+        Key("divisible", _DIVISORS, "Divisors of the extents, one per dimension: always demanded."),
+        Key("aligned", _ALIGNED, "Alignment of the base address in bytes: always demanded."),
+        Key("default", Plain(text=False), "Default of a scalar in the launcher."),
+        Key("size", Integer(1, 4096), "Bytes of a struct."),
+        Key("doc", _LINE, "One line for the launcher's docstring."),
+    ),
+)
+LAUNCH = Table(
+    of=types.Launch,
+    keys=(
+        Key("requires", ListOf(Formula()), "Conditions on the arguments, each checked before a launch."),
+        Key("grid", ListOf(Formula(1), least=1, most=3), "Blocks per dimension."),
+        Key("block", ListOf(Formula(1), least=1, most=3), "Threads per dimension (not for tile kernels)."),
+        Key("shared", Formula(0), "Dynamic shared memory in bytes."),
+        Key("cooperative", Flag(), "All blocks are resident at once."),
+        Key("cluster", ListOf(Integer(1, 16), least=1, most=3), "Cluster dimensions."),
+    ),
+)
+DISPATCH = Table(
+    keys=(
+        Key("default", Table(names=_axes()), "Values of the axes that the caller may leave out."),
+        Key("table", Later(), "Not supported yet."),
+    ),
+)
+BUDGET = Table(
+    of=types.Budget,
+    keys=(
+        Key("registers", Integer(0, 255), "Registers per thread."),
+        Key("spills", _BYTES, "Bytes spilled per thread."),
+        Key("shared", _BYTES, "Static shared memory per block."),
+        Key("stack", _BYTES, "Stack frame per thread."),
+        Key("constant", _BYTES, "Constant memory, parameters included."),
+    ),
+)
+INPUT = Table(
+    of=types.Input,
+    keys=(
+        Key("shape", ListOf(Formula(0), most=8), "Extents: numbers, or expressions over axes and earlier inputs.", required=True),
+        Key("dtype", _DTYPE, "A dtype, or an axis that holds dtypes: the case then runs for each."),
+        Key("dist", Text("distribution", choices=DISTS), "What the tensor is filled with; empty is poisoned before the run."),
+        Key("seed", Integer(0), "Seed of the random numbers."),
+        Key("low", Number(), "Least value of uniform and integers."),
+        Key("high", Number(), "Upper bound of uniform and integers."),
+    ),
+)
+_RTOL = Key("rtol", Number(least=0), "Relative tolerance.")
+_ATOL = Key("atol", Number(least=0), "Absolute tolerance.")
+TOLERANCE = Table(
+    keys=(_RTOL, _ATOL),
+    names=Names("|".join(values.dtype_names()), "a dtype", Table(of=types.Tolerance, keys=(_RTOL, _ATOL)), "Tolerance of one dtype."),
+)
+BENCH = Table(
+    of=types.Bench,
+    keys=(
+        Key("flops", Formula(0), "Floating-point operations of one launch."),
+        Key("bytes", Formula(0), "Bytes moved by one launch."),
+        Key("against", ListOf(Text("a library and a call such as torch:matmul(a, b)", pattern=values.AGAINST)), "What to hold it against."),
+    ),
+)
+CASE = Table(
+    of=types.Case,
+    keys=(
+        Key(
+            "inputs",
+            Table(names=_parameters(Either((Plain(text=False), INPUT)))),
+            "Arguments by parameter: a tensor to make, or a scalar's value.",
+        ),
+        Key(
+            "reference",
+            Text("a file and a function such as ref.py:gemm", pattern=values.FUNCTION, convert=values.path_and_function),
+            "A plain function over NumPy arrays.",
+        ),
+        Key("tolerance", TOLERANCE, "How far results may be from the reference, for all dtypes or by dtype."),
+        Key("axes", Table(names=_axes()), "Axis values that choose the variant."),
+        Key("bench", BENCH, "Work done by one launch, and what to hold it against."),
+    ),
+)
+HINTS = Table(
+    names=Names(values.IDENTIFIER, "a hint or a target", Either((_HINT, Table(names=Names(values.IDENTIFIER, "a hint", _HINT))))),
+)
+KERNEL = Table(
+    of=types.Kernel,
+    keys=(
+        Key(
+            "source",
+            Text("a file, or a file and a function such as k.py:gemm", pattern=values.SOURCE, convert=values.path_and_function),
+            "File of the kernel, and its function after a colon.",
+            required=True,
+        ),
+        Key(
+            "symbol",
+            Text("a symbol such as gemm or ns::gemm<{T}, 4>", pattern=values.SYMBOL),
+            "C++ name or template instance; {axis} stands for a value.",
+        ),
+        Key("language", Text("a language", pattern=values.WORD), "Language of the source, where its suffix does not say."),
+        Key("matrix", MATRIX, "Axes whose product gives the variants; names match the kernel's constants and dtype variables."),
+        Key("assume", ASSUME, "Facts that the compiler may use."),
+        Key("hints", HINTS, "Compiler hints, for all targets or in a table named by a target."),
+        Key("params", Table(names=_parameters(PARAM)), "Parameters of the launcher: refines what the source says."),
+        Key("args", ListOf(Formula(abi=True)), "Arguments of the entry point from the launcher's parameters, in order."),
+        Key("launch", LAUNCH, "How the kernel is launched."),
+        Key("dispatch", DISPATCH, "How a variant is chosen."),
+        Key("budget", BUDGET, "Most of each resource that any image may use; read from the image, no GPU needed."),
+        Key("case", Table(names=Names(values.WORD, "a case's name", CASE)), "Named inputs and a reference."),
+        *OPTIONS["cuda"],
+        Key("sha256", Later(), "Not supported yet."),
+        Key("link", Later(), "Not supported yet."),
+    ),
+)
+OVERRIDE = Table(
+    of=types.Override,
+    keys=(
+        Key("select", Text("a glob", convert=values.glob), "Glob over job ids such as gemm-*-sm_80.", required=True),
+        Key("hints", Table(names=Names(values.IDENTIFIER, "a hint", _HINT)), "Compiler hints of the jobs that match."),
+        Key("targets", _TARGETS, "The only targets that what matches is built for."),
+    ),
+)
+OUTPUT = Table(
+    of=types.Output,
+    keys=(
+        Key("dir", Text("a path", convert=values.inner_path), "Directory of the results, relative to the project."),
+        Key("emit", ListOf(Text("output", choices=EMIT), least=1, unique=True), "What is written."),
+        Key(
+            "max-size",
+            Either((Integer(1), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.size))),
+            "Most that the bundle may weigh.",
+        ),
+    ),
+)
+MANIFEST = Table(
+    of=types.Manifest,
+    keys=(
+        Key("edition", Integer(EDITION, EDITION), "Version of this format.", required=True),
+        Key("package", PACKAGE, "What is built.", required=True),
+        Key("targets", TARGETS, "What it is built for.", required=True),
+        Key("profile", Table(names=Names(values.WORD, "a profile's name", PROFILE)), "Compile profiles; release and debug are built in."),
+        Key("toolchain", TOOLCHAIN, "Tools that may be used."),
+        Key("frontend", FRONTENDS, "Options by language, for all kernels."),
+        Key(
+            "kernel",
+            Table(names=Names(values.IDENTIFIER, "a kernel's name (a Python identifier)", KERNEL), least=1),
+            "Kernels by name: each becomes a launcher.",
+            required=True,
+        ),
+        Key("override", ListOf(OVERRIDE), "Changes for the jobs whose id matches; the last match wins."),
+        Key("output", OUTPUT, "What is written, and where."),
+    ),
+)

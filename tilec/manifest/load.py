@@ -1,0 +1,215 @@
+"""tilec.toml to a Manifest: reads the text, then everything in it, and reports all problems at once."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from tilec.errors import Diagnostic, Location, ManifestError
+from tilec.manifest import keys, values
+from tilec.manifest.kernels import Languages, options_of, read_kernel
+from tilec.manifest.locate import Locator, render
+from tilec.manifest.problems import Problems
+from tilec.manifest.shapes import BAD
+from tilec.manifest.types import Manifest, Override, Package, Profile, Targets, Toolchain
+from tilec.model.job import Options
+
+SIZE_LIMIT = 16 * 2**20
+BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {"release": {}, "debug": {"inherits": "release", "lineinfo": True}}
+
+
+def load(path: Path, *, languages: Languages, shown: str = "") -> Manifest:
+    """Load a manifest.
+
+    Args:
+        path: the file.
+        languages: the suffixes of each language that a frontend reads, such as `{"tile": (".py",), "cuda": (".cu",)}`.
+        shown: the file's name in messages; by default `path` as it is given.
+
+    Raises:
+        ManifestError: with every problem that was found, each at its line and column.
+    """
+    shown = shown or str(path)
+    try:
+        data = path.read_bytes() if path.stat().st_size <= SIZE_LIMIT else None
+    except OSError as error:
+        raise _unreadable(path, shown, error) from error
+    if data is None:
+        raise _one(f"the manifest is larger than {SIZE_LIMIT >> 20} MiB", Location(file=shown))
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        start = data.rfind(b"\n", 0, error.start) + 1
+        column = len(data[start : error.start].decode("utf-8", "replace")) + 1
+        what = f"the manifest is not UTF-8: byte 0x{data[error.start]:02x} cannot be read"
+        raise _one(what, Location(file=shown, line=line, column=column), fix="save the file as UTF-8") from error
+    return load_text(text, path, languages=languages, shown=shown)
+
+
+def load_text(text: str, path: Path, *, languages: Languages, shown: str = "") -> Manifest:
+    """Load a manifest from its text; `path` says where it lies and is not read.
+
+    Raises:
+        ManifestError: as `load`.
+    """
+    text = text.replace("\r\n", "\n")
+    locator = Locator(text, shown or str(path))
+    data = _parse(text, locator)
+    problems = Problems()
+    manifest = _read(data, path, locator, problems, languages)
+    if manifest is None or problems.found:
+        raise problems.error(locator)
+    return manifest
+
+
+def _parse(text: str, locator: Locator) -> dict[str, Any]:
+    # Imported here: commands that read no manifest do not pay for it.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _syntax(str(error), locator) from error
+    except RecursionError as error:
+        raise _one("values are nested too deeply", Location(file=locator.file)) from error
+    except ValueError as error:
+        raise _one(f"a value cannot be read: {error}", Location(file=locator.file)) from error
+
+
+def _syntax(message: str, locator: Locator) -> ManifestError:
+    twice = locator.twice() if re.match(r"Cannot (overwrite|declare|mutate)|Duplicate", message) else None
+    if twice:
+        path, first, second = twice
+        return _one(f"{render(path)}: is given twice, first in line {first.line}", second, locator)
+    match = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", message)
+    what = message[: match.start()] if match else message
+    if match and match[1]:
+        place = Location(file=locator.file, line=int(match[1]), column=int(match[2]))
+    else:
+        place = locator.location(len(locator.text.rstrip()))
+    return _one(f"the TOML cannot be read: {what[:1].lower()}{what[1:]}", place, locator)
+
+
+def _one(what: str, place: Location, locator: Locator | None = None, fix: str = "") -> ManifestError:
+    excerpt = locator.excerpt(place.line) if locator else ""
+    return ManifestError((Diagnostic(message=what, location=place, excerpt=excerpt),), fix=fix)
+
+
+def _unreadable(path: Path, shown: str, error: OSError) -> ManifestError:
+    if isinstance(error, FileNotFoundError):
+        return _one(
+            "there is no such manifest", Location(file=shown), fix="run tilec new to start a project, or name the file with --manifest"
+        )
+    if isinstance(error, IsADirectoryError) or path.is_dir():
+        return _one("the manifest is a directory", Location(file=shown), fix=f"name the file in it: {shown.rstrip('/')}/tilec.toml")
+    return _one(f"the manifest cannot be read: {error.strerror or error}", Location(file=shown))
+
+
+def _read(data: dict[str, Any], path: Path, locator: Locator, problems: Problems, languages: Languages) -> Manifest | None:
+    edition = data.get("edition")
+    if isinstance(edition, int) and edition > keys.EDITION:
+        what = f"edition {edition} is newer than this tilec, which reads edition {keys.EDITION}: update tilec"
+        problems.add(("edition",), what)
+        return None
+    if "edition" not in data:
+        problems.add((), f"'edition' is missing: write edition = {keys.EDITION} in the first line")
+        data = {"edition": keys.EDITION, **data}
+    found = keys.MANIFEST.read(data, (), problems)
+    kernels = [
+        read_kernel(name, table, ("kernel", name), problems, languages)
+        for name, table in found.get("kernel", {}).items()
+        if table is not BAD
+    ]
+    package = _package(found.get("package", {}), problems)
+    targets = _targets(found.get("targets", {}), problems)
+    profiles = _profiles(found.get("profile", {}), problems)
+    frontends = _frontends(found.get("frontend", {}), problems, languages)
+    overrides = tuple(_override(table, ("override", i), problems) for i, table in enumerate(found.get("override", ())) if table is not BAD)
+    toolchain: Toolchain = keys.TOOLCHAIN.make(found.get("toolchain", {}))
+    if problems.found or package is None or targets is None:
+        return None
+    where = path.absolute()
+    return Manifest(
+        path=str(where),
+        root=str(where.parent),
+        package=package,
+        targets=targets,
+        profiles=profiles,
+        toolchain=toolchain,
+        frontends=frontends,
+        kernels=tuple(kernel for kernel in kernels if kernel),
+        overrides=overrides,
+        output=keys.OUTPUT.make(found.get("output", {})),
+        locate=locator,
+    )
+
+
+def _package(found: dict[str, Any], problems: Problems) -> Package | None:
+    if "name" not in found or "version" not in found:
+        return None
+    if "module" not in found:
+        module = re.sub(r"[-.]+", "_", found["name"])
+        try:
+            values.module_name(module)
+        except ValueError as error:
+            problems.add(("package", "name"), f"{error}; say package.module as well")
+        found = {**found, "module": module}
+    return Package(**{key.replace("-", "_"): value for key, value in found.items()})
+
+
+def _targets(found: dict[str, Any], problems: Problems) -> Targets | None:
+    for name in found.get("groups", {}):
+        if values.looks_like_target(name):
+            problems.add(("targets", "groups", name), f"{name!r} is a target's name: call the group otherwise", at_key=True)
+    driver = found.get("min-driver", 0)
+    if driver:
+        try:
+            driver = values.driver(str(driver))
+        except ValueError as error:
+            problems.add(("targets", "min-driver"), str(error))
+    if "default" not in found:
+        return None
+    return Targets(default=found["default"], groups=tuple(found.get("groups", {}).items()), min_driver=driver)
+
+
+def _profiles(found: dict[str, Any], problems: Problems) -> tuple[Profile, ...]:
+    tables = {name: {**BUILT_IN_PROFILES.get(name, {}), **found.get(name, {})} for name in (*BUILT_IN_PROFILES, *found)}
+    done: list[Profile] = []
+    for name in tables:
+        chain = [name]
+        while parent := tables[chain[-1]].get("inherits", "" if chain[-1] == "release" else "release"):
+            path = ("profile", chain[-1], "inherits")
+            if parent not in tables:
+                problems.unknown(path, "profile", parent, tuple(tables))
+                break
+            if parent in chain:
+                problems.add(path, f"profiles inherit in a circle: {' -> '.join([*chain[chain.index(parent) :], parent])}")
+                break
+            chain.append(parent)
+        merged: dict[str, Any] = {}
+        for link in reversed(chain):
+            merged.update(tables[link])
+        merged.pop("inherits", None)
+        done.append(Profile(name=name, **merged))
+    return tuple(done)
+
+
+def _frontends(found: dict[str, Any], problems: Problems, languages: Languages) -> tuple[tuple[str, Options], ...]:
+    for name in found:
+        if name not in languages:
+            problems.unknown(("frontend", name), "language", name, tuple(languages), at_key=True)
+    return tuple((name, options_of(found[name])) for name in sorted(found))
+
+
+def _override(found: dict[str, Any], path: tuple[str | int, ...], problems: Problems) -> Override:
+    if "select" in found and not found.keys() & {"hints", "targets"}:
+        problems.add(path, "changes nothing: give hints or targets")
+    return Override(select=found.get("select", ""), hints=tuple(found.get("hints", {}).items()), targets=found.get("targets"))
+
+
+__all__ = ["BUILT_IN_PROFILES", "load", "load_text"]

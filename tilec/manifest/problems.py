@@ -1,0 +1,69 @@
+"""Collects what is wrong with a manifest, and turns it into located diagnostics once everything has been read."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tilec.errors import Diagnostic, ExpressionError, ManifestError
+from tilec.manifest.locate import Locator, Path, render
+from tilec.model.suggest import did_you_mean
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """One problem: where (a key path, and whether its key or its value is meant, or which character of a text value), and what."""
+
+    path: Path
+    what: str
+    hint: str = ""
+    at_key: bool = False
+    index: int | None = None
+
+
+class Problems:
+    """The sink that every check reports to."""
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def add(self, path: Path, what: str, *, hint: str = "", at_key: bool = False, index: int | None = None) -> None:
+        """Note a problem; nothing is raised before all have been found."""
+        self.found.append(Problem(path=path, what=what, hint=hint, at_key=at_key, index=index))
+
+    def unknown(self, path: Path, what: str, value: str, known: tuple[str, ...] | list[str], *, at_key: bool = False) -> None:
+        """Note a word that is not among those known: names the nearest, or all of them."""
+        near = did_you_mean(value, known)
+        listed = f"; known are {', '.join(known)}" if known and len(known) <= 24 else ""
+        self.add(path, f"unknown {what} {value!r}{near or listed}", at_key=at_key)
+
+    def expression(self, path: Path, error: ExpressionError) -> None:
+        """Note an expression's error at its own character."""
+        self.add(path, error.what, index=max(error.column - 1, 0))
+
+    def error(self, locator: Locator, fix: str = "") -> ManifestError:
+        """All problems, in the order of the text."""
+        located = []
+        for problem in dict.fromkeys(self.found):
+            place = locator(problem.path) if problem.at_key else locator.value(problem.path, problem.index)
+            shown = render(problem.path)
+            diagnostic = Diagnostic(
+                message=f"{shown}: {problem.what}" if shown else problem.what,
+                location=place,
+                excerpt=locator.excerpt(place.line),
+                hint=problem.hint,
+            )
+            located.append((place.line, place.column, diagnostic))
+        located.sort(key=lambda entry: entry[:2])
+        return ManifestError(tuple(diagnostic for _, _, diagnostic in located), fix=fix)
+
+
+def shown(value: Any) -> str:
+    """A TOML value in a message: text and numbers as they are, the rest by kind."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return repr(value) if len(value) <= 60 else f"{value[:57]!r}…"
+    if isinstance(value, int | float):
+        return str(value)
+    return "a list" if isinstance(value, list) else "a table" if isinstance(value, dict) else f"the date {value}"

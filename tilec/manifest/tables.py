@@ -1,0 +1,141 @@
+"""Tables of the manifest: fixed keys with their docs, and free names with one shape for all."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+from tilec.manifest.locate import Path
+from tilec.manifest.problems import Problems
+from tilec.manifest.shapes import BAD, Shape, mismatch
+from tilec.model.suggest import nearest
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a table."""
+
+    name: str
+    shape: Shape
+    doc: str
+    required: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Names:
+    """Free names of a table: what they must look like, and the shape of what they name."""
+
+    pattern: str
+    what: str
+    shape: Shape
+    doc: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table with fixed keys, free names, or both.
+
+    `read` gives a dict of what was read; `of` names the dataclass that it becomes, which has the defaults.
+    """
+
+    keys: tuple[Key, ...] = ()
+    names: Names | None = None
+    of: type | None = None
+    least: int = 0
+    by_name: dict[str, Key] = dataclasses.field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Index the keys."""
+        object.__setattr__(self, "by_name", {key.name: key for key in self.keys})
+
+    @property
+    def word(self) -> str:
+        """What is expected, for messages."""
+        return "a table"
+
+    def takes(self, value: Any) -> bool:
+        """Whether the value is a table."""
+        return isinstance(value, dict)
+
+    def read(self, value: Any, path: Path, problems: Problems) -> Any:
+        """What is in the table, by key; keys that were reported are left out."""
+        if not isinstance(value, dict):
+            return mismatch(self, value, path, problems)
+        found: dict[str, Any] = {}
+        for name, item in value.items():
+            inner = (*path, name)
+            key = self.by_name.get(name)
+            shape = key.shape if key else self._free(name, inner, problems)
+            read = shape.read(item, inner, problems) if shape else BAD
+            if read is not BAD:
+                found[name] = read
+        for key in self.keys:
+            if key.required and key.name not in value:
+                problems.add(path, f"{key.name!r} is missing", at_key=True)
+        if len(value) < self.least:
+            problems.add(path, "is empty", at_key=True)
+        return found
+
+    def make(self, found: dict[str, Any], **more: Any) -> Any:
+        """The dataclass of what was read."""
+        if self.of is None:
+            raise TypeError("the table has no dataclass")
+        return self.of(**{name.replace("-", "_"): value for name, value in found.items()}, **more)
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the table, with the defaults of its dataclass."""
+        defaults = _defaults(self.of) if self.of else {}
+        properties: dict[str, Any] = {}
+        for key in self.keys:
+            properties[key.name] = {**key.shape.schema(), "description": key.doc}
+            default = defaults.get(key.name)
+            if default not in (None, "", ()) and not key.required and "not" not in properties[key.name]:
+                properties[key.name]["default"] = list(default) if isinstance(default, tuple) else default
+        found: dict[str, Any] = {"type": "object"}
+        if properties:
+            found["properties"] = properties
+        required = [key.name for key in self.keys if key.required]
+        if required:
+            found["required"] = required
+        if self.least:
+            found["minProperties"] = self.least
+        if self.names:
+            inner = self.names.shape.schema()
+            found["patternProperties"] = {self._free_pattern(): {**inner, "description": self.names.doc} if self.names.doc else inner}
+        found["additionalProperties"] = False
+        return found
+
+    def _free_pattern(self) -> str:
+        pattern = self.names.pattern if self.names else ""
+        # Fixed keys that look like free names keep their own shape only.
+        fixed = "|".join(re.escape(key.name).replace("\\-", "-") for key in self.keys)
+        return f"^(?!(?:{fixed})$)(?:{pattern})$" if fixed else f"^(?:{pattern})$"
+
+    def _free(self, name: str, path: Path, problems: Problems) -> Shape | None:
+        if self.names is None:
+            problems.add(path, f"unknown key{self._meant(name)}", at_key=True)
+            return None
+        if not re.fullmatch(self.names.pattern, name):
+            problems.add(path, f"{name!r} is not {self.names.what}{self._meant(name) if self.keys else ''}", at_key=True)
+            return None
+        return self.names.shape
+
+    def _meant(self, name: str) -> str:
+        known = [key.name for key in self.keys if not key.doc.startswith("Not supported yet")]
+        near = nearest(name, known)
+        if near:
+            return f"; did you mean {near!r}"
+        for key in self.keys:
+            if isinstance(key.shape, Table) and name in key.shape.by_name:
+                return f"; it belongs into {key.name}: did you mean '{key.name}.{name}'"
+        return f"; known are {', '.join(known)}" if known else ""
+
+
+def _defaults(of: type) -> dict[str, Any]:
+    return {
+        field.name.replace("_", "-"): field.default
+        for field in dataclasses.fields(of)
+        if isinstance(field.default, str | int | float | bool)
+        or (isinstance(field.default, tuple) and all(isinstance(item, str) for item in field.default))
+    }

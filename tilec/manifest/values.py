@@ -1,0 +1,159 @@
+"""Text values of the manifest that mean something: versions, licences, paths, sizes, drivers; each a pattern or a conversion."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+
+from tilec.model.arch import ARCHS, Target
+from tilec.model.driver import BRANCHES
+from tilec.model.dtype import DTYPES
+from tilec.model.suggest import nearest
+
+IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
+NAME = "[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+WORD = "[A-Za-z0-9][A-Za-z0-9_-]*"
+VERSION = (
+    r"v?(?:[0-9]+!)?[0-9]+(?:\.[0-9]+)*"
+    r"(?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview)[-_.]?[0-9]*)?"
+    r"(?:-[0-9]+|[-_.]?(?:post|rev|r)[-_.]?[0-9]*)?"
+    r"(?:[-_.]?dev[-_.]?[0-9]*)?"
+    r"(?:\+[A-Za-z0-9]+(?:[-_.][A-Za-z0-9]+)*)?"
+)
+_ID = r"\(*[A-Za-z0-9][A-Za-z0-9.+:-]*\)*"
+LICENCE = rf"{_ID}(?: (?:AND|OR|WITH) {_ID})*"
+RANGE = r" *(?:>=|<=|==|!=|~=|>|<) *[0-9]+(?:\.[0-9]+)*(?:\.\*)? *(?:, *(?:>=|<=|==|!=|~=|>|<) *[0-9]+(?:\.[0-9]+)*(?:\.\*)? *)*"
+DRIVER = r"[0-9]{3,4}(?:\.[0-9]+){0,2}"
+SIZE = r"[0-9]+(?:\.[0-9]+)? ?(?:B|KB|MB|GB|KiB|MiB|GiB)"
+SYMBOL = rf"(?:::)?{IDENTIFIER}(?:::{IDENTIFIER})*(?: ?<.*>)?"
+SOURCE = rf"[^:\\]+(?::{IDENTIFIER}(?:::{IDENTIFIER})*)?"
+FUNCTION = rf"[^:\\]+:{IDENTIFIER}"
+AGAINST = r"[A-Za-z][A-Za-z0-9_]*:.+"
+
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+# What every generated launcher takes besides the kernel's own parameters.
+LAUNCHER_WORDS = ("self", "stream")
+
+
+def target_names() -> tuple[str, ...]:
+    """Every target there is."""
+    names: list[str] = []
+    for kind in ("sm", "compute"):
+        for (major, minor), arch in ARCHS.items():
+            forms = (("", arch.ptx), ("f", arch.ptx_f), ("a", arch.ptx_a))
+            names.extend(f"{kind}_{major}{minor}{suffix}" for suffix, isa in forms if isa)
+    return (*names, "tileir")
+
+
+def dtype_names() -> tuple[str, ...]:
+    """Every dtype there is."""
+    return tuple(DTYPES)
+
+
+def target(text: str) -> Target:
+    """A target's name to the target, with a did-you-mean where it is none."""
+    try:
+        return Target.parse(text)
+    except ValueError as error:
+        near = nearest(text, target_names())
+        raise ValueError(f"unknown target {text!r}; did you mean {near!r}" if near else str(error)) from None
+
+
+def looks_like_target(text: str) -> bool:
+    """Whether a name is, or was meant to be, a target's."""
+    return text == "tileir" or re.match(r"(sm|compute)_?[0-9]", text) is not None
+
+
+def project_path(text: str) -> str:
+    """A path inside the project, with forward slashes and nothing superfluous.
+
+    Raises:
+        ValueError: it is absolute or leads out of the project.
+    """
+    if "\\" in text:
+        raise ValueError(f"{text!r} has a backslash: write paths with forward slashes")
+    if not text.isprintable():
+        raise ValueError(f"{text!r} has characters that cannot be printed")
+    if text.startswith(("/", "~")) or re.match(r"[A-Za-z]:", text):
+        raise ValueError(f"{text!r} is absolute: paths are relative to the directory of the manifest")
+    parts = [part for part in text.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise ValueError(f"{text!r} leads out of the project: sources and results lie below the manifest's directory")
+    return "/".join(parts) or "."
+
+
+def inner_path(text: str) -> str:
+    """A path inside the project that is not the project itself."""
+    path = project_path(text)
+    if path == ".":
+        raise ValueError(f"{text!r} is the project itself: name a directory or file in it")
+    return path
+
+
+def path_and_function(text: str) -> tuple[str, str]:
+    """`file.py:function` to its two parts; the function is empty where there is none."""
+    file, _, function = text.partition(":")
+    return inner_path(file), function
+
+
+def size(text: str) -> int:
+    """`90 MiB` in bytes."""
+    match = re.fullmatch(r"([0-9.]+) ?([A-Za-z]+)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a size such as 90 MiB")
+    amount = float(match[1]) * _UNITS[match[2]]
+    if not 1 <= amount < 2**63:
+        raise ValueError(f"{text!r} is no sensible size")
+    return int(amount)
+
+
+def driver(text: str) -> int:
+    """A driver's version (`580`, `580.65.06`) to its branch."""
+    branch = int(text.partition(".")[0])
+    oldest = min(BRANCHES.values())
+    if branch < oldest:
+        raise ValueError(f"driver {text} is too old: the oldest branch that is known is {oldest}")
+    return branch
+
+
+def one_line(text: str) -> str:
+    """Text without line ends and other control characters."""
+    if not text.isprintable():
+        raise ValueError("must be one line of printable text")
+    return text
+
+
+def identifier(text: str) -> str:
+    """A Python identifier that is no keyword."""
+    if not text.isidentifier():
+        raise ValueError(f"{text!r} is no identifier of Python")
+    if keyword.iskeyword(text):
+        raise ValueError(f"{text!r} is a keyword of Python")
+    return text
+
+
+def module_name(text: str) -> str:
+    """A name that a top-level Python module can have without hiding another."""
+    identifier(text)
+    if text.startswith("__"):
+        raise ValueError(f"{text!r} cannot be a module: names with two underscores are Python's own")
+    if text in sys.stdlib_module_names or text in ("tilec", "cuda", "numpy"):
+        raise ValueError(f"a module {text!r} would hide another: choose another name")
+    return text
+
+
+def licence(text: str) -> str:
+    """An expression that looks like SPDX."""
+    if text.count("(") != text.count(")"):
+        raise ValueError(f"{text!r} is not an SPDX expression: its parentheses do not match")
+    return text
+
+
+def glob(text: str) -> str:
+    """A glob over ids."""
+    if not text.strip():
+        raise ValueError("is empty: it matches nothing")
+    if any(c.isspace() or not c.isprintable() for c in text):
+        raise ValueError(f"{text!r} has white space, which no id has")
+    return text
