@@ -1,1 +1,28 @@
 """The shipped half: loads bundles and launches their kernels."""
+
+from __future__ import annotations
+
+from tilec.runtime.devices import devices
+from tilec.runtime.launch import Launcher
+from tilec.runtime.load import Module, load, load_packaged
+from tilec.runtime.memory import DeviceBuffer
+from tilec.runtime.prepare import Explanation
+from tilec.runtime.protocols import DeviceLike, StreamLike, StructLike, TensorLike
+from tilec.runtime.seam import Device
+from tilec.runtime.streams import Stream
+
+__all__ = [
+    "Device",
+    "DeviceBuffer",
+    "DeviceLike",
+    "Explanation",
+    "Launcher",
+    "Module",
+    "Stream",
+    "StreamLike",
+    "StructLike",
+    "TensorLike",
+    "devices",
+    "load",
+    "load_packaged",
+]

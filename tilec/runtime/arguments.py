@@ -1,0 +1,192 @@
+"""Reads foreign tensors: a fast look per launch (address and a key of all other facts), and the full facts behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilec.model.dtype import BY_DLPACK, BY_NUMPY, BY_TYPESTR
+from tilec.runtime import dlpack
+from tilec.runtime.layout import ON_ANY, ON_CPU, ON_OTHER, TensorFacts, settled_stride
+
+# (address, key): equal keys mean equal facts apart from the address.
+Look = tuple[int, object]
+Reader = Callable[[Any], Look]
+
+
+class UnreadableError(Exception):
+    """An argument is no tensor, or one that cannot be read; the text says why. Becomes an `ArgumentError` with the kernel's name."""
+
+
+class Readers(dict[type, Reader]):
+    """How to look at a tensor, by its type; a type met for the first time is classified once."""
+
+    def __missing__(self, cls: type) -> Reader:
+        """Classify a type."""
+        reader = _look_torch if _is_torch(cls) else _look_own if hasattr(cls, "_tilec_facts_") else _look_any
+        self[cls] = reader
+        return reader
+
+
+def tensor_facts(value: Any, pointer_device: Callable[[int], int | None]) -> TensorFacts:
+    """Everything a launch needs to know of a tensor.
+
+    Args:
+        value: anything with DLPack or `__cuda_array_interface__`.
+        pointer_device: asks the driver which device an address belongs to, where the tensor does not say.
+
+    Raises:
+        UnreadableError: it is no tensor, or cannot be read.
+    """
+    cls = type(value)
+    if hasattr(cls, "_tilec_facts_"):
+        facts: TensorFacts = value._tilec_facts_()
+    elif _is_torch(cls):
+        facts = _torch_facts(value)
+    elif hasattr(value, "__cuda_array_interface__"):
+        facts = _interface_facts(value)
+    elif hasattr(value, "__dlpack__"):
+        facts = _dlpack_facts(value)
+    else:
+        raise UnreadableError(f"got {_kind_of(value)}")
+    if facts.device == ON_OTHER:
+        found = pointer_device(facts.ptr)
+        return _on_device(facts, ON_CPU if found is None else found)
+    return facts
+
+
+def _kind_of(value: Any) -> str:
+    cls = type(value)
+    name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    return "None" if value is None else f"a {name}"
+
+
+def _look_own(value: Any) -> Look:
+    look: Look = value._tilec_look_
+    return look
+
+
+def _look_any(value: Any) -> Look:
+    """Foreign tensors: their facts are their key. Raises where there are none; the slow path then says why."""
+    facts = _interface_facts(value) if hasattr(value, "__cuda_array_interface__") else _dlpack_facts(value)
+    if facts.device == ON_OTHER:  # only the driver knows: never remembered
+        return facts.ptr, (facts.key, facts.ptr)
+    return facts.ptr, facts.key
+
+
+# torch: read by attributes, so that torch need not be imported; its tensors are the usual case.
+
+
+def _is_torch(cls: type) -> bool:
+    return any(base.__name__ == "Tensor" and base.__module__ in ("torch", "torch._tensor") for base in cls.__mro__)
+
+
+def _look_torch(tensor: Any) -> Look:
+    if tensor.is_contiguous():
+        return tensor.data_ptr(), (tensor.dtype, tensor.shape, tensor.get_device())
+    return tensor.data_ptr(), (tensor.dtype, tensor.shape, tensor.get_device(), tensor.stride(), tensor.is_neg())
+
+
+def _torch_facts(tensor: Any) -> TensorFacts:
+    layout = str(tensor.layout)
+    if layout != "torch.strided":
+        raise UnreadableError(f"it is a torch tensor of layout {layout}, and only strided ones have one address")
+    if tensor.is_neg() or tensor.is_conj():
+        raise UnreadableError("it is a lazily negated or conjugated torch tensor: call resolve_neg() or resolve_conj() first")
+    shape = tuple(tensor.shape)
+    name = str(tensor.dtype).removeprefix("torch.")
+    dtype = BY_NUMPY.get(name)
+    device = tensor.get_device() if tensor.is_cuda else ON_CPU
+    stride = None if tensor.is_contiguous() else tuple(tensor.stride())
+    return TensorFacts(
+        ptr=tensor.data_ptr(), shape=shape, stride=settled_stride(shape, stride), dtype=dtype.name if dtype else name, device=device
+    )
+
+
+# __cuda_array_interface__
+
+
+def _interface_facts(value: Any) -> TensorFacts:
+    try:
+        interface = value.__cuda_array_interface__
+    except (AttributeError, TypeError, RuntimeError, ValueError) as error:  # a property may refuse: a tensor on the CPU, for example
+        if hasattr(value, "__dlpack__"):
+            return _dlpack_facts(value)
+        raise UnreadableError(f"its __cuda_array_interface__ cannot be read: {error}") from error
+    try:
+        address, readonly = interface["data"]
+        shape = tuple(int(extent) for extent in interface["shape"])
+        typestr, steps = interface["typestr"], interface.get("strides")
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnreadableError(f"its __cuda_array_interface__ is malformed: {error!r}") from error
+    if interface.get("mask") is not None:
+        raise UnreadableError("it is a masked array, and kernels know no masks")
+    foreign = str(getattr(value, "dtype", typestr))
+    dtype = BY_TYPESTR.get(typestr) or BY_NUMPY.get(foreign)
+    stride = None
+    if steps is not None:
+        size = dtype.bytes if dtype else _item_bytes(typestr)
+        stride = _elements(steps, size)
+    device = ON_ANY if not address or 0 in shape else _named_device(value)
+    return TensorFacts(
+        ptr=int(address or 0),
+        shape=shape,
+        stride=settled_stride(shape, stride),
+        dtype=dtype.name if dtype else foreign,
+        device=device,
+        readonly=bool(readonly),
+    )
+
+
+def _elements(steps: Sequence[int], size: int) -> tuple[int, ...]:
+    if any(step % size for step in steps):
+        raise UnreadableError(f"its strides {tuple(steps)} (bytes) are no multiples of its element's {size} bytes")
+    return tuple(int(step) // size for step in steps)
+
+
+def _item_bytes(typestr: str) -> int:
+    digits = typestr[2:]
+    return int(digits) if digits.isdigit() and int(digits) else 1
+
+
+def _named_device(value: Any) -> int:
+    """The device that an array names itself (CuPy, tilec); `ON_OTHER` where only the driver can tell."""
+    number = getattr(getattr(value, "device", None), "id", None)
+    return number if isinstance(number, int) else ON_OTHER
+
+
+# DLPack
+
+
+def _dlpack_facts(value: Any) -> TensorFacts:
+    try:
+        where, number = value.__dlpack_device__()
+        if int(where) in (dlpack.CPU, dlpack.CUDA_HOST):
+            return _host_facts(value)
+        view = dlpack.view(value)
+    except (AttributeError, BufferError, TypeError, ValueError, RuntimeError) as error:
+        raise UnreadableError(f"its __dlpack__ cannot be read: {error}") from error
+    if view.lanes != 1:
+        raise UnreadableError(f"its elements are vectors of {view.lanes}, and kernels take plain elements")
+    dtype = BY_DLPACK.get(view.dtype)
+    device = {dlpack.CUDA: int(number), dlpack.CUDA_MANAGED: ON_ANY}.get(int(where), ON_CPU)
+    return TensorFacts(
+        ptr=view.address,
+        shape=view.shape,
+        stride=settled_stride(view.shape, view.stride),
+        dtype=dtype.name if dtype else "DLPack type code {} of {} bits".format(*view.dtype),
+        device=ON_ANY if 0 in view.shape and device != ON_CPU else device,
+        readonly=view.readonly,
+    )
+
+
+def _host_facts(value: Any) -> TensorFacts:
+    """Host tensors are refused for their place, so their address does not matter: only what the checks before that need."""
+    shape = tuple(int(extent) for extent in getattr(value, "shape", ()))
+    name = str(getattr(value, "dtype", ""))
+    dtype = BY_NUMPY.get(name)
+    return TensorFacts(ptr=0, shape=shape, stride=settled_stride(shape, None), dtype=dtype.name if dtype else name, device=ON_CPU)
+
+
+def _on_device(facts: TensorFacts, device: int) -> TensorFacts:
+    return TensorFacts(ptr=facts.ptr, shape=facts.shape, stride=facts.stride, dtype=facts.dtype, device=device, readonly=facts.readonly)

@@ -1,0 +1,90 @@
+"""A kernel's launch contract, read once from the bundle's index: parsed expressions, and which facts of the arguments decide a launch."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable
+
+from tilec.errors import BundleError, ExpressionError
+from tilec.model.dtype import DTYPES
+from tilec.model.expr import Expr, parse
+from tilec.model.kernel import AxisValue, KernelInfo, VariantInfo
+from tilec.model.signature import Param, ParamKind
+
+Axes = tuple[tuple[str, AxisValue], ...]
+
+
+class Contract:
+    """What every launch of one kernel is held against.
+
+    Attributes:
+        info: the kernel's row of the index. name: its name.
+        params: the launcher's parameters; `index` gives their place by name.
+        tensors: places of tensor parameters. others: places of all other ones.
+        outs: places of the tensors that the kernel writes.
+        keyed: places of scalars whose value decides the launch (it stands in an expression), not only a kernel argument.
+        pointed: places of tensors whose address stands in an expression.
+        moduli: per tensor, what its address is compared modulo of.
+        choices: names of the axes that a caller chooses: not a dtype, more than one value.
+        grid, block, shared, requires: parsed.
+    """
+
+    def __init__(self, info: KernelInfo) -> None:
+        """Read a kernel's contract.
+
+        Raises:
+            BundleError: an expression of the index cannot be read.
+        """
+        self.info = info
+        self.name = info.name
+        self.params = info.params
+        self.index = {param.name: place for place, param in enumerate(info.params)}
+        self.tensors = tuple(i for i, p in enumerate(info.params) if p.kind is ParamKind.TENSOR)
+        self.others = tuple(i for i, p in enumerate(info.params) if p.kind is not ParamKind.TENSOR)
+        self.outs = tuple(i for i in self.tensors if info.params[i].out)
+        self.axes = dict(info.axes)
+        self.default = dict(info.default)
+        self.choices = tuple(name for name, values in info.axes if name not in info.dtype_axes and len(values) > 1)
+        try:
+            self.grid = tuple(parse(text) for text in info.launch.grid)
+            self.block = tuple(parse(text) for text in info.launch.block)
+            self.shared = parse(info.launch.shared)
+            self.requires = tuple(parse(text) for text in info.launch.requires)
+            deciding = [*self.grid, *self.block, self.shared, *self.requires, *self._derived_slots()]
+        except ExpressionError as error:
+            raise BundleError(f"{info.name}: the bundle's index holds an expression that cannot be read: {error.what}") from error
+        used = {use for expression in deciding for use in expression.uses}
+        self.keyed = tuple(i for i in self.others if (info.params[i].name, "") in used)
+        self.pointed = tuple(i for i in self.tensors if (info.params[i].name, "ptr") in used)
+        self.moduli = tuple(self._modulus(info.params[i]) for i in self.tensors)
+
+    def _derived_slots(self) -> Iterable[Expr]:
+        """Kernel arguments that are computed, over all variants."""
+        texts = {slot.expr for variant in self.info.variants for slot in variant.abi}
+        plain = {f"{p.name}.ptr" if p.kind is ParamKind.TENSOR else p.name for p in self.params}
+        return [parse(text) for text in sorted(texts) if text.strip() not in plain]
+
+    def _modulus(self, param: Param) -> int:
+        """What the address must be known modulo of, so that every fact about its alignment is decided."""
+        facts = [param.align, *(a.align for v in self.info.variants for a in v.assume if a.param == param.name)]
+        dtypes = [param.dtype] if param.dtype in DTYPES else [str(value) for value in self.axes.get(param.dtype, ())]
+        sizes = [DTYPES[name].bytes for name in dtypes if name in DTYPES]
+        return math.lcm(1, *facts, *sizes)
+
+    @functools.cached_property
+    def usage(self) -> str:
+        """What the launcher takes, for messages: `z, x, y, alpha=1.0`."""
+        return ", ".join(p.name if p.default is None else f"{p.name}={p.default!r}" for p in self.params)
+
+    def built(self, name: str) -> str:
+        """The values of an axis that were built, for messages."""
+        return ", ".join(str(value) for value in self.axes[name])
+
+    def matching(self, axes: dict[str, AxisValue]) -> list[VariantInfo]:
+        """Variants at one point of the matrix, in the order in which a launch tries them."""
+        return [v for v in self.info.variants if all(axes.get(name) == value for name, value in v.axes)]
+
+    def dtype_of(self, param: Param, bound: dict[str, AxisValue]) -> str:
+        """A parameter's dtype once the dtype axes are bound."""
+        return str(bound.get(param.dtype, param.dtype))

@@ -1,0 +1,60 @@
+"""Devices by whatever names them: a number, `cuda:1`, or a device object of another library."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tilec.errors import UsageError
+from tilec.runtime.protocols import DeviceLike
+from tilec.runtime.seam import CudaDriver, Device
+
+_NAME = re.compile(r"cuda(?::([0-9]{1,4}))?")
+
+
+def find_device(device: DeviceLike, driver: CudaDriver) -> Device:
+    """Facts about a device.
+
+    Raises:
+        UsageError: `device` names none.
+        NoDeviceError: there is no such device.
+    """
+    return driver.device(ordinal_of(device))
+
+
+def ordinal_of(device: DeviceLike) -> int:
+    """The number of a device.
+
+    Args:
+        device: an int, `"cuda"` or `"cuda:1"`, or a device object of torch (`index`), CuPy (`id`) or cuda.core (`device_id`).
+
+    Raises:
+        UsageError: it names no CUDA device.
+    """
+    if isinstance(device, int) and not isinstance(device, bool):
+        return device
+    if isinstance(device, str):
+        match = _NAME.fullmatch(device)
+        if match:
+            return int(match[1] or 0)
+    elif getattr(device, "type", "cuda") == "cuda":
+        for attribute in ("index", "id", "device_id"):
+            found: Any = getattr(device, attribute, None)
+            if isinstance(found, int):
+                return found
+        if hasattr(device, "index") and device.index is None:  # torch.device("cuda"): torch's current one is not known here
+            return 0
+    raise UsageError(f"{device!r} is no CUDA device", fix='pass a number, "cuda:1", or a device object of torch, CuPy or cuda.core')
+
+
+def devices(driver: CudaDriver | None = None) -> tuple[Device, ...]:
+    """All devices that this process sees.
+
+    Raises:
+        NoDeviceError: there is no driver or no device.
+    """
+    if driver is None:
+        from tilec.runtime._driver import driver as process_driver
+
+        driver = process_driver()
+    return tuple(driver.device(ordinal) for ordinal in range(driver.device_count()))

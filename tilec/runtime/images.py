@@ -1,0 +1,83 @@
+"""Loaded images: each is loaded once per device, at its first launch, by whichever thread comes first."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from tilec.bundle.read import Bundle
+from tilec.errors import DriverError
+from tilec.model.image import ImageInfo
+from tilec.runtime.seam import CudaDriver, FunctionFacts, FunctionHandle
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Function:
+    """An entry point that is ready to launch."""
+
+    handle: FunctionHandle
+    facts: FunctionFacts
+
+
+class ImageStore:
+    """What is loaded through one driver. Images stay loaded as long as the process: kernels may still run from them."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._lock = threading.Lock()
+        self._entries: dict[tuple[Any, ...], _Entry] = {}
+
+    def function(self, driver: CudaDriver, ordinal: int, bundle: Bundle, image: ImageInfo, kernel: str) -> Function:
+        """The entry point of an image on a device; loads the image if this is its first use.
+
+        Raises:
+            BundleError: the image's bytes are damaged.
+            DriverError: the driver refuses the image.
+        """
+
+        def load() -> Any:
+            return driver.load_module(ordinal, bundle.image(image.digest))
+
+        def look_up() -> Function:
+            module = self._once((ordinal, image.digest), load)
+            handle = driver.function(module, image.symbol)
+            return Function(handle=handle, facts=driver.function_facts(handle))
+
+        try:
+            found: Function = self._once((ordinal, image.digest, image.symbol), look_up)
+        except DriverError as error:
+            what = f"{kernel}: the image for {image.target} ({image.symbol}) cannot be loaded: {error.what}"
+            raise DriverError(what, result=error.result, code=error.code, cause=error.cause, fix=error.fix, kernel=kernel) from error
+        return found
+
+    def _once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """The value of `key`, made by the first thread that asks; a failure is not kept."""
+        with self._lock:
+            entry = self._entries.setdefault(key, _Entry())
+        with entry.lock:
+            if not entry.made:
+                entry.value = make()
+                entry.made = True
+            return entry.value
+
+
+class _Entry:
+    __slots__ = ("lock", "made", "value")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.made = False
+        self.value: Any = None
+
+
+_STORES: weakref.WeakKeyDictionary[CudaDriver, ImageStore] = weakref.WeakKeyDictionary()
+_STORES_LOCK = threading.Lock()
+
+
+def store_of(driver: CudaDriver) -> ImageStore:
+    """The store of a driver: the process has one driver, so bundles that are loaded twice share their images."""
+    with _STORES_LOCK:
+        return _STORES.setdefault(driver, ImageStore())

@@ -1,0 +1,134 @@
+"""Facts of one tensor, and the arithmetic of layouts: contiguity, extents in memory, overlap."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+from tilec.model.dtype import DTYPES
+
+Shape = tuple[int, ...]
+# Device numbers of tensors that live on no GPU, or on all of them (managed memory, and tensors of no elements).
+ON_CPU = -1
+ON_ANY = -2
+ON_OTHER = -3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class TensorFacts:
+    """What a launch knows of one tensor; expressions read it too.
+
+    Attributes:
+        ptr: address of its first element.
+        shape, stride: extents and strides in elements; the stride of a dimension of one element is what a contiguous tensor has.
+        dtype: a dtype's name, or the foreign name of one that tilec has not.
+        device: ordinal, or `ON_CPU`, `ON_ANY`, `ON_OTHER`.
+        readonly: must not be written.
+    """
+
+    ptr: int
+    shape: Shape
+    stride: Shape
+    dtype: str
+    device: int
+    readonly: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element; 0 for a dtype that tilec has not."""
+        return DTYPES[self.dtype].bytes if self.dtype in DTYPES else 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return self.size * self.itemsize
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """All facts but the address."""
+        return self.shape, self.stride, self.dtype, self.device, self.readonly
+
+
+@functools.lru_cache(maxsize=1024)
+def contiguous_stride(shape: Shape) -> Shape:
+    """Strides in elements of a C-contiguous tensor."""
+    stride = []
+    step = 1
+    for extent in reversed(shape):
+        stride.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(stride))
+
+
+def settled_stride(shape: Shape, stride: Shape | None) -> Shape:
+    """Strides with those of dimensions of one element or none (which no access uses) as in a contiguous tensor."""
+    if stride is None or 0 in shape:
+        return contiguous_stride(shape)
+    settled = list(stride)
+    step = 1
+    for index in range(len(shape) - 1, -1, -1):
+        if shape[index] == 1:
+            settled[index] = step
+        step = abs(settled[index]) * shape[index]
+    return tuple(settled)
+
+
+def byte_range(facts: TensorFacts) -> tuple[int, int]:
+    """(first, past the last) byte of a tensor relative to its address; (0, 0) for one of no elements."""
+    if 0 in facts.shape:
+        return 0, 0
+    low = high = 0
+    for extent, stride in zip(facts.shape, facts.stride, strict=True):
+        reach = (extent - 1) * stride
+        low, high = low + min(reach, 0), high + max(reach, 0)
+    return low * facts.itemsize, (high + 1) * facts.itemsize
+
+
+def overlaps_itself(facts: TensorFacts) -> bool:
+    """Whether several indices certainly name one element, as in an expanded tensor."""
+    return any(stride == 0 and extent > 1 for extent, stride in zip(facts.shape, facts.stride, strict=True)) and facts.size > 0
+
+
+def may_overlap(a: TensorFacts, b: TensorFacts) -> bool:
+    """Whether two tensors can share a byte. Side by side columns of one matrix are told apart; stranger interleavings are not."""
+    a_low, a_high = byte_range(a)
+    b_low, b_high = byte_range(b)
+    if a.ptr + a_low >= b.ptr + b_high or b.ptr + b_low >= a.ptr + a_high or a_low == a_high or b_low == b_high:
+        return False
+    pitch = math.gcd(*_outer(a), *_outer(b))
+    if pitch == 0:
+        return True
+    # Outer steps are multiples of the pitch: what is left of each tensor is a window that repeats with it.
+    a_start, a_width = _window(a, pitch)
+    b_start, b_width = _window(b, pitch)
+    apart = (b_start - a_start) % pitch
+    return not (a_width <= apart and apart + b_width <= pitch)
+
+
+def _outer(facts: TensorFacts) -> list[int]:
+    """Steps in bytes that are no part of the tensor's innermost dense run."""
+    run = facts.itemsize
+    outer = []
+    for extent, stride in sorted(zip(facts.shape, facts.stride, strict=True), key=lambda pair: abs(pair[1])):
+        step = abs(stride) * facts.itemsize
+        if extent > 1 and step == run:
+            run = step * extent
+        elif extent > 1:
+            outer.append(step)
+    return outer
+
+
+def _window(facts: TensorFacts, pitch: int) -> tuple[int, int]:
+    """(first byte, width) of a tensor without the steps that are multiples of `pitch`."""
+    low = high = 0
+    for extent, stride in zip(facts.shape, facts.stride, strict=True):
+        if (stride * facts.itemsize) % pitch:
+            reach = (extent - 1) * stride
+            low, high = low + min(reach, 0), high + max(reach, 0)
+    return facts.ptr + low * facts.itemsize, (high - low + 1) * facts.itemsize

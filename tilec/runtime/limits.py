@@ -1,0 +1,134 @@
+"""Grid, block, shared memory and residency of a launch, held against the device and the loaded image."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tilec.errors import LaunchLimitError
+from tilec.model.arch import TargetKind
+from tilec.model.expr import Expr
+from tilec.model.image import ImageInfo
+from tilec.runtime.checks import Call
+from tilec.runtime.images import Function
+from tilec.runtime.seam import CudaDriver, Device, Dim3, LaunchShape
+
+_AXES = "xyz"
+_PORTABLE_CLUSTER = 8
+
+
+def launch_shape(call: Call) -> LaunchShape:
+    """Evaluate grid, block and shared memory for a call.
+
+    Raises:
+        LaunchLimitError: a value is no integer, or negative.
+        RequirementError: an expression has no value for these arguments.
+    """
+    contract = call.contract
+    grid = _dims(call, "grid", contract.grid)
+    block = _dims(call, "block", contract.block)
+    shared = _whole(call, "shared memory", contract.shared)
+    launch = contract.info.launch
+    return LaunchShape(grid=grid, block=block, shared=shared, cluster=launch.cluster, cooperative=launch.cooperative)
+
+
+def _dims(call: Call, noun: str, expressions: tuple[Expr, ...]) -> Dim3:
+    values = [_whole(call, f"{noun}.{_AXES[i]}", expression) for i, expression in enumerate(expressions)]
+    x, y, z = (*values, 1, 1, 1)[:3]
+    return x, y, z
+
+
+def _whole(call: Call, noun: str, expression: Expr) -> int:
+    value: Any = call.evaluate(expression)
+    if not isinstance(value, int) or value < 0:
+        name = call.contract.name
+        what = f"{name}: {noun} is {value!r} by {expression.text}, and must be a whole number that is not negative"
+        raise LaunchLimitError(what, kernel=name)
+    return int(value)
+
+
+def check_device_limits(name: str, shape: LaunchShape, device: Device) -> None:
+    """Grid and block against what the device allows at all.
+
+    Raises:
+        LaunchLimitError: a value is beyond the device's.
+    """
+    for noun, dims, limits in (("grid", shape.grid, device.max_grid), ("block", shape.block, device.max_block)):
+        for axis, has, most in zip(_AXES, dims, limits, strict=True):
+            if has > most:
+                raise _refuse(name, f"{noun}.{axis} is {has}, and {device} allows {most}")
+            if has == 0 and noun == "block":
+                raise _refuse(name, f"block.{axis} is 0: a block has one thread at least")
+    threads = math.prod(shape.block)
+    if threads > device.max_threads:
+        raise _refuse(name, f"the block has {threads} threads, and {device} allows {device.max_threads}")
+    for axis, blocks, extent in zip(_AXES, shape.grid, shape.block, strict=True):
+        if blocks * extent > 2**32:
+            raise _refuse(name, f"grid.{axis} {blocks} times block.{axis} {extent} is beyond 32-bit coordinates")
+
+
+def check_image_limits(name: str, shape: LaunchShape, device: Device, image: ImageInfo, function: Function) -> None:
+    """Block and shared memory against the image.
+
+    Raises:
+        LaunchLimitError: a value is beyond what the image was compiled for, or beyond the device with what the image uses.
+    """
+    if not is_tile(image):
+        _check_block(name, shape, image, function)
+    static = function.facts.static_shared
+    total = static + shape.shared
+    if total > device.shared_optin:
+        parts = f" ({static} static and {shape.shared} dynamic)" if static and shape.shared else ""
+        raise _refuse(name, f"a block needs {total} bytes of shared memory{parts}, and {device} allows {device.shared_optin}")
+
+
+def _check_block(name: str, shape: LaunchShape, image: ImageInfo, function: Function) -> None:
+    threads = math.prod(shape.block)
+    required = (*image.required_block, 1, 1, 1)[:3]
+    if image.required_block and shape.block != required:
+        raise _refuse(name, f"the block is {shape.block}, and the kernel was compiled for exactly {required}")
+    most = image.max_threads or function.facts.max_threads
+    if image.max_threads and threads > image.max_threads:
+        raise _refuse(name, f"the block has {threads} threads, and the kernel was compiled for {most} at most (__launch_bounds__)")
+    most = function.facts.max_threads
+    if threads > most:
+        registers = function.facts.registers
+        raise _refuse(name, f"the block has {threads} threads, and with {registers} registers each {most} fit")
+
+
+def check_residency(name: str, shape: LaunchShape, device: Device, image: ImageInfo, function: Function, driver: CudaDriver) -> None:
+    """Clusters and cooperative launches: supported by the device, of a shape that divides the grid, and resident at once.
+
+    Raises:
+        LaunchLimitError: one of these does not hold.
+    """
+    cluster = shape.cluster or (() if is_tile(image) else image.cluster)
+    size = math.prod(cluster)
+    if size > 1:
+        if not device.cluster:
+            raise _refuse(name, f"the launch has clusters of {size} blocks, and {device} has no clusters")
+        for axis, blocks, extent in zip(_AXES, shape.grid, (*cluster, 1, 1), strict=False):
+            if blocks % extent:
+                raise _refuse(name, f"grid.{axis} is {blocks}, and must be divisible by cluster.{axis} {extent}")
+        if shape.cluster and image.cluster and (*shape.cluster, 1, 1)[:3] != (*image.cluster, 1, 1)[:3]:
+            raise _refuse(name, f"the cluster is {shape.cluster}, and the kernel was compiled for {image.cluster}")
+        if size > _PORTABLE_CLUSTER:
+            driver.allow_wide_clusters(function.handle)
+        if shape.cluster and driver.active_clusters(device.ordinal, function.handle, shape) == 0:
+            raise _refuse(name, f"no cluster of {size} blocks with {math.prod(shape.block)} threads fits on {device}")
+    if shape.cooperative:
+        if not device.cooperative:
+            raise _refuse(name, f"the launch is cooperative, and {device} has no cooperative launches")
+        per_processor = driver.active_blocks(device.ordinal, function.handle, math.prod(shape.block), shape.shared)
+        blocks, most = math.prod(shape.grid), per_processor * device.multiprocessors
+        if blocks > most:
+            raise _refuse(name, f"the cooperative grid has {blocks} blocks, and {most} can be resident on {device}")
+
+
+def is_tile(image: ImageInfo) -> bool:
+    """Whether an image is of a tile kernel: its block (1, 1, 1) stands for whatever it needs."""
+    return image.exact or image.target.kind is TargetKind.TILEIR
+
+
+def _refuse(name: str, what: str) -> LaunchLimitError:
+    return LaunchLimitError(f"{name}: {what}", kernel=name)

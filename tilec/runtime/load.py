@@ -1,0 +1,116 @@
+"""Loads a bundle on a device: the module object with a launcher per kernel."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tilec.bundle.read import Bundle
+from tilec.model.kernel import BundleInfo, KernelInfo
+from tilec.model.suggest import did_you_mean
+from tilec.runtime.devices import find_device
+from tilec.runtime.images import store_of
+from tilec.runtime.launch import Launcher
+from tilec.runtime.prepare import Site
+from tilec.runtime.protocols import DeviceLike
+from tilec.runtime.seam import CudaDriver, Device
+
+
+def load(bundle: Path | str | bytes | Bundle, device: DeviceLike = 0, *, driver: CudaDriver | None = None) -> Module:
+    """Load a bundle on a device. Images are loaded at the first launch that needs them.
+
+    Args:
+        bundle: a path, the bytes of a bundle, or an open one.
+        device: ordinal, `"cuda:1"`, or a device object of torch, CuPy or cuda.core.
+        driver: what to launch through; the process's CUDA driver by default.
+
+    Raises:
+        BundleError: the bundle cannot be read.
+        NoDeviceError: there is no driver or no such device.
+    """
+    opened = bundle if isinstance(bundle, Bundle) else Bundle.open(Path(bundle) if isinstance(bundle, str) else bundle)
+    if driver is None:
+        from tilec.runtime._driver import driver as process_driver
+
+        driver = process_driver()
+    site = Site(bundle=opened, device=find_device(device, driver), driver=driver, store=store_of(driver))
+    return Module(site)
+
+
+def load_packaged(package: str, name: str, device: DeviceLike = 0) -> Module:
+    """Load the bundle that lies inside an installed package: what generated packages call.
+
+    Args:
+        package: import name of the package.
+        name: file name of the bundle.
+        device: as for `load`.
+
+    Raises:
+        BundleError: the bundle cannot be read.
+        NoDeviceError: there is no driver or no such device.
+    """
+    from importlib.resources import files
+
+    resource = files(package).joinpath(name)
+    # A package in a zip file has no path: its bundle is then held in memory.
+    return load(resource if isinstance(resource, Path) else resource.read_bytes(), device)
+
+
+class Module:
+    """A bundle on a device. `module.NAME` and `module.kernels["NAME"]` give the launcher of a kernel."""
+
+    def __init__(self, site: Site) -> None:
+        """Use `load`."""
+        self._site = site
+        self.kernels: Mapping[str, Launcher] = _Launchers(site)
+
+    @property
+    def info(self) -> BundleInfo:
+        """The bundle's index."""
+        return self._site.bundle.info
+
+    @property
+    def device(self) -> Device:
+        """Where it is loaded."""
+        return self._site.device
+
+    def __getattr__(self, name: str) -> Launcher:
+        """The launcher of a kernel."""
+        try:
+            return self.kernels[name]
+        except KeyError:
+            package = self.info.package.name
+            hint = did_you_mean(name, self.kernels) or f"; it has {', '.join(self.kernels)}"
+            raise AttributeError(f"{package} has no kernel {name!r}{hint}", name=name, obj=self) from None
+
+    def __dir__(self) -> list[str]:
+        """Attributes and kernels."""
+        return [*super().__dir__(), *self.kernels]
+
+    def __repr__(self) -> str:
+        """Package, version, device."""
+        package = self.info.package
+        return f"<Module {package.name} {package.version} on {self.device}>"
+
+
+class _Launchers(Mapping[str, Launcher]):
+    """Launchers by kernel name, in the manifest's order; made when asked for."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._infos: dict[str, KernelInfo] = {kernel.name: kernel for kernel in site.bundle.info.kernels}
+        self._made: dict[str, Launcher] = {}
+        self._lock = threading.Lock()
+
+    def __getitem__(self, name: str) -> Launcher:
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = Launcher(self._infos[name], self._site)
+            return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._infos)
+
+    def __len__(self) -> int:
+        return len(self._infos)

@@ -1,0 +1,138 @@
+"""Device memory of tilec's own: enough to run kernels without a framework."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import Any
+
+from tilec.errors import DTypeError, SchedulingError, UsageError
+from tilec.model.dtype import BY_NUMPY, DTYPES
+from tilec.runtime.arguments import UnreadableError
+from tilec.runtime.layout import TensorFacts, contiguous_stride
+from tilec.runtime.protocols import StreamLike
+from tilec.runtime.seam import CudaDriver
+from tilec.runtime.streams import stream_handle
+
+
+class DeviceBuffer:
+    """A C-contiguous tensor in device memory. It is given back by `free`, or with the object (in the order of its stream).
+
+    Attributes:
+        shape: extents. dtype: a dtype's name. device: ordinal. nbytes: size in bytes.
+    """
+
+    def __init__(self, driver: CudaDriver, device: int, shape: tuple[int, ...], dtype: str, stream: StreamLike | None = None) -> None:
+        """Allocate; the contents are whatever was there.
+
+        Args:
+            driver: what to allocate through.
+            device: ordinal.
+            shape: extents.
+            dtype: a dtype's name, such as `f32`.
+            stream: in whose order memory is taken and given back; None takes it at once.
+
+        Raises:
+            DTypeError: no such dtype.
+            DriverError: no memory.
+        """
+        if dtype not in DTYPES:
+            raise DTypeError(f"{dtype!r} is no dtype; known are {', '.join(DTYPES)}")
+        if any(extent < 0 for extent in shape):
+            raise UsageError(f"shape {shape} has a negative extent")
+        self.shape = tuple(shape)
+        self.dtype = dtype
+        self.device = device
+        self.nbytes = math.prod(self.shape) * DTYPES[dtype].bytes
+        self._driver = driver
+        self._stream = None if stream is None else stream_handle(stream, "DeviceBuffer")
+        self._ptr = driver.allocate(device, self.nbytes, self._stream) if self.nbytes else 0
+        self._facts = TensorFacts(ptr=self._ptr, shape=self.shape, stride=contiguous_stride(self.shape), dtype=dtype, device=device)
+        self._tilec_look_: Any = (self._ptr, self._facts.key)  # what a launch reads: ready, since nothing of it changes
+        self._finalizer = weakref.finalize(self, driver.free, device, self._ptr, self._stream) if self._ptr else None
+        if self._finalizer is not None:
+            self._finalizer.atexit = False  # the driver takes everything back at the process's end, and may be gone by then
+
+    @classmethod
+    def from_host(cls, driver: CudaDriver, device: int, array: Any, stream: StreamLike | None = None, *, dtype: str = "") -> DeviceBuffer:
+        """A copy of a NumPy array on the device.
+
+        Args:
+            driver: what to allocate through.
+            device: ordinal.
+            array: a NumPy array, of any strides.
+            stream: in whose order to allocate; the copy is complete when this returns.
+            dtype: the dtype that the array's bytes hold, where NumPy's own does not say it (`u16` bytes that hold `bf16`).
+
+        Raises:
+            DTypeError: the array's dtype has no name here, or another element size than `dtype`.
+        """
+        import numpy as np
+
+        host = np.ascontiguousarray(array)
+        name = dtype or (BY_NUMPY[str(host.dtype)].name if str(host.dtype) in BY_NUMPY else "")
+        if name not in DTYPES or DTYPES[name].bytes != host.dtype.itemsize:
+            raise DTypeError(f"an array of {host.dtype} cannot be a tensor of {name or 'any known dtype'}")
+        made = cls(driver, device, tuple(array.shape), name, stream)
+        if made.nbytes:
+            driver.copy_in(device, made.ptr, host.ctypes.data, made.nbytes, made._stream or 0)
+        return made
+
+    @property
+    def ptr(self) -> int:
+        """Address of the first element; 0 for a tensor of no elements.
+
+        Raises:
+            SchedulingError: the buffer was freed.
+        """
+        if self._finalizer is not None and not self._finalizer.alive:
+            raise SchedulingError("the buffer was freed", fix="free buffers after their last use")
+        return self._ptr
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The buffer as other libraries read it."""
+        row = DTYPES[self.dtype]
+        typestr = row.typestr or f"|V{row.bytes}"
+        return {"shape": self.shape, "typestr": typestr, "data": (self.ptr, False), "version": 3, "strides": None, "stream": self._stream}
+
+    def _tilec_facts_(self) -> TensorFacts:
+        if self._tilec_look_ is None:
+            raise UnreadableError("the buffer was freed")
+        return self._facts
+
+    def to_host(self, stream: StreamLike = 0) -> Any:
+        """A NumPy array with the contents, once everything on `stream` is done.
+
+        Dtypes that NumPy has not come as `ml_dtypes` arrays where that is installed, else as unsigned integers of their size.
+        """
+        import numpy as np
+
+        row = DTYPES[self.dtype]
+        array = np.empty(self.shape, dtype=f"u{row.bytes}")
+        if self.nbytes:
+            handle = stream_handle(stream, "DeviceBuffer")
+            self._driver.copy_out(self.device, array.ctypes.data, self.ptr, self.nbytes, handle)
+        try:
+            return array.view(np.dtype(row.numpy))
+        except TypeError:
+            return array.view(_ml_dtype(row.numpy))
+
+    def fill(self, byte: int, stream: StreamLike = 0) -> None:
+        """Set every byte, in stream order."""
+        if self.nbytes:
+            self._driver.fill(self.device, self.ptr, byte, self.nbytes, stream_handle(stream, "DeviceBuffer"))
+
+    def free(self) -> None:
+        """Give the memory back, in the order of the buffer's stream. May be called more than once."""
+        self._tilec_look_ = None  # a launch that still uses it fails its fast look, and the slow path says why
+        if self._finalizer is not None:
+            self._finalizer()
+
+
+def _ml_dtype(name: str) -> Any:
+    try:
+        import ml_dtypes
+    except ImportError:
+        return {"bfloat16": "u2"}.get(name, "u1")
+    return getattr(ml_dtypes, name)

@@ -1,0 +1,130 @@
+"""Kernel arguments: a plan packs what changes from launch to launch into one block, next to what stays the same."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from tilec.errors import LayoutError
+from tilec.model.expr import parse
+from tilec.model.signature import AbiSlot, ParamKind
+from tilec.runtime.checks import Call
+from tilec.runtime.scalars import encoder_of, format_of
+
+_POINTER = 8
+
+
+class Block:
+    """Memory for the arguments of one launch in flight: values, and the array of their addresses that the driver reads."""
+
+    __slots__ = ("_array", "_pin", "address", "values")
+
+    def __init__(self, template: bytes, offsets: tuple[int, ...]) -> None:
+        """Lay out a block: `template` holds the values that stay, `offsets` say where each kernel argument is."""
+        self.values = bytearray(template)
+        self._pin = (ctypes.c_char * max(len(template), 1)).from_buffer(self.values)  # while it lives, the bytearray cannot move
+        base = ctypes.addressof(self._pin)
+        self._array = (ctypes.c_void_p * max(len(offsets), 1))(*[base + offset for offset in offsets])
+        self.address = ctypes.addressof(self._array)
+
+
+class Packing:
+    """How one plan packs its arguments.
+
+    Attributes:
+        pack: the struct's `pack_into`: tensor addresses in order, then the free values in order.
+        free: places of the parameters that are packed at each launch besides tensors.
+        encode: per free value what turns it into a packable one; None where nothing does.
+    """
+
+    __slots__ = ("encode", "free", "offsets", "pack", "template")
+
+    def __init__(self, call: Call, abi: tuple[AbiSlot, ...]) -> None:
+        """Lay out the arguments of a checked call.
+
+        Raises:
+            LayoutError: a computed argument does not fit its slot.
+        """
+        contract = call.contract
+        layout = _Layout()
+        placed: dict[tuple[str, str], int] = {}
+        for place in contract.tensors:
+            name = contract.params[place].name
+            placed[name, "ptr"] = layout.add("Q", _POINTER, _POINTER)
+        free: list[int] = []
+        encode: list[Callable[[Any], Any] | None] = []
+        for slot in abi:
+            name = slot.expr.strip()
+            place = contract.index.get(name, -1)
+            if place < 0 or place in contract.keyed or (name, slot.type) in placed:
+                continue
+            struct_slot = contract.params[place].kind is ParamKind.STRUCT
+            placed[name, slot.type] = layout.add(f"{slot.size}s" if struct_slot else format_of(slot.type), slot.size, slot.align)
+            free.append(place)
+            encode.append(_struct_encoder(slot.size) if struct_slot else encoder_of(slot.type))
+        head = layout.format
+        constants: list[tuple[int, bytes]] = []
+        offsets: list[int] = []
+        for slot in abi:
+            name = slot.expr.strip()
+            known = placed.get((name.removesuffix(".ptr"), "ptr")) if name.endswith(".ptr") else placed.get((name, slot.type))
+            if known is None:
+                known = layout.reserve(slot.size, slot.align)
+                constants.append((known, _constant(call, slot)))
+            offsets.append(known)
+        template = bytearray(layout.size)
+        for offset, data in constants:
+            template[offset : offset + len(data)] = data
+        self.template = bytes(template)
+        self.offsets = tuple(offsets)
+        self.free = tuple(free)
+        self.encode = tuple(encode) if any(encode) else None
+        self.pack = struct.Struct(head).pack_into
+
+    def block(self) -> Block:
+        """Memory for one more launch in flight."""
+        return Block(self.template, self.offsets)
+
+
+class _Layout:
+    """Places values one after another, each aligned; collects the struct format of those that are packed at each launch."""
+
+    def __init__(self) -> None:
+        self.format = "="  # standard sizes, no padding but what is written here
+        self.size = 0
+
+    def reserve(self, size: int, align: int) -> int:
+        offset = -(-self.size // align) * align
+        self.size = offset + size
+        return offset
+
+    def add(self, code: str, size: int, align: int) -> int:
+        before = self.size
+        offset = self.reserve(size, align)
+        if offset > before:
+            self.format += f"{offset - before}x"
+        self.format += code
+        return offset
+
+
+def _constant(call: Call, slot: AbiSlot) -> bytes:
+    """Bytes of an argument that the plan's facts determine."""
+    value = call.evaluate(parse(slot.expr))
+    code, encode = format_of(slot.type), encoder_of(slot.type)
+    try:
+        return struct.pack(f"={code}", encode(value) if encode else value)
+    except (struct.error, OverflowError, TypeError) as error:
+        name = call.contract.name
+        raise LayoutError(f"{name}: {slot.expr} is {value!r}, which the kernel's {slot.type} cannot hold", kernel=name) from error
+
+
+def _struct_encoder(size: int) -> Callable[[Any], bytes]:
+    def encode(value: Any) -> bytes:
+        data = memoryview(value).tobytes()
+        if len(data) != size:  # the struct module would cut or pad it silently
+            raise struct.error(f"{len(data)} bytes")
+        return data
+
+    return encode

@@ -1,0 +1,50 @@
+"""What generated launchers take: the types of tensors, streams, devices and structs, for type checkers and for readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class SupportsDLPack(Protocol):
+    """A tensor that other libraries can look at through DLPack; the methods' exact signatures differ between releases."""
+
+    @property
+    def __dlpack__(self) -> Callable[..., Any]:
+        """Give a capsule that describes the tensor."""
+
+    @property
+    def __dlpack_device__(self) -> Callable[..., Any]:
+        """Give (device type, device number)."""
+
+
+class SupportsCudaArray(Protocol):
+    """A tensor with `__cuda_array_interface__`."""
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        """Describe address, shape, strides and element type."""
+
+
+class SupportsCudaStream(Protocol):
+    """A stream with `__cuda_stream__`, which gives (version, handle)."""
+
+    @property
+    def __cuda_stream__(self) -> Any:
+        """Give (0, handle)."""
+
+
+class HasStreamHandle(Protocol):
+    """A stream whose handle is an attribute, as in torch."""
+
+    @property
+    def cuda_stream(self) -> int:
+        """The handle."""
+
+
+TensorLike = SupportsDLPack | SupportsCudaArray
+# An int is a stream's handle; 0 is the legacy default stream.
+StreamLike = SupportsCudaStream | HasStreamHandle | int
+StructLike = bytes | bytearray | memoryview
+# A number, `"cuda:1"`, or a device object of torch, CuPy or cuda.core.
+DeviceLike = Any

@@ -1,0 +1,140 @@
+"""What tilec asks of a CUDA driver: the protocol that `_driver` fulfils and that tests fake, with its value types."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from tilec.model.arch import Version
+
+Dim3 = tuple[int, int, int]
+# Opaque handles of the driver: whatever it gives is handed back to it.
+ModuleHandle = Any
+FunctionHandle = Any
+# Enqueues one launch: (stream handle, address of the array of parameter addresses, 0) gives a sequence whose first item is the result,
+# false for success. Bound once per plan, so that a launch pays for one call.
+LaunchCall = Callable[[int, int, int], Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Device:
+    """One GPU: what it is and what a launch on it may ask for.
+
+    Attributes:
+        ordinal: its number, after CUDA_VISIBLE_DEVICES.
+        name: product name.
+        cc: compute capability. driver: CUDA release that the driver serves.
+        max_grid, max_block: largest extents per axis. max_threads: most threads of one block.
+        shared_default: shared memory in bytes that a block gets without opting in; shared_optin: the most it can opt in to.
+        multiprocessors: number of multiprocessors.
+        cooperative, cluster: whether such launches are supported.
+    """
+
+    ordinal: int
+    name: str
+    cc: Version
+    driver: Version
+    max_grid: Dim3 = (2**31 - 1, 65535, 65535)
+    max_block: Dim3 = (1024, 1024, 64)
+    max_threads: int = 1024
+    shared_default: int = 48 * 1024
+    shared_optin: int = 48 * 1024
+    multiprocessors: int = 1
+    cooperative: bool = True
+    cluster: bool = False
+
+    def __str__(self) -> str:
+        """`device 0 (NVIDIA H200)`."""
+        return f"device {self.ordinal} ({self.name})"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class FunctionFacts:
+    """What the driver says of a loaded entry point: most threads per block, static shared memory in bytes, registers per thread."""
+
+    max_threads: int
+    static_shared: int
+    registers: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchShape:
+    """Everything of a launch but its arguments and stream. `shared` is dynamic shared memory in bytes; `cluster` empty for none."""
+
+    grid: Dim3
+    block: Dim3
+    shared: int = 0
+    cluster: tuple[int, ...] = ()
+    cooperative: bool = False
+
+
+class CudaDriver(Protocol):
+    """The driver as tilec uses it. Every failure is a `DriverError` (or `NoDeviceError`) with cause and fix."""
+
+    def version(self) -> Version:
+        """CUDA release that the driver serves."""
+
+    def device_count(self) -> int:
+        """Number of visible devices."""
+
+    def device(self, ordinal: int) -> Device:
+        """Facts about one device."""
+
+    def current(self, ordinal: int) -> AbstractContextManager[None]:
+        """Make the device's primary context current, and restore the thread's own afterwards."""
+
+    def load_module(self, ordinal: int, data: bytes) -> ModuleHandle:
+        """Load an image into the device's primary context."""
+
+    def function(self, module: ModuleHandle, symbol: str) -> FunctionHandle:
+        """Look up an entry point."""
+
+    def function_facts(self, function: FunctionHandle) -> FunctionFacts:
+        """Resources of an entry point."""
+
+    def allow_shared(self, function: FunctionHandle, size: int) -> None:
+        """Let launches of the function use up to `size` bytes of dynamic shared memory."""
+
+    def allow_wide_clusters(self, function: FunctionHandle) -> None:
+        """Let launches of the function use clusters of more than 8 blocks."""
+
+    def active_blocks(self, ordinal: int, function: FunctionHandle, threads: int, shared: int) -> int:
+        """Blocks of a launch that are resident on one multiprocessor at a time."""
+
+    def active_clusters(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
+        """Clusters of a launch that are resident on the device at a time."""
+
+    def bind_launch(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> LaunchCall:
+        """A call that enqueues this launch; it reports failure by its result and never raises for one."""
+
+    def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
+        """Deal with a launch that failed: where only the thread's context was wrong, `retry` under the right one; raise otherwise."""
+
+    def pointer_device(self, address: int) -> int | None:
+        """Ordinal of the device that an address belongs to; None for an address that the driver does not know."""
+
+    def allocate(self, ordinal: int, size: int, stream: int | None) -> int:
+        """Device memory, in stream order where a stream is given."""
+
+    def free(self, ordinal: int, address: int, stream: int | None) -> None:
+        """Give memory back, in stream order where a stream is given."""
+
+    def copy_in(self, ordinal: int, address: int, source: int, size: int, stream: int) -> None:
+        """Copy host memory (address `source`) to the device and wait for it."""
+
+    def copy_out(self, ordinal: int, target: int, address: int, size: int, stream: int) -> None:
+        """Copy device memory to host memory (address `target`) and wait for it."""
+
+    def fill(self, ordinal: int, address: int, byte: int, size: int, stream: int) -> None:
+        """Set every byte of device memory, in stream order."""
+
+    def create_stream(self, ordinal: int) -> int:
+        """A stream that does not wait for the legacy default stream."""
+
+    def destroy_stream(self, ordinal: int, stream: int) -> None:
+        """Give a stream back; work on it still finishes."""
+
+    def synchronize(self, ordinal: int, stream: int) -> None:
+        """Wait for everything on a stream."""

@@ -1,0 +1,116 @@
+"""Streams: the handle of a foreign stream, and a small stream of tilec's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, final
+
+from tilec.errors import ArgumentError, SchedulingError
+from tilec.runtime.seam import CudaDriver
+
+Getter = Callable[[Any], int]
+
+
+class Handles(dict[type, Getter]):
+    """How to get a stream's handle, by its type; a type met for the first time is classified once."""
+
+    def __missing__(self, cls: type) -> Getter:
+        """Classify a type."""
+        getter: Getter
+        if cls is int:
+            getter = int
+        elif cls.__name__ == "Stream" and cls.__module__.partition(".")[0] == "torch":
+            getter = attrgetter("cuda_stream")  # an attribute in C: the usual case, read at every launch
+        else:
+            getter = _handle
+        self[cls] = getter
+        return getter
+
+
+def stream_handle(stream: Any, kernel: str) -> int:
+    """The handle of a stream.
+
+    Raises:
+        ArgumentError: it is none; the message starts with the kernel's name.
+    """
+    what = ""
+    try:
+        handle = HANDLES[type(stream)](stream)
+    except (TypeError, AttributeError, ValueError, RuntimeError) as error:
+        what = str(error)
+    else:
+        if 0 <= handle < 2**64:
+            return handle
+        what = f"the stream's handle is {handle!r}"
+    fix = "pass a stream of torch, CuPy or cuda.core, or a handle as an int; 0 is the legacy default stream"
+    raise ArgumentError(f"{kernel}: {what}", fix=fix, kernel=kernel)
+
+
+def _handle(stream: Any) -> int:
+    if stream is None:
+        raise TypeError("the stream is None: launches name their stream")
+    if isinstance(stream, bool):
+        raise TypeError(f"{stream!r} is no stream")
+    if isinstance(stream, int):
+        return int(stream)
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        version, handle = protocol() if callable(protocol) else protocol
+        if version != 0:
+            raise TypeError(f"the stream's __cuda_stream__ is of version {version}, and 0 is known")
+        return int(handle)
+    for name in ("cuda_stream", "ptr"):  # torch; CuPy
+        handle = getattr(stream, name, None)
+        if isinstance(handle, int):
+            return handle
+    raise TypeError(f"a {type(stream).__module__}.{type(stream).__qualname__} is no stream")
+
+
+HANDLES = Handles()
+
+
+@final
+class Stream:
+    """A stream of tilec's own, for programs without a framework. It is given back by `close`, or at the end of a `with` block."""
+
+    __slots__ = ("_driver", "_handle", "device")
+
+    def __init__(self, driver: CudaDriver, device: int) -> None:
+        """Make a stream that does not wait for the legacy default stream."""
+        self._driver = driver
+        self.device = device
+        self._handle: int | None = driver.create_stream(device)
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """(0, handle), as other libraries read it."""
+        return 0, self.handle
+
+    @property
+    def handle(self) -> int:
+        """The driver's handle.
+
+        Raises:
+            SchedulingError: the stream is closed.
+        """
+        if self._handle is None:
+            raise SchedulingError("the stream is closed", fix="make a new one")
+        return self._handle
+
+    def sync(self) -> None:
+        """Wait for everything that was enqueued."""
+        self._driver.synchronize(self.device, self.handle)
+
+    def close(self) -> None:
+        """Give the stream back; work on it still finishes. May be called more than once."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._driver.destroy_stream(self.device, handle)
+
+    def __enter__(self) -> Stream:
+        """The stream itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the stream back."""
+        self.close()

@@ -1,0 +1,212 @@
+"""A CUDA driver without a GPU: device memory is host memory, launches are decoded and recorded, and may run a Python function."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import itertools
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tilec.errors import DriverError, NoDeviceError
+from tilec.model.arch import Version
+from tilec.model.signature import AbiSlot
+from tilec.runtime.scalars import format_of
+from tilec.runtime.seam import Device, FunctionFacts, LaunchCall, LaunchShape
+
+H200 = Device(
+    ordinal=0,
+    name="Fake H200",
+    cc=(9, 0),
+    driver=(13, 0),
+    shared_optin=227 * 1024,
+    multiprocessors=132,
+    cooperative=True,
+    cluster=True,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class FakeKernel:
+    """What a fake image's entry point is: its ABI, its resources, and (optionally) a function of the unpacked arguments to run."""
+
+    abi: Sequence[AbiSlot] = ()
+    facts: FunctionFacts = FunctionFacts(max_threads=1024, static_shared=0, registers=32)
+    active_blocks: int = 8
+    active_clusters: int = 16
+    run: Callable[..., None] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class FakeLaunch:
+    """One launch as the driver saw it; `arguments` are unpacked by the kernel's ABI."""
+
+    device: int
+    symbol: str
+    shape: LaunchShape
+    stream: int
+    arguments: tuple[Any, ...]
+
+
+class FakeDriver:
+    """`CudaDriver` for tests.
+
+    Attributes:
+        launches: every launch, in order.
+        loads: (device, image) of every module that was loaded.
+        calls: names of the calls that change something, in order.
+        fail: results to give instead of success, by call name: `{"load_module": "CUDA_ERROR_NO_BINARY_FOR_GPU"}`.
+    """
+
+    def __init__(self, devices: Sequence[Device] = (H200,), kernels: Mapping[str, FakeKernel] | None = None) -> None:
+        """Make a driver that serves these devices and knows these kernels by symbol; others take no arguments."""
+        self.devices = tuple(devices)
+        self.kernels = dict(kernels or {})
+        self.launches: list[FakeLaunch] = []
+        self.loads: list[tuple[int, bytes]] = []
+        self.calls: list[str] = []
+        self.fail: dict[str, str] = {}
+        self.allowed_shared: dict[str, int] = {}
+        self._memory: dict[int, tuple[int, Any]] = {}
+        self._foreign: dict[int, int] = {}
+        self._streams = itertools.count(0x1000, 0x10)
+        self._lock = threading.Lock()
+
+    def own(self, address: int, device: int) -> None:
+        """Let an address count as memory of a device."""
+        self._foreign[address] = device
+
+    def version(self) -> Version:
+        """CUDA release that the driver serves."""
+        return self.devices[0].driver
+
+    def device_count(self) -> int:
+        """Number of visible devices."""
+        return len(self.devices)
+
+    def device(self, ordinal: int) -> Device:
+        """Facts about one device."""
+        if not 0 <= ordinal < len(self.devices):
+            raise NoDeviceError(f"there is no device {ordinal}: this process sees {len(self.devices)}, numbered from 0")
+        return self.devices[ordinal]
+
+    @contextlib.contextmanager
+    def current(self, ordinal: int) -> Iterator[None]:
+        """Contexts do not matter here."""
+        self.device(ordinal)
+        yield
+
+    def load_module(self, ordinal: int, data: bytes) -> tuple[int, bytes]:
+        """Load an image: any bytes will do."""
+        self._note("load_module")
+        with self._lock:
+            self.loads.append((ordinal, data))
+        return ordinal, data
+
+    def function(self, module: tuple[int, bytes], symbol: str) -> str:
+        """Look up an entry point: any name will do."""
+        self._note("function")
+        return symbol
+
+    def function_facts(self, function: str) -> FunctionFacts:
+        """Resources of an entry point."""
+        return self._kernel(function).facts
+
+    def allow_shared(self, function: str, size: int) -> None:
+        """Let launches of the function use up to `size` bytes of dynamic shared memory."""
+        self._note("allow_shared")
+        self.allowed_shared[function] = max(size, self.allowed_shared.get(function, 0))
+
+    def allow_wide_clusters(self, function: str) -> None:
+        """Let launches of the function use clusters of more than 8 blocks."""
+        self._note("allow_wide_clusters")
+
+    def active_blocks(self, ordinal: int, function: str, threads: int, shared: int) -> int:
+        """Blocks of a launch that are resident on one multiprocessor at a time."""
+        return self._kernel(function).active_blocks
+
+    def active_clusters(self, ordinal: int, function: str, shape: LaunchShape) -> int:
+        """Clusters of a launch that are resident on the device at a time."""
+        return self._kernel(function).active_clusters
+
+    def bind_launch(self, ordinal: int, function: str, shape: LaunchShape) -> LaunchCall:
+        """A call that decodes its arguments, records itself, and runs the kernel's function."""
+        kernel = self._kernel(function)
+
+        def call(stream: int, parameters: int, extra: int) -> tuple[str]:
+            assert extra == 0
+            arguments = tuple(_unpack(parameters, index, slot) for index, slot in enumerate(kernel.abi))
+            with self._lock:
+                self.launches.append(FakeLaunch(device=ordinal, symbol=function, shape=shape, stream=stream, arguments=arguments))
+            if "launch" in self.fail:
+                return (self.fail["launch"],)
+            if kernel.run is not None:
+                kernel.run(*arguments)
+            return ("",)
+
+        return call
+
+    def launch_failed(self, ordinal: int, result: str, stream: int, retry: Callable[[], Any], kernel: str) -> None:
+        """Raise for a launch that failed."""
+        raise DriverError(f"{kernel}: the launch failed: {result}", result=result, kernel=kernel)
+
+    def pointer_device(self, address: int) -> int | None:
+        """Device of an address: of an allocation, or as told by `own`."""
+        return self._foreign.get(address, self._memory.get(address, (None, None))[0])
+
+    def allocate(self, ordinal: int, size: int, stream: int | None) -> int:
+        """Host memory, aligned to 256 bytes."""
+        self._note("allocate")
+        buffer = ctypes.create_string_buffer(size + 256)
+        address = -(-ctypes.addressof(buffer) // 256) * 256
+        self._memory[address] = (ordinal, buffer)
+        return address
+
+    def free(self, ordinal: int, address: int, stream: int | None) -> None:
+        """Give memory back; a second time is an error."""
+        self._note("free")
+        if self._memory.pop(address, None) is None:
+            raise DriverError(f"cuMemFree failed: CUDA_ERROR_INVALID_VALUE ({address:#x})", result="CUDA_ERROR_INVALID_VALUE", code=1)
+
+    def copy_in(self, ordinal: int, address: int, source: int, size: int, stream: int) -> None:
+        """Copy host memory to an allocation."""
+        ctypes.memmove(address, source, size)
+
+    def copy_out(self, ordinal: int, target: int, address: int, size: int, stream: int) -> None:
+        """Copy an allocation to host memory."""
+        ctypes.memmove(target, address, size)
+
+    def fill(self, ordinal: int, address: int, byte: int, size: int, stream: int) -> None:
+        """Set every byte of an allocation."""
+        ctypes.memset(address, byte, size)
+
+    def create_stream(self, ordinal: int) -> int:
+        """A number that names a stream."""
+        self._note("create_stream")
+        return next(self._streams)
+
+    def destroy_stream(self, ordinal: int, stream: int) -> None:
+        """Nothing is left to give back."""
+        self._note("destroy_stream")
+
+    def synchronize(self, ordinal: int, stream: int) -> None:
+        """Launches have run when they return."""
+        self._note("synchronize")
+
+    def _kernel(self, symbol: str) -> FakeKernel:
+        return self.kernels.get(symbol, FakeKernel())
+
+    def _note(self, call: str) -> None:
+        self.calls.append(call)
+        if call in self.fail:
+            raise DriverError(f"{call} failed: {self.fail[call]}", result=self.fail[call])
+
+
+def _unpack(parameters: int, index: int, slot: AbiSlot) -> Any:
+    """One argument, read as the driver does: through the array of addresses."""
+    address = ctypes.c_void_p.from_address(parameters + index * ctypes.sizeof(ctypes.c_void_p)).value or 0
+    data = ctypes.string_at(address, slot.size)
+    return data if slot.type == "struct" else struct.unpack(f"={format_of(slot.type)}", data)[0]
