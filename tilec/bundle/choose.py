@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from tilec.errors import NoImageError
 from tilec.model.arch import ARCHS, TargetKind, Version
@@ -55,21 +56,22 @@ def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
 
     Among equals the newest architecture wins, then (for PTX and Tile IR) the newest ISA, then the digest.
     """
-    taken: list[tuple[tuple[int, int, int, int, int, str], Candidate]] = []
-    refused: list[tuple[str, str, Candidate]] = []
+    taken: list[tuple[tuple[Any, ...], Candidate]] = []
+    refused: list[tuple[tuple[Any, ...], Candidate]] = []
     for image in images:
+        tie = (image.digest, image.symbol, image.cuda, image.exact)
         reason = _refusal(image, device)
         if reason:
-            refused.append((str(image.target), image.digest, Candidate(image=image, accepted=False, reason=reason)))
+            refused.append(((str(image.target), tie), Candidate(image=image, accepted=False, reason=reason)))
             continue
         rank, reason = _fit(image, device)
         isa = image.ptx_isa or (0, 0)
         suffix = ("a", "f", "").index(image.target.suffix)
-        key = (rank, -_ordinal(image.target.cc), suffix, -isa[0], -isa[1], image.digest)
+        key = (rank, -_ordinal(image.target.cc), suffix, -isa[0], -isa[1], tie)
         taken.append((key, Candidate(image=image, accepted=True, reason=reason)))
     taken.sort(key=lambda entry: entry[0])
-    refused.sort(key=lambda entry: entry[:2])
-    candidates = (*(c for _, c in taken), *(c for _, _, c in refused))
+    refused.sort(key=lambda entry: entry[0])
+    candidates = (*(c for _, c in taken), *(c for _, c in refused))
     return Choice(image=taken[0][1].image if taken else None, candidates=candidates)
 
 
@@ -129,7 +131,7 @@ def _architecture_refusal(image: ImageInfo, cc: Version) -> str:
         return f"PTX for compute capability {own} runs on {own} and later, {here}"
     if cc[0] == target.cc[0] and cc[1] > target.cc[1]:
         chip = target.cc if target.arch.soc else cc
-        return f"machine code is not shared with the system on a chip of compute capability {_dotted(chip)}, {here}"
+        return f"machine code for {own} does not run on {_dotted(cc)}: {_dotted(chip)} is a system on a chip with its own"
     return f"a cubin runs on compute capability {own} and later {target.cc[0]}.x only, {here}"
 
 

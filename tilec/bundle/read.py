@@ -108,7 +108,10 @@ class Bundle:
             sha = hashlib.sha256()
             with _located(self.name):
                 for offset in range(0, self._size, _CHUNK):
-                    sha.update(self._read_at(offset, min(_CHUNK, self._size - offset)))
+                    piece = self._read_at(offset, min(_CHUNK, self._size - offset))
+                    if len(piece) != min(_CHUNK, self._size - offset):
+                        damaged("changed while it was open: it is cut short")
+                    sha.update(piece)
             self._digest = sha.hexdigest()
         return self._digest
 

@@ -1,0 +1,67 @@
+"""The choice of an image is accepted, deterministic, independent of order, and no accepted one of an earlier kind is passed over."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.bundle_samples import row
+from tilec.bundle.choose import DeviceFacts, choose_image
+from tilec.model.arch import ARCHS, TargetKind
+from tilec.model.image import ImageInfo
+
+TARGETS = ["tileir"] + [
+    f"{kind}_{cc[0]}{cc[1]}{suffix}"
+    for cc, arch in ARCHS.items()
+    for kind in ("sm", "compute")
+    for suffix, isa in (("", arch.ptx), ("a", arch.ptx_a), ("f", arch.ptx_f))
+    if isa
+]
+RELEASES = [(11, 0), (11, 8), (12, 0), (12, 8), (13, 0), (13, 4), (14, 0)]
+
+
+@st.composite
+def images(draw: st.DrawFn) -> ImageInfo:
+    target = draw(st.sampled_from(TARGETS))
+    isa = None if target.startswith("sm") else draw(st.sampled_from([(7, 8), (8, 0), (8, 8), (9, 0), (9, 4)]))
+    exact = target.startswith("sm") and target[-1].isdigit() and draw(st.booleans())
+    return row(target, exact=exact, isa=isa, cuda=draw(st.sampled_from(RELEASES)), data=target.encode() + str((isa, exact)).encode())
+
+
+DEVICES = st.builds(DeviceFacts, cc=st.sampled_from([*ARCHS, (6, 1), (10, 1), (12, 9), (13, 0)]), driver=st.sampled_from(RELEASES))
+
+
+def kind(image: ImageInfo) -> int:
+    if image.target.kind is TargetKind.CUBIN:
+        return 0 if image.target.suffix == "a" or image.exact else 1 if image.target.suffix == "f" else 2
+    return 3 if image.target.kind is TargetKind.PTX else 4
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(images(), max_size=8), DEVICES, st.randoms(use_true_random=False))
+def test_choice(given_images: list[ImageInfo], device: DeviceFacts, random: object) -> None:
+    choice = choose_image(given_images, device)
+    accepted = [candidate.image for candidate in choice.candidates if candidate.accepted]
+    assert len(choice.candidates) == len(given_images)
+    assert (choice.image is None) == (not accepted)
+    if choice.image is not None:
+        assert choice.image == accepted[0]
+        assert choice.image in given_images
+        assert choice.image.target.runs_on(device.cc, exact=choice.image.exact)
+        assert choice.image.cuda <= device.driver
+        assert kind(choice.image) == min(kind(image) for image in accepted)
+    shuffled = list(given_images)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert choose_image(shuffled, device).image == choice.image
+    assert [c.reason for c in choose_image(shuffled, device).candidates] == [c.reason for c in choice.candidates]
+    alone = [image for image in given_images if choose_image([image], device).image is not None]
+    assert sorted(map(repr, alone)) == sorted(map(repr, accepted))
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(images(), min_size=1, max_size=5), DEVICES)
+def test_a_newer_driver_refuses_nothing_more(given_images: list[ImageInfo], device: DeviceFacts) -> None:
+    newer = DeviceFacts(cc=device.cc, driver=(99, 0))
+    for image in given_images:
+        if choose_image([image], device).image is not None:
+            assert choose_image([image], newer).image is not None

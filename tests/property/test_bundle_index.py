@@ -1,0 +1,145 @@
+"""Any index that can be written is read back equal, and equal indexes give equal bytes."""
+
+from __future__ import annotations
+
+import string
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilec.bundle.format import from_index, to_index
+from tilec.errors import Location
+from tilec.model.arch import ARCHS, Target
+from tilec.model.dtype import DTYPES
+from tilec.model.image import ImageInfo, Resources
+from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
+from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
+
+NAMES = st.text(string.ascii_letters + "_äλ", min_size=1, max_size=8)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
+COUNT = st.integers(0, 2**40)
+FILES = st.lists(st.text(string.ascii_letters + ".-_ <>", min_size=1, max_size=8).filter(lambda s: s != ".."), min_size=1, max_size=3).map(
+    "/".join
+)
+DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64)
+VERSIONS = st.tuples(st.integers(0, 99), st.integers(0, 99))
+FACTS = st.lists(st.integers(1, 64), max_size=3).map(tuple)
+DIMS = st.lists(st.integers(1, 1024), max_size=3).map(tuple)
+EXPRESSIONS = st.sampled_from(("cdiv(n, 4)", "x.shape[0]", "1", "256 * 4"))
+LITERALS = st.one_of(
+    st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text(st.characters(codec="utf-8"), max_size=9)
+)
+NUMBERS = st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False))
+TARGETS = st.sampled_from(
+    [Target.parse("tileir")]
+    + [
+        Target.parse(f"{kind}_{cc[0]}{cc[1]}{suffix}")
+        for cc, arch in ARCHS.items()
+        for kind in ("sm", "compute")
+        for suffix, isa in (("", arch.ptx), ("a", arch.ptx_a), ("f", arch.ptx_f))
+        if isa
+    ]
+)
+MAYBE = st.none() | COUNT
+RESOURCES = st.builds(
+    Resources, registers=MAYBE, spill_stores=MAYBE, spill_loads=MAYBE, stack=MAYBE, shared=MAYBE, constant=MAYBE, code=MAYBE
+)
+
+
+@st.composite
+def images(draw: st.DrawFn) -> ImageInfo:
+    digest = draw(DIGESTS)
+    return ImageInfo(
+        target=draw(TARGETS),
+        digest=digest,
+        size=int(digest[:4], 16),  # one digest, one size
+        symbol=draw(TEXT),
+        exact=draw(st.booleans()),
+        ptx_isa=draw(st.none() | VERSIONS),
+        cuda=draw(VERSIONS),
+        resources=draw(RESOURCES),
+        max_threads=draw(COUNT),
+        required_block=draw(DIMS),
+        cluster=draw(DIMS),
+    )
+
+
+@st.composite
+def kernels(draw: st.DrawFn, name: str) -> KernelInfo:
+    params = draw(st.lists(NAMES, unique=True, min_size=1, max_size=3))
+    axes = draw(st.dictionaries(NAMES, st.lists(LITERALS, min_size=1, max_size=2).map(tuple), max_size=2))
+    axes["T"] = draw(st.lists(st.sampled_from(sorted(DTYPES)), min_size=1, max_size=2).map(tuple))
+    assumptions = st.builds(Assumption, param=st.sampled_from(params), shape=FACTS, stride=FACTS, align=st.integers(1, 256))
+    slots = st.builds(AbiSlot, type=st.sampled_from(["ptr", "struct", *DTYPES]), expr=EXPRESSIONS, size=COUNT, align=st.integers(1, 16))
+    points = st.lists(st.tuples(st.sampled_from(sorted(axes)), LITERALS), max_size=2).map(tuple)
+    variants = [
+        VariantInfo(
+            id=identity,
+            axes=draw(points),
+            assume=draw(st.lists(assumptions, max_size=2).map(tuple)),
+            abi=draw(st.lists(slots, max_size=3).map(tuple)),
+            images=draw(st.lists(images(), max_size=2).map(tuple)),
+        )
+        for identity in draw(st.lists(TEXT, unique=True, max_size=2))
+    ]
+    return KernelInfo(
+        name=name,
+        language=draw(NAMES),
+        location=draw(st.builds(Location, file=FILES, line=COUNT, column=COUNT)),
+        doc=draw(TEXT),
+        params=tuple(
+            Param(
+                name=param,
+                kind=draw(st.sampled_from(ParamKind)),
+                dtype=draw(st.sampled_from(["", "T", *DTYPES])),
+                rank=draw(st.integers(-1, 8)),
+                out=draw(st.booleans()),
+                stride=draw(st.none() | st.lists(st.none() | st.integers(0, 9), max_size=3).map(tuple)),
+                shape_divisible=draw(FACTS),
+                stride_divisible=draw(FACTS),
+                align=draw(st.integers(1, 256)),
+                default=draw(st.none() | NUMBERS),
+                size=draw(COUNT),
+                doc=draw(TEXT),
+            )
+            for param in params
+        ),
+        axes=tuple(axes.items()),
+        dtype_axes=("T",),
+        default=draw(points),
+        launch=draw(
+            st.builds(
+                LaunchInfo,
+                grid=st.lists(EXPRESSIONS, max_size=3).map(tuple),
+                block=st.lists(EXPRESSIONS, max_size=3).map(tuple),
+                shared=EXPRESSIONS,
+                cluster=DIMS,
+                cooperative=st.booleans(),
+                requires=st.lists(EXPRESSIONS, max_size=2).map(tuple),
+            )
+        ),
+        variants=tuple(variants),
+    )
+
+
+@st.composite
+def bundles(draw: st.DrawFn) -> BundleInfo:
+    return BundleInfo(
+        package=PackageInfo(name="acme-kernels", version="1.0", module="acme", description=draw(TEXT), license=draw(TEXT)),
+        kernels=tuple(draw(kernels(name)) for name in draw(st.lists(NAMES, unique=True, max_size=2))),
+        toolchain=draw(st.lists(st.builds(ToolInfo, name=TEXT, version=TEXT, digest=DIGESTS), max_size=2).map(tuple)),
+        sources=draw(st.dictionaries(FILES.filter(lambda s: s[1:2] != ":"), DIGESTS, max_size=2).map(lambda d: tuple(d.items()))),
+        profile=draw(NAMES),
+        min_driver=draw(st.integers(0, 999)),
+        builder=draw(TEXT),
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(bundles())
+def test_round_trip(info: BundleInfo) -> None:
+    data = to_index(info)
+    again = from_index(data)
+    assert again == info
+    assert repr(again) == repr(info)  # equality alone takes 1 for True
+    assert to_index(again) == data

@@ -1,0 +1,224 @@
+"""Which image a device gets, over capabilities, drivers and kinds of images, with the reasons."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bundle_samples import row
+from tilec.bundle.choose import DeviceFacts, choose_image, require_image
+from tilec.errors import NoImageError
+from tilec.model.arch import ARCHS, Target, Version
+from tilec.model.image import ImageInfo
+
+CUDA_13_0, CUDA_13_4 = (13, 0), (13, 4)
+
+# (images, capability, driver, chosen): an image is target, "tile" for a tile cubin, "@9.4" for its ISA, ">=13.4" for its oldest CUDA.
+TABLE: list[tuple[str, Version, Version, str]] = [
+    # Architecture-specific cubins run on one capability.
+    ("sm_90a", (9, 0), CUDA_13_0, "sm_90a"),
+    ("sm_90a", (10, 0), CUDA_13_0, ""),
+    ("sm_90a", (8, 9), CUDA_13_0, ""),
+    ("sm_100a", (10, 0), CUDA_13_0, "sm_100a"),
+    ("sm_100a", (10, 3), CUDA_13_0, ""),
+    ("sm_120a", (12, 1), CUDA_13_0, ""),
+    # Family-specific cubins run on later members of the family.
+    ("sm_100f", (10, 0), CUDA_13_0, "sm_100f"),
+    ("sm_100f", (10, 3), CUDA_13_0, "sm_100f"),
+    ("sm_100f", (10, 7), CUDA_13_4, "sm_100f"),
+    ("sm_100f", (11, 0), CUDA_13_0, ""),
+    ("sm_100f", (12, 0), CUDA_13_0, ""),
+    ("sm_103f", (10, 0), CUDA_13_0, ""),
+    ("sm_120f", (12, 1), CUDA_13_0, "sm_120f"),
+    # SIMT cubins run on the same major and later minor capabilities.
+    ("sm_80", (8, 0), CUDA_13_0, "sm_80"),
+    ("sm_86", (8, 9), CUDA_13_0, "sm_86"),
+    ("sm_89", (8, 6), CUDA_13_0, ""),
+    ("sm_80", (9, 0), CUDA_13_0, ""),
+    ("sm_100", (10, 3), CUDA_13_0, "sm_100"),
+    ("sm_120", (12, 1), CUDA_13_0, "sm_120"),
+    ("sm_80 sm_86", (8, 9), CUDA_13_0, "sm_86"),
+    ("sm_86 sm_80 sm_89", (8, 9), CUDA_13_0, "sm_89"),
+    ("sm_80 sm_89", (8, 6), CUDA_13_0, "sm_80"),
+    # Systems on a chip share no machine code with other capabilities.
+    ("sm_80", (8, 7), CUDA_13_0, ""),
+    ("sm_86", (8, 7), CUDA_13_0, ""),
+    ("sm_87", (8, 7), CUDA_13_0, "sm_87"),
+    ("sm_87", (8, 9), CUDA_13_0, ""),
+    ("sm_80 compute_80@8.0", (8, 7), CUDA_13_0, "compute_80"),
+    # Tile cubins run on exactly their capability.
+    ("sm_120:tile", (12, 0), CUDA_13_0, "sm_120"),
+    ("sm_120:tile", (12, 1), CUDA_13_0, ""),
+    ("sm_80:tile", (8, 6), CUDA_13_0, ""),
+    ("sm_90:tile", (9, 0), CUDA_13_0, "sm_90"),
+    # PTX runs on its capability and later ones, if the driver reads its ISA.
+    ("compute_80@8.0", (8, 0), CUDA_13_0, "compute_80"),
+    ("compute_80@8.0", (12, 1), CUDA_13_0, "compute_80"),
+    ("compute_80@8.0", (7, 5), CUDA_13_0, ""),
+    ("compute_80@9.0", (9, 0), CUDA_13_0, "compute_80"),
+    ("compute_80@9.4", (9, 0), CUDA_13_0, ""),
+    ("compute_80@9.4", (9, 0), CUDA_13_4, "compute_80"),
+    ("compute_80@8.0", (9, 0), (11, 8), ""),
+    ("compute_80@7.8", (9, 0), (11, 8), "compute_80"),
+    ("compute_80@8.0 compute_90@8.0", (10, 0), CUDA_13_0, "compute_90"),
+    ("compute_80@8.0 compute_90@9.4", (10, 0), CUDA_13_0, "compute_80"),
+    # PTX for an architecture's or a family's own features goes no further than they do.
+    ("compute_90a@8.0", (9, 0), CUDA_13_0, "compute_90a"),
+    ("compute_90a@8.0", (10, 0), CUDA_13_0, ""),
+    ("compute_90a@8.0", (10, 3), CUDA_13_0, ""),
+    ("compute_100f@8.8", (10, 3), CUDA_13_0, "compute_100f"),
+    ("compute_100f@8.8", (12, 0), CUDA_13_0, ""),
+    ("compute_90@8.0 compute_90a@8.0", (9, 0), CUDA_13_0, "compute_90a"),
+    # Tile IR runs wherever it can be assembled, if the driver reads it.
+    ("tileir@13.3>=13.3", (8, 0), CUDA_13_4, "tileir"),
+    ("tileir@13.3>=13.3", (9, 0), CUDA_13_0, ""),
+    ("tileir@13.3>=13.3", (7, 5), CUDA_13_4, ""),
+    # The order of kinds.
+    ("compute_90a@8.0 sm_90 sm_90a tileir@13.0>=13.0", (9, 0), CUDA_13_0, "sm_90a"),
+    ("compute_90@8.0 sm_90 tileir@13.0>=13.0", (9, 0), CUDA_13_0, "sm_90"),
+    ("sm_100 sm_103 sm_100f", (10, 3), CUDA_13_0, "sm_100f"),
+    ("sm_100f sm_103a", (10, 3), CUDA_13_0, "sm_103a"),
+    ("sm_100f sm_103f", (10, 3), CUDA_13_0, "sm_103f"),
+    ("compute_80@8.0 tileir@13.0>=13.0", (9, 0), CUDA_13_0, "compute_80"),
+    ("sm_120:tile tileir@13.0>=13.0", (12, 1), CUDA_13_0, "tileir"),
+    # Any image may need a newer driver than there is.
+    ("sm_90>=13.4", (9, 0), CUDA_13_0, ""),
+    ("sm_90>=13.4 compute_80@8.0", (9, 0), CUDA_13_0, "compute_80"),
+    # Capabilities that this table does not know yet.
+    ("sm_120 compute_120@8.7", (13, 0), CUDA_13_4, "compute_120"),
+    ("sm_121a compute_120f@8.8", (12, 5), CUDA_13_4, "compute_120f"),
+    ("tileir@13.0>=13.0", (13, 0), CUDA_13_4, ""),
+    ("", (9, 0), CUDA_13_0, ""),
+]
+
+
+def image(text: str) -> ImageInfo:
+    text, _, cuda = text.partition(">=")
+    text, _, isa = text.partition("@")
+    target, _, tile = text.partition(":")
+
+    def version(dotted: str) -> Version:
+        major, minor = dotted.split(".")
+        return int(major), int(minor)
+
+    return row(target, exact=bool(tile), isa=version(isa) if isa else None, cuda=version(cuda) if cuda else (11, 0))
+
+
+def images(text: str) -> list[ImageInfo]:
+    return [image(part) for part in text.split()]
+
+
+@pytest.mark.parametrize(("given", "cc", "driver", "chosen"), TABLE)
+def test_table(given: str, cc: Version, driver: Version, chosen: str) -> None:
+    device = DeviceFacts(cc=cc, driver=driver)
+    choice = choose_image(images(given), device)
+    assert (str(choice.image.target) if choice.image else "") == chosen
+    assert len(choice.candidates) == len(given.split())
+    assert all(candidate.reason for candidate in choice.candidates)
+    reverse = choose_image(images(given)[::-1], device)
+    assert reverse == choice
+    if choice.image:
+        assert choice.candidates[0].image is choice.image
+        assert choice.candidates[0].accepted
+
+
+@pytest.mark.parametrize(
+    ("given", "cc", "driver", "reason"),
+    [
+        ("sm_90a", (10, 0), CUDA_13_0, "an architecture-specific cubin runs on compute capability 9.0 only, not on 10.0"),
+        ("sm_100f", (12, 0), CUDA_13_0, "a family-specific cubin runs on compute capability 10.0 and later 10.x only, not on 12.0"),
+        ("compute_90a@8.0", (10, 0), CUDA_13_0, "architecture-specific PTX runs on compute capability 9.0 only, not on 10.0"),
+        ("compute_100f@8.8", (12, 0), CUDA_13_0, "family-specific PTX runs on compute capability 10.0 and later 10.x only, not on 12.0"),
+        ("sm_120:tile", (12, 1), CUDA_13_0, "a tile cubin runs on compute capability 12.0 only, not on 12.1"),
+        ("sm_80", (9, 0), CUDA_13_0, "a cubin runs on compute capability 8.0 and later 8.x only, not on 9.0"),
+        ("sm_80", (8, 7), CUDA_13_0, "machine code for 8.0 does not run on 8.7: 8.7 is a system on a chip with its own"),
+        ("compute_90@8.0", (8, 9), CUDA_13_0, "PTX for compute capability 9.0 runs on 9.0 and later, not on 8.9"),
+        (
+            "compute_80@9.4",
+            (9, 0),
+            CUDA_13_0,
+            "PTX ISA 9.4 needs a driver of CUDA 13.4 (driver branch 615 or later), the driver serves CUDA 13.0",
+        ),
+        (
+            "tileir@13.4>=13.4",
+            (9, 0),
+            CUDA_13_0,
+            "this Tile IR 13.4 needs a driver of CUDA 13.4 (driver branch 615 or later), the driver serves CUDA 13.0",
+        ),
+        ("tileir@13.4", (7, 5), CUDA_13_4, "Tile IR cannot be assembled for compute capability 7.5"),
+        (
+            "sm_100>=12.8",
+            (10, 0),
+            (12, 4),
+            "this cubin needs a driver of CUDA 12.8 (driver branch 570 or later), the driver serves CUDA 12.4",
+        ),
+        ("sm_90>=14.2", (9, 0), CUDA_13_4, "this cubin needs a driver of CUDA 14.2, the driver serves CUDA 13.4"),
+    ],
+)
+def test_reasons_of_refusal(given: str, cc: Version, driver: Version, reason: str) -> None:
+    (candidate,) = choose_image([image(given)], DeviceFacts(cc=cc, driver=driver)).candidates
+    assert not candidate.accepted
+    assert candidate.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("given", "cc", "reason"),
+    [
+        ("sm_90a", (9, 0), "machine code made for exactly 9.0"),
+        ("sm_120:tile", (12, 0), "machine code made for exactly 12.0"),
+        ("sm_100f", (10, 3), "machine code for the family of 10.0"),
+        ("sm_86", (8, 9), "machine code for 8.6, which 8.9 runs"),
+        ("sm_89", (8, 9), "machine code for 8.9"),
+        ("compute_80@8.0", (9, 0), "PTX of ISA 8.0 for 8.0, compiled by the driver for 9.0"),
+        ("tileir@13.0", (9, 0), "Tile IR that the driver assembles"),
+    ],
+)
+def test_reasons_of_acceptance(given: str, cc: Version, reason: str) -> None:
+    (candidate,) = choose_image([image(given)], DeviceFacts(cc=cc, driver=CUDA_13_4)).candidates
+    assert candidate.accepted
+    assert candidate.reason == reason
+
+
+def test_require_lists_every_candidate() -> None:
+    device = DeviceFacts(cc=(9, 0), driver=CUDA_13_0, name="NVIDIA H200")
+    with pytest.raises(NoImageError) as caught:
+        require_image(images("sm_100f compute_80@9.4 sm_80:tile"), device, kernel="gemm-f16-BM128")
+    assert str(caught.value) == (
+        "gemm-f16-BM128: no image runs on NVIDIA H200 (compute capability 9.0, driver of CUDA 13.0)\n"
+        "  compute_80: PTX ISA 9.4 needs a driver of CUDA 13.4 (driver branch 615 or later), the driver serves CUDA 13.0\n"
+        "  sm_100f: a family-specific cubin runs on compute capability 10.0 and later 10.x only, not on 9.0\n"
+        "  sm_80: a tile cubin runs on compute capability 8.0 only, not on 9.0\n"
+        "  fix: install a driver of CUDA 13.4 (driver branch 615 or later); or rebuild with a lower min-driver in [targets]"
+    )
+    assert caught.value.kernel == "gemm-f16-BM128"
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "cc", "fix"),
+    [
+        ("sm_80", (9, 0), "add sm_90 to [targets] and build again"),
+        ("", (8, 7), "add sm_87 to [targets] and build again"),
+        ("sm_120", (14, 0), "add compute_121 to [targets] and build again: PTX is what GPUs newer than tilec run"),
+        ("sm_80", (6, 1), "use a GPU of compute capability 7.5 or later"),
+    ],
+)
+def test_what_to_do(given: str, cc: Version, fix: str) -> None:
+    with pytest.raises(NoImageError) as caught:
+        require_image(images(given), DeviceFacts(cc=cc, driver=CUDA_13_4))
+    assert caught.value.fix == fix
+
+
+def test_require_gives_the_chosen_image() -> None:
+    device = DeviceFacts(cc=(9, 0), driver=CUDA_13_0)
+    assert str(require_image(images("compute_80@8.0 sm_90"), device).target) == "sm_90"
+
+
+def test_every_architecture_runs_its_own_forms() -> None:
+    for cc, arch in ARCHS.items():
+        for suffix, isa in (("", arch.ptx), ("a", arch.ptx_a), ("f", arch.ptx_f)):
+            if isa is None:
+                continue
+            target = f"sm_{cc[0]}{cc[1]}{suffix}"
+            choice = choose_image([row(target)], DeviceFacts(cc=cc, driver=max(arch.toolkit, (11, 0))))
+            assert choice.image is not None, target
+            assert choice.image.target == Target.parse(target)

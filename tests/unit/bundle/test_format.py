@@ -1,0 +1,217 @@
+"""The index: what it holds, that it round-trips, and what a reader refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import typing
+
+import pytest
+
+from tests.bundle_samples import Sample
+from tilec.bundle import format as fmt
+from tilec.bundle.format import SCHEMA_VERSION, from_index, images_of, to_index
+from tilec.errors import BundleError, Location
+from tilec.model.digest import canonical_json
+from tilec.model.image import ImageInfo, Resources
+from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
+from tilec.model.signature import Param, ParamKind
+
+EMPTY = BundleInfo(package=PackageInfo(name="p", version="1", module="p"))
+
+
+def edited(*steps: str | int, value: typing.Any) -> bytes:
+    """The sample's index with the value at `steps` replaced (or taken out, where `value` is ...)."""
+    plain = json.loads(to_index(Sample().info()))
+    place = plain
+    for step in steps[:-1]:
+        place = place[step]
+    if value is ...:
+        del place[steps[-1]]
+    else:
+        place[steps[-1]] = value
+    return canonical_json(plain)
+
+
+def test_round_trip() -> None:
+    info = Sample().info()
+    data = to_index(info)
+    assert from_index(data) == info
+    assert to_index(from_index(data)) == data
+    assert len(list(images_of(info))) == 24
+
+
+def test_it_is_canonical_json_with_its_version() -> None:
+    data = to_index(EMPTY)
+    assert data == canonical_json(json.loads(data))
+    assert json.loads(data)["schema_version"] == SCHEMA_VERSION == 1
+
+
+def test_every_field_of_the_dataclasses_is_kept() -> None:
+    """A field that is added to the model has to be added to the schema."""
+    plain = json.loads(to_index(Sample().info()))
+    kernel = plain["kernels"][0]
+    variant = kernel["variants"][0]
+
+    def names(cls: type) -> set[str]:
+        return {field.name for field in dataclasses.fields(cls)}
+
+    assert plain.keys() == names(BundleInfo) | {"schema_version"}
+    assert kernel.keys() == names(KernelInfo) | {"abis"}
+    assert variant.keys() == names(VariantInfo)
+    assert variant["images"][0].keys() == names(ImageInfo)
+    assert variant["images"][0]["resources"].keys() == names(Resources)
+    assert kernel["params"][0].keys() == names(Param)
+
+
+def test_variants_share_their_abi() -> None:
+    kernel = json.loads(to_index(Sample().info()))["kernels"][0]
+    assert len(kernel["abis"]) == 1
+    assert [variant["abi"] for variant in kernel["variants"]] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, 1e-300, 0, True, 2**64 - 1, -(2**63), 1.0])
+def test_defaults_keep_value_and_type(value: float) -> None:
+    param = Param(name="x", kind=ParamKind.SCALAR, dtype="f64", default=value)
+    info = dataclasses.replace(EMPTY, kernels=(KernelInfo(name="k", language="cuda", location=Location(file="k.cu"), params=(param,)),))
+    read = from_index(to_index(info)).kernels[0].params[0].default
+    assert read == value
+    assert type(read) is type(value)
+
+
+def test_nan_survives() -> None:
+    param = Param(name="x", kind=ParamKind.SCALAR, dtype="f64", default=math.nan)
+    info = dataclasses.replace(EMPTY, kernels=(KernelInfo(name="k", language="cuda", location=Location(file="k.cu"), params=(param,)),))
+    read = from_index(to_index(info)).kernels[0].params[0].default
+    assert isinstance(read, float)
+    assert math.isnan(read)
+
+
+IMAGE = ("kernels", 1, "variants", 2, "images", 0)
+
+
+@pytest.mark.parametrize(
+    ("steps", "value", "says"),
+    [
+        (("colour",), 1, "unknown key 'colour'"),
+        (("kernels",), ..., "key 'kernels' is missing"),
+        (("package", "name"), "../evil", "package.name: must be a package name, is '../evil'"),
+        (("package", "version"), "1/../..", "package.version: must be a version"),
+        (("package", "module"), "a-b", "package.module: must be a module name"),
+        (("min_driver",), True, "min_driver: must be an integer, is True"),
+        (("min_driver",), 1.5, "min_driver: must be an integer, is 1.5"),
+        (("kernels",), {}, "kernels: must be an array, is {}"),
+        (("kernels", 0), None, "kernels[0]: must be an object"),
+        (("kernels", 0, "name"), "a b", "kernels[0].name: must be an identifier, is 'a b'"),
+        (("kernels", 1, "name"), "add", "kernels: kernel name 'add' appears twice"),
+        (
+            ("kernels", 0, "location", "file"),
+            "/etc/passwd",
+            "kernels[0].location.file: '/etc/passwd' is not a file name inside the project",
+        ),
+        (("kernels", 0, "location", "file"), "a/../../b", "not a file name inside the project"),
+        (("kernels", 0, "location", "file"), "C:\\x", "not a file name inside the project"),
+        (("sources", 0, 0), "../x.h", "sources[0]: '../x.h' is not a file name inside the project"),
+        (("sources", 0), ["x"], "sources[0]: must be an array of 2 items"),
+        (("sources", 1, 0), "<toolkit>/cuda_fp16.h", "source '<toolkit>/cuda_fp16.h' appears twice"),
+        (("kernels", 0, "params", 1, "kind"), "array", "kernels[0].params[1].kind: must be one of tensor, scalar, ptr, struct; is 'array'"),
+        (("kernels", 0, "params", 1, "dtype"), "f12", "kernels[0].params[1].dtype: 'f12' is neither a dtype nor a dtype axis"),
+        (("kernels", 0, "params", 1, "name"), "y", "parameter 'y' appears twice"),
+        (("kernels", 0, "params", 0, "rank"), 65, "rank: must be between -1 and 64, is 65"),
+        (("kernels", 0, "params", 2, "default"), [1], "params[2].default: must be a string, a number or a truth value, is [1]"),
+        (("kernels", 0, "params", 2, "default"), {"float": "0"}, "must be a string, a number or a truth value"),
+        (("kernels", 0, "params", 2, "default"), 1 << 70, "must fit 64 bits"),
+        (("kernels", 0, "dtype_axes", 0), "U", "kernels[0].dtype_axes: no axis 'U'"),
+        (("kernels", 0, "axes", 0, 1, 0), "f13", "axis 'T' holds 'f13', which is no dtype"),
+        (("kernels", 0, "default", 0, 0), "Z", "kernels[0].default: no axis 'Z'"),
+        (("kernels", 0, "launch", "grid"), ["1"] * 4, "launch.grid: has 4 items, more than 3"),
+        (("kernels", 0, "launch", "cooperative"), 1, "launch.cooperative: must be true or false, is 1"),
+        (("kernels", 0, "variants", 1, "id"), "add-f16-B64", "variant 'add-f16-B64' appears twice"),
+        (("kernels", 0, "variants", 0, "axes", 0, 0), "Q", "kernels[0].variants[0].axes: no axis 'Q'"),
+        (("kernels", 0, "variants", 0, "assume", 0, "param"), "q", "kernels[0].variants[0].assume: no parameter 'q'"),
+        (("kernels", 0, "variants", 0, "abi"), 1, "variant 'add-f16-B64' names ABI 1 of 1"),
+        (("kernels", 0, "variants", 0, "abi"), -1, "variants[0].abi: must be between"),
+        (("kernels", 0, "abis"), ..., "kernels[0]: must be an object with a key 'abis'"),
+        (("kernels", 0, "abis", 0, 0, "type"), "f12", "'f12' is neither ptr, struct nor a dtype"),
+        (("kernels", 0, "abis", 0, 1, "size"), "8", "kernels[0].abis[0][1].size: must be an integer, is '8'"),
+        ((*IMAGE, "target"), "sm_99", "kernels[1].variants[2].images[0].target: unknown architecture in target 'sm_99'"),
+        ((*IMAGE, "target"), "sm_80a", "target 'sm_80a' does not exist"),
+        ((*IMAGE, "target"), 80, "must be a name, is 80"),
+        ((*IMAGE, "digest"), "AB" * 32, "images[0].digest: must be a SHA-256 in hex"),
+        ((*IMAGE, "size"), 1 << 40, "images[0].size: must be between 0 and"),
+        ((*IMAGE, "cuda"), [13], "images[0].cuda: must be an array of 2 items"),
+        ((*IMAGE, "cluster"), [1, 1, 1, 1], "cluster: has 4 items, more than 3"),
+        ((*IMAGE, "resources", "registers"), "40", "resources.registers: must be an integer, is '40'"),
+    ],
+)
+def test_refused_with_place_and_reason(steps: tuple[str | int, ...], value: object, says: str) -> None:
+    with pytest.raises(BundleError) as caught:
+        from_index(edited(*steps, value=value))
+    assert says in caught.value.what
+    assert caught.value.what.startswith("bundle.json")
+    assert caught.value.cause
+    assert caught.value.fix
+
+
+def test_one_digest_has_one_size() -> None:
+    digest = json.loads(to_index(Sample().info()))["kernels"][1]["variants"][0]["images"][0]["digest"]
+    data = edited(*IMAGE, "digest", value=digest)
+    assert from_index(data)  # equal sizes are fine: two variants share an image
+    plain = json.loads(data)
+    plain["kernels"][1]["variants"][2]["images"][0]["size"] = 17
+    with pytest.raises(BundleError, match="has two sizes, 3004 and 17"):
+        from_index(canonical_json(plain))
+
+
+def test_a_newer_schema_says_so() -> None:
+    with pytest.raises(BundleError) as caught:
+        from_index(edited("schema_version", value=2))
+    assert caught.value.what == "bundle.json has schema version 2; this tilec reads version 1"
+    assert caught.value.cause == "the bundle was written by a newer tilec"
+    assert caught.value.fix == "update tilec"
+
+
+@pytest.mark.parametrize("version", [0, "1", None, True, 1.0, ...])
+def test_other_schema_versions(version: object) -> None:
+    with pytest.raises(BundleError, match="schema version"):
+        from_index(edited("schema_version", value=version))
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"schema_version":1' + b"1" * 5000 + b"}", b"nul"])
+def test_not_json(data: bytes) -> None:
+    with pytest.raises(BundleError):
+        from_index(data)
+
+
+@pytest.mark.parametrize("data", [b"[]", b"null", b"1"])
+def test_not_an_object(data: bytes) -> None:
+    with pytest.raises(BundleError, match="must be an object"):
+        from_index(data)
+
+
+def test_a_repeated_key_is_refused() -> None:
+    data = to_index(EMPTY)
+    with pytest.raises(BundleError, match="not canonical JSON"):
+        from_index(data.replace(b'{"builder":""', b'{"builder":"x","builder":""'))
+    with pytest.raises(BundleError, match="not canonical JSON"):
+        from_index(data + b"\n")
+
+
+def test_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = to_index(EMPTY)
+    monkeypatch.setattr(fmt, "MAX_INDEX", len(data) - 1)
+    with pytest.raises(BundleError, match="more than"):
+        from_index(data)
+
+
+def test_number_of_images_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fmt, "MAX_IMAGES", 23)
+    with pytest.raises(BundleError, match="24 images, more than 23"):
+        to_index(Sample().info())
+
+
+def test_the_writer_holds_the_rules_too() -> None:
+    info = dataclasses.replace(EMPTY, sources=(("../x", "0" * 64),))
+    with pytest.raises(BundleError, match="not a file name inside the project"):
+        to_index(info)

@@ -1,0 +1,219 @@
+"""Writing and reading bundles: equal bytes, nothing half-written, and nothing damaged that goes unnoticed."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import hashlib
+import io
+import os
+import stat
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.bundle_samples import Sample, fake_bytes, names_in, row, write_sample
+from tilec.bundle import archive
+from tilec.bundle.read import Bundle
+from tilec.bundle.write import write_bundle
+from tilec.errors import BundleError, OutputError
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "acme-kernels-0.3.0.tilec"
+    sample, info, digest = write_sample(path)
+    bundle = Bundle.open(path)
+    assert bundle.info == info
+    assert bundle.digest == digest == hashlib.sha256(path.read_bytes()).hexdigest()
+    for image, data in sample.images.items():
+        assert bundle.image(image) == data
+    bundle.verify()
+
+
+def test_from_bytes_and_from_a_file(tmp_path: Path) -> None:
+    sample, info, digest = write_sample(tmp_path / "x.tilec")
+    data = (tmp_path / "x.tilec").read_bytes()
+    for source in (data, io.BytesIO(data)):
+        bundle = Bundle.open(source)
+        bundle.verify()
+        assert (bundle.info, bundle.digest) == (info, digest)
+    with (tmp_path / "x.tilec").open("rb") as file:
+        bundle = Bundle.open(file)
+        assert bundle.image(min(sample.images)) == sample.images[min(sample.images)]
+        assert not file.closed
+
+
+def test_same_input_same_bytes(tmp_path: Path) -> None:
+    _, _, first = write_sample(tmp_path / "a.tilec")
+    _, _, second = write_sample(tmp_path / "sub" / "b.tilec")
+    assert first == second
+    assert (tmp_path / "a.tilec").read_bytes() == (tmp_path / "sub" / "b.tilec").read_bytes()
+    assert str(tmp_path).encode() not in (tmp_path / "a.tilec").read_bytes()
+
+
+def test_ordinary_zip_tools_read_it(tmp_path: Path) -> None:
+    sample, _, _ = write_sample(tmp_path / "a.tilec")
+    with zipfile.ZipFile(tmp_path / "a.tilec") as opened:
+        assert opened.testzip() is None
+        names = opened.namelist()
+        assert names == sorted(names) == ["bundle.json", *sorted(f"images/{digest}" for digest in sample.images)]
+        assert {entry.date_time for entry in opened.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert {entry.external_attr >> 16 for entry in opened.infolist()} == {stat.S_IFREG | 0o644}
+        for digest, data in sample.images.items():
+            assert opened.read(f"images/{digest}") == data
+
+
+def test_equal_images_are_stored_once(tmp_path: Path) -> None:
+    sample = Sample()
+    info = sample.info()
+    first = info.kernels[0].variants[0]
+    twin = dataclasses.replace(first, id="add-twin")
+    info = dataclasses.replace(info, kernels=(dataclasses.replace(info.kernels[0], variants=(first, twin)),))
+    asked: list[str] = []
+
+    def read(digest: str) -> bytes:
+        asked.append(digest)
+        return sample.images[digest]
+
+    write_bundle(tmp_path / "a.tilec", info, read)
+    assert len(asked) == 3
+    assert asked == sorted(set(asked))
+    assert len(zipfile.ZipFile(tmp_path / "a.tilec").namelist()) == 4
+
+
+def test_noise_is_stored_and_zeros_are_deflated(tmp_path: Path) -> None:
+    noise, zeros = fake_bytes("noise", 4000)[4:2004], bytes(100_000)
+    sample = Sample()
+    images = (row("sm_80", data=noise), row("sm_90", data=zeros))
+    variant = dataclasses.replace(sample.info().kernels[0].variants[0], images=images)
+    info = dataclasses.replace(sample.info(), kernels=(dataclasses.replace(sample.info().kernels[0], variants=(variant,)),))
+    blobs = {image.digest: data for image, data in zip(images, (noise, zeros), strict=True)}
+    write_bundle(tmp_path / "a.tilec", info, blobs.__getitem__)
+    with zipfile.ZipFile(tmp_path / "a.tilec") as opened:
+        kinds = {entry.file_size: entry.compress_type for entry in opened.infolist()}
+    assert kinds[2000] == zipfile.ZIP_STORED
+    assert kinds[100_000] == zipfile.ZIP_DEFLATED
+    Bundle.open(tmp_path / "a.tilec").verify()
+
+
+def test_wrong_bytes_are_not_published(tmp_path: Path) -> None:
+    sample = Sample()
+    path = tmp_path / "a.tilec"
+    path.write_bytes(b"old")
+    with pytest.raises(BundleError) as caught:
+        write_bundle(path, sample.info(), lambda digest: sample.images[digest][:-1] + b"!")
+    assert "the index says 3004 and" in caught.value.what
+    assert "tilec cache clear" in caught.value.fix
+    assert caught.value.kernel
+    assert path.read_bytes() == b"old"
+    assert names_in(tmp_path) == ["a.tilec"]
+
+
+def test_an_image_that_cannot_be_read(tmp_path: Path) -> None:
+    def gone(digest: str) -> bytes:
+        raise FileNotFoundError(errno.ENOENT, "No such file", digest)
+
+    with pytest.raises(OutputError, match="cannot read the image of "):
+        write_bundle(tmp_path / "a.tilec", Sample().info(), gone)
+    assert names_in(tmp_path) == []
+
+
+def test_max_size_names_the_largest_kernels(tmp_path: Path) -> None:
+    sample = Sample()
+    path = tmp_path / "a.tilec"
+    path.write_bytes(b"old")
+    with pytest.raises(OutputError) as caught:
+        write_bundle(path, sample.info(), sample.images.__getitem__, max_size=20_000)
+    first, *rest = caught.value.what.splitlines()
+    assert first.startswith("a.tilec would have ")
+    assert first.endswith("KiB, more than max-size = 19.5 KiB; the largest kernels:")
+    assert sorted(line.split(":")[0].strip() for line in rest) == ["add", "rmsnorm"]
+    assert all("(4 variants, 12 images)" in line for line in rest)
+    assert path.read_bytes() == b"old"
+    assert names_in(tmp_path) == ["a.tilec"]
+
+
+def test_too_many_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MAX_MEMBERS", 5)
+    with pytest.raises(OutputError, match="too large for its format"):
+        write_sample(tmp_path / "a.tilec")
+    assert names_in(tmp_path) == []
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match="No space left on device") as caught:
+        write_sample(tmp_path / "a.tilec")
+    assert caught.value.cause == "the disk is full"
+    assert names_in(tmp_path) == []
+
+
+def test_missing_bundle(tmp_path: Path) -> None:
+    with pytest.raises(BundleError) as caught:
+        Bundle.open(tmp_path / "none.tilec")
+    assert caught.value.what == f"cannot read the bundle {tmp_path / 'none.tilec'}: No such file or directory"
+    assert "tilec build" in caught.value.fix
+
+
+def test_a_directory_and_a_pipe_are_no_bundles(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for source in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(BundleError, match=r"cannot read the bundle .*not a regular file"):
+            Bundle.open(source)
+
+
+def test_an_image_that_is_not_there(tmp_path: Path) -> None:
+    write_sample(tmp_path / "a.tilec")
+    with pytest.raises(BundleError, match="has no image 000000000000"):
+        Bundle.open(tmp_path / "a.tilec").image("0" * 64)
+
+
+def test_an_open_bundle_outlives_its_replacement(tmp_path: Path) -> None:
+    path = tmp_path / "a.tilec"
+    sample, _, digest = write_sample(path)
+    bundle = Bundle.open(path)
+    other = dataclasses.replace(sample.info(), builder="other")
+    assert write_bundle(path, other, sample.images.__getitem__) != digest
+    bundle.verify()
+    assert bundle.digest == digest
+
+
+def test_errors_name_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.tilec"
+    path.write_bytes(b"hello" * 10)
+    with pytest.raises(BundleError) as caught:
+        Bundle.open(path)
+    assert caught.value.what == f"{path}: the bundle is not a bundle: it does not read as a zip file"
+
+
+def test_opening_reads_no_image(tmp_path: Path) -> None:
+    path = tmp_path / "a.tilec"
+    write_sample(path)
+    data = path.read_bytes()
+
+    class Counting(io.BytesIO):
+        total = 0
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            out = super().read(size)
+            Counting.total += len(out)
+            return out
+
+    Bundle.open(Counting(data))
+    assert Counting.total < len(data) / 4
+
+
+def test_the_load_path_is_light() -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import tilec.bundle.read, tilec.bundle.choose;"
+        "print(sorted({'zipfile', 'shutil', 'tempfile', 'csv', 'numpy', 'cuda'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-I", "-S", "-c", code, str(Path(archive.__file__).parents[2])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
