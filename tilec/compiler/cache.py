@@ -77,7 +77,8 @@ class Cache:
     def get(self, key: str, *, verify: bool = True) -> Entry | None:
         """The image kept under `key`, or None.
 
-        Length and index row are always verified; `verify=False` leaves the image's bytes to `Blob.read`, which verifies them too.
+        Length and index row are always verified. The image's bytes are held against a checksum here, unless `verify` is off, and against
+        their digest in `Blob.read`.
         """
         if self.root is None:
             return None

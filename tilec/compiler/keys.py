@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilec.model.arch import Target
@@ -168,13 +169,16 @@ def _job_rows(job: Job) -> Iterator[Row]:
 
 def _feed(digest: hashlib._Hash, rows: Iterable[Row]) -> hashlib._Hash:
     """Hash the rows; both lengths stand before each row, so that no two sequences of rows give the same bytes."""
+    parts = []
     for label, value in rows:
         name = label.encode("utf-8", "surrogatepass")
-        data = _ENCODER.encode(value).encode()
-        digest.update(b"%d:%d:" % (len(name), len(data)) + name + data)
+        data = (_quote(value) if isinstance(value, str) else _ENCODER.encode(value)).encode()
+        parts.append(b"%d:%d:%b%b" % (len(name), len(data), name, data))
+    digest.update(b"".join(parts))
     return digest
 
 
+_quote = json.encoder.encode_basestring_ascii
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -183,18 +187,15 @@ def _text(value: Any) -> str:
 
 
 def _fields(value: Any) -> Iterator[Row]:
-    exempt = EXEMPT.get(type(value), frozenset())
-    return ((name, getattr(value, name)) for name in _names(type(value)) if name not in exempt)
+    return ((name, getattr(value, name)) for name in _walked(type(value)))
 
 
 def _names(kind: Any) -> tuple[str, ...]:
-    known = _NAMES.get(kind)
-    if known is None:
-        known = _NAMES[kind] = tuple(field.name for field in dataclasses.fields(kind))
-    return known
+    exempt = EXEMPT.get(kind, frozenset())
+    return tuple(field.name for field in dataclasses.fields(kind) if field.name not in exempt)
 
 
-_NAMES: dict[Any, tuple[str, ...]] = {}
+_walked: Callable[[Any], tuple[str, ...]] = functools.cache(_names)
 
 
 def _plain(value: Any) -> Any:
@@ -209,4 +210,4 @@ def _plain(value: Any) -> Any:
         return value if math.isfinite(value) else ["float", repr(value)]
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    return {name: _plain(part) for name, part in _fields(value)}
+    return {name: _plain(getattr(value, name)) for name in _walked(type(value))}

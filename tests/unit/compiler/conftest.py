@@ -1,0 +1,89 @@
+"""A project of fake kernels, and pools over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilec.compiler.cache import Cache
+from tilec.compiler.execute import KeyedJob, Pool
+from tilec.compiler.keys import KeyMaker
+from tilec.errors import Location
+from tilec.frontends.base import ToolSearch
+from tilec.model.arch import Target
+from tilec.model.job import Job, KernelSpec, Source, Variant
+from tilec.model.kernel import KernelDecl, ParamDecl
+from tilec.testing.fakes import FakeFrontend, MemoryObserver
+
+FRONTENDS = {"fake": "tilec.testing.fakes:FakeFrontend"}
+PLACE = Location(file="k.fake", line=1, column=8)
+DECL = KernelDecl(name="add", qualified="add", location=PLACE, params=(ParamDecl(name="x", kind="tensor", dtype="f32", location=PLACE),))
+
+
+class Project:
+    """A directory with `k.fake`, a cache, and everything that a pool needs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "k.fake").write_text("kernel add(x: tensor)\n")
+        self.observer = MemoryObserver()
+        self.cache = Cache(root / "cache", note=self.observer.note)
+        self.counter = root / "count.txt"
+
+    def source(self, **options: Any) -> Source:
+        options.setdefault("count", str(self.counter))
+        return Source(root=str(self.root), path="k.fake", options=tuple(sorted(options.items())))
+
+    def job(self, bm: int = 64, *, target: str = "sm_90", timeout: float = 20.0, **options: Any) -> Job:
+        spec = KernelSpec(name="add", language="fake", source=self.source(**options), decl=DECL, symbol="add", params=(), timeout=timeout)
+        return Job(spec=spec, variant=Variant(kernel="add", id=f"add-BM{bm}", axes=(("BM", bm),)), target=Target.parse(target))
+
+    def keyed(self, *jobs: Job, weight: float = 0.0) -> list[KeyedJob]:
+        frontend = FakeFrontend(ToolSearch())
+        found = []
+        for job in jobs:
+            maker = KeyMaker(tools={"fake": frontend.toolchain()}, inputs={"add": frontend.inputs(job.spec.source)})
+            found.append(KeyedJob(job=job, key=maker.key(job), weight=weight))
+        return found
+
+    def pool(self, *, workers: int = 1, grace: float = 0.1, **changes: Any) -> Pool:
+        settings: dict[str, Any] = {
+            "frontends": FRONTENDS,
+            "search": ToolSearch(),
+            "cache": self.cache,
+            "workers": workers,
+            "observer": self.observer,
+            "spool": self.root / "spool",
+            "kept": self.root / "kept",
+            "grace": grace,
+        }
+        return Pool(**{**settings, **changes})
+
+    @property
+    def compiled(self) -> list[str]:
+        """The id of every job that a compiler was called for, in any process."""
+        return self.counter.read_text().split() if self.counter.exists() else []
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def writable_again() -> Iterator[Callable[[Path], None]]:
+    """Takes away the right to write below a directory, until the test ends."""
+    closed: list[Path] = []
+
+    def close(path: Path) -> None:
+        for folder, _, _ in os.walk(path):
+            closed.append(Path(folder))
+            closed[-1].chmod(0o555)
+
+    yield close
+    for path in closed:
+        path.chmod(0o755)
