@@ -114,18 +114,19 @@ def make_request(
     Raises:
         UsageError: there is no manifest, or TILEC_CACHE_MAX is no size.
     """
+    manifest_path, settings = app.manifest_path(), app.settings
+    cache_max = settings.cache_bytes
     from tilec.build import BuildRequest
 
-    settings = app.settings
     return BuildRequest(
-        manifest_path=app.manifest_path(),
+        manifest_path=manifest_path,
         targets=targets,
         select=select,
         profile=profile,
         workers=workers or settings.cores,
         emit=emit,
         cache_dir=settings.cache_dir if cached else None,
-        cache_max=settings.cache_bytes,
+        cache_max=cache_max,
         search=settings.search,
         force=force,
         locked=locked,

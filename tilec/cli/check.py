@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from tilec.cli.app import App, examples, json_option
+
+if TYPE_CHECKING:
+    from tilec.errors import BuildError, Diagnostic, ManifestError
 
 
 @click.command(
     short_help="Check the manifest and its sources; report every problem.",
     epilog=examples("tilec check", "tilec check --json | jq '.problems[].message'", "tilec -C ../acme-kernels check")
-    + "\n\nExit codes: 0 no problem, 2 problems were found.",
+    + "\n\nExit codes: 0 no problem, 1 a source cannot be read, 2 the manifest and its sources do not fit, 3 a compiler is missing.",
 )
 @click.option("--targets", multiple=True, metavar="LIST", help="Targets or groups to plan for, by comma (default: [targets] default).")
 @json_option
@@ -20,21 +25,22 @@ def command(app: App, targets: tuple[str, ...]) -> None:
 
     Every problem is reported at once, as FILE:LINE:COLUMN: key path: what is wrong; did you mean.
     """
-    from tilec import build
     from tilec.cli.build import make_request
     from tilec.cli.failures import diagnostic_json
     from tilec.cli.tables import plural
     from tilec.compiler.events import SilentObserver
-    from tilec.errors import ManifestError
+    from tilec.errors import BuildError, ManifestError
 
     words = tuple(word.strip() for value in targets for word in value.split(",") if word.strip())
     request = make_request(app, targets=words)
+    from tilec import build
+
     try:
         plan = build.plan_only(request, SilentObserver())
-    except ManifestError as exc:
+    except (ManifestError, BuildError) as exc:
         if not app.json:
             raise
-        problems = [diagnostic_json(problem) for problem in exc.problems]
+        problems = [diagnostic_json(problem) for problem in _problems(exc)]
         app.document("check", {"ok": False, "manifest": str(request.manifest_path), "problems": problems, "jobs": 0, "notes": []})
         raise click.exceptions.Exit(exc.exit_code) from exc
     if app.json:
@@ -45,3 +51,16 @@ def command(app: App, targets: tuple[str, ...]) -> None:
         app.note(f"note: {text}")
     kernels = len({job.spec.name for job in plan.jobs})
     app.say(f"{app.show(request.manifest_path)}: no problems; {plural(kernels, 'kernel')}, {plural(len(plan.jobs), 'job')}")
+
+
+def _problems(exc: ManifestError | BuildError) -> list[Diagnostic]:
+    """Every problem as a diagnostic, also of errors that have none."""
+    from tilec.errors import CompileError, Diagnostic, ManifestError
+
+    if isinstance(exc, ManifestError):
+        return list(exc.problems)
+    found: list[Diagnostic] = []
+    for failure in exc.failures:
+        located = failure.diagnostics if isinstance(failure, CompileError) else ()
+        found.extend(located or [Diagnostic(message=failure.what, location=failure.location, hint=failure.fix)])
+    return found

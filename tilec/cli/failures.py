@@ -7,7 +7,7 @@ import errno
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
@@ -66,38 +66,49 @@ def print_failure(app: App | None, exc: TilecError) -> None:
     """Say on standard error what went wrong; with `--json` also as the run's document on standard output."""
     if app is not None and app.json:
         app.document("error", {"command": app.command, "ok": False, "exit_code": exc.exit_code, "error": as_json(exc)})
-    color = None if app is None else app.colored(sys.stderr)
-    click.echo(render(exc, verbose=app is not None and app.verbose), err=True, color=color)
+    _echo(app, render(exc) if app is None else render(exc, verbose=app.verbose, command=app.command, show=app.show))
 
 
-def render(exc: TilecError, *, verbose: bool = False) -> str:
-    """The whole text of an error."""
+def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: Callable[[str], str] = str) -> str:
+    """The whole text of an error.
+
+    Args:
+        exc: the error.
+        verbose: leave nothing out.
+        command: the command that ran into it.
+        show: says a path the way the user would.
+    """
     if isinstance(exc, ManifestError):
         return _render_manifest(exc)
     if isinstance(exc, BuildError):
-        return _render_build(exc, verbose=verbose)
+        return _render_build(exc, verbose=verbose, command=command, show=show)
     if isinstance(exc, CompileError):
-        return _render_group(Group(failure=exc, jobs=(job_name(exc),) if job_name(exc) else (), kept=()), verbose=verbose)
+        return _render_group(group([exc])[0], verbose=verbose, show=show)
     head, *rest = str(exc).split("\n")
     return "\n".join([f"{_red('error:')} {head}", *rest])
 
 
 def _render_manifest(exc: ManifestError) -> str:
     lines = [diagnostic_text(problem) for problem in exc.problems]
-    errors = sum(problem.severity == "error" for problem in exc.problems)
-    lines.append(f"{_red('error:')} {errors} problem{'' if errors == 1 else 's'} in the manifest and what it names")
+    lines.append(f"{_red('error:')} {_count(exc)}")
     if exc.fix:
         lines.append(f"  fix: {exc.fix}")
     return "\n".join(lines)
 
 
-def _render_build(exc: BuildError, *, verbose: bool) -> str:
-    blocks = [_render_group(one, verbose=verbose) for one in group(exc.failures)]
-    blocks.append(f"{_red('error:')} {exc.what}; nothing was written, earlier output is as it was")
+def _count(exc: ManifestError) -> str:
+    errors = sum(problem.severity == "error" for problem in exc.problems)
+    return f"{errors} problem{'' if errors == 1 else 's'} in the manifest and what it names"
+
+
+def _render_build(exc: BuildError, *, verbose: bool, command: str, show: Callable[[str], str]) -> str:
+    blocks = [_render_group(one, verbose=verbose, show=show) for one in group(exc.failures)]
+    unharmed = "; nothing was written, earlier output is as it was" if command == "build" else ""
+    blocks.append(f"{_red('error:')} {exc.what}{unharmed}")
     return "\n\n".join(blocks)
 
 
-def _render_group(one: Group, *, verbose: bool) -> str:
+def _render_group(one: Group, *, verbose: bool, show: Callable[[str], str]) -> str:
     failure = one.failure
     lines: list[str] = []
     diagnostics = failure.diagnostics if isinstance(failure, CompileError) else ()
@@ -112,7 +123,7 @@ def _render_group(one: Group, *, verbose: bool) -> str:
         if isinstance(failure, CompileError):
             lines.extend(_log_lines(failure.log, verbose=verbose))
     lines.extend(f"  {label}: {value}" for label, value in (("cause", failure.cause), ("fix", failure.fix)) if value)
-    lines.extend(_where(one, verbose=verbose))
+    lines.extend(_where(one, verbose=verbose, show=show))
     return "\n".join(lines)
 
 
@@ -125,17 +136,16 @@ def _log_lines(log: str, *, verbose: bool) -> list[str]:
     return lines
 
 
-def _where(one: Group, *, verbose: bool) -> Iterable[str]:
+def _where(one: Group, *, verbose: bool, show: Callable[[str], str]) -> Iterable[str]:
     if len(one.jobs) == 1:
         yield f"  in job {one.jobs[0]}"
     elif one.jobs:
         shown = one.jobs if verbose else one.jobs[:JOBS_SHOWN]
         more = f" and {len(one.jobs) - len(shown)} more" if len(shown) < len(one.jobs) else ""
         yield f"  in {len(one.jobs)} jobs: {', '.join(shown)}{more}"
-    kept = one.kept or ((one.failure.kept,) if isinstance(one.failure, CompileError) and one.failure.kept else ())
-    if kept:
-        more = f" (and {len(kept) - 1} more)" if len(kept) > 1 else ""
-        yield f"  input, command and full log kept in {kept[0]}{more}"
+    if one.kept:
+        more = f" (and {len(one.kept) - 1} more)" if len(one.kept) > 1 else ""
+        yield f"  input, command and full log kept in {show(one.kept[0])}{more}"
     elif isinstance(one.failure, CompileError) and one.failure.command and verbose:
         yield f"  command: {one.failure.command}"
 
@@ -161,7 +171,7 @@ def as_json(exc: TilecError) -> dict[str, Any]:
     if exc.location:
         body["location"] = dataclasses.asdict(exc.location)
     if isinstance(exc, ManifestError):
-        body["what"] = f"{len(exc.problems)} problems in the manifest and what it names"
+        body["what"] = _count(exc)
         body["problems"] = [diagnostic_json(problem) for problem in exc.problems]
     if isinstance(exc, CompileError):
         body["diagnostics"] = [diagnostic_json(diagnostic) for diagnostic in exc.diagnostics]
@@ -180,15 +190,14 @@ def diagnostic_json(diagnostic: Diagnostic) -> dict[str, Any]:
     return body
 
 
-def print_usage(exc: click.ClickException) -> None:
+def print_usage(app: App | None, exc: click.ClickException) -> None:
     """A command line that click refuses."""
-    click.echo(f"{_red('error:')} {exc.format_message()}", err=True)
     ctx = getattr(exc, "ctx", None)
-    if isinstance(exc, click.UsageError) and ctx is not None:
-        click.echo(f"  fix: see `{ctx.command_path} --help`", err=True)
+    advice = f"\n  fix: see `{ctx.command_path} --help`" if isinstance(exc, click.UsageError) and ctx is not None else ""
+    _echo(app, f"{_red('error:')} {exc.format_message()}{advice}")
 
 
-def print_os_error(exc: OSError) -> None:
+def print_os_error(app: App | None, exc: OSError) -> None:
     """A file system that says no."""
     where = f"{exc.filename}: " if exc.filename else "cannot write output: "
     advice = {
@@ -198,7 +207,7 @@ def print_os_error(exc: OSError) -> None:
         errno.EPERM: "check the permissions of that path",
         errno.EROFS: "that file system is read-only; choose another place",
     }.get(exc.errno or 0, "")
-    click.echo(f"{_red('error:')} {where}{exc.strerror or exc}" + (f"\n  fix: {advice}" if advice else ""), err=True)
+    _echo(app, f"{_red('error:')} {where}{exc.strerror or exc}" + (f"\n  fix: {advice}" if advice else ""))
 
 
 def print_bug(app: App | None, exc: BaseException) -> None:
@@ -212,7 +221,7 @@ def print_bug(app: App | None, exc: BaseException) -> None:
         lines.append("  fix: please report it with the traceback above")
     else:
         lines.append("  fix: please report it with what `tilec --debug …` prints")
-    click.echo("\n".join(lines), err=True)
+    _echo(app, "\n".join(lines))
 
 
 def _keep_traceback(app: App, exc: BaseException) -> str:
@@ -224,6 +233,10 @@ def _keep_traceback(app: App, exc: BaseException) -> str:
     except (OSError, UsageError):
         return ""
     return app.show(path)
+
+
+def _echo(app: App | None, text: str) -> None:
+    click.echo(text, err=True, color=None if app is None else app.colored(sys.stderr))
 
 
 def _red(text: str) -> str:

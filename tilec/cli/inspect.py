@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tilec.inspection.container import Container
     from tilec.inspection.report import Report
     from tilec.model.image import ImageInfo
-    from tilec.model.kernel import KernelInfo, VariantInfo
+    from tilec.model.kernel import KernelInfo
 
 IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">size", "driver", "sha256")
 
@@ -109,11 +109,16 @@ def _kernel(app: App, kernel: KernelInfo) -> None:
         app.say(f"  {name} = {', '.join(map(str, values))}{chosen}")
     for label, text in _launch(kernel):
         app.say(f"  {label} {text}")
-    for variant in kernel.variants:
-        facts = assumption_text(variant.assume)
-        app.say(f"  {click.style(variant.id, fg='cyan')}{f'  ({facts})' if facts else ''}")
-        for line in table(IMAGE_HEADS, _image_rows(variant), width=terminal_width(), indent="    "):
-            app.say(line)
+    images = [(variant, image) for variant in kernel.variants for image in variant.images]
+    head, *lines = table(IMAGE_HEADS, [_image_row(image) for _, image in images], width=terminal_width(), indent="    ")
+    app.say(head)
+    before = ""
+    for (variant, _), line in zip(images, lines, strict=True):
+        if variant.id != before:
+            facts = assumption_text(variant.assume)
+            app.say(f"  {click.style(variant.id, fg='cyan')}{f'  ({facts})' if facts else ''}")
+            before = variant.id
+        app.say(line)
 
 
 def _launch(kernel: KernelInfo) -> Sequence[tuple[str, str]]:
@@ -125,26 +130,21 @@ def _launch(kernel: KernelInfo) -> Sequence[tuple[str, str]]:
     return [(label, text) for label, text in rows if text]
 
 
-def _image_rows(variant: VariantInfo) -> list[list[Cell]]:
+def _image_row(image: ImageInfo) -> list[Cell]:
     from tilec.inspection.report import spills
 
-    rows: list[list[Cell]] = []
-    for image in variant.images:
-        used = image.resources
-        spilled = spills(used)
-        rows.append(
-            [
-                str(image.target),
-                count_text(used.registers),
-                (bytes_text(spilled), "yellow") if spilled else bytes_text(spilled),
-                bytes_text(used.shared),
-                bytes_text(used.stack),
-                bytes_text(image.size),
-                _driver(image),
-                image.digest[:12],
-            ]
-        )
-    return rows
+    used = image.resources
+    spilled = spills(used)
+    return [
+        str(image.target),
+        count_text(used.registers),
+        (bytes_text(spilled), "yellow") if spilled else bytes_text(spilled),
+        bytes_text(used.shared),
+        bytes_text(used.stack),
+        bytes_text(image.size),
+        _driver(image),
+        image.digest[:12],
+    ]
 
 
 def _driver(image: ImageInfo) -> str:

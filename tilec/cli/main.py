@@ -22,6 +22,7 @@ COMMANDS = {
     "new": "Start a project from a skeleton.",
     "check": "Check the manifest and its sources; report every problem.",
     "build": "Compile the kernels into a bundle and a typed package.",
+    "run": "Run kernels on the GPU and compare them with their references.",
     "inspect": "Show what is inside a bundle, package or wheel.",
     "doctor": "Show the tools, driver and GPU that tilec finds.",
     "cache": "Show or trim the cache of compiled images.",
@@ -123,13 +124,13 @@ def _ending(app: App | None, exc: BaseException) -> int:
     if app is not None and app.debug:
         click.echo("".join(traceback.format_exception(exc)), err=True)
     if isinstance(exc, click.ClickException):
-        failures.print_usage(exc)
+        failures.print_usage(app, exc)
         return exc.exit_code
     if isinstance(exc, TilecError):
         failures.print_failure(app, exc)
         return exc.exit_code
     if isinstance(exc, OSError):
-        failures.print_os_error(exc)
+        failures.print_os_error(app, exc)
         _drop_output()
         return 1
     failures.print_bug(app, exc)

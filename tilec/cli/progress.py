@@ -194,7 +194,7 @@ def layout(tally: Tally, running: list[tuple[str, float]], elapsed: float, width
     parts += [part for part in details if part]
     parts.append((clock_text(elapsed), ""))
     # What matters most stays longest: the count, then failures, then the clock, then what was cached.
-    for kind in ("cached", ":"):
+    for kind in ("cached", ":", "failed"):
         if _width(parts) > width:
             parts = [part for part in parts if kind not in part[0]] or parts
     room = width - _width(parts) - 3
@@ -209,11 +209,10 @@ def layout(tally: Tally, running: list[tuple[str, float]], elapsed: float, width
     shown = running[:most]
     lines = [head]
     for name, seconds in shown:
-        time_text = f" {seconds:5.1f} s"
-        space = max(4, width - len(time_text) - 3)
-        lines.append([(f"  {shorten(name, space)}", ""), (time_text, "job")])
+        time_text = f" {seconds:5.1f} s" if width >= 24 else ""
+        lines.append([(f"  {shorten(name, width - len(time_text) - 3)}", ""), (time_text, "job")])
     if len(shown) < len(running) and most:
-        lines.append([(f"  and {len(running) - len(shown)} more running", "job")])
+        lines.append([(shorten(f"  and {len(running) - len(shown)} more running", width), "job")])
     return lines
 
 

@@ -81,7 +81,8 @@ def bytes_text(size: int | None) -> str:
         value /= 1024
         if value < 1023.95 or unit == "TiB":
             break
-    return f"{value:.0f} {unit}" if value >= 99.95 or value == int(value) else f"{value:.1f} {unit}"
+    text = f"{value:.0f}" if value >= 99.95 else f"{value:.1f}".removesuffix(".0")
+    return f"{text} {unit}"
 
 
 def count_text(count: int | None) -> str:

@@ -134,7 +134,7 @@ def _disassemble(data: bytes, suffix: str, search: ToolSearch, tools: dict[str, 
         if done.timed_out:
             raise ToolchainError(f"{tool.name} did not finish in {TIMEOUT:.0f} s", fix="dump a smaller image")
         if done.rc != 0:
-            words = (done.stderr or done.stdout).strip().replace(str(path), "the image").splitlines()
+            words = (done.stderr or done.stdout).strip().replace(str(path), "image").splitlines()
             raise ToolchainError(
                 f"{tool.name} {tool.version} cannot read this image: {words[0] if words else f'exit status {done.rc}'}",
                 cause="the image was made by a newer toolkit than this disassembler",

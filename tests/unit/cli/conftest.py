@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import tilec
+from tilec.cli.main import run
+
+
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """What one command line did."""
+
+    code: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Ran]
+
+
+@pytest.fixture
+def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Runs a command line in `tmp_path` with an environment of its own."""
+
+    def call(*args: str, env: dict[str, str] | None = None, cwd: Path = tmp_path) -> Ran:
+        capsys.readouterr()
+        code = run(args, {"HOME": str(tmp_path / "home"), **(env or {})}, cwd)
+        caught = capsys.readouterr()
+        return Ran(code, caught.out, caught.err)
+
+    return call
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A directory with an empty manifest: enough for commands whose work is a fake."""
+    (tmp_path / "tilec.toml").write_text("edition = 1\n")
+    return tmp_path
+
+
+@pytest.fixture
+def fake_build(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A stand-in for tilec.build: the test hangs its functions on it, the requests they get are in `requests`."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class BuildRequest:
+        manifest_path: Path
+        targets: tuple[str, ...] = ()
+        select: tuple[str, ...] = ()
+        profile: str = "release"
+        workers: int = 1
+        emit: tuple[str, ...] = ()
+        cache_dir: Path | None = None
+        cache_max: int = 0
+        search: object = None
+        force: bool = False
+        locked: bool = False
+
+    module = ModuleType("tilec.build")
+    module.BuildRequest = BuildRequest  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tilec.build", module)
+    monkeypatch.setattr(tilec, "build", module, raising=False)
+    return module

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import click
+
+from tilec.cli import failures
+from tilec.errors import BudgetError, BuildError, CompileError, Diagnostic, Location, ManifestError, TilecError, ToolchainError
+
+
+def text(exc: TilecError, **kwargs: object) -> str:
+    return click.unstyle(failures.render(exc, **kwargs))  # type: ignore[arg-type]
+
+
+UNDEFINED = Diagnostic(
+    message='identifier "foo" is undefined',
+    location=Location(file="kernels/gemm.cu", line=12, column=5),
+    excerpt="    foo(x);",
+    hint="include the header that declares it",
+)
+
+
+def failed(target: str, variant: str = "gemm-f16", **more: object) -> CompileError:
+    kwargs: dict[str, object] = {"diagnostics": (UNDEFINED,), "kept": f"/p/.tilec/failed/{variant}-{target}", "log": "words", **more}
+    return CompileError(f"{variant}-{target} does not compile", kernel=variant, target=target, **kwargs)  # type: ignore[arg-type]
+
+
+def test_the_same_error_of_many_jobs_is_shown_once() -> None:
+    targets = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "compute_80")
+    exc = BuildError(tuple(failed(target) for target in targets), total=10)
+    assert text(exc, command="build", show=lambda path: str(path).removeprefix("/p/")) == (
+        'kernels/gemm.cu:12:5: error: identifier "foo" is undefined\n'
+        "        foo(x);\n"
+        "        ^\n"
+        "  hint: include the header that declares it\n"
+        "  in 8 jobs: gemm-f16-sm_80, gemm-f16-sm_86, gemm-f16-sm_89, gemm-f16-sm_90, gemm-f16-sm_100, gemm-f16-sm_103 and 2 more\n"
+        "  input, command and full log kept in .tilec/failed/gemm-f16-sm_80 (and 7 more)\n"
+        "\n"
+        "error: 8 of 10 jobs failed; nothing was written, earlier output is as it was"
+    )
+    assert "gemm-f16-compute_80" in text(exc, verbose=True)
+
+
+def test_different_errors_are_shown_apart_in_the_order_of_their_first_job() -> None:
+    other = Diagnostic(message="expected a ;", location=Location(file="kernels/add.cu", line=3, column=1))
+    exc = BuildError((failed("sm_80"), failed("sm_80", "add", diagnostics=(other,)), failed("sm_90")), total=3)
+    blocks = text(exc).split("\n\n")
+    assert [block.split("\n")[0] for block in blocks] == [
+        'kernels/gemm.cu:12:5: error: identifier "foo" is undefined',
+        "kernels/add.cu:3:1: error: expected a ;",
+        "error: 3 of 3 jobs failed",
+    ]
+    assert "  in 2 jobs: gemm-f16-sm_80, gemm-f16-sm_90" in blocks[0]
+    assert "  in job add-sm_80" in blocks[1]
+
+
+def test_an_error_without_places_shows_the_end_of_the_compilers_log() -> None:
+    log = "\n".join(f"line {i}" for i in range(40))
+    shown = text(BuildError((failed("sm_80", diagnostics=(), log=log, kept="", cause="it crashed", fix="report it"),), total=1))
+    assert shown.split("\n\n")[0] == "\n".join(
+        [
+            "error: gemm-f16-sm_80 does not compile",
+            "    | … 28 lines before these (--verbose shows them)",
+            *(f"    | line {i}" for i in range(28, 40)),
+            "  cause: it crashed",
+            "  fix: report it",
+            "  in job gemm-f16-sm_80",
+        ]
+    )
+
+
+def test_messages_that_differ_in_the_jobs_name_alone_are_one() -> None:
+    exc = BuildError(tuple(failed(t, diagnostics=(), log="ptxas died", kept="") for t in ("sm_80", "sm_90")), total=2)
+    assert "  in 2 jobs: gemm-f16-sm_80, gemm-f16-sm_90" in text(exc)
+    budget = tuple(
+        BudgetError(f"gemm-{t}: registers 200, over the budget of 128", kernel=f"gemm-{t}", target=t, fix="raise it")
+        for t in ("sm_80", "sm_90")
+    )
+    shown = text(BuildError(budget, total=2))
+    assert shown.count("over the budget") == 1
+    assert "  in 2 jobs: gemm-sm_80, gemm-sm_90" in shown
+
+
+def test_budgets_that_differ_are_two() -> None:
+    budget = tuple(
+        BudgetError(f"gemm-{t}: registers {n}, over the budget of 128", kernel=f"gemm-{t}", target=t) for t, n in (("a", 1), ("b", 2))
+    )
+    assert text(BuildError(budget, total=2)).count("over the budget") == 2
+
+
+def test_many_messages_of_one_job_are_cut() -> None:
+    many = tuple(Diagnostic(message=f"number {i}") for i in range(20))
+    exc = failed("sm_80", diagnostics=many)
+    assert "  … and 12 more messages (--verbose shows them)" in text(exc)
+    assert "number 19" in text(exc, verbose=True)
+
+
+def test_the_command_is_shown_to_those_who_ask_and_have_no_files() -> None:
+    exc = failed("sm_80", kept="", command="nvcc -c x.cu")
+    assert "nvcc" not in text(exc)
+    assert "  command: nvcc -c x.cu" in text(exc, verbose=True)
+
+
+def test_manifest_problems_are_all_shown_and_counted() -> None:
+    problems = (
+        Diagnostic(message="package.nam: unknown key; did you mean 'name'", location=Location(file="tilec.toml", line=4, column=1)),
+        Diagnostic(message="odd", severity="warning", location=Location(file="tilec.toml", line=9)),
+    )
+    assert text(ManifestError(problems)) == (
+        "tilec.toml:4:1: error: package.nam: unknown key; did you mean 'name'\n"
+        "tilec.toml:9: warning: odd\n"
+        "error: 1 problem in the manifest and what it names"
+    )
+
+
+def test_colors_mark_place_severity_and_caret() -> None:
+    styled = failures.diagnostic_text(UNDEFINED)
+    assert styled.startswith('\x1b[1mkernels/gemm.cu:12:5: \x1b[0m\x1b[31m\x1b[1merror:\x1b[0m identifier "foo" is undefined\n')
+    assert "\x1b[32m\x1b[1m        ^\x1b[0m" in styled
+
+
+def test_json_of_a_failed_build() -> None:
+    exc = BuildError((failed("sm_80"), failed("sm_90"), ToolchainError("no ptxas", fix="install it")), total=3)
+    body = failures.as_json(exc)
+    assert (body["type"], body["what"], body["total"]) == ("BuildError", "3 of 3 jobs failed", 3)
+    first, second = body["failures"]
+    assert first["jobs"] == ["gemm-f16-sm_80", "gemm-f16-sm_90"]
+    assert first["kept"] == ["/p/.tilec/failed/gemm-f16-sm_80", "/p/.tilec/failed/gemm-f16-sm_90"]
+    assert first["diagnostics"] == [
+        {
+            "severity": "error",
+            "message": 'identifier "foo" is undefined',
+            "location": {"file": "kernels/gemm.cu", "line": 12, "column": 5},
+            "excerpt": "    foo(x);",
+            "hint": "include the header that declares it",
+        }
+    ]
+    assert second == {"type": "ToolchainError", "what": "no ptxas", "fix": "install it", "jobs": [], "kept": []}
+
+
+def test_json_of_a_bad_manifest() -> None:
+    body = failures.as_json(ManifestError((Diagnostic(message="off"),)))
+    assert body == {
+        "type": "ManifestError",
+        "what": "1 problem in the manifest and what it names",
+        "problems": [{"severity": "error", "message": "off", "location": None}],
+    }

@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import tilec
+from tilec.cli import main
+from tilec.errors import BundleError, NoDeviceError, TilecError, UsageError
+
+HEAVY = ("rich", "numpy", "jinja2", "tomli", "tomllib", "cuda", "triton", "numba")
+
+
+def python(code: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, **kwargs)  # type: ignore[call-overload]
+
+
+def imported_by(*args: str) -> list[str]:
+    code = f"import sys\nfrom tilec.cli.main import run\nassert run({list(args)!r}) == 0\nprint('|'.join(sys.modules))"
+    done = python(code, check=True)
+    return done.stdout.splitlines()[-1].split("|")
+
+
+@pytest.mark.parametrize("args", [("--help",), ("--version",), ("build", "--help"), ("completion", "bash")], ids=" ".join)
+def test_help_imports_nothing_heavy(args: tuple[str, ...]) -> None:
+    modules = imported_by(*args)
+    assert [m for m in modules if m.split(".")[0] in HEAVY] == []
+
+
+def test_help_imports_no_command_and_little_of_tilec() -> None:
+    mine = [m for m in imported_by("--help") if m.startswith("tilec")]
+    commands = {f"tilec.cli.{name}" for name in main.COMMANDS}
+    assert commands.isdisjoint(mine)
+    assert len(mine) <= 20, mine
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_table_of_commands_says_what_the_commands_say(name: str) -> None:
+    command = importlib.import_module(f"tilec.cli.{name}").command
+    assert command.get_short_help_str(200) == main.COMMANDS[name]
+
+
+def all_commands() -> dict[str, click.Command]:
+    found: dict[str, click.Command] = {}
+    for name in main.COMMANDS:
+        command = importlib.import_module(f"tilec.cli.{name}").command
+        found[name] = command
+        if isinstance(command, click.Group):
+            found.update({f"{name} {child}": sub for child, sub in command.commands.items()})
+    return found
+
+
+@pytest.mark.parametrize("name", all_commands())
+def test_every_command_has_help_with_examples_that_parse(name: str, cli) -> None:
+    done = cli(*name.split(), "--help")
+    assert done.code == 0
+    assert done.err == ""
+    examples = done.out.split("Examples:\n", 1)[1].split("\n\n")[0].splitlines()
+    assert examples
+    assert all("tilec " in line for line in examples)
+    assert max(map(len, examples)) <= 120
+
+
+def test_version(cli) -> None:
+    assert cli("--version").out == f"tilec {tilec.__version__}\n"
+
+
+def test_no_arguments_give_help(cli) -> None:
+    done = cli()
+    assert done.code == 2
+    assert "Commands:" in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("bild",), "error: no such command: bild; did you mean `build`?\n  fix: see `tilec --help`\n"),
+        (("inspect",), "error: Missing argument 'FILE'.\n  fix: see `tilec inspect --help`\n"),
+        (
+            ("build", "-j", "0"),
+            "error: Invalid value for '-j' / '--jobs': 0 is not in the range 1<=x<=1024.\n  fix: see `tilec build --help`\n",
+        ),
+        (
+            ("build", "--emit", "fatbim"),
+            (
+                "error: Invalid value for '--emit': no such output: fatbim; did you mean 'fatbin'; "
+                "there are bundle, package, wheel, fatbin, cubin, ptx\n  fix: see `tilec build --help`\n"
+            ),
+        ),
+        (("build", "--list", "--explain", "x"), "error: --list and --explain cannot be combined\n  fix: see `tilec build --help`\n"),
+    ],
+)
+def test_usage_errors(cli, args: tuple[str, ...], message: str) -> None:
+    done = cli(*args)
+    assert (done.code, done.out, done.err) == (2, "", message)
+
+
+def test_unknown_command_without_a_near_one_lists_all(cli) -> None:
+    assert "commands are new, check, build" in cli("frobnicate").err
+
+
+@pytest.mark.parametrize(
+    ("exc", "code", "first"),
+    [
+        (UsageError("off", fix="do it right"), 2, "error: off"),
+        (NoDeviceError("no GPU", cause="none is there"), 3, "error: no GPU"),
+        (BundleError("damaged"), 1, "error: damaged"),
+        (OSError(28, "No space left on device", "/x/y"), 1, "error: /x/y: No space left on device"),
+        (OSError(5, "Input/output error"), 1, "error: cannot write output: Input/output error"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (click.Abort(), 130, "interrupted"),
+        (click.exceptions.Exit(7), 7, ""),
+        (BrokenPipeError(32, "Broken pipe"), 1, ""),
+        (ZeroDivisionError("division by zero"), 1, "error: this is a bug in tilec: ZeroDivisionError: division by zero"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_every_ending_has_its_exit_code(cli, monkeypatch, exc: BaseException, code: int, first: str) -> None:
+    def fail(*_args: object, **_kwargs: object) -> None:
+        raise exc
+
+    monkeypatch.setattr("tilec.manifest.schema.json_schema", fail)
+    done = cli("schema")
+    assert done.code == code
+    assert done.err.strip().split("\n")[0] == first
+    assert "Traceback" not in done.err
+
+
+def test_a_bug_keeps_its_traceback_in_the_project(cli, project: Path, monkeypatch) -> None:
+    monkeypatch.setattr("tilec.manifest.schema.json_schema", lambda: 1 / 0)
+    done = cli("schema")
+    kept = next((project / ".tilec").glob("crash-*.txt"))
+    assert done.err == (
+        "error: this is a bug in tilec: ZeroDivisionError: division by zero\n"
+        f"  traceback: .tilec/{kept.name}\n"
+        "  fix: please report it with that file\n"
+    )
+    assert "Traceback (most recent call last)" in kept.read_text()
+
+
+def test_a_bug_outside_of_a_project_says_how_to_see_more(cli, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tilec.manifest.schema.json_schema", lambda: 1 / 0)
+    assert "fix: please report it with what `tilec --debug …` prints" in cli("schema").err
+    done = cli("schema", "--debug")
+    assert "Traceback (most recent call last)" in done.err
+    assert "fix: please report it with the traceback above" in done.err
+    assert not (tmp_path / ".tilec").exists()
+
+
+def test_debug_shows_the_traceback_of_expected_errors_too(cli) -> None:
+    assert "Traceback" not in cli("build").err
+    assert "Traceback" in cli("--debug", "build").err
+
+
+def test_json_errors_are_a_document(cli) -> None:
+    done = cli("build", "--json")
+    document = json.loads(done.out)
+    assert document["schema_version"] == 1
+    assert document["kind"] == "error"
+    assert (document["command"], document["ok"], document["exit_code"]) == ("build", False, 2)
+    assert document["error"]["type"] == "UsageError"
+    assert document["error"]["what"].startswith("no tilec.toml in ")
+    assert done.err.startswith("error: no tilec.toml in ")
+
+
+def test_no_manifest(cli, tmp_path: Path) -> None:
+    done = cli("check")
+    assert done.code == 2
+    assert done.err == (
+        f"error: no tilec.toml in {tmp_path} or any directory above it\n"
+        "  fix: start a project with `tilec new NAME`, go to one with `tilec -C DIR`, or name a manifest with `tilec --manifest PATH`\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("-C", "nowhere"), "error: -C nowhere: not a directory\n"),
+        (("--manifest", "other.toml"), "error: other.toml: no such manifest\n"),
+    ],
+)
+def test_global_options_that_lead_nowhere(cli, project: Path, args: tuple[str, ...], message: str) -> None:
+    for line in ((*args, "check"), ("check", *args)):
+        done = cli(*line)
+        assert done.code == 2
+        assert done.err.startswith(message)
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_manifest_is_found_from_where_one_works(cli, project: Path, fake_build, where: str) -> None:
+    requests = []
+    fake_build.plan_only = lambda request, observer: requests.append(request) or (_ for _ in ()).throw(UsageError("stop"))
+    deep = project / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / "other.toml").write_text("edition = 1\n")
+
+    def check(*options: str, cwd: Path) -> None:
+        assert cli(*((*options, "check") if where == "before" else ("check", *options)), cwd=cwd).err == "error: stop\n"
+
+    check(cwd=deep)
+    check("-C", "a", cwd=project)
+    check("--manifest", "tilec.toml", cwd=project)
+    check("--manifest", ".", cwd=project)
+    check("-C", "a/b", "--manifest", "other.toml", cwd=project)
+    assert [r.manifest_path for r in requests] == [*[project / "tilec.toml"] * 4, deep / "other.toml"]
+
+
+def test_completion_scripts(cli) -> None:
+    assert "complete -o nosort -F _tilec_completion tilec" in cli("completion", "bash").out
+    assert "#compdef tilec" in cli("completion", "zsh").out
+    assert "complete --no-files --command tilec" in cli("completion", "fish").out
+    assert cli("completion", "csh").code == 2
+
+
+def test_completion_completes() -> None:
+    env = {**os.environ, "_TILEC_COMPLETE": "bash_complete", "COMP_WORDS": "tilec bu", "COMP_CWORD": "1"}
+    done = python("from tilec.cli.main import main; main()", env=env)
+    assert done.stdout == "plain,build\n"
+    env |= {"COMP_WORDS": "tilec build --lis", "COMP_CWORD": "2"}
+    assert python("from tilec.cli.main import main; main()", env=env).stdout == "plain,--list\n"
+
+
+def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
+    command = f"{sys.executable} -c 'from tilec.cli.main import main; main()' schema | head -c 10"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is a Linux device")
+def test_full_output_is_one_clear_message() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from tilec.cli.main import main; main()", "schema"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert done.stderr == ("error: cannot write output: No space left on device\n  fix: make room on that disk and run again\n")
+
+
+def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\n"
+        f"os.mkdir({str(tmp_path / 'gone')!r}); os.chdir({str(tmp_path / 'gone')!r}); os.rmdir({str(tmp_path / 'gone')!r})\n"
+        "from tilec.cli.main import run\n"
+        "sys.exit(run(['check']))"
+    )
+    done = python(code)
+    assert (done.returncode, done.stderr) == (2, "error: the working directory no longer exists\n  fix: cd to a directory that does\n")
+
+
+def test_colors(cli, monkeypatch) -> None:
+    plain = cli("check").err
+    assert "\x1b[" not in plain
+    assert "\x1b[31m" in cli("check", "--color", "always").err
+    assert "\x1b[31m" in cli("check", env={"FORCE_COLOR": "1"}).err
+    assert "\x1b[" not in cli("check", "--color", "never", env={"FORCE_COLOR": "1"}).err
+    assert "\x1b[" not in cli("check", env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).err
+
+
+def test_base_error_without_an_app_is_printed(cli) -> None:
+    from tilec.cli.failures import render
+
+    assert render(TilecError("what", cause="why", fix="how")).endswith("what\n  cause: why\n  fix: how")

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilec.cli.settings import parse_size, read_settings
+from tilec.errors import UsageError
+
+CWD = Path("/project")
+
+
+@pytest.mark.parametrize(
+    ("env", "cache"),
+    [
+        ({"HOME": "/home/me"}, "/home/me/.cache/tilec"),
+        ({"HOME": "/home/me", "XDG_CACHE_HOME": "/var/cache/me"}, "/var/cache/me/tilec"),
+        ({"HOME": "/home/me", "XDG_CACHE_HOME": "relative"}, "/home/me/.cache/tilec"),
+        ({"HOME": "/home/me", "TILEC_CACHE_DIR": "/shared/kernels"}, "/shared/kernels"),
+        ({"HOME": "/home/me", "TILEC_CACHE_DIR": "here"}, "/project/here"),
+        ({"HOME": "/home/me", "TILEC_CACHE_DIR": "off"}, None),
+        ({}, None),
+    ],
+)
+def test_cache_directory(env: dict[str, str], cache: str | None) -> None:
+    assert read_settings(env, CWD).cache_dir == (Path(cache) if cache else None)
+
+
+def test_tools() -> None:
+    assert read_settings({"CUDA_PATH": "/b", "PATH": "/bin"}, CWD).search.cuda_home == "/b"
+    search = read_settings({"CUDA_HOME": "/a", "CUDA_PATH": "/b", "PATH": "/bin", "HOME": "/h"}, CWD).search
+    assert (search.cuda_home, search.path, search.state_dir) == ("/a", "/bin", "/h/.cache/tilec/tools")
+    assert read_settings({}, CWD).search.state_dir == ""
+
+
+@pytest.mark.parametrize(
+    ("env", "color", "dumb"),
+    [
+        ({}, "auto", False),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, "never", False),
+        ({"NO_COLOR": ""}, "auto", False),
+        ({"FORCE_COLOR": "3"}, "always", False),
+        ({"FORCE_COLOR": "0"}, "auto", False),
+        ({"TERM": "dumb"}, "never", True),
+    ],
+)
+def test_colors(env: dict[str, str], color: str, dumb: bool) -> None:
+    settings = read_settings(env, CWD)
+    assert (settings.color, settings.dumb) == (color, dumb)
+
+
+@pytest.mark.parametrize(("value", "ci"), [("", False), ("0", False), ("False", False), ("true", True), ("1", True)])
+def test_ci(value: str, ci: bool) -> None:
+    assert read_settings({"CI": value}, CWD).ci is ci
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4096", 4096),
+        ("1k", 1000),
+        ("1 KiB", 1024),
+        ("1.5 GiB", 3 << 29),
+        ("90MB", 90_000_000),
+        (" 2g ", 2_000_000_000),
+        ("0", 0),
+        ("7 b", 7),
+    ],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "lots", "-1", "1 XiB", "1e3", "1.2.3"])
+def test_sizes_that_are_none(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a size"):
+        parse_size(text)
+
+
+def test_a_bad_bound_of_the_cache_is_an_error_only_where_it_matters() -> None:
+    settings = read_settings({"TILEC_CACHE_MAX": "lots"}, CWD)
+    with pytest.raises(UsageError, match="TILEC_CACHE_MAX: 'lots' is not a size\n  fix: give a number with a unit"):
+        _ = settings.cache_bytes
+    assert read_settings({"TILEC_CACHE_MAX": "1 MiB"}, CWD).cache_bytes == 1 << 20
+    assert read_settings({}, CWD).cache_bytes == 8 << 30
+
+
+def test_cores_are_those_of_this_process() -> None:
+    assert read_settings({}, CWD).cores >= 1

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from tilec.cli.tables import bytes_text, columns, seconds_text, shorten, table
+
+HEADS = columns("~job", "target", ">size")
+ROWS = [["gemm-f16-BM128-BN128-BK64-sm_100", "sm_100", "9 B"], ["add-sm_80", "sm_80", "100 KiB"]]
+
+
+def plain(lines: list[str]) -> list[str]:
+    return [line.replace("\x1b[1m", "").replace("\x1b[0m", "") for line in lines]
+
+
+def test_columns_line_up() -> None:
+    assert plain(table(HEADS, ROWS)) == [
+        "job                               target     size",
+        "gemm-f16-BM128-BN128-BK64-sm_100  sm_100      9 B",
+        "add-sm_80                         sm_80   100 KiB",
+    ]
+
+
+def test_texts_that_may_shrink_do_and_keep_both_ends() -> None:
+    lines = plain(table(HEADS, ROWS, width=40, indent="  "))
+    assert lines == [
+        "  job                    target     size",
+        "  gemm-f16-B…K64-sm_100  sm_100      9 B",
+        "  add-sm_80              sm_80   100 KiB",
+    ]
+    assert {len(line) for line in lines} == {40}
+
+
+def test_nothing_shrinks_below_what_can_be_read() -> None:
+    lines = plain(table(HEADS, ROWS, width=10))
+    assert lines[1].split("  ")[0] == "gemm-f…m_100"
+
+
+def test_no_rows_and_trailing_blanks() -> None:
+    assert plain(table(columns("a", "b"), [])) == ["a  b"]
+    assert plain(table(columns("a", "b"), [["x", ""]])) == ["a  b", "x"]
+
+
+def test_colors_do_not_move_columns() -> None:
+    lines = table(columns("a", ">b", "c"), [[("x", "red"), ("1", "yellow"), "z"]])
+    assert lines[1] == "\x1b[31mx\x1b[0m  \x1b[33m1\x1b[0m  z"
+
+
+@pytest.mark.parametrize(("width", "text"), [(9, "abcdefghi"), (8, "abcd…ghi"), (5, "ab…hi"), (3, "a…i"), (2, "a…i")])
+def test_shorten(width: int, text: str) -> None:
+    assert shorten("abcdefghi", width) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (None, "-"),
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1536, "1.5 KiB"),
+        (102_250, "99.9 KiB"),
+        (102_400, "100 KiB"),
+        (1_048_575, "1 MiB"),
+        (1 << 20, "1 MiB"),
+        (90 << 20, "90 MiB"),
+        (3 << 40, "3 TiB"),
+        (5000 << 40, "5000 TiB"),
+    ],
+)
+def test_bytes(size: int | None, text: str) -> None:
+    assert bytes_text(size) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.084, "0.08 s"), (7.34, "7.3 s"), (59.94, "59.9 s"), (260.9, "4 min 20 s")])
+def test_seconds(seconds: float, text: str) -> None:
+    assert seconds_text(seconds) == text
