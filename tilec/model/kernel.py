@@ -121,6 +121,12 @@ class KernelInfo:
     launch: LaunchInfo = LaunchInfo()
     variants: tuple[VariantInfo, ...] = ()
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Axes that a caller chooses: more than one value, and no parameter's dtype says which. In manifest order."""
+        bound = {param.dtype for param in self.params} & set(self.dtype_axes)
+        return tuple(name for name, values in self.axes if len(values) > 1 and name not in bound)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ToolInfo:

@@ -26,7 +26,7 @@ class Contract:
         keyed: places of scalars whose value decides the launch (it stands in an expression), not only a kernel argument.
         pointed: places of tensors whose address stands in an expression.
         moduli: per tensor, what its address is compared modulo of.
-        choices: names of the axes that a caller chooses: not a dtype, more than one value.
+        choices: names of the axes that a caller chooses.
         grid, block, shared, requires: parsed.
     """
 
@@ -45,7 +45,7 @@ class Contract:
         self.outs = tuple(i for i in self.tensors if info.params[i].out)
         self.axes = dict(info.axes)
         self.default = dict(info.default)
-        self.choices = tuple(name for name, values in info.axes if name not in info.dtype_axes and len(values) > 1)
+        self.choices = info.choices
         try:
             self.grid = tuple(parse(text) for text in info.launch.grid)
             self.block = tuple(parse(text) for text in info.launch.block)

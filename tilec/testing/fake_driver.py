@@ -1,5 +1,6 @@
 """A CUDA driver without a GPU: device memory is host memory, launches are decoded and recorded, and may run a Python function."""
 
+# ruff: noqa: ARG002 - a double takes what the driver takes
 from __future__ import annotations
 
 import contextlib
@@ -29,12 +30,15 @@ H200 = Device(
 )
 
 
+_PLAIN = FunctionFacts(max_threads=1024, static_shared=0, registers=32)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class FakeKernel:
     """What a fake image's entry point is: its ABI, its resources, and (optionally) a function of the unpacked arguments to run."""
 
     abi: Sequence[AbiSlot] = ()
-    facts: FunctionFacts = FunctionFacts(max_threads=1024, static_shared=0, registers=32)
+    facts: FunctionFacts = _PLAIN
     active_blocks: int = 8
     active_clusters: int = 16
     run: Callable[..., None] | None = None

@@ -1,0 +1,57 @@
+"""Bundle's index to the files of a typed Python package: view, then template."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tilec.errors import ToolchainError
+from tilec.model.kernel import BundleInfo
+from tilec.stubs.view import package_view
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def render_package(info: BundleInfo, bundle_name: str) -> dict[str, bytes]:
+    """The files of the package that wraps a bundle; the bundle itself lies next to them.
+
+    Args:
+        info: the bundle's index.
+        bundle_name: file name of the bundle inside the package.
+
+    Returns:
+        Contents by file name; equal arguments give equal bytes.
+
+    Raises:
+        UsageError: a kernel's or a parameter's name cannot be one in Python.
+    """
+    template = _environment().get_template("__init__.py.jinja")
+    text = template.render(package=package_view(info, bundle_name))
+    return {"__init__.py": text.encode(), "py.typed": b""}
+
+
+@functools.cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    # Every text in a view is escaped for the place where it stands: HTML's escaping would only spoil it.
+    return Environment(
+        loader=FileSystemLoader(_templates()),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _templates() -> Path:
+    """The package's templates: inside the installed wheel, or beside the sources."""
+    package = Path(__file__).resolve().parents[1]
+    places = (package / "_templates" / "package", package.parent / "templates" / "package")
+    for place in places:
+        if place.is_dir():
+            return place
+    raise ToolchainError(f"tilec's templates are missing: looked in {places[0]} and {places[1]}", fix="install tilec again")
