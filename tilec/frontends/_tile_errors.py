@@ -40,6 +40,8 @@ def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
     hint = ""
     if isinstance(exc, ModuleNotFoundError):
         hint = f"install {(exc.name or '').partition('.')[0]} where you build, or: {IMPORTS}"
+    elif isinstance(exc, SyntaxError | UnicodeError) and own and "encod" in text:
+        hint = "save the file as UTF-8, or name its encoding in its first line"
     elif not isinstance(exc, SyntaxError):
         hint = IMPORTS
     log = "".join(traceback.format_list(frames) + traceback.format_exception_only(exc))

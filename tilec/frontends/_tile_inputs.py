@@ -59,6 +59,12 @@ def closure(source: Source) -> tuple[InputFile, ...]:
     return tuple(InputFile(name=n, digest=found[n]) for n in sorted(found))
 
 
+def is_unchanged(root: str, item: InputFile) -> bool:
+    """Whether an input still has the time and size at which its digest was taken."""
+    known = _scans.get(f"{root}/{item.name}")
+    return known is not None and known.digest == item.digest and known.stamp == _stamp(f"{root}/{item.name}")
+
+
 def search_bases(source: Source) -> tuple[str, ...]:
     """Directories in which project modules are found, relative to the root: the source's own, then the root (empty)."""
     own = source.path.rpartition("/")[0]
@@ -103,11 +109,7 @@ def read(root: str, name: str) -> bytes:
 
 def _scan(root: str, name: str) -> _Scan:
     path = f"{root}/{name}"
-    try:
-        stat = Path(path).stat()
-        stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-    except OSError:
-        stamp = (0, 0, 0)
+    stamp = _stamp(path)
     known = _scans.get(path)
     if known is not None and known.stamp == stamp:
         return known
@@ -118,6 +120,14 @@ def _scan(root: str, name: str) -> _Scan:
         imports = ()  # the error is told, with its place, when the module is loaded
     _scans[path] = scan = _Scan(stamp=stamp, digest=hashlib.sha256(data).hexdigest(), imports=imports)
     return scan
+
+
+def _stamp(path: str) -> tuple[int, int, int]:
+    try:
+        stat = Path(path).stat()
+    except OSError:
+        return (0, 0, 0)
+    return (stat.st_mtime_ns, stat.st_size, stat.st_ino)
 
 
 def _imports(tree: ast.AST) -> Iterator[_Import]:

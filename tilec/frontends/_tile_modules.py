@@ -18,7 +18,7 @@ from typing import Any
 
 from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends._tile_errors import ImportFailure, import_error
-from tilec.frontends._tile_inputs import closure, module_files, read, search_bases, within
+from tilec.frontends._tile_inputs import closure, is_unchanged, module_files, read, search_bases, within
 from tilec.model.job import InputFile, Source
 
 # Packages that tile kernels themselves stand on: they stay loaded whatever a project's directories are called.
@@ -45,24 +45,34 @@ class LoadedModule:
     main: ModuleType
     modules: dict[str, ModuleType]
     texts: dict[str, str]
+    names: _TopNames
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
         """While it lasts, imports find the project's modules, and tracebacks and cuda.tile find their source lines."""
-        with _activated(self.source, self.modules, self.texts):
+        with _activated(self.source, self.modules, self.texts, self.names):
             yield
 
+    @property
+    def is_current(self) -> bool:
+        """Whether every file is still as it was when it was executed."""
+        return all(is_unchanged(self.source.root, item) for item in self.inputs)
 
-def load(source: Source) -> LoadedModule:
+
+def load(source: Source, *, again: bool = True) -> LoadedModule:
     """Execute a source, once per process and state of its files.
+
+    `again` looks for new files as well; without it a module is taken as loaded while the files it has are unchanged.
 
     Raises:
         CompileError: it cannot be read, is no Python, or raises when it is imported; with the user's lines.
     """
-    inputs = closure(source)
     key = (source.root, source.path)
     with _lock:
         known = _loaded.get(key)
+        if known is not None and not again and known.is_current:
+            return known
+        inputs = closure(source)
         if known is not None and known.inputs == inputs:
             return known
         loaded = _execute(source, inputs)
@@ -78,7 +88,8 @@ def _execute(source: Source, inputs: tuple[InputFile, ...]) -> LoadedModule:
     modules: dict[str, ModuleType] = {}
     texts: dict[str, str] = {}
     output = io.StringIO()
-    with _activated(source, modules, texts):
+    names = _top_names(source)
+    with _activated(source, modules, texts, names):
         finder = _Finder(source, texts)
         spec = finder.spec_of(name, path)
         main = importlib.util.module_from_spec(spec)
@@ -92,7 +103,7 @@ def _execute(source: Source, inputs: tuple[InputFile, ...]) -> LoadedModule:
         except BaseException as exc:  # noqa: BLE001 - SystemExit and the like of the user's module are its errors
             raise import_error(ImportFailure(source=source, texts=texts, output=output.getvalue()), exc) from None
         _check_known(source, inputs, texts)
-    return LoadedModule(source=source, inputs=inputs, main=main, modules=modules, texts=texts)
+    return LoadedModule(source=source, inputs=inputs, main=main, modules=modules, texts=texts, names=names)
 
 
 def _module_name(path: str) -> str:
@@ -143,21 +154,25 @@ def _is_new(name: str) -> bool:
     return bool(_before) and name not in _before[-1]
 
 
-def _is_folder(name: str, module: ModuleType, root: str) -> bool:
-    """Whether it is a directory of the project that another finder came upon through sys.path."""
+def _is_ours(name: str, module: ModuleType, root: str) -> bool:
+    """Whether a module is the project's: executed here, or a directory that another finder came upon through sys.path."""
+    if isinstance(getattr(module, "__loader__", None), _Finder | _FolderFinder):
+        return True
     if getattr(module, "__file__", None) is not None or not _is_new(name):
         return False
     return any(Path(p).is_relative_to(root) for p in getattr(module, "__path__", ()))
 
 
 @contextlib.contextmanager
-def _activated(source: Source, modules: dict[str, ModuleType], texts: dict[str, str]) -> Iterator[None]:
+def _activated(source: Source, modules: dict[str, ModuleType], texts: dict[str, str], names: _TopNames) -> Iterator[None]:
     """Put the project's modules and texts in place; afterwards take them away again and collect what was added."""
     front, back = _Finder(source, texts), _FolderFinder(source)
     with _lock:
-        stashed = {n: m for n, m in sys.modules.items() if n in modules or n.partition(".")[0] in _top_names(source)}
+        own = names.project | {n for n in names.folders if getattr(sys.modules.get(n), "__file__", None) is None}
+        stashed = {n: m for n, m in sys.modules.items() if n in modules or n.partition(".")[0] in own}
         for name in stashed:
             del sys.modules[name]
+        _before.append(set(sys.modules))
         sys.modules.update(modules)
         lines = {name: linecache.cache.pop(name, None) for name in texts}
         for name, text in texts.items():
@@ -166,15 +181,14 @@ def _activated(source: Source, modules: dict[str, ModuleType], texts: dict[str, 
         sys.dont_write_bytecode = True
         sys.meta_path.insert(0, front)
         sys.meta_path.append(back)
-        _before.append(set(sys.modules))
         try:
             yield
         finally:
             sys.meta_path[:] = [f for f in sys.meta_path if f is not front and f is not back]
             sys.path[:], sys.dont_write_bytecode = path, write
-            for name, module in list(sys.modules.items()):
-                if isinstance(getattr(module, "__loader__", None), _Finder | _FolderFinder) or _is_folder(name, module, source.root):
-                    modules[name] = sys.modules.pop(name)
+            # All are found before the first is taken away: a directory's path asks for the package it is in.
+            for name in [n for n, m in list(sys.modules.items()) if _is_ours(n, m, source.root)]:
+                modules[name] = sys.modules.pop(name)
             sys.modules.update(stashed)
             _before.pop()
             for name in texts:
@@ -182,18 +196,28 @@ def _activated(source: Source, modules: dict[str, ModuleType], texts: dict[str, 
             linecache.cache.update({name: entry for name, entry in lines.items() if entry is not None})
 
 
-def _top_names(source: Source) -> set[str]:
-    """Top-level names that mean project modules while a project is active."""
-    names: set[str] = set()
+@dataclasses.dataclass(frozen=True, slots=True)
+class _TopNames:
+    """Top-level names that mean something of the project while it is active.
+
+    `project` are modules and packages; `folders` are directories without `__init__.py`, which give way to a real package.
+    """
+
+    project: frozenset[str]
+    folders: frozenset[str]
+
+
+def _top_names(source: Source) -> _TopNames:
+    names, folders = set[str](), set[str]()
     for base in search_bases(source):
         with contextlib.suppress(OSError):
             for entry in Path(source.root, base).iterdir():
                 if entry.suffix == ".py":
                     names.add(entry.stem)
-                elif getattr(sys.modules.get(entry.name), "__file__", None) is None or (entry / "__init__.py").is_file():
-                    # A directory without __init__.py gives way to a real package, and only to that.
-                    names.add(entry.name)
-    return names - _KEPT - sys.stdlib_module_names
+                elif entry.is_dir():
+                    (names if (entry / "__init__.py").is_file() else folders).add(entry.name)
+    kept = _KEPT | sys.stdlib_module_names
+    return _TopNames(frozenset(names - kept), frozenset(folders - kept))
 
 
 def _register(name: str, text: str) -> None:

@@ -192,7 +192,7 @@ class _Binder:
                 f"parameter {param.name!r} has an unknown dtype {name!r}",
                 did_you_mean(name, [*DTYPES, *self._axes]) or f"known are {', '.join(DTYPES)}",
             )
-        if not dtype.tile or not hasattr(api.cuda_tile(), dtype.tile):
+        if not dtype.tile:
             raise _MismatchError(f"parameter {param.name!r}: cuda.tile has no dtype {name}")
         return dtype
 

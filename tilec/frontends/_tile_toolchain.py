@@ -26,9 +26,8 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
     Raises:
         ToolchainError: something is missing, too old or half installed.
     """
-    tools = find(search)
-    infos = [ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in tools.values()]
-    return (_package("cuda-tile", "cuda_tile", "cuda/tile/__init__.py"), _python(), *infos)
+    package = _package("cuda-tile", "cuda_tile", "cuda/tile/__init__.py")
+    return (package, _python(), *(ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in find(search).values()))
 
 
 def find(search: ToolSearch, *, digest: bool = True) -> dict[str, Tool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from tilec.bundle.cubin import CubinKernel, read_cubin
@@ -36,6 +35,7 @@ class TileFrontend:
     name = "tile"
     suffixes = (".py",)
     kinds = (TargetKind.CUBIN, TargetKind.TILEIR)
+    simt: bool = False
 
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""
@@ -80,7 +80,7 @@ class TileFrontend:
             CompileError: it cannot be; with the user's line.
             ToolchainError: cuda-tile is missing.
         """
-        return tuple(d.decl for d in self._kernels(source)[1].values())
+        return tuple(d.decl for d in self._kernels(source, again=True)[1].values())
 
     def compile(self, job: Job) -> Image:
         """Compile one variant for one target.
@@ -92,7 +92,7 @@ class TileFrontend:
         refused = self.refuse(job.target)
         if refused:
             raise CompileError(refused)
-        module, kernels = self._kernels(job.spec.source)
+        module, kernels = self._kernels(job.spec.source, again=False)
         kernel = _pick(job, module, kernels)
         at = kernel.decl.location
         bound = bind(job, kernel.params, at, line_of(module.texts, at.file, at.line))
@@ -113,9 +113,9 @@ class TileFrontend:
             return Image(info=info, data=exported.bytecode, abi=bound.abi, warnings=warned)
         return self._cubin(job, module, exported, bound, symbol=symbol, warned=warned)
 
-    def _kernels(self, source: Source) -> tuple[LoadedModule, dict[str, Declared]]:
+    def _kernels(self, source: Source, *, again: bool) -> tuple[LoadedModule, dict[str, Declared]]:
         api.cuda_tile()
-        module = load(source)
+        module = load(source, again=again)
         key = (source.root, source.path)
         known = self._declared.get(key)
         if known is None or known[0] is not module:
@@ -174,9 +174,10 @@ class TileFrontend:
             exact=True,
             cuda=max(job.target.arch.toolkit, OLDEST_CUDA),
             resources=self._resources(assembled.cubin, entry, job.spec.timeout),
-            # A tile kernel is launched with blocks of (1, 1, 1): the driver reads block and cluster from the image itself, so they bind
-            # no launch. How many threads a block really has is worth knowing all the same.
-            max_threads=math.prod(entry.required_block) if entry.required_block else entry.max_threads,
+            # For readers: a launch has blocks of (1, 1, 1), and the driver takes block and cluster from the image itself.
+            max_threads=entry.max_threads,
+            required_block=entry.required_block,
+            cluster=entry.cluster,
         )
         return Image(info=info, data=assembled.cubin, abi=bound.abi, warnings=warned + assembled.warnings)
 

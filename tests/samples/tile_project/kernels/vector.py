@@ -25,7 +25,8 @@ def saxpy(
 ):
     i = ct.bid(0)
     tile = scaled(ct.load(x, (i,), (TILE,)), alpha)
-    ct.store(out, (i,), tile + ct.load(y, (i,), (TILE,)))
+    total = tile + ct.load(y, (i,), (TILE,))
+    ct.store(out, (i,), total.astype(out.dtype))
 
 
 @ct.kernel

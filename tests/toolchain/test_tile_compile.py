@@ -1,0 +1,306 @@
+"""Tile kernels to images: ABI, facts, determinism, resources."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, sample_at, scalar, tensor, vectors, write
+from tilec.bundle.cubin import read_cubin
+from tilec.errors import CompileError, ToolchainError
+from tilec.frontends import _sass, _tile_api
+from tilec.frontends import tile as tile_module
+from tilec.model.arch import ARCHS, Target, TargetKind
+from tilec.model.digest import sha256
+from tilec.model.dtype import DTYPES
+from tilec.model.signature import AbiSlot, Assumption
+
+pytestmark = pytest.mark.toolchain
+
+ADD = vectors("a", "b", "c")
+
+
+@pytest.fixture(scope="module")
+def tile():
+    return frontend()
+
+
+def _add(tile, root=SAMPLE, **more):
+    axes = more.pop("axes", {"TILE": 256})
+    return tile.compile(job(tile, root, "kernels/vector.py", "add", more.pop("params", ADD), axes=axes, **more))
+
+
+def test_a_cubin_records_what_it_is(tile):
+    image = _add(tile, target="sm_90")
+    info = image.info
+    assert str(info.target) == "sm_90"
+    assert info.exact
+    assert info.cuda == (13, 0)
+    assert info.ptx_isa is None
+    assert info.symbol == "add_tile"
+    assert (info.digest, info.size) == (sha256(image.data), len(image.data))
+    assert image.warnings == ()
+    assert info.required_block == (128, 1, 1)
+    read = read_cubin(image.data)
+    assert read.cc == (9, 0)
+    entry = read.kernel("add_tile")
+    assert info.resources.registers == entry.registers > 0
+    assert info.resources.code == entry.code > 0
+    assert (info.resources.spill_stores, info.resources.spill_loads, info.resources.stack) == (0, 0, 0)
+    assert info.resources.constant > 0
+
+
+def test_portable_tile_ir_says_which_driver_reads_it(tile):
+    info = _add(tile, target="tileir", max_isa=(9, 0)).info
+    assert info.target.kind is TargetKind.TILEIR
+    assert info.ptx_isa == info.cuda == (13, 3)
+    assert not info.exact
+    assert info.resources.registers is None
+
+
+def test_portable_tile_ir_needs_no_assembler():
+    class Bare(tile_module.TileFrontend):
+        def _tools(self):
+            raise AssertionError("no tool is needed")
+
+    bare = Bare(frontend()._search)
+    assert _add(bare, target="tileir").data.startswith(b"\x7fTileIR")
+
+
+def test_slots_are_pointer_extents_strides(tile):
+    params = (tensor("a", "f16", 2), tensor("b", "f16", 2), tensor("c", "f16", 2, out=True))
+    image = tile.compile(job(tile, SAMPLE, "kernels/matrix.py", "gemm", params, axes={"BM": 64, "BN": 64, "BK": 32}))
+    assert image.abi[:5] == (
+        AbiSlot(type="ptr", expr="a.ptr", size=8, align=8),
+        AbiSlot(type="i32", expr="a.shape[0]", size=4, align=4),
+        AbiSlot(type="i32", expr="a.shape[1]", size=4, align=4),
+        AbiSlot(type="i32", expr="a.stride[0]", size=4, align=4),
+        AbiSlot(type="i32", expr="a.stride[1]", size=4, align=4),
+    )
+    entry = read_cubin(image.data).kernel(image.info.symbol)
+    assert [p.size for p in entry.params] == [s.size for s in image.abi]
+    assert image.info.resources.shared == entry.shared
+
+
+SCALARS = HEADER + "@ct.kernel\ndef fill(out, value, T: ct.Constant[int]):\n    ct.store(out, (0,), ct.full((T,), value, out.dtype))\n"
+
+
+@pytest.mark.parametrize("dtype", ["bool", "i8", "u16", "i32", "u64", "f16", "bf16", "f64"])
+def test_scalars_of_every_size_lie_where_the_image_wants_them(tile, tmp_path, dtype):
+    write(tmp_path, {"fill.py": SCALARS})
+    params = (scalar("value", dtype), tensor("out", dtype, out=True))
+    image = tile.compile(job(tile, tmp_path, "fill.py", "fill", params, axes={"T": 16}))
+    # The order is the kernel's, not the launcher's.
+    assert [s.expr for s in image.abi] == ["out.ptr", "out.shape[0]", "out.stride[0]", "value"]
+    assert image.abi[-1].size == DTYPES[dtype].bytes
+
+
+def test_every_dtype_of_the_table_is_one_of_cuda_tile():
+    for dtype in DTYPES.values():
+        assert not dtype.tile or hasattr(_tile_api.cuda_tile(), dtype.tile), dtype
+
+
+def test_fixed_strides_keep_their_slots(tile):
+    params = (tensor("a", stride=(1,)), tensor("b", stride=(1,)), tensor("c", stride=(None,), out=True))
+    assert len(_add(tile, params=params).abi) == 9
+
+
+def test_wide_indices_and_annotated_scalars(tile):
+    params = (tensor("x"), tensor("out", out=True), scalar("n", "i64"))
+    image = tile.compile(job(tile, SAMPLE, "kernels/vector.py", "wide", params, axes={"TILE": 128}))
+    assert [(s.expr, s.type) for s in image.abi] == [
+        ("x.ptr", "ptr"),
+        ("x.shape[0]", "i64"),
+        ("x.stride[0]", "i64"),
+        ("n", "i64"),
+        ("out.ptr", "ptr"),
+        ("out.shape[0]", "i64"),
+        ("out.stride[0]", "i64"),
+    ]
+
+
+def test_an_image_with_another_abi_is_refused(tile, monkeypatch):
+    def other(data):
+        read = read_cubin(data)
+        return replace(read, kernels=tuple(replace(k, params=k.params[:-1]) for k in read.kernels))
+
+    monkeypatch.setattr(tile_module, "read_cubin", other)
+    with pytest.raises(CompileError, match="takes other arguments than tilec would pass") as caught:
+        _add(tile)
+    assert "c.stride[0]: 4 bytes at 44" in str(caught.value)
+    assert str(caught.value).count("4 bytes at 44") == 1
+
+
+def test_dtype_axes_and_defaults_of_constants(tile):
+    params = (tensor("x", "T"), tensor("y", "T"), tensor("out", "T", out=True), scalar("alpha"))
+    sizes = {
+        dtype: tile.compile(job(tile, SAMPLE, "kernels/vector.py", "saxpy", params, axes={"T": dtype}, target="tileir")).data
+        for dtype in ("f32", "f16")
+    }
+    assert sizes["f32"] != sizes["f16"]
+    given = tile.compile(job(tile, SAMPLE, "kernels/vector.py", "saxpy", params, axes={"T": "f32", "TILE": 256}, target="tileir"))
+    assert given.data == sizes["f32"]
+
+
+def test_assumptions_change_the_code_and_not_the_abi(tile):
+    facts = tuple(Assumption(param=n, shape=(16,), align=16) for n in "abc")
+    plain, assumed = _add(tile), _add(tile, assume=facts)
+    assert plain.data != assumed.data
+    assert plain.abi == assumed.abi
+    assert assumed.info.resources.code < plain.info.resources.code
+    fixed = _add(tile, params=vectors("a", "b", "c", shape_divisible=(16,), align=16))
+    assert fixed.data == assumed.data
+
+
+def test_facts_of_parameter_and_variant_are_joined(tile):
+    params = vectors("a", "b", "c", shape_divisible=(4,), align=8)
+    joined = _add(tile, params=params, assume=tuple(Assumption(param=n, shape=(6,), align=12) for n in "abc"), target="tileir")
+    direct = _add(tile, params=vectors("a", "b", "c", shape_divisible=(12,), align=24), target="tileir")
+    assert joined.data == direct.data
+
+
+def test_hints_and_levels(tile):
+    plain = _add(tile, axes={"TILE": 1024}, target="tileir").data
+    assert _add(tile, axes={"TILE": 1024}, target="tileir", hints={"occupancy": 4}).data != plain
+    slow, fast = (_add(tile, opt=level).info.resources.code for level in (0, 3))
+    assert slow > fast
+    assert _add(tile, opt=3, hints={"opt": 0}).info.resources.code == slow
+    assert _add(tile, opt=0, hints={"opt_level": 3}).info.resources.code == fast
+
+
+def test_the_authors_own_hints_survive(tile, tmp_path):
+    body = "def k(a, T: ct.Constant[int]):\n    ct.store(a, (0,), ct.load(a, (0,), (T,)) + 1)\n"
+    write(tmp_path, {"mine.py": HEADER + "@ct.kernel(occupancy=ct.ByTarget(sm_80=2, default=1), opt_level=1)\n" + body})
+    write(tmp_path, {"plain.py": HEADER + "@ct.kernel\n" + body})
+    params = (tensor("a", out=True),)
+    mine = job(tile, tmp_path, "mine.py", "k", params, axes={"T": 64}, target="tileir")
+    assert tile.compile(mine).data != tile.compile(replace(mine, hints=(("occupancy", 4),))).data
+    plain = job(tile, tmp_path, "plain.py", "k", params, axes={"T": 64}, opt=1, hints={"occupancy": 2})
+    mine = replace(mine, target=Target.parse("sm_80"))
+    assert tile.compile(mine).info.resources == tile.compile(plain).info.resources
+
+
+def test_debug_information_only_when_asked_for(tile):
+    bare, full = _add(tile), _add(tile, lineinfo=True)
+    assert b".debug_line" not in bare.data
+    assert b"kernels" not in bare.data
+    assert b".debug_line" in full.data
+    assert b"vector.py" in full.data
+    assert full.info.resources == bare.info.resources
+    assert len(full.data) > 1.5 * len(bare.data)
+
+
+def test_bytes_do_not_depend_on_the_directory(tile, tmp_path):
+    one, two = sample_at(tmp_path / "one"), sample_at(tmp_path / "two and ü")
+    for options in ({"target": "sm_90", "lineinfo": True}, {"target": "tileir"}, {"target": "sm_80"}):
+        first, second = _add(tile, one, **options), _add(tile, two, **options)
+        assert first == second
+        assert str(tmp_path).encode() not in first.data
+        assert b"/tmp/" not in first.data
+        assert str(Path.home()).encode() not in first.data
+    code = (
+        "import sys\nfrom tests.toolchain.tile_jobs import *\nf = frontend()\n"
+        "params = vectors('a', 'b', 'c')\nfrom pathlib import Path\n"
+        "j = job(f, Path(sys.argv[1]), 'kernels/vector.py', 'add', params, axes={'TILE': 256}, target='sm_90', lineinfo=True)\n"
+        "print(f.compile(j).info.digest)\n"
+    )
+    root = Path(__file__).parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root), "PYTHONHASHSEED": "7", "CUDA_TILE_TESTING_DISABLE_DIV": "1", "CUDA_TILE_LOGS": "TILEIR"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(one)], env=env, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.strip() == _add(tile, two, target="sm_90", lineinfo=True).info.digest
+    assert done.stderr == ""
+    assert not list(tmp_path.rglob("__pycache__"))
+
+
+def test_no_cache_and_no_file_is_left_behind(tile, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temp"))
+    (tmp_path / "temp").mkdir()
+    _add(tile)
+    assert [p.name for p in tmp_path.rglob("*")] == ["temp"]
+
+
+def test_spills_are_counted_where_there_is_a_stack(tile):
+    params = (tensor("a", "f32", 2), tensor("b", "f32", 2), tensor("c", "f32", 2, out=True))
+    image = tile.compile(job(tile, SAMPLE, "kernels/matrix.py", "gemm", params, axes={"BM": 64, "BN": 64, "BK": 32}, opt=0))
+    used = image.info.resources
+    assert used.stack > 0
+    assert used.spill_stores > 0
+    assert used.spill_loads > 0
+    assert used.spill_stores % 4 == used.spill_loads % 4 == 0
+    nvdisasm = tile._tools()["nvdisasm"].path
+    assert _sass.spills(image.data, nvdisasm, timeout=60) == (used.spill_stores, used.spill_loads)
+    with pytest.raises(CompileError, match="nvdisasm failed"):
+        _sass.spills(b"no image", nvdisasm, timeout=60)
+
+
+def test_one_symbol_for_all_variants(tile):
+    names = {_add(tile, axes={"TILE": t}, target="tileir", name="vector-add").info.symbol for t in (128, 256)}
+    assert names == {"vector_add_tile"}
+
+
+def test_every_architecture_that_is_not_refused_compiles(tile):
+    targets = [Target(TargetKind.CUBIN, cc) for cc in ARCHS]
+    kept = [t for t in targets if not tile.refuse(t)]
+    assert [str(t) for t in targets if tile.refuse(t)] == ["sm_75"]
+    listed = subprocess.run([tile._tools()["tileiras"].path, "--help"], capture_output=True, text=True, check=True).stdout
+    assert all(f"={t} " in listed for t in kept)
+    image = _add(tile, target="sm_121")
+    assert (image.info.cuda, read_cubin(image.data).cc) == ((13, 0), (12, 1))
+
+
+def test_the_toolchain_names_what_takes_part(tile):
+    infos = {t.name: t for t in tile.toolchain()}
+    assert list(infos) == ["cuda-tile", "python", "tileiras", "ptxas", "libnvvm", "nvdisasm"]
+    assert all(len(t.digest) == 64 and t.version for t in infos.values())
+    assert infos["python"].version == f"{sys.version_info[0]}.{sys.version_info[1]}"
+    code = "import sys\nfrom tests.toolchain.tile_jobs import frontend\nfrontend().toolchain()\nprint('cuda.tile' in sys.modules)"
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "False"
+
+
+def test_missing_tools_are_told(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    with pytest.raises(ToolchainError, match="cuda-tile is not installed") as caught:
+        frontend().toolchain()
+    assert "pip install 'tilec[build]'" in str(caught.value)
+    write(tmp_path, {"cuda_tile-1.7.0.dist-info/RECORD": ""})
+    with pytest.raises(ToolchainError, match="cuda-tile is half installed"):
+        frontend().toolchain()
+
+
+def test_the_api_is_as_expected():
+    """What is used of cuda.tile without being public, held against the installed version."""
+    from cuda.tile._bytecode.version import BytecodeVersion
+    from cuda.tile._compile import _SUPPORTED_VERSIONS
+    from cuda.tile._compiler_options import CompilerOptions
+
+    assert tuple((v.major(), v.minor()) for v in _SUPPORTED_VERSIONS) == _tile_api.BYTECODES
+    assert (BytecodeVersion.V_13_3.major(), BytecodeVersion.V_13_3.minor()) == _tile_api.PORTABLE
+    assert set(_tile_api.HINTS) == set(CompilerOptions.__dataclass_fields__)
+    ct = _tile_api.cuda_tile()
+
+    def plain(x):
+        pass
+
+    kernel = ct.kernel(plain)
+    assert _tile_api.is_kernel(kernel)
+    assert not _tile_api.is_kernel(plain)
+    assert _tile_api.function_of(kernel) is plain
+    assert _tile_api.opt_level(ct.kernel(opt_level=ct.ByTarget(sm_90=1, default=2))(plain), "sm_90") == 1
+
+
+def test_the_newest_bytecode_that_both_know_is_written(tile):
+    tools = tile._tools()
+    listed = subprocess.run([tools["tileiras"].path, "--list-versions"], capture_output=True, text=True, check=True).stdout.split()
+    newest = max(tuple(map(int, v.split("."))) for v in listed)
+    assert tile._bytecode_version() == min(newest, _tile_api.BYTECODES[-1])

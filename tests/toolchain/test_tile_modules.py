@@ -1,0 +1,186 @@
+"""Executing project modules: imports, isolation, caching, declarations."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+
+import pytest
+
+from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, tensor, vectors, write
+from tilec.errors import CompileError
+from tilec.frontends import _tile_modules
+from tilec.model.job import Source
+
+pytestmark = pytest.mark.toolchain
+KERNEL = "@ct.kernel\ndef k(x):\n    ct.store(x, (0,), ct.full((16,), VALUE, x.dtype))\n"
+
+
+@pytest.fixture(scope="module")
+def tile():
+    return frontend()
+
+
+def names(tile, root, path):
+    return [d.name for d in tile.declare(Source(root=str(root), path=path))]
+
+
+def value_of(tile, root, path="k.py"):
+    """The constant VALUE of the module that declares the kernel."""
+    tile.declare(Source(root=str(root), path=path))
+    return _tile_modules.load(Source(root=str(root), path=path)).main.VALUE
+
+
+def test_declarations(tile):
+    add, saxpy, wide = tile.declare(Source(root=str(SAMPLE), path="kernels/vector.py"))
+    assert (add.name, add.doc, str(add.location)) == ("add", "c = a + b, one tile per block.", "kernels/vector.py:10:5")
+    assert [(p.name, p.kind, p.out, p.type) for p in add.params] == [
+        ("a", "tensor", None, ""),
+        ("b", "tensor", None, ""),
+        ("c", "tensor", True, ""),
+        ("TILE", "constant", None, "ConstInt"),
+    ]
+    assert [str(p.location) for p in saxpy.params] == [f"kernels/vector.py:{n}:5" for n in range(20, 25)]
+    assert saxpy.params[-1].default == 256
+    assert [(p.name, p.kind, p.dtype) for p in wide.params][:2] == [("x", "tensor", ""), ("n", "scalar", "i64")]
+
+
+def test_imported_kernels_are_declared_where_they_are(tile, tmp_path):
+    write(tmp_path, {"k.py": "from ops.add import k as renamed, k\n", "ops/add.py": HEADER + "VALUE = 1\n" + KERNEL})
+    first, second = tile.declare(Source(root=str(tmp_path), path="k.py"))
+    assert (first.name, second.name, first.qualified) == ("renamed", "k", "k")
+    assert str(first.location) == "ops/add.py:4:5"
+    params = (tensor("x", out=True),)
+    assert tile.compile(job(tile, tmp_path, "k.py", "renamed", params, target="tileir")).info.symbol == "renamed_tile"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"pkg/k.py": "from .helper import VALUE\n", "pkg/helper.py": "VALUE = 3\n"},
+        {"pkg/k.py": "from . import helper\nVALUE = helper.VALUE\n", "pkg/helper.py": "VALUE = 3\n", "pkg/__init__.py": ""},
+        {"pkg/k.py": "from ..pkg.helper import VALUE\n".replace("..", "."), "pkg/pkg/helper.py": "VALUE = 3\n"},
+        {"pkg/k.py": "import helper\nVALUE = helper.VALUE\n", "pkg/helper.py": "VALUE = 3\n", "helper.py": "VALUE = 4\n"},
+        {"pkg/k.py": "import top.deep.value as v\nVALUE = v.VALUE\n", "top/__init__.py": "", "top/deep/value.py": "VALUE = 3\n"},
+        {"pkg/k.py": "from pkg import *\n", "pkg/__init__.py": "from pkg.helper import VALUE\n", "pkg/helper.py": "VALUE = 3\n"},
+        {"pkg/k.py": "import importlib\nVALUE = importlib.import_module('pkg.helper').VALUE\n", "pkg/helper.py": "VALUE = 3\n"},
+        {"pkg/k.py": "import copy\nVALUE = 3 if hasattr(copy, 'deepcopy') else 4\n", "pkg/copy.py": ""},
+        {"pkg/k.py": "import yaml_like\nVALUE = yaml_like.VALUE\n", "yaml_like/__init__.py": "VALUE = 3\n"},
+        {"pkg/k.py": "from cuda.helper import VALUE\n", "cuda/helper.py": "VALUE = 3\n"},
+        {"pkg/k.py": "from __future__ import annotations\nfrom other.k import VALUE\n", "other/k.py": "VALUE = 3\n"},
+    ],
+)
+def test_imports_of_the_project(tile, tmp_path, files):
+    files["pkg/k.py"] = (
+        HEADER + files["pkg/k.py"] + KERNEL if "__future__" not in files["pkg/k.py"] else files["pkg/k.py"] + HEADER + KERNEL
+    )
+    write(tmp_path, files)
+    before = dict(sys.modules), list(sys.path), list(sys.meta_path), sys.dont_write_bytecode
+    assert value_of(tile, tmp_path, "pkg/k.py") == 3
+    image = tile.compile(job(tile, tmp_path, "pkg/k.py", "k", (tensor("x", out=True),), target="tileir"))
+    assert image.data
+    assert {n: m for n, m in sys.modules.items() if n in before[0]} == before[0]
+    assert not {n for n in set(sys.modules) - set(before[0]) if n.split(".")[0] in ("pkg", "helper", "top", "other", "yaml_like")}
+    assert (list(sys.path), list(sys.meta_path), sys.dont_write_bytecode) == before[1:]
+    assert not [n for n in linecache.cache if n.endswith("k.py") and not n.startswith("/")]
+    assert not list(tmp_path.rglob("__pycache__"))
+
+
+def test_two_projects_of_the_same_names_do_not_mix(tile, tmp_path):
+    roots = []
+    for n in (1, 2):
+        files = {"kernels/k.py": HEADER + "from lib import VALUE\n" + KERNEL, "lib/__init__.py": f"VALUE = {n}\n"}
+        roots.append(write(tmp_path / str(n), files))
+    jobs = [job(tile, root, "kernels/k.py", "k", (tensor("x", out=True),), target="tileir") for root in roots]
+    first, second = (tile.compile(j).data for j in jobs)
+    assert first != second
+    assert tile.compile(jobs[0]).data == first
+    assert [value_of(tile, r, "kernels/k.py") for r in roots] == [1, 2]
+
+
+def test_a_project_may_be_named_like_a_loaded_package(tile, tmp_path):
+    import json
+
+    write(tmp_path, {"pytest.py": "VALUE = 5\n", "json.py": HEADER + "import pytest\nVALUE = pytest.VALUE\n" + KERNEL})
+    assert value_of(tile, tmp_path, "json.py") == 5
+    assert sys.modules["pytest"] is pytest
+    assert sys.modules["json"] is json
+
+
+def test_a_module_is_executed_once_until_it_changes(tile, tmp_path):
+    write(
+        tmp_path,
+        {"k.py": HEADER + "import builtins, helper\nVALUE = helper.VALUE\nbuiltins.runs = getattr(builtins, 'runs', 0) + 1\n" + KERNEL},
+    )
+    write(tmp_path, {"helper.py": "VALUE = 1\n"})
+    import builtins
+
+    try:
+        one = job(tile, tmp_path, "k.py", "k", (tensor("x", out=True),), target="tileir")
+        first = tile.compile(one).data
+        assert tile.compile(one).data == first
+        assert builtins.runs == 1
+        write(tmp_path, {"helper.py": "VALUE = 22\n"})
+        assert tile.compile(one).data != first
+        assert builtins.runs == 2
+        assert value_of(tile, tmp_path) == 22
+    finally:
+        del builtins.runs
+
+
+def test_odd_names_of_files(tile, tmp_path):
+    text = HEADER + "from tools import VALUE\n" + KERNEL
+    write(
+        tmp_path,
+        {"my kernels/gemm-v2.1.py": text, "my kernels/tools.py": "VALUE = 1\n", "ядро/__init__.py": text, "ядро/tools.py": "VALUE = 2\n"},
+    )
+    assert value_of(tile, tmp_path, "my kernels/gemm-v2.1.py") == 1
+    assert value_of(tile, tmp_path, "ядро/__init__.py") == 2
+    params = (tensor("x", out=True),)
+    data = tile.compile(job(tile, tmp_path, "my kernels/gemm-v2.1.py", "k", params, target="sm_80", lineinfo=True)).data
+    assert b"gemm-v2.1.py" in data
+    assert str(tmp_path).encode() not in data
+
+
+def test_modules_with_dataclasses_string_annotations_and_form_feeds(tile, tmp_path):
+    text = (
+        "from __future__ import annotations\nimport dataclasses\n\x0c\nimport cuda.tile as ct\n\n"
+        "@dataclasses.dataclass(frozen=True)\nclass Config:\n    size: int = 16\n\n\nCONFIG = Config()\n\n\n"
+        "@ct.kernel\ndef k(x, T: ct.Constant[int]):\n    ct.store(x, (0,), ct.full((CONFIG.size,), 1, x.dtype) + wrong)\n"
+    )
+    write(tmp_path, {"k.py": text})
+    (decl,) = tile.declare(Source(root=str(tmp_path), path="k.py"))
+    assert str(decl.location) == "k.py:15:5"
+    assert [p.kind for p in decl.params] == ["tensor", "constant"]
+    made = job(tile, tmp_path, "k.py", "k", (tensor("x", out=True),), axes={"T": 1}, target="tileir")
+    with pytest.raises(CompileError) as caught:
+        tile.compile(made)
+    assert caught.value.diagnostics[0].location.line == 16
+    assert "wrong" in caught.value.diagnostics[0].excerpt
+
+
+def test_a_source_without_kernels(tile, tmp_path):
+    write(tmp_path, {"k.py": "x = 1\n"})
+    assert tile.declare(Source(root=str(tmp_path), path="k.py")) == ()
+
+
+def test_links_out_of_the_project(tile, tmp_path):
+    write(tmp_path / "outside", {"helper.py": "VALUE = 1\n"})
+    root = write(tmp_path / "project", {"k.py": "import helper\n", "inner.py": "VALUE = 1\n"})
+    (root / "helper.py").symlink_to(tmp_path / "outside" / "helper.py")
+    for read in (tile.inputs, tile.declare):
+        with pytest.raises(CompileError, match=r"helper\.py lies outside of the project"):
+            read(Source(root=str(root), path="k.py"))
+    with pytest.raises(CompileError, match="lies outside of the project"):
+        tile.declare(Source(root=str(root), path="../outside/helper.py"))
+    (root / "helper.py").unlink()
+    (root / "helper.py").symlink_to("inner.py")
+    assert [i.name for i in tile.inputs(Source(root=str(root), path="k.py"))] == ["helper.py", "k.py"]
+
+
+def test_what_is_executed_is_among_the_inputs(tile):
+    for path in ("kernels/vector.py", "kernels/matrix.py"):
+        source = Source(root=str(SAMPLE), path=path)
+        loaded = _tile_modules.load(source)
+        assert set(loaded.texts) <= {i.name for i in tile.inputs(source)}
+    assert vectors("a")[0].out

@@ -1,0 +1,68 @@
+"""Small jobs over tests/samples/tile_project, shared by the tests of the tile frontend."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from tilec.frontends.base import ToolSearch
+from tilec.frontends.tile import TileFrontend
+from tilec.model.arch import Target
+from tilec.model.job import Job, KernelSpec, Source, Variant
+from tilec.model.signature import Assumption, Param, ParamKind
+
+SAMPLE = Path(__file__).parents[1] / "samples" / "tile_project"
+HEADER = "import cuda.tile as ct\n"
+
+
+def frontend(**changes: str) -> TileFrontend:
+    return TileFrontend(ToolSearch(path=os.environ.get("PATH", ""), **changes))
+
+
+def sample_at(folder: Path) -> Path:
+    return Path(shutil.copytree(SAMPLE, folder / "project"))
+
+
+def tensor(name: str, dtype: str = "f32", rank: int = 1, **fields) -> Param:
+    return Param(name=name, kind=ParamKind.TENSOR, dtype=dtype, rank=rank, **fields)
+
+
+def scalar(name: str, dtype: str = "f32") -> Param:
+    return Param(name=name, kind=ParamKind.SCALAR, dtype=dtype)
+
+
+def vectors(*names: str, dtype: str = "f32", **fields) -> tuple[Param, ...]:
+    """Rank-1 tensors; the last one is written."""
+    return tuple(tensor(n, dtype, out=n == names[-1], **fields) for n in names)
+
+
+def job(
+    tile: TileFrontend,
+    root: Path,
+    path: str,
+    kernel: str,
+    params: tuple[Param, ...],
+    *,
+    target: str = "sm_80",
+    hints: dict[str, int] | None = None,
+    assume: tuple[Assumption, ...] = (),
+    axes: dict[str, object] | None = None,
+    **spec,
+) -> Job:
+    source = Source(root=str(root), path=path)
+    decl = next((d for d in tile.declare(source) if d.name == kernel), None) or tile.declare(source)[0]
+    return Job(
+        spec=KernelSpec(name=spec.pop("name", kernel), language="tile", source=source, decl=decl, symbol="", params=params, **spec),
+        variant=Variant(kernel=kernel, id=kernel, axes=tuple((axes or {}).items()), assume=assume),
+        target=Target.parse(target),
+        hints=tuple((hints or {}).items()),
+    )
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return root

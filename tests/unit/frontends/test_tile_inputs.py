@@ -1,0 +1,135 @@
+"""Which project files a Python source depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import pytest
+
+from tilec.errors import CompileError
+from tilec.frontends import _tile_inputs
+from tilec.frontends._tile_inputs import closure
+from tilec.model.job import Source
+
+
+def names(root, files: dict[str, str], path: str = "kernels/k.py") -> list[str]:
+    for name, text in files.items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return [i.name for i in closure(Source(root=str(root), path=path)) if i.name != path]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import os, numpy, cuda.tile as ct\n", []),
+        ("import helper\n", ["kernels/helper.py"]),
+        ("import lib.a\n", ["lib/__init__.py", "lib/a.py"]),
+        ("from lib import a, nothing\n", ["lib/__init__.py", "lib/a.py"]),
+        ("from lib.a import f\n", ["lib/__init__.py", "lib/a.py"]),
+        ("from lib import *\n", ["lib/__init__.py", "lib/a.py", "lib/b.py"]),
+        ("from . import helper\n", ["kernels/helper.py"]),
+        ("from .helper import f\n", ["kernels/helper.py"]),
+        ("from ..lib.a import f\n", ["lib/__init__.py", "lib/a.py"]),
+        ("from .... import f\n", []),
+        ("def f():\n    if 1:\n        import helper\n", ["kernels/helper.py"]),
+        ("try:\n    import helper\nexcept ImportError:\n    import lib.b\n", ["kernels/helper.py", "lib/__init__.py", "lib/b.py"]),
+        ("import importlib\nimportlib.import_module('lib.b')\n", ["lib/__init__.py", "lib/b.py"]),
+        ("__import__('helper')\n", ["kernels/helper.py"]),
+        ("import chain\n", ["kernels/chain.py", "kernels/helper.py"]),
+        ("import loop\n", ["kernels/loop.py"]),
+        ("import shadow\n", ["kernels/shadow.py", "shadow.py"]),
+        ("import numpy_like\n", ["numpy_like/__init__.py"]),
+        ("this is no Python (\n", []),
+        ("import data.set\n", ["data/set.py"]),
+    ],
+)
+def test_imports_are_followed(tmp_path, text, expected):
+    files = {
+        "kernels/k.py": text,
+        "kernels/helper.py": "import numpy\n",
+        "kernels/chain.py": "from kernels import helper\n",
+        "kernels/loop.py": "import loop, kernels.k\n",
+        "kernels/shadow.py": "",
+        "shadow.py": "",
+        "lib/__init__.py": "",
+        "lib/a.py": "",
+        "lib/b.py": "",
+        "numpy_like/__init__.py": "",
+        "data/set.py": "",
+    }
+    assert names(tmp_path, files) == expected
+
+
+def test_relative_imports_run_the_packages_around(tmp_path):
+    files = {
+        "p/__init__.py": "",
+        "p/q/__init__.py": "from p import base\n",
+        "p/base.py": "",
+        "p/q/k.py": "from . import x\n",
+        "p/q/x.py": "",
+    }
+    assert names(tmp_path, files, "p/q/k.py") == ["p/__init__.py", "p/base.py", "p/q/__init__.py", "p/q/x.py"]
+
+
+def test_digests_are_of_the_bytes_and_kept_while_nothing_changes(tmp_path, monkeypatch):
+    reads: list[str] = []
+    read = _tile_inputs.read
+
+    def counted(root, name):
+        reads.append(name)
+        return read(root, name)
+
+    monkeypatch.setattr(_tile_inputs, "read", counted)
+    source = Source(root=str(tmp_path), path="k.py")
+    names(tmp_path, {"k.py": "import a\r\n", "a.py": "x = 1\n"}, "k.py")
+    first = closure(source)
+    assert {i.name: i.digest for i in first}["k.py"] == hashlib.sha256((tmp_path / "k.py").read_bytes()).hexdigest()
+    assert closure(source) == first
+    assert sorted(reads) == ["a.py", "k.py"]
+    (tmp_path / "a.py").write_text("x = 22\n")
+    assert closure(source) != first
+    assert sorted(reads) == ["a.py", "a.py", "k.py"]
+    # A file that appears later is found.
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "__init__.py").write_text("")
+    assert [i.name for i in closure(source)] == ["a/__init__.py", "k.py"]
+
+
+def test_links_must_stay_in_the_project(tmp_path):
+    root = tmp_path / "project"
+    (tmp_path / "far.py").write_text("")
+    assert names(root, {"k.py": "", "inner.py": ""}, "k.py") == []
+    (root / "helper.py").symlink_to(root / "inner.py")
+    assert names(root, {"k.py": "import helper\n"}, "k.py") == ["helper.py"]
+    (root / "helper.py").unlink()
+    (root / "helper.py").symlink_to("../far.py")
+    with pytest.raises(CompileError, match=r"^helper\.py lies outside of the project") as caught:
+        closure(Source(root=str(root), path="k.py"))
+    assert "symbolic link" in caught.value.cause
+    assert "copy the file into the project" in caught.value.fix
+    linked = tmp_path / "linked"
+    linked.symlink_to(root)
+    (root / "helper.py").unlink()
+    assert [i.name for i in closure(Source(root=str(linked), path="k.py"))] == ["k.py"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_unreadable_source(tmp_path):
+    (tmp_path / "k.py").write_text("")
+    (tmp_path / "k.py").chmod(0)
+    with pytest.raises(CompileError, match=r"cannot read k\.py: Permission denied"):
+        closure(Source(root=str(tmp_path), path="k.py"))
+
+
+def test_missing_source(tmp_path):
+    with pytest.raises(CompileError, match=r"cannot read k\.py: No such file"):
+        closure(Source(root=str(tmp_path), path="k.py"))
+
+
+def test_a_directory_as_source(tmp_path):
+    (tmp_path / "k.py").mkdir()
+    with pytest.raises(CompileError, match=r"cannot read k\.py: Is a directory"):
+        closure(Source(root=str(tmp_path), path="k.py"))
