@@ -1,0 +1,275 @@
+"""Turns what NVRTC, nvcc, gcc and ptxas print into located messages with the user's source line, a caret and a hint."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tilec.errors import Diagnostic, Location
+
+_EDG = re.compile(
+    r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): (?P<severity>catastrophic error|error|warning|remark)(?: #\d+(?:-D)?)?: (?P<text>.*)$"
+)
+_GCC = re.compile(r"^(?P<file>[^\n:]+):(?P<line>\d+):(?P<column>\d+): (?P<severity>fatal error|error|warning): (?P<text>.*)$")
+_PTXAS = re.compile(r"^\s*ptxas (?:(?P<where>[^\n]*?, line \d+); )?(?P<severity>fatal|error|warning)\s*: (?P<text>.*)$")
+_NVRTC = re.compile(r"^(?:nvrtc|nvcc)(?: fatal)?\s*: (?:error: )?(?P<text>.*)$")
+_CARET = re.compile(r"^ *\^\s*$")
+_NOISE = re.compile(
+    r"errors? detected in the compilation|^Remark: The warnings can be|^Compilation terminated|assembly aborted due to errors"
+)
+# The file that holds the name expression (NVRTC), or tilec's mark behind the source (nvcc).
+MARK_FILE = "tilec-symbol"
+_SYMBOL_FILES = ("__nv_name_map", MARK_FILE)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Words:
+    """A compiler's words, read: messages about the user's files, and those about the symbol that the manifest asks for."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    symbol: tuple[str, ...] = ()
+
+
+def read_log(log: str, root: str, *, toolkit: str, fallback: Location) -> Words:
+    """Read a compiler's log.
+
+    Args:
+        log: what it printed.
+        root: the project's directory, where relative file names begin.
+        toolkit: the toolkit's include directory; warnings about its headers are left out.
+        fallback: the place of messages that have none of their own.
+    """
+    reader = _Reader(root, toolkit, fallback)
+    lines = log.split("\n")
+    index = 0
+    while index < len(lines):
+        index = reader.take(lines, index)
+    return Words(diagnostics=tuple(dict.fromkeys(reader.found)), symbol=tuple(dict.fromkeys(reader.symbol)))
+
+
+class _Reader:
+    def __init__(self, root: str, toolkit: str, fallback: Location) -> None:
+        self._root = root
+        self._toolkit = os.path.normpath(toolkit)
+        self._fallback = fallback
+        self.found: list[Diagnostic] = []
+        self.symbol: list[str] = []
+
+    def take(self, lines: list[str], index: int) -> int:
+        """Read the message that begins at `index`; gives the index behind it."""
+        line = lines[index]
+        if _NOISE.search(line):
+            return index + 1
+        match = _EDG.match(line)
+        if match:
+            return self._edg(match, lines, index)
+        match = _GCC.match(line)
+        if match:
+            name = self._name(match["file"])
+            self._add(match["text"], name, int(match["line"]), int(match["column"]), match["severity"])
+            return index + 1
+        match = _PTXAS.match(line)
+        if match:
+            where = f" ({match['where']})" if match["where"] else ""
+            if "Unresolved extern" in line or match["severity"] != "warning":
+                self._plain(f"ptxas: {match['text']}{where}")
+            return index + 1
+        match = _NVRTC.match(line)
+        if match:
+            self._plain(match["text"])
+        return index + 1
+
+    def _edg(self, match: re.Match[str], lines: list[str], index: int) -> int:
+        """A message of the C++ front end: the text may go on, then come the source line, a caret, and notes on instantiation."""
+        block = []
+        index += 1
+        while index < len(lines) and lines[index].strip() and not _EDG.match(lines[index]) and not _NOISE.search(lines[index]):
+            block.append(lines[index])
+            index += 1
+        caret = next((i for i, line in enumerate(block) if _CARET.match(line)), None)
+        shown, column = "", 0
+        text = [match["text"]]
+        if caret is not None and caret > 0:
+            shown, column = block[caret - 1], block[caret].index("^")
+            text += [line.strip() for line in (*block[: caret - 1], *block[caret + 1 :])]
+        else:
+            text += [line.strip() for line in block]
+        message = "\n".join(t for t in text if t)
+        if match["file"].removeprefix("./").endswith(_SYMBOL_FILES):
+            self.symbol.append(match["text"])
+            return index
+        name = self._name(match["file"])
+        if match["severity"] in ("warning", "remark") and self._is_toolkit(match["file"]):
+            return index
+        line = int(match["line"])
+        place = self._column(name, line, shown, column)
+        self._add(message, name, line, place, match["severity"])
+        return index
+
+    def _plain(self, message: str) -> None:
+        found = re.search(r"Unresolved extern (?:function|variable) '([^']+)'", message)
+        place = self._fallback
+        if found:
+            place = self._declared(found[1]) or place
+        line = _source_line(self._root, place.file, place.line)
+        self.found.append(Diagnostic(message=message, location=place, excerpt=line, hint=hint(message)))
+
+    def _declared(self, mangled: str) -> Location | None:
+        """Where a name that the linker misses stands in the source."""
+        sizes = re.findall(r"(\d+)([A-Za-z_]\w*)", mangled)
+        names = [text[: int(size)] for size, text in sizes if int(size) <= len(text)] or [mangled]
+        for number, line in enumerate(_source(self._root, self._fallback.file), 1):
+            at = re.search(rf"\b{re.escape(names[-1])}\b", line)
+            if at:
+                return Location(file=self._fallback.file, line=number, column=at.start() + 1)
+        return None
+
+    def _add(self, message: str, name: str, line: int, column: int, severity: str) -> None:
+        kind = "warning" if severity in ("warning", "remark") else "error"
+        excerpt = _source_line(self._root, name, line)
+        advice = hint(message)
+        self.found.append(
+            Diagnostic(message=message, location=Location(file=name, line=line, column=column), severity=kind, excerpt=excerpt, hint=advice)
+        )
+
+    def _column(self, name: str, line: int, shown: str, caret: int) -> int:
+        """Column in the file of a caret under the line as it was printed (indented, tabs changed)."""
+        source = _source_line(self._root, name, line)
+        words = shown.strip()
+        start = source.find(words) if words else -1
+        if start < 0:
+            return 0
+        inside = caret - (len(shown) - len(shown.lstrip()))
+        return start + min(max(0, inside), max(0, len(words))) + 1
+
+    def _is_toolkit(self, file: str) -> bool:
+        return os.path.normpath(file).startswith(self._toolkit + "/")
+
+    def _name(self, file: str) -> str:
+        """A file's name relative to the project, or to the toolkit."""
+        plain = os.path.normpath(file)
+        for base, instead in ((os.path.normpath(self._root), ""), (os.path.realpath(self._root), ""), (self._toolkit, "<cuda>/")):
+            if plain.startswith(base + "/"):
+                return instead + plain[len(base) + 1 :]
+        return plain
+
+
+def _source(root: str, name: str) -> Sequence[str]:
+    try:
+        return Path(root, name).read_text(encoding="utf-8", errors="replace").split("\n")
+    except (OSError, ValueError):
+        return ()
+
+
+def _source_line(root: str, name: str, line: int) -> str:
+    lines = _source(root, name)
+    return lines[line - 1].rstrip("\r") if 0 < line <= len(lines) else ""
+
+
+# --- hints ------------------------------------------------------------------------------------------------------------------------
+
+_HEADERS = {
+    "__half": "cuda_fp16.h",
+    "half": "cuda_fp16.h",
+    "__half2": "cuda_fp16.h",
+    "half2": "cuda_fp16.h",
+    "__nv_bfloat16": "cuda_bf16.h",
+    "nv_bfloat16": "cuda_bf16.h",
+    "__nv_bfloat162": "cuda_bf16.h",
+    "__nv_fp8_e4m3": "cuda_fp8.h",
+    "__nv_fp8_e5m2": "cuda_fp8.h",
+    "__nv_fp8_e8m0": "cuda_fp8.h",
+    "cooperative_groups": "cooperative_groups.h",
+    "cg": "cooperative_groups.h",
+    "cub": "cub/cub.cuh",
+    "nvcuda": "mma.h",
+    "assert": "cassert",
+    "FLT_MAX": "cuda/std/cfloat",
+    "INT_MAX": "cuda/std/climits",
+    "INFINITY": "cuda/std/cmath",
+    "M_PI": "cuda/std/cmath",
+    **{f"{u}int{n}_t": "cuda/std/cstdint" for u in ("", "u") for n in (8, 16, 32, 64)},
+}
+_HOST_HEADERS = {
+    "vector",
+    "string",
+    "iostream",
+    "cstdio",
+    "cstdlib",
+    "map",
+    "memory",
+    "algorithm",
+    "stdio.h",
+    "stdlib.h",
+    "iomanip",
+    "fstream",
+}
+_STD_HEADERS = {
+    "type_traits",
+    "limits",
+    "array",
+    "tuple",
+    "utility",
+    "cstdint",
+    "cmath",
+    "functional",
+    "complex",
+    "atomic",
+    "bit",
+    "span",
+    "optional",
+}
+
+_Advice = Callable[[re.Match[str]], str]
+_HINTS: tuple[tuple[re.Pattern[str], _Advice], ...] = (
+    (
+        re.compile(r'(?:identifier|name) "(\w+)" is undefined|name must be a namespace name: "?(\w+)|name followed by "::" must be'),
+        lambda m: f"#include <{_HEADERS[m[1] or m[2]]}>" if (m[1] or m[2]) in _HEADERS else "",
+    ),
+    (re.compile(r'cannot open source file "([^"]+)"'), lambda m: _missing_header(m[1])),
+    (re.compile(r"fatal error: ([^:]+): No such file|^([^:]+): No such file or directory"), lambda m: _missing_header(m[1] or m[2])),
+    (
+        re.compile(r'calling a (?:constexpr )?__host__ function(?:\("?([^")]*))?'),
+        lambda _: "device code calls device functions: mark it __device__ (or __host__ __device__)",
+    ),
+    (
+        re.compile(r"Unresolved extern (?:function|variable) '([^']+)'"),
+        lambda _: "it is declared but not defined here: tilec compiles each source alone, so include the file that defines it",
+    ),
+    (re.compile(r'expected a ";"'), lambda _: "look at the end of the line before, too"),
+    (
+        re.compile(r"uses too much shared data"),
+        lambda _: "static shared memory ends at 48 KiB: use `extern __shared__` and `shared` of the launch table",
+    ),
+    (
+        re.compile(r"namespace \"std\" has no member|has no member \"(\w+)\""),
+        lambda _: "device code has the standard library as cuda::std (<cuda/std/…>)",
+    ),
+    (re.compile(r"unrecognized option|Unknown option|unknown option"), lambda _: "see `flags` of [frontend.cuda] and of the kernel"),
+    (
+        re.compile(r"Not a name of any known instruction|Unknown modifier|Feature '|Instruction '"),
+        lambda _: "this is about inline PTX (asm) or an intrinsic that the target lacks",
+    ),
+)
+
+
+def hint(message: str) -> str:
+    """Advice on a compiler's message, or an empty text."""
+    for pattern, advice in _HINTS:
+        match = pattern.search(message)
+        if match:
+            found = advice(match)
+            if found:
+                return found
+    return ""
+
+
+def _missing_header(name: str) -> str:
+    if name in _STD_HEADERS:
+        return f'NVRTC has no host headers: #include <cuda/std/{name}>, or set compiler = "nvcc"'
+    if name in _HOST_HEADERS:
+        return 'NVRTC has no host headers: leave it out of device code, or set compiler = "nvcc" in [frontend.cuda] or the kernel'
+    return "add its directory to `include` in [frontend.cuda] (relative to tilec.toml)"

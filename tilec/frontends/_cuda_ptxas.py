@@ -1,0 +1,57 @@
+"""Assembles PTX with ptxas, and reads what it reports."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tilec.frontends._run import command_line, run_tool
+
+_PROPERTIES = re.compile(
+    r"Function properties for (\S+)[^\n]*\n[^\n]*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+)
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Assembled:
+    """What ptxas made: a cubin (empty where it refused), its words, and the command."""
+
+    cubin: bytes
+    log: str
+    command: str
+    timed_out: bool = False
+
+
+def flags(*, opt: int, extra: Sequence[str]) -> list[str]:
+    """Flags of ptxas for an optimisation level (3 is its own default), with those of the manifest behind."""
+    return [*([] if opt >= 3 else [f"-O{opt}"]), *extra]
+
+
+def assemble(ptxas: str, text: str, *, arch: str, opt: int, lineinfo: bool, extra: Sequence[str], timeout: float) -> Assembled:
+    """Run ptxas on a text for `arch` (`sm_90a`).
+
+    Raises:
+        ToolchainError: ptxas cannot be started.
+    """
+    # Fixed names in a directory of its own: ptxas writes its command line into the cubin.
+    arguments = [f"-arch={arch}", "-v", *(["-lineinfo"] if lineinfo else []), *flags(opt=opt, extra=extra), "k.ptx", "-o", "k.cubin"]
+    with tempfile.TemporaryDirectory(prefix="tilec-ptxas-") as folder:
+        Path(folder, "k.ptx").write_text(text, encoding="utf-8", errors="surrogateescape")
+        done = run_tool([ptxas, *arguments], timeout=timeout, cwd=folder)
+        made = Path(folder, "k.cubin")
+        cubin = made.read_bytes() if done.rc == 0 and made.is_file() else b""
+    return Assembled(cubin=cubin, log=done.stderr + done.stdout, command=command_line(["ptxas", *arguments]), timed_out=done.timed_out)
+
+
+def spills(log: str, symbol: str) -> tuple[int, int] | None:
+    """(bytes stored, bytes loaded) that a kernel spills, the functions that it may call included; None where ptxas did not say."""
+    entries = set(_ENTRY.findall(log))
+    rows = [(m[1], int(m[3]), int(m[4])) for m in _PROPERTIES.finditer(log)]
+    if symbol not in {name for name, _, _ in rows}:
+        return None
+    mine = [row for row in rows if row[0] == symbol or row[0] not in entries]
+    return sum(row[1] for row in mine), sum(row[2] for row in mine)

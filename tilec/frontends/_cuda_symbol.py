@@ -1,0 +1,148 @@
+"""From `rmsnorm<{T}, {VEC}>` and a variant to the C++ name that a compiler is asked for."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+
+from tilec.errors import CompileError, Diagnostic
+from tilec.model.dtype import DTYPES
+from tilec.model.kernel import AxisValue, KernelDecl
+
+_TYPE_HEADERS = {
+    "__half": "cuda_fp16.h",
+    "__nv_bfloat16": "cuda_bf16.h",
+    "__nv_fp8_e4m3": "cuda_fp8.h",
+    "__nv_fp8_e5m2": "cuda_fp8.h",
+    "__nv_fp8_e8m0": "cuda_fp8.h",
+}
+_PLACE = re.compile(r"\{\s*(\w+)\s*\}")
+
+
+def spell_value(value: AxisValue) -> str:
+    """An axis value in C++: dtypes by their C++ names, booleans as true and false, other texts as they are."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return DTYPES[value].c if value in DTYPES else value
+    return repr(value)
+
+
+def expand(symbol: str, axes: Mapping[str, AxisValue]) -> str:
+    """The symbol with every `{axis}` place filled.
+
+    Raises:
+        CompileError: a place names no axis.
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in axes:
+            raise _error(f"symbol {symbol!r} names the axis {name}, which the matrix does not have{_nearest(name, list(axes))}")
+        return spell_value(axes[name])
+
+    return _PLACE.sub(fill, symbol)
+
+
+def name_expression(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl, *, required: int, variadic: bool) -> str:
+    """The C++ expression that names the kernel's instance, namespaces included.
+
+    Args:
+        symbol: as in the manifest; empty for the kernel's own name.
+        axes: the variant's.
+        decl: the kernel.
+        required: how many template arguments have no default.
+        variadic: whether it takes any number of them.
+
+    Raises:
+        CompileError: the symbol does not fit the kernel.
+    """
+    text = expand(symbol or decl.qualified or decl.name, axes)
+    base, arguments = cut(text)
+    if base == decl.name and decl.qualified:
+        base = decl.qualified
+    place = decl.location
+    if not decl.template and arguments is not None:
+        raise _error(f"symbol {text!r} gives template arguments, but {decl.name} at {place} is no template", fix=f'write symbol = "{base}"')
+    if decl.template:
+        wanted = f"{base}<{', '.join('{' + (name or '…') + '}' for name in decl.template)}>"
+        count = len(arguments or ())
+        if arguments is None and required:
+            raise _error(
+                f"{decl.name} at {place} is a template: symbol {text!r} does not say which instance",
+                fix=f'name the instance, with axes of the matrix in its places: symbol = "{wanted}"',
+            )
+        if count < required or (count > len(decl.template) and not variadic):
+            takes = str(required) if required == len(decl.template) else f"{required} to {len(decl.template)}"
+            raise _error(
+                f"symbol {text!r} gives {count} template arguments, {decl.name} at {place} takes {takes}: {', '.join(decl.template)}",
+                fix=f'symbol = "{wanted}"',
+            )
+    return (
+        text
+        if arguments is None and not decl.template and base == text
+        else base + (f"<{', '.join(arguments)}>" if arguments is not None else "")
+    )
+
+
+def cut(text: str) -> tuple[str, list[str] | None]:
+    """(name, template arguments) of `name<a, b>`; None where there is no argument list."""
+    text = text.strip().removeprefix("::")
+    if "<" not in text or not text.endswith(">"):
+        return text, None
+    base, _, rest = text.partition("<")
+    parts, depth, current = [], 0, ""
+    for char in rest[:-1]:
+        depth += (char in "<([{") - (char in ">)]}")
+        if char == "," and depth == 0:
+            parts.append(current.strip())
+            current = ""
+        else:
+            current += char
+    return base.strip(), [*parts, current.strip()] if current.strip() or parts else []
+
+
+def bindings(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl) -> dict[str, str]:
+    """The dtype that each type parameter of the template stands for in this variant."""
+    by_c = {row.c: name for name, row in DTYPES.items()}
+    _, arguments = cut(symbol or decl.name)
+    bound = {}
+    for parameter, argument in zip(decl.template, arguments or (), strict=False):
+        place = _PLACE.fullmatch(argument)
+        value = axes.get(place[1]) if place else argument
+        if isinstance(value, str):
+            dtype = value if value in DTYPES else by_c.get(value, "")
+            if dtype:
+                bound[parameter] = dtype
+    for name, value in axes.items():
+        if name in decl.template and isinstance(value, str) and value in DTYPES:
+            bound.setdefault(name, value)
+    return bound
+
+
+def unknown_symbol(name: str, candidates: Sequence[KernelDecl]) -> CompileError:
+    """The error for a symbol that the source does not have."""
+    names = [c.qualified or c.name for c in candidates]
+    listing = ", ".join(f"{n} ({c.location.line})" for n, c in zip(names, candidates, strict=True)) or "none"
+    return _error(f"there is no __global__ function {name!r}{_nearest(name, names)}", cause=f"the source has: {listing}")
+
+
+def symbol_advice(words: str, decl: KernelDecl) -> str:
+    """What to do about a compiler's words on the symbol."""
+    if "is undefined" in words:
+        header = next((h for name, h in _TYPE_HEADERS.items() if f'"{name}"' in words), "")
+        if header:
+            return f"the source does not know this type: #include <{header}>"
+    if decl.template:
+        return f"{decl.name} takes <{', '.join(decl.template)}>: see that every argument fits its parameter"
+    return f"name it as the source does: {decl.qualified or decl.name}"
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(name, names, 1, 0.5)
+    return f"; did you mean {near[0]}" if near else ""
+
+
+def _error(what: str, *, cause: str = "", fix: str = "") -> CompileError:
+    return CompileError(what, diagnostics=(Diagnostic(message=what, hint=fix),), cause=cause, fix=fix)

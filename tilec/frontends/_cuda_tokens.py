@@ -1,0 +1,170 @@
+"""Cuts C++ text into tokens with places: comments, strings and preprocessor lines are told apart, macros of the file are expanded."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import re
+from collections.abc import Iterable
+
+_TOKEN = re.compile(
+    r"""
+      (?P<space>(?:[ \t\r\f\v]|\\\r?\n)+)
+    | (?P<newline>\n)
+    | (?P<comment>//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z))
+    | (?P<raw>(?:u8|[uUL])?R"(?P<delim>[^()\\\s]{0,16})\(.*?(?:\)(?P=delim)"|\Z))
+    | (?P<string>(?:u8|[uUL])?"(?:\\.|[^"\\\n])*"?)
+    | (?P<char>(?:u8|[uUL])?'(?:\\.|[^'\\\n])+')
+    | (?P<number>\.?\d(?:'?[\w.]|(?<=[eEpP])[+-])*)
+    | (?P<name>[^\W\d]\w*)
+    | (?P<punct>::|->|\.\.\.|&&|\[\[|\]\]|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_IN_DIRECTIVE = re.compile(
+    r"/\*.*?(?:\*/|\Z)|//(?:\\\r?\n|[^\n])*|\"(?:\\.|[^\"\\\n])*\"?|\\\r?\n|\n|[^\n\\/\"]+|.",
+    re.DOTALL,
+)
+_DIRECTIVE = re.compile(r"#[ \t]*(\w*)")
+_MAX_BODY = 64
+_MAX_EXPANDED = 1 << 18
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of the text: its kind (name, number, string, char, punct, comment, directive), text and place (from 1)."""
+
+    kind: str
+    text: str
+    line: int
+    column: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Lexed:
+    """A file's tokens without comments and preprocessor lines, its comments, and its object-like macros."""
+
+    tokens: tuple[Token, ...]
+    comments: tuple[Token, ...]
+    macros: dict[str, tuple[Token, ...]]
+
+
+def lex(text: str) -> Lexed:
+    """Tokens of a C++ file.
+
+    Blocks under `#if 0` are left out. Of other conditionals all branches count, unless their braces do not balance on their own: then
+    the first one stands for all. Object-like macros that the file defines are expanded.
+    """
+    comments: list[Token] = []
+    stream: list[Token] = []
+    macros: dict[str, tuple[Token, ...]] = {}
+    for token in _scan(text):
+        if token.kind == "comment":
+            comments.append(token)
+            continue
+        if token.kind == "directive":
+            _define(token, macros)
+        stream.append(token)
+    tokens, _ = _branches(stream, 0)
+    return Lexed(tokens=tuple(_expand(tokens, macros, frozenset(), [_MAX_EXPANDED])), comments=tuple(comments), macros=macros)
+
+
+def _scan(text: str) -> Iterable[Token]:
+    starts = [0, *(m.end() for m in re.finditer(r"\n", text))]
+    position, fresh = 0, True  # fresh: only white space so far on this line
+    while position < len(text):
+        if fresh and text[position] == "#":
+            end = _end_of_directive(text, position)
+            yield _token("directive", text[position:end], position, starts)
+            position = end
+            continue
+        match = _TOKEN.match(text, position)
+        assert match is not None  # the last alternative takes any character
+        kind = match.lastgroup or "punct"
+        if kind == "delim":
+            kind = "raw"
+        position = match.end()
+        if kind == "newline":
+            fresh = True
+        elif kind == "comment":
+            yield _token("comment", match.group(), match.start(), starts)
+        elif kind != "space":
+            fresh = False
+            yield _token("string" if kind == "raw" else kind, match.group(), match.start(), starts)
+
+
+def _token(kind: str, text: str, offset: int, starts: list[int]) -> Token:
+    line = bisect.bisect_right(starts, offset)
+    return Token(kind, text, line, offset - starts[line - 1] + 1)
+
+
+def _end_of_directive(text: str, position: int) -> int:
+    # A comment may carry a directive over the end of its line, and so does a backslash.
+    while position < len(text):
+        match = _IN_DIRECTIVE.match(text, position)
+        assert match is not None
+        if match.group() == "\n":
+            return position
+        position = match.end()
+    return position
+
+
+def _define(token: Token, macros: dict[str, tuple[Token, ...]]) -> None:
+    match = re.match(r"#[ \t]*define[ \t]+(\w+)(?:[ \t]+|$)(.*)", token.text, re.DOTALL)
+    if match is None:
+        return
+    body = tuple(Token(t.kind, t.text, token.line, token.column) for t in _scan(match[2]) if t.kind not in ("comment", "directive"))
+    if len(body) <= _MAX_BODY:
+        macros[match[1]] = body
+
+
+def _branches(stream: list[Token], start: int) -> tuple[list[Token], int]:
+    """Tokens up to the `#endif`, `#else` or `#elif` that ends the part that starts at `start`, and its index."""
+    out: list[Token] = []
+    index = start
+    while index < len(stream):
+        token = stream[index]
+        word = _word(token)
+        if word in ("if", "ifdef", "ifndef"):
+            parts: list[list[Token]] = []
+            dead = re.fullmatch(r"#[ \t]*if[ \t]+0[ \t]*", token.text) is not None
+            while True:
+                part, index = _branches(stream, index + 1)
+                parts.append([] if dead else part)
+                dead = False
+                if index >= len(stream) or _word(stream[index]) == "endif":
+                    break
+            out.extend(_merged(parts))
+        elif word in ("else", "elif", "elifdef", "elifndef", "endif"):
+            return out, index
+        elif token.kind != "directive":
+            out.append(token)
+        index += 1
+    return out, index
+
+
+def _merged(parts: list[list[Token]]) -> list[Token]:
+    if all(sum((t.text == "{") - (t.text == "}") for t in part) == 0 for part in parts):
+        return [t for part in parts for t in part]
+    return next((part for part in parts if part), [])
+
+
+def _word(token: Token) -> str:
+    if token.kind != "directive":
+        return ""
+    match = _DIRECTIVE.match(token.text)
+    return match[1] if match else ""
+
+
+def _expand(tokens: Iterable[Token], macros: dict[str, tuple[Token, ...]], seen: frozenset[str], budget: list[int]) -> list[Token]:
+    out: list[Token] = []
+    for token in tokens:
+        body = macros.get(token.text) if token.kind == "name" and token.text not in seen else None
+        if body is None or budget[0] < len(body):
+            out.append(token)
+            continue
+        budget[0] -= len(body)
+        # What a macro stands for is at the place of its use.
+        placed = (Token(t.kind, t.text, token.line, token.column) for t in body)
+        out.extend(_expand(placed, macros, seen | {token.text}, budget))
+    return out

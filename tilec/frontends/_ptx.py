@@ -1,0 +1,71 @@
+"""PTX text: its ISA, lowering it, marks of tilec in it, and file names that do not depend on the directory."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from tilec.model.arch import Version
+
+_VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.MULTILINE)
+_FILE = re.compile(r'^(\s*\.file\s+\d+\s+)"((?:\\.|[^"\\])*)"', re.MULTILINE)
+_COMPLAINT = re.compile(r"line (\d+); error\s*: ([^\n]*)")
+_NEEDS = re.compile(r"PTX (?:ISA )?(?:\.?version|ISA)\s*\.?(?:version\s*)?(\d+)\.(\d+)", re.IGNORECASE)
+
+
+def isa(text: str) -> Version:
+    """The PTX ISA that a text states.
+
+    Raises:
+        ValueError: it states none.
+    """
+    match = _VERSION.search(text)
+    if match is None:
+        raise ValueError("the PTX has no .version")
+    return int(match[2]), int(match[3])
+
+
+def with_isa(text: str, version: Version) -> str:
+    """The text with another `.version`; all else stays."""
+    return _VERSION.sub(lambda m: f"{m[1]}{version[0]}.{version[1]}", text, count=1)
+
+
+def needed_isa(log: str) -> Version | None:
+    """The newest ISA that ptxas asks for in its messages, or None where it names none."""
+    found = [(int(m[1]), int(m[2])) for m in _NEEDS.finditer(log)]
+    return max(found) if found else None
+
+
+def complaints(log: str) -> list[tuple[str, int]]:
+    """(message, line of the PTX text) of every error of ptxas that names a line."""
+    return [(m[2].strip(), int(m[1])) for m in _COMPLAINT.finditer(log)]
+
+
+def take_mark(text: str, name: str) -> tuple[str, str]:
+    """(symbol that the global `name` holds the address of, text without that global); the symbol is empty where there is none."""
+    match = re.search(rf"^[^\n]*\b{re.escape(name)}\s*=\s*([^;\s]+)\s*;\s*?\n", text, re.MULTILINE)
+    if match is None:
+        return "", text
+    return match[1], text[: match.start()] + text[match.end() :]
+
+
+def relative_files(text: str, places: Sequence[tuple[str, str]]) -> str:
+    """The text with the `.file` names under each directory of `places` (absolute path, what to write instead) made relative to it."""
+
+    def rename(match: re.Match[str]) -> str:
+        return f'{match[1]}"{_relative(match[2], places)}"'
+
+    return _FILE.sub(rename, text)
+
+
+def _relative(path: str, places: Sequence[tuple[str, str]]) -> str:
+    plain = os.path.normpath(path)
+    for base, instead in places:
+        for folder in (os.path.normpath(base), os.path.realpath(base)):
+            if plain == folder or plain.startswith(folder + "/"):
+                rest = plain[len(folder) :].lstrip("/")
+                return f"{instead}/{rest}" if instead else rest
+    # Files of the host's compiler and such: their directory says nothing that lasts.
+    return f"<system>/{PurePosixPath(plain).name}" if plain.startswith("/") else plain

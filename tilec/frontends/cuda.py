@@ -1,0 +1,158 @@
+"""The `cuda` frontend: CUDA C++ through NVRTC in this process, or through nvcc by choice."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+from tilec.errors import CompileError, Diagnostic, Location
+from tilec.frontends import _cuda_includes, _cuda_symbol, _tools
+from tilec.frontends._cuda_nvcc import host_compiler
+from tilec.frontends._cuda_options import CudaOptions, read_options
+from tilec.frontends._cuda_parse import Found, find_kernels
+from tilec.frontends._digests import DigestTable
+from tilec.frontends.base import ToolSearch
+from tilec.model.arch import Target, TargetKind
+from tilec.model.image import Image
+from tilec.model.job import InputFile, Job, Source
+from tilec.model.kernel import KernelDecl, ToolInfo
+
+_ALWAYS = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers", "cccl-headers")
+_NVCC = ("nvcc", "cudafe++", "cicc", "fatbinary", *_ALWAYS)
+
+
+class CudaFrontend:
+    """Reads CUDA C++: a source's `__global__` functions are its kernels."""
+
+    name = "cuda"
+    suffixes: tuple[str, ...] = (".cu", ".cuh")
+    kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX)
+
+    def __init__(self, search: ToolSearch) -> None:
+        """Keep where to look for tools."""
+        self._search = search
+        self._found: dict[tuple[str, ...], dict[str, _tools.Tool]] = {}
+
+    def refuse(self, target: Target) -> str:
+        """Every cubin and PTX target of the architecture table can be compiled for."""
+        if target.kind is TargetKind.TILEIR:
+            return "CUDA C++ makes no portable Tile IR: use compute_80 (PTX)"
+        return ""
+
+    def toolchain(self) -> Sequence[ToolInfo]:
+        """NVRTC with its parts, ptxas and the headers; nvcc too where it is installed.
+
+        Raises:
+            ToolchainError: one is missing, of another release than the others, or outside of the manifest's range.
+        """
+        tools = list(self._require(_ALWAYS).values())
+        # The header rows are three views of one directory.
+        infos = [ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in tools if t.name not in ("crt-headers", "cccl-headers")]
+        nvcc, _ = _tools.locate("nvcc", self._search)
+        if nvcc is not None and nvcc.release == tools[0].release:
+            infos += [ToolInfo(name=name, version=tool.version, digest=tool.digest) for name, tool in self._require(("nvcc",)).items()]
+        return infos
+
+    def inputs(self, source: Source) -> Sequence[InputFile]:
+        """The source, the project's headers that it can include, and for nvcc what it runs besides.
+
+        Raises:
+            CompileError: a file cannot be read, or leaves the project.
+            UsageError: an option is wrong.
+        """
+        options = read_options(source.options)
+        files = _cuda_includes.closure(source.root, source.path, options.include)
+        if options.compiler == "nvcc":
+            files += self._nvcc_parts()
+        return sorted(files, key=lambda f: f.name)
+
+    def declare(self, source: Source) -> Sequence[KernelDecl]:
+        """The `__global__` functions of a source and of the project's headers that it includes.
+
+        Raises:
+            CompileError: a file cannot be read, or a kernel takes a reference.
+            UsageError: an option is wrong.
+        """
+        return [found.decl for found in self._kernels(source)]
+
+    def compile(self, job: Job) -> Image:
+        """Compile one job.
+
+        Raises:
+            CompileError: with located diagnostics, the compiler's log and its command.
+            ToolchainError: a tool is missing.
+            UsageError: an option is wrong.
+        """
+        from tilec.frontends._cuda_compile import Compiler
+
+        options = read_options(job.spec.source.options)
+        try:
+            self._check_include(job, options)
+            tools = self._require(_NVCC if options.compiler == "nvcc" else _ALWAYS, digest=False)
+            return Compiler(job, options, self._find(job), tools, self._search.path).run()
+        except CompileError as exc:
+            exc.kernel, exc.target = exc.kernel or job.variant.id, exc.target or str(job.target)
+            raise
+
+    # --- parts --------------------------------------------------------------------------------------------------------------------
+
+    def _require(self, names: tuple[str, ...], *, digest: bool = True) -> dict[str, _tools.Tool]:
+        key = (*names, str(digest))
+        if key not in self._found:
+            self._found[key] = _tools.require(names, self._search, digest=digest)
+        return self._found[key]
+
+    def _nvcc_parts(self) -> list[InputFile]:
+        tools = self._require(_NVCC)
+        host = Path(host_compiler(self._search.path)).resolve()
+        parts = [InputFile(name=f"<toolkit>/{name}", digest=tools[name].digest) for name in ("nvcc", "cudafe++", "cicc", "fatbinary")]
+        return [*parts, InputFile(name="<host>/gcc", digest=DigestTable(self._search.state_dir).sha256(host))]
+
+    def _kernels(self, source: Source) -> list[Found]:
+        options = read_options(source.options)
+        names = [source.path, *_cuda_includes.kernel_files(source.root, source.path, options.include)]
+        return [found for name in names for found in _kernels_of(source.root, name)]
+
+    def _find(self, job: Job) -> Found:
+        """The job's kernel in the source as it is now."""
+        spec = job.spec
+        base, _ = _cuda_symbol.cut(spec.symbol or spec.decl.qualified or spec.decl.name)
+        candidates = self._kernels(spec.source)
+        for wanted in (base, spec.decl.qualified):
+            for found in candidates:
+                if wanted and wanted in (found.decl.qualified, found.decl.name):
+                    return found
+        if spec.decl.params or not candidates:
+            # A kernel that only the preprocessor makes: the compiler knows it, the text does not show it.
+            return Found(decl=spec.decl, required=len(spec.decl.template))
+        raise _cuda_symbol.unknown_symbol(base, [c.decl for c in candidates])
+
+    @staticmethod
+    def _check_include(job: Job, options: CudaOptions) -> None:
+        for folder in options.include:
+            if not Path(job.spec.source.root, folder).is_dir():
+                what = f"include directory {folder} is not there"
+                raise CompileError(
+                    what,
+                    diagnostics=(Diagnostic(message=what, location=Location(file=job.spec.source.path)),),
+                    fix="correct `include` in [frontend.cuda]; it is relative to tilec.toml",
+                )
+
+
+def _kernels_of(root: str, name: str) -> list[Found]:
+    path = Path(root, name)
+    try:
+        stat = path.stat()
+        return list(_parsed(str(path), name, stat.st_mtime_ns, stat.st_size))
+    except OSError as exc:
+        what = f"cannot read {name}: {exc.strerror}"
+        raise CompileError(
+            what, diagnostics=(Diagnostic(message=what, location=Location(file=name)),), fix="see that the file is there and readable"
+        ) from exc
+
+
+@functools.lru_cache(maxsize=1024)
+def _parsed(path: str, name: str, mtime: int, size: int) -> tuple[Found, ...]:
+    del mtime, size  # part of the key only
+    return tuple(find_kernels(Path(path).read_text(encoding="utf-8", errors="replace"), name))
