@@ -97,10 +97,13 @@ class Cache:
         """Keep an image; None where that fails, for whatever reason."""
         if self.root is None:
             return None
-        abi = json.dumps(encode(image.abi), separators=(",", ":"))
-        meta = {"key": key, "info": encode(image.info), "abi": abi, "warnings": encode(image.warnings)}
         try:
-            offset = store.save(self.root, _IMAGES, key, canonical_json(meta), image.data)
+            abi = json.dumps(encode(image.abi), separators=(",", ":"))
+            meta = canonical_json({"key": key, "info": encode(image.info), "abi": abi, "warnings": encode(image.warnings)})
+        except (TypeError, ValueError):
+            return None  # not what an image holds; whoever uses it will say so
+        try:
+            offset = store.save(self.root, _IMAGES, key, meta, image.data)
         except OSError as exc:
             self._unwritable(exc)
             return None

@@ -143,10 +143,20 @@ def recall(snapshot: Any, job_id: str) -> Explained | None:
 
 def explain_change(old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]]) -> tuple[Change, ...]:
     """What is different between two explanations, in the order of `new`, then what is gone."""
-    before, after = dict(old), dict(new)
-    changed = [Change(label=label, before=before.get(label), after=value) for label, value in new if before.get(label) != value]
-    gone = [Change(label=label, before=value, after=None) for label, value in old if label not in after]
+    before, after = _numbered(old), _numbered(new)
+    changed = [Change(label=key[0], before=before.get(key), after=value) for key, value in after.items() if before.get(key) != value]
+    gone = [Change(label=key[0], before=value, after=None) for key, value in before.items() if key not in after]
     return tuple(changed + gone)
+
+
+def _numbered(rows: Sequence[tuple[str, str]]) -> dict[tuple[str, int], str]:
+    """Rows by label and by how many rows with that label stand before."""
+    counts: dict[str, int] = {}
+    found = {}
+    for label, value in rows:
+        counts[label] = counts.get(label, 0) + 1
+        found[label, counts[label]] = value
+    return found
 
 
 def _variant_rows(variant: Variant) -> Iterator[Row]:

@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 import stat
 import struct
@@ -168,7 +167,7 @@ def _save(root: Path, kind: str, name: str, *parts: bytes) -> None:
 
 def _replace(folder: int, name: str, *parts: bytes) -> None:
     # Not synced to the disk: a file that a power cut left half written has the wrong digest and is compiled again.
-    temp = f"tmp-{os.getpid()}-{secrets.token_hex(6)}"
+    temp = f"tmp-{os.getpid()}-{os.urandom(6).hex()}"
     fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
     try:
         with os.fdopen(fd, "wb", buffering=0) as file:

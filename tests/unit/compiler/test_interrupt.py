@@ -1,0 +1,107 @@
+"""Builds that are stopped from outside: nothing of them stays behind, and the cache is sound."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tilec.compiler.cache import Cache
+
+BUILD = """
+import sys
+from pathlib import Path
+from tilec.compiler.cache import Cache
+from tilec.compiler.events import SilentObserver
+from tilec.compiler.execute import KeyedJob, Pool
+from tilec.errors import Location
+from tilec.frontends.base import ToolSearch
+from tilec.model.arch import Target
+from tilec.model.job import Job, KernelSpec, Source, Variant
+from tilec.model.kernel import KernelDecl
+
+root = Path(sys.argv[1])
+options = (("hang", str(root / "pids")), ("only", "hang"))
+source = Source(root=str(root), path="k.fake", options=options)
+spec = KernelSpec(name="k", language="fake", source=source, decl=KernelDecl(name="k", location=Location(file="k")), symbol="k", params=())
+names = [f"quick{i}" for i in range(4)] + ["hang"]
+jobs = [
+    KeyedJob(job=Job(spec=spec, variant=Variant(kernel="k", id=name), target=Target.parse("sm_90")), key=f"{i:064x}", weight=9.0 - i)
+    for i, name in enumerate(names)
+]
+pool = Pool(
+    frontends={"fake": "tilec.testing.fakes:FakeFrontend"},
+    search=ToolSearch(),
+    cache=Cache(root / "cache", note=print),
+    workers=2,
+    observer=SilentObserver(),
+    spool=root / "spool",
+    kept=root / "kept",
+)
+try:
+    with pool:
+        pool.compile(jobs)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def wait_for(path: Path) -> list[int]:
+    """The process ids in a file, once they are written."""
+    deadline = time.monotonic() + 20
+    while not (path.exists() and path.read_text().endswith("\n")):
+        assert time.monotonic() < deadline, "the build did not get to its hanging job"
+        time.sleep(0.02)
+    return [int(pid) for pid in path.read_text().split()]
+
+
+def gone(pid: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9), (signal.SIGTERM, -15)], ids=["int", "kill", "term"]
+)
+def test_a_stopped_build_leaves_no_process_and_a_sound_cache(tmp_path: Path, number: int, status: int) -> None:
+    (tmp_path / "k.fake").write_text("kernel k\n")
+    build = subprocess.Popen([sys.executable, "-c", BUILD, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    workers = wait_for(tmp_path / "pids")
+    build.send_signal(number)
+    out, err = build.communicate(timeout=10)
+    assert (build.returncode, out, err) == (status, "", "")
+    assert all(gone(pid, 5) for pid in workers)
+    if number == signal.SIGINT:
+        assert not (tmp_path / "spool").exists()
+    notes: list[str] = []
+    cache = Cache(tmp_path / "cache", note=notes.append)
+    entries = [cache.get(f"{i:064x}") for i in range(5)]
+    assert entries[4] is None
+    assert all(len(entry.blob.read()) == 256 for entry in entries if entry)
+    assert notes == []
+
+
+def test_a_build_killed_at_any_moment_leaves_a_sound_cache(tmp_path: Path) -> None:
+    (tmp_path / "k.fake").write_text("kernel k\n")
+    for delay in (0.1, 0.2, 0.25, 0.3):
+        build = subprocess.Popen([sys.executable, "-c", BUILD, str(tmp_path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(delay)
+        build.kill()
+        build.wait()
+    notes: list[str] = []
+    cache = Cache(tmp_path / "cache", note=notes.append)
+    for i in range(5):
+        entry = cache.get(f"{i:064x}")
+        assert entry is None or len(entry.blob.read()) == 256
+    assert notes == []
