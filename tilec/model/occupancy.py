@@ -52,9 +52,9 @@ def occupancy(arch: Arch, *, threads_per_block: int, registers: int, shared_stat
     warps = -(-threads_per_block // WARP)
     limits = {
         "threads": arch.warps // warps if threads_per_block <= MAX_THREADS_PER_BLOCK else 0,
+        "blocks": arch.blocks,
         "registers": _register_limit(arch, warps, registers),
         "shared": _shared_limit(arch, shared_static + shared_dynamic),
-        "blocks": arch.blocks,
     }
     limiter = min(limits, key=lambda name: limits[name])
     blocks = limits[limiter]

@@ -1,0 +1,123 @@
+"""Fatbins: what goes in comes out of cuobjdump, byte for byte."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.toolchain.tile_jobs import SAMPLE, frontend, job, vectors
+from tilec.compiler.fatbin import write_fatbin
+from tilec.errors import CompileError, UsageError
+from tilec.frontends._tools import require
+from tilec.frontends.base import ToolSearch
+from tilec.model.arch import Target, TargetKind
+from tilec.model.digest import sha256
+from tilec.model.image import ImageInfo
+
+pytestmark = pytest.mark.toolchain
+
+Images = list[tuple[ImageInfo, bytes]]
+
+PTX = """.version {isa}
+.target {target}
+.address_size 64
+.visible .entry scale(.param .u64 p) {{ .reg .b64 r; ld.param.u64 r, [p]; st.global.u32 [r], 7; ret; }}
+"""
+
+
+def image(target: str, data: bytes, **more: object) -> tuple[ImageInfo, bytes]:
+    info = ImageInfo(target=Target.parse(target), digest=sha256(data), size=len(data), symbol="scale", **more)  # type: ignore[arg-type]
+    return info, data
+
+
+@pytest.fixture(scope="module")
+def simt(tmp_path_factory: pytest.TempPathFactory) -> Images:
+    """Cubins and PTX of one small kernel."""
+    directory = tmp_path_factory.mktemp("simt")
+    ptxas = require(["ptxas"], ToolSearch(), digest=False)["ptxas"].path
+    images = []
+    for target in ("sm_80", "sm_90", "sm_90a", "sm_100f", "sm_120"):
+        (directory / "k.ptx").write_text(PTX.format(isa="8.8", target=target))
+        command = [ptxas, "k.ptx", f"--gpu-name={target}", "-o", f"{target}.cubin"]
+        subprocess.run(command, cwd=directory, check=True, timeout=60)
+        images.append(image(target, (directory / f"{target}.cubin").read_bytes()))
+    return [*images, image("compute_80", PTX.format(isa="8.0", target="sm_80").encode(), ptx_isa=(8, 0))]
+
+
+@pytest.fixture(scope="module")
+def tile() -> Images:
+    """Cubins and bytecode of one tile kernel."""
+    compiler = frontend()
+    built = [
+        compiler.compile(job(compiler, SAMPLE, "kernels/vector.py", "add", vectors("a", "b", "c"), axes={"TILE": 256}, target=target))
+        for target in ("sm_80", "sm_90", "sm_120", "tileir")
+    ]
+    return [(one.info, one.data) for one in built]
+
+
+def cuobjdump(directory: Path, data: bytes, *options: str) -> str:
+    (directory / "k.fatbin").write_bytes(data)
+    tool = require(["cuobjdump"], ToolSearch(), digest=False)["cuobjdump"].path
+    return subprocess.run([tool, *options, "k.fatbin"], cwd=directory, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_cubins_and_ptx_come_back_unchanged(simt: Images, tmp_path: Path) -> None:
+    fatbin = write_fatbin(simt)
+    assert cuobjdump(tmp_path, fatbin, "-lelf").count("ELF file") == 5
+    assert cuobjdump(tmp_path, fatbin, "-lptx").count("PTX file") == 1
+    cuobjdump(tmp_path, fatbin, "-xelf", "all", "-xptx", "all")
+    extracted = sorted(path.read_bytes() for path in tmp_path.iterdir() if path.suffix in (".cubin", ".ptx"))
+    assert extracted == sorted(data for _, data in simt)
+
+
+def test_tile_cubins_come_back_unchanged(tile: Images, tmp_path: Path) -> None:
+    cuobjdump(tmp_path, write_fatbin(tile), "-xelf", "all")
+    extracted = sorted(path.read_bytes() for path in tmp_path.iterdir() if path.suffix == ".cubin")
+    assert extracted == sorted(data for info, data in tile if info.target.kind is TargetKind.CUBIN)
+
+
+def test_tile_cubins_are_picked_for_their_capability_only(tile: Images, tmp_path: Path) -> None:
+    listed = cuobjdump(tmp_path, write_fatbin(tile), "-all")
+    archs = [line.split("=")[1].strip() for line in listed.splitlines() if line.startswith("arch =")]
+    assert sorted(archs) == ["sm_120a", "sm_80", "sm_80", "sm_90a"]  # Tile IR is listed under the oldest capability
+
+
+def test_tile_ir_is_in_it(tile: Images, tmp_path: Path) -> None:
+    (bytecode,) = (data for info, data in tile if info.target.kind is TargetKind.TILEIR)
+    fatbin = write_fatbin(tile)
+    assert bytecode in fatbin
+    assert "tile ir code" in cuobjdump(tmp_path, fatbin, "-all")
+
+
+def test_same_images_same_bytes_in_any_order(simt: Images, tile: Images) -> None:
+    assert write_fatbin(simt) == write_fatbin(simt[::-1])
+    assert write_fatbin(tile) == write_fatbin(tile[::-1])
+
+
+def test_two_images_for_one_target_are_refused(simt: Images) -> None:
+    other = (dataclasses.replace(simt[0][0], symbol="other"), simt[0][1])
+    with pytest.raises(UsageError, match="cannot hold two images for sm_80: scale and other") as caught:
+        write_fatbin([*simt, other])
+    assert "one fatbin per variant" in caught.value.fix
+
+
+def test_no_images() -> None:
+    with pytest.raises(UsageError, match="at least one image"):
+        write_fatbin([])
+
+
+@pytest.mark.parametrize("data", [b"", b"no cubin at all"])
+def test_what_is_no_cubin_is_refused(data: bytes) -> None:
+    with pytest.raises(CompileError) as caught:
+        write_fatbin([image("sm_80", data)])
+    assert caught.value.what.startswith("nvFatbin refuses the sm_80 image of scale: ")
+    assert caught.value.target == "sm_80"
+    assert "tilec doctor" in caught.value.fix
+
+
+def test_a_cubin_of_another_architecture_is_refused(simt: Images) -> None:
+    with pytest.raises(CompileError, match="refuses the sm_80 image"):
+        write_fatbin([image("sm_80", simt[1][1])])

@@ -1,0 +1,168 @@
+"""Wheels: names, metadata, records, equal bytes."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import email
+import hashlib
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tilec.errors import OutputError
+from tilec.model.kernel import PackageInfo
+from tilec.stubs.wheel import normalise_name, normalise_version, write_wheel
+
+PACKAGE = PackageInfo(
+    name="Acme.Kernels",
+    version="1.0-Alpha.1",
+    module="acme_kernels",
+    description="Fast kernels\n\nSecond paragraph.",
+    license="Apache-2.0",
+)
+FILES: dict[str, bytes | Path] = {"acme_kernels/py.typed": b"", "acme_kernels/__init__.py": b"X = 1\n", "acme_kernels/größe.py": b"Y = 2\n"}
+
+
+def build(directory: Path, **changes) -> Path:
+    given = {"package": PACKAGE, "files": FILES, "license_files": {"LICENSE": b"text"}, "requires": ("tilec>=0.1,<0.2",), **changes}
+    return write_wheel(directory, **given)
+
+
+def test_name_and_contents(tmp_path: Path) -> None:
+    path = build(tmp_path)
+    assert path == tmp_path / "acme_kernels-1.0a1-py3-none-any.whl"
+    info = "acme_kernels-1.0a1.dist-info"
+    with zipfile.ZipFile(path) as wheel:
+        assert wheel.testzip() is None
+        assert wheel.namelist() == [
+            "acme_kernels/__init__.py",
+            "acme_kernels/größe.py",
+            "acme_kernels/py.typed",
+            f"{info}/licenses/LICENSE",
+            f"{info}/METADATA",
+            f"{info}/WHEEL",
+            f"{info}/RECORD",
+        ]
+        assert wheel.read(f"{info}/licenses/LICENSE") == b"text"
+
+
+def test_metadata(tmp_path: Path) -> None:
+    with zipfile.ZipFile(build(tmp_path)) as wheel:
+        metadata = email.message_from_bytes(wheel.read("acme_kernels-1.0a1.dist-info/METADATA"))
+        wheel_file = email.message_from_bytes(wheel.read("acme_kernels-1.0a1.dist-info/WHEEL"))
+    assert metadata.items() == [
+        ("Metadata-Version", "2.4"),
+        ("Name", "Acme.Kernels"),
+        ("Version", "1.0a1"),
+        ("Summary", "Fast kernels"),
+        ("License-Expression", "Apache-2.0"),
+        ("License-File", "LICENSE"),
+        ("Requires-Python", ">=3.10"),
+        ("Requires-Dist", "tilec>=0.1,<0.2"),
+        ("Description-Content-Type", "text/plain; charset=UTF-8"),
+    ]
+    assert metadata.get_payload() == "Fast kernels\n\nSecond paragraph.\n"
+    assert wheel_file["Tag"] == "py3-none-any"
+    assert wheel_file["Root-Is-Purelib"] == "true"
+
+
+def test_record_covers_every_file(tmp_path: Path) -> None:
+    with zipfile.ZipFile(build(tmp_path)) as wheel:
+        *rows, last = csv.reader(io.StringIO(wheel.read("acme_kernels-1.0a1.dist-info/RECORD").decode()))
+        assert last == ["acme_kernels-1.0a1.dist-info/RECORD", "", ""]
+        assert [row[0] for row in rows] == wheel.namelist()[:-1]
+        for name, digest, size in rows:
+            data = wheel.read(name)
+            assert digest == "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+            assert int(size) == len(data)
+
+
+def test_same_input_same_bytes(tmp_path: Path) -> None:
+    bundle = tmp_path / "x.tilec"
+    bundle.write_bytes(bytes(1000))
+    files = {**FILES, "acme_kernels/x.tilec": bundle}
+    first = build(tmp_path / "a", files=files).read_bytes()
+    second = build(tmp_path / "b", files=dict(reversed(files.items()))).read_bytes()
+    assert first == second
+    assert str(tmp_path).encode() not in first
+    with zipfile.ZipFile(tmp_path / "a" / "acme_kernels-1.0a1-py3-none-any.whl") as wheel:
+        assert wheel.getinfo("acme_kernels/x.tilec").compress_type == zipfile.ZIP_STORED  # a bundle is packed already
+
+
+def test_sparse_metadata(tmp_path: Path) -> None:
+    path = build(tmp_path, package=PackageInfo(name="k", version="2", module="k"), license_files={}, requires=())
+    with zipfile.ZipFile(path) as wheel:
+        assert wheel.read("k-2.dist-info/METADATA") == b"Metadata-Version: 2.4\nName: k\nVersion: 2\nRequires-Python: >=3.10\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("Apache-2.0", "License-Expression: Apache-2.0"),
+        ("MIT OR Apache-2.0", "License-Expression: MIT OR Apache-2.0"),
+        ("(MIT OR BSD-3-Clause) AND ISC", "License-Expression: (MIT OR BSD-3-Clause) AND ISC"),
+        ("LicenseRef-Acme", "License-Expression: LicenseRef-Acme"),
+        ("Ask our lawyers first", "License: Ask our lawyers first"),
+        ("a\nName: evil", "License: a Name: evil"),
+    ],
+)
+def test_licences(tmp_path: Path, text: str, field: str) -> None:
+    path = build(tmp_path, package=PackageInfo(name="k", version="2", module="k", license=text))
+    with zipfile.ZipFile(path) as wheel:
+        assert field in wheel.read("k-2.dist-info/METADATA").decode().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("name", "normal"), [("acme-kernels", "acme_kernels"), ("Acme.Kernels", "acme_kernels"), ("a-_.b", "a_b"), ("x", "x")]
+)
+def test_names(name: str, normal: str) -> None:
+    assert normalise_name(name) == normal
+
+
+@pytest.mark.parametrize(
+    ("version", "normal"),
+    [
+        ("0.3.0", "0.3.0"),
+        ("v1.0", "1.0"),
+        ("1.0-alpha.1", "1.0a1"),
+        ("1.0.beta", "1.0b0"),
+        ("1.0c2", "1.0rc2"),
+        ("1.0-preview-3", "1.0rc3"),
+        ("1.0-1", "1.0.post1"),
+        ("1.0.rev4", "1.0.post4"),
+        ("1.0dev", "1.0.dev0"),
+        ("1!2.0", "1!2.0"),
+        ("01.002", "1.2"),
+        ("1.0+Ubuntu-01", "1.0+ubuntu.1"),
+        ("1.0rc1.post2.dev3+x", "1.0rc1.post2.dev3+x"),
+    ],
+)
+def test_versions(version: str, normal: str) -> None:
+    assert normalise_version(version) == normal
+    assert normalise_version(normal) == normal
+
+
+@pytest.mark.parametrize("version", ["", "one", "1.0-", "1.0+", "1..0", "1.0 beta", "1.0a1b2", "²"])
+def test_versions_that_a_wheel_cannot_have(version: str, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="cannot be a wheel's") as caught:
+        build(tmp_path, package=PackageInfo(name="k", version=version, module="k"))
+    assert "1.2.3" in caught.value.fix
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/passwd", "a//b", "a\\b", "", "a/./b", "a\nb"])
+def test_names_that_a_wheel_cannot_have(name: str, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="cannot be the name of a file in a wheel"):
+        build(tmp_path, files={name: b""})
+    with pytest.raises(OutputError, match="cannot be the name of a file in a wheel"):
+        build(tmp_path, license_files={name: b""})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"x\.tilec cannot be read: No such file"):
+        build(tmp_path, files={"k/x.tilec": tmp_path / "x.tilec"})
+    assert list(tmp_path.iterdir()) == []
