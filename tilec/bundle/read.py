@@ -150,6 +150,8 @@ def _reader(source: Path | bytes | BinaryIO) -> tuple[ReadAt, int, Callable[[], 
 
     def read_at(offset: int, length: int) -> bytes:
         with lock:
+            if source.closed:
+                raise OSError(errno.EBADF, "its file was closed")
             source.seek(offset)
             return source.read(length)
 

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -217,3 +218,40 @@ def test_the_load_path_is_light() -> None:
     command = [sys.executable, "-I", "-S", "-c", code, str(Path(archive.__file__).parents[2])]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_one_image_in_memory_at_a_time(tmp_path: Path) -> None:
+    alive: list[int] = []
+
+    class Tracked(bytes):
+        count = 0
+
+        def __del__(self) -> None:
+            Tracked.count -= 1
+
+    sample = Sample()
+
+    def read(digest: str) -> bytes:
+        alive.append(Tracked.count)
+        Tracked.count += 1
+        return Tracked(sample.images[digest])
+
+    write_bundle(tmp_path / "a.tilec", sample.info(), read)
+    assert len(alive) == 24
+    assert max(alive) <= 1
+
+
+def test_threads_share_one_file(tmp_path: Path) -> None:
+    sample, _, _ = write_sample(tmp_path / "a.tilec")
+    with (tmp_path / "a.tilec").open("rb") as file, ThreadPoolExecutor(4) as pool:
+        for bundle in (Bundle.open(file), Bundle.open(tmp_path / "a.tilec")):
+            digests = sorted(sample.images) * 8
+            assert list(pool.map(bundle.image, digests)) == [sample.images[digest] for digest in digests]
+
+
+def test_a_closed_source_is_a_bundle_error(tmp_path: Path) -> None:
+    write_sample(tmp_path / "a.tilec")
+    with (tmp_path / "a.tilec").open("rb") as file:
+        bundle = Bundle.open(file)
+    with pytest.raises(BundleError, match="cannot be read: its file was closed"):
+        bundle.verify()
