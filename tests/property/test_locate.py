@@ -107,7 +107,7 @@ def walk(value: Any, path: tuple[str | int, ...] = ()) -> Any:
             yield from walk(inner, (*path, index))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(documents())
 def test_every_path_is_located(text: str) -> None:
     try:

@@ -9,6 +9,7 @@ from tilec.manifest import keys
 from tilec.manifest.locate import Path
 from tilec.manifest.shapes import BAD
 from tilec.manifest.types import Case, Input, Tolerance
+from tilec.model.expr import parse
 
 if TYPE_CHECKING:
     from tilec.manifest.kernels import Scope
@@ -22,9 +23,10 @@ def read_cases(found: Mapping[str, dict[str, Any]], scope: Scope) -> tuple[Case,
 def _case(name: str, found: dict[str, Any], path: Path, scope: Scope) -> Case:
     inputs = []
     # A shape may use the inputs before it: names that come later are not there yet when it is worked out.
-    names = set(scope.axes)
+    names, later = set(scope.axes), set(found.get("inputs", {}))
     for parameter, item in found.get("inputs", {}).items():
-        inputs.append(_input(parameter, item, names, (*path, "inputs", parameter), scope))
+        inputs.append(_input(parameter, item, names, later, (*path, "inputs", parameter), scope))
+        later.discard(parameter)
         names.add(parameter)
     file, function = found.get("reference", ("", ""))
     return Case(
@@ -37,13 +39,19 @@ def _case(name: str, found: dict[str, Any], path: Path, scope: Scope) -> Case:
     )
 
 
-def _input(name: str, item: Any, names: set[str], path: Path, scope: Scope) -> Input:
+def _input(name: str, item: Any, names: set[str], later: set[str], path: Path, scope: Scope) -> Input:
     if not isinstance(item, dict):
         return Input(name=name, value=item)
     if "dtype" in item:
         scope.dtype(item["dtype"], (*path, "dtype"))
     for index, text in enumerate(item.get("shape", ())):
-        if text is not BAD and not text.isdigit():
+        if text is BAD or text.isdigit():
+            continue
+        ahead = sorted(parse(text).names & later - names)
+        if ahead:
+            what = "itself" if ahead[0] == name else f"{ahead[0]!r}, which comes after it: put {ahead[0]} first"
+            scope.problems.add((*path, "shape", index), f"uses {what}")
+        else:
             scope.expression(text, names, (*path, "shape", index))
     bounded = item.get("dist") in ("uniform", "integers")
     for key in ("low", "high"):

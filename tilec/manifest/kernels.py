@@ -20,6 +20,7 @@ from tilec.model.dtype import DTYPES
 from tilec.model.expr import parse
 from tilec.model.job import Options
 from tilec.model.kernel import AxisValue
+from tilec.model.suggest import did_you_mean
 
 Languages = Mapping[str, tuple[str, ...]]
 Axes = dict[str, tuple[AxisValue, ...]]
@@ -122,6 +123,13 @@ def _check_name(name: str, path: Path, problems: Problems) -> None:
         problems.add(path, "names that start with an underscore are kept for the generated package: choose another", at_key=True)
 
 
+def _check_argument(name: str, what: str, path: Path, problems: Problems) -> None:
+    if keyword.iskeyword(name):
+        problems.add(path, f"{name!r} is a keyword of Python: it cannot name {what} of a launcher", at_key=True)
+    elif name in values.LAUNCHER_WORDS:
+        problems.add(path, f"every launcher has an argument {name!r} already: it cannot name {what}", at_key=True)
+
+
 def _language(found: dict[str, Any], file: str, path: Path, problems: Problems, languages: Languages) -> str:
     said = found.get("language")
     if said is not None:
@@ -162,13 +170,10 @@ def _check_symbol(symbol: str, function: str, scope: Scope) -> None:
         if name is None:
             scope.problems.add(path, f"{match[0]!r} has no partner: an axis is written {{T}}", index=match.start())
         elif name not in scope.axes:
-            near = f"unknown axis {name!r}" if scope.axes else f"unknown axis {name!r}: the kernel has no matrix"
-            before = len(scope.problems.found)
-            if scope.axes:
-                scope.problems.unknown(path, "axis", name, tuple(scope.axes))
-            else:
-                scope.problems.add(path, near)
-            scope.problems.found[before] = dataclasses.replace(scope.problems.found[before], index=match.start() + 1)
+            known = did_you_mean(name, scope.axes) or (
+                f"; known are {', '.join(scope.axes)}" if scope.axes else ": the kernel has no matrix"
+            )
+            scope.problems.add(path, f"unknown axis {name!r}{known}", index=match.start() + 1)
     if symbol and function and _base(symbol) != function.rpartition("::")[2]:
         scope.problems.add(path, f"the symbol is {_base(symbol)!r}, but the source says {function!r}")
 
@@ -178,8 +183,7 @@ def _matrix(found: dict[str, Any], path: Path, problems: Problems) -> tuple[Matr
     for name, items in found.items():
         if name in keys.MATRIX.by_name:
             continue
-        if keyword.iskeyword(name) or name in values.LAUNCHER_WORDS:
-            problems.add((*path, name), f"{name!r} cannot name an axis: launchers take it as an argument", at_key=True)
+        _check_argument(name, "an axis", (*path, name), problems)
         axes[name] = tuple(item for item in items if item is not BAD)
         _check_axis(name, items, (*path, name), problems)
     include = []
@@ -189,7 +193,7 @@ def _matrix(found: dict[str, Any], path: Path, problems: Problems) -> tuple[Matr
             _check_point(point, axes, (*path, "include", index), problems)
             include.append(tuple(point.items()))
             for name, value in point.items():
-                if name in reach and not any(same(value, known) for known in reach[name]):
+                if axes.get(name) and type(value) is type(axes[name][0]) and value not in reach[name]:
                     reach[name].append(value)
     scope = Scope(path, {name: tuple(items) for name, items in reach.items()}, problems)
     exclude = []
@@ -236,7 +240,7 @@ def _check_point(point: dict[str, Any], axes: Axes, path: Path, problems: Proble
             what = f"{shown(value)} is {_KIND[type(value)]}, the axis has {_KIND[type(axes[name][0])]} such as {shown(axes[name][0])}"
             problems.add(inner, what)
     missing = [name for name in axes if name not in point]
-    if missing and axes:
+    if missing and point:
         problems.add(path, f"an included point gives every axis: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
 
 
@@ -245,10 +249,11 @@ def _assume(found: dict[str, Any], scope: Scope) -> tuple[AssumeSet, ...]:
     sets = found.get("assume", {}).get("sets")
     if sets is None:
         return (AssumeSet(),)
+    flawed = {p.path[len(path)] for p in problems.found if p.path[: len(path)] == path and len(p.path) > len(path)}
     read: list[AssumeSet] = []
     named: set[str] = set()
     for index, table in enumerate(sets):
-        if table is BAD:
+        if table is BAD or index in flawed:
             continue
         aligned = table.get("aligned", {})
         one = AssumeSet(
@@ -288,18 +293,13 @@ def _hints(found: dict[str, Any], path: Path, problems: Problems) -> tuple[tuple
 
 def _param(name: str, table: dict[str, Any], scope: Scope) -> ParamTable:
     path, problems = (*scope.path, "params", name), scope.problems
-    if keyword.iskeyword(name) or name in values.LAUNCHER_WORDS:
-        problems.add(
-            path,
-            f"{name!r} cannot name a parameter of a launcher: it is {'a keyword' if keyword.iskeyword(name) else 'taken'}",
-            at_key=True,
-        )
+    _check_argument(name, "a parameter", path, problems)
     if "dtype" in table:
         scope.dtype(table["dtype"], (*path, "dtype"))
     rank = table.get("rank")
     for key in ("stride", "divisible"):
         if key in table and rank is not None and len(table[key]) != rank:
-            problems.add((*path, key), f"has {len(table[key])} values, the rank is {rank}")
+            problems.add((*path, key), f"{len(table[key])} given, the rank is {rank}")
     if "stride" in table and table.get("contiguous"):
         problems.add((*path, "contiguous"), "stride says it already: give one of both", at_key=True)
     kind = table.get("kind")

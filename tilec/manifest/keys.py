@@ -164,7 +164,7 @@ PARAM = Table(
         Key("out", Flag(), "The kernel writes it."),
         Key(
             "stride",
-            ListOf(Either((Integer(0), Text("stride", choices=("?",)))), least=1, most=8),
+            ListOf(Either((Integer(0), Text('a stride: write a number, or "?" for a free one', pattern=r"\?"))), least=1, most=8),
             'Required stride per dimension in elements, "?" where it is free.',
         ),
         Key("contiguous", Flag(), "Must be C-contiguous."),
@@ -217,7 +217,13 @@ _RTOL = Key("rtol", Number(least=0), "Relative tolerance.")
 _ATOL = Key("atol", Number(least=0), "Absolute tolerance.")
 TOLERANCE = Table(
     keys=(_RTOL, _ATOL),
-    names=Names("|".join(values.dtype_names()), "a dtype", Table(of=types.Tolerance, keys=(_RTOL, _ATOL)), "Tolerance of one dtype."),
+    names=Names(
+        "|".join(values.dtype_names()),
+        "a dtype",
+        Table(of=types.Tolerance, keys=(_RTOL, _ATOL)),
+        "Tolerance of one dtype.",
+        choices=values.dtype_names(),
+    ),
 )
 BENCH = Table(
     of=types.Bench,

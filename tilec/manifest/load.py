@@ -92,12 +92,20 @@ def _syntax(message: str, locator: Locator) -> ManifestError:
         place = Location(file=locator.file, line=int(match[1]), column=int(match[2]))
     else:
         place = locator.location(len(locator.text.rstrip()))
-    return _one(f"the TOML cannot be read: {what[:1].lower()}{what[1:]}", place, locator)
+    hint = next((hint for start, hint in _SYNTAX_HINTS.items() if what.startswith(start)), "")
+    return _one(f"the TOML cannot be read: {what[:1].lower()}{what[1:]}", place, locator, hint=hint)
 
 
-def _one(what: str, place: Location, locator: Locator | None = None, fix: str = "") -> ManifestError:
+_SYNTAX_HINTS = {
+    "Invalid value": "text stands in quotes; true and false are written small",
+    "Illegal character '\\n'": "a text that is opened in this line is not closed in it",
+    "Expected '=' after a key": "a line is a key, = and a value; names with other characters than letters, digits, - and _ stand in quotes",
+}
+
+
+def _one(what: str, place: Location, locator: Locator | None = None, *, fix: str = "", hint: str = "") -> ManifestError:
     excerpt = locator.excerpt(place.line) if locator else ""
-    return ManifestError((Diagnostic(message=what, location=place, excerpt=excerpt),), fix=fix)
+    return ManifestError((Diagnostic(message=what, location=place, excerpt=excerpt, hint=hint),), fix=fix)
 
 
 def _unreadable(path: Path, shown: str, error: OSError) -> ManifestError:
@@ -179,8 +187,9 @@ def _targets(found: dict[str, Any], problems: Problems) -> Targets | None:
 
 def _profiles(found: dict[str, Any], problems: Problems) -> tuple[Profile, ...]:
     tables = {name: {**BUILT_IN_PROFILES.get(name, {}), **found.get(name, {})} for name in (*BUILT_IN_PROFILES, *found)}
-    done: list[Profile] = []
-    for name in tables:
+    done: dict[str, Profile] = {}
+    circles: set[frozenset[str]] = set()
+    for name in (*found, *BUILT_IN_PROFILES):
         chain = [name]
         while parent := tables[chain[-1]].get("inherits", "" if chain[-1] == "release" else "release"):
             path = ("profile", chain[-1], "inherits")
@@ -188,15 +197,19 @@ def _profiles(found: dict[str, Any], problems: Problems) -> tuple[Profile, ...]:
                 problems.unknown(path, "profile", parent, tuple(tables))
                 break
             if parent in chain:
-                problems.add(path, f"profiles inherit in a circle: {' -> '.join([*chain[chain.index(parent) :], parent])}")
+                circle = chain[chain.index(parent) :]
+                if frozenset(circle) not in circles:
+                    said = [link for link in circle if "inherits" in found.get(link, {})]
+                    problems.add(("profile", said[-1], "inherits"), f"profiles inherit in a circle: {' -> '.join([*circle, parent])}")
+                circles.add(frozenset(circle))
                 break
             chain.append(parent)
         merged: dict[str, Any] = {}
         for link in reversed(chain):
             merged.update(tables[link])
         merged.pop("inherits", None)
-        done.append(Profile(name=name, **merged))
-    return tuple(done)
+        done[name] = Profile(name=name, **merged)
+    return tuple(done[name] for name in tables)
 
 
 def _frontends(found: dict[str, Any], problems: Problems, languages: Languages) -> tuple[tuple[str, Options], ...]:

@@ -39,7 +39,10 @@ class Shape(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Text:
-    """Text. `choices` close the set; `pattern` must match as a whole, and `what` names it; `convert` may refuse with a ValueError."""
+    """Text. `choices` close the set; `pattern` must match as a whole, and `what` names it; `convert` may refuse with a ValueError.
+
+    `known` gives the schema the closed set that `convert` takes.
+    """
 
     what: str = "text"
     pattern: str = ""
@@ -58,9 +61,8 @@ class Text:
     def read(self, value: Any, path: Path, problems: Problems) -> Any:
         if not isinstance(value, str):
             return mismatch(self, value, path, problems)
-        choices = self.known() if self.known else self.choices
-        if choices and value not in choices:
-            problems.unknown(path, self.what, value, choices)
+        if self.choices and value not in self.choices:
+            problems.unknown(path, self.what, value, self.choices)
         elif not value and not self.empty:
             problems.add(path, "is empty")
         elif len(value) > TEXT_LIMIT:
@@ -221,7 +223,7 @@ class Plain:
 
     @property
     def word(self) -> str:
-        return "text, a number or true or false" if self.text else "a number or true or false"
+        return "text, a number or a boolean" if self.text else "a number or a boolean"
 
     def takes(self, value: Any) -> bool:
         return isinstance(value, bool | int | float) or (self.text and isinstance(value, str))
@@ -278,10 +280,11 @@ class ListOf:
         if self.unique:
             seen: set[Any] = set()
             for index, (item, done) in enumerate(zip(value, read, strict=True)):
-                if done is not BAD and done in seen:
+                # true equals 1 in Python, and is another value here.
+                mark = (isinstance(done, bool), done)
+                if done is not BAD and mark in seen:
                     problems.add((*path, index), f"{shown(item)} is given twice")
-                elif done is not BAD:
-                    seen.add(done)
+                seen.add(mark)
         return tuple(read)
 
     def schema(self) -> dict[str, Any]:

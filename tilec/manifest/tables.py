@@ -30,6 +30,7 @@ class Names:
     what: str
     shape: Shape
     doc: str = ""
+    choices: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,18 +118,19 @@ class Table:
             problems.add(path, f"unknown key{self._meant(name)}", at_key=True)
             return None
         if not re.fullmatch(self.names.pattern, name):
-            problems.add(path, f"{name!r} is not {self.names.what}{self._meant(name) if self.keys else ''}", at_key=True)
+            problems.add(path, f"{name!r} is not {self.names.what}{self._meant(name)}", at_key=True)
             return None
         return self.names.shape
 
     def _meant(self, name: str) -> str:
         known = [key.name for key in self.keys if not key.doc.startswith("Not supported yet")]
-        near = nearest(name, known)
+        near = nearest(name, [*known, *(self.names.choices if self.names else ())])
         if near:
             return f"; did you mean {near!r}"
         for key in self.keys:
-            if isinstance(key.shape, Table) and name in key.shape.by_name:
-                return f"; it belongs into {key.name}: did you mean '{key.name}.{name}'"
+            inner = nearest(name, key.shape.by_name) if isinstance(key.shape, Table) else ""
+            if inner:
+                return f"; did you mean '{key.name}.{inner}'"
         return f"; known are {', '.join(known)}" if known else ""
 
 

@@ -27,8 +27,8 @@ RANGE = r" *(?:>=|<=|==|!=|~=|>|<) *[0-9]+(?:\.[0-9]+)*(?:\.\*)? *(?:, *(?:>=|<=
 DRIVER = r"[0-9]{3,4}(?:\.[0-9]+){0,2}"
 SIZE = r"[0-9]+(?:\.[0-9]+)? ?(?:B|KB|MB|GB|KiB|MiB|GiB)"
 SYMBOL = rf"(?:::)?{IDENTIFIER}(?:::{IDENTIFIER})*(?: ?<.*>)?"
-SOURCE = rf"[^:\\]+(?::{IDENTIFIER}(?:::{IDENTIFIER})*)?"
-FUNCTION = rf"[^:\\]+:{IDENTIFIER}"
+SOURCE = rf"[^:]+(?::{IDENTIFIER}(?:::{IDENTIFIER})*)?"
+FUNCTION = rf"[^:]+:{IDENTIFIER}"
 AGAINST = r"[A-Za-z][A-Za-z0-9_]*:.+"
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}

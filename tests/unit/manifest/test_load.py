@@ -142,7 +142,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 
 def test_directory(tmp_path: Path) -> None:
-    with pytest.raises(ManifestError, match="the manifest is a directory\n  fix: name the file in it: proj/tilec.toml"):
+    with pytest.raises(ManifestError, match=r"the manifest is a directory\n  fix: name the file in it: proj/tilec\.toml"):
         load(tmp_path, languages=LANGUAGES, shown="proj")
 
 

@@ -1,0 +1,207 @@
+"""The JSON Schema: valid in itself, and of one mind with the loader about every sample and about every key."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tilec.errors import ManifestError
+from tilec.manifest import keys, types
+from tilec.manifest.load import load, load_text
+from tilec.manifest.schema import json_schema
+from tilec.manifest.shapes import Either, Later, ListOf
+from tilec.manifest.tables import Table
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh")}
+SAMPLES = Path(__file__).parents[2] / "samples" / "manifests"
+GOOD = sorted((SAMPLES / "good").glob("*.toml"))
+BAD = sorted((SAMPLES / "bad").glob("*.toml"))
+# What is wrong in these takes more than one value to see (or the text itself is no TOML): no schema can say it.
+SEMANTIC = {"duplicate", "toml-string", "toml-syntax", "module-hides", "sources", "symbols"}
+SCHEMA = json_schema()
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda p: p.stem)
+def test_good_samples_are_valid(path: Path) -> None:
+    VALIDATOR.validate(tomllib.loads(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("path", [p for p in BAD if p.stem not in SEMANTIC], ids=lambda p: p.stem)
+def test_bad_samples_are_refused(path: Path) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        VALIDATOR.validate(tomllib.loads(path.read_text(encoding="utf-8")))
+
+
+def test_the_examples_are_valid() -> None:
+    VALIDATOR.validate(tomllib.loads((Path(__file__).parents[3] / "tilec.toml").read_text(encoding="utf-8")))
+
+
+BASE: dict[str, Any] = tomllib.loads((SAMPLES / "good" / "full.toml").read_text(encoding="utf-8"))
+WRONG: list[Any] = [True, -7, 1.5, "", "\u0007 no /..", [], [[]], {"nonesuch key": 1}]
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from places(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from places(inner, (*path, index))
+
+
+def dumped(value: Any) -> str:
+    """A value as TOML, in inline form."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = "".join(f"\\u{ord(c):04x}" if ord(c) < 32 or c in '"\\' else c for c in value)
+        return f'"{escaped}"'
+    if isinstance(value, list):
+        return "[" + ", ".join(map(dumped, value)) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{dumped(k)} = {dumped(v)}" for k, v in value.items()) + " }"
+    return repr(value)
+
+
+def only(path: tuple[str | int, ...]) -> dict[str, Any]:
+    """The full sample without what a path does not concern, so that each trial is small."""
+    data = {"edition": 1, "package": {"name": "a", "version": "1"}, "targets": {"default": ["sm_90"]}}
+    data["kernel"] = {"add": {"source": "k.py"}}
+    top = str(path[0])
+    data[top] = BASE[top]
+    if top == "kernel" and len(path) > 1:
+        kernel = BASE["kernel"][path[1]]
+        data[top] = {path[1]: {key: kernel[key] for key in ("source", "matrix", *path[2:3])}}
+    return copy.deepcopy(data)
+
+
+def trials(top: str) -> Iterator[tuple[tuple[str | int, ...], Any, dict[str, Any]]]:
+    """Every value of one table of the full sample, replaced by values of other kinds."""
+    for path in places(BASE[top], (top,)):
+        if any(isinstance(part, int) and part > 0 for part in path):
+            continue
+        for value in WRONG:
+            data = only(path)
+            inner: Any = data
+            for part in path[:-1]:
+                inner = inner[part]
+            inner[path[-1]] = value
+            yield path, value, data
+
+
+def problems_of(data: dict[str, Any]) -> tuple[str, ...]:
+    text = "\n".join(f"{dumped(key)} = {dumped(value)}" for key, value in data.items())
+    try:
+        load_text(text, Path("tilec.toml"), languages=LANGUAGES)
+    except ManifestError as error:
+        return tuple(problem.message for problem in error.problems)
+    return ()
+
+
+@pytest.mark.parametrize("top", BASE)
+def test_loader_and_schema_are_of_one_mind(top: str) -> None:
+    """The loader refuses all that the schema refuses, and the schema all that is of a wrong kind or an unknown key to the loader."""
+    for path, value, data in trials(top):
+        problems, valid = problems_of(data), VALIDATOR.is_valid(data)
+        assert valid or problems, f"{path} = {value!r} is refused by the schema only"
+        structural = [p for p in problems if " is expected, not " in p or ": unknown key" in p]
+        assert not (valid and structural), f"{path} = {value!r} is refused by the loader only: {structural[0]}"
+
+
+def tables(shape: Any) -> Iterator[Table]:
+    if isinstance(shape, Table):
+        yield shape
+        for key in shape.keys:
+            yield from tables(key.shape)
+        if shape.names:
+            yield from tables(shape.names.shape)
+    elif isinstance(shape, ListOf):
+        yield from tables(shape.item)
+    elif isinstance(shape, Either):
+        for inner in shape.shapes:
+            yield from tables(inner)
+
+
+ALL_TABLES = {id(table): table for table in tables(keys.MANIFEST)}
+# Fields that hold a table's name, what was worked out, or what several keys make together; and keys that become other fields.
+NOT_KEYS = {"name", "path", "root", "locate", "function", "options", "value", "dtype", "default"}
+OTHER_FIELD = {
+    types.Manifest: {"edition": "", "profile": "profiles", "frontend": "frontends", "kernel": "kernels", "override": "overrides"},
+    types.Profile: {"inherits": ""},
+    types.Kernel: {
+        "case": "cases",
+        "dispatch": "default",
+        "sha256": "",
+        "link": "",
+        **{key.name: "options" for key in keys.OPTIONS["cuda"]},
+    },
+}
+
+
+@pytest.mark.parametrize("table", [t for t in ALL_TABLES.values() if t.of], ids=lambda t: t.of.__name__)
+def test_keys_are_the_fields_of_the_dataclasses(table: Table) -> None:
+    assert table.of is not None
+    fields = {field.name for field in dataclasses.fields(table.of)}
+    other = OTHER_FIELD.get(table.of, {})
+    named = {other.get(key.name, key.name.replace("-", "_")) for key in table.keys} - {""}
+    assert named <= fields
+    assert fields - named <= NOT_KEYS
+
+
+def test_every_key_is_described_and_has_its_default() -> None:
+    for table in ALL_TABLES.values():
+        for key in table.keys:
+            assert key.doc.endswith(".")
+            assert isinstance(key.shape, Later) == key.doc.startswith("Not supported yet")
+    properties = SCHEMA["properties"]
+    assert properties["output"]["properties"]["emit"]["default"] == ["bundle", "package"]
+    assert properties["toolchain"]["properties"]["timeout"]["default"] == 300.0
+    assert "sm_90a" in properties["targets"]["properties"]["default"]["items"]["enum"]
+
+
+def test_every_sample_key_of_the_table_is_in_the_full_sample() -> None:
+    """The full sample shows every key, so that the tests above reach all of them."""
+
+    def missing(table: Table, data: Any, path: str) -> list[str]:
+        found = []
+        for key in table.keys:
+            inner = [d[key.name] for d in data if key.name in d]
+            if not inner and not isinstance(key.shape, Later):
+                found.append(f"{path}.{key.name}")
+            flat = [x for d in inner for x in (d if isinstance(d, list) else [d]) if isinstance(x, dict)]
+            for part in tables(key.shape):
+                if flat and part is next(tables(key.shape)):
+                    found += missing(part, flat, f"{path}.{key.name}")
+        if table.names and isinstance(table.names.shape, Table):
+            fixed = {key.name for key in table.keys}
+            found += missing(
+                table.names.shape, [v for d in data for k, v in d.items() if k not in fixed and isinstance(v, dict)], f"{path}.*"
+            )
+        return found
+
+    unseen = [name for name in missing(keys.MANIFEST, [BASE], "") if not name.startswith(".frontend.*")]
+    assert set(unseen) <= {".kernel.*.define", ".kernel.*.flags", ".kernel.*.case.*.tolerance.atol", ".kernel.*.case.*.tolerance.*.rtol"}
+
+
+def test_good_samples_load_as_the_schema_says() -> None:
+    for path in GOOD:
+        assert load(path, languages=LANGUAGES).package.name
