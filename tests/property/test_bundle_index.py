@@ -128,7 +128,7 @@ def bundles(draw: st.DrawFn) -> BundleInfo:
         package=PackageInfo(name="acme-kernels", version="1.0", module="acme", description=draw(TEXT), license=draw(TEXT)),
         kernels=tuple(draw(kernels(name)) for name in draw(st.lists(NAMES, unique=True, max_size=2))),
         toolchain=draw(st.lists(st.builds(ToolInfo, name=TEXT, version=TEXT, digest=DIGESTS), max_size=2).map(tuple)),
-        sources=draw(st.dictionaries(FILES.filter(lambda s: s[1:2] != ":"), DIGESTS, max_size=2).map(lambda d: tuple(d.items()))),
+        sources=draw(st.dictionaries(FILES, DIGESTS, max_size=2).map(lambda d: tuple(d.items()))),
         profile=draw(NAMES),
         min_driver=draw(st.integers(0, 999)),
         builder=draw(TEXT),

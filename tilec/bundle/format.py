@@ -279,7 +279,7 @@ def _check_kernel(here: str, kernel: KernelInfo) -> None:
 
 def _contained(where: str, name: str) -> None:
     """Names of files are relative, with forward slashes, and stay where they are."""
-    if not name or name.startswith("/") or "\\" in name or "\0" in name or name[1:2] == ":" or ".." in name.split("/"):
+    if not name or name.startswith("/") or "\\" in name or "\0" in name or name[1:3] == ":/" or ".." in name.split("/"):
         _misfit(where, f"{name!r} is not a file name inside the project")
 
 

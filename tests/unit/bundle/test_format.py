@@ -111,6 +111,7 @@ IMAGE = ("kernels", 1, "variants", 2, "images", 0)
             "kernels[0].location.file: '/etc/passwd' is not a file name inside the project",
         ),
         (("kernels", 0, "location", "file"), "a/../../b", "not a file name inside the project"),
+        (("kernels", 0, "location", "file"), "C:/x", "not a file name inside the project"),
         (("kernels", 0, "location", "file"), "C:\\x", "not a file name inside the project"),
         (("sources", 0, 0), "../x.h", "sources[0]: '../x.h' is not a file name inside the project"),
         (("sources", 0), ["x"], "sources[0]: must be an array of 2 items"),
