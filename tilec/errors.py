@@ -202,9 +202,9 @@ class CompileError(TilecError):
 class BuildError(TilecError):
     """The build's end: every job that failed, in plan order."""
 
-    def __init__(self, failures: tuple[TilecError, ...], *, total: int) -> None:
+    def __init__(self, failures: tuple[TilecError, ...], *, total: int, what: str = "jobs failed") -> None:
         count = len(failures)
-        super().__init__(f"{count} of {total} jobs failed")
+        super().__init__(f"{count} of {total} {what}")
         self.failures = failures
         self.total = total
 

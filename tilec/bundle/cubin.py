@@ -152,7 +152,7 @@ def _kernel(data: bytes, symbol: _Symbol, by_name: dict[str, _Section], facts: d
     for _, attribute, _, payload in _attributes(_body(data, by_name[f".nv.info.{symbol.name}"])):
         if attribute in (_KPARAM, _KPARAM_V2):
             _, ordinal, offset, last = struct.unpack_from("<IHHI", payload)
-            # The older form keeps the size in the upper 14 bits of its last word, the newer in the lower 16, below flags (bulk copies set one).
+            # The older form keeps the size in the upper 14 bits of its last word, the newer in the lower 16, below flags.
             size = last & 0xFFFF if attribute == _KPARAM_V2 else last >> 18
             params[ordinal] = CubinParam(ordinal=ordinal, offset=offset, size=size)
         elif attribute == _MAX_THREADS:

@@ -9,7 +9,9 @@ from tilec.bundle.atomic import write_if_changed
 from tilec.errors import OutputError, ToolchainError
 from tilec.model.kernel import ToolInfo
 
-_HEAD = "# The tools this project was last built with; written by `tilec build`. Commit it: `tilec build --locked` refuses any other.\nversion = 1\n"
+_HEAD = """# The tools this project was last built with, written by `tilec build`. Commit it: `tilec build --locked` refuses any other.
+version = 1
+"""
 
 
 def check_lock(root: Path, tools: Mapping[str, Sequence[ToolInfo]], *, locked: bool, note: Callable[[str], None]) -> None:

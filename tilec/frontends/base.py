@@ -76,3 +76,14 @@ class Frontend(Protocol):
             CompileError: with located diagnostics, the compiler's log and its command.
             ToolchainError: a tool is missing.
         """
+
+
+BUILTIN = {"cuda": "tilec.frontends.cuda:CudaFrontend", "tile": "tilec.frontends.tile:TileFrontend"}
+"""Where the frontends that ship with tilec are found, by language."""
+
+
+def installed() -> dict[str, str]:
+    """Where every installed frontend is found (`module:Class`), by language; third parties register in the group `tilec.frontends`."""
+    from importlib.metadata import entry_points  # only manifests that name a language pay for the scan
+
+    return {point.name: point.value for point in entry_points(group="tilec.frontends")}

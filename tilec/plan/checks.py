@@ -25,7 +25,7 @@ def check_kernel(
     _check_launch(kernel, decl, language, report)
     _check_expressions(kernel, params, report)
     _check_default(kernel, params, variants, report)
-    _check_cases(kernel, params, report)
+    _check_cases(kernel, params, variants, report)
 
 
 def _check_axes(kernel: Kernel, decl: KernelDecl, params: Sequence[Param], report: Report) -> None:
@@ -42,8 +42,8 @@ def _check_axes(kernel: Kernel, decl: KernelDecl, params: Sequence[Param], repor
             what = f"axis {name!r} is neither a constant of the kernel nor used by its symbol, dtypes or launch"
             report(what + suggest(name, known), ("kernel", kernel.name, "matrix", name))
     for param in params:
-        values = dict(kernel.matrix.axes).get(param.dtype, ())
-        for value in values:
+        included = [value for point in kernel.matrix.include for name, value in point if name == param.dtype]
+        for value in (*dict(kernel.matrix.axes).get(param.dtype, ()), *included):
             if value not in DTYPES:
                 path = ("kernel", kernel.name, "matrix", param.dtype)
                 report(
@@ -145,7 +145,7 @@ def _check_default(kernel: Kernel, params: Sequence[Param], variants: Sequence[V
         report(f"the matrix excludes {shown}", path)
 
 
-def _check_cases(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
+def _check_cases(kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], report: Report) -> None:
     names = [p.name for p in params]
     axes = dict(kernel.matrix.axes)
     for case in kernel.cases:
@@ -160,6 +160,6 @@ def _check_cases(kernel: Kernel, params: Sequence[Param], report: Report) -> Non
         missing = [p.name for p in params if p.name not in given and p.default is None]
         if missing:
             report(f"no input for {', '.join(missing)}", (*base, "inputs"))
-        for name, value in case.axes:
-            if value not in axes.get(name, ()):
-                report(f"{name} = {value!r} is no point of the matrix", (*base, "axes", name))
+        if variants and case.axes and not any(set(case.axes) <= set(variant.axes) for variant in variants):
+            shown = ", ".join(f"{name} = {value!r}" for name, value in case.axes)
+            report(f"no variant has {shown}", (*base, "axes"))

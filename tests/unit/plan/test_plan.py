@@ -8,7 +8,21 @@ import tracemalloc
 import pytest
 
 from tilec.errors import Location, ManifestError, UsageError
-from tilec.manifest.types import AssumeSet, Exclude, Kernel, Launch, Manifest, Matrix, Override, Package, ParamTable, Profile, Targets
+from tilec.manifest.types import (
+    AssumeSet,
+    Case,
+    Exclude,
+    Input,
+    Kernel,
+    Launch,
+    Manifest,
+    Matrix,
+    Override,
+    Package,
+    ParamTable,
+    Profile,
+    Targets,
+)
 from tilec.model.arch import Target, TargetKind
 from tilec.model.job import Source
 from tilec.model.kernel import KernelDecl, ParamDecl
@@ -288,6 +302,19 @@ def test_without_args_every_parameter_is_the_launchers() -> None:
 )
 def test_problems_say_what_and_where(kernel: Kernel, expected: str) -> None:
     assert expected in problems(kernel)
+
+
+def test_cases_choose_built_variants_and_know_the_parameters() -> None:
+    matrix = dataclasses.replace(tile_kernel().matrix, include=((("T", "f16"), ("BM", 32), ("BN", 32)),))
+    inputs = (Input(name="c"), Input(name="a"))
+    good = Case(name="small", inputs=inputs, axes=(("BM", 32), ("BN", 32)))
+    assert plan(tile_kernel(matrix=matrix, cases=(good,))).jobs
+    bad = (Case(name="s", inputs=(Input(name="c"), Input(name="A", dtype="f17")), axes=(("BM", 32), ("BN", 64))),)
+    assert problems(tile_kernel(matrix=matrix, cases=bad)) == [
+        "kernel.gemm.case.s.inputs.A: 'A' is no parameter of the launcher; did you mean 'a'",
+        "kernel.gemm.case.s.inputs: no input for a",
+        "kernel.gemm.case.s.axes: no variant has BM = 32, BN = 64",
+    ]
 
 
 def test_missing_constant_is_named() -> None:

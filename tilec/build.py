@@ -1,0 +1,259 @@
+"""The whole pipeline on one page: load, declare, plan, compile, bundle, publish."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tilec import __version__
+from tilec.compiler.cache import Cache
+from tilec.compiler.events import Done, Failed, Observer, Outcome
+from tilec.compiler.execute import KeyedJob, Pool
+from tilec.compiler.keys import Change, KeyMaker, explain_change, recall
+from tilec.compiler.lockfile import check_lock
+from tilec.compiler.state import Fingerprint, Output, WorkDir
+from tilec.errors import BudgetError, BuildError, Diagnostic, TilecError, UsageError
+from tilec.frontends.base import ToolSearch
+from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
+from tilec.plan import Plan, PlannedKernel, make_plan
+from tilec.project import Declared, Project, declare, open_project
+from tilec.stubs.publish import Publication, publish
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class BuildRequest:
+    """What is asked of a build.
+
+    Attributes:
+        manifest_path: the tilec.toml.
+        targets: names of targets or groups; empty takes the manifest's default.
+        select: globs over job ids; empty takes everything.
+        profile: profile's name.
+        workers: worker processes at most.
+        emit: what to write; empty takes the manifest's `output.emit`.
+        cache_dir: where compiled images are kept between builds, None for nowhere.
+        cache_max: most bytes kept there.
+        search: where tools are looked for.
+        force: compile everything again.
+        locked: refuse tools other than those in tilec.lock.
+    """
+
+    manifest_path: Path
+    targets: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    profile: str = "release"
+    workers: int = 1
+    emit: tuple[str, ...] = ()
+    cache_dir: Path | None = None
+    cache_max: int = 8 << 30
+    search: ToolSearch = dataclasses.field(default_factory=ToolSearch)
+    force: bool = False
+    locked: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class BuildResult:
+    """What a build did.
+
+    Attributes:
+        outputs: what stands in the output directory now.
+        info: the bundle's index; None where nothing had to be done.
+        jobs, compiled, cached: how many jobs there are, were compiled, came from the cache.
+        seconds: wall time.
+        up_to_date: the outputs of the last build were still right.
+        warnings: of the compilers, each once.
+        notes: what was left out and why.
+    """
+
+    outputs: tuple[Output, ...]
+    info: BundleInfo | None
+    jobs: int
+    compiled: int
+    cached: int
+    seconds: float
+    up_to_date: bool
+    warnings: tuple[Diagnostic, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def build(request: BuildRequest, observer: Observer) -> BuildResult:
+    """Build a project; on any failure its last good outputs stay as they are.
+
+    Raises:
+        ManifestError, ToolchainError, BuildError, OutputError: see each; the exit code is theirs.
+    """
+    started = time.monotonic()
+    project = open_project(request.manifest_path, request.search)
+    work = WorkDir(Path(project.manifest.root))
+    cache = Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
+    with work.lock(observer.note), _pool(project, request, cache, observer, work) as pool:
+        declared = declare(project, pool, cache)
+        check_lock(Path(project.manifest.root), declared.tools, locked=request.locked, note=observer.note)
+        plan = _plan(project, declared, request)
+        keyed = _keyed(plan, declared)
+        emit = request.emit or project.manifest.output.emit
+        draft = _bundle_info(project, declared, plan, request, outcomes=None)
+        fingerprint = Fingerprint.of([k.key for k in keyed], draft, emit, project.manifest)
+        last = None if request.force else work.up_to_date(fingerprint)
+        if last is not None:
+            seconds = time.monotonic() - started
+            return BuildResult(
+                outputs=last, info=None, jobs=len(keyed), compiled=0, cached=len(keyed), seconds=seconds, up_to_date=True, notes=plan.notes
+            )
+        outcomes = pool.compile(keyed, fresh=request.force)
+        done = _require_done(plan, outcomes)
+        info = _bundle_info(project, declared, plan, request, outcomes=done)
+        images = {outcome.info.digest: (job, outcome) for job, outcome in zip(keyed, done, strict=True)}
+        publication = Publication(
+            info=info,
+            plan=plan,
+            done=done,
+            read=lambda digest: pool.read(*images[digest]),
+            emit=emit,
+            manifest=project.manifest,
+            scratch=work.path,
+        )
+        outputs = publish(publication, work.outputs())
+        work.save(fingerprint, outputs, KeyMaker(tools=declared.tools, inputs=declared.inputs).snapshot(plan.jobs))
+    warnings = tuple(dict.fromkeys(w for outcome in done for w in outcome.warnings))
+    compiled = sum(not outcome.cached for outcome in done)
+    return BuildResult(
+        outputs=outputs,
+        info=info,
+        jobs=len(done),
+        compiled=compiled,
+        cached=len(done) - compiled,
+        seconds=time.monotonic() - started,
+        up_to_date=False,
+        warnings=warnings,
+        notes=plan.notes,
+    )
+
+
+def plan_only(request: BuildRequest, observer: Observer) -> Plan:
+    """The plan of a build, without compiling (sources are still declared, which may run a compiler's front end)."""
+    return _planned(request, observer)[1]
+
+
+def explain(request: BuildRequest, job_id: str, observer: Observer) -> tuple[tuple[tuple[str, str], ...], tuple[Change, ...] | None]:
+    """What is hashed for a job, and what of it changed since the last build (None where the last build did not have the job).
+
+    Raises:
+        UsageError: there is no such job.
+    """
+    project, plan, declared = _planned(request, observer)
+    for job in plan.jobs:
+        if job.id == job_id:
+            new = KeyMaker(tools=declared.tools, inputs=declared.inputs).explain(job)
+            old = recall(WorkDir(Path(project.manifest.root)).keys(), job_id)
+            return new, None if old is None else explain_change(old, new)
+    raise UsageError(f"no job {job_id!r}", fix="`tilec build --list` prints the ids")
+
+
+def _planned(request: BuildRequest, observer: Observer) -> tuple[Project, Plan, Declared]:
+    project = open_project(request.manifest_path, request.search)
+    cache = Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
+    with _pool(project, request, cache, observer, WorkDir(Path(project.manifest.root))) as pool:
+        declared = declare(project, pool, cache)
+    return project, _plan(project, declared, request), declared
+
+
+def _pool(project: Project, request: BuildRequest, cache: Cache, observer: Observer, work: WorkDir) -> Pool:
+    return Pool(
+        frontends=project.classes,
+        search=project.search,
+        cache=cache,
+        workers=request.workers,
+        observer=observer,
+        spool=work.spool,
+        kept=work.kept,
+        timeout=project.manifest.toolchain.timeout,
+    )
+
+
+def _plan(project: Project, declared: Declared, request: BuildRequest) -> Plan:
+    return make_plan(
+        project.manifest,
+        declared.kernels,
+        project.languages,
+        project.sources,
+        targets=request.targets,
+        select=request.select,
+        profile=request.profile,
+    )
+
+
+def _keyed(plan: Plan, declared: Declared) -> tuple[KeyedJob, ...]:
+    maker = KeyMaker(tools=declared.tools, inputs=declared.inputs)
+    return tuple(KeyedJob(job=job, key=maker.key(job)) for job in plan.jobs)
+
+
+def _require_done(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[Done, ...]:
+    """Every outcome, if all jobs are done and within their budgets; else every failure."""
+    failures: list[TilecError] = [outcome.error for outcome in outcomes if isinstance(outcome, Failed)]
+    done = tuple(outcome for outcome in outcomes if isinstance(outcome, Done))
+    if not failures:
+        jobs = iter(done)
+        for kernel in plan.kernels:
+            failures.extend(error for job in kernel.jobs for error in _over_budget(kernel, job.id, next(jobs)))
+    if failures:
+        raise BuildError(tuple(failures), total=len(outcomes))
+    return done
+
+
+def _over_budget(kernel: PlannedKernel, job_id: str, done: Done) -> list[BudgetError]:
+    budget, used = kernel.manifest.budget, done.info.resources
+    spills = None if used.spill_stores is None else max(used.spill_stores, used.spill_loads or 0)
+    rows = (
+        ("registers", budget.registers, used.registers),
+        ("spills", budget.spills, spills),
+        ("shared", budget.shared, used.shared),
+        ("stack", budget.stack, used.stack),
+        ("constant", budget.constant, used.constant),
+    )
+    return [
+        BudgetError(
+            f"{job_id}: {name} {value}, over the budget of {limit}",
+            cause="the compiler needs more than kernel.budget allows for this variant and target",
+            fix=f"raise kernel.{kernel.info.name}.budget.{name}, exclude the variant, or give it smaller tiles or other hints",
+            kernel=job_id,
+            target=str(done.info.target),
+        )
+        for name, limit, value in rows
+        if limit is not None and value is not None and value > limit
+    ]
+
+
+def _bundle_info(project: Project, declared: Declared, plan: Plan, request: BuildRequest, *, outcomes: Sequence[Done] | None) -> BundleInfo:
+    """The bundle's index; without outcomes it has no variants and stands for everything that is not in a job's key."""
+    package = project.manifest.package
+    rows = iter(outcomes or ())
+    kernels = tuple(_with_images(kernel, rows) if outcomes is not None else kernel.info for kernel in plan.kernels)
+    planned = {kernel.info.name for kernel in plan.kernels}
+    tools = {tool.name: tool for kernel in plan.kernels for tool in declared.tools[kernel.info.language]}
+    files = {file.name: file.digest for name in planned for file in declared.inputs[name]}
+    return BundleInfo(
+        package=PackageInfo(
+            name=package.name, version=package.version, module=package.module, description=package.description, license=package.license
+        ),
+        kernels=kernels,
+        toolchain=tuple(tools[name] for name in sorted(tools)),
+        sources=tuple(sorted(files.items())),
+        profile=request.profile,
+        min_driver=project.manifest.targets.min_driver,
+        builder=f"tilec {__version__}",
+    )
+
+
+def _with_images(kernel: PlannedKernel, rows: object) -> KernelInfo:
+    variants: dict[str, VariantInfo] = {}
+    for job in kernel.jobs:
+        done: Done = next(rows)  # type: ignore[call-overload]
+        known = variants.get(job.variant.id)
+        images = (*(known.images if known else ()), done.info)
+        variants[job.variant.id] = VariantInfo(
+            id=job.variant.id, axes=job.variant.axes, assume=job.variant.assume, abi=done.abi, images=images
+        )
+    return dataclasses.replace(kernel.info, variants=tuple(variants.values()))

@@ -1,0 +1,189 @@
+"""A project on disk: its manifest, its frontends, its sources and what they declare."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tilec.compiler.cache import Cache
+from tilec.compiler.execute import Pool
+from tilec.compiler.keys import declaration_key
+from tilec.compiler.records import load_declarations, save_declarations
+from tilec.errors import BuildError, Diagnostic, ManifestError, TilecError
+from tilec.frontends.base import BUILTIN, Frontend, ToolSearch, installed
+from tilec.manifest.load import load
+from tilec.manifest.types import Kernel, Manifest
+from tilec.model.job import InputFile, Source
+from tilec.model.kernel import KernelDecl, ToolInfo
+from tilec.model.suggest import did_you_mean
+from tilec.plan import LanguageFacts
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Project:
+    """A loaded manifest with everything that planning needs except the declarations.
+
+    Attributes:
+        manifest: the manifest.
+        frontends: one instance per language that a kernel uses.
+        classes: where each of them is found (`module:Class`), for workers.
+        search: where tools are looked for, with the manifest's preferences.
+        sources: each kernel's source, by kernel name.
+    """
+
+    manifest: Manifest
+    frontends: Mapping[str, Frontend]
+    classes: Mapping[str, str]
+    search: ToolSearch
+    sources: Mapping[str, Source]
+
+    @property
+    def languages(self) -> dict[str, LanguageFacts]:
+        """What each language can make."""
+        return {name: LanguageFacts(kinds=f.kinds, refuse=f.refuse, simt=f.simt) for name, f in self.frontends.items()}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Declared:
+    """What the sources and the tools say: declarations and input files by kernel, tools by language."""
+
+    kernels: Mapping[str, KernelDecl]
+    inputs: Mapping[str, tuple[InputFile, ...]]
+    tools: Mapping[str, tuple[ToolInfo, ...]]
+
+
+def open_project(manifest_path: Path, search: ToolSearch) -> Project:
+    """Load the manifest and check that its sources are there.
+
+    Raises:
+        ManifestError: every problem of the manifest, or of the sources that it names.
+    """
+    classes = BUILTIN if not _names_languages(manifest_path) else {**installed(), **BUILTIN}
+    table = {name: _load_class(where) for name, where in classes.items()}
+    manifest = load(manifest_path, languages={name: cls.suffixes for name, cls in table.items()})
+    search = dataclasses.replace(search, prefer=manifest.toolchain.prefer, cuda=manifest.toolchain.cuda)
+    problems: list[Diagnostic] = []
+    options = dict(manifest.frontends)
+    sources = {}
+    for kernel in manifest.kernels:
+        problem = _source_problem(manifest, kernel)
+        if problem:
+            problems.append(problem)
+        merged = {**dict(options.get(kernel.language, ())), **dict(kernel.options)}
+        sources[kernel.name] = Source(root=manifest.root, path=kernel.source, options=tuple(sorted(merged.items())))
+    if problems:
+        raise ManifestError(tuple(problems))
+    used = sorted({kernel.language for kernel in manifest.kernels})
+    return Project(
+        manifest=manifest,
+        frontends={name: table[name](search) for name in used},
+        classes={name: classes[name] for name in used},
+        search=search,
+        sources=sources,
+    )
+
+
+def declare(project: Project, pool: Pool, cache: Cache) -> Declared:
+    """Find every kernel's declaration; sources that have not changed are not read by a compiler again.
+
+    Raises:
+        ToolchainError: a tool is missing.
+        BuildError: sources that cannot be read, each with its diagnostics.
+        ManifestError: kernels that their sources do not have.
+    """
+    tools = {name: tuple(frontend.toolchain()) for name, frontend in project.frontends.items()}
+    languages = {kernel.name: kernel.language for kernel in project.manifest.kernels}
+    unique = {(languages[name], source) for name, source in project.sources.items()}
+    inputs, failures = _inputs(project, sorted(unique, key=lambda pair: (pair[0], pair[1].path, str(pair[1].options))))
+    keys = {pair: declaration_key(pair[0], pair[1], inputs=files, tools=tools[pair[0]]) for pair, files in inputs.items()}
+    found: dict[tuple[str, Source], Sequence[KernelDecl]] = {}
+    for pair, key in keys.items():
+        known = load_declarations(cache, key)
+        if known is not None:
+            found[pair] = known
+    missing = [pair for pair in keys if pair not in found]
+    for pair, result in zip(missing, pool.declare(missing) if missing else (), strict=True):
+        if isinstance(result, TilecError):
+            failures.append(result)
+        else:
+            found[pair] = result
+            save_declarations(cache, keys[pair], result)
+    if failures:
+        raise BuildError(tuple(failures), total=len(unique), what="sources cannot be read")
+    by_kernel = {name: (languages[name], source) for name, source in project.sources.items()}
+    kernels = _pick(project.manifest, {name: found[pair] for name, pair in by_kernel.items()})
+    return Declared(kernels=kernels, inputs={name: inputs[pair] for name, pair in by_kernel.items()}, tools=tools)
+
+
+def _inputs(
+    project: Project, pairs: Sequence[tuple[str, Source]]
+) -> tuple[dict[tuple[str, Source], tuple[InputFile, ...]], list[TilecError]]:
+    found, failures = {}, []
+    for language, source in pairs:
+        try:
+            found[language, source] = tuple(project.frontends[language].inputs(source))
+        except TilecError as error:
+            failures.append(error)
+    return found, failures
+
+
+def _pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> dict[str, KernelDecl]:
+    chosen: dict[str, KernelDecl] = {}
+    problems = []
+    for kernel in manifest.kernels:
+        decls = declared[kernel.name]
+        matching = [d for d in decls if kernel.function in (d.qualified, d.name)]
+        exact = [d for d in matching if d.qualified == kernel.function]
+        candidates = exact or matching
+        if len(candidates) == 1:
+            chosen[kernel.name] = candidates[0]
+            continue
+        names = [d.qualified or d.name for d in decls]
+        if candidates:
+            what = f"{kernel.source} has {len(candidates)} kernels named {kernel.function!r}: {', '.join(d.qualified for d in candidates)}"
+        elif names:
+            hint = did_you_mean(kernel.function, names) or f"; it has {', '.join(names)}"
+            what = f"{kernel.source} has no kernel {kernel.function!r}{hint}"
+        else:
+            what = f"{kernel.source} has no kernel at all"
+        key = "symbol" if kernel.symbol else "source"
+        location = manifest.locate(("kernel", kernel.name, key))
+        problems.append(Diagnostic(message=f"kernel.{kernel.name}.{key}: {what}", location=location))
+    if problems:
+        raise ManifestError(tuple(problems))
+    return chosen
+
+
+def _source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
+    root = Path(manifest.root)
+    path = root / kernel.source
+    what = ""
+    if not path.exists():
+        near = [p.relative_to(root).as_posix() for p in path.parent.glob("*") if p.suffix == path.suffix] if path.parent.is_dir() else []
+        what = f"no such file {kernel.source!r}{did_you_mean(kernel.source, near)}"
+    elif not path.is_file():
+        what = f"{kernel.source!r} is not a file"
+    elif not path.resolve().is_relative_to(root.resolve()):
+        what = f"{kernel.source!r} is a link that leaves the project: copy the file into it"
+    elif not os.access(path, os.R_OK):
+        what = f"{kernel.source!r} may not be read by this user"
+    if not what:
+        return None
+    return Diagnostic(message=f"kernel.{kernel.name}.source: {what}", location=manifest.locate(("kernel", kernel.name, "source")))
+
+
+def _names_languages(manifest_path: Path) -> bool:
+    """Whether the manifest names a language itself; only then are third-party frontends looked for, which costs a scan of all packages."""
+    try:
+        return b"language" in manifest_path.read_bytes()
+    except OSError:
+        return False  # the loader reports it
+
+
+def _load_class(where: str) -> type[Frontend]:
+    module, _, name = where.partition(":")
+    loaded: type[Frontend] = getattr(importlib.import_module(module), name)
+    return loaded
