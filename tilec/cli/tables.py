@@ -54,7 +54,7 @@ def _line(cells: Sequence[tuple[str, str]], heads: Sequence[Column], sizes: Sequ
         short = shorten(text, size)
         last = i == len(cells) - 1 and not column.right
         padded = short.rjust(size) if column.right else short if last else short.ljust(size)
-        if head:
+        if head and text:
             padded = click.style(padded, bold=True)
         elif color:
             padded = click.style(padded, fg=color)

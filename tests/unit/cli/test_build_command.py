@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.bundle_samples import Sample
+from tilec.compiler.keys import Change
+from tilec.compiler.state import Output
+from tilec.errors import BuildError, CompileError, Diagnostic, Location, ManifestError, ToolchainError
+from tilec.model.arch import Target
+from tilec.model.image import Resources
+from tilec.model.job import Job, KernelSpec, Source, Variant
+from tilec.model.kernel import KernelDecl
+from tilec.model.signature import Assumption
+
+
+def result(project: Path, **kwargs: object) -> SimpleNamespace:
+    dist = project / "dist"
+    outputs = (
+        Output(kind="bundle", path=str(dist / "acme-kernels-0.3.0.tilec"), size=45116, digest="0" * 64),
+        Output(kind="package", path=str(dist / "acme_kernels" / "acme_kernels-00.tilec"), size=45116, digest="0" * 64),
+        Output(kind="package", path=str(dist / "acme_kernels" / "__init__.py"), size=9000, digest="1" * 64),
+        Output(kind="cubin", path=str(dist / "cubin" / "a.cubin"), size=100, digest="2" * 64, changed=False),
+    )
+    values = {
+        "outputs": outputs,
+        "info": Sample().info(),
+        "jobs": 24,
+        "compiled": 20,
+        "cached": 4,
+        "seconds": 7.34,
+        "up_to_date": False,
+        "warnings": (),
+        "notes": (),
+    }
+    return SimpleNamespace(**{**values, **kwargs})
+
+
+SUMMARY = """\
+kernel   variants  images  regs  spills  shared  stack      size
+add             4      12    40     0 B   1 KiB    0 B  35.2 KiB
+rmsnorm         4      12    40     0 B   1 KiB    0 B  35.2 KiB
+
+output   path                               size
+bundle   dist/acme-kernels-0.3.0.tilec  44.1 KiB
+package  dist/acme_kernels/             52.8 KiB  2 files
+cubin    dist/cubin/a.cubin                100 B  unchanged
+
+built 24 jobs: 20 compiled, 4 cached, 7.3 s
+"""
+
+
+def test_a_build_prints_kernels_and_outputs(cli, project: Path, fake_build) -> None:
+    fake_build.build = lambda request, observer: result(project)
+    done = cli("build")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == SUMMARY
+
+
+def test_nothing_to_do_is_one_line(cli, project: Path, fake_build) -> None:
+    fake_build.build = lambda request, observer: result(project, up_to_date=True, info=None, compiled=0, cached=24, seconds=0.084)
+    assert cli("build").out == "up to date (24 jobs, 0.08 s)\n"
+
+
+def test_quiet_prints_nothing_and_verbose_says_what_it_works_on(cli, project: Path, fake_build) -> None:
+    fake_build.build = lambda request, observer: result(project, notes=("a note",))
+    assert cli("build", "-q") == dataclasses.replace(cli("build", "-q"), code=0, out="", err="")
+    assert cli("build", "-v", "-j", "3").err.startswith("manifest tilec.toml, 3 at once, cache ")
+
+
+def test_spills_stand_out(cli, project: Path, fake_build) -> None:
+    info = Sample().info()
+    kernel = info.kernels[0]
+    image = dataclasses.replace(kernel.variants[0].images[0], resources=Resources(registers=255, spill_stores=8, spill_loads=12))
+    variant = dataclasses.replace(kernel.variants[0], images=(image,))
+    info = dataclasses.replace(info, kernels=(dataclasses.replace(kernel, variants=(variant,)),))
+    fake_build.build = lambda request, observer: result(project, info=info)
+    line = cli("build", "--color", "always").out.splitlines()[1]
+    assert line == "add            1       1   255  \x1b[33m  12 B\x1b[0m       -      -  2.9 KiB"
+
+
+def test_warnings_come_once_and_notes_too(cli, project: Path, fake_build) -> None:
+    warning = Diagnostic(message="unused variable", severity="warning", location=Location(file="a.cu", line=3, column=7))
+    many = tuple(Diagnostic(message=f"number {i}", severity="warning") for i in range(12))
+    fake_build.build = lambda request, observer: result(project, warnings=(warning, warning, *many), notes=("tileir is left out",))
+    err = cli("build").err
+    assert err.count("a.cu:3:7: warning: unused variable\n") == 1
+    assert "… and 3 more warnings (--verbose shows them)\n" in err
+    assert err.endswith("note: tileir is left out\n")
+    assert "number 11" in cli("build", "-v").err
+
+
+def test_json_of_a_build(cli, project: Path, fake_build) -> None:
+    fake_build.build = lambda request, observer: result(project)
+    done = cli("build", "--json")
+    document = json.loads(done.out)
+    assert (document["schema_version"], document["kind"], document["ok"]) == (1, "build", True)
+    assert (document["jobs"], document["compiled"], document["cached"], document["seconds"]) == (24, 20, 4, 7.34)
+    assert document["outputs"][0] == {
+        "kind": "bundle",
+        "path": str(project / "dist" / "acme-kernels-0.3.0.tilec"),
+        "size": 45116,
+        "changed": True,
+    }
+    assert [kernel["name"] for kernel in document["kernels"]] == ["add", "rmsnorm"]
+    assert done.err == ""
+
+
+def test_options_reach_the_request(cli, project: Path, fake_build) -> None:
+    seen = []
+    fake_build.build = lambda request, observer: seen.append(request) or result(project)
+    env = {"TILEC_CACHE_DIR": "/c", "TILEC_CACHE_MAX": "1 MiB", "CUDA_HOME": "/cuda", "PATH": "/bin"}
+    line = "build --targets sm_90,ci --targets sm_90 --select gemm-* --select add --profile debug -j 3 --emit wheel,ptx --force --locked"
+    assert cli(*line.split(), env=env).code == 0
+    assert cli("build", "--no-cache", env=env).code == 0
+    request, second = seen
+    assert request.manifest_path == project / "tilec.toml"
+    assert (request.targets, request.select, request.emit) == (("sm_90", "ci"), ("gemm-*", "add"), ("wheel", "ptx"))
+    assert (request.profile, request.workers, request.force, request.locked) == ("debug", 3, True, True)
+    assert (request.cache_dir, request.cache_max) == (Path("/c"), 1 << 20)
+    assert (request.search.cuda_home, request.search.path) == ("/cuda", "/bin")
+    assert (second.cache_dir, second.targets, second.force, second.locked) == (None, (), False, False)
+
+
+def test_a_bad_bound_of_the_cache(cli, project: Path, fake_build) -> None:
+    done = cli("build", env={"TILEC_CACHE_MAX": "lots"})
+    assert done.code == 2
+    assert done.err.startswith("error: TILEC_CACHE_MAX: 'lots' is not a size\n  fix: ")
+
+
+def test_interrupt_says_that_nothing_was_written(cli, project: Path, fake_build) -> None:
+    def interrupted(request: object, observer: object) -> None:
+        raise KeyboardInterrupt
+
+    fake_build.build = interrupted
+    done = cli("build")
+    assert (done.code, done.out) == (130, "")
+    assert done.err == "interrupted: nothing was written, earlier output is as it was\n"
+
+
+def test_failures_are_told_with_exit_code_1(cli, project: Path, fake_build) -> None:
+    def fail(request: object, observer: object) -> None:
+        place = Location(file="k.cu", line=1, column=1)
+        error = CompileError(
+            "x", kernel="k", target="sm_80", diagnostics=(Diagnostic(message="bad", location=place),), kept=f"{project}/.tilec/failed/k"
+        )
+        raise BuildError((error,), total=2)
+
+    fake_build.build = fail
+    done = cli("build")
+    assert done.code == 1
+    assert done.err == (
+        "k.cu:1:1: error: bad\n"
+        "  in job k-sm_80\n"
+        "  input, command and full log kept in .tilec/failed/k\n"
+        "\n"
+        "error: 1 of 2 jobs failed; nothing was written, earlier output is as it was\n"
+    )
+    document = json.loads(cli("build", "--json").out)
+    assert (document["ok"], document["exit_code"], document["error"]["failures"][0]["jobs"]) == (False, 1, ["k-sm_80"])
+
+
+def jobs(project: Path) -> tuple[Job, ...]:
+    place = Location(file="kernels/gemm.py", line=3, column=1)
+    source = Source(root=str(project), path="kernels/gemm.py")
+    spec = KernelSpec(name="gemm", language="tile", source=source, decl=KernelDecl(name="gemm", location=place), symbol="gemm", params=())
+    fast = Variant(kernel="gemm", id="gemm-f16-a16", axes=(("T", "f16"),), assume=(Assumption(param="a", shape=(16, 16), align=16),))
+    plain = Variant(kernel="gemm", id="gemm-f16", axes=(("T", "f16"),))
+    return tuple(
+        Job(spec=spec, variant=v, target=Target.parse(t), hints=(("occupancy", 2),)) for v in (fast, plain) for t in ("sm_80", "sm_90")
+    )
+
+
+def test_the_plan_is_listed(cli, project: Path, fake_build) -> None:
+    fake_build.plan_only = lambda request, observer: SimpleNamespace(jobs=jobs(project), notes=("gemm: compute_80 is left out",))
+    done = cli("build", "--list")
+    assert done.code == 0
+    assert (
+        done.out
+        == """\
+job                 language  target  assumes
+gemm-f16-a16-sm_80  tile      sm_80   a: shape divisible by 16,16, base by 16
+gemm-f16-a16-sm_90  tile      sm_90   a: shape divisible by 16,16, base by 16
+gemm-f16-sm_80      tile      sm_80   -
+gemm-f16-sm_90      tile      sm_90   -
+
+4 jobs; nothing was compiled
+"""
+    )
+    assert done.err == "note: gemm: compute_80 is left out\n"
+    document = json.loads(cli("build", "--list", "--json").out)
+    assert (document["kind"], document["notes"]) == ("plan", ["gemm: compute_80 is left out"])
+    assert document["jobs"][0] == {
+        "id": "gemm-f16-a16-sm_80",
+        "kernel": "gemm",
+        "variant": "gemm-f16-a16",
+        "language": "tile",
+        "source": "kernels/gemm.py",
+        "target": "sm_80",
+        "axes": {"T": "f16"},
+        "assume": [{"param": "a", "shape": [16, 16], "stride": [], "align": 16}],
+        "hints": {"occupancy": 2},
+    }
+
+
+CHANGED = """\
+recipe       1
+tool ptxas   13.4
+input a.cuh  new   was: old
+option std   c++17   was: not there
+hint opt     gone   was: 3
+
+k-sm_80: 3 inputs changed since the last build, so it is compiled again
+"""
+ROWS = (("recipe", "1"), ("tool ptxas", "13.4"), ("input a.cuh", "new"), ("option std", "c++17"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            (
+                Change(label="input a.cuh", before="old", after="new"),
+                Change(label="option std", before=None, after="c++17"),
+                Change(label="hint opt", before="3", after=None),
+            ),
+            CHANGED,
+        ),
+        ((), "recipe       1\ntool ptxas   13.4\ninput a.cuh  new\noption std   c++17\n\nk-sm_80: nothing changed since the last build\n"),
+        (
+            None,
+            "recipe       1\ntool ptxas   13.4\ninput a.cuh  new\noption std   c++17\n\nk-sm_80: the last build did not have this job\n",
+        ),
+    ],
+    ids=["changed", "same", "new"],
+)
+def test_explain(cli, project: Path, fake_build, changes: tuple[Change, ...] | None, text: str) -> None:
+    fake_build.explain = lambda request, job, observer: (ROWS, changes)
+    assert cli("build", "--explain", "k-sm_80").out == text
+    document = json.loads(cli("build", "--explain", "k-sm_80", "--json").out)
+    assert document["inputs"][0] == {"label": "recipe", "value": "1"}
+    assert (document["changes"] is None) == (changes is None)
+
+
+def raising(exc: Exception):
+    def plan_only(request: object, observer: object) -> None:
+        raise exc
+
+    return plan_only
+
+
+def test_check_counts_what_there_is(cli, project: Path, fake_build) -> None:
+    fake_build.plan_only = lambda request, observer: SimpleNamespace(jobs=jobs(project), notes=("left out",))
+    done = cli("check")
+    assert (done.code, done.out, done.err) == (0, "tilec.toml: no problems; 1 kernel, 4 jobs\n", "note: left out\n")
+    document = json.loads(cli("check", "--json").out)
+    assert (document["kind"], document["ok"], document["jobs"], document["problems"]) == ("check", True, 4, [])
+
+
+def test_check_tells_every_problem(cli, project: Path, fake_build) -> None:
+    problems = tuple(Diagnostic(message=f"p{i}", location=Location(file="tilec.toml", line=i, column=1)) for i in (2, 5))
+    fake_build.plan_only = raising(ManifestError(problems))
+    done = cli("check")
+    assert done.code == 2
+    assert done.err == "tilec.toml:2:1: error: p2\ntilec.toml:5:1: error: p5\nerror: 2 problems in the manifest and what it names\n"
+    done = cli("check", "--json")
+    assert done.code == 2
+    assert [p["message"] for p in json.loads(done.out)["problems"]] == ["p2", "p5"]
+
+
+def test_check_tells_of_sources_that_cannot_be_read(cli, project: Path, fake_build) -> None:
+    located = CompileError("x", diagnostics=(Diagnostic(message="syntax", location=Location(file="a.py", line=3, column=9)),))
+    bare = CompileError("a.cu: the compiler crashed", fix="report it")
+    fake_build.plan_only = raising(BuildError((located, bare), total=3, what="sources cannot be read"))
+    done = cli("check")
+    assert done.code == 1
+    assert done.err.endswith("\n\nerror: 2 of 3 sources cannot be read\n")
+    done = cli("check", "--json")
+    assert done.code == 1
+    document = json.loads(done.out)
+    assert [p["message"] for p in document["problems"]] == ["syntax", "a.cu: the compiler crashed"]
+
+
+def test_check_without_compilers(cli, project: Path, fake_build) -> None:
+    fake_build.plan_only = raising(ToolchainError("ptxas not found", fix="install it"))
+    done = cli("check", "--json")
+    assert done.code == 3
+    assert json.loads(done.out)["error"]["what"] == "ptxas not found"

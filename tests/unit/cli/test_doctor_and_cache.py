@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tilec.errors import NoDeviceError
+from tilec.frontends._tools import Tool, ToolReport
+from tilec.inspection import machine
+
+
+def report(name: str, *, found: bool = True, problem: str = "") -> ToolReport:
+    tool = Tool(name=name, path=f"/w/bin/{name}", version="13.4.92", origin="wheel") if found else None
+    looked = tuple(f"/w{i}/{name}" for i in range(5))
+    return ToolReport(name=name, use=f"use of {name}", tool=tool, looked=looked, problem=problem or ("" if found else "not found"))
+
+
+NAMES = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "tileiras", "nvcc")
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with nothing: no tool, no package, no driver."""
+
+    def driver() -> None:
+        raise NoDeviceError("the CUDA driver (libcuda) cannot be loaded", fix="install the NVIDIA driver")
+
+    monkeypatch.setattr(machine, "survey", lambda search: [report(name, found=False) for name in NAMES])
+    monkeypatch.setattr(machine, "_package", lambda name, use: machine.Package(name=name, use=use, version=""))
+    monkeypatch.setattr(machine, "_real_driver", driver)
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with everything, and a GPU that the table knows beside one that it does not."""
+
+    def device(ordinal: int) -> SimpleNamespace:
+        return SimpleNamespace(name=("NVIDIA H200", "NVIDIA New")[ordinal], cc=((9, 0), (19, 0))[ordinal], multiprocessors=132)
+
+    driver = SimpleNamespace(version=lambda: (13, 0), device_count=lambda: 2, device=device)
+    monkeypatch.setattr(machine, "survey", lambda search: [report(name) for name in NAMES])
+    monkeypatch.setattr(machine, "_package", lambda name, use: machine.Package(name=name, use=use, version="1.7.0"))
+    monkeypatch.setattr(machine, "_real_driver", lambda: driver)
+
+
+def test_doctor_on_a_bare_machine(cli, bare, tmp_path: Path) -> None:
+    done = cli("doctor")
+    assert (done.code, done.err) == (3, "")
+    lines = done.out.splitlines()
+    assert "  ptxas: looked for /w0/ptxas, /w1/ptxas, /w2/ptxas …" in lines
+    assert "driver   none: the CUDA driver (libcuda) cannot be loaded" in lines
+    assert f"cache    {tmp_path}/home/.cache/tilec (writable)" in lines
+    assert "cuda     cannot be built: libnvrtc, libnvrtc-builtins, headers, ptxas missing or unfit" in lines
+    assert "tile     cannot be built: tileiras, cuda-tile missing or unfit" in lines
+    assert "run      no: there is no GPU that can be used (building needs none)" in lines
+    assert lines[-1] == "  fix: pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
+    assert not (tmp_path / "home").exists()
+    assert "/w4/ptxas" in cli("doctor", "-v").out
+
+
+def test_doctor_on_a_full_machine(cli, full) -> None:
+    done = cli("doctor")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert "ptxas              13.4.92  wheel    use of ptxas" in lines
+    assert "driver   of CUDA 13.0, reads PTX ISA up to 9.0" in lines
+    assert "GPU 0    NVIDIA H200, compute capability 9.0, 132 multiprocessors (target sm_90)" in lines
+    assert (
+        "GPU 1    NVIDIA New, compute capability 19.0, 132 multiprocessors (not in tilec's table: build PTX (compute_NN) for it)" in lines
+    )
+    assert lines[-3:] == ["cuda     can be built", "tile     can be built", "run      yes"]
+
+
+def test_a_tool_that_does_not_fit_counts_as_missing(cli, full, monkeypatch) -> None:
+    rows = [report(name, problem="of release 13.4, others are of 13.5" if name == "ptxas" else "") for name in NAMES]
+    monkeypatch.setattr(machine, "survey", lambda search: rows)
+    done = cli("doctor")
+    assert done.code == 3
+    assert "ptxas              13.4.92  wheel    of release 13.4, others are of 13.5" in done.out
+    assert "cuda     cannot be built: ptxas missing or unfit" in done.out
+    assert "tile     can be built" in done.out
+
+
+def test_doctor_as_json(cli, bare) -> None:
+    done = cli("doctor", "--json")
+    assert done.code == 3
+    document = json.loads(done.out)
+    assert (document["schema_version"], document["kind"], document["ok"]) == (1, "doctor", False)
+    assert document["languages"]["tile"] == {"ok": False, "missing": ["tileiras", "cuda-tile"]}
+    assert document["driver"] == {"found": False, "cuda": None, "ptx_isa": None, "problem": "the CUDA driver (libcuda) cannot be loaded"}
+    assert document["tools"][0]["found"] is False
+    assert len(document["tools"][0]["looked"]) == 5
+
+
+def test_doctor_as_json_on_a_full_machine(cli, full) -> None:
+    document = json.loads(cli("doctor", "--json").out)
+    assert document["driver"]["ptx_isa"] == [9, 0]
+    assert document["gpus"][0] == {"ordinal": 0, "name": "NVIDIA H200", "cc": [9, 0], "multiprocessors": 132, "known": True}
+
+
+def test_doctor_sees_a_cache_that_cannot_be_written(cli, full, tmp_path: Path, monkeypatch) -> None:
+    def refuse(**_where: Path) -> None:
+        raise OSError(30, "Read-only file system")
+
+    (tmp_path / "locked").mkdir()
+    monkeypatch.setattr(machine.tempfile, "TemporaryFile", refuse)
+    done = cli("doctor", env={"TILEC_CACHE_DIR": "locked"})
+    assert f"cache    {tmp_path}/locked (cannot be written: Read-only file system)" in done.out
+    assert done.code == 0
+
+
+def test_doctor_sees_a_cache_that_is_a_file(cli, full, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert f"cache    {tmp_path}/file/x ({tmp_path}/file cannot be written)" in cli("doctor", env={"TILEC_CACHE_DIR": "file/x"}).out
+    assert "cannot be written: Not a directory" in cli("doctor", env={"TILEC_CACHE_DIR": "file"}).out
+    assert "cache    off" in cli("doctor", env={"TILEC_CACHE_DIR": "off"}).out
+
+
+def fill(root: Path) -> None:
+    from tilec.compiler.cache import Cache
+
+    cache = Cache(root, note=print)
+    for i in range(3):
+        cache.put_record(f"{i:064x}", {"value": "x" * 1000})
+
+
+def test_cache_info_gc_and_clear(cli, tmp_path: Path) -> None:
+    root = tmp_path / "cache"
+    env = {"TILEC_CACHE_DIR": str(root), "TILEC_CACHE_MAX": "1 MiB"}
+    assert cli("cache", "info", env=env).out == f"{root}\n0 entries, 0 B of at most 1 MiB\n"
+    fill(root)
+    out = cli("cache", "info", env=env).out
+    assert out.startswith(f"{root}\n3 entries, ")
+    assert out.endswith(" of at most 1 MiB, the oldest last used less than a minute ago\n")
+    document = json.loads(cli("cache", "info", "--json", env=env).out)
+    assert (document["kind"], document["entries"], document["max_bytes"]) == ("cache", 3, 1 << 20)
+    assert cli("cache", "gc", env=env).out.startswith("freed 0 B; ")
+    assert cli("cache", "gc", "--max-size", "2 KiB", env=env).out.startswith("freed ")
+    assert json.loads(cli("cache", "info", "--json", env=env).out)["entries"] == 1
+    assert cli("cache", "clear", env=env).out.endswith(f"; 0 B left in {root}\n")
+    assert json.loads(cli("cache", "clear", "--json", env=env).out)["freed"] == 0
+
+
+def test_cache_messages(cli) -> None:
+    done = cli("cache", "info", env={"TILEC_CACHE_DIR": "off"})
+    assert (done.code, done.err.split("\n")[0]) == (2, "error: the cache is off")
+    done = cli("cache", "gc", "--max-size", "much")
+    assert (done.code, done.err) == (
+        2,
+        "error: --max-size: 'much' is not a size\n  fix: give a number with a unit, such as '1 GiB' or 500M\n",
+    )

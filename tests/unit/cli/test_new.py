@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tilec.cli import new
+from tilec.errors import OutputError, TilecError
+from tilec.manifest.load import load
+from tilec.model.arch import Target
+
+FILES = {
+    "tile": ["kernels/vector_add.py"],
+    "cuda": ["include/index.cuh", "kernels/scale.cu"],
+    "mixed": ["include/index.cuh", "kernels/scale.cu", "kernels/vector_add.py"],
+}
+COMMON = [".github/workflows/kernels.yml", ".gitignore", "README.md", "kernels/reference.py", "tilec.toml"]
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_project_is_made(cli, tmp_path: Path, kind: str) -> None:
+    done = cli("new", "acme-kernels", "--kind", kind)
+    assert (done.code, done.err) == (0, "")
+    root = tmp_path / "acme-kernels"
+    made = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+    assert made == sorted([*COMMON, *FILES[kind]])
+    assert done.out.splitlines()[-1] == "created acme-kernels; next: cd acme-kernels && tilec build"
+    assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["acme-kernels"]
+    for path in root.rglob("*"):
+        if path.is_file():
+            text = path.read_text()
+            assert text.endswith("\n")
+            assert not text.endswith("\n\n")
+            assert "{{" not in text.replace("${{", "")
+            assert "{%" not in text
+            assert "\n\n\n\n" not in text
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_its_manifest_loads(cli, tmp_path: Path, kind: str) -> None:
+    cli("new", "Acme.Kernels", "--kind", kind)
+    manifest = load(tmp_path / "Acme.Kernels" / "tilec.toml", languages={"tile": (".py",), "cuda": (".cu",)})
+    assert (manifest.package.name, manifest.package.module) == ("Acme.Kernels", "acme_kernels")
+    assert {kernel.language for kernel in manifest.kernels} == ({"tile", "cuda"} if kind == "mixed" else {kind})
+    assert all(kernel.cases for kernel in manifest.kernels)
+    assert Target.parse("sm_90") in manifest.targets.default
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_its_python_compiles_and_its_references_compute(cli, tmp_path: Path, kind: str) -> None:
+    import numpy as np
+
+    cli("new", "acme", "--kind", kind)
+    for path in (tmp_path / "acme").rglob("*.py"):
+        compile(path.read_text(), str(path), "exec")
+    names: dict[str, object] = {}
+    exec((tmp_path / "acme" / "kernels" / "reference.py").read_text(), names)
+    x = np.float32([1, 2])
+    if kind != "cuda":
+        assert names["vector_add"](x, x).tolist() == [2, 4]  # type: ignore[operator]
+    if kind != "tile":
+        assert names["scale"](x, 3).tolist() == [3, 6]  # type: ignore[operator]
+
+
+def test_the_workflow_keeps_its_own_braces(cli, tmp_path: Path) -> None:
+    cli("new", "acme")
+    text = (tmp_path / "acme" / ".github" / "workflows" / "kernels.yml").read_text()
+    assert "key: tilec-${{ github.run_id }}\n" in text
+    assert "tilec[build]==" in text
+    assert "      - run: tilec check\n      - run: tilec build" in text
+
+
+def test_json(cli, tmp_path: Path) -> None:
+    document = json.loads(cli("new", "acme-kernels", "--json").out)
+    assert (document["package"], document["module"], document["path"]) == ("acme-kernels", "acme_kernels", str(tmp_path / "acme-kernels"))
+    assert document["files"] == sorted([*COMMON, *FILES["tile"]])
+
+
+def test_it_goes_where_one_says(cli, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    assert cli("-C", "src", "new", "acme").out.endswith("created src/acme; next: cd src/acme && tilec build\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("../up", "'../up' is not a package name"),
+        ("a b", "'a b' is not a package name"),
+        ("-x-", ""),
+        ("naïve", "'naïve' is not a package name"),
+        ("", "'' is not a package name"),
+        ("3d", "'3d' gives the module name '3d', which Python cannot import"),
+        ("class", "'class' gives the module name 'class', which Python cannot import"),
+        ("json", "'json' gives the module name 'json', which hides another module"),
+        ("Tilec", "'Tilec' gives the module name 'tilec', which hides another module"),
+    ],
+)
+def test_names_that_will_not_do(cli, tmp_path: Path, name: str, message: str) -> None:
+    done = cli("new", name)
+    assert done.code == 2
+    assert message in done.err
+    assert "  fix: " in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("what", ["file", "full", "link"])
+def test_nothing_is_overwritten(cli, tmp_path: Path, what: str) -> None:
+    target = tmp_path / "acme"
+    if what == "file":
+        target.write_text("mine")
+    elif what == "full":
+        target.mkdir()
+        (target / "mine").write_text("mine")
+    else:
+        target.symlink_to(tmp_path / "nowhere")
+    done = cli("new", "acme")
+    assert (done.code, done.err) == (2, f"error: {target} exists already\n  fix: choose another name, or move what is there\n")
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_an_empty_directory_is_filled(cli, tmp_path: Path) -> None:
+    (tmp_path / "acme").mkdir()
+    assert cli("new", "acme").code == 0
+    assert (tmp_path / "acme" / "tilec.toml").is_file()
+
+
+def test_a_directory_that_is_not_there(cli, tmp_path: Path) -> None:
+    done = cli("-C", "nowhere", "new", "acme")
+    assert done.code == 1
+    assert done.err.startswith(f"error: cannot create {tmp_path}/nowhere/acme: No such file or directory\n  fix: ")
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(Path, "write_bytes", lambda self, data: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OutputError, match="No space left on device"):
+        new.write(tmp_path / "acme", {"a": b"a"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_templates(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("tilec.__file__", str(tmp_path / "tilec" / "__init__.py"))
+    with pytest.raises(TilecError, match=r"the skeletons are missing: .*_templates/new\n  cause: tilec is half installed"):
+        new.templates()
+
+
+def test_installed_templates_win(tmp_path: Path, monkeypatch) -> None:
+    installed = tmp_path / "tilec" / "_templates" / "new"
+    (installed / "common").mkdir(parents=True)
+    monkeypatch.setattr("tilec.__file__", str(tmp_path / "tilec" / "__init__.py"))
+    assert new.templates() == installed
