@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.bundle_samples import write_sample
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Path:
+    path = tmp_path / "acme.tilec"
+    write_sample(path)
+    return path
+
+
+TEXT = """\
+acme-kernels 0.3.0  bundle acme.tilec, {size}
+Kernels
+import acme_kernels, profile release, licence Apache-2.0, drivers from 580, by tilec 0.1.0
+sha256 {digest}
+
+kernel  variants  images  regs  spills  shared  stack     size
+add            1       3    40     0 B   1 KiB    0 B  8.8 KiB
+
+add(out y: T[2], x: T[2], eps: f32 = 1e-06)
+  tile, kernels/add.py:7:5: Scales each row by its norm.
+  T = f16, f32
+  B = 64, 128 (default 128)
+  grid cdiv(x.shape[0], B)
+  block 256
+  shared 256 * 4
+  requires x.shape[0] == y.shape[0]
+    target      regs  spills  shared  stack     size  driver  sha256
+  add-f16-B64  (x: shape divisible by 16, stride by 16, base by 16)
+    sm_80         40     0 B   1 KiB    0 B  2.9 KiB  450+    {a}
+    sm_90         40     0 B   1 KiB    0 B  2.9 KiB  520+    {b}
+    compute_80    40     0 B   1 KiB    0 B  2.9 KiB  525+    {c}
+
+toolchain
+  nvrtc 13.4.92  000000000000
+"""
+
+
+def test_text(cli, sample: Path) -> None:
+    document = json.loads(cli("inspect", "acme.tilec", "--json").out)
+    images = document["kernels"][0]["variants"][0]["images"]
+    a, b, c = (image["sha256"][:12] for image in images)
+    done = cli("inspect", "acme.tilec", "--select", "add-f16-B64")
+    size = f"{document['size'] / 1024:.1f} KiB"
+    assert (done.code, done.err) == (0, "")
+    assert done.out == TEXT.format(size=size, digest=document["sha256"], a=a, b=b, c=c)
+
+
+def test_verify_reads_every_image(cli, sample: Path) -> None:
+    assert ", every image verified\n" in cli("inspect", "acme.tilec", "--verify").out
+    assert json.loads(cli("inspect", "acme.tilec", "--verify", "--json").out)["verified"] is True
+    assert "verified" not in json.loads(cli("inspect", "acme.tilec", "--json").out)
+    data = bytearray(sample.read_bytes())
+    data[200] ^= 1
+    sample.write_bytes(data)
+    done = cli("inspect", "acme.tilec", "--verify")
+    assert done.code == 1
+    assert done.err.startswith("error: ")
+
+
+def test_ptx_goes_out_alone(cli, tmp_path: Path, monkeypatch) -> None:
+    write_sample(tmp_path / "acme.tilec")
+    monkeypatch.setattr("tilec.inspection.dump._text", lambda data, name: f".entry {name}")
+    done = cli("inspect", "acme.tilec", "--ptx", "--select", "add-f16-B64-*", "-v")
+    assert done.out == ".entry add-f16-B64-compute_80\n"
+    assert done.err.startswith("add-f16-B64-compute_80: ")
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (("nothing.tilec",), 1, "nothing.tilec: no such file or directory\n"),
+        (("acme.tilec", "--select", "nope"), 2, "error: --select: nothing matches 'nope'\n  fix: kernels are add, rmsnorm\n"),
+        (("acme.tilec", "--ptx", "--json"), 2, "error: --json and --ptx cannot be combined\n"),
+        (("acme.tilec", "--tileir"), 2, "error: --tileir: the bundle has no tileir image; it has cubin and ptx\n"),
+    ],
+)
+def test_messages(cli, sample: Path, args: tuple[str, ...], code: int, message: str) -> None:
+    done = cli("inspect", *args)
+    assert (done.code, done.out) == (code, "")
+    assert message in done.err

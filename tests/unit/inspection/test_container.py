@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.bundle_samples import write_sample
+from tilec.errors import BundleError
+from tilec.inspection import container
+from tilec.inspection.container import describe, open_container
+
+
+def package(root: Path) -> Path:
+    directory = root / "acme_kernels"
+    directory.mkdir()
+    (directory / "__init__.py").write_text("")
+    write_sample(directory / "acme_kernels-0123.tilec")
+    return directory
+
+
+def wheel(root: Path, *names: str) -> Path:
+    bundle = root / "b.tilec"
+    write_sample(bundle)
+    path = root / "acme_kernels-0.3.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("acme_kernels/__init__.py", "")
+        for name in names:
+            archive.write(bundle, name)
+    return path
+
+
+def test_a_bundle(tmp_path: Path) -> None:
+    _, info, digest = write_sample(tmp_path / "a.tilec")
+    found = describe(open_container(tmp_path / "a.tilec"))
+    assert (found.kind, found.digest, found.info) == ("bundle", digest, info)
+    assert found.size == (tmp_path / "a.tilec").stat().st_size
+
+
+def test_a_package(tmp_path: Path) -> None:
+    found = describe(open_container(package(tmp_path)))
+    assert (found.kind, found.info.package.name) == ("package", "acme-kernels")
+
+
+def test_an_output_directory_with_one_bundle(tmp_path: Path) -> None:
+    write_sample(tmp_path / "a.tilec")
+    assert open_container(tmp_path).kind == "bundle"
+
+
+def test_a_wheel(tmp_path: Path) -> None:
+    found = open_container(wheel(tmp_path, "acme_kernels/acme_kernels-0123.tilec"))
+    report = describe(found)
+    assert (report.kind, report.size) == ("wheel", (tmp_path / "b.tilec").stat().st_size)
+    image = report.info.kernels[0].variants[0].images[0]
+    assert len(found.bundle.image(image.digest)) == image.size
+
+
+@pytest.mark.parametrize(("names", "held"), [((), "no bundle"), (("x/a.tilec", "x/b.tilec"), "2 bundles")])
+def test_other_wheels(tmp_path: Path, names: tuple[str, ...], held: str) -> None:
+    path = wheel(tmp_path, *names)
+    with pytest.raises(BundleError, match=re.escape(f"{path} holds {held}\n  cause: it is no wheel that `tilec build --emit wheel` wrote")):
+        open_container(path)
+
+
+def test_a_wheel_that_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.whl"
+    path.write_bytes(b"PK\x03\x04 not a zip")
+    with pytest.raises(BundleError, match=r"x\.whl is damaged or no wheel: File is not a zip file"):
+        open_container(path)
+
+
+def test_a_wheel_with_flipped_bits(tmp_path: Path) -> None:
+    path = wheel(tmp_path, "acme_kernels/a.tilec")
+    data = bytearray(path.read_bytes())
+    data[5000] ^= 0x40
+    path.write_bytes(data)
+    with pytest.raises(BundleError, match=r"\.whl is damaged or no wheel: Bad CRC-32"):
+        open_container(path)
+
+
+def test_a_wheel_whose_bundle_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "x.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x/a.tilec", b"nothing of the kind")
+    with pytest.raises(BundleError, match=re.escape(str(path))):
+        open_container(path)
+
+
+def test_a_wheel_that_claims_too_much(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(container, "MAX_MEMBER", 1000)
+    with pytest.raises(BundleError, match=r"its bundle claims \d+ bytes\n  cause: the wheel is damaged or hostile"):
+        open_container(wheel(tmp_path, "x/a.tilec"))
+
+
+def test_directories_without_or_with_many(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=r"holds no \.tilec bundle\n  cause: it is no generated package"):
+        open_container(tmp_path)
+    (tmp_path / ".tilec").mkdir()
+    with pytest.raises(BundleError, match="holds no"):
+        open_container(tmp_path)
+    write_sample(tmp_path / "a.tilec")
+    write_sample(tmp_path / "b.tilec")
+    with pytest.raises(
+        BundleError, match=re.escape(f"{tmp_path} holds 2 bundles: a.tilec, b.tilec\n  fix: name one of them, such as {tmp_path}/a.tilec")
+    ):
+        open_container(tmp_path)
+
+
+def test_a_file_that_is_no_bundle(tmp_path: Path) -> None:
+    path = tmp_path / "x.tilec"
+    path.write_text("hello")
+    with pytest.raises(BundleError, match=re.escape(str(path))):
+        open_container(path)

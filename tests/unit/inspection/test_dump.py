@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tests.bundle_samples import Sample
+from tilec.bundle.read import Bundle
+from tilec.bundle.write import write_bundle
+from tilec.errors import BundleError, ToolchainError, UsageError
+from tilec.frontends.base import ToolSearch
+from tilec.inspection import dump as module
+from tilec.inspection.dump import Form, dump, pick
+from tilec.model.arch import Target
+from tilec.model.image import ImageInfo
+
+PTX = b".version 8.0\n.target sm_80\n.visible .entry k() { ret; }\n"
+SEARCH = ToolSearch()
+
+
+def image(target: str, data: bytes) -> ImageInfo:
+    return ImageInfo(target=Target.parse(target), digest=hashlib.sha256(data).hexdigest(), size=len(data), symbol="k")
+
+
+def bundle(tmp_path: Path, *variants: dict[str, bytes]) -> Bundle:
+    """A bundle of one kernel `k` with variants `k-0`, `k-1`, … of the given images by target."""
+    info = Sample().info()
+    kernel = info.kernels[0]
+    made = tuple(
+        dataclasses.replace(kernel.variants[0], id=f"k-{i}", images=tuple(image(t, data) for t, data in images.items()))
+        for i, images in enumerate(variants)
+    )
+    info = dataclasses.replace(info, kernels=(dataclasses.replace(kernel, name="k", variants=made),))
+    data = {hashlib.sha256(d).hexdigest(): d for images in variants for d in images.values()}
+    write_bundle(tmp_path / "k.tilec", info, data.__getitem__)
+    return Bundle.open(tmp_path / "k.tilec")
+
+
+def tool(tmp_path: Path, monkeypatch, name: str, script: str) -> ToolSearch:
+    """A toolkit with one disassembler, a shell script, found through CUDA_HOME and nowhere else."""
+    path = tmp_path / "cuda" / "bin" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setattr("tilec.frontends._tools._wheel_roots", list)
+    return ToolSearch(cuda_home=str(tmp_path / "cuda"), path="/usr/bin:/bin", prefer="system")
+
+
+def test_ptx_is_printed_as_it_is(tmp_path: Path) -> None:
+    found = dump(bundle(tmp_path, {"sm_80": b"\x7fELF", "compute_80": PTX + b"\0"}), Form.PTX, "", SEARCH)
+    assert (found.id, found.text, found.tool) == ("k-0-compute_80", PTX.decode(), "")
+
+
+def test_ptx_that_is_no_text(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="k-0-compute_80: the PTX image is no text"):
+        dump(bundle(tmp_path, {"compute_80": b"\xff\xfe\xfd"}), Form.PTX, "", SEARCH)
+
+
+TWO = ({"sm_80": b"\x7fELFa", "sm_90": b"\x7fELFb", "compute_80": PTX}, {"sm_80": b"\x7fELFc"})
+
+
+@pytest.mark.parametrize(
+    ("form", "select", "name"),
+    [
+        (Form.SASS, "k-0-sm_90", "k-0-sm_90"),
+        (Form.SASS, "*-sm_90", "k-0-sm_90"),
+        (Form.SASS, "k-1-*", "k-1-sm_80"),
+        (Form.PTX, "", "k-0-compute_80"),
+        (Form.PTX, "k-0-*", "k-0-compute_80"),
+    ],
+)
+def test_one_image_is_picked(tmp_path: Path, form: Form, select: str, name: str) -> None:
+    assert pick(bundle(tmp_path, *TWO), form, select)[0] == name
+
+
+@pytest.mark.parametrize(
+    ("form", "select", "message"),
+    [
+        (
+            Form.SASS,
+            "",
+            "--sass: the bundle has 3 cubin images: k-0-sm_80, k-0-sm_90, k-1-sm_80\n  fix: name one with --select ID",
+        ),
+        (Form.SASS, "*-sm_80", "--sass: '*-sm_80' matches 2 cubin images: k-0-sm_80, k-1-sm_80\n  fix: name one with --select ID"),
+        (
+            Form.SASS,
+            "k-0-sm_91",
+            "--sass: no cubin image 'k-0-sm_91'; did you mean 'k-0-sm_90'\n  fix: there are k-0-sm_80, k-0-sm_90, k-1-sm_80",
+        ),
+        (
+            Form.TILEIR,
+            "",
+            "--tileir: the bundle has no tileir image; it has cubin and ptx\n  fix: add a tileir target to [targets] and build again",
+        ),
+    ],
+)
+def test_no_image_or_several(tmp_path: Path, form: Form, select: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        pick(bundle(tmp_path, *TWO), form, select)
+    assert str(caught.value) == message
+
+
+def test_long_lists_are_cut(tmp_path: Path) -> None:
+    many = bundle(tmp_path, *({"sm_80": f"\x7fELF{i}".encode()} for i in range(20)))
+    with pytest.raises(UsageError, match=r"has 20 cubin images: k-0-sm_80, .*k-11-sm_80 and 8 more\n"):
+        pick(many, Form.SASS, "")
+
+
+def test_the_disassembler_gets_the_images_bytes(tmp_path: Path, monkeypatch) -> None:
+    search = tool(tmp_path, monkeypatch, "nvdisasm", 'echo "$1"; cat "$2"')
+    found = dump(bundle(tmp_path, {"sm_80": b"\x7fELF code"}), Form.SASS, "", search)
+    assert found.text == "-c\n\x7fELF code"
+    assert found.tool.startswith("nvdisasm")
+
+
+def test_the_other_disassembler_will_do(tmp_path: Path, monkeypatch) -> None:
+    search = tool(tmp_path, monkeypatch, "cuobjdump", 'echo "$1"')
+    assert dump(bundle(tmp_path, {"sm_80": b"\x7fELF"}), Form.SASS, "", search).text == "-sass\n"
+
+
+def test_without_a_disassembler_it_says_what_is_missing(tmp_path: Path, monkeypatch) -> None:
+    search = tool(tmp_path, monkeypatch, "other", "true")
+    with pytest.raises(ToolchainError, match=r"nvdisasm not found; looked for:\n(.*\n)*  fix: pip install 'tilec\[build\]'"):
+        dump(bundle(tmp_path, {"sm_80": b"\x7fELF"}), Form.SASS, "", search)
+    with pytest.raises(ToolchainError, match="tileirdisasm not found"):
+        dump(bundle(tmp_path, {"tileir": b"TileIR"}), Form.TILEIR, "", search)
+
+
+def test_a_disassembler_that_fails_is_quoted(tmp_path: Path, monkeypatch) -> None:
+    search = tool(tmp_path, monkeypatch, "tileirdisasm", 'echo "cannot read $1" >&2; exit 3')
+    with pytest.raises(ToolchainError) as caught:
+        dump(bundle(tmp_path, {"tileir": b"TileIR"}), Form.TILEIR, "", search)
+    assert "cannot read this image: cannot read image\n  cause: the image was made by a newer toolkit" in str(caught.value)
+
+
+def test_a_disassembler_that_hangs_is_ended(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT", 0.2)
+    search = tool(tmp_path, monkeypatch, "tileirdisasm", 'test "$1" = --version || sleep 60')
+    with pytest.raises(ToolchainError, match="tileirdisasm did not finish"):
+        dump(bundle(tmp_path, {"tileir": b"TileIR"}), Form.TILEIR, "", search)

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from tests.bundle_samples import Sample, write_sample
+from tilec.errors import BundleError, UsageError
+from tilec.inspection import report
+from tilec.inspection.container import describe, open_container
+from tilec.model.image import Resources
+from tilec.model.signature import Assumption, Param, ParamKind
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> report.Report:
+    path = tmp_path / "acme.tilec"
+    write_sample(path)
+    return describe(open_container(path))
+
+
+def test_usage_is_the_most_of_what_is_known() -> None:
+    rows = [
+        Resources(registers=40, spill_stores=8, spill_loads=4, shared=0),
+        Resources(registers=168, spill_stores=0, spill_loads=0, stack=16),
+        Resources(),
+    ]
+    assert report.usage(rows) == report.Usage(registers=168, spills=8, shared=0, stack=16)
+    assert report.usage([]) == report.Usage()
+
+
+@pytest.mark.parametrize(("stores", "loads", "spills"), [(None, None, None), (4, None, 4), (None, 6, 6), (4, 6, 6), (0, 0, 0)])
+def test_spills_are_what_a_budget_bounds(stores: int | None, loads: int | None, spills: int | None) -> None:
+    assert report.spills(Resources(spill_stores=stores, spill_loads=loads)) == spills
+
+
+def test_equal_images_weigh_once() -> None:
+    kernel = Sample().info().kernels[0]
+    first = kernel.variants[0]
+    twice = dataclasses.replace(kernel, variants=(first, dataclasses.replace(first, id="twin")))
+    row = report.summarize(twice)
+    assert (row.variants, row.images, row.size) == (2, 6, 9012)
+    assert report.summarize(kernel).size == 12 * 3004
+
+
+@pytest.mark.parametrize(
+    ("param", "text"),
+    [
+        (Param(name="x", kind=ParamKind.TENSOR, dtype="T", rank=2), "x: T[2]"),
+        (Param(name="x", kind=ParamKind.TENSOR, dtype="f32", rank=-1, out=True), "out x: f32[*]"),
+        (Param(name="x", kind=ParamKind.TENSOR), "x: any[0]"),
+        (Param(name="n", kind=ParamKind.SCALAR, dtype="i32"), "n: i32"),
+        (Param(name="eps", kind=ParamKind.SCALAR, dtype="f32", default=1e-6), "eps: f32 = 1e-06"),
+        (Param(name="flag", kind=ParamKind.SCALAR, dtype="bool", default=False), "flag: bool = False"),
+        (Param(name="p", kind=ParamKind.PTR), "p: pointer"),
+        (Param(name="s", kind=ParamKind.STRUCT, size=24), "s: struct of 24 bytes"),
+    ],
+)
+def test_parameters_as_text(param: Param, text: str) -> None:
+    assert report.param_text(param) == text
+
+
+def test_assumptions_as_text() -> None:
+    assert report.assumption_text(()) == ""
+    assert report.assumption_text((Assumption(param="a"),)) == ""
+    facts = (Assumption(param="a", shape=(16, 8), stride=(16, 1), align=16), Assumption(param="b", align=4))
+    assert report.assumption_text(facts) == "a: shape divisible by 16,8, stride by 16,1, base by 16; b: base divisible by 4"
+
+
+def test_json_says_everything_of_an_image(found: report.Report) -> None:
+    body = report.to_json(found)
+    assert (body["container"], body["min_driver"], body["profile"]) == ("bundle", 580, "release")
+    kernel = body["kernels"][0]
+    assert kernel["signature"] == "add(out y: T[2], x: T[2], eps: f32 = 1e-06)"
+    assert kernel["usage"]["registers"] == 40
+    assert kernel["params"][0]["kind"] == "tensor"
+    image = kernel["variants"][0]["images"][2]
+    assert (image["id"], image["target"], image["kind"]) == ("add-f16-B64-compute_80", "compute_80", "ptx")
+    assert (image["ptx_isa"], image["cuda"], image["driver"]) == ([8, 0], [12, 0], 525)
+    assert image["resources"]["spill_stores"] == 0
+    assert len(image["sha256"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("select", "counts"),
+    [("add", [(4, 12)]), ("*-f16-*", [(2, 6), (2, 6)]), ("*-sm_90", [(4, 4), (4, 4)]), ("rmsnorm-f32-B64-sm_80", [(1, 1)])],
+)
+def test_narrow(found: report.Report, select: str, counts: list[tuple[int, int]]) -> None:
+    assert [(row.variants, row.images) for row in report.narrow(found, select).kernels] == counts
+
+
+def test_narrow_to_nothing(found: report.Report) -> None:
+    with pytest.raises(UsageError, match="--select: nothing matches 'rmsnrm'; did you mean 'rmsnorm'\n  fix: kernels are add, rmsnorm"):
+        report.narrow(found, "rmsnrm")
+
+
+def test_opening_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="no such file or directory"):
+        open_container(tmp_path / "nothing")
