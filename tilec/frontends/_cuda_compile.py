@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tilec.bundle.cubin import CubinKernel, read_cubin
@@ -42,13 +42,16 @@ class _Made:
 class Compiler:
     """Compiles one job; made anew for each, so that every message can name it."""
 
-    def __init__(self, job: Job, options: CudaOptions, found: Found, tools: Mapping[str, Tool], path: str) -> None:
+    def __init__(
+        self, job: Job, options: CudaOptions, found: Found, candidates: Sequence[str], tools: Mapping[str, Tool], path: str
+    ) -> None:
         """Keep what the job needs.
 
         Args:
             job: the variant and its target.
             options: checked options of the source.
             found: the kernel as the source has it.
+            candidates: names of all kernels of the source, for messages.
             tools: by name; `nvcc` only where it is used.
             path: PATH for a host compiler.
         """
@@ -56,6 +59,7 @@ class Compiler:
         self._spec = job.spec
         self._options = options
         self._found = found
+        self._candidates = candidates
         self._tools = tools
         self._path = path
         self._toolkit = tools["headers"].path
@@ -275,7 +279,7 @@ class Compiler:
     def _symbol_error(self, words: tuple[str, ...], expression: str, log: str, command: str) -> CompileError:
         decl = self._found.decl
         shown = "; ".join(w for w in words if "name expression" not in w)
-        advice = _cuda_symbol.symbol_advice(shown, decl)
+        advice = _cuda_symbol.symbol_advice(shown, expression, decl, self._candidates)
         what = f"the source has no instance {expression}: {shown}"
         diagnostic = Diagnostic(message=what, location=decl.location, hint=advice)
         return self._error(what, diagnostics=(diagnostic,), fix=advice, log=log, command=command)

@@ -16,7 +16,7 @@ _EDG = re.compile(
 _GCC = re.compile(r"^(?P<file>[^\n:]+):(?P<line>\d+):(?P<column>\d+): (?P<severity>fatal error|error|warning): (?P<text>.*)$")
 _PTXAS = re.compile(r"^\s*ptxas (?:(?P<where>[^\n]*?, line \d+); )?(?P<severity>fatal|error|warning)\s*: (?P<text>.*)$")
 _NVRTC = re.compile(r"^(?:nvrtc|nvcc)(?: fatal)?\s*: (?:error: )?(?P<text>.*)$")
-_CARET = re.compile(r"^ *\^\s*$")
+_CARET = re.compile(r"^[ \t]*\^\s*$")
 _NOISE = re.compile(
     r"errors? detected in the compilation|^Remark: The warnings can be|^Compilation terminated|assembly aborted due to errors"
 )
@@ -112,8 +112,11 @@ class _Reader:
     def _plain(self, message: str) -> None:
         found = re.search(r"Unresolved extern (?:function|variable) '([^']+)'", message)
         place = self._fallback
+        inline = re.search(r"(?:known instruction:|Unknown modifier|Feature|Instruction|instruction) '\.?([\w.:]+)'", message)
         if found:
             place = self._declared(found[1]) or place
+        elif inline:
+            place = self._assembly(inline[1]) or place
         line = _source_line(self._root, place.file, place.line)
         self.found.append(Diagnostic(message=message, location=place, excerpt=line, hint=hint(message)))
 
@@ -126,6 +129,13 @@ class _Reader:
             if at:
                 return Location(file=self._fallback.file, line=number, column=at.start() + 1)
         return None
+
+    def _assembly(self, word: str) -> Location | None:
+        """The only line of the source that has this piece of PTX in an asm statement."""
+        hits = [
+            (n, line.find(word)) for n, line in enumerate(_source(self._root, self._fallback.file), 1) if "asm" in line and word in line
+        ]
+        return Location(file=self._fallback.file, line=hits[0][0], column=hits[0][1] + 1) if len(hits) == 1 else None
 
     def _add(self, message: str, name: str, line: int, column: int, severity: str) -> None:
         kind = "warning" if severity in ("warning", "remark") else "error"
@@ -238,6 +248,10 @@ _HINTS: tuple[tuple[re.Pattern[str], _Advice], ...] = (
     (
         re.compile(r"Unresolved extern (?:function|variable) '([^']+)'"),
         lambda _: "it is declared but not defined here: tilec compiles each source alone, so include the file that defines it",
+    ),
+    (
+        re.compile(r"host functions are not allowed in JIT mode"),
+        lambda _: 'mark it __device__, put host code under #ifndef __CUDACC_RTC__, or set compiler = "nvcc"',
     ),
     (re.compile(r'expected a ";"'), lambda _: "look at the end of the line before, too"),
     (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -14,6 +16,12 @@ from tilec.frontends._cuda_diagnostics import MARK_FILE
 from tilec.frontends._run import command_line, run_tool
 
 _MARK = "tilec_entry"
+_FILE = "tilec_entry.cu"
+# nvcc puts a hash of the input's absolute path into the names of what is local to a file: in symbols, and as bytes in debug sections.
+_TAIL = "_14_tilec_entry_cu_"
+_LOCAL = re.compile(rf"(_(?:INTERNAL|GLOBAL__N)__?)([0-9a-f]{{8}})({_TAIL})")
+_NEXT = r"(?:,|\s*\n\s*\.b8\s+)"
+_LOCAL_BYTES = re.compile(rf"((?:\d+{_NEXT}){{8}}){_NEXT.join(str(b) for b in _TAIL.encode())}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,13 +77,25 @@ def compile_ptx(
     # A variable that holds the kernel's address makes the compiler instantiate it, and says its mangled name.
     mark = f'\n#line 1 "{MARK_FILE}"\nextern "C" __device__ void* {_MARK} = (void*)&{expression};\n'
     with tempfile.TemporaryDirectory(prefix="tilec-nvcc-") as folder:
-        entry, out = Path(folder, "entry.cu"), Path(folder, "entry.ptx")
+        entry, out = Path(folder, _FILE), Path(folder, "entry.ptx")
         entry.write_bytes(f'#line 1 "{_escaped(name)}"\n'.encode() + source + mark.encode())
         done = run_tool([nvcc, *flags, "-o", str(out), str(entry)], timeout=timeout, cwd=root, env={"PATH": path, "TMPDIR": folder})
         text = out.read_text(encoding="utf-8", errors="surrogateescape") if done.rc == 0 and out.is_file() else ""
         log = (done.stderr + done.stdout).replace(str(entry), name)
-    symbol, text = _ptx.take_mark(text, _MARK) if text else ("", "")
+    symbol, text = _ptx.take_mark(_without_path_hash(text, name), _MARK) if text else ("", "")
     return NvccResult(text=text, symbol=symbol, log=log, command=command_line(["nvcc", *flags, name]), timed_out=done.timed_out)
+
+
+def _without_path_hash(text: str, name: str) -> str:
+    """The PTX with the hash of the temporary file's path replaced by one of the source's name."""
+    fixed = hashlib.sha256(name.encode()).hexdigest()[:8]
+
+    def replace(match: re.Match[str]) -> str:
+        codes = iter(fixed.encode())
+        head = re.sub(r"\d+(?=,|\s)", lambda _: str(next(codes)), re.sub(r"\.b8", ".b:", match[1])).replace(".b:", ".b8")
+        return head + match.group()[len(match[1]) :]
+
+    return _LOCAL_BYTES.sub(replace, _LOCAL.sub(lambda m: f"{m[1]}{fixed}{m[3]}", text))
 
 
 def _escaped(name: str) -> str:

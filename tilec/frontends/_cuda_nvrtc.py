@@ -86,7 +86,7 @@ class Nvrtc:
                 self._check(lib.nvrtcSetFlowCallback(program, guard, None))
             argv = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
             rc = lib.nvrtcCompileProgram(program, len(options), argv)
-            log = self._read(program, "ProgramLog").rstrip(b"\0").decode("utf-8", "replace").strip("\n")
+            log = self._read(program, "ProgramLog").replace(b"\0", b"").decode("utf-8", "replace").strip("\n")
             if rc:
                 return Program(ok=False, log=log, result=self._name(rc), timed_out=rc == _CANCELLED or time.monotonic() > deadline)
             data = self._read(program, "PTX").rstrip(b"\0") if ptx else self._read(program, "CUBIN")

@@ -128,12 +128,15 @@ def unknown_symbol(name: str, candidates: Sequence[KernelDecl]) -> CompileError:
     return _error(f"there is no __global__ function {name!r}{_nearest(name, names)}", cause=f"the source has: {listing}")
 
 
-def symbol_advice(words: str, decl: KernelDecl) -> str:
-    """What to do about a compiler's words on the symbol."""
+def symbol_advice(words: str, expression: str, decl: KernelDecl, candidates: Sequence[str]) -> str:
+    """What to do about a compiler's words on the symbol; `candidates` are the kernels that the source has."""
     if "is undefined" in words:
         header = next((h for name, h in _TYPE_HEADERS.items() if f'"{name}"' in words), "")
         if header:
             return f"the source does not know this type: #include <{header}>"
+    base, _ = cut(expression)
+    if base not in (decl.qualified, decl.name):
+        return f"the source has {', '.join(candidates) or 'no __global__ function'}{_nearest(base, list(candidates))}"
     if decl.template:
         return f"{decl.name} takes <{', '.join(decl.template)}>: see that every argument fits its parameter"
     return f"name it as the source does: {decl.qualified or decl.name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ class CudaFrontend:
     name = "cuda"
     suffixes: tuple[str, ...] = (".cu", ".cuh")
     kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX)
+    simt: bool = True
 
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""
@@ -90,8 +92,12 @@ class CudaFrontend:
         try:
             self._check_include(job, options)
             tools = self._require(_NVCC if options.compiler == "nvcc" else _ALWAYS, digest=False)
-            return Compiler(job, options, self._find(job), tools, self._search.path).run()
+            candidates = self._kernels(job.spec.source)
+            names = [found.decl.qualified or found.decl.name for found in candidates]
+            return Compiler(job, options, self._find(job, candidates), names, tools, self._search.path).run()
         except CompileError as exc:
+            place = job.spec.decl.location
+            exc.diagnostics = tuple(d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics)
             exc.kernel, exc.target = exc.kernel or job.variant.id, exc.target or str(job.target)
             raise
 
@@ -114,11 +120,11 @@ class CudaFrontend:
         names = [source.path, *_cuda_includes.kernel_files(source.root, source.path, options.include)]
         return [found for name in names for found in _kernels_of(source.root, name)]
 
-    def _find(self, job: Job) -> Found:
+    @staticmethod
+    def _find(job: Job, candidates: Sequence[Found]) -> Found:
         """The job's kernel in the source as it is now."""
         spec = job.spec
         base, _ = _cuda_symbol.cut(spec.symbol or spec.decl.qualified or spec.decl.name)
-        candidates = self._kernels(spec.source)
         for wanted in (base, spec.decl.qualified):
             for found in candidates:
                 if wanted and wanted in (found.decl.qualified, found.decl.name):
