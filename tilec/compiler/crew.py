@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tilec.compiler import wire
-from tilec.compiler.process import WorkerProcess
+from tilec.compiler.process import WorkerProcess, kill_all
 from tilec.errors import CompileError, TilecError, ToolchainError
 
 _START_LIMIT = 60.0  # seconds for a worker to import what it needs
@@ -76,11 +76,7 @@ class Crew:
 
     def close(self) -> None:
         """End every worker and its children at once."""
-        workers = [*self._idle, *self._starting, *self._busy]
-        for worker in workers:
-            worker.signal_group()
-        for worker in workers:
-            worker.kill()
+        kill_all([*self._idle, *self._starting, *self._busy])
         self._idle.clear()
         self._starting.clear()
         self._busy.clear()

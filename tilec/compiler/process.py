@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tilec.compiler import wire
+from tilec.compiler.tree import kill_trees
 
 _LOG_LIMIT = 64 << 10
 # Not `-m`: that would look for modules in the current directory first, where a project may well have a `json.py` or a `cuda` folder.
@@ -52,6 +53,11 @@ class WorkerProcess:
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         os.set_blocking(self._stdout.fileno(), False)
         self.send(wire.pack(setup))
+
+    @property
+    def running(self) -> bool:
+        """Whether it was not found dead yet; its id is its own as long as this is so."""
+        return self._process.returncode is None
 
     @property
     def pid(self) -> int:
@@ -118,15 +124,24 @@ class WorkerProcess:
             return f"was killed by {signal.Signals(-code).name if -code in set(signal.Signals) else f'signal {-code}'}"
         return f"exited with status {code}"
 
-    def kill(self) -> None:
-        """End it and its children now."""
-        self.signal_group()
+    def reap(self) -> None:
+        """Wait for its end, and close what it was talked to through."""
         self._process.wait()
         self._stdin.close()
         self._stdout.close()
 
-    def signal_group(self) -> None:
-        """Send SIGKILL to it and its children, without waiting."""
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+    def kill(self) -> None:
+        """End it and its children now."""
+        kill_all([self])
+
+
+def kill_all(workers: Sequence[WorkerProcess]) -> None:
+    """End workers and all their children now."""
+    running = [worker for worker in workers if worker.running]
+    kill_trees(worker.pid for worker in running)
+    for worker in running:
+        # What a worker that died by itself left behind is found by its group, except tools with a session of their own.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(worker.pid, signal.SIGKILL)
+    for worker in workers:
+        worker.reap()

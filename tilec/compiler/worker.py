@@ -20,6 +20,7 @@ from typing import Any
 from tilec.compiler import wire
 from tilec.compiler.blob import Blob
 from tilec.compiler.cache import Cache
+from tilec.compiler.tree import kill_trees
 from tilec.errors import CompileError, OutputError, TilecError, ToolchainError
 from tilec.frontends.base import Frontend
 from tilec.model.image import Image
@@ -165,6 +166,7 @@ def _listen(requests: int, inbox: queue.SimpleQueue[bytes]) -> None:
         frames.feed(data)
         while (message := frames.next()) is not None:
             inbox.put(message)
+    kill_trees([os.getpid()], spare_roots=True)
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

@@ -32,7 +32,7 @@ class FakeFrontend:
     Image bytes are a digest of the job and of every file it includes, repeated. Options of the source make it misbehave, when compiling
     or, with the option `in = "declare"`, when reading the source:
 
-    * `sleep` seconds; `hang` until killed, with a child process that sleeps too
+    * `sleep` seconds; `hang` until killed, with a child process in a session of its own that sleeps too
     * `raise` the name of a built-in exception; `fail` a message, raised as a CompileError
     * `crash` the name of a signal that the process sends itself; `exit` a status for `os._exit`
     * `print` text for standard output, written by Python and by a child process
@@ -132,7 +132,7 @@ def _misbehave(options: dict[str, Any], subject: str) -> None:
     if "sleep" in options:
         time.sleep(options["sleep"])
     if "hang" in options:
-        child = subprocess.Popen(["/bin/sleep", "600"])
+        child = subprocess.Popen(["/bin/sleep", "600"], start_new_session=True)
         if isinstance(options["hang"], str):
             Path(options["hang"]).write_text(f"{os.getpid()} {child.pid}\n", encoding="utf-8")
         time.sleep(600)
