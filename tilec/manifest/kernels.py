@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import keyword
 import math
@@ -24,17 +25,28 @@ from tilec.model.suggest import did_you_mean
 
 Languages = Mapping[str, tuple[str, ...]]
 Axes = dict[str, tuple[AxisValue, ...]]
-RESERVED = ("load", "Kernels")
-"""Names of the generated package that no kernel can take."""
+Mark = tuple[type, AxisValue]
+RESERVED = ("load", "Module", "Mapping", "Literal")
+"""Names that the generated package needs for itself; its classes need Python's own as well."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+def mark(value: AxisValue) -> Mark:
+    """A value with its type: 1, 1.0 and true are different values of an axis."""
+    return (type(value), value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scope:
     """What the checks of one kernel share: where it stands, its axes with the values that included points add, and the sink."""
 
     path: Path
     axes: Axes
     problems: Problems
+    marks: dict[str, frozenset[Mark]] = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        """Index the values, so that long axes with long lists of points stay linear."""
+        object.__setattr__(self, "marks", {name: frozenset(map(mark, items)) for name, items in self.axes.items()})
 
     def axis(self, name: str, path: Path) -> bool:
         """Whether there is such an axis; reported where not."""
@@ -50,7 +62,7 @@ class Scope:
         """Axis values that must exist."""
         for name, value in found.items():
             inner = (*path, name)
-            if self.axis(name, inner) and not any(same(value, known) for known in self.axes[name]):
+            if self.axis(name, inner) and mark(value) not in self.marks[name]:
                 known = ", ".join(map(shown, self.axes[name][:12]))
                 self.problems.add(inner, f"{shown(value)} is not a value of axis {name}: it has {known}")
         return tuple(found.items())
@@ -109,11 +121,6 @@ def read_kernel(name: str, found: dict[str, Any], path: Path, problems: Problems
     )
 
 
-def same(left: AxisValue, right: AxisValue) -> bool:
-    """Equal, and of one type: 1, 1.0 and true are different values of an axis."""
-    return type(left) is type(right) and left == right
-
-
 def _check_name(name: str, path: Path, problems: Problems) -> None:
     if keyword.iskeyword(name):
         problems.add(path, f"{name!r} is a keyword of Python: a launcher cannot have this name", at_key=True)
@@ -121,13 +128,8 @@ def _check_name(name: str, path: Path, problems: Problems) -> None:
         problems.add(path, f"{name!r} is a name of the generated package itself: choose another", at_key=True)
     elif name.startswith("_"):
         problems.add(path, "names that start with an underscore are kept for the generated package: choose another", at_key=True)
-
-
-def _check_argument(name: str, what: str, path: Path, problems: Problems) -> None:
-    if keyword.iskeyword(name):
-        problems.add(path, f"{name!r} is a keyword of Python: it cannot name {what} of a launcher", at_key=True)
-    elif name in values.LAUNCHER_WORDS:
-        problems.add(path, f"every launcher has an argument {name!r} already: it cannot name {what}", at_key=True)
+    elif name in vars(builtins):
+        problems.add(path, f"{name!r} is a built-in name of Python, which a launcher would hide: choose another", at_key=True)
 
 
 def _language(found: dict[str, Any], file: str, path: Path, problems: Problems, languages: Languages) -> str:
@@ -183,18 +185,20 @@ def _matrix(found: dict[str, Any], path: Path, problems: Problems) -> tuple[Matr
     for name, items in found.items():
         if name in keys.MATRIX.by_name:
             continue
-        _check_argument(name, "an axis", (*path, name), problems)
+        if keyword.iskeyword(name):
+            problems.add((*path, name), f"{name!r} is a keyword of Python: expressions cannot name this axis", at_key=True)
         axes[name] = tuple(item for item in items if item is not BAD)
         _check_axis(name, items, (*path, name), problems)
     include = []
-    reach = {name: list(items) for name, items in axes.items()}
+    listed = Scope(path, axes, problems)
+    reach = {name: dict.fromkeys(items) for name, items in axes.items()}
     for index, point in enumerate(found.get("include", ())):
         if point is not BAD:
-            _check_point(point, axes, (*path, "include", index), problems)
+            _check_point(point, listed, (*path, "include", index))
             include.append(tuple(point.items()))
             for name, value in point.items():
-                if axes.get(name) and type(value) is type(axes[name][0]) and value not in reach[name]:
-                    reach[name].append(value)
+                if axes.get(name) and type(value) is type(axes[name][0]):
+                    reach[name][value] = None
     scope = Scope(path, {name: tuple(items) for name, items in reach.items()}, problems)
     exclude = []
     for index, rule in enumerate(found.get("exclude", ())):
@@ -232,16 +236,16 @@ def _check_axis(name: str, items: tuple[Any, ...], path: Path, problems: Problem
 _KIND: dict[type, str] = {str: "text", int: "an integer", float: "a float", bool: "a boolean"}
 
 
-def _check_point(point: dict[str, Any], axes: Axes, path: Path, problems: Problems) -> None:
-    scope = Scope(path, axes, problems)
+def _check_point(point: dict[str, Any], scope: Scope, path: Path) -> None:
+    axes = scope.axes
     for name, value in point.items():
         inner = (*path, name)
         if scope.axis(name, inner) and axes[name] and type(value) is not type(axes[name][0]):
             what = f"{shown(value)} is {_KIND[type(value)]}, the axis has {_KIND[type(axes[name][0])]} such as {shown(axes[name][0])}"
-            problems.add(inner, what)
+            scope.problems.add(inner, what)
     missing = [name for name in axes if name not in point]
     if missing and point:
-        problems.add(path, f"an included point gives every axis: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+        scope.problems.add(path, f"an included point gives every axis: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
 
 
 def _assume(found: dict[str, Any], scope: Scope) -> tuple[AssumeSet, ...]:
@@ -293,7 +297,6 @@ def _hints(found: dict[str, Any], path: Path, problems: Problems) -> tuple[tuple
 
 def _param(name: str, table: dict[str, Any], scope: Scope) -> ParamTable:
     path, problems = (*scope.path, "params", name), scope.problems
-    _check_argument(name, "a parameter", path, problems)
     if "dtype" in table:
         scope.dtype(table["dtype"], (*path, "dtype"))
     rank = table.get("rank")

@@ -87,14 +87,14 @@ OPTIONS = {
         Key(
             "compiler", Text("compiler", choices=("nvrtc", "nvcc")), "NVRTC in process (default), or nvcc for code that needs host headers."
         ),
-        Key("std", Text("C++ standard", choices=("c++11", "c++14", "c++17", "c++20", "c++23")), "C++ standard."),
+        Key("std", Text("C++ standard", choices=("c++14", "c++17", "c++20", "c++23")), "C++ standard."),
         Key("include", ListOf(_PATH, unique=True), "Include directories, relative to the project."),
         Key(
             "define",
-            Table(names=Names(values.IDENTIFIER, "a macro's name", Either((Text("text", empty=True), Integer())))),
+            Table(names=Names(values.IDENTIFIER, "a macro's name", Either((Text(convert=values.one_line, empty=True), Integer())))),
             "Preprocessor macros and their values.",
         ),
-        Key("flags", ListOf(Text("a flag", pattern="-.+")), "More compiler flags, as they are."),
+        Key("flags", ListOf(Text()), "More compiler flags, as they are."),
     ),
     "tile": (),
 }

@@ -11,8 +11,8 @@ from tilec.errors import Diagnostic, Location, ManifestError
 from tilec.manifest import keys, values
 from tilec.manifest.kernels import Languages, options_of, read_kernel
 from tilec.manifest.locate import Locator, render
-from tilec.manifest.problems import Problems
-from tilec.manifest.shapes import BAD
+from tilec.manifest.problems import Problems, shown_int
+from tilec.manifest.shapes import BAD, is_int
 from tilec.manifest.types import Manifest, Override, Package, Profile, Targets, Toolchain
 from tilec.model.job import Options
 
@@ -104,7 +104,7 @@ _SYNTAX_HINTS = {
 
 
 def _one(what: str, place: Location, locator: Locator | None = None, *, fix: str = "", hint: str = "") -> ManifestError:
-    excerpt = locator.excerpt(place.line) if locator else ""
+    excerpt = locator.excerpt(place) if locator else ""
     return ManifestError((Diagnostic(message=what, location=place, excerpt=excerpt, hint=hint),), fix=fix)
 
 
@@ -119,9 +119,9 @@ def _unreadable(path: Path, shown: str, error: OSError) -> ManifestError:
 
 
 def _read(data: dict[str, Any], path: Path, locator: Locator, problems: Problems, languages: Languages) -> Manifest | None:
-    edition = data.get("edition")
-    if isinstance(edition, int) and edition > keys.EDITION:
-        what = f"edition {edition} is newer than this tilec, which reads edition {keys.EDITION}: update tilec"
+    edition: Any = data.get("edition")
+    if is_int(edition) and edition > keys.EDITION:
+        what = f"edition {shown_int(edition)} is newer than this tilec, which reads edition {keys.EDITION}: update tilec"
         problems.add(("edition",), what)
         return None
     if "edition" not in data:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterator
 
 from tilec.errors import Location
 
 Path = tuple[str | int, ...]
+EXCERPT = 200
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -33,6 +35,7 @@ class Locator:
         self.text = text
         self.file = file
         self._scan: _Scanner | None = None
+        self._starts: list[int] | None = None
 
     def __call__(self, path: Path) -> Location:
         """Place of the key (of the element, in a list), or of the nearest enclosing one that exists."""
@@ -52,13 +55,16 @@ class Locator:
 
     def location(self, offset: int) -> Location:
         """Line and column, both from 1, of an offset into the text."""
-        line = self.text.count("\n", 0, offset) + 1
-        return Location(file=self.file, line=line, column=offset - self.text.rfind("\n", 0, offset))
+        line = bisect.bisect_right(self._lines, offset)
+        return Location(file=self.file, line=line, column=offset - self._lines[line - 1] + 1)
 
-    def excerpt(self, line: int) -> str:
-        """A line of the text, cut where it is very long."""
-        lines = self.text.split("\n", line)
-        return lines[line - 1].rstrip("\r")[:200] if 0 < line <= len(lines) else ""
+    def excerpt(self, place: Location) -> str:
+        """The line of a place; empty where the place is so far right that the line would not help."""
+        if not 0 < place.line <= len(self._lines) or place.column > EXCERPT:
+            return ""
+        start = self._lines[place.line - 1]
+        end = self.text.find("\n", start)
+        return self.text[start : len(self.text) if end < 0 else end][:EXCERPT]
 
     def twice(self) -> tuple[Path, Location, Location] | None:
         """The first key that is given twice: its path, its first and its second place."""
@@ -67,6 +73,13 @@ class Locator:
             return None
         path, first, second = found
         return path, self.location(first), self.location(second)
+
+    @property
+    def _lines(self) -> list[int]:
+        """Offset of each line."""
+        if self._starts is None:
+            self._starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
+        return self._starts
 
     @property
     def _places(self) -> dict[Path, tuple[int, int]]:

@@ -50,12 +50,17 @@ class Problems:
             diagnostic = Diagnostic(
                 message=f"{shown}: {problem.what}" if shown else problem.what,
                 location=place,
-                excerpt=locator.excerpt(place.line),
+                excerpt=locator.excerpt(place),
                 hint=problem.hint,
             )
             located.append((place.line, place.column, diagnostic))
         located.sort(key=lambda entry: entry[:2])
         return ManifestError(tuple(diagnostic for _, _, diagnostic in located), fix=fix)
+
+
+def shown_int(value: int) -> str:
+    """An integer for a message; huge ones by size, since Python refuses to write them out."""
+    return str(value) if value.bit_length() < 200 else f"an integer of {value.bit_length()} bits"
 
 
 def shown(value: Any) -> str:
@@ -64,6 +69,8 @@ def shown(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return repr(value) if len(value) <= 60 else f"{value[:57]!r}…"
-    if isinstance(value, int | float):
+    if isinstance(value, int):
+        return shown_int(value)
+    if isinstance(value, float):
         return str(value)
     return "a list" if isinstance(value, list) else "a table" if isinstance(value, dict) else f"the date {value}"

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from tilec.errors import ExpressionError
 from tilec.manifest.locate import Path
-from tilec.manifest.problems import Problems, shown
+from tilec.manifest.problems import Problems, shown, shown_int
 from tilec.model.expr import parse, parse_abi
 
 BAD: Any = type("Bad", (), {"__repr__": lambda _self: "BAD"})()
@@ -37,7 +37,7 @@ class Shape(Protocol):
         """The JSON Schema of the shape."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Text:
     """Text. `choices` close the set; `pattern` must match as a whole, and `what` names it; `convert` may refuse with a ValueError.
 
@@ -88,7 +88,7 @@ class Text:
         return found
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Formula:
     """An expression, kept as text; its syntax is checked here, its names where they are known.
 
@@ -122,7 +122,7 @@ class Formula:
         return text if self.number is None else {"anyOf": [text, Integer(self.number).schema()]}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Integer:
     """An integer between two bounds, both included."""
 
@@ -162,7 +162,7 @@ class Integer:
         return {"type": "integer", "minimum": least, "maximum": most}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Number:
     """An integer or a float, finite; `above` is excluded, `least` and `most` are included."""
 
@@ -197,7 +197,7 @@ class Number:
         return {"type": "number", **{key: bound for key, bound in bounds.items() if bound is not None}}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Flag:
     """true or false."""
 
@@ -215,7 +215,7 @@ class Flag:
         return {"type": "boolean"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Plain:
     """A text, number or boolean as it is; `text` says whether text is among them."""
 
@@ -250,7 +250,7 @@ class Plain:
         return {"anyOf": [*kinds, {"type": "string", "minLength": 1}] if self.text else kinds}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ListOf:
     """A list with items of one shape, read to a tuple."""
 
@@ -298,7 +298,7 @@ class ListOf:
         return found
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Either:
     """One of several shapes, told apart by the value's TOML type."""
 
@@ -321,7 +321,7 @@ class Either:
         return {"anyOf": [shape.schema() for shape in self.shapes]}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Later:
     """A key that a later release reads: refused, so that nobody thinks it works."""
 
@@ -349,8 +349,3 @@ def mismatch(shape: Shape, value: Any, path: Path, problems: Problems, *, hint: 
 def is_int(value: Any) -> bool:
     """Whether a TOML value is an integer (booleans are none)."""
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def shown_int(value: int) -> str:
-    """An integer for a message; huge ones by size, since Python refuses to write them out."""
-    return str(value) if value.bit_length() < 200 else f"an integer of {value.bit_length()} bits"

@@ -12,7 +12,7 @@ from tilec.manifest.shapes import BAD, Shape, mismatch
 from tilec.model.suggest import nearest
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Key:
     """One key of a table."""
 
@@ -22,7 +22,7 @@ class Key:
     required: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Names:
     """Free names of a table: what they must look like, and the shape of what they name."""
 
@@ -33,7 +33,7 @@ class Names:
     choices: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """A table with fixed keys, free names, or both.
 

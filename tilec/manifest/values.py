@@ -32,8 +32,6 @@ FUNCTION = rf"[^:]+:{IDENTIFIER}"
 AGAINST = r"[A-Za-z][A-Za-z0-9_]*:.+"
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-# What every generated launcher takes besides the kernel's own parameters.
-LAUNCHER_WORDS = ("self", "stream")
 
 
 def target_names() -> tuple[str, ...]:

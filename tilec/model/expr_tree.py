@@ -10,8 +10,8 @@ from tilec.errors import ExpressionError
 MAX_LENGTH = 1000
 
 _TOKEN = re.compile(
-    r"""\s+ | (?:0[xX][0-9a-fA-F]+ | (?:0|[1-9][0-9]*(?:_[0-9]+)*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_])
-    | [A-Za-z_][A-Za-z0-9_]*(?!["']) | "[^"\\\n]*" | '[^'\\\n]*' | // | [=!<>]= | [-+*%<>()\[\],.]""",
+    r"""[ \t\r\n]+ | (?:0[xX][0-9a-fA-F]+ | (?:0|[1-9][0-9]*(?:_[0-9]+)*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_])
+    | [A-Za-z_][A-Za-z0-9_]*(?!["']) | "[^"\\\x00-\x1f]*" | '[^'\\\x00-\x1f]*' | // | [=!<>]= | [-+*%<>()\[\],.]""",
     re.VERBOSE,
 )
 _STRANGE = re.compile(r"\w+|\*\*|&&|\|\|")
@@ -36,7 +36,7 @@ def parse_tree(text: str) -> ast.expr:
     """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"the expression has {len(text)} characters, the most is {MAX_LENGTH}", text=text, column=1)
-    if not text.strip():
+    if not text.strip(" \t\r\n"):
         raise ExpressionError("the expression is empty", text=text, column=1)
     # The scan refuses what Python would read and this language has not, and everything that makes Python's parser warn.
     at = 0
@@ -50,11 +50,11 @@ def parse_tree(text: str) -> ast.expr:
         at = token.end()
     if _UNFINISHED.search(text):
         raise ExpressionError("the expression ends too early", text=text, column=len(text.rstrip()) + 1)
-    # Parentheses make every white space, line ends included, equal to a blank; the filler keeps the columns.
-    body = re.sub(r"\s", " ", text)
-    start = len(body) - len(body.lstrip())
+    # To Python's parser the text is one line: tabs and line ends become blanks, so that columns stay.
+    body = re.sub(r"[\t\r\n]", " ", text)
+    start = len(body) - len(body.lstrip(" "))
     try:
-        node = ast.parse(body.strip(), mode="eval").body
+        node = ast.parse(body.strip(" "), mode="eval").body
     except SyntaxError as error:
         column = min((error.offset or 1) + start, len(text.rstrip()) + 1)
         raise ExpressionError(_plain(error, text, column), text=text, column=column) from None

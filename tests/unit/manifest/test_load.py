@@ -132,6 +132,17 @@ def test_a_long_axis_is_read_in_one_pass() -> None:
     assert len(dict(manifest.kernels[0].matrix.axes)["N"]) == 20_000
 
 
+def test_many_points_and_many_problems_stay_linear() -> None:
+    """Thousands of each: anything quadratic would be felt."""
+    values = ", ".join(map(str, range(5_000)))
+    points = ", ".join(f"{{ N = {n} }}" for n in range(5_000))
+    text = f'[kernel.add]\nsource = "k.py"\n[kernel.add.matrix]\nN = [{values}]\nexclude = [{points}]\ninclude = [{points}]\n'
+    assert len(read(text).kernels[0].matrix.exclude) == 5_000
+    with pytest.raises(ManifestError) as caught:
+        read('[kernel.add]\nsource = "k.py"\n[kernel.add.matrix]\nN = [\n' + "[],\n" * 5000 + "]\n")
+    assert len(caught.value.problems) == 5000
+
+
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ManifestError) as caught:
         load(tmp_path / "tilec.toml", languages=LANGUAGES, shown="tilec.toml")
@@ -188,6 +199,8 @@ def test_too_large(tmp_path: Path) -> None:
         ("a = { b = 1, b = 2 }", "tilec.toml:1:14: error: a.b: is given twice, first in line 1"),
         ("[a.b]\nc = 1\n[a]\nb.d = 2", "tilec.toml:4:"),
         ("edition = " + "9" * 5000, "a value cannot be read"),
+        ("edition = 0x" + "f" * 5000, "edition an integer of 20000 bits is newer than this tilec"),
+        ("edition = 1\npackage = 0x" + "f" * 5000, "package: a table is expected, not an integer of 20000 bits"),
         ("edition = " + "[" * 5000, "values are nested too deeply"),
         (
             "edition = 2\nfuture = 1",
