@@ -78,7 +78,7 @@ class WorkDir:
 
     def __init__(self, root: Path) -> None:
         self.path = root / ".tilec"
-        self.spool = self.path / "spool"
+        self.spool = self.path / f"spool-{os.getpid()}"  # of this process alone: a check may run beside a build
         self.kept = self.path / "failed"
         self._state = self.path / "state.json"
         self._keys = self.path / "keys.json"
@@ -106,11 +106,17 @@ class WorkDir:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             except OSError:
                 note(f"{self.path} is on a file system without locks: do not run two builds of this project at once")
+            self._sweep()
             yield
         finally:
             os.close(descriptor)
-            with contextlib.suppress(OSError):
-                shutil.rmtree(self.spool, ignore_errors=True)
+
+    def _sweep(self) -> None:
+        """Remove what killed processes left."""
+        for left in self.path.glob("spool-*"):
+            pid = left.name.partition("-")[2]
+            if pid.isdigit() and not Path("/proc", pid).exists():
+                shutil.rmtree(left, ignore_errors=True)
 
     def up_to_date(self, fingerprint: Fingerprint) -> tuple[Output, ...] | None:
         """The last build's outputs, if it had this fingerprint and every one of them still has its bytes; else None."""

@@ -40,7 +40,7 @@ def test_change_is_told_and_written(tmp_path: Path) -> None:
 
 
 def test_locked_refuses_and_keeps_the_file(tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match="there is no tilec.lock"):
+    with pytest.raises(ToolchainError, match=r"there is no tilec\.lock"):
         check_lock(tmp_path, tools(), locked=True, note=pytest.fail)
     check_lock(tmp_path, tools(), locked=False, note=pytest.fail)
     text = (tmp_path / "tilec.lock").read_text()

@@ -1,0 +1,140 @@
+"""The .tilec directory: what counts as up to date, locking, and what killed builds leave."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tilec.compiler.state import Fingerprint, Output, WorkDir
+from tilec.errors import Location, OutputError
+from tilec.manifest.types import Manifest, Package, Targets
+from tilec.model.arch import Target
+from tilec.model.digest import sha256
+from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo
+
+DRAFT = BundleInfo(package=PackageInfo(name="p", version="1", module="p"), kernels=())
+
+
+def manifest(root: Path, **changes: object) -> Manifest:
+    value = Manifest(
+        path="tilec.toml",
+        root=str(root),
+        package=Package(name="p", version="1", module="p"),
+        targets=Targets(default=(Target.parse("sm_90"),)),
+        profiles=(),
+        locate=lambda _path: Location(file="tilec.toml"),
+    )
+    return dataclasses.replace(value, **changes)
+
+
+def written(path: Path, data: bytes = b"image") -> Output:
+    path.write_bytes(data)
+    return Output(kind="bundle", path=str(path), size=len(data), digest=sha256(data))
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> tuple[WorkDir, Fingerprint, Output]:
+    work = WorkDir(tmp_path)
+    fingerprint = Fingerprint.of(["k1", "k2"], DRAFT, ("bundle",), manifest(tmp_path))
+    output = written(tmp_path / "out.tilec")
+    with work.lock(pytest.fail):
+        work.save(fingerprint, (output,), {"parts": [], "jobs": {}})
+    return work, fingerprint, output
+
+
+def test_up_to_date_while_nothing_changed(built: tuple[WorkDir, Fingerprint, Output]) -> None:
+    work, fingerprint, output = built
+    assert work.up_to_date(fingerprint) == (dataclasses.replace(output, changed=False),)
+    assert work.up_to_date(Fingerprint("other")) is None
+
+
+def test_an_output_that_was_touched_or_edited_or_removed(built: tuple[WorkDir, Fingerprint, Output]) -> None:
+    work, fingerprint, output = built
+    path = Path(output.path)
+    path.write_bytes(b"image")  # same bytes, another time
+    assert work.up_to_date(fingerprint) is not None
+    path.write_bytes(b"imagE")
+    assert work.up_to_date(fingerprint) is None
+    path.unlink()
+    assert work.up_to_date(fingerprint) is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"fingerprint": 3, "outputs": [{}]}', b"\xff\x00", b"[" * 100_000])
+def test_damaged_state_only_costs_a_build(built: tuple[WorkDir, Fingerprint, Output], damage: bytes) -> None:
+    work, fingerprint, _ = built
+    (work.path / "state.json").write_bytes(damage)
+    (work.path / "keys.json").write_bytes(damage)
+    assert work.up_to_date(fingerprint) is None
+    assert work.outputs() == ()
+    assert isinstance(work.keys(), dict)
+
+
+def test_the_fingerprint_covers_keys_order_index_emit_output_and_licences(tmp_path: Path) -> None:
+    base = manifest(tmp_path)
+    licence = tmp_path / "LICENSE"
+    licence.write_text("one")
+    licensed = manifest(tmp_path, package=dataclasses.replace(base.package, license_files=("LICENSE",)))
+    kernel = KernelInfo(name="k", language="cuda", location=Location(file="k.cu"))
+    prints = [
+        Fingerprint.of(["a", "b"], DRAFT, ("bundle",), base),
+        Fingerprint.of(["b", "a"], DRAFT, ("bundle",), base),
+        Fingerprint.of(["a"], DRAFT, ("bundle",), base),
+        Fingerprint.of(["a", "b"], dataclasses.replace(DRAFT, kernels=(kernel,)), ("bundle",), base),
+        Fingerprint.of(["a", "b"], DRAFT, ("bundle", "wheel"), base),
+        Fingerprint.of(["a", "b"], DRAFT, ("bundle",), manifest(tmp_path, output=dataclasses.replace(base.output, dir="elsewhere"))),
+        Fingerprint.of(["a", "b"], DRAFT, ("bundle",), licensed),
+    ]
+    licence.write_text("two")
+    prints.append(Fingerprint.of(["a", "b"], DRAFT, ("bundle",), licensed))
+    assert len({p.value for p in prints}) == len(prints)
+    assert prints[0] == Fingerprint.of(["a", "b"], DRAFT, ("bundle",), base)
+
+
+def test_the_directory_is_invisible_to_git(built: tuple[WorkDir, Fingerprint, Output]) -> None:
+    assert (built[0].path / ".gitignore").read_text() == "*\n"
+
+
+def test_a_second_build_waits_and_says_so(tmp_path: Path) -> None:
+    first, second = WorkDir(tmp_path), WorkDir(tmp_path)
+    notes: list[str] = []
+    order: list[str] = []
+    waiting = threading.Event()
+
+    def note(text: str) -> None:
+        notes.append(text)
+        waiting.set()
+
+    def other() -> None:
+        with second.lock(note):
+            order.append("second")
+
+    with first.lock(pytest.fail):
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert waiting.wait(10)
+        order.append("first")
+    thread.join(10)
+    assert order == ["first", "second"]
+    assert notes == ["another build of this project is running: waiting for it"]
+
+
+def test_what_killed_builds_left_is_swept_and_living_ones_are_not(tmp_path: Path) -> None:
+    work = WorkDir(tmp_path)
+    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True, timeout=60)
+    dead = tmp_path / ".tilec" / f"spool-{done.stdout.strip()}"
+    dead.mkdir(parents=True)
+    work.spool.mkdir()
+    with work.lock(pytest.fail):
+        assert not dead.exists()
+        assert work.spool.exists()
+
+
+def test_a_project_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / ".tilec").write_text("in the way")
+    with pytest.raises(OutputError, match="cannot write"), WorkDir(tmp_path).lock(pytest.fail):
+        pytest.fail("the lock was taken")
