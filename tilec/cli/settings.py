@@ -7,9 +7,12 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilec.errors import UsageError
-from tilec.frontends.base import ToolSearch
+
+if TYPE_CHECKING:
+    from tilec.frontends.base import ToolSearch
 
 CACHE_MAX = "8 GiB"
 _UNITS = {"": 1, "b": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": 1024, "mi": 1024**2, "gi": 1024**3, "ti": 1024**4}
@@ -57,6 +60,8 @@ class Settings:
     @property
     def search(self) -> ToolSearch:
         """Where tools are looked for; the manifest adds its preferences."""
+        from tilec.frontends.base import ToolSearch  # help needs none of it
+
         return ToolSearch(cuda_home=self.cuda_home, path=self.path, state_dir=str(self.cache_dir / "tools") if self.cache_dir else "")
 
 

@@ -150,15 +150,15 @@ def param_text(param: Param) -> str:
 
 
 def assumption_text(assume: tuple[Assumption, ...]) -> str:
-    """`a: shape divisible by 16,16, stride by 16,1, base by 16`; empty for the general fallback."""
-    parts = []
+    """`a, b: shape divisible by 16,16, stride by 16,1, base by 16`; empty for the general fallback."""
+    groups: dict[str, list[str]] = {}
     for one in assume:
         facts = [f"{name} by {','.join(map(str, values))}" for name, values in (("shape", one.shape), ("stride", one.stride)) if values]
         if one.align > 1:
             facts.append(f"base by {one.align}")
         if facts:
-            parts.append(f"{one.param}: {', '.join(facts)}".replace(" by ", " divisible by ", 1))
-    return "; ".join(parts)
+            groups.setdefault(", ".join(facts).replace(" by ", " divisible by ", 1), []).append(one.param)
+    return "; ".join(f"{', '.join(params)}: {facts}" for facts, params in groups.items())
 
 
 def to_json(report: Report) -> dict[str, Any]:

@@ -66,6 +66,8 @@ def test_assumptions_as_text() -> None:
     assert report.assumption_text((Assumption(param="a"),)) == ""
     facts = (Assumption(param="a", shape=(16, 8), stride=(16, 1), align=16), Assumption(param="b", align=4))
     assert report.assumption_text(facts) == "a: shape divisible by 16,8, stride by 16,1, base by 16; b: base divisible by 4"
+    same = tuple(Assumption(param=name, shape=(16,)) for name in "abc")
+    assert report.assumption_text(same) == "a, b, c: shape divisible by 16"
 
 
 def test_json_says_everything_of_an_image(found: report.Report) -> None:
