@@ -163,27 +163,21 @@ class Driver:
         with self.current(ordinal):
             return int(self._ask("cuOccupancyMaxActiveClusters", function, self._config(shape, 0)))
 
-    def bind_launch(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> LaunchCall:
+    def bind_launch(self, ordinal: int, function: FunctionHandle, shape: LaunchShape, stream: int) -> LaunchCall:
         """A call that enqueues this launch; it reports failure by its result and never raises for one."""
-        call: LaunchCall
-        if shape.cluster or shape.cooperative:
-            launch_ex = self._api.cuLaunchKernelEx
-
-            def call(stream: int, parameters: int, extra: int) -> Any:
-                return launch_ex(self._config(shape, stream), function, parameters, extra)
-        else:
-            call = functools.partial(self._api.cuLaunchKernel, function, *shape.grid, *shape.block, shape.shared)
+        # A ready configuration costs less per call than nine numbers do.
+        call: LaunchCall = functools.partial(self._api.cuLaunchKernelEx, self._config(shape, stream), function)
         if self._count == 1:
             return call
         # The legacy default stream is the current context's: with several devices the thread's context is looked at each time.
         context, get_current = self._device(ordinal)[1], self._api.cuCtxGetCurrent
         expected = int(context)
 
-        def call_here(stream: int, parameters: int, extra: int) -> Any:
+        def call_here(parameters: int, extra: int) -> Any:
             if int(get_current()[1]) == expected:
-                return call(stream, parameters, extra)
+                return call(parameters, extra)
             with self.current(ordinal):
-                return call(stream, parameters, extra)
+                return call(parameters, extra)
 
         return call_here
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from tilec.model.dtype import BY_DLPACK, BY_NUMPY, BY_TYPESTR
@@ -19,13 +20,30 @@ class UnreadableError(Exception):
 
 
 class Readers(dict[type, Reader]):
-    """How to look at a tensor, by its type; a type met for the first time is classified once."""
+    """How to look at a tensor, by its type; a type met for the first time is classified once.
+
+    Attributes:
+        torch_types: torch's tensor types among them; launch paths read these in place.
+    """
+
+    def __init__(self) -> None:
+        """Start with no type known."""
+        super().__init__()
+        self.torch_types: set[type] = set()
 
     def __missing__(self, cls: type) -> Reader:
         """Classify a type."""
-        reader = _look_torch if _is_torch(cls) else _look_own if hasattr(cls, "_tilec_facts_") else _look_any
+        reader: Reader
+        if _is_torch(cls):
+            self.torch_types.add(cls)
+            reader = _look_torch
+        else:
+            reader = attrgetter("_tilec_look_") if hasattr(cls, "_tilec_facts_") else _look_any
         self[cls] = reader
         return reader
+
+
+READERS = Readers()
 
 
 def tensor_facts(value: Any, pointer_device: Callable[[int], int | None]) -> TensorFacts:
@@ -61,11 +79,6 @@ def _kind_of(value: Any) -> str:
     return "None" if value is None else f"a {name}"
 
 
-def _look_own(value: Any) -> Look:
-    look: Look = value._tilec_look_
-    return look
-
-
 def _look_any(value: Any) -> Look:
     """Foreign tensors: their facts are their key. Raises where there are none; the slow path then says why."""
     facts = _interface_facts(value) if hasattr(value, "__cuda_array_interface__") else _dlpack_facts(value)
@@ -82,9 +95,14 @@ def _is_torch(cls: type) -> bool:
 
 
 def _look_torch(tensor: Any) -> Look:
-    if tensor.is_contiguous():
-        return tensor.data_ptr(), (tensor.dtype, tensor.shape, tensor.get_device())
-    return tensor.data_ptr(), (tensor.dtype, tensor.shape, tensor.get_device(), tensor.stride(), tensor.is_neg())
+    # Launch paths say the same in place.
+    key = (tensor.dtype, tensor.shape, tensor.get_device()) if tensor.is_contiguous() else torch_strided(tensor)
+    return tensor.data_ptr(), key
+
+
+def torch_strided(tensor: Any) -> object:
+    """The key of a torch tensor that is not contiguous."""
+    return tensor.dtype, tensor.shape, tensor.get_device(), tensor.stride(), tensor.is_neg()
 
 
 def _torch_facts(tensor: Any) -> TensorFacts:

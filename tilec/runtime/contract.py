@@ -21,8 +21,9 @@ class Contract:
     Attributes:
         info: the kernel's row of the index. name: its name.
         params: the launcher's parameters; `index` gives their place by name.
-        tensors: places of tensor parameters. others: places of all other ones.
+        tensors: places of tensor parameters. others: places of all other ones; structs: of those among them that are structs.
         outs: places of the tensors that the kernel writes.
+        defaults: of all parameters, None for none. required: number of leading parameters that a call by place must give.
         keyed: places of scalars whose value decides the launch (it stands in an expression), not only a kernel argument.
         pointed: places of tensors whose address stands in an expression.
         moduli: per tensor, what its address is compared modulo of.
@@ -42,7 +43,10 @@ class Contract:
         self.index = {param.name: place for place, param in enumerate(info.params)}
         self.tensors = tuple(i for i, p in enumerate(info.params) if p.kind is ParamKind.TENSOR)
         self.others = tuple(i for i, p in enumerate(info.params) if p.kind is not ParamKind.TENSOR)
+        self.structs = tuple(i for i, p in enumerate(info.params) if p.kind is ParamKind.STRUCT)
         self.outs = tuple(i for i in self.tensors if info.params[i].out)
+        self.defaults = tuple(p.default for p in info.params)
+        self.required = max((i + 1 for i, p in enumerate(info.params) if p.default is None), default=0)
         self.axes = dict(info.axes)
         self.default = dict(info.default)
         self.choices = info.choices

@@ -53,8 +53,17 @@ def devices(driver: CudaDriver | None = None) -> tuple[Device, ...]:
     Raises:
         NoDeviceError: there is no driver or no device.
     """
-    if driver is None:
-        from tilec.runtime._driver import driver as process_driver
+    found = driver or process_driver()
+    return tuple(found.device(ordinal) for ordinal in range(found.device_count()))
 
-        driver = process_driver()
-    return tuple(driver.device(ordinal) for ordinal in range(driver.device_count()))
+
+def process_driver() -> CudaDriver:
+    """The process's CUDA driver, started at the first call.
+
+    Raises:
+        NoDeviceError: there is no driver or no device.
+    """
+    # Imported here: what only reads bundles or fakes a driver needs no CUDA.
+    from tilec.runtime._driver import driver
+
+    return driver()

@@ -1,26 +1,24 @@
-"""The launcher of one kernel: reads what a call brings, finds its plan by these facts, packs and enqueues."""
+"""The launcher of one kernel: checks a call once, then finds its plan by the facts that the call brings."""
 
 from __future__ import annotations
 
 import threading
 from typing import Any
 
-from tilec.errors import InternalError, LaunchError, VariantError
+from tilec.errors import VariantError
 from tilec.model.kernel import AxisValue, KernelInfo
-from tilec.runtime.arguments import Readers
 from tilec.runtime.binding import bind, check_axes, check_count
 from tilec.runtime.contract import Contract
+from tilec.runtime.fastpath import KeyOf, Launch, fast_path
+from tilec.runtime.packing import Block
 from tilec.runtime.prepare import Explanation, Plan, Site, explain, prepare
 from tilec.runtime.protocols import StreamLike
 from tilec.runtime.seam import LaunchCall
 from tilec.runtime.select import no_variant
-from tilec.runtime.streams import HANDLES, stream_handle
+from tilec.runtime.streams import stream_handle
 
 # Plans that one launcher remembers; with more shapes in turn than this it starts over.
 MOST_PLANS = 1024
-_MOST_HANDLE = 2**64 - 1
-
-_READERS = Readers()
 
 
 class Launcher:
@@ -28,25 +26,28 @@ class Launcher:
 
     Calls are checked before the driver is asked, and enqueue at once: they return when the launch is in the stream. A launcher may be
     called from any thread.
+
+    Attributes:
+        info: the kernel's row of the index.
+        pinned: the axes that it is restricted to.
     """
 
     def __init__(self, info: KernelInfo, site: Site, pinned: dict[str, AxisValue] | None = None) -> None:
         """Use `Module.kernels` or `Module.NAME`."""
         self.info = info
         self._site = site
-        self._pinned = pinned or {}
-        self._contract: Contract | None = None
+        self.pinned = dict(pinned or {})
         self._lock = threading.Lock()
-        self._plans: dict[Any, Plan] = {}
-        self._tensors: tuple[tuple[int, int], ...] = ()
-        self._others: tuple[int, ...] = ()
-        self._keyed: tuple[int, ...] = ()
-        self._pointed: tuple[int, ...] = ()
-        self._count = -1  # no call fits until the contract is read
+        self._contract: Contract | None = None
+        self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._restricted: dict[tuple[Any, ...], Launcher] = {}
+        self._paths: dict[tuple[AxisValue, ...], Launch] = {}
+        self._fast: Launch | None = None
+        self._key_of: KeyOf
 
     def __repr__(self) -> str:
         """Kernel, device, and the axes it is restricted to."""
-        pins = "".join(f", {name}={value!r}" for name, value in self._pinned.items())
+        pins = "".join(f", {name}={value!r}" for name, value in self.pinned.items())
         return f"<Launcher {self.info.name}{pins} on {self._site.device}>"
 
     def __call__(self, stream: StreamLike, /, *args: Any, **kwargs: Any) -> None:
@@ -62,10 +63,17 @@ class Launcher:
             NoImageError: the bundle has no image for this device.
             DriverError: the driver refused the image or the launch.
         """
-        values, chosen = bind(self._ready(), args, kwargs)
-        self.launch(stream, values, tuple(chosen.items()))
+        contract = self._ready()
+        if kwargs or len(args) < contract.required or len(args) > len(contract.params):
+            args, chosen = bind(contract, args, kwargs)
+            if chosen:
+                self._restrict(chosen).launch(stream, args)
+                return
+        else:
+            args += contract.defaults[len(args) :]
+        self.path()(stream, args)
 
-    def launch(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[Any, ...] = ()) -> None:
+    def launch(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue, ...] = ()) -> None:
         """Check the arguments and enqueue the kernel: what generated code calls.
 
         Args:
@@ -78,60 +86,20 @@ class Launcher:
             NoImageError: the bundle has no image for this device.
             DriverError: the driver refused the image or the launch.
         """
-        if len(values) != self._count:
-            self._settle(values)
-        # Every fact that a check or an expression reads is in the key, so an equal key means an equal plan. Nothing here says what is
-        # wrong with an argument: whatever does not fit falls through to the slow path, which reads it all again and reports.
-        addresses: list[int] = []
-        facts: list[Any] = [choices]
-        key: tuple[Any, ...] | None
-        try:
-            for place, modulus in self._tensors:
-                value = values[place]
-                address, fact = _READERS[type(value)](value)
-                addresses.append(address)
-                facts.append(fact)
-                if address % modulus:
-                    facts.append(address % modulus)
-            if self._others:
-                facts += [type(values[place]) for place in self._others]
-                facts += [values[place] for place in self._keyed]
-            if self._pointed:
-                facts += [addresses[place] for place in self._pointed]
-            key = tuple(facts)
-            plan = self._plans.get(key)
-        except Exception:  # noqa: BLE001 - foreign tensors raise what they like
-            key = plan = None
-        if plan is None:
-            plan, addresses = self._prepare(values, choices, key)
-        if plan.pairs and addresses != plan.apart:
-            self._check_apart(plan, addresses, values, choices)
-        try:
-            handle = HANDLES[type(stream)](stream)
-        except Exception:  # noqa: BLE001 - as above
-            handle = -1
-        if not 0 <= handle <= _MOST_HANDLE:
-            stream_handle(stream, self.info.name)
-        if plan.call is None:
-            return
-        try:
-            block = plan.blocks.pop()
-        except IndexError:
-            block = plan.new_block()
-        try:
-            if plan.free:
-                numbers = [values[place] for place in plan.free]
-                if plan.encode is not None:
-                    numbers = [n if e is None else e(n) for n, e in zip(numbers, plan.encode, strict=True)]
-                plan.pack(block.values, 0, *addresses, *numbers)
-            else:
-                plan.pack(block.values, 0, *addresses)
-        except Exception as error:  # a number does not fit, or is of another library and fails
-            raise self._unpackable(values, choices) from error
-        result = plan.call(handle, block.address, 0)[0]
-        if result:
-            self._failed(plan.call, block.address, handle, result)
-        plan.blocks.append(block)
+        if choices:
+            path = self._paths.get(choices)
+            if path is None:
+                chosen = dict(zip(self._ready().choices, choices, strict=True))
+                path = self._paths[choices] = self._restrict(chosen).path()
+            path(stream, values)
+        else:
+            (self._fast or self.path())(stream, values)
+
+    def path(self) -> Launch:
+        """The function that `launch` comes down to, of (stream, values)."""
+        self._ready()
+        assert self._fast is not None
+        return self._fast
 
     def variant(self, **axes: AxisValue) -> Launcher:
         """This launcher, restricted to some values of its axes.
@@ -139,12 +107,10 @@ class Launcher:
         Raises:
             VariantError: an axis or a value that was not built, or no variant with these values together.
         """
-        contract = self._ready()
-        check_axes(contract, axes)
-        pinned = {**self._pinned, **axes}
-        if not any(all(dict(v.axes).get(name) == value for name, value in pinned.items()) for v in self.info.variants):
-            raise no_variant(contract, pinned)
-        return Launcher(self.info, self._site, pinned)
+        launcher = self._restrict(axes)
+        if not any(all(dict(v.axes).get(name) == value for name, value in launcher.pinned.items()) for v in self.info.variants):
+            raise no_variant(self._ready(), launcher.pinned)
+        return launcher
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """Why a call with these arguments (without the stream) takes the variant and the image it takes; nothing is enqueued.
@@ -154,64 +120,58 @@ class Launcher:
         """
         contract = self._ready()
         values, chosen = bind(contract, args, kwargs)
-        return explain(contract, values, self._axes(tuple(chosen.items())), self._site)
-
-    def _settle(self, values: tuple[Any, ...]) -> None:
-        """Read the contract before the first launch; refuse another number of arguments than it has."""
-        check_count(self._ready(), values)
+        return explain(contract, values, self._restrict(chosen).pinned, self._site)
 
     def _ready(self) -> Contract:
         contract = self._contract
         if contract is None:
             with self._lock:
                 contract = Contract(self.info)
-                self._tensors = tuple(zip(contract.tensors, contract.moduli, strict=True))
-                self._others = contract.others
-                self._keyed = contract.keyed
-                self._pointed = tuple(contract.tensors.index(place) for place in contract.pointed)
-                self._contract = contract
-                self._count = len(contract.params)
+                self._fast, self._key_of = fast_path(contract, self._plans, self._slow, self._failed)
+                self._contract = contract  # last: who sees it may use the rest
         return contract
 
-    def _axes(self, choices: tuple[Any, ...]) -> dict[str, AxisValue]:
-        """Axes by name: those of this launcher, then those of the call, which come by name or all in order."""
-        contract = self._ready()
-        by_name = not choices or isinstance(choices[0], tuple)
-        named: dict[str, AxisValue] = dict(choices if by_name else zip(contract.choices, choices, strict=True))
-        check_axes(contract, named)
-        for name, value in self._pinned.items():
-            if named.setdefault(name, value) != value:
-                what = f"{self.info.name}: {name} is {value!r} for this launcher, got {named[name]!r}"
-                raise VariantError(what, kernel=self.info.name)
-        return named
+    def _restrict(self, axes: dict[str, AxisValue]) -> Launcher:
+        """The launcher with these axes pinned, made once."""
+        key = tuple(sorted((name, type(value).__name__, value) for name, value in axes.items()))
+        launcher = self._restricted.get(key)
+        if launcher is None:
+            check_axes(self._ready(), axes)
+            for name, value in self.pinned.items():
+                if axes.get(name, value) != value:
+                    what = f"{self.info.name}: {name} is {value!r} for this launcher, got {axes[name]!r}"
+                    raise VariantError(what, kernel=self.info.name)
+            launcher = self._restricted[key] = Launcher(self.info, self._site, {**self.pinned, **axes})
+        return launcher
 
-    def _prepare(self, values: tuple[Any, ...], choices: tuple[Any, ...], key: tuple[Any, ...] | None) -> tuple[Plan, list[int]]:
-        """The slow path: every check, then a plan, remembered by the call's facts."""
+    def _slow(self, stream: Any, values: tuple[Any, ...]) -> None:
+        """Every call that the fast path does not know: all checks, then a plan that later calls with these facts find."""
         contract = self._ready()
-        plan, addresses = prepare(contract, values, self._axes(choices), self._site)
+        check_count(contract, values)
+        plan, packed = prepare(contract, values, self.pinned, self._site)
+        try:
+            key = self._key_of(values)
+        except Exception:  # noqa: BLE001 - foreign tensors raise what they like, and a plan need not be remembered
+            key = None
         if key is not None:
             if len(self._plans) >= MOST_PLANS:
                 self._plans.clear()
-            self._plans[key] = plan
-        return plan, addresses
+            plan = self._plans.setdefault(key, plan)
+        handle = stream_handle(stream, self.info.name)
+        call = plan.bound(handle)
+        block = plan.new_block()
+        plan.refill(block, packed, values)
+        result = call(block.address, 0)[0]
+        if result:
+            self._failed(plan, call, block, handle, result)
+        plan.blocks.append(block)
 
-    def _check_apart(self, plan: Plan, addresses: list[int], values: tuple[Any, ...], choices: tuple[Any, ...]) -> None:
-        """Outputs against other arguments by address ranges; where ranges meet, the slow path looks closer."""
-        for out, low, high, other, other_low, other_high in plan.pairs:
-            a, b = addresses[out], addresses[other]
-            if a + low < b + other_high and b + other_low < a + high:
-                prepare(self._ready(), values, self._axes(choices), self._site)
-                break
-        plan.apart = addresses
-
-    def _unpackable(self, values: tuple[Any, ...], choices: tuple[Any, ...]) -> Exception:
-        """The error for arguments that could not be packed: the checks find the value that does not fit."""
+    def _failed(self, plan: Plan, call: LaunchCall, block: Block, stream: Any, result: Any) -> None:
+        """Let the driver deal with a launch that it refused; returns where a second try was accepted."""
+        name = self.info.name
+        handle = stream_handle(stream, name)
         try:
-            prepare(self._ready(), values, self._axes(choices), self._site)
-        except LaunchError as error:
-            return error
-        return InternalError(f"{self.info.name}: arguments passed every check and cannot be packed", kernel=self.info.name)
-
-    def _failed(self, call: LaunchCall, parameters: int, handle: int, result: Any) -> None:
-        site = self._site
-        site.driver.launch_failed(site.device.ordinal, result, handle, lambda: call(handle, parameters, 0)[0], self.info.name)
+            self._site.driver.launch_failed(self._site.device.ordinal, result, handle, lambda: call(block.address, 0)[0], name)
+        except BaseException:
+            plan.calls.pop(handle, None)
+            raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import weakref
 
 from tilec.model.dtype import DTYPES
 
@@ -53,6 +54,21 @@ class TensorFacts:
     def key(self) -> tuple[object, ...]:
         """All facts but the address."""
         return self.shape, self.stride, self.dtype, self.device, self.readonly
+
+
+class Key:
+    """Stands for the facts of all tensors that share them, and is found faster than they are."""
+
+    __slots__ = ("__weakref__",)
+
+
+_KEYS: weakref.WeakValueDictionary[tuple[object, ...], Key] = weakref.WeakValueDictionary()
+
+
+def interned(facts: tuple[object, ...]) -> Key:
+    """The one key of these facts; it lives as long as a tensor or a plan holds it."""
+    key = Key()
+    return _KEYS.setdefault(facts, key)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tilec.bundle.read import Bundle
 from tilec.model.kernel import BundleInfo, KernelInfo
 from tilec.model.suggest import did_you_mean
-from tilec.runtime.devices import find_device
+from tilec.runtime.devices import find_device, process_driver
 from tilec.runtime.images import store_of
 from tilec.runtime.launch import Launcher
 from tilec.runtime.prepare import Site
@@ -30,11 +30,8 @@ def load(bundle: Path | str | bytes | Bundle, device: DeviceLike = 0, *, driver:
         NoDeviceError: there is no driver or no such device.
     """
     opened = bundle if isinstance(bundle, Bundle) else Bundle.open(Path(bundle) if isinstance(bundle, str) else bundle)
-    if driver is None:
-        from tilec.runtime._driver import driver as process_driver
-
-        driver = process_driver()
-    site = Site(bundle=opened, device=find_device(device, driver), driver=driver, store=store_of(driver))
+    found = driver or process_driver()
+    site = Site(bundle=opened, device=find_device(device, found), driver=found, store=store_of(found))
     return Module(site)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 from tilec.errors import DTypeError, SchedulingError, UsageError
 from tilec.model.dtype import BY_NUMPY, DTYPES
 from tilec.runtime.arguments import UnreadableError
-from tilec.runtime.layout import TensorFacts, contiguous_stride
-from tilec.runtime.protocols import StreamLike
+from tilec.runtime.devices import ordinal_of, process_driver
+from tilec.runtime.layout import TensorFacts, contiguous_stride, interned
+from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.seam import CudaDriver
 from tilec.runtime.streams import stream_handle
 
@@ -22,15 +23,23 @@ class DeviceBuffer:
         shape: extents. dtype: a dtype's name. device: ordinal. nbytes: size in bytes.
     """
 
-    def __init__(self, driver: CudaDriver, device: int, shape: tuple[int, ...], dtype: str, stream: StreamLike | None = None) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: str,
+        device: DeviceLike = 0,
+        stream: StreamLike | None = None,
+        *,
+        driver: CudaDriver | None = None,
+    ) -> None:
         """Allocate; the contents are whatever was there.
 
         Args:
-            driver: what to allocate through.
-            device: ordinal.
             shape: extents.
             dtype: a dtype's name, such as `f32`.
+            device: where.
             stream: in whose order memory is taken and given back; None takes it at once.
+            driver: what to allocate through; the process's CUDA driver by default.
 
         Raises:
             DTypeError: no such dtype.
@@ -42,27 +51,35 @@ class DeviceBuffer:
             raise UsageError(f"shape {shape} has a negative extent")
         self.shape = tuple(shape)
         self.dtype = dtype
-        self.device = device
+        self.device = ordinal_of(device)
         self.nbytes = math.prod(self.shape) * DTYPES[dtype].bytes
-        self._driver = driver
+        self._driver = driver or process_driver()
         self._stream = None if stream is None else stream_handle(stream, "DeviceBuffer")
-        self._ptr = driver.allocate(device, self.nbytes, self._stream) if self.nbytes else 0
-        self._facts = TensorFacts(ptr=self._ptr, shape=self.shape, stride=contiguous_stride(self.shape), dtype=dtype, device=device)
-        self._tilec_look_: Any = (self._ptr, self._facts.key)  # what a launch reads: ready, since nothing of it changes
-        self._finalizer = weakref.finalize(self, driver.free, device, self._ptr, self._stream) if self._ptr else None
+        self._ptr = self._driver.allocate(self.device, self.nbytes, self._stream) if self.nbytes else 0
+        self._facts = TensorFacts(ptr=self._ptr, shape=self.shape, stride=contiguous_stride(self.shape), dtype=dtype, device=self.device)
+        self._tilec_look_: Any = (self._ptr, interned(self._facts.key))  # what a launch reads: ready, since nothing of it changes
+        self._finalizer = weakref.finalize(self, self._driver.free, self.device, self._ptr, self._stream) if self._ptr else None
         if self._finalizer is not None:
             self._finalizer.atexit = False  # the driver takes everything back at the process's end, and may be gone by then
 
     @classmethod
-    def from_host(cls, driver: CudaDriver, device: int, array: Any, stream: StreamLike | None = None, *, dtype: str = "") -> DeviceBuffer:
+    def from_host(
+        cls,
+        array: Any,
+        device: DeviceLike = 0,
+        stream: StreamLike | None = None,
+        *,
+        dtype: str = "",
+        driver: CudaDriver | None = None,
+    ) -> DeviceBuffer:
         """A copy of a NumPy array on the device.
 
         Args:
-            driver: what to allocate through.
-            device: ordinal.
             array: a NumPy array, of any strides.
+            device: where.
             stream: in whose order to allocate; the copy is complete when this returns.
-            dtype: the dtype that the array's bytes hold, where NumPy's own does not say it (`u16` bytes that hold `bf16`).
+            dtype: the dtype that the array's bytes hold, where NumPy's own does not say it (`u2` bytes that hold `bf16`).
+            driver: what to allocate through; the process's CUDA driver by default.
 
         Raises:
             DTypeError: the array's dtype has no name here, or another element size than `dtype`.
@@ -73,9 +90,9 @@ class DeviceBuffer:
         name = dtype or (BY_NUMPY[str(host.dtype)].name if str(host.dtype) in BY_NUMPY else "")
         if name not in DTYPES or DTYPES[name].bytes != host.dtype.itemsize:
             raise DTypeError(f"an array of {host.dtype} cannot be a tensor of {name or 'any known dtype'}")
-        made = cls(driver, device, tuple(array.shape), name, stream)
+        made = cls(tuple(array.shape), name, device, stream, driver=driver)
         if made.nbytes:
-            driver.copy_in(device, made.ptr, host.ctypes.data, made.nbytes, made._stream or 0)
+            made._driver.copy_in(made.device, made.ptr, host.ctypes.data, made.nbytes, made._stream or 0)
         return made
 
     @property

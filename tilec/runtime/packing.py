@@ -17,9 +17,13 @@ _POINTER = 8
 
 
 class Block:
-    """Memory for the arguments of one launch in flight: values, and the array of their addresses that the driver reads."""
+    """Memory for the arguments of one launch in flight: values, and the array of their addresses that the driver reads.
 
-    __slots__ = ("_array", "_pin", "address", "values")
+    Attributes:
+        values: the bytes. address: of the array. packed: tensor addresses and scalars that were packed last.
+    """
+
+    __slots__ = ("_array", "_pin", "address", "packed", "values")
 
     def __init__(self, template: bytes, offsets: tuple[int, ...]) -> None:
         """Lay out a block: `template` holds the values that stay, `offsets` say where each kernel argument is."""
@@ -28,6 +32,7 @@ class Block:
         base = ctypes.addressof(self._pin)
         self._array = (ctypes.c_void_p * max(len(offsets), 1))(*[base + offset for offset in offsets])
         self.address = ctypes.addressof(self._array)
+        self.packed: tuple[Any, ...] = ()  # what `values` holds at the moment
 
 
 class Packing:
@@ -35,11 +40,13 @@ class Packing:
 
     Attributes:
         pack: the struct's `pack_into`: tensor addresses in order, then the free values in order.
+        tensors: number of tensors.
         free: places of the parameters that are packed at each launch besides tensors.
+        plain: nothing is to be encoded, and the free places are in the order of parameters.
         encode: per free value what turns it into a packable one; None where nothing does.
     """
 
-    __slots__ = ("encode", "free", "offsets", "pack", "template")
+    __slots__ = ("encode", "free", "offsets", "pack", "plain", "template", "tensors")
 
     def __init__(self, call: Call, abi: tuple[AbiSlot, ...]) -> None:
         """Lay out the arguments of a checked call.
@@ -81,6 +88,8 @@ class Packing:
         self.offsets = tuple(offsets)
         self.free = tuple(free)
         self.encode = tuple(encode) if any(encode) else None
+        self.plain = self.encode is None and self.free == tuple(i for i in contract.others if i not in contract.keyed)
+        self.tensors = len(contract.tensors)
         self.pack = struct.Struct(head).pack_into
 
     def block(self) -> Block:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from tilec.bundle.choose import Choice, DeviceFacts, choose_image, require_image
 from tilec.bundle.read import Bundle
+from tilec.errors import InternalError
 from tilec.model.image import ImageInfo
 from tilec.model.kernel import AxisValue, VariantInfo
 from tilec.runtime.checks import Call, Values
@@ -16,6 +20,9 @@ from tilec.runtime.limits import check_device_limits, check_image_limits, check_
 from tilec.runtime.packing import Block, Packing
 from tilec.runtime.seam import CudaDriver, Device, LaunchCall, LaunchShape
 from tilec.runtime.select import Considered, select_variant, settle_axes
+
+# Streams for which a plan keeps a ready call; with more in turn than this it starts over.
+MOST_STREAMS = 64
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,26 +44,69 @@ class Plan:
     """A launch that is ready but for its addresses, its free scalars and its stream.
 
     Attributes:
-        call: enqueues it; None where the grid is empty, and nothing is to be done.
-        pack, free, encode: how arguments are packed (see `Packing`).
+        variant: id of the variant it launches.
+        calls: what enqueues it, by stream handle.
         blocks: argument memory that no launch uses at the moment.
-        pairs: (out, other, and the byte ranges of both relative to their addresses) for the check of aliases at each launch.
-        apart: the addresses that this check last passed for.
+        ranges: first and past the last byte of every tensor, relative to its address, one after another.
+        plain: `pack` takes the addresses and the free scalars as they come; else `refill` has to.
     """
 
-    __slots__ = ("apart", "blocks", "call", "encode", "free", "new_block", "pack", "pairs", "variant")
-
-    def __init__(self, call: LaunchCall | None, packing: Packing, pairs: tuple[tuple[int, ...], ...], variant: str) -> None:
-        """Keep what a launch needs."""
-        self.call = call
-        self.pack = packing.pack
-        self.free = packing.free
-        self.encode = packing.encode
-        self.new_block = packing.block
-        self.blocks: list[Block] = [packing.block()]
-        self.pairs = pairs
-        self.apart: list[int] = []
+    def __init__(self, call: Call, packing: Packing, bind: Callable[[int], LaunchCall], site: Site, variant: str) -> None:
+        """Keep what a launch needs of the call that was checked."""
         self.variant = variant
+        self.calls: dict[int, LaunchCall] = {}
+        self.blocks: list[Block] = []
+        self.new_block = packing.block
+        self.ranges = tuple(end for place in call.contract.tensors for end in byte_range(call.tensors[call.contract.params[place].name]))
+        self.pack = packing.pack
+        self.plain = packing.plain
+        self._packing = packing
+        self._bind = bind
+        self._contract = call.contract
+        self._axes = dict(call.axes)
+        self._site = site
+
+    def bound(self, stream: int) -> LaunchCall:
+        """What enqueues this launch on a stream."""
+        call = self.calls.get(stream)
+        if call is None:
+            if len(self.calls) >= MOST_STREAMS:
+                self.calls.clear()
+            call = self.calls[stream] = self._bind(stream)
+        return call
+
+    def refill(self, block: Block, packed: Values, values: Values) -> None:
+        """Pack addresses and free scalars into a block, after the checks that depend on them.
+
+        Args:
+            block: where to.
+            packed: the tensors' addresses in order, then what else tells one content of a block from another.
+            values: all arguments of the call.
+
+        Raises:
+            AliasError: an output overlaps another argument.
+            ArgumentError: a number does not fit its dtype.
+        """
+        self.recheck(values)
+        packing = self._packing
+        numbers: Iterable[Any] = [values[place] for place in packing.free]
+        block.packed = ()
+        try:
+            if packing.encode is not None:
+                numbers = [n if encode is None else encode(n) for n, encode in zip(numbers, packing.encode, strict=True)]
+            packing.pack(block.values, 0, *packed[: packing.tensors], *numbers)
+        except Exception as error:
+            name = self._contract.name
+            raise InternalError(f"{name}: the arguments passed every check and cannot be packed: {error}", kernel=name) from error
+        block.packed = packed
+
+    def recheck(self, values: Values) -> None:
+        """The checks of a call's signature once more, for what a key does not say: overlap, and numbers that fit their dtype.
+
+        Raises:
+            ArgumentError: the first check that fails.
+        """
+        Call(self._contract, values, dict(self._axes), self._site.driver).check_signature(self._site.device)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,7 +150,7 @@ class Explanation:
         return "\n".join(lines)
 
 
-def prepare(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site) -> tuple[Plan, list[int]]:
+def prepare(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site) -> tuple[Plan, Values]:
     """Check a call in the documented order; its plan, and the addresses of its tensors.
 
     Raises:
@@ -110,22 +160,26 @@ def prepare(contract: Contract, values: Values, axes: dict[str, AxisValue], site
     """
     call, considered = _checked(contract, values, axes, site)
     variant = considered[-1].variant
-    name = contract.name
+    name, device, driver = contract.name, site.device, site.driver
     shape = launch_shape(call)
-    check_device_limits(name, shape, site.device)
+    check_device_limits(name, shape, device)
     image = require_image(variant.images, site.facts, kernel=variant.id)
     packing = Packing(call, variant.abi)
-    pairs = _alias_pairs(call)
-    addresses = [call.tensors[contract.params[place].name].ptr for place in contract.tensors]
+    addresses = tuple(call.tensors[contract.params[place].name].ptr for place in contract.tensors)
     if 0 in shape.grid:
-        return Plan(None, packing, pairs, variant.id), addresses
-    function = site.store.function(site.driver, site.device.ordinal, site.bundle, image, name)
-    check_image_limits(name, shape, site.device, image, function)
-    if function.facts.static_shared + shape.shared > site.device.shared_default:
-        site.driver.allow_shared(function.handle, shape.shared)
-    check_residency(name, shape, site.device, image, function, site.driver)
-    launch = site.driver.bind_launch(site.device.ordinal, function.handle, shape)
-    return Plan(launch, packing, pairs, variant.id), addresses
+        return Plan(call, packing, _launch_nothing, site, variant.id), addresses
+    function = site.store.function(driver, device.ordinal, site.bundle, image, name)
+    check_image_limits(name, shape, device, image, function)
+    if function.facts.static_shared + shape.shared > device.shared_default:
+        driver.allow_shared(function.handle, shape.shared)
+    check_residency(name, shape, device, image, function, driver)
+    bind = functools.partial(driver.bind_launch, device.ordinal, function.handle, shape)
+    return Plan(call, packing, bind, site, variant.id), addresses
+
+
+def _launch_nothing(_stream: int) -> LaunchCall:
+    """An empty grid is a launch of nothing."""
+    return lambda _parameters, _extra: (0,)
 
 
 def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site) -> Explanation:
@@ -147,21 +201,3 @@ def _checked(contract: Contract, values: Values, axes: dict[str, AxisValue], sit
     settle_axes(contract, call.axes)
     call.check_contract()
     return call, select_variant(call)
-
-
-def _alias_pairs(call: Call) -> tuple[tuple[int, ...], ...]:
-    """(out, its low, its high, other, its low, its high): positions among the tensors, byte ranges relative to their addresses."""
-    contract = call.contract
-    ranges = [byte_range(call.tensors[contract.params[place].name]) for place in contract.tensors]
-    position = {place: index for index, place in enumerate(contract.tensors)}
-    pairs: list[tuple[int, ...]] = []
-    seen: set[frozenset[int]] = set()
-    for out in contract.outs:
-        for other in contract.tensors:
-            pair = frozenset((position[out], position[other]))
-            mine, theirs = ranges[position[out]], ranges[position[other]]
-            if other == out or pair in seen or mine[0] == mine[1] or theirs[0] == theirs[1]:
-                continue
-            seen.add(pair)
-            pairs.append((position[out], *mine, position[other], *theirs))
-    return tuple(pairs)

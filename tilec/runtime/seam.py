@@ -13,9 +13,9 @@ Dim3 = tuple[int, int, int]
 # Opaque handles of the driver: whatever it gives is handed back to it.
 ModuleHandle = Any
 FunctionHandle = Any
-# Enqueues one launch: (stream handle, address of the array of parameter addresses, 0) gives a sequence whose first item is the result,
-# false for success. Bound once per plan, so that a launch pays for one call.
-LaunchCall = Callable[[int, int, int], Any]
+# Enqueues one launch: (address of the array of parameter addresses, 0) gives a sequence whose first item is the result, false for
+# success. Bound once per plan and stream, so that a launch pays for one call with two arguments.
+LaunchCall = Callable[[int, int], Any]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +106,7 @@ class CudaDriver(Protocol):
     def active_clusters(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
         """Clusters of a launch that are resident on the device at a time."""
 
-    def bind_launch(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> LaunchCall:
+    def bind_launch(self, ordinal: int, function: FunctionHandle, shape: LaunchShape, stream: int) -> LaunchCall:
         """A call that enqueues this launch; it reports failure by its result and never raises for one."""
 
     def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:

@@ -7,6 +7,8 @@ from operator import attrgetter
 from typing import Any, final
 
 from tilec.errors import ArgumentError, SchedulingError
+from tilec.runtime.devices import ordinal_of, process_driver
+from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import CudaDriver
 
 Getter = Callable[[Any], int]
@@ -76,11 +78,16 @@ class Stream:
 
     __slots__ = ("_driver", "_handle", "device")
 
-    def __init__(self, driver: CudaDriver, device: int) -> None:
-        """Make a stream that does not wait for the legacy default stream."""
-        self._driver = driver
-        self.device = device
-        self._handle: int | None = driver.create_stream(device)
+    def __init__(self, device: DeviceLike = 0, *, driver: CudaDriver | None = None) -> None:
+        """Make a stream that does not wait for the legacy default stream.
+
+        Args:
+            device: where.
+            driver: what to make it through; the process's CUDA driver by default.
+        """
+        self._driver = driver or process_driver()
+        self.device = ordinal_of(device)
+        self._handle: int | None = self._driver.create_stream(self.device)
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """(0, handle), as other libraries read it."""

@@ -136,11 +136,11 @@ class FakeDriver:
         """Clusters of a launch that are resident on the device at a time."""
         return self._kernel(function).active_clusters
 
-    def bind_launch(self, ordinal: int, function: str, shape: LaunchShape) -> LaunchCall:
+    def bind_launch(self, ordinal: int, function: str, shape: LaunchShape, stream: int) -> LaunchCall:
         """A call that decodes its arguments, records itself, and runs the kernel's function."""
         kernel = self._kernel(function)
 
-        def call(stream: int, parameters: int, extra: int) -> tuple[str]:
+        def call(parameters: int, extra: int) -> tuple[str]:
             assert extra == 0
             arguments = tuple(_unpack(parameters, index, slot) for index, slot in enumerate(kernel.abi))
             with self._lock:

@@ -1,0 +1,140 @@
+"""The path of a launch whose facts were seen before: one function per kernel, unrolled over its parameters, since a loop would cost
+more than the checks that it saves. Only numbers go into the generated text, never a word of a bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tilec.runtime.arguments import READERS, torch_strided
+from tilec.runtime.contract import Contract
+from tilec.runtime.memory import DeviceBuffer
+from tilec.runtime.prepare import Plan
+from tilec.runtime.streams import HANDLES
+
+# (stream, values): enqueues, or hands over to the slow path. And values -> key, for the slow path to remember its plan by.
+Launch = Callable[[Any, tuple[Any, ...]], None]
+KeyOf = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+
+_TEMPLATE = """
+def key_of(values):
+    {unpack} = values
+{read}
+    return {key}
+
+def launch(stream, values):
+    try:
+        {unpack} = values
+{read_deeper}
+        plan = plans[{key}]
+        call = plan.calls[stream if type(stream) is int else handles[type(stream)](stream)]
+    except Exception:
+        return slow(stream, values)
+    try:
+        block = plan.blocks.pop()
+    except IndexError:
+        block = plan.new_block()
+    packed = {packed}
+    if {changed}:
+        if plan.plain:
+            {ranges} = plan.ranges
+            if {meet}:
+                plan.recheck(values)
+            try:
+                plan.pack(block.values, 0, *packed)
+                block.packed = packed
+            except Exception:
+                plan.refill(block, packed, values)
+        else:
+            plan.refill(block, packed, values)
+    result = call(block.address, 0)[0]
+    if result:
+        failed(plan, call, block, stream, result)
+    plan.blocks.append(block)
+"""
+# torch's attributes are read in place: a call per tensor would cost as much as two of them.
+_READ = """
+    t = type(a{i})
+    if t is Buffer:
+        p{i}, f{i} = a{i}._tilec_look_
+    elif t in torch_types:
+        p{i} = a{i}.data_ptr()
+        f{i} = (a{i}.dtype, a{i}.shape, a{i}.get_device()) if a{i}.is_contiguous() else torch_strided(a{i})
+    else:
+        p{i}, f{i} = readers[t](a{i})
+"""
+
+
+def fast_path(
+    contract: Contract,
+    plans: Mapping[tuple[Any, ...], Plan],
+    slow: Launch,
+    failed: Callable[..., None],
+) -> tuple[Launch, KeyOf]:
+    """The launch function of a kernel, and the function that gives the key of a call.
+
+    Equal keys mean equal plans: the key holds, per tensor, all facts but its address; the address modulo what any check compares it
+    with, where it is not 0 for all; the types of the other arguments; and the value of each that an expression reads.
+
+    Args:
+        contract: the kernel's.
+        plans: plans by key; the slow path fills it.
+        slow: takes every call that is not known, or that does not fit; raises what is wrong with it.
+        failed: deals with a launch that the driver refused.
+    """
+    source = _source(contract)
+    names: dict[str, Any] = {
+        "Buffer": DeviceBuffer,
+        "failed": failed,
+        "handles": HANDLES,
+        "plans": plans,
+        "readers": READERS,
+        "slow": slow,
+        "torch_strided": torch_strided,
+        "torch_types": READERS.torch_types,
+    }
+    exec(compile(source, "<tilec launch path>", "exec"), names)  # noqa: S102 - built from numbers alone
+    return names["launch"], names["key_of"]
+
+
+def _source(contract: Contract) -> str:
+    count = len(contract.params)
+    read = [line for i in contract.tensors for line in _READ.format(i=i).strip("\n").split("\n")]
+    moduli = dict(zip(contract.tensors, contract.moduli, strict=True))
+    checked = [i for i in contract.tensors if moduli[i] > 1]
+    parts = [*(f"f{i}" for i in contract.tensors), *(f"type(a{i})" for i in contract.others)]
+    parts += [*(f"a{i}" for i in contract.keyed), *(f"p{i}" for i in contract.pointed)]
+    key = _tuple(parts)
+    if checked:
+        # Aligned addresses are the usual case, and one test finds out for all; an address of 0 bits below the modulus leaves nothing.
+        powers = all(moduli[i] & (moduli[i] - 1) == 0 for i in checked)
+        mask = max(moduli[i] for i in checked) - 1
+        odd = f"({' | '.join(f'p{i}' for i in checked)}) & {mask}" if powers else "True"
+        deeper = _tuple([*parts, *(f"p{i} % {moduli[i]}" for i in checked)])
+        key = f"{deeper} if {odd} else {key}"
+    free = [i for i in contract.others if i not in contract.keyed]
+    # Zeros are packed anew: 0.0 equals -0.0. So are structs: a buffer that equals itself may hold other bytes than before.
+    always = bool(contract.structs)
+    changed = " or ".join(["packed != block.packed", *(f"not a{i}" for i in free)])
+    unpack = "".join(f"a{i}, " for i in range(count)).rstrip() if count else "()"
+    meet = [
+        f"p{out} + l{out} < p{i} + h{i} and p{i} + l{i} < p{out} + h{out}"
+        for out in contract.outs
+        for i in contract.tensors
+        if i != out and not (i in contract.outs and i < out)
+    ]
+    return _TEMPLATE.format(
+        unpack=unpack,
+        read="\n".join(read) or "    pass",
+        read_deeper="\n".join(f"    {line}" for line in read) or "        pass",
+        key=key,
+        packed=_tuple([*(f"p{i}" for i in contract.tensors), *(f"a{i}" for i in free)]),
+        changed="True" if always else changed,
+        ranges="".join(f"l{i}, h{i}, " for i in contract.tensors).rstrip() or "()",
+        meet=" or ".join(meet) or "False",
+    )
+
+
+def _tuple(parts: list[str]) -> str:
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
