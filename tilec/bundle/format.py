@@ -131,11 +131,15 @@ def _read_kernel(value: Any) -> Any:
         raise
     kernel: KernelInfo = _KERNEL_RECORD.read({name: entry for name, entry in value.items() if name != "abis"})
     variants = []
+    used = 0
     for variant in kernel.variants:
         place: Any = variant.abi
         if place >= len(abis):
             raise Misfit(f"variant {variant.id!r} names ABI {place} of {len(abis)}")
+        used = max(used, place + 1) if place <= used else len(abis) + 1
         variants.append(dataclasses.replace(variant, abi=abis[place]))
+    if used != len(abis) or len(set(abis)) != len(abis):
+        raise Misfit("has ABIs that no variant names, that repeat, or that are not in the order of their first use")
     return dataclasses.replace(kernel, variants=tuple(variants))
 
 

@@ -155,6 +155,25 @@ def test_refused_with_place_and_reason(steps: tuple[str | int, ...], value: obje
     assert caught.value.fix
 
 
+def test_the_abi_table_has_one_form() -> None:
+    info = Sample().info()
+    first, *rest = info.kernels[0].variants
+    other = dataclasses.replace(first, abi=first.abi[:1])
+    kernel = dataclasses.replace(info.kernels[0], variants=(other, *rest))
+    good = dataclasses.replace(info, kernels=(kernel,))
+    assert from_index(to_index(good)) == good
+    for change in ([0, 0, 0, 0], [1, 0, 1, 0], [1, 1, 1, 1]):
+        plain = json.loads(to_index(good))
+        for variant, place in zip(plain["kernels"][0]["variants"], change, strict=True):
+            variant["abi"] = place
+        with pytest.raises(BundleError, match="that no variant names, that repeat, or that are not in the order"):
+            from_index(canonical_json(plain))
+    plain = json.loads(to_index(good))
+    plain["kernels"][0]["abis"][1] = plain["kernels"][0]["abis"][0]
+    with pytest.raises(BundleError, match="that repeat"):
+        from_index(canonical_json(plain))
+
+
 def test_one_digest_has_one_size() -> None:
     digest = json.loads(to_index(Sample().info()))["kernels"][1]["variants"][0]["images"][0]["digest"]
     data = edited(*IMAGE, "digest", value=digest)
