@@ -1,0 +1,207 @@
+"""`tilec run` on a driver whose device memory is host memory: what it prints, writes and exits with."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilec.bundle.write import write_bundle
+from tilec.cli.main import run
+from tilec.errors import Location, NoDeviceError
+from tilec.model.arch import Target
+from tilec.model.digest import sha256
+from tilec.model.image import ImageInfo
+from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
+from tilec.model.signature import AbiSlot, Param, ParamKind
+from tilec.runtime import _driver
+from tilec.testing.fake_driver import FakeDriver, FakeKernel
+
+IMAGE = b"an image"
+ABI = (
+    *(AbiSlot(type="ptr", expr=f"{name}.ptr", size=8, align=8) for name in "zx"),
+    AbiSlot(type="i32", expr="x.size", size=4, align=4),
+    AbiSlot(type="f32", expr="alpha", size=4, align=4),
+)
+INFO = BundleInfo(
+    package=PackageInfo(name="acme", version="1.0", module="acme"),
+    kernels=(
+        KernelInfo(
+            name="scale",
+            language="cuda",
+            location=Location(file="scale.cu", line=1),
+            params=(
+                Param(name="z", kind=ParamKind.TENSOR, dtype="f32", rank=1, out=True),
+                Param(name="x", kind=ParamKind.TENSOR, dtype="f32", rank=1),
+                Param(name="alpha", kind=ParamKind.SCALAR, dtype="f32", default=2.0),
+            ),
+            launch=LaunchInfo(grid=("cdiv(x.size, 256)",), block=("256",), requires=("x.size == z.size",)),
+            variants=(
+                VariantInfo(
+                    id="scale",
+                    abi=ABI,
+                    images=(ImageInfo(target=Target.parse("sm_90"), digest=sha256(IMAGE), size=len(IMAGE), symbol="scale"),),
+                ),
+            ),
+        ),
+    ),
+)
+MANIFEST = """\
+edition = 1
+[package]
+name = "acme"
+version = "1.0"
+[targets]
+default = ["sm_90"]
+[kernel.scale]
+source = "scale.cu"
+launch = { grid = ["cdiv(x.size, 256)"], block = [256] }
+args = ["z.ptr", "x.ptr", "i32(x.size)", "alpha"]
+params = { z = { rank = 1, out = true }, x = { rank = 1 }, alpha = { default = 2.0 } }
+[kernel.scale.case.good]
+inputs.x = { shape = [300], dtype = "f32", seed = 1 }
+inputs.z = { shape = ["x.size"], dtype = "f32", dist = "empty" }
+inputs.alpha = 3.0
+reference = "reference.py:scale"
+[kernel.scale.case.bad]
+inputs.x = { shape = [40], dtype = "f32", dist = "ones" }
+inputs.z = { shape = ["x.size"], dtype = "f32", dist = "empty" }
+reference = "reference.py:off"
+[kernel.scale.case.refused]
+inputs.x = { shape = [40], dtype = "f32" }
+inputs.z = { shape = [39], dtype = "f32", dist = "empty" }
+"""
+REFERENCE = """
+def scale(x, alpha):
+    return x * alpha
+
+def off(x, alpha):
+    expected = x * alpha
+    expected[7:9] += 1
+    return expected
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+Tilec = Callable[..., Ran]
+
+
+def scale(z: int, x: int, n: int, alpha: float) -> None:
+    floats = ctypes.POINTER(ctypes.c_float)
+    source, target = ctypes.cast(x, floats), ctypes.cast(z, floats)
+    for i in range(n):
+        target[i] = source[i] * alpha
+
+
+@pytest.fixture
+def tilec(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tilec:
+    driver = FakeDriver(kernels={"scale": FakeKernel(abi=ABI, run=scale)})
+    monkeypatch.setattr(_driver, "driver", lambda: driver)
+    (tmp_path / "tilec.toml").write_text(MANIFEST)
+    (tmp_path / "scale.cu").write_text("__global__ void scale(float* z, const float* x, int n, float alpha) {}\n")
+    (tmp_path / "reference.py").write_text(REFERENCE)
+    write_bundle(tmp_path / "acme.tilec", INFO, lambda _digest: IMAGE)
+
+    def call(*args: str) -> Ran:
+        capsys.readouterr()
+        code = run(["run", *args], {"HOME": str(tmp_path)}, tmp_path)
+        caught = capsys.readouterr()
+        return Ran(code, caught.out, caught.err)
+
+    return call
+
+
+def test_cases_are_compared_and_a_difference_fails(tilec: Tilec) -> None:
+    done = tilec("--bundle", "acme.tilec")
+    assert done.code == 1
+    lines = done.out.splitlines()
+    assert lines[0].split() == ["case", "result", "output", "max", "abs", "max", "rel", "time"]
+    assert lines[1].split()[:5] == ["scale/good", "ok", "z", "0", "0"]
+    assert lines[2].split()[:5] == ["scale/bad", "FAIL", "z", "1", "0.333"]
+    assert lines[3] == "  z[7] is 2.0, expected 3.0; 2 of 40 elements are off (rtol 1e-05, atol 1e-06)"
+    assert lines[4].split()[:2] == ["scale/refused", "ERROR"]
+    assert lines[5].startswith("  scale: ")
+    assert lines[-1] == "3 cases on Fake H200: 1 passed, 1 failed, 1 could not be run or compared"
+
+
+def test_one_case_that_passes(tilec: Tilec) -> None:
+    for arguments in (["scale", "--case", "good"], ["-k", "*/good"], ["-k", "scale/good"]):
+        done = tilec("--bundle", "acme.tilec", *arguments)
+        assert done.code == 0
+        assert len(done.out.splitlines()) == 2
+
+
+def test_json(tilec: Tilec) -> None:
+    done = tilec("--bundle", "acme.tilec", "--json")
+    assert done.code == 1
+    document = json.loads(done.out)
+    assert (document["schema_version"], document["kind"], document["ok"]) == (1, "run", False)
+    assert document["device"] == {"name": "Fake H200", "ordinal": 0, "compute_capability": [9, 0], "driver": [13, 0]}
+    good, bad, refused = document["cases"]
+    assert (good["status"], good["outputs"][0]["mismatches"]) == ("passed", 0)
+    assert (bad["outputs"][0]["first_index"], bad["outputs"][0]["first_expected"]) == ([7], 3.0)
+    assert refused["error"]["type"] == "RequirementError"
+
+
+def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
+    (tmp_path / "tilec.toml").unlink()
+    given = ("--arg", "x=f32[5]:arange", "--arg", "z=f32[5]:empty", "--arg", "alpha=10")
+    done = tilec("scale", "--bundle", "acme.tilec", *given, "--save", "out")
+    assert (done.code, done.out.splitlines()[1].split()[:2]) == (0, ["scale", "ran"])
+    assert np.load(tmp_path / "out" / "scale.z.npy").tolist() == [0, 10, 20, 30, 40]
+    checked = tilec("scale", "--bundle", "acme.tilec", *given, "--reference", "reference.py:scale")
+    assert checked.code == 0
+    assert "ok" in checked.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["scael"], "no kernel 'scael'; did you mean 'scale'"),
+        (["--case", "none"], "no case matches"),
+        (["--arg", "x=1"], "--arg runs one kernel: name it"),
+        (["scale", "--axis", "T=f16"], "--axis and --reference go with --arg"),
+        (["scale", "--arg", "x=f32[3"], "'f32[3' is no tensor, number or .npy file"),
+        (["scale", "--device", "gpu"], "'gpu' is no CUDA device"),
+    ],
+)
+def test_usage(tilec: Tilec, arguments: list[str], words: str) -> None:
+    done = tilec("--bundle", "acme.tilec", *arguments)
+    assert done.code == 2
+    assert words in done.err
+
+
+def test_outputs_have_to_be_given(tilec: Tilec) -> None:
+    done = tilec("scale", "--bundle", "acme.tilec", "--arg", "x=f32[3]")
+    assert done.code == 1
+    assert "scale: nothing is given for 'z'" in done.err
+    assert "--arg z=f32[1024]" in done.err
+
+
+def test_without_a_gpu_it_says_what_it_would_need(tilec: Tilec, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise NoDeviceError("there is no driver", cause="nothing is installed")
+
+    monkeypatch.setattr(_driver, "driver", missing)
+    done = tilec()
+    assert done.code == 3
+    assert "running 3 cases of acme needs a GPU (cuda:0): there is no driver" in done.err
+    assert "tilec run --bundle FILE" in done.err
+    assert done.out == ""
+
+
+def test_a_bundle_that_is_none(tilec: Tilec, tmp_path: Path) -> None:
+    (tmp_path / "bad.tilec").write_bytes(b"nothing")
+    assert tilec("--bundle", "bad.tilec").code == 1
+    assert tilec("--bundle", "missing.tilec").code == 1
