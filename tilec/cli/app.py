@@ -72,9 +72,19 @@ class App:
         )
 
     def show(self, path: Path | str) -> str:
-        """A path as short as it can be said: relative to the working directory where it lies inside."""
+        """A path as short as it can be said: relative to the working directory where it lies inside.
+
+        A relative path is the project's own (as in a compiler's messages), and is said from the working directory too.
+        """
+        path = Path(path)
+        if not path.is_absolute():
+            try:
+                inside = self.manifest_path().parent / path
+            except UsageError:
+                return str(path)
+            path = inside if inside.exists() else path
         try:
-            return str(Path(path).relative_to(self.settings.cwd))
+            return str(path.relative_to(self.settings.cwd))
         except ValueError:
             return str(path)
 

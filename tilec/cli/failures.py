@@ -15,6 +15,7 @@ import click
 from tilec.cli.app import App
 from tilec.errors import BuildError, CompileError, Diagnostic, ManifestError, TilecError, UsageError
 
+Show = Callable[[str], str]
 JOBS_SHOWN = 6
 DIAGNOSTICS_SHOWN = 8
 LOG_LINES = 12
@@ -27,6 +28,8 @@ class Group:
     failure: TilecError
     jobs: tuple[str, ...]
     kept: tuple[str, ...]
+    variants: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
 
 
 def group(failures: Sequence[TilecError]) -> list[Group]:
@@ -39,6 +42,8 @@ def group(failures: Sequence[TilecError]) -> list[Group]:
             failure=members[0],
             jobs=tuple(dict.fromkeys(name for name in map(job_name, members) if name)),
             kept=tuple(dict.fromkeys(m.kept for m in members if isinstance(m, CompileError) and m.kept)),
+            variants=tuple(dict.fromkeys(m.kernel for m in members if m.kernel)),
+            targets=tuple(dict.fromkeys(m.target for m in members if m.target)),
         )
         for members in found.values()
     ]
@@ -69,7 +74,7 @@ def print_failure(app: App | None, exc: TilecError) -> None:
     _echo(app, render(exc) if app is None else render(exc, verbose=app.verbose, command=app.command, show=app.show))
 
 
-def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: Callable[[str], str] = str) -> str:
+def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: Show = str) -> str:
     """The whole text of an error.
 
     Args:
@@ -79,7 +84,7 @@ def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: C
         show: says a path the way the user would.
     """
     if isinstance(exc, ManifestError):
-        return _render_manifest(exc)
+        return _render_manifest(exc, show=show)
     if isinstance(exc, BuildError):
         return _render_build(exc, verbose=verbose, command=command, show=show)
     if isinstance(exc, CompileError):
@@ -88,8 +93,8 @@ def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: C
     return "\n".join([f"{_red('error:')} {head}", *rest])
 
 
-def _render_manifest(exc: ManifestError) -> str:
-    lines = [diagnostic_text(problem) for problem in exc.problems]
+def _render_manifest(exc: ManifestError, *, show: Show) -> str:
+    lines = [diagnostic_text(problem, show) for problem in exc.problems]
     lines.append(f"{_red('error:')} {_count(exc)}")
     if exc.fix:
         lines.append(f"  fix: {exc.fix}")
@@ -101,24 +106,24 @@ def _count(exc: ManifestError) -> str:
     return f"{errors} problem{'' if errors == 1 else 's'} in the manifest and what it names"
 
 
-def _render_build(exc: BuildError, *, verbose: bool, command: str, show: Callable[[str], str]) -> str:
+def _render_build(exc: BuildError, *, verbose: bool, command: str, show: Show) -> str:
     blocks = [_render_group(one, verbose=verbose, show=show) for one in group(exc.failures)]
     unharmed = "; nothing was written, earlier output is as it was" if command == "build" else ""
     blocks.append(f"{_red('error:')} {exc.what}{unharmed}")
     return "\n\n".join(blocks)
 
 
-def _render_group(one: Group, *, verbose: bool, show: Callable[[str], str]) -> str:
+def _render_group(one: Group, *, verbose: bool, show: Show) -> str:
     failure = one.failure
     lines: list[str] = []
     diagnostics = failure.diagnostics if isinstance(failure, CompileError) else ()
     if diagnostics:
         shown = diagnostics if verbose else diagnostics[:DIAGNOSTICS_SHOWN]
-        lines.extend(diagnostic_text(diagnostic) for diagnostic in shown)
+        lines.extend(diagnostic_text(diagnostic, show) for diagnostic in shown)
         if len(shown) < len(diagnostics):
             lines.append(f"  … and {len(diagnostics) - len(shown)} more messages (--verbose shows them)")
     else:
-        place = f"{failure.location}: " if failure.location else ""
+        place = f"{dataclasses.replace(failure.location, file=show(failure.location.file))}: " if failure.location else ""
         lines.append(f"{click.style(place, bold=True)}{_red('error:')} {failure.what}")
         if isinstance(failure, CompileError):
             lines.extend(_log_lines(failure.log, verbose=verbose))
@@ -136,13 +141,14 @@ def _log_lines(log: str, *, verbose: bool) -> list[str]:
     return lines
 
 
-def _where(one: Group, *, verbose: bool, show: Callable[[str], str]) -> Iterable[str]:
+def _where(one: Group, *, verbose: bool, show: Show) -> Iterable[str]:
     if len(one.jobs) == 1:
         yield f"  in job {one.jobs[0]}"
+    elif len(one.variants) > 1 < len(one.targets) and len(one.variants) * len(one.targets) == len(one.jobs):
+        variants, targets = _listed(one.variants, verbose=verbose), _listed(one.targets, verbose=verbose)
+        yield f"  in {len(one.jobs)} jobs: {variants}, each for {targets}"
     elif one.jobs:
-        shown = one.jobs if verbose else one.jobs[:JOBS_SHOWN]
-        more = f" and {len(one.jobs) - len(shown)} more" if len(shown) < len(one.jobs) else ""
-        yield f"  in {len(one.jobs)} jobs: {', '.join(shown)}{more}"
+        yield f"  in {len(one.jobs)} jobs: {_listed(one.jobs, verbose=verbose)}"
     if one.kept:
         more = f" (and {len(one.kept) - 1} more)" if len(one.kept) > 1 else ""
         yield f"  input, command and full log kept in {show(one.kept[0])}{more}"
@@ -150,8 +156,16 @@ def _where(one: Group, *, verbose: bool, show: Callable[[str], str]) -> Iterable
         yield f"  command: {one.failure.command}"
 
 
-def diagnostic_text(diagnostic: Diagnostic) -> str:
-    """A diagnostic's text with colours: place bold, severity by its weight, caret green."""
+def _listed(names: Sequence[str], *, verbose: bool) -> str:
+    shown = names if verbose else names[:JOBS_SHOWN]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(shown) < len(names) else "")
+
+
+def diagnostic_text(diagnostic: Diagnostic, show: Show = str) -> str:
+    """A diagnostic's text with colours: place bold, severity by its weight, caret green; `show` says the file's path."""
+    if diagnostic.location:
+        located = dataclasses.replace(diagnostic.location, file=show(diagnostic.location.file))
+        diagnostic = dataclasses.replace(diagnostic, location=located)
     head, *rest = diagnostic.render().split("\n")
     place = f"{diagnostic.location}: " if diagnostic.location else ""
     severity = f"{diagnostic.severity}:"

@@ -85,7 +85,7 @@ def print_warnings(app: App, warnings: Sequence[Diagnostic]) -> None:
     different = list(dict.fromkeys(warnings))
     shown = different if app.verbose else different[:WARNINGS_SHOWN]
     for warning in shown:
-        app.note(diagnostic_text(warning))
+        app.note(diagnostic_text(warning, app.show))
     if len(shown) < len(different):
         app.note(f"… and {plural(len(different) - len(shown), 'more warning')} (--verbose shows them)")
 

@@ -272,6 +272,27 @@ def test_check_tells_every_problem(cli, project: Path, fake_build) -> None:
     assert [p["message"] for p in json.loads(done.out)["problems"]] == ["p2", "p5"]
 
 
+def test_places_are_said_from_where_one_works(cli, project: Path, fake_build) -> None:
+    deep = project / "a"
+    deep.mkdir()
+    (project / "kernels").mkdir()
+    (deep / "x.cu").write_text("")
+    (project / "kernels" / "y.cu").write_text("")
+    files = (f"{project}/tilec.toml", "a/x.cu", "kernels/y.cu", "kernels/gone.cu")
+    fake_build.plan_only = raising(ManifestError(tuple(Diagnostic(message="off", location=Location(file=f, line=1)) for f in files)))
+    assert cli("check").err.splitlines()[:4] == [
+        "tilec.toml:1: error: off",
+        "a/x.cu:1: error: off",
+        "kernels/y.cu:1: error: off",
+        "kernels/gone.cu:1: error: off",
+    ]
+    assert cli("check", cwd=deep).err.splitlines()[:3] == [
+        f"{project}/tilec.toml:1: error: off",
+        "x.cu:1: error: off",
+        f"{project}/kernels/y.cu:1: error: off",
+    ]
+
+
 def test_check_tells_of_sources_that_cannot_be_read(cli, project: Path, fake_build) -> None:
     located = CompileError("x", diagnostics=(Diagnostic(message="syntax", location=Location(file="a.py", line=3, column=9)),))
     bare = CompileError("a.cu: the compiler crashed", fix="report it")
