@@ -1,0 +1,134 @@
+"""The examples on a GPU: every case through tilec's own buffers, and calls with wrong arguments that must not reach the device."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilec import errors
+from tilec.bundle.read import Bundle
+from tilec.frontends.base import ToolSearch
+from tilec.manifest.types import Manifest
+from tilec.project import open_project
+from tilec.runner.cases import expand_cases
+from tilec.runner.device import GpuDevice
+from tilec.runner.reference import References
+from tilec.runner.run import run_cases
+from tilec.runtime import Module, load
+from tilec.runtime._driver import driver
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = (
+    "vector_add",
+    "saxpy",
+    "softmax",
+    "rms_norm",
+    "layer_norm",
+    "gemm",
+    "reduce_sum",
+    "block_scan",
+    "elementwise",
+    "stencil",
+)
+
+
+@pytest.fixture(scope="module")
+def manifest() -> Manifest:
+    return open_project(ROOT / "tilec.toml", ToolSearch()).manifest
+
+
+@pytest.fixture(scope="module")
+def module(manifest: Manifest) -> Module:
+    package = manifest.package
+    path = ROOT / manifest.output.dir / f"{package.name}-{package.version}.tilec"
+    if not path.is_file():
+        pytest.skip(f"{path.name} is not there: build the examples first, with `tilec build`")
+    try:
+        return load(Bundle.open(path), 0)
+    except errors.NoDeviceError as error:
+        pytest.skip(error.what)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_case_passes(name: str, manifest: Manifest, module: Module) -> None:
+    kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
+    cases = expand_cases(kernel, module.kernels[name].info, locate=manifest.locate)
+    assert cases
+    report = run_cases(cases, GpuDevice(module, driver()), References(manifest.root), clock=time.perf_counter)
+    assert [(r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"] == []
+
+
+def test_every_kernel_is_run(manifest: Manifest) -> None:
+    assert tuple(kernel.name for kernel in manifest.kernels) == KERNELS
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "arguments"),
+    [
+        (errors.ArgumentError, "vector_add", lambda t: (t.ones(8), t.ones(8))),
+        (errors.DTypeError, "vector_add", lambda t: (t.ones(8), t.ones(8), t.ones(8, dtype=t.float16))),
+        (errors.DTypeError, "vector_add", lambda t: tuple(t.ones(8, dtype=t.int32) for _ in range(3))),
+        (errors.RankError, "vector_add", lambda t: (t.ones(2, 4), t.ones(8), t.ones(8))),
+        (errors.LayoutError, "vector_add", lambda t: (t.ones(16)[::2], t.ones(8), t.ones(8))),
+        (errors.PlacementError, "vector_add", lambda t: (t.ones(8), t.ones(8, device="cpu"), t.ones(8))),
+        (errors.RequirementError, "x.shape[0] == z.shape[0]", lambda t: (t.ones(8), t.ones(9), t.ones(8))),
+        (errors.AliasError, "vector_add", lambda t: (lambda z: (z[:8], z[4:12], t.ones(8)))(t.ones(16))),
+    ],
+)
+def test_wrong_arguments_are_refused_before_the_device(module: Module, error: type, words: str, arguments: Any) -> None:
+    torch = pytest.importorskip("torch")
+    torch.set_default_device("cuda")
+    try:
+        given = arguments(torch)
+        before = given[0].clone()
+        with pytest.raises(error) as caught:
+            module.vector_add(torch.cuda.current_stream(), *given)
+        assert str(caught.value).startswith("vector_add")
+        assert words in str(caught.value)
+        torch.cuda.synchronize()
+        assert torch.equal(given[0], before)
+    finally:
+        torch.set_default_device(None)
+
+
+def test_an_axis_that_was_not_built_names_those_that_were(module: Module) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.ones(8, device="cuda")
+    with pytest.raises(errors.VariantError, match="VEC") as caught:
+        module.elementwise(torch.cuda.current_stream(), torch.empty_like(x), x, 1.0, 0.0, VEC=16)
+    assert "8" in str(caught.value)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 3])
+def test_views_that_start_anywhere(module: Module, offset: int) -> None:
+    torch = pytest.importorskip("torch")
+    stream = torch.cuda.current_stream()
+    x = torch.randn(5000, device="cuda")[offset : offset + 4096]
+    z = torch.full((5000,), torch.nan, device="cuda")
+    module.vector_add(stream, z[offset : offset + 4096], x, x.clone())
+    torch.testing.assert_close(z[offset : offset + 4096], 2 * x)
+    assert torch.isnan(z[:offset]).all()
+    assert torch.isnan(z[offset + 4096 :]).all()
+    for width in (1, 4, 8):
+        y = torch.empty_like(x)
+        module.elementwise(stream, y, x, 3.0, -1.0, VEC=width)
+        torch.testing.assert_close(y, 3.0 * x - 1.0)
+    total = torch.zeros(1, device="cuda")
+    module.reduce_sum(stream, total, x)
+    torch.testing.assert_close(total[0], x.sum(), rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 1023, 1024, 1025, 4099])
+def test_every_tail_of_a_vector(module: Module, size: int) -> None:
+    torch = pytest.importorskip("torch")
+    stream = torch.cuda.current_stream()
+    x, y = torch.randn(size, device="cuda"), torch.randn(size, device="cuda")
+    guarded = torch.full((size + 64,), torch.nan, device="cuda")
+    module.vector_add(stream, guarded[:size], x, y)
+    torch.testing.assert_close(guarded[:size], x + y)
+    assert torch.isnan(guarded[size:]).all()
