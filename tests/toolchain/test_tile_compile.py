@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,9 +13,10 @@ import pytest
 
 from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, sample_at, scalar, tensor, vectors, write
 from tilec.bundle.cubin import read_cubin
-from tilec.errors import CompileError, ToolchainError
+from tilec.errors import BundleError, CompileError, ToolchainError
 from tilec.frontends import _sass, _tile_api
 from tilec.frontends import tile as tile_module
+from tilec.frontends._tools import find_tool
 from tilec.model.arch import ARCHS, Target, TargetKind
 from tilec.model.digest import sha256
 from tilec.model.dtype import DTYPES
@@ -228,18 +230,24 @@ def test_no_cache_and_no_file_is_left_behind(tile, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.rglob("*")] == ["temp"]
 
 
-def test_spills_are_counted_where_there_is_a_stack(tile):
+@pytest.mark.parametrize("target", ["sm_80", "sm_120"])
+def test_spills_are_what_the_disassembler_shows(tile, tmp_path, target):
     params = (tensor("a", "f32", 2), tensor("b", "f32", 2), tensor("c", "f32", 2, out=True))
-    image = tile.compile(job(tile, SAMPLE, "kernels/matrix.py", "gemm", params, axes={"BM": 64, "BN": 64, "BK": 32}, opt=0))
+    axes = {"BM": 64, "BN": 64, "BK": 32}
+    image = tile.compile(job(tile, SAMPLE, "kernels/matrix.py", "gemm", params, axes=axes, opt=0, target=target))
     used = image.info.resources
     assert used.stack > 0
+    (tmp_path / "image.cubin").write_bytes(image.data)
+    nvdisasm = find_tool("nvdisasm", tile._search).path
+    listing = subprocess.run([nvdisasm, "-c", "-ndf", tmp_path / "image.cubin"], capture_output=True, text=True, check=True).stdout
+    widths = {"": 4, "64": 8, "128": 16}
+    shown = {name: sum(widths[w] for w in re.findall(rf"\s{name}(?:\.LU)?(?:\.(64|128))?\s", listing)) for name in ("STL", "LDL")}
+    assert (used.spill_stores, used.spill_loads) == (shown["STL"], shown["LDL"])
     assert used.spill_stores > 0
-    assert used.spill_loads > 0
-    assert used.spill_stores % 4 == used.spill_loads % 4 == 0
-    nvdisasm = tile._tools()["nvdisasm"].path
-    assert _sass.spills(image.data, nvdisasm, timeout=60) == (used.spill_stores, used.spill_loads)
-    with pytest.raises(CompileError, match="nvdisasm failed"):
-        _sass.spills(b"no image", nvdisasm, timeout=60)
+    with pytest.raises(BundleError, match="no code for 'other'"):
+        _sass.spills(image.data, "other")
+    with pytest.raises(BundleError, match="damaged"):
+        _sass.spills(image.data[:100], image.info.symbol)
 
 
 def test_one_symbol_for_all_variants(tile):
@@ -259,7 +267,7 @@ def test_every_architecture_that_is_not_refused_compiles(tile):
 
 def test_the_toolchain_names_what_takes_part(tile):
     infos = {t.name: t for t in tile.toolchain()}
-    assert list(infos) == ["cuda-tile", "python", "tileiras", "ptxas", "libnvvm", "nvdisasm"]
+    assert list(infos) == ["cuda-tile", "python", "tileiras", "ptxas", "libnvvm"]
     assert all(len(t.digest) == 64 and t.version for t in infos.values())
     assert infos["python"].version == f"{sys.version_info[0]}.{sys.version_info[1]}"
     code = "import sys\nfrom tests.toolchain.tile_jobs import frontend\nfrontend().toolchain()\nprint('cuda.tile' in sys.modules)"

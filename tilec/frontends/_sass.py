@@ -1,44 +1,51 @@
-"""Counts local-memory traffic in machine code: the spills of compilers that do not report them."""
+"""Counts local-memory traffic in machine code: the spills of compilers that do not report them. No tool is run."""
 
 from __future__ import annotations
 
-import re
-import tempfile
-from pathlib import Path
+import struct
 
-from tilec.errors import CompileError
-from tilec.frontends._run import run_tool
+from tilec.errors import BundleError
 
-# `/*0120*/  @!P0 STL.64 [R1+0x8], R4 ;`
-_LOCAL = re.compile(r"\*/\s+(?:@!?U?P[T\d]+\s+)?(STL|LDL)((?:\.[A-Z0-9_]+)*)\s")
-_WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+# Instructions are 128 bits from compute capability 7.0 on; the opcode is in the lowest 12, the width of a memory access in bits 73 to 75.
+_STL = 0x387
+_LDL = 0x983
+_WIDTHS = (1, 1, 2, 2, 4, 8, 16, 16)
 
 
-def spills(cubin: bytes, nvdisasm: str, *, timeout: float) -> tuple[int, int]:
-    """Bytes that the code stores to and loads from local memory per thread, counted once per instruction: (stores, loads).
+def spills(cubin: bytes, symbol: str) -> tuple[int, int]:
+    """Bytes that an entry point's code stores to and loads from local memory per thread, each instruction counted once: (stores, loads).
 
     Args:
-        cubin: the image.
-        nvdisasm: path of the disassembler.
-        timeout: seconds it may take.
+        cubin: the image, of compute capability 7.0 or later.
+        symbol: the entry point.
 
     Raises:
-        CompileError: the disassembler fails on the image, or runs out of time.
-        ToolchainError: it cannot be started.
+        BundleError: it has no such code, or is damaged.
     """
-    with tempfile.TemporaryDirectory(prefix="tilec-") as folder:
-        Path(folder, "image.cubin").write_bytes(cubin)
-        done = run_tool([nvdisasm, "-c", "image.cubin"], timeout=timeout, cwd=folder, env={"TMPDIR": folder})
-    if done.timed_out or done.rc:
-        what = f"nvdisasm took more than {timeout:g} s" if done.timed_out else f"nvdisasm failed with exit status {done.rc}"
-        raise CompileError(what, log=done.stderr, command="nvdisasm -c image.cubin", cause="it belongs to an older toolkit than the code")
-    return count(done.stdout)
+    try:
+        code = _section(cubin, f".text.{symbol}")
+    except (struct.error, ValueError, IndexError) as exc:
+        raise BundleError(f"the cubin is damaged: {exc}") from exc
+    return count(code)
 
 
-def count(listing: str) -> tuple[int, int]:
-    """Bytes of local stores and loads in a listing of nvdisasm."""
-    total = {"STL": 0, "LDL": 0}
-    for match in _LOCAL.finditer(listing):
-        parts = match[2].split(".")
-        total[match[1]] += next((_WIDTHS[p] for p in parts if p in _WIDTHS), 4)
-    return total["STL"], total["LDL"]
+def count(code: bytes) -> tuple[int, int]:
+    """Bytes of local stores and loads in machine code."""
+    total = {_STL: 0, _LDL: 0}
+    for low, high in struct.iter_unpack("<QQ", code[: len(code) // 16 * 16]):
+        opcode = low & 0xFFF
+        if opcode in total:
+            total[opcode] += _WIDTHS[high >> 9 & 7]
+    return total[_STL], total[_LDL]
+
+
+def _section(data: bytes, name: str) -> bytes:
+    (table,) = struct.unpack_from("<Q", data, 40)
+    entry, number, names = struct.unpack_from("<HHH", data, 58)
+    rows = [struct.unpack_from("<IIQQQQ", data, table + i * entry) for i in range(number)]
+    start = rows[names][4]
+    wanted = name.encode() + b"\0"
+    for at, _, _, _, offset, size in rows:
+        if data.startswith(wanted, start + at):
+            return data[offset : offset + size]
+    raise BundleError(f"the cubin has no code for {name.removeprefix('.text.')!r}")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tilec.errors import ToolchainError
-from tilec.frontends._tools import Tool, locate, require
+from tilec.frontends._tools import Tool, require
 from tilec.frontends.base import ToolSearch
 from tilec.model.arch import Version
 from tilec.model.kernel import ToolInfo
@@ -21,7 +21,7 @@ PACKAGE_FIX = "pip install 'tilec[build]'"
 def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
     """Every tool of a tile compile.
 
-    Python is one of them: it executes the module that a kernel stands in, and parses its source. nvdisasm counts spills where it is found.
+    Python is one of them: it executes the module that a kernel stands in, and parses its source.
 
     Raises:
         ToolchainError: something is missing, too old or half installed.
@@ -31,13 +31,12 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
 
 
 def find(search: ToolSearch, *, digest: bool = True) -> dict[str, Tool]:
-    """tileiras and what it uses, as one set, and nvdisasm if it is there.
+    """tileiras and what it uses, as one set.
 
     Raises:
         ToolchainError: something is missing, too old or half installed.
     """
-    names = (*TOOLS, "nvdisasm") if locate("nvdisasm", search)[0] else TOOLS
-    tools = require(names, search, digest=digest)
+    tools = require(TOOLS, search, digest=digest)
     assembler = tools["tileiras"]
     if assembler.release != (0, 0) and assembler.release < OLDEST:
         raise ToolchainError(

@@ -163,6 +163,7 @@ class TileFrontend:
         )
         try:
             entry = read_cubin(assembled.cubin).kernel(symbol)
+            resources = _resources(assembled.cubin, entry)
         except BundleError as exc:
             raise CompileError(f"the image that tileiras made cannot be read: {exc.what}", cause="another tileiras than expected") from exc
         _check_abi(job, bound.abi, entry)
@@ -173,7 +174,7 @@ class TileFrontend:
             symbol=symbol,
             exact=True,
             cuda=max(job.target.arch.toolkit, OLDEST_CUDA),
-            resources=self._resources(assembled.cubin, entry, job.spec.timeout),
+            resources=resources,
             # For readers: a launch has blocks of (1, 1, 1), and the driver takes block and cluster from the image itself.
             max_threads=entry.max_threads,
             required_block=entry.required_block,
@@ -181,22 +182,19 @@ class TileFrontend:
         )
         return Image(info=info, data=assembled.cubin, abi=bound.abi, warnings=warned + assembled.warnings)
 
-    def _resources(self, cubin: bytes, entry: CubinKernel, timeout: float) -> Resources:
-        stores: int | None = 0
-        loads: int | None = 0
-        if entry.stack:
-            # tileiras does not report spills, and only code with a stack frame can have any.
-            tool = self._tools().get("nvdisasm")
-            stores, loads = spills(cubin, tool.path, timeout=timeout) if tool else (None, None)
-        return Resources(
-            registers=entry.registers,
-            spill_stores=stores,
-            spill_loads=loads,
-            stack=entry.stack,
-            shared=entry.shared,
-            constant=entry.constant,
-            code=entry.code,
-        )
+
+def _resources(cubin: bytes, entry: CubinKernel) -> Resources:
+    # tileiras does not report spills, and only code with a stack frame can have any.
+    stores, loads = spills(cubin, entry.name) if entry.stack else (0, 0)
+    return Resources(
+        registers=entry.registers,
+        spill_stores=stores,
+        spill_loads=loads,
+        stack=entry.stack,
+        shared=entry.shared,
+        constant=entry.constant,
+        code=entry.code,
+    )
 
 
 def _pick(job: Job, module: LoadedModule, kernels: Mapping[str, Declared]) -> Declared:

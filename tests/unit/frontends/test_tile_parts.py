@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -186,18 +187,13 @@ def test_places_in_a_source():
     assert characters("äöx", 4) == 2
 
 
-def test_local_memory_in_a_listing():
-    listing = """
-        /*0000*/                   LDC R1, c[0x0][0x28] ;
-        /*0010*/                   STL [R1+0x4], R2 ;
-        /*0020*/              @!P0 STL.64 [R1+0x8], R4 ;
-        /*0030*/              @P1  STL.128 [R1], R8 ;
-        /*0040*/                   LDL.LU R3, [R1+0x4] ;
-        /*0050*/                   LDL.LU.64 R4, [R1+0x8] ;
-        /*0060*/                   LDL.U8 R4, [R1+0x8] ;
-        /*0070*/              @PT  STL.U16 [R1+0x8], R4 ;
-        /*0080*/                   LDSM.16.M88 R4, [R8] ;
-        STL in a comment
-    """
-    assert _sass.count(listing) == (4 + 8 + 16 + 2, 4 + 8 + 1)
-    assert _sass.count("") == (0, 0)
+def instruction(opcode: int, width: int = 4) -> bytes:
+    return struct.pack("<QQ", 0x000660FF01007000 | opcode, 0x0007E20000100000 | width << 9)
+
+
+def test_local_memory_in_machine_code():
+    stores = instruction(0x387) + instruction(0x387, 5) + instruction(0x387, 6) + instruction(0x387, 2)
+    loads = instruction(0x983) + instruction(0x983, 5) + instruction(0x983, 0)
+    others = instruction(0x388) + instruction(0x981, 6) + b"1234"
+    assert _sass.count(stores + loads + others) == (4 + 8 + 16 + 2, 4 + 8 + 1)
+    assert _sass.count(b"") == (0, 0)
