@@ -221,6 +221,22 @@ def test_bytes_do_not_depend_on_the_directory(tile, tmp_path):
     assert not list(tmp_path.rglob("__pycache__"))
 
 
+def test_bytes_do_not_depend_on_where_a_library_is_installed(tile, tmp_path, monkeypatch):
+    images = []
+    for n in ("one", "two"):
+        write(tmp_path / n, {"tile_library/ops.py": HEADER + "def twice(t):\n    return t + t\n"})
+        use = HEADER + "from tile_library.ops import twice\n@ct.kernel\ndef k(x):\n    ct.store(x, (0,), twice(ct.load(x, (0,), (16,))))\n"
+        root = write(tmp_path / n / "project", {"k.py": use})
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(str(tmp_path / n))
+            images.append(tile.compile(job(tile, root, "k.py", "k", (tensor("x", out=True),), target="tileir")))
+        for name in [m for m in sys.modules if m.startswith("tile_library")]:
+            del sys.modules[name]
+    assert images[0].data == images[1].data
+    assert str(tmp_path).encode() not in images[0].data
+    assert b"tile_library/ops.py" in images[0].data
+
+
 def test_no_cache_and_no_file_is_left_behind(tile, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -291,11 +307,13 @@ def test_the_api_is_as_expected():
     from cuda.tile._bytecode.version import BytecodeVersion
     from cuda.tile._compile import _SUPPORTED_VERSIONS
     from cuda.tile._compiler_options import CompilerOptions
+    from cuda.tile._passes import ast2hir
 
     assert tuple((v.major(), v.minor()) for v in _SUPPORTED_VERSIONS) == _tile_api.BYTECODES
     assert (BytecodeVersion.V_13_3.major(), BytecodeVersion.V_13_3.minor()) == _tile_api.PORTABLE
     assert set(_tile_api.HINTS) == set(CompilerOptions.__dataclass_fields__)
     ct = _tile_api.cuda_tile()
+    assert type(ast2hir.inspect) is _tile_api._Inspect
 
     def plain(x):
         pass

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import io
 import os
+import sys
 import tempfile
 import typing
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -111,7 +114,37 @@ def cuda_tile() -> ModuleType:
         raise ToolchainError(
             f"cuda-tile cannot be imported: {exc}", cause="it is half installed, or for another platform", fix=FIX
         ) from exc
+    _name_installed_files()
     return typing.cast("ModuleType", cuda.tile)
+
+
+class _Inspect:
+    """`inspect` as cuda.tile's front end sees it: a file of an installed package is named without the directory it is installed in."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(inspect, name)
+
+    def getfile(self, item: Any) -> str:
+        """The name that goes into debug information."""
+        return installed_name(inspect.getfile(item))
+
+
+def _name_installed_files() -> None:
+    # Names of project files are relative already; this is for libraries of tile functions, whose place differs between machines.
+    from cuda.tile._passes import ast2hir
+
+    if getattr(ast2hir, "inspect", None) is inspect:
+        ast2hir.inspect = _Inspect()
+
+
+def installed_name(file: str) -> str:
+    """An absolute file name relative to the entry of sys.path it is under; its last part where there is none."""
+    path = Path(file)
+    if not path.is_absolute():
+        return file
+    entries = [Path(e) for e in sys.path if e]
+    below = [path.relative_to(e).as_posix() for e in entries if e.is_absolute() and path.is_relative_to(e)]
+    return min(below, key=len, default=path.name)
 
 
 @contextmanager
