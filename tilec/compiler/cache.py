@@ -74,17 +74,16 @@ class Cache:
         self._written = 0
         self._abis: dict[str, tuple[AbiSlot, ...]] = {}
 
-    def get(self, key: str, *, verify: bool = True) -> Entry | None:
+    def get(self, key: str) -> Entry | None:
         """The image kept under `key`, or None.
 
-        Length and index row are always verified. The image's bytes are held against a checksum here, unless `verify` is off, and against
-        their digest in `Blob.read`.
+        The index row is held against its digest, the image's bytes against a checksum; `Blob.read` holds them against their digest too.
         """
         if self.root is None:
             return None
         path = store.path_of(self.root, _IMAGES, key)
         try:
-            found = store.load(path, verify=verify, now=self._clock())
+            found = store.load(path, now=self._clock())
             return None if found is None else self._entry(key, path, *found)
         except OSError as exc:
             self._unreadable(exc)
@@ -125,7 +124,7 @@ class Cache:
             return None
         path = store.path_of(self.root, _RECORDS, sha256(key.encode()))
         try:
-            found = store.load(path, verify=True, now=self._clock())
+            found = store.load(path, now=self._clock())
             if found is None:
                 return None
             return _record(key, found[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import final
@@ -237,25 +237,6 @@ class Pool:
 
 
 _RAISE = "raise `timeout` in [toolchain], in seconds"
-
-
-def run(
-    jobs: Sequence[KeyedJob],
-    *,
-    frontends: Mapping[str, str],
-    search: ToolSearch,
-    cache: Cache,
-    workers: int,
-    observer: Observer,
-    spool: Path,
-    kept: Path,
-    use: Callable[[tuple[Outcome, ...]], None] = lambda _: None,
-) -> tuple[Outcome, ...]:
-    """Compile jobs with a pool of their own; `use` gets the outcomes while every image can still be read."""
-    with Pool(frontends=frontends, search=search, cache=cache, workers=workers, observer=observer, spool=spool, kept=kept) as pool:
-        outcomes = pool.compile(jobs)
-        use(outcomes)
-    return outcomes
 
 
 def _compile_task(keyed: KeyedJob, *, fresh: bool) -> Task:

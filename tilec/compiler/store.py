@@ -24,8 +24,7 @@ TOUCH_AFTER = 3600.0  # seconds: how precise "least recently used" is, against a
 _MAGIC = b"tilec\x00c1"
 _HEAD = struct.Struct("<8sIQI32s")  # magic, bytes of meta, bytes of data, CRC-32 of data, SHA-256 of meta
 _META_LIMIT = 16 << 20
-_FIRST_READ = 8192
-_WHOLE_READ = 1 << 17
+_FIRST_READ = 1 << 17
 _NAME = re.compile(r"[0-9a-f]{64}")
 _TEMP = re.compile(r"tmp-(\d+)-[0-9a-f]+")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -41,11 +40,10 @@ def path_of(root: Path, kind: str, name: str) -> str:
     return f"{root}/{FORMAT}/{kind}/{name[:2]}/{name}"
 
 
-def load(path: str, *, verify: bool, now: float) -> tuple[Any, int, int] | None:
+def load(path: str, *, now: float) -> tuple[Any, int, int] | None:
     """(meta, offset of the data, its size) of a file, or None where there is none; marks the file as used.
 
-    `verify=False` leaves the data unread; its length is checked all the same. Verifying goes by a checksum, which finds every accident
-    and costs a tenth of a SHA-256: that one is for whoever reads the data.
+    The data is held against a checksum, which finds every accident at a tenth of the cost of a SHA-256; that one is for whoever uses it.
 
     Raises:
         DamagedError: it is not what was written.
@@ -64,7 +62,7 @@ def load(path: str, *, verify: bool, now: float) -> tuple[Any, int, int] | None:
         facts = os.fstat(fd)
         if not stat.S_ISREG(facts.st_mode):
             raise DamagedError("it is no file")
-        found = _parse(fd, facts.st_size, verify)
+        found = _parse(fd, facts.st_size)
         if now - facts.st_mtime > TOUCH_AFTER:
             with contextlib.suppress(OSError):  # a shared cache may belong to somebody else: then its owner's uses count
                 os.utime(fd)
@@ -127,21 +125,20 @@ def is_stale(path: str, age: float) -> bool:
     return match is not None and age > 60 and (age > 86400 or not _alive(int(match[1])))
 
 
-def _parse(fd: int, length: int, verify: bool) -> tuple[Any, int, int]:
-    data = os.read(fd, _WHOLE_READ if verify else _FIRST_READ)
+def _parse(fd: int, length: int) -> tuple[Any, int, int]:
+    data = os.read(fd, _FIRST_READ)
     if len(data) < _HEAD.size:
         raise DamagedError("it is cut short")
     magic, meta_size, size, checksum, digest = _HEAD.unpack_from(data)
     end = _HEAD.size + meta_size
     if magic != _MAGIC or meta_size > _META_LIMIT or end + size != length:
         raise DamagedError("its heading or its length is wrong")
-    wanted = length if verify else end
-    if len(data) < wanted:
-        data += _read_exactly(fd, wanted - len(data))
+    if len(data) < length:
+        data += _read_exactly(fd, length - len(data))
     meta = data[_HEAD.size : end]
     if hashlib.sha256(meta).digest() != digest:
         raise DamagedError("its index row has another digest")
-    if verify and zlib.crc32(memoryview(data)[end:]) != checksum:
+    if zlib.crc32(memoryview(data)[end:]) != checksum:
         raise DamagedError("the image has another checksum")
     return json.loads(meta), end, size
 

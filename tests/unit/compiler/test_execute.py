@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from tilec.compiler import store, worker
-from tilec.compiler.blob import Blob
 from tilec.compiler.cache import Cache
 from tilec.compiler.events import Done, Failed, Outcome, SilentObserver
-from tilec.compiler.execute import KeyedJob, run
+from tilec.compiler.execute import KeyedJob
 from tilec.compiler.process import WorkerProcess
 from tilec.compiler.schedule import Timings, expected_seconds
 from tilec.errors import CompileError, OutputError, TilecError, ToolchainError
@@ -64,6 +63,8 @@ def test_jobs_are_compiled_once_and_then_come_from_the_cache(project) -> None:
     assert [done_of(outcome).blob.read() for outcome in second] == images
     assert sorted(project.compiled) == sorted(job.job.id for job in jobs)
     assert done_of(first[0]).abi[0].expr == "x.ptr"
+    assert f"/{store.FORMAT}/images/" in done_of(first[0]).blob.path
+    assert not any(isinstance(getattr(first[0], field.name), bytes) for field in dataclasses.fields(Done)), "outcomes hold no image bytes"
 
 
 def test_nothing_to_do_starts_no_process(project) -> None:
@@ -429,35 +430,12 @@ def test_a_damaged_entry_is_compiled_again_and_reported(project) -> None:
     assert project.observer.notes == [f"cache entry {job.key[:12]} was damaged (the image has another checksum): it is compiled again"]
 
 
-def test_outcomes_hold_no_image_bytes(project) -> None:
-    with project.pool() as pool:
-        outcome = done_of(pool.compile(project.keyed(project.job(size=1 << 20)))[0])
-    assert outcome.blob == Blob(path=outcome.blob.path, offset=outcome.blob.offset, size=1 << 20, digest=outcome.info.digest)
-    assert all(not isinstance(getattr(outcome, field.name), bytes) for field in dataclasses.fields(outcome))
-
-
 def test_leaving_the_pool_brings_the_cache_to_its_bound(project) -> None:
     cache = Cache(project.root / "cache", max_bytes=10_000, note=project.observer.note)
     with project.pool(cache=cache) as pool:
         outcomes = pool.compile(project.keyed(*(project.job(bm, size=4000) for bm in (1, 2, 3, 4))))
         assert [done_of(outcome).blob.size for outcome in outcomes] == [4000] * 4
     assert 0 < cache.info().bytes <= 10_000
-
-
-def test_run_gives_outcomes_while_their_images_can_be_read(project) -> None:
-    seen: list[bytes] = []
-    outcomes = run(
-        project.keyed(project.job()),
-        frontends={"fake": "tilec.testing.fakes:FakeFrontend"},
-        search=ToolSearch(),
-        cache=Cache(None, note=project.observer.note),
-        workers=1,
-        observer=project.observer,
-        spool=project.root / "spool",
-        kept=project.root / "kept",
-        use=lambda found: seen.extend(done_of(outcome).blob.read() for outcome in found),
-    )
-    assert hashlib.sha256(seen[0]).hexdigest() == done_of(outcomes[0]).info.digest
 
 
 def test_an_observer_that_raises_ends_the_build_and_its_workers(project) -> None:
@@ -489,9 +467,3 @@ def test_ids_that_are_no_file_names_are_kept_under_one_that_is(project) -> None:
     kept = Path(error.kept)
     assert kept.parent == project.root / "kept"
     assert (kept / "log.txt").exists()
-
-
-def test_cache_format_is_part_of_the_path(project) -> None:
-    with project.pool() as pool:
-        outcome = done_of(pool.compile(project.keyed(project.job()))[0])
-    assert f"/{store.FORMAT}/images/" in outcome.blob.path
