@@ -10,6 +10,7 @@ import click
 from tilec.cli.app import App, examples, json_option
 
 if TYPE_CHECKING:
+    from tilec.frontends.base import ToolSearch
     from tilec.inspection.machine import DriverReport, Machine
 
 MISSING = 3
@@ -25,21 +26,33 @@ MISSING = 3
     + "\n\nExit codes: 0 kernels can be built here, 3 a compiler is missing or does not fit. A missing driver or GPU is shown and is no "
     "failure: only running kernels needs them.",
 )
-@click.option(
-    "--prefer", type=click.Choice(["wheels", "system"]), default="wheels", show_default=True, help="Where to look for tools first."
-)
+@click.option("--prefer", type=click.Choice(["wheels", "system"]), help="Where to look for tools first (default: what the project says).")
 @json_option
 @click.pass_obj
-def command(app: App, prefer: str) -> int:
+def command(app: App, prefer: str | None) -> int:
     """Show what tilec finds on this machine: Python, compilers, driver, GPU, cache. Works where nothing is installed."""
     from tilec.inspection import machine
 
-    found = machine.examine(dataclasses.replace(app.settings.search, prefer=prefer), app.settings.cache_dir)
+    search = _search(app)
+    found = machine.examine(dataclasses.replace(search, prefer=prefer or search.prefer), app.settings.cache_dir)
     if app.json:
         app.document("doctor", machine.to_json(found))
     else:
         _print(app, found)
     return 0 if found.can_build else MISSING
+
+
+def _search(app: App) -> ToolSearch:
+    """Where the project at hand looks for tools, and which versions it takes; without a sound project, the usual places and any version."""
+    from tilec.errors import UsageError
+    from tilec.project import open_project
+
+    try:
+        return open_project(app.manifest_path(), app.settings.search).search
+    except UsageError:
+        if app.manifest or app.directory:
+            raise
+        return app.settings.search
 
 
 def _print(app: App, found: Machine) -> None:

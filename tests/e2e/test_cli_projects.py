@@ -1,0 +1,133 @@
+"""Projects of `tilec new`, taken through the commands as a user would."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+TILEC = (sys.executable, "-c", "from tilec.cli.main import main; main()")
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment with a cache of its own, shared by the tests of this file."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("CI", "NO_COLOR", "FORCE_COLOR", "TILEC_CACHE_MAX")}
+    return {**kept, "TILEC_CACHE_DIR": str(tmp_path_factory.mktemp("cache")), "TERM": "xterm"}
+
+
+def tilec(cwd: Path, env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*TILEC, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
+
+
+def document(cwd: Path, env: dict[str, str], *args: str) -> dict[str, object]:
+    done = tilec(cwd, env, *args, "--json")
+    assert done.returncode == 0, done.stderr
+    body: dict[str, object] = json.loads(done.stdout)
+    assert body["schema_version"] == 1
+    return body
+
+
+@pytest.fixture
+def made(tmp_path: Path, env: dict[str, str], request: pytest.FixtureRequest) -> Path:
+    """A new project of the kind that the test asks for, in a directory with a space and letters beyond ASCII."""
+    home = tmp_path / "größer als"
+    home.mkdir()
+    done = tilec(home, env, "new", "demo", "--kind", getattr(request, "param", "mixed"))
+    assert done.returncode == 0, done.stderr
+    return home / "demo"
+
+
+@pytest.mark.parametrize(("made", "jobs"), [("tile", 4), ("cuda", 2), ("mixed", 6)], indirect=["made"])
+def test_a_new_project_builds_as_it_is(made: Path, env: dict[str, str], jobs: int) -> None:
+    assert document(made, env, "check", "--targets", "ci")["jobs"] == jobs
+    built = document(made, env, "build", "--targets", "ci")
+    assert (built["jobs"], built["up_to_date"]) == (jobs, False)
+    again = tilec(made, env, "build", "--targets", "ci")
+    assert again.stdout.startswith(f"up to date ({jobs} jobs, ")
+    shown = document(made, env, "inspect", "dist/demo", "--verify")
+    assert sum(len(v["images"]) for kernel in shown["kernels"] for v in kernel["variants"]) == jobs  # type: ignore[attr-defined]
+    assert str(made) not in json.dumps(shown["kernels"])
+    assert tilec(made, env, "clean").returncode == 0
+    assert not (made / "dist").exists()
+    assert not (made / ".tilec").exists()
+
+
+def test_the_plan_the_reasons_and_the_code(made: Path, env: dict[str, str]) -> None:
+    plan = document(made, env, "build", "--list", "--targets", "sm_90,compute_80,tileir")
+    ids = [job["id"] for job in plan["jobs"]]  # type: ignore[attr-defined]
+    assert "scale-f32-compute_80" in ids
+    assert tilec(made, env, "build", "--targets", "sm_90,compute_80,tileir").returncode == 0
+    assert tilec(made, env, "build", "--targets", "sm_90,compute_80,tileir", "--explain", "scale-f32-sm_90").stdout.endswith(
+        "scale-f32-sm_90: nothing changed since the last build\n"
+    )
+    header = made / "include" / "index.cuh"
+    header.write_text(header.read_text() + "// edited\n")
+    explained = tilec(made, env, "build", "--targets", "sm_90,compute_80,tileir", "--explain", "scale-f32-sm_90").stdout
+    assert "input include/index.cuh" in explained
+    assert explained.endswith("1 input changed since the last build, so it is compiled again\n")
+    dumps = {form: tilec(made, env, "inspect", "dist/demo", f"--{form}", "--select", name).stdout for form, name in DUMPS.items()}
+    assert ".entry " in dumps["ptx"]
+    assert "EXIT" in dumps["sass"]
+    assert "vector_add" in dumps["tileir"]
+
+
+DUMPS = {"ptx": "scale-f32-compute_80", "sass": "vector_add-f32-TILE1024-sm_90", "tileir": "vector_add-f32-TILE1024-tileir"}
+
+
+def test_errors_of_two_languages_are_told_and_the_last_good_output_stays(made: Path, env: dict[str, str]) -> None:
+    assert tilec(made, env, "build", "--targets", "ci").returncode == 0
+    before = {path: path.read_bytes() for path in (made / "dist").rglob("*") if path.is_file()}
+    for name, good, bad in (("scale.cu", "* factor)", "* factr)"), ("vector_add.py", "a + b)", "a + bb)")):
+        path = made / "kernels" / name
+        path.write_text(path.read_text().replace(good, bad))
+    done = tilec(made, env, "build", "--targets", "ci")
+    assert done.returncode == 1
+    assert 'kernels/scale.cu:10:65: error: identifier "factr" is undefined\n' in done.stderr
+    assert "  in 2 jobs: scale-f32-sm_90, scale-f16-sm_90\n" in done.stderr
+    assert "kernels/vector_add.py:13:27: error: Undefined variable bb used\n        ct.store(z, (i,), a + bb)\n" in done.stderr
+    assert "input, command and full log kept in .tilec/failed/scale-f32-sm_90 (and 1 more)\n" in done.stderr
+    assert (made / ".tilec" / "failed" / "scale-f32-sm_90" / "scale.cu").is_file()
+    assert done.stderr.endswith("error: 6 of 6 jobs failed; nothing was written, earlier output is as it was\n")
+    assert {path: path.read_bytes() for path in (made / "dist").rglob("*") if path.is_file()} == before
+
+
+def test_an_interrupt_ends_a_build_on_a_terminal(made: Path, env: dict[str, str]) -> None:
+    """Ctrl-C while jobs run: exit 130, a word about it, the cursor back, no output, and the next build is sound."""
+    ours, theirs = pty.openpty()
+    fresh = {**env, "TILEC_CACHE_DIR": "off"}
+    process = subprocess.Popen([*TILEC, "build"], cwd=made, env=fresh, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    text = b""
+    deadline = time.monotonic() + 120
+    sent = False
+    while time.monotonic() < deadline:
+        if select.select([ours], [], [], 0.2)[0]:
+            try:
+                data = os.read(ours, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            text += data
+        if not sent and b"1/" in text:
+            process.send_signal(signal.SIGINT)
+            sent = True
+    os.close(ours)
+    assert sent, text
+    assert process.wait(timeout=60) == 130
+    assert b"interrupted: nothing was written, earlier output is as it was" in text
+    assert b"Traceback" not in text
+    assert text.count(b"\x1b[?25l") == text.count(b"\x1b[?25h") > 0
+    assert not (made / "dist").exists()
+    assert tilec(made, env, "build", "--targets", "ci").returncode == 0
