@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,15 @@ def load(path: Path, *, languages: Languages, shown: str = "") -> Manifest:
     """
     shown = shown or str(path)
     try:
-        data = path.read_bytes() if path.stat().st_size <= SIZE_LIMIT else None
+        facts = path.stat()
+        # Reading a pipe or a device could wait for ever.
+        if not stat.S_ISREG(facts.st_mode) and not stat.S_ISDIR(facts.st_mode):
+            raise _one("the manifest is no regular file", Location(file=shown))
+        if facts.st_size > SIZE_LIMIT:
+            raise _one(f"the manifest is larger than {SIZE_LIMIT >> 20} MiB", Location(file=shown))
+        data = path.read_bytes()
     except OSError as error:
         raise _unreadable(path, shown, error) from error
-    if data is None:
-        raise _one(f"the manifest is larger than {SIZE_LIMIT >> 20} MiB", Location(file=shown))
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,12 @@ def test_file_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     with pytest.raises(ManifestError, match="the manifest cannot be read: Not a directory"):
         load(tmp_path / "a" / "tilec.toml", languages=LANGUAGES)
+
+
+def test_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "tilec.toml")
+    with pytest.raises(ManifestError, match="the manifest is no regular file"):
+        load(tmp_path / "tilec.toml", languages=LANGUAGES)
 
 
 def test_loop_of_links(tmp_path: Path) -> None:
