@@ -23,7 +23,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         project = example_project(folder)
-        build(project, folder, ["tileir"], arguments.kernels, arguments.jobs)
+        build(project, folder, [*targets, "tileir"], arguments.kernels, arguments.jobs)
         modules = bytecode(project)
         builds, sums = [], []
         for _ in range(arguments.repeats):
@@ -58,6 +58,8 @@ def bytecode(project: Path) -> list[Path]:
     for kernel in bundle.info.kernels:
         for variant in kernel.variants:
             for image in variant.images:
+                if image.target.kind.value != "tileir":
+                    continue
                 path = project / f"{variant.id}.tileirbc"
                 path.write_bytes(bundle.image(image.digest))
                 found.append(path)
