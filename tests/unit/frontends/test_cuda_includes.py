@@ -1,0 +1,139 @@
+"""The closure of headers: exact where names are plain, too large where they are not, never too small."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tilec.errors import CompileError
+from tilec.frontends._cuda_includes import closure, includes, kernel_files
+
+
+def project(root: Path, files: dict[str, str]) -> str:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return str(root)
+
+
+def names(root: str, path: str = "k/a.cu", include: tuple[str, ...] = ("include",)) -> list[str]:
+    return [f.name for f in closure(root, path, include)]
+
+
+def test_includes_of_a_text() -> None:
+    text = """
+    #include "a.h"
+      #  include <b/c.h>
+    // #include "no1.h"
+    /* #include "no2.h"
+    #include "no3.h" */ #include "after.h"
+    const char* s = "\\n#include \\"no4.h\\"";
+    auto r = R"(
+    #include "no5.h"
+    )";
+    #if 0
+    #include "branch.h"
+    #endif
+    #include \\
+      "carried.h"
+    #if __has_include(<maybe.h>) && __has_include("other.h")
+    #endif
+    #include MACRO
+    """
+    assert [i.name for i in includes(text)] == ["a.h", "b/c.h", "after.h", "branch.h", "carried.h", "maybe.h", "other.h", ""]
+
+
+def test_the_line_of_an_include() -> None:
+    assert [(i.name, i.line) for i in includes('/* a\n b */\n\n#include "x.h"\n')] == [("x.h", 4)]
+
+
+def test_closure_follows_headers(tmp_path: Path) -> None:
+    root = project(
+        tmp_path,
+        {
+            "k/a.cu": '#include "near.h"\n#include <far.h>\n#include <cuda_fp16.h>\n',
+            "k/near.h": '#include "../k/deep/d.h"\n',
+            "k/deep/d.h": "#pragma once\n",
+            "include/far.h": '#include "far2.h"\n',
+            "include/far2.h": '#include "far.h"\n',
+            "include/unused.h": "",
+        },
+    )
+    assert names(root) == ["include/far.h", "include/far2.h", "k/a.cu", "k/deep/d.h", "k/near.h"]
+
+
+def test_digests_are_of_the_bytes(tmp_path: Path) -> None:
+    root = project(tmp_path, {"k/a.cu": "// é\n"})
+    (file,) = closure(root, "k/a.cu", ())
+    assert file.digest == hashlib.sha256("// é\n".encode()).hexdigest()
+
+
+def test_an_edit_is_seen(tmp_path: Path) -> None:
+    root = project(tmp_path, {"k/a.cu": "int a;\n"})
+    before = closure(root, "k/a.cu", ())
+    project(tmp_path, {"k/a.cu": '#include "b.h"\n', "k/b.h": ""})
+    after = closure(root, "k/a.cu", ())
+    assert [f.name for f in after] == ["k/a.cu", "k/b.h"]
+    assert before[0].digest != after[0].digest
+
+
+def test_a_name_in_two_places_counts_twice(tmp_path: Path) -> None:
+    root = project(tmp_path, {"k/a.cu": '#include "x.h"\n', "k/x.h": "", "include/x.h": ""})
+    assert names(root) == ["include/x.h", "k/a.cu", "k/x.h"]
+
+
+def test_a_computed_include_takes_every_header(tmp_path: Path) -> None:
+    root = project(
+        tmp_path,
+        {"k/a.cu": "#define H <x.h>\n#include H\n", "k/side.cuh": "", "include/x.h": "", "include/sub/y.hpp": "", "include/no.txt": ""},
+    )
+    assert names(root) == ["include/sub/y.hpp", "include/x.h", "k/a.cu", "k/side.cuh"]
+
+
+def test_names_with_spaces_and_accents(tmp_path: Path) -> None:
+    root = project(tmp_path / "ein projekt é", {"k/ä b.cu": '#include "mit leer.h"\n', "k/mit leer.h": ""})
+    assert names(root, "k/ä b.cu") == ["k/mit leer.h", "k/ä b.cu"]
+
+
+def test_the_directory_does_not_show(tmp_path: Path) -> None:
+    files = {"k/a.cu": '#include "b.h"\n', "k/b.h": "int b;\n"}
+    assert closure(project(tmp_path / "one", files), "k/a.cu", ()) == closure(project(tmp_path / "two", files), "k/a.cu", ())
+
+
+def test_a_link_out_of_the_project_is_an_error(tmp_path: Path) -> None:
+    outside = tmp_path / "outside.h"
+    outside.write_text("")
+    root = project(tmp_path / "p", {"k/a.cu": 'int a;\n#include "link.h"\n'})
+    (Path(root) / "k/link.h").symlink_to(outside)
+    with pytest.raises(CompileError, match=r"link\.h leaves the project through a symbolic link") as caught:
+        closure(root, "k/a.cu", ())
+    assert str(caught.value.diagnostics[0].location) == "k/a.cu:2"
+    assert "copy the file into the project" in caught.value.fix
+
+
+def test_a_path_out_of_the_project_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "outside.h").write_text("")
+    root = project(tmp_path / "p", {"k/a.cu": '#include "../../outside.h"\n'})
+    with pytest.raises(CompileError, match="leaves the project through its path"):
+        closure(root, "k/a.cu", ())
+
+
+def test_a_link_inside_the_project_is_its_target(tmp_path: Path) -> None:
+    root = project(tmp_path, {"k/a.cu": '#include "link.h"\n', "include/real.h": ""})
+    (tmp_path / "k/link.h").symlink_to("../include/real.h")
+    assert names(root) == ["include/real.h", "k/a.cu"]
+
+
+def test_a_missing_source_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=r"cannot read k/none\.cu: No such file"):
+        closure(str(tmp_path), "k/none.cu", ())
+
+
+def test_headers_with_kernels(tmp_path: Path) -> None:
+    root = project(
+        tmp_path, {"k/a.cu": '#include "b.cuh"\n#include "c.h"\n__global__ void a() {}', "k/b.cuh": "__global__ void b() {}", "k/c.h": ""}
+    )
+    assert kernel_files(root, "k/a.cu", ()) == ["k/b.cuh"]

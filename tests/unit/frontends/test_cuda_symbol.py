@@ -1,0 +1,120 @@
+"""From a symbol with places to a C++ name, and from declared parameters to the entry's ABI."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilec.bundle.cubin import CubinParam
+from tilec.errors import CompileError
+from tilec.frontends._cuda_abi import check, derive
+from tilec.frontends._cuda_parse import Found, find_kernels
+from tilec.frontends._cuda_symbol import bindings, cut, expand, name_expression, spell_value, unknown_symbol
+from tilec.model.kernel import AxisValue
+from tilec.model.signature import AbiSlot
+
+
+def kernel(text: str) -> Found:
+    return find_kernels(text, "k.cu")[0]
+
+
+PLAIN = kernel("namespace n { __global__ void k(float* y, const float* x, int n) {} }")
+TEMPLATE = kernel("template <typename T, int V = 4> __global__ void k(T* y, T a) {}")
+
+
+def named(found: Found, symbol: str, **axes: AxisValue) -> str:
+    return name_expression(symbol, axes, found.decl, required=found.required, variadic=found.variadic)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("f16", "__half"), ("f8e4m3", "__nv_fp8_e4m3"), (True, "true"), (4, "4"), (0.5, "0.5"), ("Op::Add", "Op::Add")]
+)
+def test_values_in_cpp(value: AxisValue, text: str) -> None:
+    assert spell_value(value) == text
+
+
+def test_names() -> None:
+    assert named(PLAIN, "") == "n::k"
+    assert named(PLAIN, "k") == "n::k"
+    assert named(PLAIN, "n::k") == "n::k"
+    assert named(TEMPLATE, "k<{T}, {V}>", T="bf16", V=8) == "k<__nv_bfloat16, 8>"
+    assert named(TEMPLATE, "k<{T}>", T="f32") == "k<float>"
+    assert named(TEMPLATE, "k<float, 3>") == "k<float, 3>"
+
+
+def test_cutting_nested_arguments() -> None:
+    assert cut("a::k<P<int, 3>, (1), {2, 3}>") == ("a::k", ["P<int, 3>", "(1)", "{2, 3}"])
+    assert cut("k") == ("k", None)
+    assert cut("k<>") == ("k", [])
+
+
+@pytest.mark.parametrize(
+    ("symbol", "says"),
+    [
+        ("k", r"k at k\.cu:1:50 is a template: symbol 'k' does not say which instance\n  fix: .*symbol = \"k<\{T\}, \{V\}>\""),
+        ("k<float, 1, 2>", "gives 3 template arguments, k at .* takes 1 to 2: T, V"),
+        ("k<>", "gives 0 template arguments"),
+        ("k<{TT}>", "names the axis TT, which the matrix does not have; did you mean T"),
+    ],
+)
+def test_symbols_that_do_not_fit_a_template(symbol: str, says: str) -> None:
+    with pytest.raises(CompileError, match=says):
+        named(TEMPLATE, symbol, T="f32")
+
+
+def test_arguments_for_what_is_no_template() -> None:
+    with pytest.raises(CompileError, match=r"but k at .* is no template"):
+        named(PLAIN, "k<float>")
+
+
+def test_an_unknown_symbol_names_what_is_there() -> None:
+    error = unknown_symbol("kk", [PLAIN.decl, TEMPLATE.decl])
+    assert str(error) == "there is no __global__ function 'kk'; did you mean k\n  cause: the source has: n::k (1), k (1)"
+
+
+def test_dtypes_of_template_parameters() -> None:
+    assert bindings("k<{DT}, 4>", {"DT": "f16"}, TEMPLATE.decl) == {"T": "f16"}
+    assert bindings("k<float>", {}, TEMPLATE.decl) == {"T": "f32"}
+    assert bindings("", {"T": "bf16"}, TEMPLATE.decl) == {"T": "bf16"}
+    assert bindings("k<Mine>", {}, TEMPLATE.decl) == {}
+
+
+def params(*pairs: tuple[int, int]) -> list[CubinParam]:
+    return [CubinParam(ordinal=i, offset=o, size=s) for i, (o, s) in enumerate(pairs)]
+
+
+def test_the_abi_of_what_is_declared() -> None:
+    decl = kernel("struct P { double d; }; __global__ void k(float* y, char c, const __grid_constant__ P p, size_t n) {}").decl
+    compiled = params((0, 8), (8, 1), (16, 8), (24, 8))
+    slots = derive(decl, {}, compiled)
+    assert [(s.type, s.expr, s.size) for s in slots] == [("ptr", "y.ptr", 8), ("i8", "c", 1), ("struct", "p", 8), ("u64", "n", 8)]
+    check(slots, compiled, decl, stated=False)
+
+
+def test_template_scalars_take_the_variants_dtype() -> None:
+    slots = derive(TEMPLATE.decl, {"T": "f16"}, params((0, 8), (8, 2)))
+    assert [(s.type, s.size) for s in slots] == [("ptr", 8), ("f16", 2)]
+
+
+def test_a_mismatch_shows_both_lists() -> None:
+    slots = (AbiSlot(type="ptr", expr="x.ptr", size=8, align=8), AbiSlot(type="i32", expr="x.shape[0]", size=4, align=4))
+    with pytest.raises(CompileError) as caught:
+        check(slots, params((0, 8), (8, 8), (16, 1)), PLAIN.decl, stated=True)
+    assert str(caught.value).split("\n") == [
+        "k takes other parameters than a launch would pass",
+        "     `args` of the manifest          compiled image",
+        "   0 x.ptr (ptr): 8 bytes at 0       8 bytes at 0",
+        "   1 x.shape[0] (i32): 4 bytes at 8  8 bytes at 8  <- differs",
+        "   2 -                               1 bytes at 16  <- differs",
+        "  fix: make `args` list what the kernel takes, with a type where it matters, such as i32(x.shape[0])",
+    ]
+
+
+def test_the_same_sizes_at_other_places_differ() -> None:
+    slots = (AbiSlot(type="i8", expr="a", size=1, align=1), AbiSlot(type="i32", expr="b", size=4, align=4))
+    check(slots, params((0, 1), (4, 4)), PLAIN.decl, stated=True)
+    with pytest.raises(CompileError, match="the source, as tilec reads it"):
+        check(slots, params((0, 1), (8, 4)), PLAIN.decl, stated=False)
+
+
+def test_places_may_have_spaces() -> None:
+    assert expand("k<{ T }>", {"T": "f32"}) == "k<float>"

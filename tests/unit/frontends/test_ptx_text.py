@@ -1,0 +1,77 @@
+"""PTX text: versions, lowering, marks, file names, what ptxas says of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilec.frontends import _ptx
+from tilec.frontends._cuda_nvcc import _without_path_hash
+from tilec.frontends._cuda_ptxas import spills
+
+TEXT = """//
+.version 9.4
+.target sm_80
+.address_size 64
+
+\t.file\t1 "/home/me/p/k/./a.cu"
+\t.file\t2 "/opt/cuda/bin/../include/cuda_fp16.h"
+"""
+
+
+def test_versions() -> None:
+    assert _ptx.isa(TEXT) == (9, 4)
+    lowered = _ptx.with_isa(TEXT, (8, 0))
+    assert _ptx.isa(lowered) == (8, 0)
+    assert lowered.replace("8.0", "9.4") == TEXT
+    with pytest.raises(ValueError, match=r"no \.version"):
+        _ptx.isa("// nothing")
+
+
+def test_what_ptxas_asks_for() -> None:
+    log = (
+        "ptxas k.ptx, line 9; error   : Feature 'fence.proxy' requires PTX ISA .version 8.3 or later\n"
+        "ptxas k.ptx, line 12; error   : Feature '.sync_restrict' requires PTX ISA .version 8.6 or later\n"
+    )
+    assert _ptx.needed_isa(log) == (8, 6)
+    assert _ptx.needed_isa("nothing") is None
+    assert _ptx.complaints(log)[0] == ("Feature 'fence.proxy' requires PTX ISA .version 8.3 or later", 9)
+
+
+def test_a_mark_is_read_and_taken_out() -> None:
+    text = ".visible .entry _Z1kPf(\n)\n.global .align 8 .u64 tilec_entry = _Z1kPf;\n.visible .func f\n"
+    assert _ptx.take_mark(text, "tilec_entry") == ("_Z1kPf", ".visible .entry _Z1kPf(\n)\n.visible .func f\n")
+    assert _ptx.take_mark("nothing\n", "tilec_entry") == ("", "nothing\n")
+
+
+def test_file_names_lose_their_directories() -> None:
+    text = _ptx.relative_files(TEXT + '\t.file 3 "/usr/include/stdio.h"\n', (("/home/me/p", ""), ("/opt/cuda/include", "<cuda>")))
+    assert '"k/a.cu"' in text
+    assert '"<cuda>/cuda_fp16.h"' in text
+    assert '"<system>/stdio.h"' in text
+    assert "/home" not in text
+
+
+def test_names_of_what_is_local_to_a_file_lose_the_hash_of_its_path() -> None:
+    def text(hash_: str) -> str:
+        name = f"_ZN43_INTERNAL_{hash_}_14_tilec_entry_cu__Z1kPi1fEi"
+        codes = [str(b) for b in name.encode()]
+        return f".func {name}()\n.b8 {','.join(codes[:18])}\n.b8 {','.join(codes[18:])}\n"
+
+    first, second = (_without_path_hash(text(h), "k/a.cu") for h in ("5225cf54", "ece9655d"))
+    assert first == second
+    assert first != _without_path_hash(text("5225cf54"), "k/b.cu")
+    assert first.count("\n") == 3
+
+
+def test_spills_of_an_entry_and_of_what_it_may_call() -> None:
+    log = """ptxas info    : Compiling entry function '_Z1a' for 'sm_90'
+ptxas info    : Function properties for _Z1a
+ptxas         .     8 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads
+ptxas info    : Compiling entry function '_Z1b' for 'sm_90'
+ptxas info    : Function properties for _Z1b
+    0 bytes stack frame, 100 bytes spill stores, 100 bytes spill loads
+ptxas info    : Function properties for _Z6calleev
+    0 bytes stack frame, 16 bytes spill stores, 32 bytes spill loads
+"""
+    assert spills(log, "_Z1a") == (20, 40)
+    assert spills(log, "_Z1c") is None

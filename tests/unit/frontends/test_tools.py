@@ -1,0 +1,250 @@
+"""Finding tools: the order of places, whole sets, version ranges, digests that are not computed twice, time limits."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tilec.errors import ToolchainError, UsageError
+from tilec.frontends import _tools
+from tilec.frontends._digests import DigestTable, file_sha256
+from tilec.frontends._run import run_tool
+from tilec.frontends._tools import check_range, find_tool, locate, require, survey
+from tilec.frontends.base import ToolSearch
+
+
+def script(path: Path, version: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {version.rpartition('.')[0]}, V{version}'\n")
+    path.chmod(0o755)
+
+
+def toolkit(home: Path, version: str = "13.4.92") -> Path:
+    """A toolkit's directory as far as finding goes."""
+    for name in ("nvcc", "ptxas", "cuobjdump"):
+        script(home / "bin" / name, version)
+    (home / "lib64").mkdir()
+    (home / "lib64" / f"libnvrtc.so.{version}").write_bytes(b"library")
+    (home / "lib64" / "libnvrtc.so").symlink_to(f"libnvrtc.so.{version}")
+    for header in ("cuda_fp16.h", "crt/host_defines.h", "cccl/cuda/std/cstdint"):
+        (home / "include" / header).parent.mkdir(parents=True, exist_ok=True)
+        (home / "include" / header).write_text("")
+    major, minor, _ = version.split(".")
+    (home / "include" / "cuda.h").write_text(f"#define CUDA_VERSION {int(major) * 1000 + int(minor) * 10}\n")
+    return home
+
+
+def wheels(site: Path, version: str = "13.4.92", *, record: bool = True) -> Path:
+    """Installed wheels: files below nvidia/cu13, and a file list."""
+    base = site / "nvidia" / "cu13"
+    script(base / "bin" / "ptxas", version)
+    (base / "lib").mkdir()
+    (base / "lib" / "libnvrtc.so.13").write_bytes(b"wheel library")
+    if record:
+        info = site / f"nvidia_cuda_nvcc-{version}.dist-info"
+        info.mkdir()
+        rows = []
+        for path in (base / "bin" / "ptxas", base / "lib" / "libnvrtc.so.13"):
+            data = path.read_bytes()
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+            rows.append(f"{path.relative_to(site)},sha256={digest},{len(data)}")
+        (info / "RECORD").write_text("\n".join(rows) + "\n")
+    return site
+
+
+@pytest.fixture
+def no_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_tools, "_wheel_roots", list)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A site-packages directory that holds the only wheels there are."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    monkeypatch.setattr(_tools, "_wheel_roots", lambda: [_tools._Root(origin="wheel", path=folder / "nvidia" / "cu13", site=folder)])
+    return folder
+
+
+def test_order_of_places(tmp_path: Path, site: Path) -> None:
+    wheels(site)
+    home, other = toolkit(tmp_path / "home"), toolkit(tmp_path / "other")
+    search = ToolSearch(cuda_home=str(home), path=str(other / "bin"))
+    assert find_tool("ptxas", search).origin == "wheel"
+    system = ToolSearch(prefer="system", cuda_home=str(home), path=str(other / "bin"))
+    assert (find_tool("ptxas", system).origin, find_tool("ptxas", system).path) == ("CUDA_HOME", str(home / "bin/ptxas"))
+    path_only = ToolSearch(prefer="system", path=str(other / "bin"))
+    assert (find_tool("ptxas", path_only).origin, find_tool("libnvrtc", path_only).origin) == ("PATH", "PATH")
+    assert find_tool("nvcc", search).origin == "CUDA_HOME"  # the wheels have none
+
+
+def test_versions_of_a_system_toolkit(tmp_path: Path, no_wheels: None) -> None:
+    search = ToolSearch(cuda_home=str(toolkit(tmp_path / "cuda")), path="/bin")
+    found = require(("ptxas", "libnvrtc", "headers"), search)
+    assert [t.version for t in found.values()] == ["13.4.92", "13.4.92", "13.4"]
+    assert all(len(t.digest) == 64 for t in found.values())
+
+
+def test_a_missing_tool_names_every_place(tmp_path: Path, no_wheels: None) -> None:
+    home = tmp_path / "empty"
+    home.mkdir()
+    with pytest.raises(ToolchainError) as caught:
+        find_tool("ptxas", ToolSearch(cuda_home=str(home)))
+    assert str(caught.value) == (
+        f"ptxas not found; looked for:\n    {home}/bin/ptxas\n"
+        "  fix: pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
+    )
+    assert caught.value.exit_code == 3
+
+
+def test_nothing_installed_at_all(no_wheels: None) -> None:
+    with pytest.raises(ToolchainError, match=r"no CUDA wheels installed\), CUDA_HOME \(not set\)"):
+        find_tool("ptxas", ToolSearch())
+
+
+def test_a_half_installed_toolchain(site: Path) -> None:
+    wheels(site)
+    with pytest.raises(
+        ToolchainError, match=r"half installed \(there is ptxas 13\.4\.92 \(wheel\)\): libnvrtc-builtins and headers not found"
+    ):
+        require(("ptxas", "libnvrtc-builtins", "headers"), ToolSearch())
+
+
+def test_parts_of_two_releases(tmp_path: Path, site: Path) -> None:
+    wheels(site, "13.5.10")
+    search = ToolSearch(cuda_home=str(toolkit(tmp_path / "cuda")), path="/bin")
+    with pytest.raises(ToolchainError, match=r"is mixed(.|\n)*ptxas 13\.5\.10 \(wheel(.|\n)*nvcc 13\.4\.92 \(CUDA_HOME") as caught:
+        require(("ptxas", "nvcc"), search)
+    assert "prefer" in caught.value.fix
+
+
+def test_out_of_the_manifests_range(site: Path) -> None:
+    wheels(site, "13.5.10")
+    with pytest.raises(ToolchainError, match=r"ptxas is of version 13\.5\.10, the manifest wants cuda >=13\.2,<13\.5"):
+        find_tool("ptxas", ToolSearch(cuda=">=13.2,<13.5"))
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "holds"),
+    [
+        ("13.4.92", ">=13.2,<13.5", True),
+        ("13.5.1", ">=13.2,<13.5", False),
+        ("13.5", "<13.5", False),
+        ("13.2", ">=13.2", True),
+        ("13.1.99", ">=13.2", False),
+        ("13.4.92", "==13.4.*", True),
+        ("13.4.92", "==13.4", True),
+        ("13.4.92", "!=13.4.*", False),
+        ("13.4.92", "<=13.4", True),
+        ("13.4.92", "~=13.4", True),
+        ("14.0.0", "~=13.4", False),
+        ("13.10.1", ">13.9", True),
+        ("13.4.92", "", True),
+        ("13.4.92", " >= 13.2 , < 14 ", True),
+    ],
+)
+def test_ranges(version: str, wanted: str, holds: bool) -> None:
+    assert check_range(version, wanted) is holds
+
+
+@pytest.mark.parametrize("wanted", ["13.4", ">=", ">=13.x", "latest", ">=13.*"])
+def test_what_is_no_range(wanted: str) -> None:
+    with pytest.raises(UsageError, match="is no version range"):
+        check_range("13.4", wanted)
+
+
+def test_a_wheels_digest_comes_from_its_file_list(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheels(site)
+    expected = file_sha256(site / "nvidia/cu13/bin/ptxas")
+    monkeypatch.setattr("tilec.frontends._digests.file_sha256", lambda _: pytest.fail("hashed a file that its wheel describes"))
+    assert find_tool("ptxas", ToolSearch()).digest == expected
+
+
+def test_a_wheels_file_of_another_size_is_hashed(site: Path) -> None:
+    wheels(site)
+    ptxas = site / "nvidia/cu13/bin/ptxas"
+    ptxas.write_text(ptxas.read_text() + "# changed\n")
+    assert find_tool("ptxas", ToolSearch()).digest == file_sha256(ptxas)
+
+
+def test_the_survey_never_raises(site: Path, tmp_path: Path) -> None:
+    wheels(site, "13.5.10")
+    reports = {r.name: r for r in survey(ToolSearch(cuda_home=str(toolkit(tmp_path / "cuda")), path="/bin", cuda="<13.5"))}
+    assert reports["ptxas"].problem == "version 13.5.10 is outside of the range <13.5"
+    assert reports["nvcc"].problem.startswith("of release 13.4, others are of 13.5")
+    assert (reports["tileiras"].tool, reports["tileiras"].problem) == (None, "not found")
+    assert reports["tileiras"].looked
+
+
+def test_locate_stops_at_the_first_hit(site: Path, tmp_path: Path) -> None:
+    wheels(site)
+    tool, looked = locate("ptxas", ToolSearch(cuda_home=str(toolkit(tmp_path / "cuda"))))
+    assert tool is not None
+    assert looked == (str(site / "nvidia/cu13/bin/ptxas"),)
+
+
+def test_the_digest_table_measures_once(tmp_path: Path) -> None:
+    file = tmp_path / "tool"
+    file.write_bytes(b"one")
+    calls = []
+
+    def measure() -> str:
+        calls.append(1)
+        return file.read_text()
+
+    state = str(tmp_path / "state")
+    assert [DigestTable(state).fact("text", file, measure) for _ in range(3)] == ["one"] * 3
+    assert len(calls) == 1
+    file.write_bytes(b"other")
+    assert DigestTable(state).fact("text", file, measure) == "other"
+    assert DigestTable(state).sha256(file) == hashlib.sha256(b"other").hexdigest()
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b'{"a": 3}', b'{"a": ["x"]}', b"\xff\xfe", b"[" * 100_000])
+def test_a_damaged_table_is_an_empty_one(tmp_path: Path, damage: bytes) -> None:
+    file = tmp_path / "tool"
+    file.write_bytes(b"x")
+    (tmp_path / "tool-digests-1.json").write_bytes(damage)
+    assert DigestTable(str(tmp_path)).sha256(file) == hashlib.sha256(b"x").hexdigest()
+    assert json.loads((tmp_path / "tool-digests-1.json").read_bytes())
+
+
+def test_a_table_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x")
+    assert DigestTable(str(file / "below-a-file")).sha256(file) == hashlib.sha256(b"x").hexdigest()
+
+
+def test_running_a_tool() -> None:
+    done = run_tool(
+        [sys.executable, "-c", "import os, sys; print(os.environ.get('A')); print('e', file=sys.stderr); sys.exit(3)"],
+        timeout=30,
+        env={"A": "1"},
+    )
+    assert (done.stdout.strip(), done.stderr.strip(), done.rc, done.timed_out) == ("1", "e", 3, False)
+
+
+def test_a_tool_gets_no_environment_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G")
+    assert run_tool([sys.executable, "-c", "import os; print(os.environ.get('NVCC_APPEND_FLAGS'))"], timeout=30).stdout.strip() == "None"
+
+
+def test_the_time_limit_ends_the_whole_group(tmp_path: Path) -> None:
+    mark = tmp_path / "child"
+    child = f"import time, pathlib; time.sleep(3); pathlib.Path({str(mark)!r}).touch()"
+    code = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
+    done = run_tool([sys.executable, "-c", code], timeout=0.7)
+    assert (done.timed_out, done.rc) == (True, -9)
+    time.sleep(3)
+    assert not mark.exists()
+
+
+def test_a_tool_that_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match="cannot start"):
+        run_tool([str(tmp_path / "none")], timeout=5)
