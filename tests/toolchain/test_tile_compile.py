@@ -14,8 +14,7 @@ import pytest
 from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, sample_at, scalar, tensor, vectors, write
 from tilec.bundle.cubin import read_cubin
 from tilec.errors import BundleError, CompileError, ToolchainError
-from tilec.frontends import _sass, _tile_api
-from tilec.frontends import tile as tile_module
+from tilec.frontends import _sass, _tile_api, _tile_compile
 from tilec.frontends._tools import find_tool
 from tilec.model.arch import ARCHS, Target, TargetKind
 from tilec.model.digest import sha256
@@ -66,11 +65,12 @@ def test_portable_tile_ir_says_which_driver_reads_it(tile):
 
 
 def test_portable_tile_ir_needs_no_assembler():
-    class Bare(tile_module.TileFrontend):
-        def _tools(self):
-            raise AssertionError("no tool is needed")
+    bare = frontend()
 
-    bare = Bare(frontend()._search)
+    def missing():
+        raise AssertionError("no tool is needed")
+
+    bare._compiler().tools = missing
     assert _add(bare, target="tileir").data.startswith(b"\x7fTileIR")
 
 
@@ -131,7 +131,7 @@ def test_an_image_with_another_abi_is_refused(tile, monkeypatch):
         read = read_cubin(data)
         return replace(read, kernels=tuple(replace(k, params=k.params[:-1]) for k in read.kernels))
 
-    monkeypatch.setattr(tile_module, "read_cubin", other)
+    monkeypatch.setattr(_tile_compile, "read_cubin", other)
     with pytest.raises(CompileError, match="takes other arguments than tilec would pass") as caught:
         _add(tile)
     assert "c.stride[0]: 4 bytes at 44" in str(caught.value)
@@ -275,7 +275,7 @@ def test_every_architecture_that_is_not_refused_compiles(tile):
     targets = [Target(TargetKind.CUBIN, cc) for cc in ARCHS]
     kept = [t for t in targets if not tile.refuse(t)]
     assert [str(t) for t in targets if tile.refuse(t)] == ["sm_75"]
-    listed = subprocess.run([tile._tools()["tileiras"].path, "--help"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run([tile._compiler().tools()["tileiras"].path, "--help"], capture_output=True, text=True, check=True).stdout
     assert all(f"={t} " in listed for t in kept)
     image = _add(tile, target="sm_121")
     assert (image.info.cuda, read_cubin(image.data).cc) == ((13, 0), (12, 1))
@@ -326,7 +326,7 @@ def test_the_api_is_as_expected():
 
 
 def test_the_newest_bytecode_that_both_know_is_written(tile):
-    tools = tile._tools()
+    tools = tile._compiler().tools()
     listed = subprocess.run([tools["tileiras"].path, "--list-versions"], capture_output=True, text=True, check=True).stdout.split()
     newest = max(tuple(map(int, v.split("."))) for v in listed)
-    assert tile._bytecode_version() == min(newest, _tile_api.BYTECODES[-1])
+    assert tile._compiler().bytecode_version() == min(newest, _tile_api.BYTECODES[-1])

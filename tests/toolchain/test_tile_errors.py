@@ -272,7 +272,7 @@ def test_targets_that_are_refused(tile):
 
 def fake_toolkit(folder: Path, script: str) -> Path:
     """A toolkit whose tileiras is a shell script."""
-    real = Path(frontend()._tools()["tileiras"].path).parents[1]
+    real = Path(frontend()._compiler().tools()["tileiras"].path).parents[1]
     for name in ("bin", "lib", "include"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     for item in ("bin/ptxas", "bin/nvcc", "bin/nvdisasm", "lib/libnvvm.so.4", "include/cuda.h"):
@@ -329,7 +329,7 @@ def test_tileiras_writes_nothing_or_nonsense(tmp_path):
 
 
 def test_warnings_of_tileiras_and_cuda_tile_go_with_the_image(tmp_path, capfd, monkeypatch):
-    real = frontend()._tools()["tileiras"].path
+    real = frontend()._compiler().tools()["tileiras"].path
     export = _tile_api.export
 
     def warn(*args, **kwargs):

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tilec.bundle.cubin import CubinKernel, read_cubin
-from tilec.errors import BundleError, CompileError, Diagnostic, Location
-from tilec.frontends import _tile_api as api
-from tilec.frontends._sass import spills
-from tilec.frontends._tile_assemble import assemble
-from tilec.frontends._tile_declare import Declared, declared
-from tilec.frontends._tile_errors import export_error, line_of
+from tilec.errors import CompileError
 from tilec.frontends._tile_inputs import closure
-from tilec.frontends._tile_modules import LoadedModule, load
-from tilec.frontends._tile_signature import Bound, bind, did_you_mean, symbol_of
-from tilec.frontends._tile_toolchain import find, toolchain
-from tilec.frontends._tools import Tool
+from tilec.frontends._tile_toolchain import toolchain
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import Target, TargetKind, Version
-from tilec.model.digest import sha256
-from tilec.model.image import Image, ImageInfo, Resources
+from tilec.model.arch import Target, TargetKind
+from tilec.model.image import Image
 from tilec.model.job import InputFile, Job, Source
 from tilec.model.kernel import KernelDecl, ToolInfo
-from tilec.model.signature import AbiSlot
 
-# The oldest CUDA release whose driver launches tile cubins.
-OLDEST_CUDA: Version = (13, 0)
-_ALIASES = {"opt": "opt_level"}
+if TYPE_CHECKING:
+    from tilec.frontends._tile_compile import Compiler
 
 
 class TileFrontend:
@@ -40,8 +29,7 @@ class TileFrontend:
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""
         self._search = search
-        self._found: dict[str, Tool] = {}
-        self._declared: dict[tuple[str, str], tuple[LoadedModule, dict[str, Declared]]] = {}
+        self._made: Compiler | None = None
 
     def refuse(self, target: Target) -> str:
         """Why a target cannot be compiled for, with what would do; empty where it can."""
@@ -80,7 +68,7 @@ class TileFrontend:
             CompileError: it cannot be; with the user's line.
             ToolchainError: cuda-tile is missing.
         """
-        return tuple(d.decl for d in self._kernels(source, again=True)[1].values())
+        return self._compiler().declare(source)
 
     def compile(self, job: Job) -> Image:
         """Compile one variant for one target.
@@ -92,159 +80,12 @@ class TileFrontend:
         refused = self.refuse(job.target)
         if refused:
             raise CompileError(refused)
-        module, kernels = self._kernels(job.spec.source, again=False)
-        kernel = _pick(job, module, kernels)
-        at = kernel.decl.location
-        bound = bind(job, kernel.params, at, line_of(module.texts, at.file, at.line))
-        portable = job.target.kind is TargetKind.TILEIR
-        version = api.PORTABLE if portable else self._bytecode_version()
-        symbol = symbol_of(job.spec.name)
-        exported = self._export(job, module, kernel, bound, symbol=symbol, version=version)
-        warned = _warnings(exported, module.texts, at)
-        if portable:
-            info = ImageInfo(
-                target=job.target,
-                digest=sha256(exported.bytecode),
-                size=len(exported.bytecode),
-                symbol=symbol,
-                ptx_isa=version,
-                cuda=version,
-            )
-            return Image(info=info, data=exported.bytecode, abi=bound.abi, warnings=warned)
-        return self._cubin(job, module, exported, bound, symbol=symbol, warned=warned)
+        return self._compiler().compile(job)
 
-    def _kernels(self, source: Source, *, again: bool) -> tuple[LoadedModule, dict[str, Declared]]:
-        api.cuda_tile()
-        module = load(source, again=again)
-        key = (source.root, source.path)
-        known = self._declared.get(key)
-        if known is None or known[0] is not module:
-            known = self._declared[key] = (module, declared(module))
-        return known
+    def _compiler(self) -> Compiler:
+        # What is up to date is never compiled: a build without work does not pay for this import.
+        if self._made is None:
+            from tilec.frontends._tile_compile import Compiler
 
-    def _tools(self) -> dict[str, Tool]:
-        if not self._found:
-            self._found = find(self._search, digest=False)
-        return self._found
-
-    def _bytecode_version(self) -> Version:
-        """The newest bytecode that both cuda.tile and this tileiras know: tileiras reads the versions up to its own release."""
-        release = self._tools()["tileiras"].release
-        return max((v for v in api.BYTECODES if v <= release), default=api.BYTECODES[-1 if release == (0, 0) else 0])
-
-    def _export(self, job: Job, module: LoadedModule, kernel: Declared, bound: Bound, *, symbol: str, version: Version) -> api.Exported:
-        target = "" if job.target.kind is TargetKind.TILEIR else str(job.target)
-        name, at = kernel.decl.name, kernel.decl.location
-        hints = _hints(job, kernel)
-        with module.active():
-            # Without a hint, the lower of the author's level and the profile's counts.
-            hints.setdefault("opt_level", min(job.spec.opt, api.opt_level(kernel.kernel, target)))
-            try:
-                hinted = api.with_hints(kernel.kernel, hints)
-            except (TypeError, ValueError) as exc:
-                raise CompileError(f"kernel {name!r}: a hint is out of range: {exc}", fix=f"change [kernel.{job.spec.name}.hints]") from exc
-            try:
-                return api.export(hinted, bound.bindings, symbol=symbol, target=target, version=version)
-            except Exception as exc:
-                raise export_error(exc, source=job.spec.source, texts=module.texts, kernel=name, at=at) from exc
-
-    def _cubin(
-        self, job: Job, module: LoadedModule, exported: api.Exported, bound: Bound, *, symbol: str, warned: tuple[Diagnostic, ...]
-    ) -> Image:
-        assembled = assemble(
-            exported.bytecode,
-            tileiras=self._tools()["tileiras"].path,
-            target=str(job.target),
-            opt=exported.opt,
-            lineinfo=job.spec.lineinfo,
-            timeout=job.spec.timeout,
-            texts=module.texts,
-            kernel=job.spec.name,
-        )
-        try:
-            entry = read_cubin(assembled.cubin).kernel(symbol)
-            resources = _resources(assembled.cubin, entry)
-        except BundleError as exc:
-            raise CompileError(f"the image that tileiras made cannot be read: {exc.what}", cause="another tileiras than expected") from exc
-        _check_abi(job, bound.abi, entry)
-        info = ImageInfo(
-            target=job.target,
-            digest=sha256(assembled.cubin),
-            size=len(assembled.cubin),
-            symbol=symbol,
-            exact=True,
-            cuda=max(job.target.arch.toolkit, OLDEST_CUDA),
-            resources=resources,
-            # For readers: a launch has blocks of (1, 1, 1), and the driver takes block and cluster from the image itself.
-            max_threads=entry.max_threads,
-            required_block=entry.required_block,
-            cluster=entry.cluster,
-        )
-        return Image(info=info, data=assembled.cubin, abi=bound.abi, warnings=warned + assembled.warnings)
-
-
-def _resources(cubin: bytes, entry: CubinKernel) -> Resources:
-    # tileiras does not report spills, and only code with a stack frame can have any.
-    stores, loads = spills(cubin, entry.name) if entry.stack else (0, 0)
-    return Resources(
-        registers=entry.registers,
-        spill_stores=stores,
-        spill_loads=loads,
-        stack=entry.stack,
-        shared=entry.shared,
-        constant=entry.constant,
-        code=entry.code,
-    )
-
-
-def _pick(job: Job, module: LoadedModule, kernels: Mapping[str, Declared]) -> Declared:
-    name = job.spec.decl.name
-    found = kernels.get(name)
-    if found is None:
-        have = ", ".join(kernels) or "no kernels"
-        what = f"{module.source.path} has no kernel {name!r}; it has {have}"
-        hint = did_you_mean(name, kernels) or "kernels are functions with the decorator @ct.kernel"
-        place = Location(file=module.source.path)
-        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=place, hint=hint),))
-    return found
-
-
-def _hints(job: Job, kernel: Declared) -> dict[str, int]:
-    hints: dict[str, int] = {}
-    for given, value in job.hints:
-        name = _ALIASES.get(given, given)
-        if name not in api.HINTS:
-            raise CompileError(
-                f"kernel {kernel.decl.name!r}: unknown hint {given!r} for {job.target}",
-                fix=did_you_mean(given, api.HINTS) or f"the hints of tile kernels are {', '.join(api.HINTS)}",
-            )
-        hints[name] = value
-    return hints
-
-
-def _warnings(exported: api.Exported, texts: Mapping[str, str], at: Location) -> tuple[Diagnostic, ...]:
-    found = []
-    for warned in exported.warnings:
-        place = Location(file=warned.filename, line=warned.lineno) if warned.filename in texts else at
-        excerpt = line_of(texts, place.file, place.line)
-        found.append(Diagnostic(message=str(warned.message), location=place, severity="warning", excerpt=excerpt))
-    return tuple(dict.fromkeys(found))
-
-
-def _check_abi(job: Job, abi: Sequence[AbiSlot], entry: CubinKernel) -> None:
-    """Hold the slots that tilec works out against the compiled image's own table."""
-    expected, offset = [], 0
-    for slot in abi:
-        offset = -(-offset // slot.align) * slot.align
-        expected.append((offset, slot.size))
-        offset += slot.size
-    actual = [(p.offset, p.size) for p in entry.params]
-    if expected != actual:
-        rows = [f"    {s.expr}: {s.size} bytes at {o}" for s, (o, _) in zip(abi, expected, strict=True)]
-        have = [f"    {size} bytes at {at}" for at, size in actual]
-        raise CompileError(
-            f"the entry point of kernel {job.spec.decl.name!r} takes other arguments than tilec would pass\n"
-            + "\n".join(["  tilec would pass", *rows, "  the image takes", *have]),
-            cause="a cuda-tile or tileiras with another calling convention than cutile_python_v2",
-            fix="install the versions of tilec[build], and report this",
-        )
+            self._made = Compiler(self._search)
+        return self._made

@@ -47,10 +47,16 @@ def test_the_protocol():
     assert TileFrontend.kinds == (TargetKind.CUBIN, TargetKind.TILEIR)
 
 
-def test_importing_the_frontend_imports_no_compiler():
-    code = "import sys, tilec.frontends.tile\nprint([m for m in ('cuda.tile', 'cuda.bindings', 'numpy', 'numba') if m in sys.modules])"
+def test_what_is_up_to_date_costs_no_import_of_a_compiler(tmp_path):
+    (tmp_path / "k.py").write_text("import os\n")
+    code = (
+        "import sys\nfrom tilec.frontends.tile import TileFrontend\nfrom tilec.frontends.base import ToolSearch\n"
+        "from tilec.model.job import Source\nTileFrontend(ToolSearch()).inputs(Source(root=sys.argv[1], path='k.py'))\n"
+        "heavy = ('cuda.tile', 'cuda.bindings', 'numpy', 'numba', 'tilec.frontends._tile_compile')\n"
+        "print([m for m in heavy if m in sys.modules])"
+    )
     root = Path(__file__).parents[3]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=root, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
 
 
