@@ -88,15 +88,18 @@ def _tools(app: App, found: Machine) -> None:
         rows.append([report.name, state, tool.origin if tool else "-", report.problem if tool and report.problem else report.use])
     for line in table(columns("tool", "version", "from", "~for"), rows, width=terminal_width()):
         app.say(line)
+    places: dict[tuple[str, ...], list[str]] = {}
     for report in found.tools:
         if app.verbose or report.tool is None:
-            places = report.looked if app.verbose else report.looked[:3]
-            app.say(f"  {report.name}: looked for {', '.join(places)}{' …' if len(places) < len(report.looked) else ''}")
+            places.setdefault(report.looked, []).append(report.name)
+    for looked, names in places.items():
+        shown = looked if app.verbose else looked[:3]
+        app.say(_wrapped(f"  {', '.join(names)}: ", f"looked for {', '.join(shown)}{' …' if len(shown) < len(looked) else ''}"))
 
 
 def _driver(app: App, driver: DriverReport) -> None:
     if driver.problem or driver.cuda is None or driver.ptx_isa is None:
-        app.say(f"driver   none: {driver.problem}")
+        app.say(_wrapped("driver   ", f"none: {driver.problem}"))
         return
     release, isa = (".".join(map(str, version)) for version in (driver.cuda, driver.ptx_isa))
     app.say(f"driver   of CUDA {release}, reads PTX ISA up to {isa}")
@@ -104,6 +107,14 @@ def _driver(app: App, driver: DriverReport) -> None:
         cc = f"{gpu.cc[0]}.{gpu.cc[1]}"
         note = f"target sm_{gpu.cc[0]}{gpu.cc[1]}" if gpu.known else "not in tilec's table: build PTX (compute_NN) for it"
         app.say(f"GPU {gpu.ordinal:<4} {gpu.name}, compute capability {cc}, {gpu.multiprocessors} multiprocessors ({note})")
+
+
+def _wrapped(head: str, text: str) -> str:
+    """A long text that is easier to read on a terminal, as it is elsewhere."""
+    from tilec.cli.tables import terminal_width
+
+    width = terminal_width()
+    return f"{head}{text}" if width is None else click.wrap_text(text, width, initial_indent=head, subsequent_indent="         ")
 
 
 def _good(text: str) -> str:

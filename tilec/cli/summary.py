@@ -46,7 +46,7 @@ def kernel_rows(kernels: Iterable[KernelSummary]) -> list[list[Cell]]:
 def print_summary(app: App, result: BuildResult) -> None:
     """Print a finished build."""
     print_warnings(app, result.warnings)
-    for text in result.notes:
+    for text in result.notes if app.verbose or not result.up_to_date else ():
         app.note(f"note: {text}")
     counts = f"{plural(result.jobs, 'job')}, {seconds_text(result.seconds)}"
     if result.up_to_date:

@@ -62,8 +62,12 @@ def test_a_build_prints_kernels_and_outputs(cli, project: Path, fake_build) -> N
 
 
 def test_nothing_to_do_is_one_line(cli, project: Path, fake_build) -> None:
-    fake_build.build = lambda request, observer: result(project, up_to_date=True, info=None, compiled=0, cached=24, seconds=0.084)
-    assert cli("build").out == "up to date (24 jobs, 0.08 s)\n"
+    fake_build.build = lambda request, observer: result(
+        project, up_to_date=True, info=None, compiled=0, cached=24, seconds=0.084, notes=("n",)
+    )
+    done = cli("build")
+    assert (done.out, done.err) == ("up to date (24 jobs, 0.08 s)\n", "")
+    assert cli("build", "-v").err.endswith("note: n\n")
 
 
 def test_quiet_prints_nothing_and_verbose_says_what_it_works_on(cli, project: Path, fake_build) -> None:

@@ -34,7 +34,7 @@ def test_doctor_looks_where_the_project_says(cli, searches, project: Path) -> No
 
 def report(name: str, *, found: bool = True, problem: str = "") -> ToolReport:
     tool = Tool(name=name, path=f"/w/bin/{name}", version="13.4.92", origin="wheel") if found else None
-    looked = tuple(f"/w{i}/{name}" for i in range(5))
+    looked = tuple(f"/w{i}/{name.split('-')[0]}" for i in range(5))
     return ToolReport(name=name, use=f"use of {name}", tool=tool, looked=looked, problem=problem or ("" if found else "not found"))
 
 
@@ -71,6 +71,7 @@ def test_doctor_on_a_bare_machine(cli, bare, tmp_path: Path) -> None:
     assert (done.code, done.err) == (3, "")
     lines = done.out.splitlines()
     assert "  ptxas: looked for /w0/ptxas, /w1/ptxas, /w2/ptxas …" in lines
+    assert "  libnvrtc, libnvrtc-builtins: looked for /w0/libnvrtc, /w1/libnvrtc, /w2/libnvrtc …" in lines
     assert "driver   none: the CUDA driver (libcuda) cannot be loaded" in lines
     assert f"cache    {tmp_path}/home/.cache/tilec (writable)" in lines
     assert "cuda     cannot be built: libnvrtc, libnvrtc-builtins, headers, ptxas missing or unfit" in lines
