@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -54,8 +53,10 @@ class LazyGroup(click.Group):
         """Find the command, or say which one may have been meant."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            close = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f"did you mean `{close[0]}`?" if close else f"commands are {', '.join(COMMANDS)}"
+            from tilec.model.suggest import nearest
+
+            close = nearest(name, COMMANDS)
+            hint = f"did you mean `{close}`?" if close else f"commands are {', '.join(COMMANDS)}"
             raise click.UsageError(f"no such command: {name}; {hint}", ctx)
         found = super().resolve_command(ctx, args)
         ctx.ensure_object(App).command = name

@@ -12,11 +12,11 @@ from tilec.cli.app import App
 from tilec.cli.failures import diagnostic_json, diagnostic_text
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text, table, terminal_width
 from tilec.errors import Diagnostic
-from tilec.inspection.report import KernelSummary, kernel_json, summarize
 
 if TYPE_CHECKING:
     from tilec.build import BuildResult
     from tilec.compiler.state import Output
+    from tilec.inspection.report import KernelSummary
 
 HEADS = columns("~kernel", ">variants", ">images", ">regs", ">spills", ">shared", ">stack", ">size")
 WARNINGS_SHOWN = 10
@@ -52,6 +52,8 @@ def print_summary(app: App, result: BuildResult) -> None:
     if result.up_to_date:
         app.say(f"{click.style('up to date', fg='green', bold=True)} ({counts})")
         return
+    from tilec.inspection.report import summarize  # a build that has nothing to do needs none of it
+
     kernels = result.info.kernels if result.info else ()
     for line in table(HEADS, kernel_rows(map(summarize, kernels)), width=terminal_width()):
         app.say(line)
@@ -92,6 +94,8 @@ def print_warnings(app: App, warnings: Sequence[Diagnostic]) -> None:
 
 def result_json(result: BuildResult) -> dict[str, Any]:
     """A finished build as JSON values."""
+    from tilec.inspection.report import kernel_json
+
     return {
         "ok": True,
         "up_to_date": result.up_to_date,

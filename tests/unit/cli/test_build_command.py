@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -315,3 +317,24 @@ def test_check_without_compilers(cli, project: Path, fake_build) -> None:
     done = cli("check", "--json")
     assert done.code == 3
     assert json.loads(done.out)["error"]["what"] == "ptxas not found"
+
+
+def test_a_build_with_nothing_to_do_imports_no_display(tmp_path: Path) -> None:
+    """What it prints costs no import of rich, jinja2 or the reports."""
+    code = (
+        "import sys, types, tilec\n"
+        "build = types.ModuleType('tilec.build')\n"
+        "class BuildRequest:\n"
+        "    def __init__(self, **values): self.__dict__.update(values)\n"
+        "build.BuildRequest = BuildRequest\n"
+        "result = types.SimpleNamespace(outputs=(), info=None, jobs=3, compiled=0, cached=3, seconds=0.1, up_to_date=True,\n"
+        "                               warnings=(), notes=())\n"
+        "build.build = lambda request, observer: observer.started(3, 3) or result\n"
+        "sys.modules['tilec.build'] = tilec.build = build\n"
+        "from tilec.cli.main import run\n"
+        "assert run(['build']) == 0\n"
+        "print([m for m in sys.modules if m.split('.')[0] in ('rich', 'jinja2', 'numpy', 'difflib') or m.startswith('tilec.inspection')])\n"
+    )
+    (tmp_path / "tilec.toml").write_text("edition = 1\n")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert (done.stderr, done.stdout) == ("", "up to date (3 jobs, 0.10 s)\n[]\n")
