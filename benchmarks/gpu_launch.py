@@ -48,8 +48,11 @@ def main() -> int:
     parser.add_argument("--dist", type=Path, default=Path(__file__).resolve().parents[1] / "dist", help="where tilec_examples lies")
     parser.add_argument("--small", action="store_true", help="sixteen times less data, for cards with little memory")
     arguments = parser.parse_args()
-    import torch
-
+    try:
+        import torch
+    except ImportError:
+        print("torch is not installed: nothing was measured", file=sys.stderr)
+        return 3
     if not torch.cuda.is_available():
         print("no GPU: nothing was measured", file=sys.stderr)
         return 3
@@ -188,6 +191,8 @@ def c_loop(y: Any, x: Any, z: Any, n: int) -> Callable[[int], float]:
 
 def cuda_core(y: Any, x: Any, z: Any, n: int) -> Callable[[], None]:
     """cuda.core with a launch configuration that is made once."""
+    import numpy as np
+
     core = importlib.import_module("cuda.core")
     device = core.Device(0)
     device.set_current()
@@ -195,7 +200,7 @@ def cuda_core(y: Any, x: Any, z: Any, n: int) -> Callable[[], None]:
     kernel = core.ObjectCode.from_ptx(compiled()).get_kernel("scale")
     config = core.LaunchConfig(grid=1, block=256)
     pointers = (y.data_ptr(), x.data_ptr(), z.data_ptr())
-    count = ctypes.c_int32(n)
+    count = np.int32(n)
     return lambda: core.launch(stream, config, kernel, *pointers, count)
 
 
