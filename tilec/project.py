@@ -15,6 +15,7 @@ from tilec.compiler.records import load_declarations, save_declarations
 from tilec.errors import BuildError, Diagnostic, ManifestError, TilecError
 from tilec.frontends.base import BUILTIN, Frontend, ToolSearch, installed
 from tilec.manifest.load import load
+from tilec.manifest.locate import render
 from tilec.manifest.types import Kernel, Manifest
 from tilec.model.job import InputFile, Source
 from tilec.model.kernel import KernelDecl, ToolInfo
@@ -150,8 +151,7 @@ def _pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> d
         else:
             what = f"{kernel.source} has no kernel at all"
         key = "symbol" if kernel.symbol else "source"
-        location = manifest.locate(("kernel", kernel.name, key))
-        problems.append(Diagnostic(message=f"kernel.{kernel.name}.{key}: {what}", location=location))
+        problems.append(_problem(manifest, ("kernel", kernel.name, key), what))
     if problems:
         raise ManifestError(tuple(problems))
     return chosen
@@ -170,9 +170,12 @@ def _source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
         what = f"{kernel.source!r} is a link that leaves the project: copy the file into it"
     elif not os.access(path, os.R_OK):
         what = f"{kernel.source!r} may not be read by this user"
-    if not what:
-        return None
-    return Diagnostic(message=f"kernel.{kernel.name}.source: {what}", location=manifest.locate(("kernel", kernel.name, "source")))
+    return _problem(manifest, ("kernel", kernel.name, "source"), what) if what else None
+
+
+def _problem(manifest: Manifest, path: tuple[str | int, ...], what: str) -> Diagnostic:
+    place = manifest.locate(path)
+    return Diagnostic(message=f"{render(path)}: {what}", location=place, excerpt=manifest.locate.excerpt(place))
 
 
 def _names_languages(manifest_path: Path) -> bool:

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
 
-from tilec.errors import Location
+from tilec.manifest.locate import Locator
 from tilec.model.arch import Target
 from tilec.model.job import Options
 from tilec.model.kernel import AxisValue
-
-
-class Locate(Protocol):
-    """Finds the place of a key path in the manifest's text; made lazily, since only errors need it."""
-
-    def __call__(self, path: tuple[str | int, ...]) -> Location:
-        """Place of the key (or of the nearest enclosing one that exists)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -233,4 +225,4 @@ class Manifest:
     kernels: tuple[Kernel, ...] = ()
     overrides: tuple[Override, ...] = ()
     output: Output = Output()
-    locate: Locate = dataclasses.field(compare=False, repr=False)
+    locate: Locator = dataclasses.field(compare=False, repr=False)

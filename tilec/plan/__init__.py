@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tilec.errors import Diagnostic, ManifestError
+from tilec.manifest.locate import render
 from tilec.manifest.types import Kernel, Manifest, Profile
 from tilec.model.arch import Target
 from tilec.model.driver import cuda_of_branch, ptx_isa_of_cuda
@@ -66,9 +67,9 @@ def make_plan(
     """
     problems: list[Diagnostic] = []
 
-    def report(what: str, path: tuple[str | int, ...]) -> None:
-        dotted = ".".join(f"[{p}]" if isinstance(p, int) else p for p in path).replace(".[", "[")
-        problems.append(Diagnostic(message=f"{dotted}: {what}", location=manifest.locate(path)))
+    def report(what: str, path: tuple[str | int, ...], column: int = 0) -> None:
+        place = manifest.locate.value(path, column - 1) if column else manifest.locate(path)
+        problems.append(Diagnostic(message=f"{render(path)}: {what}", location=place, excerpt=manifest.locate.excerpt(place)))
 
     wanted = parse_targets(manifest, targets)
     chosen_profile = _profile(manifest, profile)

@@ -117,7 +117,7 @@ def _check_names(text: str, kernel: Kernel, params: Sequence[Param], path: tuple
     try:
         parsed = expr.parse(text, names=[*by_name, *axes])
     except ExpressionError as error:
-        report(error.what, path)
+        report(error.what, path, error.column)
         return
     for name, attribute in sorted(parsed.uses):
         param = by_name.get(name)

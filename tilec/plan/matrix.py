@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from tilec.errors import ExpressionError
 from tilec.manifest.types import AssumeSet, Kernel
@@ -13,8 +14,15 @@ from tilec.model.job import Variant
 from tilec.model.kernel import AxisValue
 from tilec.model.signature import Assumption, Param, ParamKind
 
-Report = Callable[[str, tuple[str | int, ...]], None]
 Point = tuple[tuple[str, AxisValue], ...]
+
+
+class Report(Protocol):
+    """Takes a problem."""
+
+    def __call__(self, what: str, path: tuple[str | int, ...], column: int = 0) -> None:
+        """What is wrong, the key path it concerns, and the column (from 1) inside its value where that is known."""
+
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]")
 
@@ -100,7 +108,7 @@ def _excluder(kernel: Kernel, names: Sequence[str], report: Report) -> Callable[
             except ExpressionError as error:
                 if index not in broken:
                     broken.add(index)
-                    report(error.what, ("kernel", kernel.name, "matrix", "exclude", index, "when"))
+                    report(error.what, ("kernel", kernel.name, "matrix", "exclude", index, "when"), error.column)
         return False
 
     return excluded

@@ -7,7 +7,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.errors import CaseError, Location
-from tilec.manifest.types import Bench, Case, Input, Kernel, Locate, Tolerance
+from tilec.manifest.locate import Locator
+from tilec.manifest.types import Bench, Case, Input, Kernel, Tolerance
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue, KernelInfo
 from tilec.model.signature import Param, ParamKind
@@ -54,7 +55,7 @@ class BoundCase:
         return tuple(p.name for p in self.params if p.out)
 
 
-def expand_cases(kernel: Kernel, info: KernelInfo, *, locate: Locate | None = None) -> tuple[BoundCase, ...]:
+def expand_cases(kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
     """Every case of a kernel, once for each value of the dtype axes that it leaves open and that was built with its other axes.
 
     Args:
@@ -89,7 +90,7 @@ def bind(case: Case, info: KernelInfo, *, files: tuple[tuple[str, str, str], ...
     return bound[0]
 
 
-def _place(kernel: Kernel, case: Case, locate: Locate | None) -> Location | None:
+def _place(kernel: Kernel, case: Case, locate: Locator | None) -> Location | None:
     return locate(("kernel", kernel.name, "case", case.name)) if locate else None
 
 

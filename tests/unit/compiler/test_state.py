@@ -12,6 +12,7 @@ import pytest
 
 from tilec.compiler.state import Fingerprint, Output, WorkDir
 from tilec.errors import Location, OutputError
+from tilec.manifest.locate import Locator
 from tilec.manifest.types import Manifest, Package, Targets
 from tilec.model.arch import Target
 from tilec.model.digest import sha256
@@ -27,7 +28,7 @@ def manifest(root: Path, **changes: object) -> Manifest:
         package=Package(name="p", version="1", module="p"),
         targets=Targets(default=(Target.parse("sm_90"),)),
         profiles=(),
-        locate=lambda _path: Location(file="tilec.toml"),
+        locate=Locator("", "tilec.toml"),
     )
     return dataclasses.replace(value, **changes)
 
