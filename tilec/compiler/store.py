@@ -140,7 +140,7 @@ def _parse(fd: int, length: int) -> tuple[Any, int, int]:
         raise DamagedError("its index row has another digest")
     if zlib.crc32(memoryview(data)[end:]) != checksum:
         raise DamagedError("the image has another checksum")
-    return json.loads(meta), end, size
+    return json.loads(meta.decode()), end, size
 
 
 def _read_exactly(fd: int, count: int) -> bytes:
