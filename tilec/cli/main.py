@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -83,6 +84,9 @@ cli = click.version_option(tilec.__version__, prog_name="tilec", message="%(prog
 
 def main() -> None:
     """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a path that the terminal cannot show is no reason to fail
     sys.exit(run(sys.argv[1:]))
 
 

@@ -28,7 +28,8 @@ def make_observer(app: App) -> Observer:
     """The display that fits this run."""
     if app.json or app.quiet:
         return SilentObserver()
-    if sys.stderr.isatty() and not app.settings.ci and not app.settings.dumb:
+    drawable = (sys.stderr.encoding or "utf-8").lower().replace("-", "") == "utf8" and not app.settings.dumb
+    if sys.stderr.isatty() and drawable and not app.settings.ci:
         return LiveProgress(app)
     return PlainProgress(app)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import sys
+import unicodedata
 from collections.abc import Sequence
 
 import click
@@ -36,7 +37,7 @@ def terminal_width() -> int | None:
 def table(heads: Sequence[Column], rows: Sequence[Sequence[Cell]], *, width: int | None = None, indent: str = "") -> list[str]:
     """Lines of a table; where `width` is too small, columns that may be shortened are, and the rest is left to the terminal."""
     texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
-    sizes = [max([len(head.title), *(len(row[i]) for row in texts)]) for i, head in enumerate(heads)]
+    sizes = [max([len(head.title), *(cells(row[i]) for row in texts)]) for i, head in enumerate(heads)]
     if width is not None:
         over = len(indent) + sum(sizes) + len(GAP) * (len(sizes) - 1) - width
         for i in sorted((i for i, head in enumerate(heads) if head.flex), key=lambda i: -sizes[i]):
@@ -48,23 +49,31 @@ def table(heads: Sequence[Column], rows: Sequence[Sequence[Cell]], *, width: int
     return lines
 
 
-def _line(cells: Sequence[tuple[str, str]], heads: Sequence[Column], sizes: Sequence[int], *, head: bool = False) -> str:
-    parts = []
-    for i, ((text, color), column, size) in enumerate(zip(cells, heads, sizes, strict=True)):
+def _line(parts: Sequence[tuple[str, str]], heads: Sequence[Column], sizes: Sequence[int], *, head: bool = False) -> str:
+    texts = []
+    for i, ((text, color), column, size) in enumerate(zip(parts, heads, sizes, strict=True)):
         short = shorten(text, size)
-        last = i == len(cells) - 1 and not column.right
-        padded = short.rjust(size) if column.right else short if last else short.ljust(size)
+        last = i == len(parts) - 1 and not column.right
+        blank = " " * (size - cells(short))
+        padded = blank + short if column.right else short if last else short + blank
         if head and text:
             padded = click.style(padded, bold=True)
         elif color:
             padded = click.style(padded, fg=color)
-        parts.append(padded)
-    return GAP.join(parts).rstrip()
+        texts.append(padded)
+    return GAP.join(texts).rstrip()
+
+
+def cells(text: str) -> int:
+    """Columns that a text takes on a terminal: East Asian wide characters take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def shorten(text: str, width: int) -> str:
     """A text that fits `width` columns; its middle goes first, since ids have the kernel in front and the target at the end."""
-    if len(text) <= width:
+    if cells(text) <= width:
         return text
     tail = max(1, (width - 1) // 2)
     return f"{text[: max(1, width - 1 - tail)]}…{text[-tail:]}"

@@ -107,6 +107,8 @@ def test_plain_says_nothing_where_nothing_is_done(tmp_path, capsys) -> None:
 
 
 class Terminal(io.StringIO):
+    encoding = "UTF-8"
+
     def isatty(self) -> bool:
         return True
 
@@ -154,3 +156,5 @@ def test_which_display(tmp_path, monkeypatch) -> None:
     assert isinstance(progress.make_observer(make_app(tmp_path)), LiveProgress)
     assert isinstance(progress.make_observer(App(settings=read_settings({"CI": "1"}, tmp_path))), PlainProgress)
     assert isinstance(progress.make_observer(App(settings=read_settings({"TERM": "dumb"}, tmp_path))), PlainProgress)
+    monkeypatch.setattr(Terminal, "encoding", "latin-1")
+    assert isinstance(progress.make_observer(make_app(tmp_path)), PlainProgress)

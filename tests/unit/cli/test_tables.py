@@ -74,3 +74,11 @@ def test_bytes(size: int | None, text: str) -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(0.084, "0.08 s"), (7.34, "7.3 s"), (59.94, "59.9 s"), (260.9, "4 min 20 s")])
 def test_seconds(seconds: float, text: str) -> None:
     assert seconds_text(seconds) == text
+
+
+def test_wide_characters_line_up() -> None:
+    assert plain(table(columns("path", ">size"), [["出力/核.tilec", "1 B"], ["ge\u0301ant", "10 B"]])) == [
+        "path           size",
+        "出力/核.tilec   1 B",
+        "ge\u0301ant          10 B",
+    ]
