@@ -44,7 +44,7 @@ class Project:
     @property
     def languages(self) -> dict[str, LanguageFacts]:
         """What each language can make."""
-        return {name: LanguageFacts(kinds=f.kinds, refuse=f.refuse, simt=f.simt) for name, f in self.frontends.items()}
+        return {name: LanguageFacts(kinds=f.kinds, refuse=f.refuse, simt=f.simt, hints=f.hints) for name, f in self.frontends.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

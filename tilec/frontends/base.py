@@ -39,12 +39,14 @@ class Frontend(Protocol):
         suffixes: file suffixes that mean this language where the manifest does not say.
         kinds: kinds of targets it can make; targets of other kinds do not concern its kernels and are passed over.
         simt: the manifest says how many threads a block has; False where the compiler chooses.
+        hints: names of the compiler hints that `hints` may give; empty where the language has none.
     """
 
     name: str
     suffixes: tuple[str, ...]
     kinds: tuple[TargetKind, ...]
     simt: bool
+    hints: tuple[str, ...]
 
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools; must not import a compiler."""

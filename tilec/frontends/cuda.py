@@ -30,6 +30,7 @@ class CudaFrontend:
     suffixes: tuple[str, ...] = (".cu", ".cuh")
     kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX)
     simt: bool = True
+    hints: tuple[str, ...] = ()
 
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""

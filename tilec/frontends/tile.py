@@ -25,6 +25,7 @@ class TileFrontend:
     suffixes = (".py",)
     kinds = (TargetKind.CUBIN, TargetKind.TILEIR)
     simt: bool = False
+    hints = ("num_ctas", "occupancy", "num_worker_warps", "opt_level", "opt")
 
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""

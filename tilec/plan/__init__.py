@@ -13,7 +13,7 @@ from tilec.model.driver import cuda_of_branch, ptx_isa_of_cuda
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.model.kernel import AxisValue, KernelDecl, KernelInfo, LaunchInfo
 from tilec.model.signature import Param
-from tilec.plan.checks import check_kernel
+from tilec.plan.checks import check_hints, check_kernel
 from tilec.plan.matrix import Report, expand
 from tilec.plan.params import Resolver, abi_of_args
 from tilec.plan.targets import LanguageFacts, Selection, choose_targets, parse_targets
@@ -82,6 +82,10 @@ def make_plan(
         )
         planned.append(result[0])
         notes.extend(result[1])
+    for index, reached in selection.hinted.items():
+        for language in reached:
+            given = [name for name, _ in manifest.overrides[index].hints]
+            check_hints(given, ("override", index, "hints"), language, languages[language].hints, report)
     if problems:
         raise ManifestError(tuple(problems))
     selection.require_match()

@@ -25,6 +25,9 @@ def check_kernel(
     _check_launch(kernel, decl, language, report)
     _check_expressions(kernel, params, report)
     _check_default(kernel, params, variants, report)
+    for target, hints in kernel.hints:
+        path = ("kernel", kernel.name, "hints", target) if target else ("kernel", kernel.name, "hints")
+        check_hints([name for name, _ in hints], path, kernel.language, language.hints, report)
     _check_cases(kernel, params, variants, report)
 
 
@@ -96,6 +99,18 @@ def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, rep
             report(f"a block of {threads} threads, but {decl.name} is bounded to {decl.max_threads} (__launch_bounds__)", (*path, "block"))
     if launch.cluster and decl.cluster and tuple(launch.cluster) != tuple(decl.cluster):
         report(f"cluster {list(launch.cluster)}, but the source fixes {list(decl.cluster)} (__cluster_dims__)", (*path, "cluster"))
+
+
+def check_hints(given: Sequence[str], path: tuple[str | int, ...], language: str, known: Sequence[str], report: Report) -> None:
+    """Report hints that a language's compiler does not take."""
+    for name in given:
+        if name not in known:
+            what = (
+                f"unknown hint {name!r}{suggest(name, known)}"
+                if known
+                else f"{language} kernels take no hints: say it in the source or in flags"
+            )
+            report(what, (*path, name))
 
 
 def _check_expressions(kernel: Kernel, params: Sequence[Param], report: Report) -> None:

@@ -16,11 +16,19 @@ from tilec.plan.matrix import Report
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class LanguageFacts:
-    """What a frontend can make: kinds of targets, a reason where one of them is refused, and whether the user says the block's size."""
+    """What a frontend can make.
+
+    Attributes:
+        kinds: kinds of targets.
+        refuse: the reason where a target of these kinds cannot be made, else an empty text.
+        simt: whether the user says how many threads a block has.
+        hints: names of the compiler hints it takes.
+    """
 
     kinds: tuple[TargetKind, ...]
     refuse: Callable[[Target], str]
     simt: bool
+    hints: tuple[str, ...] = ()
 
 
 def parse_targets(manifest: Manifest, names: Sequence[str]) -> tuple[Target, ...]:
@@ -77,9 +85,10 @@ class Selection:
         self._select = tuple((glob, _pattern(glob)) for glob in select)
         self._matched: set[str] = set()
         self._seen: dict[str, None] = {}
+        self.hinted: dict[int, dict[str, None]] = {}  # languages of the jobs that each override's hints reached
 
     def hints(self, kernel: Kernel, variant: str, target: Target) -> tuple[tuple[str, int], ...]:
-        """Hints of the manifest for this target, then of every override that matches; the last says."""
+        """Hints of the manifest for this target, then of every override that matches; the last one counts."""
         merged: dict[str, int] = {}
         plain = f"sm_{target.number}" if target.kind is TargetKind.PTX else str(target)
         for name, values in kernel.hints:
@@ -87,9 +96,10 @@ class Selection:
                 merged.update(values)
         if self._overrides:
             job = f"{variant}-{target}"
-            for pattern, rule in self._overrides:
+            for index, (pattern, rule) in enumerate(self._overrides):
                 if rule.hints and pattern.fullmatch(job):
                     merged.update(rule.hints)
+                    self.hinted.setdefault(index, {})[kernel.language] = None
         return tuple(sorted(merged.items()))
 
     def takes(self, kernel: str, variant: str, target: Target) -> bool:

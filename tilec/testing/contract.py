@@ -64,6 +64,7 @@ def check_attributes(sample: Sample) -> None:
         frontend.kinds and all(isinstance(kind, TargetKind) for kind in frontend.kinds), f"kinds {frontend.kinds} are not target kinds"
     )
     _require(isinstance(frontend.simt, bool), "simt is not a bool")
+    _require(all(isinstance(name, str) for name in frontend.hints), "hints are not names")
     for tool in frontend.toolchain():
         _require(tool.name and tool.version, f"a tool without name or version: {tool}")
         _require(re.fullmatch(r"[0-9a-f]{64}", tool.digest), f"the digest of {tool.name} is no SHA-256: {tool.digest!r}")

@@ -45,6 +45,7 @@ class FakeFrontend:
     suffixes = (".fake",)
     kinds = (TargetKind.CUBIN, TargetKind.PTX)
     simt = True
+    hints = ("occupancy",)
 
     def __init__(self, search: ToolSearch) -> None:
         """Keeps nothing: it looks for no tools."""

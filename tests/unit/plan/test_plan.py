@@ -30,7 +30,10 @@ from tilec.model.kernel import KernelDecl, ParamDecl
 from tilec.plan import LanguageFacts, Plan, make_plan
 
 HERE = Location(file="k.py", line=3)
-TILE = LanguageFacts(kinds=(TargetKind.CUBIN, TargetKind.TILEIR), refuse=lambda t: "plain names only" if t.suffix else "", simt=False)
+HINTS = ("num_ctas", "occupancy")
+TILE = LanguageFacts(
+    kinds=(TargetKind.CUBIN, TargetKind.TILEIR), refuse=lambda t: "plain names only" if t.suffix else "", simt=False, hints=HINTS
+)
 CUDA = LanguageFacts(kinds=(TargetKind.CUBIN, TargetKind.PTX), refuse=lambda _t: "", simt=True)
 
 TILE_DECL = KernelDecl(
@@ -198,6 +201,16 @@ def test_hints_by_target_and_overrides_last_wins() -> None:
     assert jobs["gemm-bf16-BM128-BN128-sm_80"] == {"occupancy": 1}
     assert "gemm-f16-BM64-BN128-sm_90" not in jobs
     assert "gemm-f16-BM64-BN128-sm_80" in jobs
+
+
+def test_unknown_hints_are_reported_where_they_stand() -> None:
+    kernel = tile_kernel(hints=(("", (("ocupancy", 1),)), ("sm_90", (("warps", 2),))))
+    rules = (Override(select="scale-*", hints=(("occupancy", 2),)), Override(select="nothing-*", hints=(("x", 2),)))
+    assert problems(kernel, cuda_kernel(), overrides=rules) == [
+        "kernel.gemm.hints.ocupancy: unknown hint 'ocupancy'; did you mean 'occupancy'",
+        "kernel.gemm.hints.sm_90.warps: unknown hint 'warps'; it has num_ctas, occupancy",
+        "override[0].hints.occupancy: cuda kernels take no hints: say it in the source or in flags",
+    ]
 
 
 def test_select_takes_jobs_variants_and_kernels() -> None:
