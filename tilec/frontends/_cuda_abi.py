@@ -7,23 +7,24 @@ from collections.abc import Mapping, Sequence
 
 from tilec.bundle.cubin import CubinParam
 from tilec.errors import CompileError, Diagnostic
+from tilec.frontends._ptx import EntryParam
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import KernelDecl
 from tilec.model.signature import AbiSlot
 
-_ALIGNS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+# Beyond this the compiler aligns a parameter's address in the constant bank: its offset then depends on where an architecture's begin.
+_BANK_ALIGN = 16
 
 
-def derive(decl: KernelDecl, bound: Mapping[str, str], compiled: Sequence[CubinParam]) -> tuple[AbiSlot, ...]:
+def derive(decl: KernelDecl, bound: Mapping[str, str], compiled: Sequence[EntryParam]) -> tuple[AbiSlot, ...]:
     """One slot per declared parameter: pointers for tensors, scalars by their dtype, structs by the size that was compiled.
 
     Args:
         decl: the kernel as declared.
         bound: dtype by template parameter.
-        compiled: the image's parameters: what a struct weighs is known from there only.
+        compiled: parameters as PTX declares them: what a struct weighs is known from there only.
     """
     slots: list[AbiSlot] = []
-    end = 0
     for index, param in enumerate(decl.params):
         made = compiled[index] if index < len(compiled) else None
         dtype = DTYPES.get(bound.get(param.dtype, param.dtype))
@@ -33,9 +34,8 @@ def derive(decl: KernelDecl, bound: Mapping[str, str], compiled: Sequence[CubinP
             slot = AbiSlot(type=dtype.name, expr=param.name, size=dtype.bytes, align=dtype.bytes)
         else:
             size = param.size or (made.size if made else 0)
-            slot = AbiSlot(type="struct", expr=param.name, size=size, align=_alignment(end, made))
+            slot = AbiSlot(type="struct", expr=param.name, size=size, align=made.align if made else 8)
         slots.append(slot)
-        end = _up(end, slot.align) + slot.size
     return tuple(slots)
 
 
@@ -53,9 +53,12 @@ def check(slots: Sequence[AbiSlot], compiled: Sequence[CubinParam], decl: Kernel
     """
     offsets = []
     end = 0
-    for slot in slots:
-        offsets.append(_up(end, slot.align))
-        end = offsets[-1] + slot.size
+    for slot, made in itertools.zip_longest(slots, compiled[: len(slots)]):
+        offset = _up(end, slot.align)
+        if made is not None and slot.align > _BANK_ALIGN and made.offset >= end:
+            offset = made.offset
+        offsets.append(offset)
+        end = offset + slot.size
     same = [(o, s.size) for o, s in zip(offsets, slots, strict=True)] == [(p.offset, p.size) for p in compiled]
     if same:
         return
@@ -76,13 +79,6 @@ def check(slots: Sequence[AbiSlot], compiled: Sequence[CubinParam], decl: Kernel
         else 'list the kernel\'s arguments in the manifest: args = ["x.ptr", "i32(n)", …]'
     )
     raise CompileError(what, diagnostics=(Diagnostic(message=what, location=decl.location, hint=fix),), fix=fix)
-
-
-def _alignment(end: int, made: CubinParam | None) -> int:
-    """The smallest alignment that puts a struct where the compiler put it."""
-    if made is None:
-        return 8
-    return next((a for a in _ALIGNS if _up(end, a) == made.offset), 1)
 
 
 def _up(offset: int, align: int) -> int:

@@ -30,9 +30,9 @@ _CWD = threading.Lock()
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Made:
-    """What a compiler gave: PTX text or a cubin, the entry's symbol, all words so far, and the command."""
+    """What a compiler gave: PTX text, perhaps a cubin already, the entry's symbol, all words so far, and the command."""
 
-    text: str = ""
+    text: str
     cubin: bytes = b""
     symbol: str
     log: str
@@ -80,7 +80,7 @@ class Compiler:
         self._check_cluster_target()
         made = self._nvcc(expression) if self._options.compiler == "nvcc" else self._nvrtc(expression)
         isa: Version | None = None
-        if made.text:
+        if not made.cubin:
             places = ((self._spec.source.root, ""), (self._toolkit, "<cuda>"), (str(Path(self._toolkit).parent), "<cuda>"))
             made = dataclasses.replace(made, text=_ptx.relative_files(made.text, places))
             if self._ptx_wanted:
@@ -100,7 +100,7 @@ class Compiler:
         ptx = self._ptx_wanted or spec.lineinfo
         arch = f"compute_{target.number}" if ptx else f"sm_{target.number}"
         assembler = ["-v", *_cuda_ptxas.flags(opt=spec.opt, extra=self._options.ptxas)]
-        arguments = [f"--gpu-architecture={arch}", *self._arguments(), *([] if ptx else [f"--ptxas-options={','.join(assembler)}"])]
+        arguments = [f"--gpu-architecture={arch}", *self._arguments(), *([] if ptx else [f"--ptxas-options={flag}" for flag in assembler])]
         shown = command_line(["nvcc", "-ptx" if ptx else "-cubin", f"-arch={arch}", *self._arguments(), spec.source.path])
         source = self._read(shown)
         library = load(self._tools["libnvrtc"].path, self._tools["libnvrtc-builtins"].path)
@@ -118,9 +118,7 @@ class Compiler:
         if not program.ok:
             raise self._refused(program.log or program.result, shown, expression)
         symbol = program.lowered.get(expression, "")
-        if ptx:
-            return _Made(text=program.data.decode("utf-8", "surrogateescape"), symbol=symbol, log=program.log, command=shown)
-        return _Made(cubin=program.data, symbol=symbol, log=program.log, command=shown)
+        return _Made(text=program.ptx, cubin=program.cubin, symbol=symbol, log=program.log, command=shown)
 
     def _nvcc(self, expression: str) -> _Made:
         spec = self._spec
@@ -215,7 +213,7 @@ class Compiler:
             raise self._error(f"the compiled image cannot be read: {exc.what}", log=made.log, command=made.command) from exc
         decl = self._found.decl
         bound = _cuda_symbol.bindings(self._spec.symbol, dict(self._job.variant.axes), decl)
-        abi = self._spec.abi or _cuda_abi.derive(decl, bound, kernel.params)
+        abi = self._spec.abi or _cuda_abi.derive(decl, bound, _ptx.entry_params(made.text, made.symbol) or ())
         try:
             _cuda_abi.check(abi, kernel.params, decl, stated=bool(self._spec.abi))
         except CompileError as exc:

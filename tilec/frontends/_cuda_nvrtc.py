@@ -21,7 +21,8 @@ class Program:
 
     Attributes:
         ok: whether it compiled.
-        data: cubin or PTX text (without its terminating zero); empty where it failed.
+        cubin: machine code; empty where PTX alone was asked for, or it failed.
+        ptx: PTX text, which comes with every cubin too.
         lowered: mangled name by name expression.
         log: the compiler's words.
         result: NVRTC's result where it failed, such as `NVRTC_ERROR_COMPILATION`.
@@ -29,7 +30,8 @@ class Program:
     """
 
     ok: bool
-    data: bytes = b""
+    cubin: bytes = b""
+    ptx: str = ""
     lowered: dict[str, str] = dataclasses.field(default_factory=dict)
     log: str = ""
     result: str = ""
@@ -70,7 +72,7 @@ class Nvrtc:
             name: file name for messages, `__FILE__` and line information.
             options: NVRTC's options.
             names: name expressions to lower (`ns::k<float, 4>`).
-            ptx: whether PTX is wanted; a cubin otherwise.
+            ptx: whether the options name a virtual architecture, for which there is PTX alone.
             timeout: seconds after which the compiler is asked to stop.
         """
         lib = self._lib
@@ -89,8 +91,9 @@ class Nvrtc:
             log = self._read(program, "ProgramLog").replace(b"\0", b"").decode("utf-8", "replace").strip("\n")
             if rc:
                 return Program(ok=False, log=log, result=self._name(rc), timed_out=rc == _CANCELLED or time.monotonic() > deadline)
-            data = self._read(program, "PTX").rstrip(b"\0") if ptx else self._read(program, "CUBIN")
-            return Program(ok=True, data=data, lowered=self._lowered(program, expressions), log=log)
+            text = self._read(program, "PTX").rstrip(b"\0").decode("utf-8", "surrogateescape")
+            cubin = b"" if ptx else self._read(program, "CUBIN")
+            return Program(ok=True, cubin=cubin, ptx=text, lowered=self._lowered(program, expressions), log=log)
         finally:
             lib.nvrtcDestroyProgram(ctypes.byref(program))
 

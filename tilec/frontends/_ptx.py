@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Sequence
@@ -12,6 +13,10 @@ from tilec.model.arch import Version
 _VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.MULTILINE)
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+)"((?:\\.|[^"\\])*)"', re.MULTILINE)
 _COMPLAINT = re.compile(r"line (\d+); error\s*: ([^\n]*)")
+_PARAM = re.compile(
+    r"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.[a-z]+(?P<bits>\d+)(?:\s+\.(?:ptr|global|const|local|shared|align\s+\d+))*"
+    r"\s+[\w$%.]+(?:\[(?P<count>\d+)\])?"
+)
 _NEEDS = re.compile(r"PTX (?:ISA )?(?:\.?version|ISA)\s*\.?(?:version\s*)?(\d+)\.(\d+)", re.IGNORECASE)
 
 
@@ -36,6 +41,26 @@ def needed_isa(log: str) -> Version | None:
     """The newest ISA that ptxas asks for in its messages, or None where it names none."""
     found = [(int(m[1]), int(m[2])) for m in _NEEDS.finditer(log)]
     return max(found) if found else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class EntryParam:
+    """A parameter of an entry as PTX declares it: size and alignment in bytes."""
+
+    size: int
+    align: int
+
+
+def entry_params(text: str, symbol: str) -> tuple[EntryParam, ...] | None:
+    """The parameters of an entry in order, or None where the text has no such entry."""
+    match = re.search(rf"\.entry\s+{re.escape(symbol)}(?![\w$])\s*(?:\(([^)]*)\))?", text)
+    if match is None:
+        return None
+    params = []
+    for declared in _PARAM.finditer(match[1] or ""):
+        size = int(declared["bits"]) // 8 * int(declared["count"] or 1)
+        params.append(EntryParam(size=size, align=int(declared["align"] or size)))
+    return tuple(params)
 
 
 def complaints(log: str) -> list[tuple[str, int]]:

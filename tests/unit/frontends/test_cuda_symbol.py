@@ -9,6 +9,7 @@ from tilec.errors import CompileError
 from tilec.frontends._cuda_abi import check, derive
 from tilec.frontends._cuda_parse import Found, find_kernels
 from tilec.frontends._cuda_symbol import bindings, cut, expand, name_expression, spell_value, unknown_symbol
+from tilec.frontends._ptx import EntryParam
 from tilec.model.kernel import AxisValue
 from tilec.model.signature import AbiSlot
 
@@ -85,14 +86,27 @@ def params(*pairs: tuple[int, int]) -> list[CubinParam]:
 def test_the_abi_of_what_is_declared() -> None:
     decl = kernel("struct P { double d; }; __global__ void k(float* y, char c, const __grid_constant__ P p, size_t n) {}").decl
     compiled = params((0, 8), (8, 1), (16, 8), (24, 8))
-    slots = derive(decl, {}, compiled)
+    declared = [EntryParam(size=s, align=s) for s in (8, 1, 8, 8)]
+    slots = derive(decl, {}, declared)
     assert [(s.type, s.expr, s.size) for s in slots] == [("ptr", "y.ptr", 8), ("i8", "c", 1), ("struct", "p", 8), ("u64", "n", 8)]
     check(slots, compiled, decl, stated=False)
 
 
 def test_template_scalars_take_the_variants_dtype() -> None:
-    slots = derive(TEMPLATE.decl, {"T": "f16"}, params((0, 8), (8, 2)))
+    slots = derive(TEMPLATE.decl, {"T": "f16"}, ())
     assert [(s.type, s.size) for s in slots] == [("ptr", 8), ("f16", 2)]
+
+
+def test_structs_of_large_alignment_lie_where_the_architecture_puts_them() -> None:
+    slots = (
+        AbiSlot(type="ptr", expr="y.ptr", size=8, align=8),
+        AbiSlot(type="struct", expr="m", size=128, align=64),
+        AbiSlot(type="i32", expr="n", size=4, align=4),
+    )
+    for offset in (32, 48, 64):
+        check(slots, params((0, 8), (offset, 128), (offset + 128, 4)), PLAIN.decl, stated=False)
+    with pytest.raises(CompileError, match="<- differs"):
+        check(slots, params((0, 8), (48, 64), (112, 4)), PLAIN.decl, stated=False)
 
 
 def test_a_mismatch_shows_both_lists() -> None:

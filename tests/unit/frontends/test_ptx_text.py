@@ -37,6 +37,24 @@ def test_what_ptxas_asks_for() -> None:
     assert _ptx.complaints(log)[0] == ("Feature 'fence.proxy' requires PTX ISA .version 8.3 or later", 9)
 
 
+def test_parameters_of_an_entry() -> None:
+    text = """.visible .entry _Z1k(
+\t.param .u64 .ptr .align 1 _Z1k_param_0,
+\t.param .u64 .ptr .global .align 16 _Z1k_param_1,
+\t.param .align 64 .b8 _Z1k_param_2[128],
+\t.param .u8 _Z1k_param_3,
+\t.param .align 2 .b8 _Z1k_param_4[2]
+)
+.maxntid 256
+.visible .entry _Z4nonev()
+"""
+    params = _ptx.entry_params(text, "_Z1k")
+    assert params is not None
+    assert [(p.size, p.align) for p in params] == [(8, 8), (8, 8), (128, 64), (1, 1), (2, 2)]
+    assert _ptx.entry_params(text, "_Z4nonev") == ()
+    assert _ptx.entry_params(text, "_Z") is None
+
+
 def test_a_mark_is_read_and_taken_out() -> None:
     text = ".visible .entry _Z1kPf(\n)\n.global .align 8 .u64 tilec_entry = _Z1kPf;\n.visible .func f\n"
     assert _ptx.take_mark(text, "tilec_entry") == ("_Z1kPf", ".visible .entry _Z1kPf(\n)\n.visible .func f\n")

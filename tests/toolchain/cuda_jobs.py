@@ -1,0 +1,54 @@
+"""Small jobs of the cuda frontend over sources that a test writes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tilec.frontends.base import ToolSearch
+from tilec.frontends.cuda import CudaFrontend
+from tilec.model.arch import Target
+from tilec.model.image import Image
+from tilec.model.job import Job, KernelSpec, Option, Source, Variant
+from tilec.model.kernel import AxisValue, KernelDecl
+
+NVCC = {"compiler": "nvcc"}
+
+
+def frontend(**changes: str) -> CudaFrontend:
+    return CudaFrontend(ToolSearch(path=os.environ.get("PATH", ""), **changes))
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return root
+
+
+def job(
+    root: Path,
+    symbol: str = "k",
+    target: str = "sm_90",
+    *,
+    path: str = "k/a.cu",
+    axes: dict[str, AxisValue] | None = None,
+    options: dict[str, Option] | None = None,
+    decl: KernelDecl | None = None,
+    **spec,
+) -> Job:
+    """A job for the kernel that `symbol` names."""
+    source = Source(root=str(root), path=path, options=tuple(sorted((options or {}).items())))
+    name = symbol.split("<")[0].split("::")[-1]
+    if decl is None:
+        decl = next(d for d in frontend().declare(source) if d.name == name)
+    return Job(
+        spec=KernelSpec(name=name, language="cuda", source=source, decl=decl, symbol=symbol, params=(), **spec),
+        variant=Variant(kernel=name, id=name, axes=tuple((axes or {}).items())),
+        target=Target.parse(target),
+    )
+
+
+def compile_text(tmp_path: Path, text: str, symbol: str = "k", target: str = "sm_90", **kwargs) -> Image:
+    return frontend().compile(job(write(tmp_path, {"k/a.cu": text}), symbol, target, **kwargs))

@@ -1,0 +1,358 @@
+"""CUDA C++ to images: ABI, resources, templates, headers, targets, lowering, determinism."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.toolchain.cuda_jobs import NVCC, compile_text, frontend, job, write
+from tilec.bundle.cubin import read_cubin
+from tilec.errors import CompileError
+from tilec.frontends._ptx import isa
+from tilec.model.arch import ARCHS, Target, TargetKind
+from tilec.model.digest import sha256
+from tilec.model.job import Option
+from tilec.model.signature import AbiSlot
+
+pytestmark = pytest.mark.toolchain
+
+ADD = "__global__ void k(float* z, const float* x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) z[i] = x[i] + 1; }\n"
+
+
+def test_a_plain_kernel(tmp_path: Path) -> None:
+    image = compile_text(tmp_path, ADD)
+    assert [(s.type, s.expr, s.size) for s in image.abi] == [("ptr", "z.ptr", 8), ("ptr", "x.ptr", 8), ("i32", "n", 4)]
+    info = image.info
+    assert (info.symbol, info.exact, info.ptx_isa, info.size, info.digest) == (
+        "_Z1kPfPKfi",
+        False,
+        None,
+        len(image.data),
+        sha256(image.data),
+    )
+    assert info.cuda == (13, 0)
+    assert (info.resources.spill_stores, info.resources.spill_loads, info.resources.shared, info.resources.stack) == (0, 0, 0, 0)
+    assert (info.resources.registers or 0) > 0
+    assert (info.resources.code or 0) > 0
+    assert read_cubin(image.data).cc == (9, 0)
+    assert image.warnings == ()
+
+
+def test_ptx(tmp_path: Path) -> None:
+    image = compile_text(tmp_path, ADD, target="compute_80")
+    text = image.data.decode()
+    assert ".target sm_80" in text
+    assert image.info.ptx_isa == isa(text)
+    assert image.info.ptx_isa is not None
+    assert image.info.ptx_isa >= (9, 0)
+    assert image.info.cuda >= (13, 0)
+    assert (image.info.resources.registers or 0) > 0
+    assert image.info.resources.spill_stores == 0
+
+
+TARGETS = [
+    Target(kind, cc, suffix)
+    for cc, arch in ARCHS.items()
+    for kind in (TargetKind.CUBIN, TargetKind.PTX)
+    for suffix, exists in (("", True), ("a", arch.ptx_a), ("f", arch.ptx_f))
+    if exists
+]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_every_target_of_the_table(tmp_path: Path, target: Target) -> None:
+    image = compile_text(tmp_path, "__global__ void k(float* z) { z[0] = 1; }", target=str(target))
+    assert frontend().refuse(target) == ""
+    if target.kind is TargetKind.CUBIN:
+        cubin = read_cubin(image.data)
+        assert cubin.cc == target.cc
+        assert cubin.accelerated == (target.suffix == "a")
+    else:
+        assert f".target sm_{target.number}" in image.data.decode()
+
+
+TEMPLATE = """#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+namespace acme::v1 {
+template <typename T, int V, bool Exact = false>
+__global__ void scale(T* __restrict__ y, const T* __restrict__ x, T a, unsigned n) {
+  unsigned i = (blockIdx.x * blockDim.x + threadIdx.x) * V;
+  for (unsigned j = i; j < i + V && j < n; ++j) y[j] = x[j] * a;
+}
+}
+"""
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("f16", 2), ("bf16", 2), ("f32", 4), ("f64", 8)])
+@pytest.mark.parametrize("options", [{}, NVCC], ids=["nvrtc", "nvcc"])
+def test_template_instances(tmp_path: Path, dtype: str, size: int, options: dict[str, Option]) -> None:
+    image = compile_text(tmp_path, TEMPLATE, "scale<{T}, {V}, {E}>", axes={"T": dtype, "V": 4, "E": True}, options=options)
+    assert [(s.type, s.size) for s in image.abi] == [("ptr", 8), ("ptr", 8), (dtype, size), ("u32", 4)]
+    assert image.info.symbol.startswith("_ZN4acme2v15scaleI")
+    assert len(read_cubin(image.data).kernels) == 1
+
+
+def test_structs_by_value(tmp_path: Path) -> None:
+    text = """
+    struct P { int a; double b; char c; };
+    struct alignas(64) Wide { float v[32]; };
+    __global__ void k(float* y, char n, P p, const __grid_constant__ P q, const __grid_constant__ Wide w, float4 f) {
+      y[0] = n + p.a + q.b + w.v[threadIdx.x] + f.x;
+    }
+    """
+    image = compile_text(tmp_path, text)
+    assert [(s.type, s.expr, s.size) for s in image.abi] == [
+        ("ptr", "y.ptr", 8),
+        ("i8", "n", 1),
+        ("struct", "p", 24),
+        ("struct", "q", 24),
+        ("struct", "w", 128),
+        ("struct", "f", 16),
+    ]
+    assert compile_text(tmp_path, text, target="compute_80").abi == image.abi
+
+
+def test_a_large_struct(tmp_path: Path) -> None:
+    image = compile_text(
+        tmp_path, "struct P { int a[5000]; };\n__global__ void k(const __grid_constant__ P p, int* y) { y[0] = p.a[y[1]]; }"
+    )
+    assert [s.size for s in image.abi] == [20000, 8]
+
+
+def test_project_headers_defines_and_flags(tmp_path: Path) -> None:
+    root = write(
+        tmp_path / "ein projekt é",
+        {
+            "k/a.cu": '#include "near.h"\n#include <far/far.h>\n__global__ void k(float* y) { y[0] = near_() * far_() * FACTOR; }',
+            "k/near.h": "__device__ float near_() { return 2.0f; }",
+            "inc dir/far/far.h": "__device__ float far_() { return __fdividef(1.0f, 3.0f); }",
+        },
+    )
+    options: dict[str, Option] = {"include": ("inc dir",), "define": (("FACTOR", "7"),), "flags": ("--use_fast_math", "-maxrregcount=32")}
+    made = job(root, options=options)
+    assert frontend().compile(made).info.symbol == "_Z1kPf"
+    assert [f.name for f in frontend().inputs(made.spec.source)] == ["inc dir/far/far.h", "k/a.cu", "k/near.h"]
+
+
+def test_kernels_of_headers(tmp_path: Path) -> None:
+    root = write(tmp_path, {"k/a.cu": '#include "impl.cuh"\n', "k/impl.cuh": "#pragma once\n__global__ void k(float* y) { y[0] = 1; }\n"})
+    made = job(root)
+    assert str(made.spec.decl.location) == "k/impl.cuh:2:17"
+    assert frontend().compile(made).info.symbol == "_Z1kPf"
+
+
+@pytest.mark.parametrize("options", [{}, NVCC], ids=["nvrtc", "nvcc"])
+def test_extern_c_and_hidden_kernels(tmp_path: Path, options: dict[str, Option]) -> None:
+    text = 'extern "C" __global__ void plain(float* y) { y[0] = 1; }\nnamespace { __global__ void hidden(float* y) { y[0] = 2; } }\n'
+    assert compile_text(tmp_path, text, "plain", options=options).info.symbol == "plain"
+    assert "hidden" in compile_text(tmp_path, text, "hidden", options=options).info.symbol
+
+
+@pytest.mark.parametrize("target", ["sm_90", "compute_90"])
+def test_launch_bounds_and_cluster_dims(tmp_path: Path, target: str) -> None:
+    text = "__global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(192) k(float* y) { y[0] = 1; }"
+    image = compile_text(tmp_path, text, target=target)
+    assert (image.info.max_threads, image.info.cluster) == (192, (2, 1, 1))
+    assert compile_text(tmp_path, text, target=target, cluster=(2,)).info.cluster == (2, 1, 1)
+    with pytest.raises(CompileError, match="manifest asks for clusters of 4x1x1, the source fixes 2x1x1"):
+        compile_text(tmp_path, text, target=target, cluster=(4, 1, 1))
+
+
+def test_a_cluster_needs_a_target_that_has_them(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=r"needs compute capability 9\.0, sm_80 is older"):
+        compile_text(tmp_path, ADD, target="sm_80", cluster=(2, 1, 1))
+
+
+def test_shared_memory_and_spills(tmp_path: Path) -> None:
+    text = """__global__ void __launch_bounds__(1024) k(float* y, int n) {
+      __shared__ float s[64];
+      float v[96];
+      for (int i = 0; i < 96; ++i) v[i] = y[i * n];
+      s[threadIdx.x & 63] = v[3]; __syncthreads();
+      for (int r = 0; r < n; ++r) {
+        #pragma unroll
+        for (int i = 0; i < 96; ++i) v[i] = v[i] * v[(i * 7 + 1) % 96] + s[i & 63];
+      }
+      for (int i = 0; i < 96; ++i) y[i * n] = v[i];
+    }"""
+    for target in ("sm_80", "sm_90", "compute_80"):
+        used = compile_text(tmp_path, text, target=target).info.resources
+        assert used.shared == 256
+        assert (used.spill_stores or 0) > 0
+        assert (used.spill_loads or 0) > 0
+        assert used.registers == 64
+
+
+def test_cooperative_groups_and_cccl(tmp_path: Path) -> None:
+    text = """#include <cooperative_groups.h>
+    #include <cub/block/block_reduce.cuh>
+    template <typename T> __global__ void k(T* y, const T* x) {
+      using Reduce = cub::BlockReduce<T, 128>;
+      __shared__ typename Reduce::TempStorage store;
+      T sum = Reduce(store).Sum(x[blockIdx.x * 128 + threadIdx.x]);
+      if (cooperative_groups::this_thread_block().thread_rank() == 0) y[blockIdx.x] = sum;
+    }
+    """
+    image = compile_text(tmp_path, text, "k<{T}>", axes={"T": "f32"})
+    assert (image.info.resources.shared or 0) > 0
+    assert image.warnings == ()  # the toolkit's own headers are not the user's business
+
+
+def test_warnings_are_the_users(tmp_path: Path) -> None:
+    (warning,) = compile_text(tmp_path, "__global__ void k(float* y) {\n  int unused = 3;\n  y[0] = 1;\n}").warnings
+    assert (warning.severity, str(warning.location)) == ("warning", "k/a.cu:2:7")
+
+
+def test_optimisation_levels_differ(tmp_path: Path) -> None:
+    text = "__global__ void k(float* y, int n) { float a = 0; for (int i = 0; i < n; ++i) a += y[i] * i; y[0] = a; }"
+    assert compile_text(tmp_path, text, opt=0).data != compile_text(tmp_path, text, opt=3).data
+
+
+# --- lowering ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_ptx_is_lowered_and_verified(tmp_path: Path) -> None:
+    image = compile_text(tmp_path, ADD, target="compute_80", max_isa=(8, 0))
+    assert (image.info.ptx_isa, image.info.cuda) == ((8, 0), (12, 0))
+    assert b".version 8.0\n.target sm_80" in image.data
+
+
+def test_a_newer_bound_changes_nothing(tmp_path: Path) -> None:
+    own = compile_text(tmp_path, ADD, target="compute_80")
+    assert compile_text(tmp_path, ADD, target="compute_80", max_isa=(99, 0)).data == own.data
+
+
+def test_an_instruction_that_needs_more_is_quoted(tmp_path: Path) -> None:
+    text = (
+        "__global__ void k(float* y) {\n"
+        '  asm volatile("fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster;");\n  y[0] = 1;\n}'
+    )
+    with pytest.raises(CompileError) as caught:
+        compile_text(tmp_path, text, target="compute_90", max_isa=(8, 0))
+    said = str(caught.value)
+    assert "cannot be lowered to ISA 8.0" in said
+    assert "Feature '.sync_restrict' requires PTX ISA .version 8.6" in said
+    assert "fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster;" in said
+    assert "it needs ISA 8.6: raise min-driver to 565 (CUDA 12.7)" in said
+    assert compile_text(tmp_path, text, target="compute_90", max_isa=(8, 6)).info.ptx_isa == (8, 6)
+
+
+def test_a_bound_below_the_target_itself(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=r"min-driver reads PTX up to ISA 8\.0, compute_120 needs ISA 8\.7") as caught:
+        compile_text(tmp_path, ADD, target="compute_120", max_isa=(8, 0))
+    assert "570 (CUDA 12.8)" in caught.value.fix
+
+
+# --- the parameters of the manifest and of the image -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_100", "compute_80"])
+def test_args_of_the_manifest_are_checked(tmp_path: Path, target: str) -> None:
+    right = (
+        AbiSlot(type="ptr", expr="z.ptr", size=8, align=8),
+        AbiSlot(type="ptr", expr="x.ptr", size=8, align=8),
+        AbiSlot(type="i32", expr="x.size", size=4, align=4),
+    )
+    assert compile_text(tmp_path, ADD, target=target, abi=right).abi == right
+    with pytest.raises(CompileError, match=r"takes other parameters than a launch would pass(.|\n)*<- differs"):
+        compile_text(tmp_path, ADD, target=target, abi=(*right[:2], AbiSlot(type="i64", expr="x.size", size=8, align=8)))
+    with pytest.raises(CompileError, match="takes other parameters"):
+        compile_text(tmp_path, ADD, target=target, abi=right[:2])
+
+
+def test_a_type_that_the_text_does_not_show(tmp_path: Path) -> None:
+    text = "#ifdef WIDE\ntypedef double real;\n#endif\n#ifndef WIDE\ntypedef float real;\n#endif\n"
+    text += "__global__ void k(real* y, real a) { y[0] = a; }"
+    assert compile_text(tmp_path, text).abi[1].type == "f32"
+    with pytest.raises(CompileError, match="the source, as tilec reads it"):
+        compile_text(tmp_path, text, options={"define": (("WIDE", "1"),)})
+
+
+# --- same input, same bytes -------------------------------------------------------------------------------------------------------
+
+LOCAL = """#include <cuda_fp16.h>
+#include "h.h"
+static __device__ int state;
+static __device__ __noinline__ int f(int x) { return x + state; }
+namespace { __device__ __noinline__ int g(int x) { return x * state; } }
+__global__ void k(int* y, __half* h) { y[0] = f(y[1]) + g(3) + helper(4); state = y[2]; h[0] = __hadd(h[1], h[2]); }
+"""
+
+
+@pytest.mark.parametrize("target", ["sm_90", "compute_80"])
+@pytest.mark.parametrize("lineinfo", [False, True], ids=["plain", "lineinfo"])
+@pytest.mark.parametrize("options", [{}, NVCC], ids=["nvrtc", "nvcc"])
+def test_the_directory_does_not_show(tmp_path: Path, target: str, lineinfo: bool, options: dict[str, Option]) -> None:
+    images = []
+    for folder in ("one", "two/with a longer name"):
+        files = {"k/a.cu": LOCAL, "include/h.h": "__device__ __noinline__ int helper(int x) { return x * 5; }"}
+        root = write(tmp_path / folder, files)
+        images.append(frontend().compile(job(root, target=target, lineinfo=lineinfo, options={"include": ("include",), **options})))
+    assert images[0] == images[1]
+    for place in (str(tmp_path), "site-packages", os.path.realpath(str(tmp_path))):
+        assert place.encode() not in images[0].data
+    if lineinfo:
+        assert b"a.cu" in images[0].data
+
+
+def test_the_working_directory_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    compile_text(tmp_path / "p", ADD)
+    assert Path.cwd() == tmp_path
+
+
+# --- nvcc -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_nvcc_takes_host_code(tmp_path: Path) -> None:
+    text = "#include <vector>\n#include <cstdio>\nvoid host(std::vector<int>& v) { v.push_back(1); }\n" + ADD
+    image = compile_text(tmp_path, text, options=NVCC)
+    assert [s.type for s in image.abi] == ["ptr", "ptr", "i32"]
+    assert image.info.resources.spill_stores == 0
+
+
+def test_nvcc_adds_its_parts_to_the_inputs(tmp_path: Path) -> None:
+    made = job(write(tmp_path, {"k/a.cu": ADD}), options=NVCC)
+    names = [f.name for f in frontend().inputs(made.spec.source)]
+    assert names == ["<host>/gcc", "<toolkit>/cicc", "<toolkit>/cudafe++", "<toolkit>/fatbinary", "<toolkit>/nvcc", "k/a.cu"]
+
+
+def test_nvcc_does_not_read_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = compile_text(tmp_path, ADD, options=NVCC)
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-DX=1 --use_fast_math -lineinfo")
+    assert compile_text(tmp_path, ADD, options=NVCC) == plain
+
+
+# --- toolchain --------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_toolchain(tmp_path: Path) -> None:
+    tools = {t.name: t for t in frontend(state_dir=str(tmp_path)).toolchain()}
+    assert {"libnvrtc", "libnvrtc-builtins", "ptxas", "headers"} <= set(tools)
+    assert all(len(t.digest) == 64 and t.version for t in tools.values())
+
+
+def test_finding_tools_imports_no_compiler() -> None:
+    code = (
+        "import sys, os\nfrom tilec.frontends.cuda import CudaFrontend\nfrom tilec.frontends.base import ToolSearch\n"
+        "CudaFrontend(ToolSearch(path=os.environ['PATH'])).toolchain()\n"
+        "print(sorted(m for m in sys.modules if m.split('.')[0] in ('cuda', 'numpy', 'ctypes', 'importlib.metadata')))"
+    )
+    import subprocess
+    import sys
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no system toolkit to mix with")
+def test_system_tools_first(tmp_path: Path) -> None:
+    from tilec.frontends._tools import locate
+    from tilec.frontends.base import ToolSearch
+
+    tool, _ = locate("nvcc", ToolSearch(prefer="system", path=os.environ["PATH"], state_dir=str(tmp_path)))
+    assert tool is not None
+    assert tool.origin == "PATH"

@@ -1,0 +1,160 @@
+"""What a user reads when CUDA C++ does not compile: place, line, caret, hint, variant, target, log and command."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.toolchain.cuda_jobs import NVCC, compile_text, frontend, job, write
+from tilec.errors import CompileError, ToolchainError, UsageError
+from tilec.frontends.base import ToolSearch
+from tilec.frontends.cuda import CudaFrontend
+from tilec.model.job import Option
+
+pytestmark = pytest.mark.toolchain
+
+BOTH = pytest.mark.parametrize("options", [{}, NVCC], ids=["nvrtc", "nvcc"])
+
+
+def refused(tmp_path: Path, text: str, symbol: str = "k", target: str = "sm_90", **kwargs) -> CompileError:
+    with pytest.raises(CompileError) as caught:
+        compile_text(tmp_path, text, symbol, target, **kwargs)
+    return caught.value
+
+
+@BOTH
+def test_a_type_error(tmp_path: Path, options: dict[str, Option]) -> None:
+    text = '__global__ void k(float* x) {\n\tif (x) {\n\t\tint a = foo(3);\n\t}\n  x[0] = "abc";\n}\n'
+    error = refused(tmp_path, text, options=options)
+    assert (error.what, error.kernel, error.target) == ("k/a.cu does not compile for sm_90: 2 errors", "k", "sm_90")
+    first, second = (d.render() for d in error.diagnostics if d.severity == "error")
+    assert first == 'k/a.cu:3:11: error: identifier "foo" is undefined\n    \t\tint a = foo(3);\n    \t\t        ^'
+    assert second.startswith('k/a.cu:5:8: error: a value of type "const char *" cannot be assigned to an entity of type "float"')
+    assert 'identifier "foo" is undefined' in error.log
+    assert error.command.startswith("nvcc ")
+    assert str(tmp_path) not in error.command
+
+
+@BOTH
+def test_a_missing_header(tmp_path: Path, options: dict[str, Option]) -> None:
+    error = refused(tmp_path, '// a\n#include "nope.h"\n__global__ void k(float* x) {}', options=options)
+    (found,) = error.diagnostics
+    assert found.location is not None
+    assert (found.location.file, found.location.line) == ("k/a.cu", 2)
+    assert "nope.h" in found.message
+    assert "`include` in [frontend.cuda]" in found.hint
+
+
+@BOTH
+def test_what_is_declared_and_not_defined(tmp_path: Path, options: dict[str, Option]) -> None:
+    error = refused(tmp_path, "__device__ float ext(float);\n__global__ void k(float* x) { x[0] = ext(x[1]); }", options=options)
+    (found,) = error.diagnostics
+    assert str(found.location) == "k/a.cu:1:18"
+    assert "Unresolved extern function" in found.message
+    assert "include the file that defines it" in found.hint
+
+
+def test_a_host_header_and_host_code_in_nvrtc(tmp_path: Path) -> None:
+    (found,) = refused(tmp_path, "#include <vector>\n__global__ void k(float* x) {}").diagnostics
+    assert 'compiler = "nvcc"' in found.hint
+    error = refused(tmp_path, "int host() { return 1; }\n__global__ void k(float* x) {}")
+    assert "mark it __device__" in error.diagnostics[0].hint
+
+
+@BOTH
+def test_a_type_of_the_matrix_whose_header_is_missing(tmp_path: Path, options: dict[str, Option]) -> None:
+    error = refused(tmp_path, "template <class T> __global__ void k(T* x) {}", "k<{T}>", axes={"T": "f16"}, options=options)
+    assert "#include <cuda_fp16.h>" in error.fix
+    assert str(error.diagnostics[0].location) == "k/a.cu:1:36"
+    plain = refused(tmp_path, "__global__ void k(float* x) { __half h; }", options=options)
+    assert plain.diagnostics[0].hint == "#include <cuda_fp16.h>"
+
+
+@BOTH
+def test_an_argument_of_the_wrong_kind(tmp_path: Path, options: dict[str, Option]) -> None:
+    error = refused(tmp_path, "template <class T> __global__ void k(T* x) {}", "k<3>", options=options)
+    assert error.what.startswith("the source has no instance k<3>: ")
+    assert "k takes <T>" in error.fix
+
+
+@BOTH
+def test_an_error_inside_an_instance(tmp_path: Path, options: dict[str, Option]) -> None:
+    text = 'template <class T> __global__ void k(T* x) {\n  x[0] = T("a");\n}'
+    error = refused(tmp_path, text, "k<float>", options=options)
+    assert str(error.diagnostics[0].location).startswith("k/a.cu:2:")
+    assert "instantiation of" in error.diagnostics[0].message
+
+
+def test_symbols(tmp_path: Path) -> None:
+    assert (
+        "is a template: symbol 'k' does not say which instance" in refused(tmp_path, "template <class T> __global__ void k(T* x) {}").what
+    )
+    text = "__global__ void kernel_a(float* x) {}"
+    decl = job(write(tmp_path, {"k/a.cu": text}), "kernel_a").spec.decl
+    error = refused(tmp_path, text, "kernel_b", decl=decl)
+    assert error.what == 'the source has no instance kernel_b: identifier "kernel_b" is undefined'
+    assert error.fix == "the source has kernel_a; did you mean kernel_a"
+
+
+def test_inline_assembly(tmp_path: Path) -> None:
+    for target in ("sm_90", "compute_90"):
+        error = refused(tmp_path, '__global__ void k(float* x) {\n  asm("foobar.u32 %0;");\n}', target=target)
+        found = next(d for d in error.diagnostics if "foobar" in d.message)
+        assert str(found.location) == "k/a.cu:2:8"
+        assert "inline PTX" in found.hint
+
+
+def test_too_much_shared_memory(tmp_path: Path) -> None:
+    text = "__global__ void k(float* x) { __shared__ float s[100000]; s[threadIdx.x] = x[0]; __syncthreads(); x[1] = s[3]; }"
+    for target in ("sm_90", "compute_90"):
+        (found,) = refused(tmp_path, text, target=target).diagnostics
+        assert "uses too much shared data" in found.message
+        assert "extern __shared__" in found.hint
+
+
+def test_flags_and_directories(tmp_path: Path) -> None:
+    text = "__global__ void k(float* x) {}"
+    error = refused(tmp_path, text, options={"flags": ("--foo",)})
+    assert error.diagnostics[0].message == "unrecognized option --foo found"
+    assert "`flags`" in error.diagnostics[0].hint
+    error = refused(tmp_path, text, options={"include": ("nodir",)})
+    assert error.what == "include directory nodir is not there"
+    with pytest.raises(UsageError, match="tilec decides the targets"):
+        compile_text(tmp_path, text, options={"flags": ("-arch=sm_80",)})
+
+
+def test_a_source_that_is_gone_or_no_text(tmp_path: Path) -> None:
+    made = job(write(tmp_path, {"k/a.cu": "__global__ void k(float* x) {}"}))
+    (tmp_path / "k/a.cu").write_bytes(b"__global__ void k(float* x) {}\0")
+    with pytest.raises(CompileError, match="holds a zero byte"):
+        frontend().compile(made)
+    (tmp_path / "k/a.cu").unlink()
+    with pytest.raises(CompileError, match=r"cannot read k/a\.cu") as caught:
+        frontend().compile(made)
+    assert (caught.value.kernel, caught.value.target) == ("k", "sm_90")
+
+
+HEAVY = "template <int N> __device__ float f(float x) { return f<N - 1>(x) * x + N; }\n"
+HEAVY += "template <> __device__ float f<0>(float x) { return x; }\n"
+
+
+@BOTH
+def test_the_time_limit(tmp_path: Path, options: dict[str, Option]) -> None:
+    body = "".join(f"  x[{i}] = f<{150 + i}>(x[{i}]);\n" for i in range(60))
+    error = refused(tmp_path, f"{HEAVY}__global__ void k(float* x) {{\n{body}}}", timeout=0.05, options=options)
+    assert error.what == "compiling for sm_90 took longer than 0.05 s and was ended"
+    assert "timeout in [toolchain]" in error.fix
+
+
+def test_nvcc_without_a_host_compiler(tmp_path: Path) -> None:
+    made = job(write(tmp_path, {"k/a.cu": "__global__ void k(float* x) {}"}), options=NVCC)
+    with pytest.raises(ToolchainError, match="nvcc needs a host compiler: gcc not found on PATH") as caught:
+        CudaFrontend(ToolSearch(path=str(tmp_path))).compile(made)
+    assert 'compiler = "nvrtc"' in caught.value.fix
+
+
+def test_a_range_that_the_toolkit_is_not_in() -> None:
+    with pytest.raises(ToolchainError, match=re.escape("the manifest wants cuda <13.0")):
+        frontend(cuda="<13.0").toolchain()
