@@ -145,6 +145,8 @@ def _interface_facts(value: Any) -> TensorFacts:
     if steps is not None:
         size = dtype.bytes if dtype else _item_bytes(typestr)
         stride = _elements(steps, size)
+        if len(stride) != len(shape):
+            raise UnreadableError(f"its __cuda_array_interface__ has {len(stride)} strides for {len(shape)} extents")
     device = ON_ANY if not address or 0 in shape else _named_device(value)
     return TensorFacts(
         ptr=int(address or 0),

@@ -30,6 +30,8 @@ def launch(stream, values):
         plan = plans[{key}]
         call = plan.calls[stream if type(stream) is int else handles[type(stream)](stream)]
     except Exception:
+        plan = None
+    if plan is None:
         return slow(stream, values)
     try:
         block = plan.blocks.pop()

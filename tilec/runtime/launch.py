@@ -148,6 +148,7 @@ class Launcher:
         """Every call that the fast path does not know: all checks, then a plan that later calls with these facts find."""
         contract = self._ready()
         check_count(contract, values)
+        handle = stream_handle(stream, self.info.name)
         plan, packed = prepare(contract, values, self.pinned, self._site)
         try:
             key = self._key_of(values)
@@ -157,7 +158,6 @@ class Launcher:
             if len(self._plans) >= MOST_PLANS:
                 self._plans.clear()
             plan = self._plans.setdefault(key, plan)
-        handle = stream_handle(stream, self.info.name)
         call = plan.bound(handle)
         block = plan.new_block()
         plan.refill(block, packed, values)

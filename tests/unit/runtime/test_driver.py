@@ -1,0 +1,249 @@
+"""The seam to the CUDA driver, on a double of cuda.bindings.driver: results become errors, contexts are set, launches are configured."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+
+import pytest
+from cuda.bindings import driver as real
+
+from tilec.errors import DriverError, NoDeviceError
+from tilec.runtime._driver import Driver
+from tilec.runtime.results import ADVICE, STICKY
+from tilec.runtime.seam import LaunchShape
+
+OK = real.CUresult.CUDA_SUCCESS
+CONTEXTS = {0: 0x100, 1: 0x200}
+SHAPE = LaunchShape(grid=(4, 2, 1), block=(32, 1, 1), shared=64)
+
+
+class Api:
+    """cuda.bindings.driver with its calls replaced: each gives what `results` says, or success; types and enums are the real ones."""
+
+    def __init__(self, devices: int = 1, **results: str) -> None:
+        self.results = {name: getattr(real.CUresult, f"CUDA_ERROR_{result}") for name, result in results.items()}
+        self.values = {
+            "cuDeviceGetCount": devices,
+            "cuDriverGetVersion": 13000,
+            "cuDeviceGetName": b"GPU\0\0",
+            "cuFuncGetAttribute": 0,
+        }
+        self.calls: list[tuple[object, ...]] = []
+        self.thread = threading.local()
+
+    def __getattr__(self, name: str):
+        if not (name.startswith("cu") and name[2].isupper()):
+            return getattr(real, name)
+
+        def call(*arguments: object):
+            self.calls.append((name, *arguments))
+            if name in self.results:
+                return (self.results[name], None)
+            return (OK, self.value(name, arguments))
+
+        return call
+
+    def value(self, name: str, arguments: tuple[object, ...]):
+        stack = self.thread.__dict__.setdefault("stack", [0])
+        match name:
+            case "cuDeviceGet":
+                return arguments[0]
+            case "cuDevicePrimaryCtxRetain":
+                return real.CUcontext(CONTEXTS[int(arguments[0])])
+            case "cuCtxPushCurrent":
+                stack.append(int(arguments[0]))
+            case "cuCtxPopCurrent":
+                return stack.pop()
+            case "cuCtxSetCurrent":
+                stack[-1] = int(arguments[0])
+            case "cuCtxGetCurrent":
+                return real.CUcontext(stack[-1])
+            case "cuGetErrorString":
+                return b"words of the driver"
+            case "cuDeviceGetAttribute":
+                return {"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": 9, "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": 0}.get(
+                    arguments[0].name, 7
+                )
+        return self.values.get(name, 0)
+
+    @property
+    def current(self) -> int:
+        return self.thread.__dict__.setdefault("stack", [0])[-1]
+
+    def made(self, name: str) -> list[tuple[object, ...]]:
+        return [call[1:] for call in self.calls if call[0] == name]
+
+
+def test_facts_of_a_device():
+    device = Driver(Api()).device(0)
+    assert (device.name, device.cc, device.driver, device.max_grid, device.cluster) == ("GPU", (9, 0), (13, 0), (7, 7, 7), True)
+
+
+@pytest.mark.parametrize("result", ["NO_DEVICE", "STUB_LIBRARY", "SYSTEM_DRIVER_MISMATCH"])
+def test_nothing_to_run_on(result):
+    with pytest.raises(NoDeviceError, match=rf"^no NVIDIA GPU can be used: cuInit gave CUDA_ERROR_{result}") as caught:
+        Driver(Api(cuInit=result))
+    assert caught.value.fix
+    assert caught.value.exit_code == 3
+
+
+def test_no_gpu_is_visible():
+    with pytest.raises(NoDeviceError, match="CUDA_VISIBLE_DEVICES hides it"):
+        Driver(Api(devices=0))
+
+
+def test_no_driver_library():
+    class Missing(Api):
+        def cuInit(self, flags):  # noqa: N802
+            raise RuntimeError("cannot open libcuda.so.1")
+
+    with pytest.raises(NoDeviceError, match=r"^the CUDA driver \(libcuda\) cannot be loaded: cannot open libcuda.so.1") as caught:
+        Driver(Missing())
+    assert "building and inspecting need no driver" in caught.value.fix
+
+
+def test_a_driver_that_is_broken_otherwise():
+    with pytest.raises(DriverError, match="cuInit failed: CUDA_ERROR_OPERATING_SYSTEM"):
+        Driver(Api(cuInit="OPERATING_SYSTEM"))
+
+
+def test_devices_are_counted_from_0():
+    with pytest.raises(NoDeviceError, match=r"^there is no device 2: this process sees 2, numbered from 0"):
+        Driver(Api(devices=2)).device(2)
+
+
+@pytest.mark.parametrize("result", sorted(name.removeprefix("CUDA_ERROR_") for name in ADVICE))
+def test_every_result_with_advice_exists_and_shows_it(result):
+    api = Api(cuModuleLoadData=result)
+    with pytest.raises(DriverError) as caught:
+        Driver(api).load_module(0, b"image")
+    error = caught.value
+    assert (error.result, error.code) == (f"CUDA_ERROR_{result}", int(getattr(real.CUresult, f"CUDA_ERROR_{result}")))
+    assert error.what == f"cuModuleLoadData failed: CUDA_ERROR_{result} (words of the driver)"
+    assert (error.cause, error.fix) == ADVICE[f"CUDA_ERROR_{result}"]
+    assert ("restarted" in str(error)) == (error.result in STICKY)
+    assert api.current == 0, "the thread's context is as before"
+
+
+def test_an_image_is_loaded_in_the_primary_context():
+    api = Api()
+    contexts = []
+    inner = api.value
+
+    def value(name, arguments):
+        if name == "cuModuleLoadData":
+            contexts.append(api.current)
+        return inner(name, arguments)
+
+    api.value = value
+    Driver(api).load_module(0, b"ptx text")
+    assert contexts == [CONTEXTS[0]]
+    assert api.made("cuModuleLoadData") == [(b"ptx text\0",)]
+    assert api.current == 0
+
+
+def field(config, offset: int, kind=ctypes.c_uint32) -> int:
+    return kind.from_address(config.getPtr() + offset).value
+
+
+def test_a_bound_launch():
+    api = Api()
+    launch = Driver(api).bind_launch(0, "function", SHAPE, 0x77)
+    assert launch(0x1234, 0)[0] == OK
+    ((config, function, parameters, extra),) = api.made("cuLaunchKernelEx")
+    assert (function, parameters, extra) == ("function", 0x1234, 0)
+    assert [field(config, 4 * index) for index in range(7)] == [4, 2, 1, 32, 1, 1, 64]
+    assert field(config, 32, ctypes.c_uint64) == 0x77
+    assert config.numAttrs == 0
+
+
+def test_clusters_and_cooperative_launches():
+    api = Api()
+    shape = LaunchShape(grid=(4, 1, 1), block=(32, 1, 1), cluster=(2,), cooperative=True)
+    Driver(api).bind_launch(0, "function", shape, 0)(0x1234, 0)
+    ((config, *_),) = api.made("cuLaunchKernelEx")
+    cluster, cooperative = config.attrs
+    dims = cluster.value.clusterDim
+    assert cluster.id == real.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    assert (dims.x, dims.y, dims.z) == (2, 1, 1)
+    assert cooperative.id == real.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    assert cooperative.value.cooperative == 1
+    assert config.numAttrs == 2
+
+
+def test_with_several_devices_the_context_is_looked_at():
+    api = Api(devices=2)
+    driver = Driver(api)
+    launch = driver.bind_launch(1, "function", SHAPE, 0)
+    launch(0, 0)
+    assert api.made("cuCtxPushCurrent")
+    pushed = len(api.made("cuCtxPushCurrent"))
+    with driver.current(1):
+        launch(0, 0)
+    assert len(api.made("cuCtxPushCurrent")) == pushed + 1, "only the one of this test"
+    assert api.current == 0
+
+
+def test_a_new_thread_gets_the_context_at_its_first_launch():
+    api = Api()
+    tries = []
+    Driver(api).launch_failed(0, real.CUresult.CUDA_ERROR_INVALID_CONTEXT, 0, lambda: tries.append(api.current) or OK, "add")
+    assert tries == [CONTEXTS[0]]
+    assert api.current == CONTEXTS[0]
+
+
+def test_a_foreign_context_is_restored():
+    api = Api()
+    driver = Driver(api)
+    api.thread.stack = [0x999]
+    tries = []
+    driver.launch_failed(0, real.CUresult.CUDA_ERROR_INVALID_HANDLE, 0, lambda: tries.append(api.current) or OK, "add")
+    assert tries == [CONTEXTS[0]]
+    assert api.current == 0x999
+
+
+def test_a_launch_that_fails_under_the_right_context_too():
+    api = Api()
+    with pytest.raises(DriverError, match=r"^add: the launch failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES") as caught:
+        Driver(api).launch_failed(0, real.CUresult.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 0, lambda: OK, "add")
+    assert caught.value.kernel == "add"
+    assert "smaller block" in caught.value.fix
+
+
+def test_a_stream_of_another_device():
+    api = Api(devices=2)
+    driver = Driver(api)
+    driver.device(0)
+    driver.device(1)
+    api.values["cuStreamGetCtx"] = real.CUcontext(CONTEXTS[1])
+    failed = real.CUresult.CUDA_ERROR_INVALID_HANDLE
+    with pytest.raises(DriverError, match=r"^add: the kernel is loaded on device 0, the stream is on device 1"):
+        driver.launch_failed(0, failed, 5, lambda: failed, "add")
+
+
+def test_shared_memory_limits_only_grow():
+    api = Api()
+    driver = Driver(api)
+    driver.allow_shared("f", 1000)
+    api.values["cuFuncGetAttribute"] = 1000
+    driver.allow_shared("f", 500)
+    assert [call[2] for call in api.made("cuFuncSetAttribute")] == [1000]
+
+
+def test_contexts_are_retained_once():
+    api = Api(devices=2)
+    driver = Driver(api)
+    for _ in range(3):
+        with driver.current(0), driver.current(1):
+            assert api.current == CONTEXTS[1]
+    assert len(api.made("cuDevicePrimaryCtxRetain")) == 2
+
+
+def test_an_error_inside_a_context_leaves_the_threads_own():
+    api = Api()
+    driver = Driver(api)
+    with contextlib.suppress(ValueError), driver.current(0):
+        raise ValueError
+    assert api.current == 0

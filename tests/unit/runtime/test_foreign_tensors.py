@@ -1,0 +1,240 @@
+"""Facts of tensors of other libraries: __cuda_array_interface__, DLPack of both generations, torch by its attributes."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import types
+import weakref
+
+import numpy as np
+import pytest
+
+from tests.runtime_samples import Array
+from tilec.runtime.arguments import READERS, UnreadableError, tensor_facts
+from tilec.runtime.dlpack import _DType, _Managed, _Tensor, _Versioned, view
+from tilec.runtime.layout import ON_ANY, ON_CPU, TensorFacts
+
+_new = ctypes.pythonapi.PyCapsule_New
+_new.restype, _new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+
+
+def nowhere(_address: int) -> int | None:
+    return None
+
+
+class Exporter:
+    """A tensor with DLPack alone, on a device of any type; capsules keep their memory through the exporter."""
+
+    def __init__(self, shape=(2, 3), strides=None, dtype=(2, 32, 1), device=(2, 0), *, versioned=True, flags=0, major=1, offset=0):
+        self.shape = shape
+        self.device = device
+        self.versioned = versioned
+        self.streams = []
+        extents = (ctypes.c_int64 * max(len(shape), 1))(*shape)
+        steps = (ctypes.c_int64 * max(len(shape), 1))(*strides) if strides is not None else None
+        tensor = _Tensor()
+        tensor.data = 0x20000
+        tensor.byte_offset = offset
+        tensor.device.type, tensor.device.id = device
+        tensor.ndim = len(shape)
+        tensor.dtype = _DType(*dtype)
+        tensor.shape = ctypes.cast(extents, ctypes.POINTER(ctypes.c_int64))
+        if steps is not None:
+            tensor.strides = ctypes.cast(steps, ctypes.POINTER(ctypes.c_int64))
+        self.keep = (extents, steps)
+        self.managed = _Versioned(major=major, flags=flags, tensor=tensor) if versioned else _Managed(tensor=tensor)
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, *, stream=None, **options):
+        self.streams.append(stream)
+        if not self.versioned and options:
+            raise TypeError("unexpected keyword argument 'max_version'")
+        name = b"dltensor_versioned" if self.versioned else b"dltensor"
+        return _new(ctypes.addressof(self.managed), name, None)
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+def test_dlpack(versioned):
+    tensor = Exporter((2, 3), (4, 1), versioned=versioned, offset=64)
+    facts = tensor_facts(tensor, nowhere)
+    assert facts == TensorFacts(ptr=0x20040, shape=(2, 3), stride=(4, 1), dtype="f32", device=0)
+    assert set(tensor.streams) == {-1}, "no synchronisation is asked for"
+    assert READERS[type(tensor)](tensor) == (0x20040, facts.key)
+
+
+@pytest.mark.parametrize(
+    ("options", "fact", "value"),
+    [
+        ({"strides": None}, "stride", (3, 1)),
+        ({"shape": ()}, "shape", ()),
+        ({"dtype": (4, 16, 1)}, "dtype", "bf16"),
+        ({"dtype": (10, 8, 1)}, "dtype", "f8e4m3"),
+        ({"dtype": (6, 8, 1)}, "dtype", "bool"),
+        ({"dtype": (5, 64, 1)}, "dtype", "DLPack type code 5 of 64 bits"),
+        ({"device": (2, 3)}, "device", 3),
+        ({"device": (13, 0)}, "device", ON_ANY),
+        ({"device": (3, 0)}, "device", ON_CPU),
+        ({"device": (10, 0)}, "device", ON_CPU),
+        ({"shape": (0, 3), "device": (2, 1)}, "device", ON_ANY),
+        ({"flags": 1}, "readonly", True),
+        ({"flags": 2}, "readonly", False),
+    ],
+)
+def test_dlpack_facts(options, fact, value):
+    assert getattr(tensor_facts(Exporter(**options), nowhere), fact) == value
+
+
+@pytest.mark.parametrize(
+    ("exporter", "why"),
+    [
+        (Exporter(major=2), "its __dlpack__ cannot be read: its DLPack version is 2.0, and 1.x is known"),
+        (Exporter(dtype=(2, 32, 4)), "its elements are vectors of 4, and kernels take plain elements"),
+    ],
+)
+def test_dlpack_that_cannot_be_read(exporter, why):
+    with pytest.raises(UnreadableError) as caught:
+        tensor_facts(exporter, nowhere)
+    assert str(caught.value) == why
+
+
+def test_exporters_that_fail():
+    class Refuses(Exporter):
+        def __dlpack__(self, **options):
+            raise BufferError("the tensor requires a gradient")
+
+    class Wrong(Exporter):
+        def __dlpack__(self, **options):
+            return object()
+
+    for exporter, why in ((Refuses(), "the tensor requires a gradient"), (Wrong(), "gave no DLPack capsule")):
+        with pytest.raises(UnreadableError, match=why):
+            tensor_facts(exporter, nowhere)
+
+
+def test_a_capsule_that_is_looked_at_is_given_back():
+    class OnCpu(np.ndarray):
+        def __dlpack__(self, *, stream, **options):
+            return super().__dlpack__(**options)
+
+    array = np.zeros(3, "float32").view(OnCpu)
+    alive = weakref.ref(array)
+    found = view(array)
+    assert (found.shape, found.stride, found.dtype, found.device) == ((3,), (1,), (2, 32), (1, 0))
+    assert found.address == array.ctypes.data
+    del array
+    assert alive() is None, "the capsule released its hold"
+
+
+def test_numpy_is_on_the_cpu():
+    facts = tensor_facts(np.zeros((2, 3), "int16"), nowhere)
+    assert (facts.dtype, facts.shape, facts.device) == ("i16", (2, 3), ON_CPU)
+
+
+@pytest.mark.parametrize(
+    ("array", "facts"),
+    [
+        (Array(2, 3, dtype="f16"), TensorFacts(ptr=0x10000, shape=(2, 3), stride=(3, 1), dtype="f16", device=0)),
+        (Array(2, 3, stride=(-3, 1), device=2), TensorFacts(ptr=0x10000, shape=(2, 3), stride=(-3, 1), dtype="f32", device=2)),
+        (Array(4, dtype="bf16"), TensorFacts(ptr=0x10000, shape=(4,), stride=(1,), dtype="bf16", device=0)),
+        (Array(0, ptr=0, device=None), TensorFacts(ptr=0, shape=(0,), stride=(1,), dtype="f32", device=ON_ANY)),
+        (Array(4, readonly=True), TensorFacts(ptr=0x10000, shape=(4,), stride=(1,), dtype="f32", device=0, readonly=True)),
+    ],
+)
+def test_array_interface(array, facts):
+    assert tensor_facts(array, nowhere) == facts
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"strides": (6,)}, r"its strides \(6,\) \(bytes\) are no multiples of its element's 4 bytes"),
+        ({"strides": (4, 4)}, "has 2 strides for 1 extents"),
+        ({"data": 0x10000}, "is malformed: TypeError"),
+        ({"mask": object()}, "it is a masked array"),
+        ({"shape": "x"}, "is malformed: ValueError"),
+    ],
+)
+def test_array_interfaces_that_cannot_be_read(change, why):
+    array = Array(4)
+    array.interface.update(change)
+    with pytest.raises(UnreadableError, match=why):
+        tensor_facts(array, nowhere)
+    del array.interface["typestr"]
+    with pytest.raises(UnreadableError, match="malformed"):
+        tensor_facts(array, nowhere)
+
+
+def test_an_unknown_dtype_keeps_its_name():
+    array = Array(4)
+    array.dtype, array.interface["typestr"] = "complex64", "<c8"
+    assert tensor_facts(array, nowhere).dtype == "complex64"
+
+
+# torch is not installed where these tests run: a type of its name with its attributes stands in for it.
+
+
+class Tensor:
+    """The attributes of a torch tensor that are read."""
+
+    __module__ = "torch"
+
+    def __init__(self, shape, stride=None, *, dtype="torch.float32", device=0, layout="torch.strided", negative=False, ptr=0x40000):
+        self.shape, self.dtype, self.layout = shape, dtype, layout
+        self.is_cuda = device >= 0
+        self._facts = (stride, device, negative, ptr)
+
+    def is_contiguous(self):
+        return self._facts[0] is None
+
+    def stride(self):
+        return self._facts[0] or tuple(np.cumprod((1, *self.shape[:0:-1]))[::-1].tolist())
+
+    def get_device(self):
+        return self._facts[1]
+
+    def is_neg(self):
+        return self._facts[2]
+
+    def is_conj(self):
+        return False
+
+    def data_ptr(self):
+        return self._facts[3]
+
+
+class Parameter(Tensor):
+    __module__ = "torch.nn.parameter"
+
+
+@pytest.mark.parametrize("cls", [Tensor, Parameter])
+def test_torch_tensors_are_read_without_torch(cls):
+    assert "torch" not in sys.modules
+    tensor = cls((8, 4), (6, 1), dtype="torch.bfloat16", device=1)
+    assert tensor_facts(tensor, nowhere) == TensorFacts(ptr=0x40000, shape=(8, 4), stride=(6, 1), dtype="bf16", device=1)
+    assert READERS[cls](tensor) == (0x40000, ("torch.bfloat16", (8, 4), 1, (6, 1), False))
+    assert cls in READERS.torch_types
+    dense = cls((8, 4))
+    assert tensor_facts(dense, nowhere).stride == (4, 1)
+    assert READERS[cls](dense) == (0x40000, ("torch.float32", (8, 4), 0))
+    assert tensor_facts(cls((8,), device=-1), nowhere).device == ON_CPU
+
+
+@pytest.mark.parametrize(
+    ("tensor", "why"),
+    [
+        (Tensor((4,), layout="torch.sparse_coo"), "layout torch.sparse_coo, and only strided ones have one address"),
+        (Tensor((4,), (2,), negative=True), "lazily negated or conjugated"),
+    ],
+)
+def test_torch_tensors_that_cannot_be_read(tensor, why):
+    with pytest.raises(UnreadableError, match=why):
+        tensor_facts(tensor, nowhere)
+
+
+def test_what_is_no_tensor():
+    for value, kind in ((3, "a int"), (None, "None"), (types, "a module")):
+        with pytest.raises(UnreadableError, match=f"^got {kind}$"):
+            tensor_facts(value, nowhere)

@@ -1,0 +1,67 @@
+"""What the shipped half imports: a generated package is imported, loaded and launched in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.runtime_samples import ADD, GEMM, IMAGES, bundle_of
+from tilec.bundle.write import write_bundle
+from tilec.stubs.render import render_package
+
+ROOT = Path(__file__).resolve().parents[3]
+CODE = """
+import sys
+import sample
+import tilec.runtime._driver as seam
+from tests.runtime_samples import ADD, Array, fake_driver
+driver = fake_driver(ADD)
+seam.driver = lambda: driver
+before = set(sys.modules)
+module = sample.load()
+z, x, y = (Array(64, ptr=0x10000 * i) for i in (1, 2, 3))
+module.add(3, z, x, y)
+module.add(3, z, x, y, alpha=2.0)
+module["add"](3, z, x, y)
+assert [launch.arguments[4] for launch in driver.launches] == [1.0, 2.0, 1.0]
+banned = {"click", "rich", "jinja2", "tomli", "tomllib", "cuda", "cuda.core", "cuda.bindings", "numpy", "torch", "hypothesis"}
+build_half = ("manifest", "frontends", "plan", "compiler", "stubs", "build", "cli", "lang", "inspection", "runner")
+house = tuple(f"tilec.{room}" for room in build_half)
+print(sorted(name for name in sys.modules if name in banned or name.startswith(house)))
+"""
+
+
+def test_a_generated_package_imports_none_of_the_build_half(tmp_path):
+    info = bundle_of(ADD, GEMM).info
+    package = tmp_path / "sample"
+    package.mkdir()
+    for name, data in render_package(info, "sample-1.0.tilec").items():
+        (package / name).write_bytes(data)
+    write_bundle(package / "sample-1.0.tilec", info, IMAGES.__getitem__)
+    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]\n{CODE}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_package_in_a_zip_file_is_loaded_too(tmp_path):
+    import zipfile
+
+    info = bundle_of(ADD).info
+    write_bundle(tmp_path / "b.tilec", info, IMAGES.__getitem__)
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
+        for name, data in render_package(info, "b.tilec").items():
+            archive.writestr(f"sample/{name}", data)
+        archive.write(tmp_path / "b.tilec", "sample/b.tilec")
+    code = (
+        f"import sys; sys.path[:0] = [{str(tmp_path / 'packed.zip')!r}, {str(ROOT)!r}]\n"
+        "import sample, tilec.runtime._driver as seam\n"
+        "from tests.runtime_samples import ADD, fake_driver\n"
+        "driver = fake_driver(ADD)\n"
+        "seam.driver = lambda: driver\n"
+        "print(sample.load()['add'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    assert done.stdout.strip() == "<Launcher add on device 0 (Fake H200)>"

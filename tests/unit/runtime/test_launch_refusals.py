@@ -1,0 +1,300 @@
+"""What a launch refuses before the driver is asked: the class, the whole message, and the order of the checks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.runtime_samples import ADD, ADD_ABI, ADD_PARAMS, GEMM, STRUCT, TENSOR, Array, image, kernel, loaded, slot
+from tilec.errors import (
+    AliasError,
+    ArgumentError,
+    BundleError,
+    DTypeError,
+    LaunchLimitError,
+    LayoutError,
+    PlacementError,
+    RankError,
+    RequirementError,
+    VariantError,
+)
+from tilec.model.kernel import LaunchInfo, VariantInfo
+from tilec.model.signature import Param
+from tilec.testing.fake_driver import H200
+
+Z, X, Y = (Array(1024, ptr=0x10000 * i) for i in (1, 2, 3))
+
+
+def refusal(kind, call, *args, **kwargs):
+    with pytest.raises(kind) as caught:
+        call(5, *args, **kwargs)
+    assert type(caught.value) is kind
+    return caught.value.what
+
+
+@pytest.fixture
+def add():
+    module, driver = loaded(ADD)
+    yield module.add
+    assert driver.launches == [], "nothing reaches the driver"
+    assert driver.loads == []
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "what"),
+    [
+        ((Z, X), {}, "add: takes 4 arguments (z, x, y, alpha=1.0), got 2: the argument is missing: 'y'"),
+        ((), {}, "add: takes 4 arguments (z, x, y, alpha=1.0), got 0: the arguments are missing: 'z', 'x', 'y'"),
+        ((Z, X, Y, 1.0, 2.0), {}, "add: takes 4 arguments (z, x, y, alpha=1.0), got 5"),
+        ((Z, X, Y), {"x": X}, "add: argument 'x' is given twice, by place and by name"),
+        ((Z, X, Y), {"alhpa": 2.0}, "add: there is no argument 'alhpa'; did you mean 'alpha'; it takes z, x, y, alpha=1.0"),
+        ((Z, [1.0], Y), {}, "add: argument 'x' takes a tensor (DLPack or __cuda_array_interface__): got a list"),
+        ((Z, None, Y), {}, "add: argument 'x' takes a tensor (DLPack or __cuda_array_interface__): got None"),
+        ((Z, X, Y, "2"), {}, "add: argument 'alpha' takes a number, got a str"),
+        ((Z, X, Y, np.zeros(())), {}, "add: argument 'alpha' takes a number, got a ndarray"),
+        ((Z, X, Y, 1e39), {}, "add: argument 'alpha' is 1e+39, which f32 cannot hold"),
+        ((Array(1024, readonly=True), X, Y), {}, "add: output 'z' is read-only, and the kernel writes it"),
+    ],
+)
+def test_arguments(add, args, kwargs, what):
+    assert refusal(ArgumentError, add, *args, **kwargs) == what
+
+
+def test_generated_code_with_another_number_of_values(add):
+    with pytest.raises(ArgumentError, match=r"^add: takes 4 arguments \(z, x, y, alpha=1\.0\), got 3$"):
+        add.launch(5, (Z, X, Y))
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "what"),
+    [
+        (DTypeError, (Z, X, Array(1024, dtype="f16")), "add: argument 'y' takes f32, got f16"),
+        (DTypeError, (Z, X, np.zeros(1024)), "add: argument 'y' takes f32, got f64"),
+        (RankError, (Z, X, Array(32, 32)), "add: argument 'y' has 2 dimensions (shape (32, 32)), and 1 are taken"),
+        (RankError, (Z, X, Array()), "add: argument 'y' has 0 dimensions (shape ()), and 1 are taken"),
+        (
+            PlacementError,
+            (Z, X, Array(1024, device=1)),
+            "add: argument 'y' is on device 1, and the kernel is loaded on device 0 (Fake H200)",
+        ),
+        (
+            PlacementError,
+            (Z, X, np.zeros(1024, "float32")),
+            "add: argument 'y' is on the CPU, and the kernel is loaded on device 0 (Fake H200)",
+        ),
+        (
+            LayoutError,
+            (Z, X, Array(1024, stride=(2,), ptr=0x30000)),
+            "add: argument 'y' has strides (2,) for shape (1024,), and must be C-contiguous: strides (1,)",
+        ),
+        (
+            LayoutError,
+            (Z, X, Array(1024, ptr=0x30002)),
+            "add: argument 'y' has address 0x30002, which is not aligned to its 4-byte elements",
+        ),
+        (
+            AliasError,
+            (Z, X, Array(1024, ptr=0x10000 + 4 * 1023)),
+            "add: output 'z' overlaps argument 'y': shape (1024,), strides (1,) at 0x10000 and shape (1024,), strides (1,) at 0x10ffc",
+        ),
+        (
+            RequirementError,
+            (Z, X, Array(1000, ptr=0x30000)),
+            "add: requires y.shape[0] == z.shape[0]: left-hand side is 1000, right-hand side is 1024",
+        ),
+    ],
+)
+def test_tensors(add, kind, args, what):
+    assert refusal(kind, add, *args) == what
+
+
+def test_the_checks_come_in_the_documented_order(add):
+    """An argument that is wrong in every way is refused for the first check; each step repairs one more."""
+    wrong = {"shape": (7, 7), "dtype": "f16", "device": 1, "stride": (9, 3), "ptr": 0x10002, "readonly": True}
+    steps = [
+        (DTypeError, {"dtype": "f32"}),
+        (RankError, {"shape": (7,), "stride": (3,)}),
+        (PlacementError, {"device": 0}),
+        (LayoutError, {"stride": None}),
+        (LayoutError, {"ptr": 0x20000}),
+        (ArgumentError, {"readonly": False}),
+        (AliasError, {"ptr": 0x10000}),
+        (RequirementError, {}),
+    ]
+    for kind, repair in steps:
+        facts = dict(wrong)
+        refusal(kind, add, Array(*facts.pop("shape"), **facts), X, Y if kind is not AliasError else Array(1024, ptr=0x20000))
+        wrong.update(repair)
+
+
+def test_an_expanded_output_is_refused():
+    free = tuple(dataclasses.replace(p, stride=(None,)) if p.kind is TENSOR else p for p in ADD_PARAMS)
+    module, _ = loaded(dataclasses.replace(ADD, params=free))
+    what = refusal(AliasError, module.add, Array(1024, stride=(0,)), X, Y)
+    assert what == "add: output 'z' overlaps itself: strides (0,) for shape (1024,) name one element several times"
+
+
+def test_axes_of_dtypes_agree():
+    module, _ = loaded(GEMM)
+    c, a, b = Array(64, 64, dtype="f16"), Array(64, 64, dtype="bf16", ptr=0x20000), Array(64, 64, dtype="f16", ptr=0x30000)
+    assert refusal(DTypeError, module.gemm, c, a, b) == "gemm: argument 'a' has dtype bf16, but T is f16 by 'c'"
+    what = refusal(DTypeError, module.gemm, Array(64, 64, dtype="f64"), a, b)
+    assert what == "gemm: output 'c' has dtype f64, and T was built for f16, bf16"
+    what = refusal(DTypeError, module.gemm.variant(T="bf16"), c, c, b)
+    assert what == "gemm: output 'c' has dtype f16, but T is bf16 by this launcher"
+
+
+def test_choices_that_were_not_built():
+    module, _ = loaded(GEMM)
+    c, a, b = (Array(64, 64, dtype="bf16", ptr=0x10000 * i) for i in (1, 2, 3))
+    assert refusal(VariantError, module.gemm, c, a, b, BM=32) == "gemm: BM = 32 was not built; built are 64, 128"
+    assert refusal(VariantError, module.gemm, c, a, b, BM=64.0) == "gemm: BM = 64.0 was not built; built are 64, 128"
+    what = refusal(VariantError, module.gemm, c, a, b, BM=64)
+    assert what == (
+        "gemm: no variant with T=bf16, BM=64, BK=64 was built; built are: T=f16, BM=64, BK=64; T=f16, BM=128, BK=64; T=bf16, BM=128, BK=64"
+    )
+    with pytest.raises(VariantError, match=r"^gemm: there is no axis 'bm'; did you mean 'BM'; its axes are T, BM, BK$"):
+        module.gemm.variant(bm=64)
+    with pytest.raises(VariantError, match=r"^gemm: no variant with T=bf16, BM=64 was built"):
+        module.gemm.variant(T="bf16", BM=64)
+    with pytest.raises(VariantError, match=r"^gemm: BM is 64 for this launcher, got 128$"):
+        module.gemm.variant(BM=64)(5, c, a, b, BM=128)
+
+
+def test_an_axis_without_default_has_to_be_chosen():
+    module, _ = loaded(dataclasses.replace(GEMM, default=()))
+    c, a, b = (Array(64, 64, dtype="f16", ptr=0x10000 * i) for i in (1, 2, 3))
+    assert refusal(VariantError, module.gemm, c, a, b) == "gemm: BM has no default: choose one of 64, 128"
+
+
+def test_assumptions_without_a_fallback():
+    module, _ = loaded(dataclasses.replace(ADD, variants=ADD.variants[:1]))
+    what = refusal(VariantError, module.add, Array(1000), Array(1000, ptr=0x20000), Array(1000, ptr=0x30000))
+    assert what == "add: the arguments satisfy the assumptions of no variant\n  add-a16: z.shape[0] is 1000, not divisible by 16"
+
+
+def test_facts_of_every_launch():
+    params = (dataclasses.replace(ADD_PARAMS[0], shape_divisible=(8,), align=32), *ADD_PARAMS[1:])
+    module, _ = loaded(dataclasses.replace(ADD, params=params))
+    small = [Array(12, ptr=0x10000 * i) for i in (1, 2, 3)]
+    assert refusal(RequirementError, module.add, *small) == "add: argument 'z': extent 0 is 12, and must be divisible by 8"
+    assert (
+        refusal(LayoutError, module.add, Array(1024, ptr=0x10010), X, Y)
+        == "add: output 'z' has address 0x10010, which must be divisible by 32"
+    )
+
+
+@pytest.mark.parametrize(
+    ("requires", "what"),
+    [
+        ("x.shape == z.shape", "left-hand side is (1000,), right-hand side is (1024,)"),
+        ("z.size == 1024 and x.size == 1024", "in x.size == 1024, left-hand side is 1000, right-hand side is 1024"),
+        ("x.dtype == 'f16'", "left-hand side is 'f32', right-hand side is 'f16'"),
+        ("x.size == 1 or x.size == 2", "x.size is 1000"),
+        ("not x.size", "x.size is 1000"),
+        ("0 < x.size < 10", "x.size is 1000"),
+    ],
+)
+def test_requirements_give_both_values(requires, what):
+    module, _ = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), requires=(requires,))))
+    message = refusal(RequirementError, module.add, Z, Array(1000, ptr=0x20000), Y)
+    assert message == f"add: requires {requires}: {what}"
+
+
+def test_an_expression_without_a_value():
+    module, _ = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("x.shape[0] // (y.shape[0] - 1024)",))))
+    assert refusal(RequirementError, module.add, Z, X, Y).startswith("add: division by zero in ")
+
+
+def test_a_damaged_index_is_the_bundles_error():
+    module, _ = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("x.shape[",))))
+    assert refusal(BundleError, module.add, Z, X, Y).startswith("add: the bundle's index holds an expression that cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("launch", "what"),
+    [
+        (LaunchInfo(grid=("2147483648",)), "grid.x is 2147483648, and device 0 (Fake H200) allows 2147483647"),
+        (LaunchInfo(grid=("1", "65536")), "grid.y is 65536, and device 0 (Fake H200) allows 65535"),
+        (LaunchInfo(grid=("1",), block=("1", "1", "65")), "block.z is 65, and device 0 (Fake H200) allows 64"),
+        (LaunchInfo(grid=("1",), block=("64", "32")), "the block has 2048 threads, and device 0 (Fake H200) allows 1024"),
+        (LaunchInfo(grid=("1",), block=("0",)), "block.x is 0: a block has one thread at least"),
+        (LaunchInfo(grid=("1 - 2",)), "grid.x is -1 by 1 - 2, and must be a whole number that is not negative"),
+        (LaunchInfo(grid=("1.5",)), "grid.x is 1.5 by 1.5, and must be a whole number that is not negative"),
+        (LaunchInfo(grid=("16777216",), block=("512",)), "grid.x 16777216 times block.x 512 is beyond 32-bit coordinates"),
+        (LaunchInfo(grid=("1",), shared="232449"), "a block needs 232449 bytes of shared memory, and device 0 (Fake H200) allows 232448"),
+        (LaunchInfo(grid=("3",), cluster=(2,)), "grid.x is 3, and must be divisible by cluster.x 2"),
+    ],
+)
+def test_limits(launch, what):
+    module, driver = loaded(dataclasses.replace(ADD, launch=launch))
+    assert refusal(LaunchLimitError, module.add, Z, X, Y) == f"add: {what}"
+    assert driver.launches == []
+
+
+def test_limits_of_the_image():
+    variant = dataclasses.replace(ADD.variants[1], images=(image("bounded", max_threads=128),))
+    module, _ = loaded(dataclasses.replace(ADD, variants=(variant,)))
+    what = refusal(LaunchLimitError, module.add, Z, X, Y)
+    assert what == "add: the block has 256 threads, and the kernel was compiled for 128 at most (__launch_bounds__)"
+    variant = dataclasses.replace(variant, images=(image("exact", required_block=(128,)),))
+    module, _ = loaded(dataclasses.replace(ADD, variants=(variant,)))
+    what = refusal(LaunchLimitError, module.add, Z, X, Y)
+    assert what == "add: the block is (256, 1, 1), and the kernel was compiled for exactly (128, 1, 1)"
+
+
+def test_devices_without_clusters_and_residency():
+    plain = dataclasses.replace(H200, cluster=False, cooperative=False)
+    clusters = dataclasses.replace(ADD, launch=LaunchInfo(grid=("4",), cluster=(2,)))
+    module, _ = loaded(clusters, devices=(plain,))
+    what = refusal(LaunchLimitError, module.add, Z, X, Y)
+    assert what == "add: the launch has clusters of 2 blocks, and device 0 (Fake H200) has no clusters"
+    module, _ = loaded(clusters, active_clusters=0)
+    assert refusal(LaunchLimitError, module.add, Z, X, Y) == "add: no cluster of 2 blocks with 1 threads fits on device 0 (Fake H200)"
+    together = dataclasses.replace(ADD, launch=LaunchInfo(grid=("1057",), cooperative=True))
+    module, _ = loaded(together, active_blocks=8)
+    what = refusal(LaunchLimitError, module.add, Z, X, Y)
+    assert what == "add: the cooperative grid has 1057 blocks, and 1056 can be resident on device 0 (Fake H200)"
+    module, _ = loaded(together, devices=(plain,))
+    assert refusal(LaunchLimitError, module.add, Z, X, Y).endswith("has no cooperative launches")
+
+
+def test_a_computed_argument_that_does_not_fit_its_slot():
+    variant = VariantInfo(id="add", abi=(*ADD_ABI[:3], slot("i32", "z.shape[0] * 4194304"), ADD_ABI[4]), images=(image("add_any"),))
+    module, _ = loaded(dataclasses.replace(ADD, variants=(variant,)))
+    assert refusal(LayoutError, module.add, Z, X, Y) == "add: z.shape[0] * 4194304 is 4294967296, which the kernel's i32 cannot hold"
+
+
+def test_structs():
+    abi = (slot("struct", "config", 12),)
+    structs = kernel("tune", (Param(name="config", kind=STRUCT, size=12),), (VariantInfo(id="tune", abi=abi, images=(image("tune"),)),))
+    module, driver = loaded(dataclasses.replace(structs, launch=LaunchInfo(grid=("1",))))
+    assert refusal(ArgumentError, module.tune, b"short") == "tune: argument 'config' takes 12 bytes, got 5"
+    what = refusal(ArgumentError, module.tune, 3)
+    assert what == "tune: argument 'config' takes 12 bytes (bytes, or anything with a buffer), got a int"
+    data = bytearray(b"abcdefghijkl")
+    module.tune(5, data)
+    data[0] = ord("A")  # the same object, with other contents
+    module.tune(5, data)
+    with pytest.raises(ArgumentError, match="takes 12 bytes, got 13"):
+        module.tune(5, bytearray(13))
+    assert [launch.arguments[0] for launch in driver.launches] == [b"abcdefghijkl", b"Abcdefghijkl"]
+
+
+@pytest.mark.parametrize(
+    ("stream", "what"),
+    [
+        (None, "add: the stream is None: launches name their stream"),
+        (True, "add: True is no stream"),
+        ("default", "add: a builtins.str is no stream"),
+        (-1, "add: the stream's handle is -1"),
+        (2**64, "add: the stream's handle is 18446744073709551616"),
+    ],
+)
+def test_streams(add, stream, what):
+    with pytest.raises(ArgumentError) as caught:
+        add(stream, Z, X, Y)
+    assert caught.value.what == what
+    assert "0 is the legacy default stream" in caught.value.fix

@@ -1,0 +1,364 @@
+"""Launches that pass: what the driver gets, which variant and image, what is remembered, and what is loaded when."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+import pytest
+
+from tests.runtime_samples import (
+    ADD,
+    GEMM,
+    PTR,
+    SCALAR,
+    TENSOR,
+    Array,
+    bundle_of,
+    fake_driver,
+    image,
+    kernel,
+    loaded,
+    slot,
+)
+from tilec.errors import AliasError, ArgumentError, DriverError, NoImageError
+from tilec.model.kernel import LaunchInfo, VariantInfo
+from tilec.model.signature import Param
+from tilec.runtime import DeviceBuffer, load
+from tilec.runtime.launch import MOST_PLANS
+from tilec.testing.fake_driver import H200
+
+Z, X, Y = (Array(1024, ptr=0x10000 * i) for i in (1, 2, 3))
+
+
+def gemm_arguments(dtype="f16"):
+    return (Array(100, 64, dtype=dtype), Array(100, 32, dtype=dtype, ptr=0x20000, stride=(40, 1)), Array(32, 64, dtype=dtype, ptr=0x30000))
+
+
+def test_a_launch_as_the_driver_sees_it():
+    module, driver = loaded(ADD)
+    module.add(5, Z, X, y=Y, alpha=2)
+    (launch,) = driver.launches
+    assert (launch.device, launch.symbol, launch.stream) == (0, "add_fast", 5)
+    assert (launch.shape.grid, launch.shape.block, launch.shape.shared) == ((4, 1, 1), (256, 1, 1), 0)
+    assert launch.arguments == (0x10000, 0x20000, 0x30000, 1024, 2.0)
+
+
+def test_arguments_come_anew_with_every_launch():
+    module, driver = loaded(ADD)
+    for alpha, x in ((1.5, X), (0.0, X), (-0.0, X), (2.0, Array(1024, ptr=0x40000)), (True, X), (float("nan"), X), (3, X)):
+        module.add(5, Z, x, Y, alpha)
+    seen = [(launch.arguments[1], repr(launch.arguments[4])) for launch in driver.launches]
+    assert seen == [
+        (0x20000, "1.5"),
+        (0x20000, "0.0"),
+        (0x20000, "-0.0"),
+        (0x40000, "2.0"),
+        (0x20000, "1.0"),
+        (0x20000, "nan"),
+        (0x20000, "3.0"),
+    ]
+
+
+class Floating:
+    """A tensor of one element, whose value only a wait for the device would tell."""
+
+    def __float__(self):
+        raise AssertionError("nothing reads it")
+
+
+@pytest.mark.parametrize("value", ["2.0", None, Floating(), 2j])
+def test_numbers_are_checked_in_launches_that_are_known(value):
+    module, driver = loaded(ADD, SPLIT)
+    module.add(5, Z, X, Y, 1.5)
+    with pytest.raises(ArgumentError, match=r"^add: argument 'alpha' takes a number, got a "):
+        module.add(5, Z, X, Y, value)
+    module.split(0, X, 3, 0xABCD, True)
+    with pytest.raises(ArgumentError, match=r"^split: argument 'on' takes a bool, got 1$"):
+        module.split(0, X, 3, 0xABCD, 1)
+    assert len(driver.launches) == 2
+
+
+def test_overlap_is_found_in_launches_that_are_known():
+    module, driver = loaded(ADD)
+    module.add(5, Z, X, Y)
+    with pytest.raises(AliasError):
+        module.add(5, Z, X, Z)
+    with pytest.raises(AliasError):
+        module.add(5, Z, Array(1024, ptr=0x10000 + 4096 - 16), Y)
+    module.add(5, Z, Array(1024, ptr=0x10000 + 4096), Y)
+    assert len(driver.launches) == 2
+
+
+def test_columns_of_one_matrix_do_not_overlap():
+    free = tuple(dataclasses.replace(p, stride=(None, 1), rank=2) if p.kind is TENSOR else p for p in ADD.params)
+    module, driver = loaded(dataclasses.replace(ADD, params=free, variants=ADD.variants[1:], launch=LaunchInfo(grid=("1",))))
+    left, right = Array(16, 8, stride=(24, 1)), Array(16, 8, stride=(24, 1), ptr=0x10000 + 32)
+    for _ in range(2):
+        module.add(5, left, right, Array(16, 8, stride=(24, 1), ptr=0x10000 + 64))
+    with pytest.raises(AliasError):
+        module.add(5, left, right, Array(16, 8, stride=(24, 1), ptr=0x10000 + 16))
+    assert len(driver.launches) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "symbol"),
+    [
+        ((Z, X, Y), "add_fast"),
+        ((Z, Array(1024, ptr=0x20004), Y), "add_any"),
+        (tuple(Array(1000, ptr=0x10000 * i) for i in (1, 2, 3)), "add_any"),
+    ],
+)
+def test_the_first_variant_whose_assumptions_hold(arguments, symbol):
+    module, driver = loaded(ADD)
+    for _ in range(2):
+        module.add(5, *arguments)
+    assert [launch.symbol for launch in driver.launches] == [symbol, symbol]
+
+
+def test_alignment_is_part_of_what_is_remembered():
+    module, driver = loaded(ADD)
+    for y in (Y, Array(1024, ptr=0x30004), Y, Array(1024, ptr=0x30008), Array(1024, ptr=0x50000)):
+        module.add(5, Z, X, y)
+    assert [launch.symbol for launch in driver.launches] == ["add_fast", "add_any", "add_fast", "add_any", "add_fast"]
+
+
+def test_axes_by_argument_default_keyword_place_and_restriction():
+    module, driver = loaded(GEMM)
+    f16, bf16 = gemm_arguments(), gemm_arguments("bf16")
+    module.gemm(1, *f16)
+    module.gemm(1, *bf16)
+    module.gemm(1, *f16, BM=64)
+    module.gemm(1, *f16, BM=64, BK=64)
+    module.gemm.launch(1, f16, (64,))
+    module.gemm.launch(1, f16, (128,))
+    module.gemm.variant(BM=64)(1, *f16)
+    assert [launch.symbol.removeprefix("gemm_") for launch in driver.launches] == [
+        "f16_128",
+        "bf16_128",
+        "f16_64",
+        "f16_64",
+        "f16_64",
+        "f16_128",
+        "f16_64",
+    ]
+    assert driver.launches[2].shape.grid == (2, 1, 1)
+    assert driver.launches[0].arguments == (0x10000, 100, 64, 0x20000, 40, 0x30000)
+
+
+SPLIT = kernel(
+    "split",
+    (
+        Param(name="x", kind=TENSOR, dtype="f32", rank=1),
+        Param(name="n", kind=SCALAR, dtype="i32"),
+        Param(name="raw", kind=PTR),
+        Param(name="on", kind=SCALAR, dtype="bool", default=False),
+        Param(name="h", kind=SCALAR, dtype="f16", default=0.5),
+        Param(name="b", kind=SCALAR, dtype="bf16", default=1.0),
+    ),
+    (
+        VariantInfo(
+            id="split",
+            abi=(
+                slot("bool", "on"),
+                slot("i64", "n"),
+                slot("ptr", "raw"),
+                slot("f16", "h"),
+                slot("ptr", "x.ptr"),
+                slot("bf16", "b"),
+                slot("i32", "n * 2"),
+                slot("i32", "n"),
+            ),
+            images=(image("split"),),
+        ),
+    ),
+    launch=LaunchInfo(grid=("n",), block=("32",), shared="n * 4"),
+)
+
+
+def test_scalars_of_every_kind_and_those_that_decide_the_grid():
+    module, driver = loaded(SPLIT)
+    module.split(0, X, 3, 0xABCD, True, 1.5, -2.0)
+    module.split(0, X, 4, 0xABCD, True, 1.5, -2.0)
+    module.split(0, X, 4, 0xABCE, False)
+    assert [launch.shape.grid[0] for launch in driver.launches] == [3, 4, 4]
+    assert [launch.shape.shared for launch in driver.launches] == [12, 16, 16]
+    assert driver.launches[0].arguments == (True, 3, 0xABCD, 1.5, 0x20000, 0xC000, 6, 3)
+    assert driver.launches[2].arguments == (False, 4, 0xABCE, 0.5, 0x20000, 0x3F80, 8, 4)
+
+
+def test_nothing_is_launched_for_an_empty_grid():
+    module, driver = loaded(ADD)
+    empty = [Array(0, ptr=0) for _ in range(3)]
+    for _ in range(2):
+        module.add(5, *empty)
+    assert driver.launches == []
+    assert driver.loads == []
+
+
+def test_the_driver_says_where_an_address_is_when_the_tensor_does_not():
+    module, driver = loaded(ADD, devices=(H200, dataclasses.replace(H200, ordinal=1)))
+    unknown = Array(1024, ptr=0x50000, device=None)
+    driver.own(0x50000, 0)
+    module.add(5, Z, X, unknown)
+    driver.own(0x60000, 1)
+    with pytest.raises(Exception, match="argument 'y' is on device 1"):
+        module.add(5, Z, X, Array(1024, ptr=0x60000, device=None))
+    with pytest.raises(Exception, match="argument 'y' is on the CPU"):
+        module.add(5, Z, X, Array(1024, ptr=0x70000, device=None))
+
+
+def test_images_are_loaded_at_their_first_launch_and_once():
+    module, driver = loaded(ADD, GEMM)
+    assert driver.loads == []
+    module.add(5, Z, X, Y)
+    module.add(6, Z, X, Y)
+    module.add(5, *(Array(2048, ptr=0x10000 * i) for i in (1, 2, 3)))
+    assert driver.loads == [(0, b"image of add_fast for sm_90")]
+    load(bundle_of(ADD), driver=driver).add(5, Z, X, Y)
+    assert len(driver.loads) == 1, "a bundle that is loaded again shares what is there"
+
+
+def test_one_load_per_device():
+    driver = fake_driver(ADD, devices=(H200, dataclasses.replace(H200, ordinal=1)))
+    bundle = bundle_of(ADD)
+    first, second = load(bundle, 0, driver=driver), load(bundle, "cuda:1", driver=driver)
+    first.add(5, Z, X, Y)
+    second.add(5, *(Array(1024, ptr=0x10000 * i, device=1) for i in (1, 2, 3)))
+    assert [device for device, _ in driver.loads] == [0, 1]
+    assert [launch.device for launch in driver.launches] == [0, 1]
+
+
+def test_threads_share_one_load_and_do_not_share_argument_memory():
+    driver = fake_driver(ADD)
+    slow = threading.Event()
+    inner = driver.load_module
+
+    def load_module(ordinal, data):
+        slow.wait(0.05)
+        return inner(ordinal, data)
+
+    driver.load_module = load_module
+    module = load(bundle_of(ADD), driver=driver)
+    start = threading.Barrier(4)
+
+    def work(number):
+        start.wait()
+        for step in range(50):
+            module.add(number, Array(1024, ptr=0x100000 * number), X, Y, number * 1000.0 + step)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(driver.loads) == 1
+    assert len(driver.launches) == 200
+    for launch in driver.launches:
+        assert launch.arguments[0] == 0x100000 * launch.stream
+        assert launch.arguments[4] // 1000 == launch.stream
+
+
+def test_a_failed_load_is_tried_again():
+    module, driver = loaded(ADD)
+    driver.fail["load_module"] = "CUDA_ERROR_OUT_OF_MEMORY"
+    with pytest.raises(DriverError, match=r"^add: the image for sm_90 \(add_fast\) cannot be loaded: .*CUDA_ERROR_OUT_OF_MEMORY") as caught:
+        module.add(5, Z, X, Y)
+    assert caught.value.result == "CUDA_ERROR_OUT_OF_MEMORY"
+    driver.fail.clear()
+    module.add(5, Z, X, Y)
+    assert len(driver.launches) == 1
+
+
+def test_a_failed_launch_names_the_kernel_and_the_next_one_works():
+    module, driver = loaded(ADD)
+    driver.fail["launch"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
+    for _ in range(2):
+        with pytest.raises(DriverError, match=r"^add: .*CUDA_ERROR_ILLEGAL_ADDRESS"):
+            module.add(5, Z, X, Y)
+    driver.fail.clear()
+    module.add(5, Z, X, Y)
+
+
+def test_no_image_for_the_device():
+    blackwell = dataclasses.replace(H200, cc=(10, 0))
+    module, driver = loaded(ADD, devices=(blackwell,))
+    with pytest.raises(NoImageError, match=r"(?s)^add-a16: no image runs on .*10\.0.*sm_90: "):
+        module.add(5, Z, X, Y)
+    assert driver.loads == []
+
+
+def test_dynamic_shared_memory_is_opted_in():
+    module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="100000")))
+    module.add(5, Z, X, Y)
+    assert driver.allowed_shared == {"add_fast": 100000}
+    module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="49152")))
+    module.add(5, Z, X, Y)
+    assert driver.allowed_shared == {}
+
+
+def test_clusters_and_cooperative_launches_reach_the_driver():
+    module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("32",), cluster=(16,), cooperative=True)))
+    module.add(5, Z, X, Y)
+    shape = driver.launches[0].shape
+    assert (shape.cluster, shape.cooperative) == ((16,), True)
+    assert "allow_wide_clusters" in driver.calls
+
+
+def test_a_tile_kernels_block_stands_for_whatever_it_needs():
+    variant = dataclasses.replace(ADD.variants[1], images=(image("tiled", exact=True, required_block=(128,), max_threads=1, cluster=(2,)),))
+    module, driver = loaded(dataclasses.replace(ADD, variants=(variant,), launch=LaunchInfo(grid=("3",))))
+    module.add(5, Z, X, Y)
+    assert driver.launches[0].shape.block == (1, 1, 1)
+
+
+def test_plans_and_streams_that_are_remembered_are_bounded():
+    module, driver = loaded(ADD)
+    for size in range(1, MOST_PLANS + 10):
+        module.add(size, *(Array(size, ptr=0x10000 * i) for i in (1, 2, 3)))
+    assert len(module.add._plans) <= MOST_PLANS
+    for stream in range(200):
+        module.add(stream, Z, X, Y)
+    assert all(len(plan.calls) <= 64 for plan in module.add._plans.values())
+    assert [launch.stream for launch in driver.launches[-200:]] == list(range(200))
+
+
+def test_buffers_of_our_own():
+    module, driver = loaded(ADD)
+    z, x, y = (DeviceBuffer((1024,), "f32", driver=driver) for _ in range(3))
+    for _ in range(2):
+        module.add(5, z, x, y)
+    assert driver.launches[1].arguments[:3] == (z.ptr, x.ptr, y.ptr)
+    y.free()
+    with pytest.raises(Exception, match=r"^add: argument 'y' takes a tensor .*: the buffer was freed"):
+        module.add(5, z, x, y)
+
+
+def test_explanations():
+    module, driver = loaded(ADD, GEMM)
+    why = module.add.explain(Z, X, Array(1024, ptr=0x30004))
+    assert [entry.taken for entry in why.considered] == [False, True]
+    assert why.variant.id == "add"
+    assert str(why) == (
+        "add on device 0 (Fake H200): no axes\n"
+        "  passes over variant add-a16: y has address 0x30004, not divisible by 16\n"
+        "  takes variant add: it assumes nothing\n"
+        "  takes image sm_90: machine code for 9.0\n"
+        "  cannot take image sm_80: a cubin runs on compute capability 8.0 and later 8.x only, not on 9.0\n"
+        "  grid (4, 1, 1), block (256, 1, 1), 0 bytes of dynamic shared memory"
+    )
+    assert str(module.gemm.explain(*gemm_arguments(), BM=64)).startswith("gemm on device 0 (Fake H200): T=f16, BM=64, BK=64\n")
+    assert driver.loads == []
+    assert driver.launches == []
+
+
+def test_modules_show_what_they_hold():
+    module, _ = loaded(ADD, GEMM)
+    assert list(module.kernels) == ["add", "gemm"]
+    assert module.kernels["add"] is module.add
+    assert "gemm" in dir(module)
+    assert repr(module) == "<Module sample 1.0 on device 0 (Fake H200)>"
+    assert repr(module.gemm.variant(BM=64)) == "<Launcher gemm, BM=64 on device 0 (Fake H200)>"
+    assert module.device.name == "Fake H200"
+    with pytest.raises(AttributeError, match=r"^sample has no kernel 'gem'; did you mean 'gemm'$"):
+        module.gem(0)

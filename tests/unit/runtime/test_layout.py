@@ -1,0 +1,94 @@
+"""Strides, extents in memory, overlap."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilec.runtime.layout import TensorFacts, byte_range, contiguous_stride, interned, may_overlap, overlaps_itself, settled_stride
+
+
+def facts(shape, stride=None, ptr=0x1000, dtype="f32"):
+    return TensorFacts(ptr=ptr, shape=shape, stride=settled_stride(shape, stride), dtype=dtype, device=0)
+
+
+def touched(tensor):
+    places = set()
+    for index in itertools.product(*(range(extent) for extent in tensor.shape)):
+        start = tensor.ptr + sum(i * s for i, s in zip(index, tensor.stride, strict=True)) * tensor.itemsize
+        places.update(range(start, start + tensor.itemsize))
+    return places
+
+
+@pytest.mark.parametrize(
+    ("shape", "given_stride", "settled"),
+    [
+        ((2, 3, 4), None, (12, 4, 1)),
+        ((), None, ()),
+        ((5, 1), (1, 77), (1, 1)),
+        ((1, 5), (99, 1), (5, 1)),
+        ((1, 5), (99, 2), (10, 2)),
+        ((3, 0), (7, 7), (1, 1)),
+        ((2, 1, 3), (3, 100, 1), (3, 3, 1)),
+    ],
+)
+def test_strides_that_no_access_uses_are_settled(shape, given_stride, settled):
+    assert settled_stride(shape, given_stride) == settled
+
+
+def test_contiguity_of_empty_tensors():
+    assert contiguous_stride((2, 0, 3)) == (3, 3, 1)
+
+
+def test_byte_ranges():
+    assert byte_range(facts((4, 8))) == (0, 128)
+    assert byte_range(facts((4,), (-2,))) == (-24, 4)
+    assert byte_range(facts((0, 8))) == (0, 0)
+
+
+TENSORS = st.builds(
+    facts,
+    shape=st.tuples(st.integers(0, 4), st.integers(0, 4)),
+    stride=st.tuples(st.integers(-6, 12), st.integers(-3, 3)),
+    ptr=st.integers(0x1000 // 4, 0x1000 // 4 + 40).map(lambda word: word * 4),
+    dtype=st.sampled_from(["f32", "f16", "f64"]),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(TENSORS, TENSORS)
+def test_overlap_is_never_missed(a, b):
+    if touched(a) & touched(b):
+        assert may_overlap(a, b)
+        assert may_overlap(b, a)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TENSORS)
+def test_byte_range_is_exact_at_its_ends(tensor):
+    places = touched(tensor)
+    low, high = byte_range(tensor)
+    assert (tensor.ptr + low, tensor.ptr + high) == ((min(places), max(places) + 1) if places else (tensor.ptr, tensor.ptr))
+
+
+def test_side_by_side_columns_are_told_apart():
+    left, right = facts((16, 8), (16, 1)), facts((16, 8), (16, 1), ptr=0x1000 + 32)
+    assert not may_overlap(left, right)
+    assert not may_overlap(right, left)
+    assert may_overlap(left, facts((16, 8), (16, 1), ptr=0x1000 + 28))
+    assert may_overlap(left, facts((16, 16)))
+
+
+def test_tensors_that_write_one_place_twice():
+    assert overlaps_itself(facts((4, 4), (0, 1)))
+    assert not overlaps_itself(facts((1, 4), (0, 1)))
+    assert not overlaps_itself(facts((4, 0), (0, 1)))
+
+
+def test_equal_facts_have_one_key():
+    first = interned(facts((5, 7)).key)
+    assert interned(facts((5, 7), ptr=0x9000).key) is first
+    assert interned(facts((7, 5)).key) is not first

@@ -1,0 +1,163 @@
+"""Device memory and streams of tilec's own, and the ways to name a device or a stream."""
+
+from __future__ import annotations
+
+import gc
+import types
+
+import numpy as np
+import pytest
+
+from tilec.errors import DriverError, DTypeError, NoDeviceError, SchedulingError, UsageError
+from tilec.runtime import DeviceBuffer, Stream, devices
+from tilec.runtime.devices import find_device, ordinal_of
+from tilec.runtime.streams import stream_handle
+from tilec.testing.fake_driver import FakeDriver
+
+
+@pytest.fixture
+def driver():
+    return FakeDriver()
+
+
+@pytest.mark.parametrize(
+    "array", [np.arange(12, dtype="f4").reshape(3, 4), np.arange(5, dtype="i8")[::-1], np.zeros((0, 3)), np.float16(2)]
+)
+def test_a_round_trip(driver, array):
+    buffer = DeviceBuffer.from_host(array, driver=driver)
+    assert buffer.shape == array.shape
+    back = buffer.to_host()
+    assert back.dtype == array.dtype
+    np.testing.assert_array_equal(back, array)
+
+
+def test_dtypes_that_numpy_has_not(driver):
+    bits = np.array([0x3F80, 0xC000], "u2")
+    buffer = DeviceBuffer.from_host(bits, dtype="bf16", driver=driver)
+    assert buffer.dtype == "bf16"
+    np.testing.assert_array_equal(buffer.to_host().view("u2"), bits)
+    with pytest.raises(DTypeError, match=r"^an array of uint16 cannot be a tensor of f32$"):
+        DeviceBuffer.from_host(bits, dtype="f32", driver=driver)
+    with pytest.raises(DTypeError, match=r"^an array of complex128 cannot be a tensor of any known dtype$"):
+        DeviceBuffer.from_host(np.zeros(2, complex), driver=driver)
+    with pytest.raises(DTypeError, match="'float' is no dtype; known are bool"):
+        DeviceBuffer((2,), "float", driver=driver)
+    with pytest.raises(UsageError, match="negative extent"):
+        DeviceBuffer((-2,), "f32", driver=driver)
+
+
+def test_the_interface_for_other_libraries(driver):
+    buffer = DeviceBuffer((2, 3), "f16", stream=7, driver=driver)
+    interface = buffer.__cuda_array_interface__
+    expected = {"shape": (2, 3), "typestr": "<f2", "data": (buffer.ptr, False), "version": 3, "strides": None, "stream": 7}
+    assert interface == expected
+
+
+def test_memory_is_given_back_once(driver):
+    buffer = DeviceBuffer((8,), "f32", driver=driver)
+    buffer.free()
+    buffer.free()
+    with pytest.raises(SchedulingError, match="the buffer was freed"):
+        _ = buffer.ptr
+    with pytest.raises(SchedulingError, match="the buffer was freed"):
+        buffer.to_host()
+    forgotten = DeviceBuffer((8,), "f32", driver=driver)
+    del forgotten
+    gc.collect()
+    empty = DeviceBuffer((0,), "f32", driver=driver)
+    empty.free()
+    assert driver.calls == ["allocate", "free", "allocate", "free"]
+
+
+def test_no_memory(driver):
+    driver.fail["allocate"] = "CUDA_ERROR_OUT_OF_MEMORY"
+    with pytest.raises(DriverError, match="CUDA_ERROR_OUT_OF_MEMORY"):
+        DeviceBuffer((8,), "f32", driver=driver)
+
+
+def test_fill(driver):
+    buffer = DeviceBuffer((4,), "u8", driver=driver)
+    buffer.fill(0xAB)
+    assert buffer.to_host().tolist() == [0xAB] * 4
+
+
+def test_streams_of_our_own(driver):
+    with Stream(driver=driver) as stream:
+        assert stream.__cuda_stream__() == (0, stream.handle)
+        assert stream_handle(stream, "k") == stream.handle
+        stream.sync()
+    stream.close()
+    assert driver.calls == ["create_stream", "synchronize", "destroy_stream"]
+    with pytest.raises(SchedulingError, match="the stream is closed"):
+        stream.sync()
+
+
+class TorchStream:
+    cuda_stream = 0x55
+
+
+TorchStream.__name__, TorchStream.__module__ = "Stream", "torch.cuda.streams"
+
+
+def protocol(value):
+    return type("S", (), {"__cuda_stream__": value})()
+
+
+@pytest.mark.parametrize(
+    ("stream", "handle"),
+    [
+        (0, 0),
+        (TorchStream(), 0x55),
+        (protocol(lambda self: (0, 0x66)), 0x66),
+        (protocol(property(lambda self: (0, 0x77))), 0x77),
+        (types.SimpleNamespace(ptr=0x88), 0x88),
+    ],
+)
+def test_stream_handles(stream, handle):
+    assert stream_handle(stream, "k") == handle
+
+
+def test_streams_of_an_unknown_protocol():
+    with pytest.raises(Exception, match=r"^k: the stream's __cuda_stream__ is of version 1, and 0 is known"):
+        stream_handle(protocol(lambda self: (1, 5)), "k")
+
+
+class Raises:
+    @property
+    def __cuda_stream__(self):
+        raise RuntimeError("the stream is gone")
+
+
+def test_streams_that_fail():
+    with pytest.raises(Exception, match=r"^k: the stream is gone"):
+        stream_handle(Raises(), "k")
+
+
+@pytest.mark.parametrize(
+    ("device", "ordinal"),
+    [
+        (0, 0),
+        (3, 3),
+        ("cuda", 0),
+        ("cuda:2", 2),
+        (types.SimpleNamespace(type="cuda", index=1), 1),
+        (types.SimpleNamespace(type="cuda", index=None), 0),
+        (types.SimpleNamespace(id=4), 4),
+        (types.SimpleNamespace(device_id=5), 5),
+    ],
+)
+def test_names_of_devices(device, ordinal):
+    assert ordinal_of(device) == ordinal
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:x", True, None, 1.0, types.SimpleNamespace(type="cpu", index=0)])
+def test_what_names_no_device(device):
+    with pytest.raises(UsageError, match="is no CUDA device"):
+        ordinal_of(device)
+
+
+def test_devices(driver):
+    assert [device.name for device in devices(driver)] == ["Fake H200"]
+    assert str(find_device("cuda:0", driver)) == "device 0 (Fake H200)"
+    with pytest.raises(NoDeviceError, match=r"^there is no device 1: this process sees 1, numbered from 0$"):
+        find_device(1, driver)
