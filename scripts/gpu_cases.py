@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.metadata
+import inspect
 import json
 import platform
 import statistics
@@ -64,8 +65,10 @@ class TorchDevice:
         return tensor.view(bits).cpu().numpy().view(numpy_dtype(row))
 
     def enqueue(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
-        """Launch on torch's current stream."""
-        getattr(self.module, kernel)(self.torch.cuda.current_stream(self.device), **arguments, **axes)
+        """Launch on torch's current stream; axes with one value are no arguments of the generated method."""
+        method = getattr(self.module, kernel)
+        chosen = {name: value for name, value in axes.items() if name in inspect.signature(method).parameters}
+        method(self.torch.cuda.current_stream(self.device), **arguments, **chosen)
 
     def launch(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
         """Launch and wait."""
