@@ -1,0 +1,72 @@
+"""The cubin reader over cubins that a test puts together byte by byte."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from tests.cubin_samples import Attribute, build_cubin
+from tilec.bundle.cubin import read_cubin
+from tilec.errors import BundleError
+
+
+def test_a_kernel() -> None:
+    cubin = read_cubin(build_cubin())
+    assert (cubin.cc, cubin.accelerated) == ((9, 0), False)
+    (kernel,) = cubin.kernels
+    assert (kernel.name, kernel.registers, kernel.stack, kernel.shared, kernel.constant, kernel.code) == ("k", 40, 96, 256, 552, 128)
+    assert [(p.ordinal, p.offset, p.size) for p in kernel.params] == [(0, 0, 8), (1, 8, 4), (2, 16, 20000)]
+    assert (kernel.max_threads, kernel.required_block, kernel.cluster) == (256, (), (2, 1, 1))
+
+
+def test_the_architecture_of_both_header_forms() -> None:
+    assert read_cubin(build_cubin(abi=8, flags=0x06006402)).cc == (10, 0)
+    assert read_cubin(build_cubin(abi=7, flags=0x00500550)).cc == (8, 0)
+
+
+def test_targets_of_one_architecture_only() -> None:
+    assert read_cubin(build_cubin(accelerated=True)).accelerated
+
+
+def test_a_required_block() -> None:
+    extra = (Attribute(0x10, struct.pack("<III", 128, 1, 1)),)
+    assert read_cubin(build_cubin(extra=extra)).kernels[0].required_block == (128, 1, 1)
+
+
+def test_a_kernel_that_is_not_there() -> None:
+    with pytest.raises(BundleError, match="the cubin has no kernel 'x'; it has: k"):
+        read_cubin(build_cubin()).kernel("x")
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "no cubin"),
+        (b"\x7fELF", "no cubin"),
+        (b"PK\x03\x04" + bytes(100), "no cubin"),
+        (b"\x7fELF\x02\x01" + bytes(100), "made for machine 0"),
+    ],
+)
+def test_what_is_no_cubin(data: bytes, says: str) -> None:
+    with pytest.raises(BundleError, match=says):
+        read_cubin(data)
+
+
+def test_parameters_that_are_not_numbered_in_order() -> None:
+    extra = (Attribute(0x17, struct.pack("<IHHI", 0, 7, 64, 4 << 18)),)
+    with pytest.raises(BundleError, match="not numbered in order"):
+        read_cubin(build_cubin(extra=extra))
+
+
+def test_an_attribute_that_is_cut_short() -> None:
+    with pytest.raises(BundleError, match="cut short"):
+        read_cubin(build_cubin(extra=(Attribute(0x17, b"\0" * 4, stated=400),)))
+
+
+def test_a_section_that_is_out_of_bounds() -> None:
+    data = bytearray(build_cubin())
+    (table,) = struct.unpack_from("<Q", data, 40)
+    struct.pack_into("<Q", data, table + 64 + 32, 1 << 40)  # size of the first real section
+    with pytest.raises(BundleError, match="out of bounds"):
+        read_cubin(bytes(data))
