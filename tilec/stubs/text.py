@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 import keyword
 import textwrap
 from collections.abc import Collection, Sequence
@@ -68,7 +69,7 @@ def paragraph(text: str, *, indent: str = "", hanging: str = "", width: int = WI
 def prose(text: str) -> list[str]:
     """A kernel's own documentation as lines of a docstring: paragraphs and indentation stay, long lines are wrapped."""
     lines: list[str] = []
-    for line in textwrap.dedent(text.expandtabs(4)).strip().split("\n"):
+    for line in inspect.cleandoc(text).split("\n"):
         indent = line[: len(line) - len(line.lstrip())]
         lines += paragraph(line.strip(), indent=indent[:24]) or [""]
     return lines

@@ -1,0 +1,176 @@
+"""Generated packages: the whole text against a golden file, hostile names and documentation, formatting, determinism."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.runtime_samples import ADD, GEMM, PTR, SCALAR, STRUCT, TENSOR, image, kernel, slot
+from tilec.errors import UsageError
+from tilec.model.image import Resources
+from tilec.model.kernel import BundleInfo, LaunchInfo, PackageInfo, VariantInfo
+from tilec.model.signature import Param
+from tilec.stubs.render import render_package
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "sample" / "__init__.py"
+
+EVERYTHING = kernel(
+    "everything",
+    (
+        Param(name="x", kind=TENSOR, dtype="T", rank=-1, shape_divisible=(8,), align=16, doc="any shape."),
+        Param(name="lambda", kind=SCALAR, dtype="i64", default=3),
+        Param(name="stream", kind=SCALAR, dtype="bool"),
+        Param(name="raw", kind=PTR),
+        Param(name="config", kind=STRUCT, size=24, doc="packed settings"),
+        Param(name="scale", kind=SCALAR, dtype="f32", default=float("inf")),
+    ),
+    tuple(
+        VariantInfo(
+            id=f"everything-{t}-{order}",
+            axes=(("T", t), ("ORDER", order), ("FAST", True), ("W", 0.5)),
+            abi=(slot("ptr", "x.ptr"),),
+            images=(
+                image(f"e_{t}_{order}", resources=Resources(registers=40, spill_stores=0, spill_loads=0, shared=1024)),
+                image(f"e_{t}_{order}", "sm_80", resources=Resources(registers=40, spill_stores=8, spill_loads=12, stack=16)),
+                image(f"e_{t}_{order}", "compute_80"),
+            ),
+        )
+        for t in ("f32", "f16")
+        for order in ("row", "column")
+    ),
+    axes=(("T", ("f32", "f16")), ("ORDER", ("row", "column")), ("FAST", (True, False)), ("W", (0.5, 1.5))),
+    dtype_axes=("T",),
+    default=(("FAST", True), ("W", 0.5)),
+    doc="""Shows everything that a signature can hold.
+
+    A second paragraph, which is so long that it has to be wrapped somewhere, for lines of a docstring end at the hundredth column at most.
+
+        an indented "example" with a \\ backslash and triple quotes \"\"\"
+    """,
+    launch=LaunchInfo(grid=("1",), requires=("x.size > 0",)),
+)
+PACKAGE = PackageInfo(name="sample", version="1.0", module="sample", description='Kernels for "tests"')
+SAMPLE = BundleInfo(package=PACKAGE, kernels=(ADD, GEMM, EVERYTHING), builder="tilec 0.1.0")
+
+
+def rendered(info=SAMPLE):
+    return render_package(info, "sample-1.0.tilec")["__init__.py"].decode()
+
+
+def renamed(kernel_name="add", **params):
+    names = tuple(dataclasses.replace(p, name=params.get(p.name, p.name)) for p in ADD.params)
+    return dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, name=kernel_name, params=names),))
+
+
+def test_the_whole_package(golden):
+    files = render_package(SAMPLE, "sample-1.0.tilec")
+    assert sorted(files) == ["__init__.py", "py.typed"]
+    golden(GOLDEN, files["__init__.py"].decode())
+
+
+@pytest.mark.parametrize("width", [100, 120, 140])
+def test_a_formatter_changes_nothing(width, tmp_path):
+    wide = tuple(Param(name=f"parameter_number_{index}", kind=SCALAR, dtype="f32") for index in range(12))
+    info = dataclasses.replace(SAMPLE, kernels=(*SAMPLE.kernels, dataclasses.replace(ADD, name="wide", params=wide)))
+    (tmp_path / "__init__.py").write_text(rendered(info))
+    command = [sys.executable, "-m", "ruff", "format", "--isolated", "--no-cache", "--diff", "--line-length", str(width), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_equal_bundles_give_equal_bytes():
+    assert render_package(SAMPLE, "a.tilec") == render_package(SAMPLE, "a.tilec")
+    assert rendered() != rendered(renamed())
+
+
+def test_no_kernels_at_all():
+    tree = ast.parse(rendered(dataclasses.replace(SAMPLE, kernels=())))
+    assert [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)] == ["Module", "load"]
+
+
+def method(info, name):
+    tree = ast.parse(rendered(info))
+    module = next(node for node in tree.body if isinstance(node, ast.ClassDef))
+    return next(node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == name)
+
+
+@pytest.mark.parametrize("name", ["class", "two words", "x\n    import os", "größe", "__init__", "__x", "float", "Literal", "Mapping", ""])
+def test_kernels_that_cannot_be_methods(name):
+    with pytest.raises(UsageError, match="cannot be a method of a Python class"):
+        rendered(renamed(name))
+
+
+@pytest.mark.parametrize("name", ["_add", "_launchers", "load", "kernels", "tilec", "stream"])
+def test_kernels_whose_names_meet_others(name):
+    info = dataclasses.replace(renamed(), kernels=(*renamed().kernels, *renamed(name).kernels))
+    tree = ast.parse(rendered(info))
+    module = next(node for node in tree.body if isinstance(node, ast.ClassDef))
+    methods = {node.name for node in module.body if isinstance(node, ast.FunctionDef)}
+    stored = [node.attr for node in ast.walk(module) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+    assert not methods & set(stored)
+    assert len(stored) == len(set(stored)) == 3
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ({"z": "self", "x": "stream", "y": "in"}, ["self", "stream_", "self_", "stream", "in_", "alpha"]),
+        ({"z": "__z", "x": "z", "y": "z_"}, ["self", "stream", "z", "z_", "z__", "alpha"]),
+    ],
+)
+def test_parameters_whose_names_meet_others(names, expected):
+    assert [argument.arg for argument in method(renamed(**names), "add").args.args] == expected
+
+
+def test_a_parameter_that_is_no_name():
+    with pytest.raises(UsageError, match="cannot be a parameter in Python"):
+        rendered(renamed(z="z: object = print()"))
+
+
+def test_many_variants_are_not_all_listed():
+    many = tuple(dataclasses.replace(ADD.variants[0], id=f"add-{index}") for index in range(40))
+    text = rendered(dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, variants=many),)))
+    assert "add-11" in text
+    assert "add-12" not in text
+    assert "and 28 more: tilec inspect lists them" in text
+
+
+NASTY = st.text(st.sampled_from(list('"\x27\\\n{}%\x00\u202e\r\t aNxé#')), max_size=40)
+
+
+@settings(max_examples=80, deadline=None)
+@given(doc=NASTY, description=NASTY, param=NASTY, requires=NASTY, variant=NASTY, bundle=NASTY)
+def test_texts_cannot_become_code(doc, description, param, requires, variant, bundle):
+    """Whatever a bundle says, the package's code is the same: only docstrings and one file name differ."""
+
+    def code(text):
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                assert ast.get_docstring(node) is not None
+                node.body = node.body[1:] or [ast.Pass()]
+            if isinstance(node, ast.Constant) and node.value in (bundle, "plain.tilec"):
+                node.value = "the bundle"
+        return ast.dump(tree)
+
+    nasty = dataclasses.replace(
+        ADD,
+        doc=doc,
+        params=(dataclasses.replace(ADD.params[0], doc=param), *ADD.params[1:]),
+        launch=dataclasses.replace(ADD.launch, requires=(requires,)),
+        variants=(dataclasses.replace(ADD.variants[0], id=variant),),
+    )
+    package = dataclasses.replace(PACKAGE, description=description, name=f"s{description}", version=variant)
+    info = dataclasses.replace(SAMPLE, package=package, kernels=(nasty,), builder=doc)
+    plain = render_package(dataclasses.replace(SAMPLE, kernels=(ADD,)), "plain.tilec")["__init__.py"].decode()
+    text = render_package(info, bundle)["__init__.py"].decode()
+    assert all(character.isprintable() or character == "\n" for character in text)
+    assert not any(line.endswith(" ") for line in text.split("\n"))
+    assert code(text) == code(plain)
