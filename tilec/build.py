@@ -16,7 +16,9 @@ from tilec.compiler.lockfile import check_lock
 from tilec.compiler.state import Fingerprint, Output, WorkDir
 from tilec.errors import BudgetError, BuildError, Diagnostic, TilecError, UsageError
 from tilec.frontends.base import ToolSearch
+from tilec.manifest.locate import Locator
 from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
+from tilec.model.suggest import did_you_mean
 from tilec.plan import Plan, PlannedKernel, make_plan
 from tilec.project import Declared, Project, declare, open_project
 from tilec.stubs.publish import Publication, publish
@@ -103,7 +105,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
                 outputs=last, info=None, jobs=len(keyed), compiled=0, cached=len(keyed), seconds=seconds, up_to_date=True, notes=plan.notes
             )
         outcomes = pool.compile(keyed, fresh=request.force)
-        done = _require_done(plan, outcomes)
+        done = _require_done(plan, outcomes, project.manifest.locate)
         info = _bundle_info(project, declared, plan, request, outcomes=done)
         images = {outcome.info.digest: (job, outcome) for job, outcome in zip(keyed, done, strict=True)}
         publication = Publication(
@@ -149,7 +151,15 @@ def explain(request: BuildRequest, job_id: str, observer: Observer) -> tuple[tup
             new = KeyMaker(tools=declared.tools, inputs=declared.inputs).explain(job)
             old = recall(WorkDir(Path(project.manifest.root)).keys(), job_id)
             return new, None if old is None else explain_change(old, new)
-    raise UsageError(f"no job {job_id!r}", fix="`tilec build --list` prints the ids")
+    raise UsageError(f"no job {job_id!r}{_near_job(job_id, plan)}", fix="`tilec build --list` prints the ids")
+
+
+def _near_job(job_id: str, plan: Plan) -> str:
+    """Jobs of the variant, where it is a variant's or kernel's id; else the nearest job."""
+    begun = [job.id for job in plan.jobs if job_id in (job.variant.id, job.spec.name)]
+    if begun:
+        return f"; jobs end in their target: {', '.join(begun[:4])}{', …' if len(begun) > 4 else ''}"
+    return did_you_mean(job_id, [job.id for job in plan.jobs[:2000]])
 
 
 def _planned(request: BuildRequest, observer: Observer) -> tuple[Project, Plan, Declared]:
@@ -190,20 +200,20 @@ def _keyed(plan: Plan, declared: Declared) -> tuple[KeyedJob, ...]:
     return tuple(KeyedJob(job=job, key=maker.key(job)) for job in plan.jobs)
 
 
-def _require_done(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[Done, ...]:
+def _require_done(plan: Plan, outcomes: Sequence[Outcome], locate: Locator) -> tuple[Done, ...]:
     """Every outcome, if all jobs are done and within their budgets; else every failure."""
     failures: list[TilecError] = [outcome.error for outcome in outcomes if isinstance(outcome, Failed)]
     done = tuple(outcome for outcome in outcomes if isinstance(outcome, Done))
     if not failures:
         jobs = iter(done)
         for kernel in plan.kernels:
-            failures.extend(error for job in kernel.jobs for error in _over_budget(kernel, job.id, next(jobs)))
+            failures.extend(error for job in kernel.jobs for error in _over_budget(kernel, job.id, next(jobs), locate))
     if failures:
         raise BuildError(tuple(failures), total=len(outcomes))
     return done
 
 
-def _over_budget(kernel: PlannedKernel, job_id: str, done: Done) -> list[BudgetError]:
+def _over_budget(kernel: PlannedKernel, job_id: str, done: Done, locate: Locator) -> list[BudgetError]:
     budget, used = kernel.manifest.budget, done.info.resources
     spills = None if used.spill_stores is None else max(used.spill_stores, used.spill_loads or 0)
     rows = (
@@ -220,6 +230,7 @@ def _over_budget(kernel: PlannedKernel, job_id: str, done: Done) -> list[BudgetE
             fix=f"raise kernel.{kernel.info.name}.budget.{name}, exclude the variant, or give it smaller tiles or other hints",
             kernel=job_id,
             target=str(done.info.target),
+            location=locate(("kernel", kernel.info.name, "budget", name)),
         )
         for name, limit, value in rows
         if limit is not None and value is not None and value > limit

@@ -76,6 +76,10 @@ def test_the_plan_the_reasons_and_the_code(made: Path, env: dict[str, str]) -> N
     explained = tilec(made, env, "build", "--targets", "sm_90,compute_80,tileir", "--explain", "scale-f32-sm_90").stdout
     assert "input include/index.cuh" in explained
     assert explained.endswith("1 input changed since the last build, so it is compiled again\n")
+    variant = tilec(made, env, "build", "--targets", "sm_90,compute_80,tileir", "--explain", "scale-f32").stderr
+    assert variant.startswith("error: no job 'scale-f32'; jobs end in their target: scale-f32-sm_90, scale-f32-compute_80\n")
+    typo = tilec(made, env, "build", "--targets", "sm_90", "--explain", "scale-f23-sm_90").stderr
+    assert typo.startswith("error: no job 'scale-f23-sm_90'; did you mean 'scale-f32-sm_90'\n")
     dumps = {form: tilec(made, env, "inspect", "dist/demo", f"--{form}", "--select", name).stdout for form, name in DUMPS.items()}
     assert ".entry " in dumps["ptx"]
     assert "EXIT" in dumps["sass"]
@@ -100,6 +104,16 @@ def test_errors_of_two_languages_are_told_and_the_last_good_output_stays(made: P
     assert (made / ".tilec" / "failed" / "scale-f32-sm_90" / "scale.cu").is_file()
     assert done.stderr.endswith("error: 6 of 6 jobs failed; nothing was written, earlier output is as it was\n")
     assert {path: path.read_bytes() for path in (made / "dist").rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("made", ["cuda"], indirect=True)
+def test_a_budget_that_is_broken_is_shown_at_its_line(made: Path, env: dict[str, str]) -> None:
+    manifest = made / "tilec.toml"
+    manifest.write_text(manifest.read_text().replace("registers = 64", "registers = 9"))
+    done = tilec(made, env, "build", "--targets", "ci")
+    assert done.returncode == 1
+    line = manifest.read_text().split("\n").index("budget = { registers = 9, spills = 0 }") + 1
+    assert f"tilec.toml:{line}:12: error: scale-f32-sm_90: registers 10, over the budget of 9\n" in done.stderr
 
 
 def test_an_interrupt_ends_a_build_on_a_terminal(made: Path, env: dict[str, str]) -> None:

@@ -127,7 +127,9 @@ def _render_group(one: Group, *, verbose: bool, show: Show) -> str:
         lines.append(f"{click.style(place, bold=True)}{_red('error:')} {failure.what}")
         if isinstance(failure, CompileError):
             lines.extend(_log_lines(failure.log, verbose=verbose))
-    lines.extend(f"  {label}: {value}" for label, value in (("cause", failure.cause), ("fix", failure.fix)) if value)
+    hints = {diagnostic.hint for diagnostic in diagnostics}
+    told = (("cause", failure.cause), ("fix", "" if failure.fix in hints else failure.fix))
+    lines.extend(f"  {label}: {value}" for label, value in told if value)
     lines.extend(_where(one, verbose=verbose, show=show))
     return "\n".join(lines)
 

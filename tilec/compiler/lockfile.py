@@ -35,10 +35,12 @@ def check_lock(root: Path, tools: Mapping[str, Sequence[ToolInfo]], *, locked: b
     if before == text:
         return
     changes = _changes(before, text)
+    if locked and not before:
+        fix = "run `tilec build` without --locked, and commit the tilec.lock that it writes"
+        raise ToolchainError("there is no tilec.lock to hold the tools against", fix=fix)
     if locked:
-        shown = "; ".join(changes) if before else "there is no tilec.lock"
         raise ToolchainError(
-            f"the tools are not those of tilec.lock: {shown}",
+            f"the tools are not those of tilec.lock: {'; '.join(changes)}",
             cause="other versions are installed than when tilec.lock was written",
             fix="install those, or run `tilec build` without --locked and commit the new tilec.lock",
         )

@@ -73,7 +73,7 @@ class Scope:
             return
         if name not in self.axes:
             self.problems.unknown(path, "dtype or axis", name, (*DTYPES, *self.axes))
-        elif not all(value in DTYPES for value in self.axes[name]):
+        elif not any(value in DTYPES for value in self.axes[name]):  # where some are, the axis reports the others
             self.problems.add(path, f"axis {name} holds no dtypes but {', '.join(map(shown, self.axes[name][:4]))}")
 
     def expression(self, text: str, names: set[str] | Axes, path: Path) -> None:

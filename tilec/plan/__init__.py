@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from tilec.errors import Diagnostic, ManifestError
+from tilec.errors import Diagnostic, ManifestError, UsageError
 from tilec.manifest.locate import render
 from tilec.manifest.types import Kernel, Manifest, Profile
 from tilec.model.arch import Target
@@ -13,7 +13,8 @@ from tilec.model.driver import cuda_of_branch, ptx_isa_of_cuda
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.model.kernel import AxisValue, KernelDecl, KernelInfo, LaunchInfo
 from tilec.model.signature import Param
-from tilec.plan.checks import check_hints, check_kernel
+from tilec.model.suggest import did_you_mean
+from tilec.plan.checks import check_entry, check_hints, check_kernel
 from tilec.plan.matrix import Report, expand
 from tilec.plan.params import Resolver, abi_of_args
 from tilec.plan.targets import LanguageFacts, Selection, choose_targets, parse_targets
@@ -65,11 +66,11 @@ def make_plan(
     Raises:
         ManifestError: with every problem of every kernel.
     """
-    problems: list[Diagnostic] = []
+    problems: dict[Diagnostic, None] = {}  # what several variants have in common is told once
 
     def report(what: str, path: tuple[str | int, ...], column: int = 0) -> None:
         place = manifest.locate.value(path, column - 1) if column else manifest.locate(path)
-        problems.append(Diagnostic(message=f"{render(path)}: {what}", location=place, excerpt=manifest.locate.excerpt(place)))
+        problems[Diagnostic(message=f"{render(path)}: {what}", location=place, excerpt=manifest.locate.excerpt(place))] = None
 
     wanted = parse_targets(manifest, targets)
     chosen_profile = _profile(manifest, profile)
@@ -96,8 +97,8 @@ def _profile(manifest: Manifest, name: str) -> Profile:
     for profile in manifest.profiles:
         if profile.name == name:
             return profile
-    known = ", ".join(p.name for p in manifest.profiles)
-    raise ManifestError((Diagnostic(message=f"unknown profile {name!r}: there are {known}"),))
+    known = [profile.name for profile in manifest.profiles]
+    raise UsageError(f"unknown profile {name!r}{did_you_mean(name, known)}", fix=f"profiles of this project: {', '.join(known)}")
 
 
 def _plan_kernel(
@@ -111,6 +112,8 @@ def _plan_kernel(
     profile: Profile,
     report: Report,
 ) -> tuple[PlannedKernel, list[str]]:
+    if not check_entry(kernel, decl, report):
+        return PlannedKernel(info=_info(kernel, decl, (), ()), jobs=(), manifest=kernel), []
     params = Resolver(kernel, decl, report).params()
     variants = expand(kernel, params, report)
     check_kernel(kernel, decl, params, variants, language, report)

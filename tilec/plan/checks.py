@@ -21,7 +21,6 @@ def check_kernel(
 ) -> None:
     """Report everything about a kernel that does not fit together."""
     _check_axes(kernel, decl, params, report)
-    _check_symbol(kernel, decl, report)
     _check_launch(kernel, decl, language, report)
     _check_expressions(kernel, params, report)
     _check_default(kernel, params, variants, report)
@@ -65,19 +64,29 @@ def _in_expressions(kernel: Kernel, name: str) -> bool:
     return False
 
 
-def _check_symbol(kernel: Kernel, decl: KernelDecl, report: Report) -> None:
+def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
+    """Whether `symbol` and `args` fit the source; where they do not, that is reported, and nothing else about the kernel means anything."""
     path = ("kernel", kernel.name, "symbol")
     axes = [name for name, _ in kernel.matrix.axes]
-    for name in symbol_places(kernel.symbol):
-        if name not in axes:
-            report(f"{{{name}}} is no axis of the matrix{suggest(name, axes)}", path)
+    unknown = [name for name in symbol_places(kernel.symbol) if name not in axes]
+    for name in unknown:
+        report(f"{{{name}}} is no axis of the matrix{suggest(name, axes)}", path)
     arguments = template_arguments(kernel.symbol)
     if decl.template and not arguments:
         example = ", ".join(f"{{{name}}}" for name in decl.template)
         report(f'{decl.name} is a template: say which instance, for example symbol = "{decl.name}<{example}>"', path)
-    elif len(arguments) > len(decl.template):
+        return False
+    if len(arguments) > len(decl.template):
         shown = f"template parameters {', '.join(decl.template)}" if decl.template else "no template parameters"
         report(f"{len(arguments)} template arguments, but {decl.name} has {shown}", path)
+        return False
+    declared = [p for p in decl.params if p.kind != "constant"]
+    if kernel.args is not None and len(kernel.args) != len(declared):
+        shown = ", ".join(f"{p.type} {p.name}".strip() for p in declared)
+        what = f"{len(kernel.args)} args, but {decl.name} takes {len(declared)} parameters: {shown}"
+        report(what, ("kernel", kernel.name, "args"))
+        return False
+    return not unknown
 
 
 def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, report: Report) -> None:

@@ -79,10 +79,6 @@ class Resolver:
     def _params_of_args(self, args: Sequence[str]) -> tuple[Param, ...]:
         declared = [p for p in self.decl.params if p.kind != "constant"]
         path = ("kernel", self.kernel.name, "args")
-        if len(args) != len(declared):
-            shown = ", ".join(f"{p.type} {p.name}".strip() for p in declared)
-            self.report(f"{len(args)} args, but {self.decl.name} takes {len(declared)} parameters: {shown}", path)
-            return ()
         source: dict[str, ParamDecl] = {}
         for index, (text, decl) in enumerate(zip(args, declared, strict=True)):
             try:

@@ -74,6 +74,12 @@ def test_an_error_without_places_shows_the_end_of_the_compilers_log() -> None:
     )
 
 
+def test_a_fix_that_a_hint_has_said_is_not_said_again() -> None:
+    place = Diagnostic(message='identifier "__half" is undefined', hint="#include <cuda_fp16.h>")
+    assert text(failed("sm_80", diagnostics=(place,), fix="#include <cuda_fp16.h>")).count("cuda_fp16.h") == 1
+    assert "  fix: another" in text(failed("sm_80", diagnostics=(place,), fix="another"))
+
+
 def test_messages_that_differ_in_the_jobs_name_alone_are_one() -> None:
     exc = BuildError(tuple(failed(t, diagnostics=(), log="ptxas died", kept="") for t in ("sm_80", "sm_90")), total=2)
     assert "  in 2 jobs: gemm-f16-sm_80, gemm-f16-sm_90" in text(exc)

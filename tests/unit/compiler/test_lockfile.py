@@ -40,8 +40,10 @@ def test_change_is_told_and_written(tmp_path: Path) -> None:
 
 
 def test_locked_refuses_and_keeps_the_file(tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match=r"there is no tilec\.lock"):
+    with pytest.raises(ToolchainError, match=r"there is no tilec\.lock") as caught:
         check_lock(tmp_path, tools(), locked=True, note=pytest.fail)
+    assert caught.value.cause == ""
+    assert caught.value.fix.startswith("run `tilec build` without --locked")
     check_lock(tmp_path, tools(), locked=False, note=pytest.fail)
     text = (tmp_path / "tilec.lock").read_text()
     with pytest.raises(ToolchainError, match=r"nvrtc 13\.4\.92 is now 13\.3\.0") as caught:

@@ -318,6 +318,17 @@ def test_problems_say_what_and_where(kernel: Kernel, expected: str) -> None:
     assert expected in problems(kernel)
 
 
+@pytest.mark.parametrize("wrong", [{"symbol": "scale"}, {"args": ("y.ptr", "x.ptr", "s")}, {"symbol": "scale<{T}, {VEK}>"}])
+def test_a_kernel_that_its_source_does_not_have_is_one_problem(wrong: dict[str, object]) -> None:
+    """What follows from it, such as parameters without dtypes, would bury it."""
+    assert len(problems(cuda_kernel(**wrong))) == 1  # type: ignore[arg-type]
+
+
+def test_what_all_variants_have_in_common_is_told_once() -> None:
+    args = ("y.ptr", "x.ptr", "i64(x.size)", "s")
+    assert problems(cuda_kernel(args=args)) == ["kernel.scale.args[2]: 'i64(x.size)' packs i64, but the source takes int n (i32)"]
+
+
 def test_cases_choose_built_variants_and_know_the_parameters() -> None:
     matrix = dataclasses.replace(tile_kernel().matrix, include=((("T", "f16"), ("BM", 32), ("BN", 32)),))
     inputs = (Input(name="c"), Input(name="a"))
@@ -347,8 +358,9 @@ def test_min_driver_caps_the_isa_and_profile_reaches_the_jobs() -> None:
     job = plan(cuda_kernel(), profile="debug").jobs[0]
     assert job.spec.max_isa == (9, 0)
     assert job.spec.lineinfo is True
-    with pytest.raises(ManifestError, match="unknown profile 'fast': there are release, debug"):
-        plan(cuda_kernel(), profile="fast")
+    with pytest.raises(UsageError, match="unknown profile 'debg'; did you mean 'debug'") as caught:
+        plan(cuda_kernel(), profile="debg")
+    assert caught.value.fix == "profiles of this project: release, debug"
 
 
 def test_ten_thousand_jobs_stay_light() -> None:
