@@ -8,18 +8,19 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import final
+from typing import TYPE_CHECKING, final
 
-from tilec.compiler import kept as keeping
-from tilec.compiler import wire
 from tilec.compiler.cache import Cache
-from tilec.compiler.crew import Crew, Task
 from tilec.compiler.events import Done, Failed, Observer, Outcome
 from tilec.compiler.schedule import Timings
 from tilec.errors import CacheError, CompileError, TilecError
 from tilec.frontends.base import ToolSearch
 from tilec.model.job import Job, Source
 from tilec.model.kernel import KernelDecl
+
+if TYPE_CHECKING:  # what drives workers is imported when the first of them is needed: an up-to-date build needs none
+    from tilec.compiler import wire
+    from tilec.compiler.crew import Crew, Task
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,19 +74,17 @@ class Pool:
         self._timeout = timeout
         self._noted = cache.noted  # what the cache told already is not told again when a worker says the same
         self._timings = Timings(cache)
-        root = "" if cache.root is None else os.path.abspath(cache.root)  # noqa: PTH100  (workers have another directory)
-        self._crew = Crew(
-            size=workers,
-            setup=wire.Setup(frontends=dict(frontends), search=search, cache_root=root, spool=str(spool)),
-            spool=spool,
-            environ=os.environ if environ is None else environ,
-            grace=grace,
-        )
+        self._frontends = dict(frontends)
+        self._search = search
+        self._workers = workers
+        self._grace = grace
+        self._environ = environ
+        self._hired: Crew | None = None
 
     @property
     def started(self) -> int:
         """Worker processes started so far."""
-        return self._crew.started
+        return self._hired.started if self._hired else 0
 
     def __enter__(self) -> Pool:
         """The pool itself."""
@@ -99,7 +98,8 @@ class Pool:
 
     def close(self) -> None:
         """End every worker with its children, and remove the spool directory."""
-        self._crew.close()
+        if self._hired:
+            self._hired.close()
         shutil.rmtree(self._spool, ignore_errors=True)
 
     def declare(self, sources: Sequence[tuple[str, Source]]) -> tuple[tuple[KernelDecl, ...] | TilecError, ...]:
@@ -108,6 +108,8 @@ class Pool:
         Raises:
             ToolchainError: no worker process can be started.
         """
+        from tilec.compiler.wire import Compiled
+
         results: dict[int, tuple[KernelDecl, ...] | TilecError] = {}
         places: dict[int, int] = {}
         tasks = []
@@ -119,7 +121,7 @@ class Pool:
         def ended(task: Task, reply: wire.Reply, printed: str) -> None:
             self._tell(reply.notes)
             result = reply.result
-            assert not isinstance(result, wire.Compiled)
+            assert not isinstance(result, Compiled)
             if isinstance(result, CompileError) and not result.log:
                 result.log = printed
             results[places[id(task)]] = result
@@ -165,13 +167,32 @@ class Pool:
         except CacheError as exc:
             self._cache.drop(keyed.key)
             self._tell((f"{keyed.job.id} is compiled again: {exc.what}",))
+        from tilec.compiler.wire import Compiled
+
         replies: list[wire.Reply] = []
         self._crew.run([_compile_task(keyed, fresh=True)], begun=lambda _: None, ended=lambda _, reply, __: replies.append(reply))
         result = replies[0].result
         if isinstance(result, TilecError):
             raise result
-        assert isinstance(result, wire.Compiled)
+        assert isinstance(result, Compiled)
         return result.blob.read()
+
+    @property
+    def _crew(self) -> Crew:
+        """The workers' side, made when the first of them is needed."""
+        if self._hired is None:
+            from tilec.compiler.crew import Crew
+            from tilec.compiler.wire import Setup
+
+            root = "" if self._cache.root is None else os.path.abspath(self._cache.root)  # noqa: PTH100  (workers have another directory)
+            self._hired = Crew(
+                size=self._workers,
+                setup=Setup(frontends=self._frontends, search=self._search, cache_root=root, spool=str(self._spool)),
+                spool=self._spool,
+                environ=os.environ if self._environ is None else self._environ,
+                grace=self._grace,
+            )
+        return self._hired
 
     def _lookup(self, key: str) -> Done | None:
         entry = self._cache.get(key)
@@ -200,7 +221,10 @@ class Pool:
         self._timings.save()
 
     def _outcome(self, job: Job, result: wire.Result, printed: str) -> Outcome:
-        if isinstance(result, wire.Compiled):
+        from tilec.compiler import kept as keeping
+        from tilec.compiler.wire import Compiled
+
+        if isinstance(result, Compiled):
             keeping.forget(self._kept, job)
             if not result.cached:
                 self._timings.measured(job, result.seconds)
@@ -221,8 +245,11 @@ class Pool:
         return Failed(error=result)
 
     def _declare_task(self, language: str, source: Source) -> Task:
+        from tilec.compiler.crew import Task
+        from tilec.compiler.wire import Declare
+
         return Task(
-            request=wire.Declare(language=language, source=source),
+            request=Declare(language=language, source=source),
             subject=source.path,
             limit=self._timeout,
             slow="code at the top level of the source is run when it is read, and it waits or does much",
@@ -240,9 +267,12 @@ _RAISE = "raise `timeout` in [toolchain], in seconds"
 
 
 def _compile_task(keyed: KeyedJob, *, fresh: bool) -> Task:
+    from tilec.compiler.crew import Task
+    from tilec.compiler.wire import Compile
+
     job = keyed.job
     return Task(
-        request=wire.Compile(job=job, key=keyed.key, fresh=fresh),
+        request=Compile(job=job, key=keyed.key, fresh=fresh),
         subject=job.id,
         limit=job.spec.timeout,
         kernel=job.variant.id,
@@ -253,5 +283,7 @@ def _compile_task(keyed: KeyedJob, *, fresh: bool) -> Task:
 
 
 def _key(task: Task) -> str:
-    assert isinstance(task.request, wire.Compile)
+    from tilec.compiler.wire import Compile
+
+    assert isinstance(task.request, Compile)
     return task.request.key

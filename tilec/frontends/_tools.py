@@ -15,21 +15,7 @@ from pathlib import Path
 
 from tilec.errors import TilecError, ToolchainError, UsageError
 from tilec.frontends._digests import DigestTable
-from tilec.frontends._run import Completed, command_line, run_tool
 from tilec.frontends.base import ToolSearch
-
-__all__ = [
-    "Completed",
-    "Tool",
-    "ToolReport",
-    "check_range",
-    "command_line",
-    "find_tool",
-    "locate",
-    "require",
-    "run_tool",
-    "survey",
-]
 
 FIX = "pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
 
@@ -266,6 +252,8 @@ def _version(name: str, path: Path, root: _Root, search: ToolSearch) -> str:
 
 def _ask_version(path: Path, search: ToolSearch) -> str:
     try:
+        from tilec.frontends._run import run_tool  # versions are asked for once per state of a tool's file
+
         done = run_tool([str(path), "--version"], timeout=20, env={"PATH": search.path})
     except ToolchainError:
         return ""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 
 from tilec.errors import CompileError, Diagnostic, Location
-from tilec.frontends import _cuda_includes, _cuda_symbol, _tools
-from tilec.frontends._cuda_nvcc import host_compiler
+from tilec.frontends import _cuda_includes, _tools
 from tilec.frontends._cuda_options import CudaOptions, read_options
-from tilec.frontends._cuda_parse import Found, find_kernels
 from tilec.frontends._digests import DigestTable
 from tilec.frontends.base import ToolSearch
 from tilec.model.arch import Target, TargetKind
@@ -77,7 +74,9 @@ class CudaFrontend:
             CompileError: a file cannot be read, or a kernel takes a reference.
             UsageError: an option is wrong.
         """
-        return [found.decl for found in self._kernels(source)]
+        from tilec.frontends._cuda_declare import kernels
+
+        return [found.decl for found in kernels(source)]
 
     def compile(self, job: Job) -> Image:
         """Compile one job.
@@ -88,14 +87,15 @@ class CudaFrontend:
             UsageError: an option is wrong.
         """
         from tilec.frontends._cuda_compile import Compiler
+        from tilec.frontends._cuda_declare import find, kernels
 
         options = read_options(job.spec.source.options)
         try:
             self._check_include(job, options)
             tools = self._require(_NVCC if options.compiler == "nvcc" else _ALWAYS, digest=False)
-            candidates = self._kernels(job.spec.source)
+            candidates = kernels(job.spec.source)
             names = [found.decl.qualified or found.decl.name for found in candidates]
-            return Compiler(job, options, self._find(job, candidates), names, tools, self._search.path).run()
+            return Compiler(job, options, find(job, candidates), names, tools, self._search.path).run()
         except CompileError as exc:
             place = job.spec.decl.location
             exc.diagnostics = tuple(d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics)
@@ -111,29 +111,12 @@ class CudaFrontend:
         return self._found[key]
 
     def _nvcc_parts(self) -> list[InputFile]:
+        from tilec.frontends._cuda_nvcc import host_compiler
+
         tools = self._require(_NVCC)
         host = Path(host_compiler(self._search.path)).resolve()
         parts = [InputFile(name=f"<toolkit>/{name}", digest=tools[name].digest) for name in ("nvcc", "cudafe++", "cicc", "fatbinary")]
         return [*parts, InputFile(name="<host>/gcc", digest=DigestTable(self._search.state_dir).sha256(host))]
-
-    def _kernels(self, source: Source) -> list[Found]:
-        options = read_options(source.options)
-        names = [source.path, *_cuda_includes.kernel_files(source.root, source.path, options.include)]
-        return [found for name in names for found in _kernels_of(source.root, name)]
-
-    @staticmethod
-    def _find(job: Job, candidates: Sequence[Found]) -> Found:
-        """The job's kernel in the source as it is now."""
-        spec = job.spec
-        base, _ = _cuda_symbol.cut(spec.symbol or spec.decl.qualified or spec.decl.name)
-        for wanted in (base, spec.decl.qualified):
-            for found in candidates:
-                if wanted and wanted in (found.decl.qualified, found.decl.name):
-                    return found
-        if spec.decl.params or not candidates:
-            # A kernel that only the preprocessor makes: the compiler knows it, the text does not show it.
-            return Found(decl=spec.decl, required=len(spec.decl.template))
-        raise _cuda_symbol.unknown_symbol(base, [c.decl for c in candidates])
 
     @staticmethod
     def _check_include(job: Job, options: CudaOptions) -> None:
@@ -145,21 +128,3 @@ class CudaFrontend:
                     diagnostics=(Diagnostic(message=what, location=Location(file=job.spec.source.path)),),
                     fix="correct `include` in [frontend.cuda]; it is relative to tilec.toml",
                 )
-
-
-def _kernels_of(root: str, name: str) -> list[Found]:
-    path = Path(root, name)
-    try:
-        stat = path.stat()
-        return list(_parsed(str(path), name, stat.st_mtime_ns, stat.st_size))
-    except OSError as exc:
-        what = f"cannot read {name}: {exc.strerror}"
-        raise CompileError(
-            what, diagnostics=(Diagnostic(message=what, location=Location(file=name)),), fix="see that the file is there and readable"
-        ) from exc
-
-
-@functools.lru_cache(maxsize=1024)
-def _parsed(path: str, name: str, mtime: int, size: int) -> tuple[Found, ...]:
-    del mtime, size  # part of the key only
-    return tuple(find_kernels(Path(path).read_text(encoding="utf-8", errors="replace"), name))

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tilec.bundle.read import Bundle
 from tilec.errors import BundleError, ToolchainError, UsageError
-from tilec.frontends._tools import find_tool, run_tool
+from tilec.frontends._run import run_tool
+from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.report import image_id
 from tilec.model.arch import TargetKind
