@@ -21,7 +21,6 @@ from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
 from tilec.model.suggest import did_you_mean
 from tilec.plan import Plan, PlannedKernel, make_plan
 from tilec.project import Declared, Project, declare, open_project
-from tilec.stubs.publish import Publication, publish
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,6 +106,8 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         outcomes = pool.compile(keyed, fresh=request.force)
         done = _require_done(plan, outcomes, project.manifest.locate)
         info = _bundle_info(project, declared, plan, request, outcomes=done)
+        from tilec.stubs.publish import Publication, publish  # an up-to-date build writes nothing and should not wait for the templates
+
         images = {outcome.info.digest: (job, outcome) for job, outcome in zip(keyed, done, strict=True)}
         publication = Publication(
             info=info,
