@@ -206,6 +206,15 @@ def test_warnings_are_the_users(tmp_path: Path) -> None:
     assert (warning.severity, str(warning.location)) == ("warning", "k/a.cu:2:7")
 
 
+def test_what_the_quick_form_of_nvrtc_lacks_is_compiled_all_the_same(tmp_path: Path) -> None:
+    hidden = "#define GLUE(a, b) a##b\n__global__ void k(GLUE(cu, daStream_t) s, float* y) { y[0] = s != nullptr; }"
+    assert [s.size for s in compile_text(tmp_path, hidden, abi=(
+        AbiSlot(type="u64", expr="s", size=8, align=8), AbiSlot(type="ptr", expr="y.ptr", size=8, align=8)
+    )).abi] == [8, 8]  # fmt: skip
+    textures = "__global__ void k(cudaTextureObject_t t, float* y) { y[0] = tex1Dfetch<float>(t, 3); }"
+    assert [s.type for s in compile_text(tmp_path, textures).abi] == ["u64", "ptr"]
+
+
 def test_optimisation_levels_differ(tmp_path: Path) -> None:
     text = "__global__ void k(float* y, int n) { float a = 0; for (int i = 0; i < n; ++i) a += y[i] * i; y[0] = a; }"
     assert compile_text(tmp_path, text, opt=0).data != compile_text(tmp_path, text, opt=3).data

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from tilec.bundle.cubin import CubinKernel, read_cubin
 from tilec.errors import BundleError, CompileError, Diagnostic, Location
-from tilec.frontends import _cuda_abi, _cuda_ptxas, _cuda_symbol, _ptx
+from tilec.frontends import _cuda_abi, _cuda_includes, _cuda_ptxas, _cuda_symbol, _ptx
 from tilec.frontends._cuda_diagnostics import read_log
 from tilec.frontends._cuda_nvcc import compile_ptx
-from tilec.frontends._cuda_nvrtc import load
+from tilec.frontends._cuda_nvrtc import Program, load
 from tilec.frontends._cuda_options import CudaOptions
 from tilec.frontends._cuda_parse import Found
 from tilec.frontends._run import command_line
@@ -104,15 +104,16 @@ class Compiler:
         shown = command_line(["nvcc", "-ptx" if ptx else "-cubin", f"-arch={arch}", *self._arguments(), spec.source.path])
         source = self._read(shown)
         library = load(self._tools["libnvrtc"].path, self._tools["libnvrtc-builtins"].path)
-        with _inside(spec.source.root):
-            program = library.compile(
-                source,
-                spec.source.path,
-                [*arguments, f"-I{self._toolkit}", f"-I{self._toolkit}/cccl"],
-                names=(expression,),
-                ptx=ptx,
-                timeout=spec.timeout,
-            )
+        arguments += [f"-I{self._toolkit}", f"-I{self._toolkit}/cccl"]
+        minimal = ["--minimal"] if _cuda_includes.is_small(spec.source.root, spec.source.path, self._options.include) else []
+
+        def compile_with(extra: list[str]) -> Program:
+            with _inside(spec.source.root):
+                return library.compile(source, spec.source.path, [*arguments, *extra], names=(expression,), ptx=ptx, timeout=spec.timeout)
+
+        program = compile_with(minimal)
+        if minimal and not program.ok and not program.timed_out:
+            program = compile_with([])
         if program.timed_out:
             raise self._timeout(program.log, shown)
         if not program.ok:

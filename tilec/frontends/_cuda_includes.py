@@ -22,6 +22,9 @@ _HAS_INCLUDE = re.compile(r'__has_include(?:_next)?[ \t]*\([ \t]*(<[^>\n]+>|"[^"
 _NAMED = re.compile(r'<([^>\n]+)>|"([^"\n]+)"')
 _SUFFIXES = {"", ".h", ".hh", ".hpp", ".hxx", ".cuh", ".cu", ".inl", ".inc", ".ipp", ".tcc", ".def"}
 _MAX_FILES = 20_000
+# What NVRTC's --minimal leaves out: textures, the CUDA runtime's functions and types, launches from device code.
+_RUNTIME = re.compile(rb"\b(?:tex|surf)\w*|\bcuda[A-Z]\w*|\bdim3\b|<<<")
+_SMALL_HEADERS = re.compile(r"cuda_(?:fp16|bf16|fp8|fp6|fp4)\.h|mma\.h|math_constants\.h|cooperative_groups(?:/\w+)?\.h")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class _Scanned:
     digest: str
     includes: tuple[_Include, ...]
     has_kernels: bool
+    has_runtime: bool
 
 
 def closure(root: str, path: str, include: Sequence[str]) -> list[InputFile]:
@@ -54,6 +58,22 @@ def kernel_files(root: str, path: str, include: Sequence[str]) -> list[str]:
     """Project headers in the closure that mention `__global__`, sorted by name (the source itself left out)."""
     own = _inside(Path(root), Path(root, path), path, None)
     return sorted(name for name, scanned in _walk(root, path, include) if scanned.has_kernels and name != own)
+
+
+def is_small(root: str, path: str, include: Sequence[str]) -> bool:
+    """Whether a source needs nothing that NVRTC leaves out under --minimal, as far as its text shows.
+
+    A guess that saves a quarter of a small kernel's compile time: a compile that fails under it is done again without.
+    """
+    base = Path(root)
+    for name, scanned in _walk(root, path, include):
+        if scanned.has_runtime:
+            return False
+        folders = ((base / name).parent, Path(root, path).parent, *(base / folder for folder in include))
+        for found in scanned.includes:
+            if not _SMALL_HEADERS.fullmatch(found.name) and not any((folder / found.name).is_file() for folder in folders):
+                return False
+    return True
 
 
 def _walk(root: str, path: str, include: Sequence[str]) -> Iterator[tuple[str, _Scanned]]:
@@ -133,7 +153,7 @@ def _scan(path: str, mtime: int, size: int, inode: int) -> _Scanned:
     del mtime, size, inode  # part of the key only
     data = Path(path).read_bytes()
     text = data.decode("utf-8", "replace")
-    return _Scanned(hashlib.sha256(data).hexdigest(), tuple(includes(text)), b"__global__" in data)
+    return _Scanned(hashlib.sha256(data).hexdigest(), tuple(includes(text)), b"__global__" in data, _RUNTIME.search(data) is not None)
 
 
 def includes(text: str) -> Iterator[_Include]:
