@@ -70,8 +70,8 @@ def prose(text: str) -> list[str]:
     """A kernel's own documentation as lines of a docstring: paragraphs and indentation stay, long lines are wrapped."""
     lines: list[str] = []
     for line in inspect.cleandoc(text).split("\n"):
-        indent = line[: len(line) - len(line.lstrip())]
-        lines += paragraph(line.strip(), indent=indent[:24]) or [""]
+        indent = " " * min(len(line) - len(line.lstrip()), 24)
+        lines += paragraph(line.strip(), indent=indent) or [""]
     return lines
 
 
