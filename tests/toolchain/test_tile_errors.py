@@ -257,6 +257,14 @@ def test_kernels_that_are_not_there(tile, tmp_path):
     assert only(caught.value).endswith("hint: did you mean 'k'?")
 
 
+def test_a_store_of_another_dtype(tile, tmp_path):
+    source = HEADER + "@ct.kernel\ndef k(z, alpha):\n    ct.store(z, (0,), alpha * ct.load(z, (0,), (16,)))\n"
+    params = (tensor("z", dtype="f16", out=True), scalar("alpha", "f32"))
+    error = compile_error(tile, tmp_path, source, *params)
+    assert "k.py:4:5: error: Stored tile is incompatible with array's dtype: cannot implicitly cast float32 to float16\n" in only(error)
+    assert only(error).endswith("hint: cast it where it is stored: value.astype(array.dtype)")
+
+
 def test_hints(tile):
     made = job(tile, SAMPLE, "kernels/vector.py", "add", vectors("a", "b", "c"), axes={"TILE": 128})
     with pytest.raises(CompileError, match="unknown hint 'num_cta' for sm_80") as caught:

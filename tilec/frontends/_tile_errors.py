@@ -92,7 +92,9 @@ def export_error(exc: Exception, *, source: Source, texts: Mapping[str, str], ke
     if told is None:
         return _other_error(exc, texts=texts, kernel=kernel, at=at)
     message, frames = told
-    first, *more = [line.strip() for line in message.strip().splitlines()] or [type(exc).__name__]
+    # What it says about a place that it does not know tells a reader nothing: the place is here.
+    lines = [line.strip() for line in message.strip().splitlines()]
+    first, *more = [line for line in lines if line != "Unknown location"] or [type(exc).__name__]
     user = [f for f in frames if f.file in texts]
     diagnostics = []
     if user:
@@ -131,6 +133,8 @@ def _other_error(exc: Exception, *, texts: Mapping[str, str], kernel: str, at: L
 def _hint(message: str) -> str:
     if "not supported" in message.lower() and "sm_" in message:
         return "leave this target out for the kernel with an [[override]], or choose another dtype"
+    if "cannot implicitly cast" in message:
+        return "cast it where it is stored: value.astype(array.dtype)"
     return ""
 
 
