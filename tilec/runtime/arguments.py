@@ -56,21 +56,30 @@ def tensor_facts(value: Any, pointer_device: Callable[[int], int | None]) -> Ten
     Raises:
         UnreadableError: it is no tensor, or cannot be read.
     """
-    cls = type(value)
-    if hasattr(cls, "_tilec_facts_"):
-        facts: TensorFacts = value._tilec_facts_()
-    elif _is_torch(cls):
-        facts = _torch_facts(value)
-    elif hasattr(value, "__cuda_array_interface__"):
-        facts = _interface_facts(value)
-    elif hasattr(value, "__dlpack__"):
-        facts = _dlpack_facts(value)
-    else:
-        raise UnreadableError(f"got {_kind_of(value)}")
+    try:
+        facts = _facts(value)
+    except UnreadableError:
+        raise
+    except Exception as error:  # foreign tensors raise what they like: fake, functional and deleted ones do
+        raise UnreadableError(f"{_kind_of(value)} that cannot be read: {error}") from error
     if facts.device == ON_OTHER:
         found = pointer_device(facts.ptr)
         return _on_device(facts, ON_CPU if found is None else found)
     return facts
+
+
+def _facts(value: Any) -> TensorFacts:
+    cls = type(value)
+    if hasattr(cls, "_tilec_facts_"):
+        facts: TensorFacts = value._tilec_facts_()
+        return facts
+    if _is_torch(cls):
+        return _torch_facts(value)
+    if hasattr(value, "__cuda_array_interface__"):
+        return _interface_facts(value)
+    if hasattr(value, "__dlpack__"):
+        return _dlpack_facts(value)
+    raise UnreadableError(f"got {_kind_of(value)}")
 
 
 def _kind_of(value: Any) -> str:

@@ -23,6 +23,7 @@ class Contract:
         params: the launcher's parameters; `index` gives their place by name.
         tensors: places of tensor parameters. others: places of all other ones; structs: of those among them that are structs.
         outs: places of the tensors that the kernel writes.
+        pairs: places of two tensors that must not overlap, the first of which is written.
         defaults: of all parameters, None for none. required: number of leading parameters that a call by place must give.
         keyed: places of scalars whose value decides the launch (it stands in an expression), not only a kernel argument.
         pointed: places of tensors whose address stands in an expression.
@@ -59,6 +60,7 @@ class Contract:
         except ExpressionError as error:
             raise BundleError(f"{info.name}: the bundle's index holds an expression that cannot be read: {error.what}") from error
         used = {use for expression in deciding for use in expression.uses}
+        self.pairs = tuple((out, i) for out in self.outs for i in self.tensors if i != out and not (i in self.outs and i < out))
         self.keyed = tuple(i for i in self.others if (info.params[i].name, "") in used)
         self.pointed = tuple(i for i in self.tensors if (info.params[i].name, "ptr") in used)
         self.moduli = tuple(self._modulus(info.params[i]) for i in self.tensors)

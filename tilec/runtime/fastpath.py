@@ -40,9 +40,7 @@ def launch(stream, values):
     packed = {packed}
     if {changed}:
         if plan.plain:
-            {ranges} = plan.ranges
-            if {meet}:
-                plan.recheck(values)
+{apart}
             try:
                 plan.pack(block.values, 0, *packed)
                 block.packed = packed
@@ -120,12 +118,12 @@ def _source(contract: Contract) -> str:
     always = bool(contract.structs)
     changed = " or ".join(["packed != block.packed", *(f"not a{i}" for i in free)])
     unpack = "".join(f"a{i}, " for i in range(count)).rstrip() if count else "()"
-    meet = [
-        f"p{out} + l{out} < p{i} + h{i} and p{i} + l{i} < p{out} + h{out}"
-        for out in contract.outs
-        for i in contract.tensors
-        if i != out and not (i in contract.outs and i < out)
-    ]
+    pairs = contract.pairs
+    apart = f"""
+            {"".join(f"b{out}_{other}, t{out}_{other}, " for out, other in pairs).rstrip()} = plan.bounds
+            if {" or ".join(f"b{out}_{other} < p{other} - p{out} < t{out}_{other}" for out, other in pairs)}:
+                plan.recheck(values)
+"""
     return _TEMPLATE.format(
         unpack=unpack,
         read="\n".join(read) or "    pass",
@@ -133,8 +131,7 @@ def _source(contract: Contract) -> str:
         key=key,
         packed=_tuple([*(f"p{i}" for i in contract.tensors), *(f"a{i}" for i in free)]),
         changed="True" if always else changed,
-        ranges="".join(f"l{i}, h{i}, " for i in contract.tensors).rstrip() or "()",
-        meet=" or ".join(meet) or "False",
+        apart=apart.strip("\n") if pairs else "",
     )
 
 

@@ -74,12 +74,11 @@ class Module:
 
     def __getattr__(self, name: str) -> Launcher:
         """The launcher of a kernel."""
-        try:
-            return self.kernels[name]
-        except KeyError:
-            package = self.info.package.name
+        if name not in self.kernels:
             hint = did_you_mean(name, self.kernels) or f"; it has {', '.join(self.kernels)}"
-            raise AttributeError(f"{package} has no kernel {name!r}{hint}", name=name, obj=self) from None
+            raise AttributeError(f"{self.info.package.name} has no kernel {name!r}{hint}", name=name, obj=self)
+        launcher = self.__dict__[name] = self.kernels[name]  # found without this method the next time
+        return launcher
 
     def __dir__(self) -> list[str]:
         """Attributes and kernels."""

@@ -47,7 +47,7 @@ class Plan:
         variant: id of the variant it launches.
         calls: what enqueues it, by stream handle.
         blocks: argument memory that no launch uses at the moment.
-        ranges: first and past the last byte of every tensor, relative to its address, one after another.
+        bounds: per pair of the contract, the two distances (second address minus first) between which the tensors overlap.
         plain: `pack` takes the addresses and the free scalars as they come; else `refill` has to.
     """
 
@@ -57,7 +57,7 @@ class Plan:
         self.calls: dict[int, LaunchCall] = {}
         self.blocks: list[Block] = []
         self.new_block = packing.block
-        self.ranges = tuple(end for place in call.contract.tensors for end in byte_range(call.tensors[call.contract.params[place].name]))
+        self.bounds = _bounds(call)
         self.pack = packing.pack
         self.plain = packing.plain
         self._packing = packing
@@ -201,3 +201,15 @@ def _checked(contract: Contract, values: Values, axes: dict[str, AxisValue], sit
     settle_axes(contract, call.axes)
     call.check_contract()
     return call, select_variant(call)
+
+
+def _bounds(call: Call) -> tuple[int, ...]:
+    """For every pair of tensors that must not overlap: they do where the distance of their addresses lies between these two."""
+    contract = call.contract
+    ranges = {place: byte_range(call.tensors[contract.params[place].name]) for place in contract.tensors}
+    bounds: list[int] = []
+    for out, other in contract.pairs:
+        (low, high), (other_low, other_high) = ranges[out], ranges[other]
+        empty = low == high or other_low == other_high
+        bounds += (0, 0) if empty else (low - other_high, high - other_low)
+    return tuple(bounds)

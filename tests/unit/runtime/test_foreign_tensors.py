@@ -234,6 +234,17 @@ def test_torch_tensors_that_cannot_be_read(tensor, why):
         tensor_facts(tensor, nowhere)
 
 
+def test_a_torch_tensor_that_fails():
+    class Fake(Tensor):
+        __module__ = "torch"
+
+        def data_ptr(self):
+            raise RuntimeError("Cannot access data pointer of a fake tensor")
+
+    with pytest.raises(UnreadableError, match="Fake that cannot be read: Cannot access data pointer of a fake tensor"):
+        tensor_facts(Fake((4,)), nowhere)
+
+
 def test_what_is_no_tensor():
     for value, kind in ((3, "a int"), (None, "None"), (types, "a module")):
         with pytest.raises(UnreadableError, match=f"^got {kind}$"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import threading
 
 import pytest
@@ -332,6 +333,31 @@ def test_buffers_of_our_own():
     y.free()
     with pytest.raises(Exception, match=r"^add: argument 'y' takes a tensor .*: the buffer was freed"):
         module.add(5, z, x, y)
+
+
+def test_a_known_launch_makes_two_calls_of_python_code():
+    """The cost of a launch as a count: the launcher's method, and its unrolled path; everything else is in C or in the driver."""
+    module, driver = loaded(ADD)
+    values = tuple(DeviceBuffer((1024,), "f32", driver=driver) for _ in range(3))
+    launch = module.add.launch
+    launch(5, (*values, 1.5))
+    seen: list[str] = []
+
+    def profile(frame, event, _argument):
+        if event == "call" and "fake_driver" not in frame.f_code.co_filename and "tilec" in frame.f_code.co_filename:
+            if "scalars" in frame.f_code.co_filename:  # the double decodes what it is given
+                return
+            seen.append(frame.f_code.co_name)
+
+    for alpha in (1.5, 2.5):  # the same arguments once more, and a new number to pack
+        del seen[:]
+        sys.setprofile(profile)
+        try:
+            launch(5, (*values, alpha))
+        finally:
+            sys.setprofile(None)
+        assert seen == ["launch", "launch"]
+    assert driver.launches[-1].arguments[4] == 2.5
 
 
 def test_explanations():
