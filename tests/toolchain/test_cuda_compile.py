@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from tests.toolchain.cuda_jobs import NVCC, compile_text, frontend, job, write
 from tilec.bundle.cubin import read_cubin
 from tilec.errors import CompileError
+from tilec.frontends._cuda_pch import HEADERS
 from tilec.frontends._ptx import isa
 from tilec.model.arch import ARCHS, Target, TargetKind
 from tilec.model.digest import sha256
@@ -307,6 +310,45 @@ def test_the_directory_does_not_show(tmp_path: Path, target: str, lineinfo: bool
         assert b"a.cu" in images[0].data
 
 
+def test_another_process_gives_the_same_bytes(tmp_path: Path) -> None:
+    # CCCL has variables that are local to a file: by itself NVRTC puts its process id into their names.
+    text = (
+        "#include <cuda/std/tuple>\n#include <cuda/std/iterator>\n__global__ void k(int* y) { y[0] = *cuda::std::begin(*(int(*)[3])y); }\n"
+    )
+    code = (
+        "import sys, pathlib; sys.path.insert(0, sys.argv[1])\n"
+        "from tests.toolchain.cuda_jobs import compile_text\n"
+        "print(compile_text(pathlib.Path(sys.argv[2]), sys.stdin.read()).info.digest)"
+    )
+    found = set()
+    for folder in ("one", "other"):
+        argv = [sys.executable, "-c", code, str(Path(__file__).parents[2]), str(tmp_path / folder)]
+        found.add(subprocess.run(argv, input=text, capture_output=True, text=True, check=True, timeout=120).stdout)
+    assert len(found) == 1
+
+
+def test_instances_share_their_headers_and_nothing_else(tmp_path: Path) -> None:
+    root = write(tmp_path, {"k/a.cu": '#include "h.h"\n' + TEMPLATE, "k/h.h": "#pragma once\n__device__ float f() { return 1; }\n"})
+
+    def compiled(dtype: str) -> bytes:
+        return frontend().compile(job(root, "scale<{T}, 4>", axes={"T": dtype})).data
+
+    first = [compiled(d) for d in ("f16", "f32", "bf16", "f16")]
+    HEADERS.clear()
+    again = [compiled(d) for d in ("bf16", "f16", "f32")]
+    assert first == [again[1], again[2], again[0], again[1]]
+    write(tmp_path, {"k/h.h": "#pragma once\n#error changed\n"})
+    with pytest.raises(CompileError) as caught:
+        compiled("f32")
+    assert "changed" in caught.value.diagnostics[0].message
+
+
+def test_a_warning_of_a_header_is_said_for_every_instance(tmp_path: Path) -> None:
+    root = write(tmp_path, {"k/a.cu": '#include "h.h"\n' + TEMPLATE, "k/h.h": "__device__ inline void f() { int unused; }\n"})
+    images = [frontend().compile(job(root, "scale<{T}, 4>", axes={"T": d})) for d in ("f16", "f32", "f64")]
+    assert [str(i.warnings[0].location) for i in images] == ["k/h.h:1:34"] * 3
+
+
 def test_the_working_directory_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     compile_text(tmp_path / "p", ADD)
@@ -350,9 +392,6 @@ def test_finding_tools_imports_no_compiler() -> None:
         "CudaFrontend(ToolSearch(path=os.environ['PATH'])).toolchain()\n"
         "print(sorted(m for m in sys.modules if m.split('.')[0] in ('cuda', 'numpy', 'ctypes', 'importlib.metadata')))"
     )
-    import subprocess
-    import sys
-
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
 

@@ -17,6 +17,7 @@ from tilec.frontends._cuda_nvcc import compile_ptx
 from tilec.frontends._cuda_nvrtc import Program, load
 from tilec.frontends._cuda_options import CudaOptions
 from tilec.frontends._cuda_parse import Found
+from tilec.frontends._cuda_pch import HEADERS
 from tilec.frontends._run import command_line
 from tilec.frontends._tools import Tool
 from tilec.model.arch import TargetKind, Version
@@ -102,24 +103,40 @@ class Compiler:
         assembler = ["-v", *_cuda_ptxas.flags(opt=spec.opt, extra=self._options.ptxas)]
         arguments = [f"--gpu-architecture={arch}", *self._arguments(), *([] if ptx else [f"--ptxas-options={flag}" for flag in assembler])]
         shown = command_line(["nvcc", "-ptx" if ptx else "-cubin", f"-arch={arch}", *self._arguments(), spec.source.path])
-        source = self._read(shown)
-        library = load(self._tools["libnvrtc"].path, self._tools["libnvrtc-builtins"].path)
-        arguments += [f"-I{self._toolkit}", f"-I{self._toolkit}/cccl"]
-        minimal = ["--minimal"] if _cuda_includes.is_small(spec.source.root, spec.source.path, self._options.include) else []
-
-        def compile_with(extra: list[str]) -> Program:
-            with _inside(spec.source.root):
-                return library.compile(source, spec.source.path, [*arguments, *extra], names=(expression,), ptx=ptx, timeout=spec.timeout)
-
-        program = compile_with(minimal)
-        if minimal and not program.ok and not program.timed_out:
-            program = compile_with([])
+        # A fixed seed: NVRTC would put its process id into the names of what is local to a file.
+        arguments += ["-frandom-seed=tilec", f"-I{self._toolkit}", f"-I{self._toolkit}/cccl"]
+        program = self._quickest(self._read(shown), arguments, expression, ptx)
         if program.timed_out:
             raise self._timeout(program.log, shown)
         if not program.ok:
             raise self._refused(program.log or program.result, shown, expression)
         symbol = program.lowered.get(expression, "")
         return _Made(text=program.ptx, cubin=program.cubin, symbol=symbol, log=program.log, command=shown)
+
+    def _quickest(self, source: bytes, arguments: list[str], expression: str, ptx: bool) -> Program:
+        """Compile with what saves time for this source; where that fails, once more without: its words are the ones to show."""
+        place = (self._spec.source.root, self._spec.source.path, self._options.include)
+        library = load(self._tools["libnvrtc"].path, self._tools["libnvrtc-builtins"].path)
+
+        def compile_with(*extra: str) -> Program:
+            with _inside(place[0]):
+                return library.compile(source, place[1], [*arguments, *extra], names=(expression,), ptx=ptx, timeout=self._spec.timeout)
+
+        minimal = ["--minimal"] if _cuda_includes.is_small(*place) else []
+        if self._found.decl.template and self._job.variant.axes:
+            # One of several instances: the others have the same headers.
+            key = (place, tuple(_cuda_includes.closure(*place)), tuple(arguments))
+            used = HEADERS.use(key)
+            with contextlib.nullcontext(used) if used else HEADERS.create(key) as precompiled:
+                program = compile_with(*minimal, *precompiled)
+            if not program.ok or " warning" in program.log:
+                HEADERS.forget(key)
+        else:
+            precompiled = []
+            program = compile_with(*minimal)
+        if program.ok or program.timed_out or not (minimal or precompiled):
+            return program
+        return compile_with()
 
     def _nvcc(self, expression: str) -> _Made:
         spec = self._spec
