@@ -77,6 +77,7 @@ class WorkDir:
     """`.tilec` in a project's directory. Made when first written to; ignored by git through its own .gitignore."""
 
     def __init__(self, root: Path) -> None:
+        self._root = root
         self.path = root / ".tilec"
         self.spool = self.path / f"spool-{os.getpid()}"  # of this process alone: a check may run beside a build
         self.kept = self.path / "failed"
@@ -126,7 +127,7 @@ class WorkDir:
         outputs = []
         for row in state.get("outputs", ()):
             try:
-                output = Output(**row["output"], changed=False)
+                output = dataclasses.replace(self._output(row), changed=False)
                 if not _unchanged(Path(output.path), output, row["stat"]):
                     return None
             except (OSError, TypeError, KeyError, ValueError):
@@ -139,7 +140,7 @@ class WorkDir:
         found = []
         for row in self._load(self._state).get("outputs", ()):
             with contextlib.suppress(TypeError, KeyError):
-                found.append(Output(**row["output"]))
+                found.append(self._output(row))
         return tuple(found)
 
     def keys(self) -> Any:
@@ -156,11 +157,16 @@ class WorkDir:
         for output in outputs:
             plain = dataclasses.asdict(output)
             del plain["changed"]
+            # Relative, so that a moved project knows its outputs, and a copied one does not take the original's for its own.
+            plain["path"] = os.path.relpath(output.path, self._root)
             rows.append({"output": plain, "stat": _stat(Path(output.path))})
         with atomic_write(self._keys) as file:
             file.write(json.dumps(keys, separators=(",", ":")).encode())
         with atomic_write(self._state) as file:
             file.write(canonical_json({"version": _VERSION, "fingerprint": fingerprint.value, "outputs": rows}))
+
+    def _output(self, row: Any) -> Output:
+        return Output(**{**row["output"], "path": str(self._root / row["output"]["path"])})
 
     def _load(self, path: Path) -> dict[str, Any]:
         """A JSON object of this directory; damage means that nothing is known, which only costs a build."""

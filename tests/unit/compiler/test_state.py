@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import subprocess
 import sys
 import threading
@@ -52,6 +53,22 @@ def test_up_to_date_while_nothing_changed(built: tuple[WorkDir, Fingerprint, Out
     work, fingerprint, output = built
     assert work.up_to_date(fingerprint) == (dataclasses.replace(output, changed=False),)
     assert work.up_to_date(Fingerprint("other")) is None
+
+
+def test_outputs_go_with_a_project_that_is_moved_or_copied(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    fingerprint = Fingerprint("f")
+    work, output = WorkDir(first), written(first / "out.tilec")
+    with work.lock(pytest.fail):
+        work.save(fingerprint, (output,), {})
+    assert str(tmp_path) not in (first / ".tilec" / "state.json").read_text()
+    copy = WorkDir(Path(shutil.copytree(first, second)))
+    (mine,) = copy.up_to_date(fingerprint) or ()
+    assert mine.path == str(second / "out.tilec")
+    (second / "out.tilec").unlink()
+    assert copy.up_to_date(fingerprint) is None
+    assert copy.outputs() == (dataclasses.replace(output, path=str(second / "out.tilec")),)
 
 
 def test_an_output_that_was_touched_or_edited_or_removed(built: tuple[WorkDir, Fingerprint, Output]) -> None:
