@@ -80,9 +80,25 @@ def relative_files(text: str, places: Sequence[tuple[str, str]]) -> str:
     """The text with the `.file` names under each directory of `places` (absolute path, what to write instead) made relative to it."""
 
     def rename(match: re.Match[str]) -> str:
-        return f'{match[1]}"{_relative(match[2], places)}"'
+        return f'{match[1]}"{_escaped(_relative(_plain(match[2]), places))}"'
 
     return _FILE.sub(rename, text)
+
+
+def _plain(written: str) -> str:
+    r"""A name as PTX writes it (`\303\274` for the bytes of ü) without its escapes."""
+    data = re.sub(rb"\\([0-7]{3}|.)", _unescape, written.encode("utf-8", "surrogateescape"))
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    escape = match[1]
+    return bytes([int(escape, 8) & 0xFF]) if len(escape) == 3 else escape
+
+
+def _escaped(name: str) -> str:
+    data = name.replace("\\", "\\\\").replace('"', '\\"').encode("utf-8", "surrogateescape")
+    return "".join(chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}" for byte in data)
 
 
 def _relative(path: str, places: Sequence[tuple[str, str]]) -> str:

@@ -69,6 +69,11 @@ def test_file_names_lose_their_directories() -> None:
     assert "/home" not in text
 
 
+def test_file_names_are_read_and_written_with_their_escapes() -> None:
+    text = '\t.file\t1 "/home/mein \\303\\274\\"b\\\\c/k/\\303\\244 a.cu"\n'
+    assert _ptx.relative_files(text, (('/home/mein ü"b\\c', ""),)) == '\t.file\t1 "k/\\303\\244 a.cu"\n'
+
+
 def test_names_of_what_is_local_to_a_file_lose_the_hash_of_its_path() -> None:
     def text(hash_: str) -> str:
         name = f"_ZN43_INTERNAL_{hash_}_14_tilec_entry_cu__Z1kPi1fEi"
