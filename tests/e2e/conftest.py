@@ -1,0 +1,47 @@
+"""What end-to-end tests share: the command with a cache per file, and a small disk that can be filled or write-protected."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import Cli, environment
+
+Disk = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    """The command, with a cache that the tests of one file share."""
+    return Cli(environment(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """Mounts a small file system: `disk("64k")`; `disk.write_protect` is `mount -o remount,ro` of the last one."""
+    mounted: list[Path] = []
+
+    def mount(size: str) -> Path:
+        place = tmp_path / f"disk-{len(mounted)}"
+        place.mkdir()
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True, check=False)
+        if done.returncode:
+            pytest.skip("a tmpfs cannot be mounted here (that needs root)")
+        mounted.append(place)
+        return place
+
+    try:
+        yield mount
+    finally:
+        for place in mounted:
+            subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.fixture
+def as_root() -> bool:
+    """Whether permissions of files do not bind this process."""
+    return os.geteuid() == 0

@@ -1,0 +1,172 @@
+"""Small real projects and the real `tilec` command: what every end-to-end test starts from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+TILEC = (sys.executable, "-c", "from tilec.cli.main import main; main()")
+NOT_INHERITED = ("CI", "NO_COLOR", "FORCE_COLOR", "TILEC_CACHE_MAX", "TILEC_CACHE_DIR", "CUDA_HOME", "CUDA_PATH")
+_JOB = re.compile(r"^\[ *\d+/\d+\] (failed )?(\S+)", re.MULTILINE)
+
+HEAD = """edition = 1
+
+[package]
+name = "acme"
+version = "1.0.0"
+
+[targets]
+default = ["sm_90"]
+groups.ci = ["sm_80", "sm_90"]
+"""
+
+TWICE = """
+[kernel.twice]
+source = "k/twice.cu"
+params = { y = { out = true }, x = {} }
+args = ["y.ptr", "x.ptr", "i64(x.size)"]
+launch = { requires = ["y.size == x.size"], grid = ["cdiv(x.size, 256)"], block = [256] }
+"""
+
+TWICE_CU = """/// y = 2 x.
+extern "C" __global__ void twice(float* y, const float* x, long long n) {
+    const long long i = blockIdx.x * 256ll + threadIdx.x;
+    if (i < n) y[i] = 2.0f * x[i];
+}
+"""
+
+ADD = """
+[kernel.add]
+source = "k/add.py"
+matrix = { TILE = [128] }
+launch = { requires = ["x.shape == z.shape"], grid = ["cdiv(z.shape[0], TILE)"] }
+[kernel.add.params]
+z = { dtype = "f32", rank = 1, out = true }
+x = { dtype = "f32", rank = 1 }
+"""
+
+ADD_PY = """import cuda.tile as ct
+
+
+@ct.kernel
+def add(z, x, TILE: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(z, (i,), ct.load(x, (i,), (TILE,)) + 1.0)
+"""
+
+FILES: Mapping[str, str] = {"k/twice.cu": TWICE_CU, "k/add.py": ADD_PY}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Done:
+    """What a finished command left: exit code, standard output, standard error."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def jobs(self) -> set[str]:
+        """Ids of the jobs that were compiled, well or not, as the progress lines name them."""
+        return {match[2] for match in _JOB.finditer(self.err)}
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether the last build's outputs were still right."""
+        return self.out.startswith("up to date (")
+
+    def json(self) -> dict[str, Any]:
+        """The document on standard output."""
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cli:
+    """The command in an environment of its own."""
+
+    env: Mapping[str, str]
+
+    def __call__(self, cwd: Path, *args: str, **env: str) -> Done:
+        """Run one command line in a directory; `env` changes variables for it alone."""
+        done = subprocess.run(
+            [*TILEC, *args], cwd=cwd, env={**self.env, **env}, capture_output=True, encoding="utf-8", timeout=240, check=False
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def good(self, cwd: Path, *args: str, **env: str) -> Done:
+        """Run a command that has to end well."""
+        done = self(cwd, *args, **env)
+        assert done.code == 0, done.err
+        return done
+
+    def start(self, cwd: Path, *args: str, **env: str) -> subprocess.Popen[str]:
+        """Start a command in a session of its own, its words on pipes."""
+        return subprocess.Popen(
+            [*TILEC, *args],
+            cwd=cwd,
+            env={**self.env, **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            start_new_session=True,
+        )
+
+
+def environment(cache: Path | str) -> dict[str, str]:
+    """This process's environment, without what would change the command's words, and with a cache of the test's own."""
+    kept = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+    return {**kept, "TILEC_CACHE_DIR": str(cache), "TERM": "xterm"}
+
+
+def write(root: Path, manifest: str, files: Mapping[str, str | None] | None = None) -> Path:
+    """Write a project: a manifest, the sources of `FILES` that it names, and `files`."""
+    named = {name: text for name, text in FILES.items() if name in manifest}
+    for name, text in {"tilec.toml": manifest, **named, **(files or {})}.items():
+        if text is not None:
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return root
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Replace a text that is in a file."""
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    """Every file below a directory with its bytes."""
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def await_true(what: str, holds: Any, *, seconds: float = 60.0) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
+        time.sleep(0.01)
+
+
+def processes_of(cache: str) -> Iterator[int]:
+    """Live processes whose environment names a cache directory: a build's own, its workers and their tools."""
+    mark = f"TILEC_CACHE_DIR={cache}".encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if mark in (entry / "environ").read_bytes().split(b"\0") and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                yield int(entry.name)
+        except OSError:
+            continue

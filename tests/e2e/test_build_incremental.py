@@ -1,0 +1,187 @@
+"""Exactly what depends on a change is compiled again: headers, imported modules, options, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import HEAD, Cli, edit, tree, write
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+MANIFEST = (
+    HEAD
+    + """
+[frontend.cuda]
+include = ["include"]
+
+[kernel.near]
+source = "k/near.cu"
+launch = { grid = ["cdiv(x.size, 64)"], block = [64] }
+
+[kernel.far]
+source = "k/far.cu"
+launch = { grid = ["cdiv(x.size, 64)"], block = [64] }
+
+[kernel.alone]
+source = "k/alone.cu"
+launch = { grid = ["cdiv(x.size, 64)"], block = [64] }
+
+[kernel.scaled]
+source = "t/scaled.py"
+matrix = { TILE = [128] }
+launch = { grid = ["cdiv(z.shape[0], TILE)"] }
+params = { z = { dtype = "f32", rank = 1, out = true }, x = { dtype = "f32", rank = 1 } }
+
+[kernel.plain]
+source = "t/plain.py"
+matrix = { TILE = [128] }
+launch = { grid = ["cdiv(z.shape[0], TILE)"] }
+params = { z = { dtype = "f32", rank = 1, out = true }, x = { dtype = "f32", rank = 1 } }
+"""
+)
+
+CU = """{include}
+extern "C" __global__ void {name}(float* y, const float* x) {{ y[threadIdx.x] = x[threadIdx.x] * {factor}; }}
+"""
+PY = """import cuda.tile as ct
+{imports}
+
+@ct.kernel
+def {name}(z, x, TILE: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(z, (i,), ct.load(x, (i,), (TILE,)) * {factor})
+"""
+FILES = {
+    "k/near.cu": CU.format(include='#include "near.cuh"', name="near", factor="near_factor()"),
+    "k/far.cu": CU.format(include="#include <deep/far.cuh>", name="far", factor="far_factor()"),
+    "k/alone.cu": CU.format(include="", name="alone", factor="3.0f"),
+    "include/near.cuh": '#pragma once\n#include "deep/far.cuh"\n__device__ float near_factor() { return far_factor() + 1.0f; }\n',
+    "include/deep/far.cuh": '#pragma once\n#include "floor.cuh"\n__device__ float far_factor() { return FLOOR; }\n',
+    "include/deep/floor.cuh": "#pragma once\n#define FLOOR 5.0f\n",
+    "include/unused.cuh": "#error nobody includes this\n",
+    "t/scaled.py": PY.format(imports="from lib.factors import scale\n", name="scaled", factor="scale()"),
+    "t/plain.py": PY.format(imports="", name="plain", factor="2.0"),
+    "lib/factors.py": "import cuda.tile as ct\n\nfrom lib.base import BASE\n\n\n@ct.function\ndef scale():\n    return BASE\n",
+    "lib/base.py": "BASE = 4.0\n",
+    "lib/unused.py": "raise RuntimeError('nobody imports this')\n",
+}
+ALL = {"near-sm_90", "far-sm_90", "alone-sm_90", "scaled-TILE128-sm_90", "plain-TILE128-sm_90"}
+CUDA = {"near-sm_90", "far-sm_90", "alone-sm_90"}
+
+
+@pytest.fixture(scope="module")
+def built(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project, built once; what a test edits, the next one finds as it was, though `dist` may be of the edited one."""
+    root = write(tmp_path_factory.mktemp("project"), MANIFEST, FILES)
+    first = cli.good(root, "build")
+    assert first.jobs == ALL
+    assert "built 5 jobs: 5 compiled, " in first.out
+    assert cli.good(root, "build").up_to_date
+    return root
+
+
+@pytest.fixture
+def project(built: Path) -> Path:
+    """The built project with every file as it was first."""
+    write(built, MANIFEST, FILES)
+    return built
+
+
+EDITS = {
+    "header": ("include/near.cuh", "1.0f", "2.0f", {"near-sm_90"}),
+    "header of a header": ("include/deep/far.cuh", "FLOOR;", "FLOOR + 1;", {"near-sm_90", "far-sm_90"}),
+    "two levels down": ("include/deep/floor.cuh", "5.0f", "6.0f", {"near-sm_90", "far-sm_90"}),
+    "header that nobody includes": ("include/unused.cuh", "nobody", "still nobody", set()),
+    "source": ("k/alone.cu", "3.0f", "4.0f", {"alone-sm_90"}),
+    "imported module": ("lib/factors.py", "return BASE", "return BASE + 1.0", {"scaled-TILE128-sm_90"}),
+    "module of a module": ("lib/base.py", "4.0", "8.0", {"scaled-TILE128-sm_90"}),
+    "module that nobody imports": ("lib/unused.py", "nobody", "still nobody", set()),
+    "tile source": ("t/plain.py", "2.0", "3.0", {"plain-TILE128-sm_90"}),
+    "comment in the manifest": ("tilec.toml", "edition = 1", "# a comment\nedition = 1", set()),
+    "time limit": ("tilec.toml", "[targets]", "[toolchain]\ntimeout = 200\n[targets]", set()),
+    "define": ("tilec.toml", '["include"]', '["include"]\ndefine = { LIMIT = "3" }', CUDA),
+    "flag of a kernel": ("tilec.toml", '"k/far.cu"', '"k/far.cu"\nflags = ["--use_fast_math"]', {"far-sm_90"}),
+    "hint": ("tilec.toml", '"t/plain.py"', '"t/plain.py"\nhints = { occupancy = 2 }', {"plain-TILE128-sm_90"}),
+    "axis": ("tilec.toml", 'plain.py"\nmatrix = { TILE = [128]', 'plain.py"\nmatrix = { TILE = [128, 256]', {"plain-TILE256-sm_90"}),
+    "target": ("tilec.toml", 'default = ["sm_90"]', 'default = ["sm_90", "sm_80"]', {j.replace("90", "80") for j in ALL}),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_compiles_what_depends_on_it(cli: Cli, project: Path, name: str) -> None:
+    file, old, new, again = EDITS[name]
+    edit(project / file, old, new)
+    assert cli.good(project, "build").jobs == again
+
+
+def test_an_edit_that_is_taken_back_costs_nothing(cli: Cli, project: Path) -> None:
+    cli.good(project, "build")
+    before = tree(project / "dist")
+    edit(project / "include" / "near.cuh", "1.0f", "12.0f")
+    assert cli.good(project, "build").jobs == {"near-sm_90"}
+    assert tree(project / "dist") != before
+    write(project, MANIFEST, FILES)
+    assert cli.good(project, "build").jobs == set()
+    assert tree(project / "dist") == before
+
+
+def test_times_of_files_are_nothing(cli: Cli, project: Path) -> None:
+    cli.good(project, "build")
+    later = time.time() + 10
+    for path in (*project.glob("k/*"), *project.glob("include/**/*.cuh"), *project.glob("*/*.py"), project / "tilec.toml"):
+        os.utime(path, (later, later))
+    assert cli.good(project, "build").up_to_date
+
+
+def test_a_header_that_comes_in_front_of_another_is_seen(cli: Cli, project: Path) -> None:
+    """`near.cu` includes "near.cuh": a file of that name next to it is found before the one in the include directory."""
+    nearer = project / "k" / "near.cuh"
+    nearer.write_text("__device__ float near_factor() { return 11.0f; }\n")
+    try:
+        assert cli.good(project, "build").jobs == {"near-sm_90"}
+    finally:
+        nearer.unlink()
+    assert cli.good(project, "build").jobs == set()
+
+
+def test_what_a_package_says_is_written_without_compiling(cli: Cli, project: Path) -> None:
+    edit(project / "tilec.toml", 'version = "1.0.0"', 'version = "1.0.1"\ndescription = "better words"')
+    done = cli.good(project, "build", "--json").json()
+    assert (done["compiled"], done["cached"], done["up_to_date"]) == (0, 5, False)
+    assert (project / "dist" / "acme-1.0.1.tilec").is_file()
+    (project / "dist" / "acme-1.0.1.tilec").unlink()
+
+
+def test_profiles_share_nothing_that_they_should_not(cli: Cli, project: Path) -> None:
+    debug = cli.good(project, "build", "--profile", "debug")
+    assert debug.jobs == ALL
+    assert cli.good(project, "build", "--profile", "debug").up_to_date
+    assert cli.good(project, "build").jobs == set()
+
+
+def test_explain_names_the_header(cli: Cli, project: Path) -> None:
+    cli.good(project, "build")
+    near = cli.good(project, "build", "--explain", "near-sm_90").out
+    assert near.endswith("near-sm_90: nothing changed since the last build\n")
+    edit(project / "include" / "deep" / "floor.cuh", "5.0f", "7.0f")
+    near = cli.good(project, "build", "--explain", "near-sm_90").out
+    (changed,) = [line for line in near.split("\n") if "was: " in line]
+    assert changed.startswith("input include/deep/floor.cuh ")
+    assert near.endswith("near-sm_90: 1 input changed since the last build, so it is compiled again\n")
+    alone = cli.good(project, "build", "--explain", "alone-sm_90", "--json").json()
+    assert alone["changes"] == []
+    assert "input include/deep/floor.cuh" not in {row["label"] for row in alone["inputs"]}
+
+
+def test_a_lost_or_changed_output_is_written_again(cli: Cli, project: Path) -> None:
+    cli.good(project, "build")
+    before = tree(project / "dist")
+    (project / "dist" / "acme-1.0.0.tilec").unlink()
+    (project / "dist" / "acme" / "__init__.py").write_text("# somebody's edit\n")
+    done = cli.good(project, "build")
+    assert (done.jobs, done.up_to_date) == (set(), False)
+    assert tree(project / "dist") == before
