@@ -25,7 +25,7 @@ def settle_axes(contract: Contract, axes: dict[str, AxisValue]) -> None:
     """Give every axis that is still open its default, or its only value.
 
     Raises:
-        VariantError: an axis has neither.
+        VariantError: an axis has neither, or nothing was built at this point of the matrix.
     """
     for name, built in contract.info.axes:
         if name in axes:
@@ -37,20 +37,19 @@ def settle_axes(contract: Contract, axes: dict[str, AxisValue]) -> None:
         else:
             what = f"{contract.name}: {name} has no default: choose one of {contract.built(name)}"
             raise VariantError(what, fix=f"pass {name}={built[0]!r} to the launcher", kernel=contract.name)
+    if not contract.matching(axes):
+        raise no_variant(contract, {name: axes[name] for name, _ in contract.info.axes})
 
 
 def select_variant(call: Call) -> tuple[Considered, ...]:
     """Every variant that was considered for a checked call, in order; the last one is taken.
 
     Raises:
-        VariantError: this point of the matrix was not built, or the arguments satisfy none of its assumptions.
+        VariantError: the arguments satisfy the assumptions of no variant at this point of the matrix.
     """
     contract = call.contract
-    candidates = contract.matching(call.axes)
-    if not candidates:
-        raise no_variant(contract, {name: call.axes[name] for name, _ in contract.info.axes})
     considered: list[Considered] = []
-    for variant in candidates:
+    for variant in contract.matching(call.axes):
         why = next((why for fact in variant.assume if (why := _unmet(fact, call.tensors[fact.param]))), "")
         if not why:
             reason = "the arguments satisfy all its assumptions" if variant.assume else "it assumes nothing"

@@ -155,6 +155,9 @@ def test_choices_that_were_not_built():
     assert what == (
         "gemm: no variant with T=bf16, BM=64, BK=64 was built; built are: T=f16, BM=64, BK=64; T=f16, BM=128, BK=64; T=bf16, BM=128, BK=64"
     )
+    # What was not built is said before what does not hold: a requirement may read the axes.
+    narrow = dataclasses.replace(GEMM, launch=dataclasses.replace(GEMM.launch, requires=("a.shape[1] <= BM - 64",)))
+    assert refusal(VariantError, loaded(narrow)[0].gemm, c, a, b, BM=64).startswith("gemm: no variant with T=bf16, BM=64")
     with pytest.raises(VariantError, match=r"^gemm: there is no axis 'bm'; did you mean 'BM'; its axes are T, BM, BK$"):
         module.gemm.variant(bm=64)
     with pytest.raises(VariantError, match=r"^gemm: no variant with T=bf16, BM=64 was built"):
