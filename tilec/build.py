@@ -14,10 +14,11 @@ from tilec.compiler.execute import KeyedJob, Pool
 from tilec.compiler.keys import Change, KeyMaker, explain_change, recall
 from tilec.compiler.lockfile import check_lock
 from tilec.compiler.state import Fingerprint, Output, WorkDir
-from tilec.errors import BudgetError, BuildError, Diagnostic, TilecError, UsageError
+from tilec.errors import BudgetError, BuildError, CompileError, Diagnostic, TilecError, UsageError
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.locate import Locator
 from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
+from tilec.model.signature import Param, ParamKind
 from tilec.model.suggest import did_you_mean
 from tilec.plan import Plan, PlannedKernel, make_plan
 from tilec.project import Declared, Project, declare, open_project
@@ -268,4 +269,22 @@ def _with_images(kernel: PlannedKernel, rows: object) -> KernelInfo:
         variants[job.variant.id] = VariantInfo(
             id=job.variant.id, axes=job.variant.axes, assume=job.variant.assume, abi=done.abi, images=images
         )
-    return dataclasses.replace(kernel.info, variants=tuple(variants.values()))
+    built = tuple(variants.values())
+    return dataclasses.replace(kernel.info, params=tuple(_with_size(param, built, kernel) for param in kernel.info.params), variants=built)
+
+
+def _with_size(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKernel) -> Param:
+    """A struct whose size neither source nor manifest says, with the size that was compiled.
+
+    Raises:
+        CompileError: variants disagree: one launcher cannot take it.
+    """
+    if param.kind is not ParamKind.STRUCT or param.size:
+        return param
+    sizes = {slot.size: v.id for v in variants for slot in v.abi if slot.type == "struct" and slot.expr.strip() == param.name}
+    if len(sizes) > 1:
+        shown = ", ".join(f"{size} bytes in {variant}" for size, variant in sorted(sizes.items()))
+        fix = f"split kernel.{kernel.info.name} into kernels whose variants take one struct each"
+        what = f"struct {param.name!r} has {shown}: one launcher takes one size"
+        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=kernel.info.location, hint=fix),), fix=fix)
+    return dataclasses.replace(param, size=next(iter(sizes), 0))

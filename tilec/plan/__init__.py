@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.errors import Diagnostic, ManifestError, UsageError
 from tilec.manifest.locate import render
@@ -90,7 +90,17 @@ def make_plan(
     if problems:
         raise ManifestError(tuple(problems))
     selection.require_match()
+    if not targets:  # a build for some targets leaves out what is meant for others
+        notes.extend(_idle_overrides(manifest, selection))
     return Plan(kernels=tuple(k for k in planned if k.jobs), notes=tuple(dict.fromkeys(notes)))
+
+
+def _idle_overrides(manifest: Manifest, selection: Selection) -> Iterator[str]:
+    names = [kernel.name for kernel in manifest.kernels]
+    for index, rule in enumerate(manifest.overrides):
+        if index not in selection.reached:
+            kernel = rule.select.partition("-")[0]
+            yield f"override[{index}] matches no job: select = {rule.select!r}{'' if kernel in names else did_you_mean(kernel, names)}"
 
 
 def _profile(manifest: Manifest, name: str) -> Profile:
@@ -114,9 +124,11 @@ def _plan_kernel(
 ) -> tuple[PlannedKernel, list[str]]:
     if not check_entry(kernel, decl, report):
         return PlannedKernel(info=_info(kernel, decl, (), ()), jobs=(), manifest=kernel), []
-    params = Resolver(kernel, decl, report).params()
-    variants = expand(kernel, params, report)
-    check_kernel(kernel, decl, params, variants, language, report)
+    resolver = Resolver(kernel, decl, report)
+    params = resolver.params()
+    unresolved = sorted(resolver.unresolved)
+    variants = expand(kernel, params, report, unresolved=unresolved)
+    check_kernel(kernel, decl, params, variants, language, report, unresolved=unresolved)
     targets, notes = choose_targets(kernel, language, wanted, report)
     specs = _Specs(manifest, kernel, decl, source, params, profile, report)
     jobs = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tilec.errors import ExpressionError
 from tilec.manifest.types import Kernel
@@ -17,20 +17,27 @@ from tilec.plan.targets import LanguageFacts
 
 
 def check_kernel(
-    kernel: Kernel, decl: KernelDecl, params: Sequence[Param], variants: Sequence[Variant], language: LanguageFacts, report: Report
+    kernel: Kernel,
+    decl: KernelDecl,
+    params: Sequence[Param],
+    variants: Sequence[Variant],
+    language: LanguageFacts,
+    report: Report,
+    *,
+    unresolved: Collection[str] = (),
 ) -> None:
-    """Report everything about a kernel that does not fit together."""
-    _check_axes(kernel, decl, params, report)
+    """Report everything about a kernel that does not fit together; `unresolved` names parameters that were reported already."""
+    _check_axes(kernel, decl, params, unresolved, report)
     _check_launch(kernel, decl, language, report)
-    _check_expressions(kernel, params, report)
+    _check_expressions(kernel, params, unresolved, report)
     _check_default(kernel, params, variants, report)
     for target, hints in kernel.hints:
         path = ("kernel", kernel.name, "hints", target) if target else ("kernel", kernel.name, "hints")
         check_hints([name for name, _ in hints], path, kernel.language, language.hints, report)
-    _check_cases(kernel, params, variants, report)
+    _check_cases(kernel, params, unresolved, variants, report)
 
 
-def _check_axes(kernel: Kernel, decl: KernelDecl, params: Sequence[Param], report: Report) -> None:
+def _check_axes(kernel: Kernel, decl: KernelDecl, params: Sequence[Param], unresolved: Collection[str], report: Report) -> None:
     axes = [name for name, _ in kernel.matrix.axes]
     constants = [p for p in decl.params if p.kind == "constant"]
     for constant in constants:
@@ -39,7 +46,7 @@ def _check_axes(kernel: Kernel, decl: KernelDecl, params: Sequence[Param], repor
             report(f"{what}: matrix.{constant.name} = [128]", ("kernel", kernel.name, "matrix"))
     used = {p.name for p in decl.params} | {p.dtype for p in params} | set(symbol_places(kernel.symbol))
     for name in axes:
-        if name not in used and not _in_expressions(kernel, name):
+        if name not in used and not unresolved and not _in_expressions(kernel, name):
             known = [p.name for p in constants] or list(decl.template)
             what = f"axis {name!r} is neither a constant of the kernel nor used by its symbol, dtypes or launch"
             report(what + suggest(name, known), ("kernel", kernel.name, "matrix", name))
@@ -86,6 +93,11 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
         what = f"{len(kernel.args)} args, but {decl.name} takes {len(declared)} parameters: {shown}"
         report(what, ("kernel", kernel.name, "args"))
         return False
+    if kernel.args and not kernel.params and declared:
+        example = ", ".join(f"{p.name} = {{}}" for p in declared if p.kind == "tensor") or f"{declared[0].name} = {{}}"
+        what = f"args without params: say what the launcher takes, in its order, for example params = {{ {example} }}"
+        report(what, ("kernel", kernel.name, "args"))
+        return False
     return not unknown
 
 
@@ -122,28 +134,32 @@ def check_hints(given: Sequence[str], path: tuple[str | int, ...], language: str
             report(what, (*path, name))
 
 
-def _check_expressions(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
+def _check_expressions(kernel: Kernel, params: Sequence[Param], unresolved: Collection[str], report: Report) -> None:
     launch, base = kernel.launch, ("kernel", kernel.name, "launch")
     for key, texts in (("grid", launch.grid), ("block", launch.block), ("requires", launch.requires), ("shared", (launch.shared,))):
         for index, text in enumerate(texts):
             path = (*base, key) if key == "shared" else (*base, key, index)
-            _check_names(text, kernel, params, path, report)
+            _check_names(text, kernel, params, unresolved, path, report)
     for case in kernel.cases:
         if case.bench is not None:
             for key, text in (("flops", case.bench.flops), ("bytes", case.bench.bytes)):
                 if text:
-                    _check_names(text, kernel, params, ("kernel", kernel.name, "case", case.name, "bench", key), report)
+                    _check_names(text, kernel, params, unresolved, ("kernel", kernel.name, "case", case.name, "bench", key), report)
 
 
-def _check_names(text: str, kernel: Kernel, params: Sequence[Param], path: tuple[str | int, ...], report: Report) -> None:
+def _check_names(
+    text: str, kernel: Kernel, params: Sequence[Param], unresolved: Collection[str], path: tuple[str | int, ...], report: Report
+) -> None:
     axes = [name for name, _ in kernel.matrix.axes]
     by_name = {p.name: p for p in params}
     try:
-        parsed = expr.parse(text, names=[*by_name, *axes])
+        parsed = expr.parse(text, names=[*by_name, *axes, *unresolved])
     except ExpressionError as error:
         report(error.what, path, error.column)
         return
     for name, attribute in sorted(parsed.uses):
+        if name in unresolved:
+            continue
         param = by_name.get(name)
         tensor = param is not None and param.kind is ParamKind.TENSOR
         if attribute and not tensor:
@@ -169,8 +185,8 @@ def _check_default(kernel: Kernel, params: Sequence[Param], variants: Sequence[V
         report(f"the matrix excludes {shown}", path)
 
 
-def _check_cases(kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], report: Report) -> None:
-    names = [p.name for p in params]
+def _check_cases(kernel: Kernel, params: Sequence[Param], unresolved: Collection[str], variants: Sequence[Variant], report: Report) -> None:
+    names = [*(p.name for p in params), *unresolved]
     axes = dict(kernel.matrix.axes)
     for case in kernel.cases:
         base = ("kernel", kernel.name, "case", case.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from tilec.errors import ExpressionError
@@ -27,16 +27,17 @@ class Report(Protocol):
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]")
 
 
-def expand(kernel: Kernel, params: Sequence[Param], report: Report) -> tuple[Variant, ...]:
+def expand(kernel: Kernel, params: Sequence[Param], report: Report, *, unresolved: Collection[str] = ()) -> tuple[Variant, ...]:
     """Every variant of a kernel in launch order: by point of the matrix, then by assumption set.
 
     Args:
         kernel: the manifest's table.
         params: the resolved parameters (ranks are needed for the facts).
         report: takes a problem's text and key path; variants are still returned where they make sense.
+        unresolved: names of parameters that were reported already.
     """
     points = tuple(_points(kernel, report))
-    sets = assumption_sets(kernel, params, report)
+    sets = assumption_sets(kernel, params, report, unresolved=unresolved)
     count = len(points) * len(sets)
     if count > kernel.matrix.max_variants:
         path = ("kernel", kernel.name, "matrix", "max-variants")
@@ -128,7 +129,9 @@ def _variant_id(kernel: str, point: Point, label: str) -> str:
     return "-".join(parts)
 
 
-def assumption_sets(kernel: Kernel, params: Sequence[Param], report: Report) -> tuple[tuple[str, tuple[Assumption, ...]], ...]:
+def assumption_sets(
+    kernel: Kernel, params: Sequence[Param], report: Report, *, unresolved: Collection[str] = ()
+) -> tuple[tuple[str, tuple[Assumption, ...]], ...]:
     """Each set of `assume.sets` as (label for the id, facts per tensor parameter), in manifest order."""
     result: list[tuple[str, tuple[Assumption, ...]]] = []
     labels: dict[str, int] = {}
@@ -137,7 +140,7 @@ def assumption_sets(kernel: Kernel, params: Sequence[Param], report: Report) -> 
         if label in labels or (not label and result and not result[-1][0]):
             label = f"{label or 'facts'}{index}"
         labels[label] = index
-        result.append((label, _facts(kernel, index, assume, params, report)))
+        result.append((label, _facts(kernel, index, assume, params, unresolved, report)))
     return tuple(result)
 
 
@@ -151,18 +154,22 @@ def _label(assume: AssumeSet) -> str:
     return f"al{max(bases)}" if bases else ""
 
 
-def _facts(kernel: Kernel, index: int, assume: AssumeSet, params: Sequence[Param], report: Report) -> tuple[Assumption, ...]:
+def _facts(
+    kernel: Kernel, index: int, assume: AssumeSet, params: Sequence[Param], unresolved: Collection[str], report: Report
+) -> tuple[Assumption, ...]:
     tensors = {p.name: p for p in params if p.kind is ParamKind.TENSOR}
     base: tuple[str | int, ...] = ("kernel", kernel.name, "assume", "sets", index)
     for key, table in (("divisible", assume.divisible), ("stride", assume.stride)):
         for name, divisors in table:
+            if name in unresolved:
+                continue
             if name not in tensors:
                 report(f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}", (*base, key, name))
             elif tensors[name].rank != len(divisors):
                 rank = tensors[name].rank
                 report(f"{len(divisors)} divisors for {name}, which has rank {rank if rank >= 0 else 'any'}", (*base, key, name))
     for name, _ in assume.aligned:
-        if name and name not in tensors:
+        if name and name not in tensors and name not in unresolved:
             report(f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}", (*base, "aligned", name))
     divisible, strides, aligned = dict(assume.divisible), dict(assume.stride), dict(assume.aligned)
     facts = []

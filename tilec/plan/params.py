@@ -63,6 +63,7 @@ class Resolver:
         self.tables: Mapping[str, ParamTable] = {table.name: table for table in kernel.params}
         arguments = template_arguments(kernel.symbol)
         self.template = dict(zip(decl.template, arguments, strict=False))
+        self.unresolved: set[str] = set()  # parameters that were reported: other checks let them be
 
     def params(self) -> tuple[Param, ...]:
         """The launcher's parameters in order."""
@@ -74,7 +75,7 @@ class Resolver:
             if name not in names:
                 what = f"kernel {self.decl.name!r} has no parameter {name!r}{suggest(name, names)}"
                 self.report(what, ("kernel", self.kernel.name, "params", name))
-        return tuple(p for p in (self._param(decl.name, decl) for decl in runtime) if p)
+        return self._resolved({decl.name: decl for decl in runtime})
 
     def _params_of_args(self, args: Sequence[str]) -> tuple[Param, ...]:
         declared = [p for p in self.decl.params if p.kind != "constant"]
@@ -86,11 +87,24 @@ class Resolver:
             except ExpressionError:
                 continue  # the loader has reported it
             for name in sorted(parsed.names):
-                if name not in self.tables and name not in self.axes:
-                    self.report(f"unknown name {name!r}{suggest(name, [*self.tables, *self.axes])}", (*path, index))
+                if name in self.tables or name in self.axes:
+                    continue
+                self.unresolved.add(name)
+                if name in [p.name for p in declared]:
+                    what = (
+                        f"{name!r} is a parameter of the source, not of the launcher: add {name} = {{}} to params, in the launcher's order"
+                    )
+                else:
+                    what = f"unknown name {name!r}{suggest(name, [*self.tables, *self.axes])}"
+                self.report(what, (*path, index))
             if parsed.text.strip() in (f"{n}.ptr" for n in parsed.names) or parsed.text.strip() in parsed.names:
                 source.setdefault(next(iter(parsed.names)), decl)
-        return tuple(p for p in (self._param(name, source.get(name)) for name in self.tables) if p)
+        return self._resolved({name: source.get(name) for name in self.tables})
+
+    def _resolved(self, wanted: Mapping[str, ParamDecl | None]) -> tuple[Param, ...]:
+        found = {name: self._param(name, decl) for name, decl in wanted.items()}
+        self.unresolved.update(name for name, param in found.items() if param is None)
+        return tuple(param for param in found.values() if param)
 
     def _param(self, name: str, decl: ParamDecl | None) -> Param | None:
         table = self.tables.get(name) or ParamTable(name=name)

@@ -85,6 +85,7 @@ class Selection:
         self._select = tuple((glob, _pattern(glob)) for glob in select)
         self._matched: set[str] = set()
         self._seen: dict[str, None] = {}
+        self.reached: set[int] = set()  # overrides that match a job
         self.hinted: dict[int, dict[str, None]] = {}  # languages of the jobs that each override's hints reached
 
     def hints(self, kernel: Kernel, variant: str, target: Target) -> tuple[tuple[str, int], ...]:
@@ -97,7 +98,10 @@ class Selection:
         if self._overrides:
             job = f"{variant}-{target}"
             for index, (pattern, rule) in enumerate(self._overrides):
-                if rule.hints and pattern.fullmatch(job):
+                if not pattern.fullmatch(job):
+                    continue
+                self.reached.add(index)
+                if rule.hints:
                     merged.update(rule.hints)
                     self.hinted.setdefault(index, {})[kernel.language] = None
         return tuple(sorted(merged.items()))

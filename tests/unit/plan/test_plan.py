@@ -324,6 +324,28 @@ def test_a_kernel_that_its_source_does_not_have_is_one_problem(wrong: dict[str, 
     assert len(problems(cuda_kernel(**wrong))) == 1  # type: ignore[arg-type]
 
 
+def test_args_without_params_are_one_problem() -> None:
+    expected = "kernel.scale.args: args without params: say what the launcher takes, in its order, for example params = { y = {}, x = {} }"
+    assert problems(cuda_kernel(params=())) == [expected]
+
+
+def test_parameters_that_were_reported_cause_no_other_problem() -> None:
+    assume = (AssumeSet(divisible=(("c", (16, 16)),), aligned=(("c", 16),)), AssumeSet())
+    cases = (Case(name="one", inputs=(Input(name="c"), Input(name="a"))),)
+    found = problems(tile_kernel(params=(), assume=assume, cases=cases))
+    assert [message.split(": ")[1] for message in found] == [f"the source does not say what parameter {name!r} is" for name in ("c", "a")]
+    forgotten = problems(cuda_kernel(params=tuple(p for p in cuda_kernel().params if p.name != "x")))
+    what = "'x' is a parameter of the source, not of the launcher: add x = {} to params, in the launcher's order"
+    assert {message.partition(": ")[2] for message in forgotten} == {what}
+
+
+def test_an_override_that_matches_no_job_is_noted() -> None:
+    idle = Override(select="gem-*", hints=(("occupancy", 2),))
+    used = Override(select="gemm-*-sm_80", hints=(("occupancy", 2),))
+    assert plan(tile_kernel(), overrides=(used, idle)).notes[-1] == "override[1] matches no job: select = 'gem-*'; did you mean 'gemm'"
+    assert not [note for note in plan(tile_kernel(), overrides=(used, idle), targets=("sm_90",)).notes if "override" in note]
+
+
 def test_what_all_variants_have_in_common_is_told_once() -> None:
     args = ("y.ptr", "x.ptr", "i64(x.size)", "s")
     assert problems(cuda_kernel(args=args)) == ["kernel.scale.args[2]: 'i64(x.size)' packs i64, but the source takes int n (i32)"]
