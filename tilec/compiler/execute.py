@@ -279,6 +279,8 @@ def _compile_task(keyed: KeyedJob, *, fresh: bool) -> Task:
         target=str(job.target),
         slow="the compiler hangs, or the variant is very large",
         raise_limit=f"{_RAISE}, or exclude the variant from the matrix",
+        # Instances of a template share the precompiled headers of the process that compiled the first of them.
+        affinity=f"{job.spec.source.path} {job.target}" if "<" in job.spec.symbol else "",
     )
 
 
