@@ -92,7 +92,11 @@ def make_plan(
     selection.require_match()
     if not targets:  # a build for some targets leaves out what is meant for others
         notes.extend(_idle_overrides(manifest, selection))
-    return Plan(kernels=tuple(k for k in planned if k.jobs), notes=tuple(dict.fromkeys(notes)))
+    plan = Plan(kernels=tuple(k for k in planned if k.jobs), notes=tuple(dict.fromkeys(notes)))
+    if select and len(plan.jobs) < selection.offered:
+        partly = f"--select takes {len(plan.jobs)} of {selection.offered} jobs: bundle and package hold these alone"
+        plan = dataclasses.replace(plan, notes=(*plan.notes, partly))
+    return plan
 
 
 def _idle_overrides(manifest: Manifest, selection: Selection) -> Iterator[str]:

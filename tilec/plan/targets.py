@@ -85,6 +85,7 @@ class Selection:
         self._select = tuple((glob, _pattern(glob)) for glob in select)
         self._matched: set[str] = set()
         self._seen: dict[str, None] = {}
+        self.offered = 0  # jobs there would be without `--select`
         self.reached: set[int] = set()  # overrides that match a job
         self.hinted: dict[int, dict[str, None]] = {}  # languages of the jobs that each override's hints reached
 
@@ -115,6 +116,7 @@ class Selection:
                 allowed = rule.targets
         if allowed is not None and target not in allowed:
             return False
+        self.offered += 1
         if not self._select:
             return True
         self._seen[kernel] = None

@@ -217,6 +217,8 @@ def test_select_takes_jobs_variants_and_kernels() -> None:
     assert len(plan(tile_kernel(), cuda_kernel(), select=("scale",)).jobs) == 12
     assert [j.id for j in plan(tile_kernel(), select=("gemm-f16-BM64-BN128-sm_80",)).jobs] == ["gemm-f16-BM64-BN128-sm_80"]
     assert len(plan(tile_kernel(), select=("*-bf16-*-sm_90",)).jobs) == 4
+    notes = plan(tile_kernel(), targets=("sm_80",), select=("*-BM64-*",)).notes
+    assert notes == ("--select takes 4 of 8 jobs: bundle and package hold these alone",)
     with pytest.raises(UsageError, match="--select 'gem' matches no job") as caught:
         plan(tile_kernel(), select=("gem",))
     assert "did you mean 'gemm'?" in str(caught.value)
