@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tilec import __version__
@@ -14,14 +14,15 @@ from tilec.compiler.execute import KeyedJob, Pool
 from tilec.compiler.keys import Change, KeyMaker, explain_change, recall
 from tilec.compiler.lockfile import check_lock
 from tilec.compiler.state import Fingerprint, Output, WorkDir
-from tilec.errors import BudgetError, BuildError, CompileError, Diagnostic, TilecError, UsageError
+from tilec.errors import BudgetError, BuildError, CompileError, Diagnostic, ManifestError, TilecError, UsageError
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.locate import Locator
+from tilec.model.driver import branch_of_cuda
 from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
 from tilec.model.signature import Param, ParamKind
 from tilec.model.suggest import did_you_mean
 from tilec.plan import Plan, PlannedKernel, make_plan
-from tilec.project import Declared, Project, declare, open_project
+from tilec.project import Declared, Project, declare, open_project, reference_problems
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,13 +133,41 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         seconds=time.monotonic() - started,
         up_to_date=False,
         warnings=warnings,
-        notes=plan.notes,
+        notes=(*plan.notes, *_beyond_min_driver(info)),
     )
+
+
+def _beyond_min_driver(info: BundleInfo) -> Iterator[str]:
+    """What older drivers than it needs will pass over: PTX is lowered to what min-driver reads, machine code and Tile IR cannot be."""
+    needed: dict[int | None, dict[str, None]] = {}
+    for image in (image for kernel in info.kernels for variant in kernel.variants for image in variant.images):
+        branch = branch_of_cuda(image.cuda)
+        if info.min_driver and (branch is None or branch > info.min_driver):
+            needed.setdefault(branch, {})[str(image.target)] = None
+    for branch, targets in needed.items():
+        wants = f"driver {branch} or later" if branch else "a driver that tilec does not know yet"
+        yield f"{', '.join(targets)}: needs {wants}, which is newer than min-driver {info.min_driver}; older drivers cannot load it"
 
 
 def plan_only(request: BuildRequest, observer: Observer) -> Plan:
     """The plan of a build, without compiling (sources are still declared, which may run a compiler's front end)."""
     return _planned(request, observer)[1]
+
+
+def check(request: BuildRequest, observer: Observer) -> Plan:
+    """The plan, if nothing is wrong with the project: references of cases included, which a run would miss on another machine.
+
+    Raises:
+        ManifestError, BuildError: every problem.
+    """
+    lacking = reference_problems(open_project(request.manifest_path, request.search).manifest)
+    try:
+        plan = plan_only(request, observer)
+    except ManifestError as exc:
+        raise ManifestError((*exc.problems, *lacking), fix=exc.fix) from exc
+    if lacking:
+        raise ManifestError(lacking)
+    return plan
 
 
 def explain(request: BuildRequest, job_id: str, observer: Observer) -> tuple[tuple[tuple[str, str], ...], tuple[Change, ...] | None]:

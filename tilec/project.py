@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import os
@@ -85,6 +86,47 @@ def open_project(manifest_path: Path, search: ToolSearch) -> Project:
         search=search,
         sources=sources,
     )
+
+
+def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
+    """References of cases that are not there. A build needs none of them, and a run, which does, is often on another machine."""
+    problems = []
+    functions: dict[str, frozenset[str] | None] = {}
+    for kernel in manifest.kernels:
+        for case in kernel.cases:
+            file, _, function = case.reference.rpartition(":")
+            if file and file not in functions:
+                functions[file] = _functions(Path(manifest.root) / file)
+            known = functions.get(file)
+            what = ""
+            if file and known is None:
+                what = f"no such file {file!r}"
+            elif file and known and function not in known:
+                what = f"{file} has no function {function!r}{did_you_mean(function, known)}"
+            if what:
+                problems.append(_problem(manifest, ("kernel", kernel.name, "case", case.name, "reference"), what))
+    return tuple(problems)
+
+
+def _functions(path: Path) -> frozenset[str] | None:
+    """Names that a Python file binds; None where there is no such file, empty where they cannot be told without running it."""
+    if not path.is_file():
+        return None
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return frozenset()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.alias):
+            if node.name == "*":
+                return frozenset()
+            names.add((node.asname or node.name).partition(".")[0])
+    return frozenset(names)
 
 
 def declare(project: Project, pool: Pool, cache: Cache) -> Declared:

@@ -89,6 +89,19 @@ def test_the_plan_the_reasons_and_the_code(made: Path, env: dict[str, str]) -> N
 DUMPS = {"ptx": "scale-f32-compute_80", "sass": "vector_add-f32-TILE1024-sm_90", "tileir": "vector_add-f32-TILE1024-tileir"}
 
 
+def test_a_check_looks_for_references(made: Path, env: dict[str, str]) -> None:
+    """A build needs none; a run does, and is often on another machine."""
+    reference = made / "kernels" / "reference.py"
+    reference.write_text(reference.read_text().replace("def scale(", "def scaled("))
+    done = tilec(made, env, "check")
+    assert done.returncode == 2
+    assert done.stderr.count("reference: kernels/reference.py has no function 'scale'; did you mean 'scaled'\n") == 2
+    reference.unlink()
+    done = tilec(made, env, "check")
+    assert done.stderr.count("reference: no such file 'kernels/reference.py'\n") == 4
+    assert tilec(made, env, "build", "--targets", "ci").returncode == 0
+
+
 def test_errors_of_two_languages_are_told_and_the_last_good_output_stays(made: Path, env: dict[str, str]) -> None:
     assert tilec(made, env, "build", "--targets", "ci").returncode == 0
     before = {path: path.read_bytes() for path in (made / "dist").rglob("*") if path.is_file()}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def command(app: App, targets: tuple[str, ...]) -> None:
-    """Check tilec.toml and what it names: keys, sources, kernels, parameters, expressions, targets. Compiles nothing.
+    """Check tilec.toml and what it names: keys, sources, kernels, parameters, expressions, targets, references. Compiles nothing.
 
     Every problem is reported at once, as FILE:LINE:COLUMN: key path: what is wrong; did you mean.
     """
@@ -36,7 +36,7 @@ def command(app: App, targets: tuple[str, ...]) -> None:
     from tilec import build
 
     try:
-        plan = build.plan_only(request, SilentObserver())
+        plan = build.check(request, SilentObserver())
     except (ManifestError, BuildError) as exc:
         if not app.json:
             raise

@@ -121,8 +121,10 @@ def _find_gpu(name: str, manifest: Manifest | None, wish: Wish) -> tuple[CudaDri
         if manifest is not None and not wish.args:
             count = sum(len(k.cases) for k in manifest.kernels if not wish.kernels or k.name in wish.kernels)
             work = f"{plural(count, 'case')} of {manifest.package.name}"
-        fix = f"build here with `tilec build`, carry the bundle to a machine with an NVIDIA GPU and driver {least} or newer, and there "
-        fix += "`tilec run --bundle FILE`; everything but `run` works without a GPU"
+        fix = (
+            f"build here with `tilec build`, carry the project and its bundle to a machine with an NVIDIA GPU and driver {least} or newer, "
+        )
+        fix += "and there `tilec run --bundle FILE`; everything but `run` works without a GPU"
         raise NoDeviceError(f"running {work} needs a GPU ({name}): {error.what}", cause=error.cause, fix=fix) from error
 
 

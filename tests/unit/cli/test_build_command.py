@@ -260,7 +260,7 @@ def raising(exc: Exception):
 
 
 def test_check_counts_what_there_is(cli, project: Path, fake_build) -> None:
-    fake_build.plan_only = lambda request, observer: SimpleNamespace(jobs=jobs(project), notes=("left out",))
+    fake_build.check = lambda request, observer: SimpleNamespace(jobs=jobs(project), notes=("left out",))
     done = cli("check")
     assert (done.code, done.out, done.err) == (0, "tilec.toml: no problems; 1 kernel, 4 jobs\n", "note: left out\n")
     document = json.loads(cli("check", "--json").out)
@@ -269,7 +269,7 @@ def test_check_counts_what_there_is(cli, project: Path, fake_build) -> None:
 
 def test_check_tells_every_problem(cli, project: Path, fake_build) -> None:
     problems = tuple(Diagnostic(message=f"p{i}", location=Location(file="tilec.toml", line=i, column=1)) for i in (2, 5))
-    fake_build.plan_only = raising(ManifestError(problems))
+    fake_build.check = raising(ManifestError(problems))
     done = cli("check")
     assert done.code == 2
     assert done.err == "tilec.toml:2:1: error: p2\ntilec.toml:5:1: error: p5\nerror: 2 problems in the manifest and what it names\n"
@@ -285,7 +285,7 @@ def test_places_are_said_from_where_one_works(cli, project: Path, fake_build) ->
     (deep / "x.cu").write_text("")
     (project / "kernels" / "y.cu").write_text("")
     files = (f"{project}/tilec.toml", "a/x.cu", "kernels/y.cu", "kernels/gone.cu")
-    fake_build.plan_only = raising(ManifestError(tuple(Diagnostic(message="off", location=Location(file=f, line=1)) for f in files)))
+    fake_build.check = raising(ManifestError(tuple(Diagnostic(message="off", location=Location(file=f, line=1)) for f in files)))
     assert cli("check").err.splitlines()[:4] == [
         "tilec.toml:1: error: off",
         "a/x.cu:1: error: off",
@@ -302,7 +302,7 @@ def test_places_are_said_from_where_one_works(cli, project: Path, fake_build) ->
 def test_check_tells_of_sources_that_cannot_be_read(cli, project: Path, fake_build) -> None:
     located = CompileError("x", diagnostics=(Diagnostic(message="syntax", location=Location(file="a.py", line=3, column=9)),))
     bare = CompileError("a.cu: the compiler crashed", fix="report it")
-    fake_build.plan_only = raising(BuildError((located, bare), total=3, what="sources cannot be read"))
+    fake_build.check = raising(BuildError((located, bare), total=3, what="sources cannot be read"))
     done = cli("check")
     assert done.code == 1
     assert done.err.endswith("\n\nerror: 2 of 3 sources cannot be read\n")
@@ -313,7 +313,7 @@ def test_check_tells_of_sources_that_cannot_be_read(cli, project: Path, fake_bui
 
 
 def test_check_without_compilers(cli, project: Path, fake_build) -> None:
-    fake_build.plan_only = raising(ToolchainError("ptxas not found", fix="install it"))
+    fake_build.check = raising(ToolchainError("ptxas not found", fix="install it"))
     done = cli("check", "--json")
     assert done.code == 3
     assert json.loads(done.out)["error"]["what"] == "ptxas not found"
