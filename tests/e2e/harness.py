@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -109,9 +110,10 @@ class Cli:
         assert done.code == 0, done.err
         return done
 
-    def start(self, cwd: Path, *args: str, **env: str) -> subprocess.Popen[str]:
-        """Start a command in a session of its own, its words on pipes."""
-        return subprocess.Popen(
+    @contextlib.contextmanager
+    def start(self, cwd: Path, *args: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+        """Start a command in a session of its own, its words on pipes; what still runs at the end is killed."""
+        with subprocess.Popen(
             [*TILEC, *args],
             cwd=cwd,
             env={**self.env, **env},
@@ -119,7 +121,11 @@ class Cli:
             stderr=subprocess.PIPE,
             encoding="utf-8",
             start_new_session=True,
-        )
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
 
 def environment(cache: Path | str) -> dict[str, str]:
@@ -159,14 +165,40 @@ def await_true(what: str, holds: Any, *, seconds: float = 60.0) -> None:
         time.sleep(0.01)
 
 
-def processes_of(cache: str) -> Iterator[int]:
-    """Live processes whose environment names a cache directory: a build's own, its workers and their tools."""
-    mark = f"TILEC_CACHE_DIR={cache}".encode()
+def commands() -> dict[int, str]:
+    """Command lines of every live process by process id."""
+    found = {}
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        try:
-            if mark in (entry / "environ").read_bytes().split(b"\0") and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                yield int(entry.name)
-        except OSError:
-            continue
+        if entry.name.isdigit() and int(entry.name) != os.getpid() and _state(entry)[0] not in ("", "Z"):
+            with contextlib.suppress(OSError):
+                found[int(entry.name)] = (entry / "cmdline").read_text(errors="replace")
+    return found
+
+
+def processes_of(cache: str) -> list[int]:
+    """Live processes whose environment names a cache directory: a build's own and its workers."""
+    mark, found = f"TILEC_CACHE_DIR={cache}".encode(), []
+    for pid in commands():
+        with contextlib.suppress(OSError):
+            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found.append(pid)
+    return found
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """Command lines of the live processes below one, whatever their sessions."""
+    everyone = commands()
+    parents = {child: _state(Path(f"/proc/{child}"))[1] for child in everyone}
+    below = {pid}
+    while more := {child for child, parent in parents.items() if parent in below} - below:
+        below |= more
+    return {child: everyone[child] for child in below if child != pid}
+
+
+def _state(entry: Path) -> tuple[str, int]:
+    """State and parent of a process; an empty state where it is gone."""
+    try:
+        state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+    except OSError:
+        return "", 0
+    return state, int(parent)

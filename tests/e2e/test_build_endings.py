@@ -1,0 +1,166 @@
+"""However a build ends - killed, interrupted, failed, beside another one - outputs and cache are whole, and nobody is left behind."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import (
+    ADD,
+    ADD_PY,
+    HEAD,
+    TWICE,
+    TWICE_CU,
+    Cli,
+    await_true,
+    commands,
+    descendants,
+    edit,
+    environment,
+    processes_of,
+    tree,
+    write,
+)
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+TARGETS = ("--targets", "sm_80,sm_86,sm_89,sm_90,compute_80")
+COMPILER = "nvvm/bin/cicc"  # the part of nvcc that unfolds templates of device code
+SLEEPER = "import pathlib, time\npathlib.Path(__file__).with_name('begun').touch()\ntime.sleep(600)\n"
+
+
+@pytest.fixture(scope="module")
+def reference(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What a build that nobody disturbs writes."""
+    root = write(tmp_path_factory.mktemp("reference"), HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "7.0f")})
+    cli.good(root, "build", *TARGETS)
+    return tree(root / "dist")
+
+
+@pytest.mark.parametrize("moment", ["building 5 jobs", "[1/5]", "[4/5]", "[5/5]"])
+def test_a_killed_build_leaves_what_was_there(reference: dict[str, bytes], tmp_path: Path, moment: str) -> None:
+    """SIGKILL before, among and after the jobs; after the last one the outputs are being written."""
+    cache = tmp_path / "cache"
+    cli = Cli(environment(cache))
+    root = write(tmp_path / "project", HEAD + TWICE)
+    cli.good(root, "build")
+    before = tree(root / "dist")
+    edit(root / "k" / "twice.cu", "2.0f", "7.0f")
+
+    with cli.start(root, "build", "-j", "2", *TARGETS) as process:
+        assert process.stderr is not None
+        assert any(moment in line for line in process.stderr)
+        process.kill()
+    await_true("the workers end", lambda: not list(processes_of(str(cache))), seconds=20)
+
+    now = tree(root / "dist")
+    if moment != "[5/5]":
+        assert now == before
+    for name, data in now.items():
+        assert data in (before.get(name), reference.get(name)), name
+    assert cli.good(root, "inspect", "dist/acme", "--verify").code == 0
+    after = cli.good(root, "build", *TARGETS)
+    assert "damaged" not in after.err
+    assert len(after.jobs) <= {"building 5 jobs": 5, "[1/5]": 4, "[4/5]": 1, "[5/5]": 0}[moment]
+    assert tree(root / "dist") == reference
+    assert not list((root / ".tilec").glob("spool-*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        pytest.param(signal.SIGINT, 130, id="Ctrl-C"),
+        pytest.param(signal.SIGTERM, -signal.SIGTERM, id="SIGTERM"),
+        pytest.param(signal.SIGHUP, -signal.SIGHUP, id="a terminal that is closed"),
+    ],
+)
+def test_a_signal_ends_the_build_and_all_its_processes(tmp_path: Path, name: signal.Signals, code: int) -> None:
+    """Also while a worker is in the middle of something that takes ten minutes."""
+    cache = tmp_path / "cache"
+    cli = Cli(environment(cache))
+    root = write(tmp_path / "project", HEAD + ADD, {"k/add.py": SLEEPER + ADD_PY})
+    with cli.start(root, "build") as process:
+        await_true("the module is imported", (root / "k" / "begun").exists)
+        process.send_signal(name)
+        _, words = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert "Traceback" not in words
+    if name is signal.SIGINT:
+        assert words.endswith("interrupted: nothing was written, earlier output is as it was\n")
+    await_true("the workers end", lambda: not list(processes_of(str(cache))), seconds=20)
+    assert not (root / "dist").exists()
+    write(root, HEAD + ADD)
+    cli.good(root, "build")
+    assert not list((root / ".tilec").glob("spool-*"))
+
+
+def test_ctrl_c_ends_a_compiler_of_its_own_process(tmp_path: Path) -> None:
+    """nvcc runs its parts as processes of their own; none outlives the build."""
+    cli = Cli(environment(tmp_path / "cache"))
+    slow = "template <int A, int B> struct S { enum { v = S<A - 1, B * 2>::v + S<A - 1, B * 2 + 1>::v }; };\n"
+    source = slow + "template <int B> struct S<0, B> { enum { v = 1 }; };\n" + TWICE_CU.replace("2.0f", "float(S<21, 1>::v)")
+    root = write(tmp_path / "project", HEAD + TWICE.replace("launch", 'compiler = "nvcc"\nlaunch'), {"k/twice.cu": source})
+
+    with cli.start(root, "build") as process:
+        await_true("the compiler runs", lambda: any(COMPILER in command for command in descendants(process.pid).values()))
+        running = descendants(process.pid)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert len(running) >= 3
+    await_true("the compilers end", lambda: not set(running) & set(commands()), seconds=20)
+
+
+def at_once(cli: Cli, first: Path, second: Path) -> list[tuple[str, str]]:
+    """Two builds that start together and both end well; gives what each said on standard output and standard error."""
+    with cli.start(first, "build", *TARGETS) as one, cli.start(second, "build", *TARGETS) as two:
+        ended = [process.communicate(timeout=120) for process in (one, two)]
+    assert [one.returncode, two.returncode] == [0, 0], ended
+    return ended
+
+
+def test_two_builds_of_one_project_at_once(reference: dict[str, bytes], tmp_path: Path) -> None:
+    cli = Cli(environment(tmp_path / "cache"))
+    root = write(tmp_path / "project", HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "7.0f")})
+    ended = at_once(cli, root, root)
+    words = "".join(err for _, err in ended)
+    assert words.count("[5/5]") == 1
+    assert "Traceback" not in words
+    assert any(out.startswith("up to date (5 jobs") for out, _ in ended)
+    assert tree(root / "dist") == reference
+
+
+def test_two_projects_at_once_share_a_cache(reference: dict[str, bytes], tmp_path: Path) -> None:
+    cli = Cli(environment(tmp_path / "cache"))
+    roots = [write(tmp_path / n, HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "7.0f")}) for n in ("one", "two")]
+    at_once(cli, *roots)
+    assert [tree(root / "dist") for root in roots] == [reference, reference]
+
+
+def test_a_failing_job_stops_no_other(cli: Cli, tmp_path: Path) -> None:
+    """Two broken kernels and a good one: both errors are told, the good one is cached, the old outputs stay."""
+    other = TWICE.replace("twice", "thrice")
+    root = write(tmp_path, HEAD + TWICE + other + ADD, {"k/thrice.cu": TWICE_CU.replace("twice", "thrice").replace("2.0f", "3.0f")})
+    cli.good(root, "build")
+    before = tree(root / "dist")
+
+    edit(root / "k" / "twice.cu", "2.0f * x[i];", "2.0f * x[i]")
+    edit(root / "k" / "thrice.cu", "3.0f", "4.0f")
+    edit(root / "k" / "add.py", "+ 1.0", "+ one")
+    failed = cli(root, "build")
+    assert (failed.code, failed.out) == (1, "")
+    assert failed.jobs == {"twice-sm_90", "thrice-sm_90", "add-TILE128-sm_90"}
+    assert 'k/twice.cu:5:1: error: expected a ";"\n    }\n    ^\n' in failed.err
+    assert "k/add.py:7:51: error: Undefined variable one used\n" in failed.err
+    assert failed.err.endswith("error: 2 of 3 jobs failed; nothing was written, earlier output is as it was\n")
+    assert (root / ".tilec" / "failed" / "twice-sm_90" / "log.txt").is_file()
+    assert tree(root / "dist") == before
+
+    again = cli(root, "build", "--json").json()
+    assert (again["ok"], again["exit_code"], len(again["error"]["failures"])) == (False, 1, 2)
+    edit(root / "k" / "twice.cu", "2.0f * x[i]", "5.0f * x[i];")
+    edit(root / "k" / "add.py", "+ one", "+ 1.0")
+    assert cli.good(root, "build").jobs == {"twice-sm_90"}
+    assert not (root / ".tilec" / "failed" / "twice-sm_90").exists()
