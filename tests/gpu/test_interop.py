@@ -144,5 +144,5 @@ def test_a_block_beyond_the_device(torch):
     greedy = dataclasses.replace(ADD.launch, block=("2048",))
     module = load(bundle_of(dataclasses.replace(ADD, launch=greedy)), driver=driver())
     z, x, y = (torch.zeros(1024, device="cuda") for _ in range(3))
-    with pytest.raises(errors.LaunchLimitError, match=r"^add: the block has 2048 threads, and device 0 .* allows 1024$"):
+    with pytest.raises(errors.LaunchLimitError, match=r"^add: block\.x is 2048, and device 0 .* allows 1024$"):
         module.add(0, z, x, y)

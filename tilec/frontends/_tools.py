@@ -333,7 +333,9 @@ def _candidates(name: str, row: _Row, root: _Root) -> tuple[Path, ...]:
     if row.kind == "bin":
         inside = (base / "nvvm" / "bin" / name,) if name == "cicc" else (base / "bin" / name,)
         return (*inside, base / name) if root.origin == "PATH" else inside
-    folders = ("lib",) if root.site else ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+    folders: tuple[str, ...] = ("lib",) if root.site else ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+    if name == "libnvvm" and not root.site:
+        folders = ("nvvm/lib64", "nvvm/lib", *folders)  # a toolkit keeps it apart from its other libraries
     return tuple(base / folder / f"{name}.so" for folder in folders)
 
 

@@ -91,6 +91,14 @@ def test_versions_of_a_system_toolkit(tmp_path: Path, no_wheels: None) -> None:
     assert all(len(t.digest) == 64 for t in found.values())
 
 
+def test_a_system_toolkit_keeps_libnvvm_apart(tmp_path: Path, no_wheels: None) -> None:
+    home = toolkit(tmp_path / "cuda")
+    library = home / "nvvm" / "lib64" / "libnvvm.so.4"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"library")
+    assert find_tool("libnvvm", ToolSearch(prefer="system", cuda_home=str(home))).path == str(library)
+
+
 def test_a_missing_tool_names_every_place(tmp_path: Path, no_wheels: None) -> None:
     home = tmp_path / "empty"
     home.mkdir()
