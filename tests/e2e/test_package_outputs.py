@@ -1,0 +1,129 @@
+"""What `--emit` writes, what goes again, and what a package says on a machine without a GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import ADD, HEAD, TWICE, Cli, edit, tree, write
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+EVERYTHING = "bundle,package,wheel,fatbin,cubin,ptx"
+
+
+@pytest.fixture(scope="module")
+def made(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project of both languages that emitted everything there is for three targets."""
+    manifest = HEAD.replace('version = "1.0.0"', 'version = "1.0.0"\nlicense = "MIT"\nlicense-files = ["LICENSE"]') + TWICE + ADD
+    root = write(tmp_path_factory.mktemp("project"), manifest, {"LICENSE": "Permission is granted.\n"})
+    cli.good(root, "build", "--emit", EVERYTHING, "--targets", "sm_80,sm_90,compute_80")
+    return root
+
+
+def test_every_kind_of_output(made: Path) -> None:
+    files = tree(made / "dist")
+    (inner,) = [name for name in files if name.startswith("acme/acme-")]
+    assert sorted(files) == sorted(
+        [
+            "acme-1.0.0-py3-none-any.whl",
+            "acme-1.0.0.tilec",
+            inner,
+            "acme/__init__.py",
+            "acme/py.typed",
+            "cubin/add-TILE128-sm_80.cubin",
+            "cubin/add-TILE128-sm_90.cubin",
+            "cubin/twice-sm_80.cubin",
+            "cubin/twice-sm_90.cubin",
+            "fatbin/add-TILE128.fatbin",
+            "fatbin/twice.fatbin",
+            "ptx/twice-compute_80.ptx",
+        ]
+    )
+    assert files[inner] == files["acme-1.0.0.tilec"]
+    assert all(data.startswith(b"\x7fELF") for name, data in files.items() if name.endswith(".cubin"))
+    assert all(data.startswith(b"\x50\xed\x55\xba") for name, data in files.items() if name.endswith(".fatbin"))
+    assert b".target sm_80" in files["ptx/twice-compute_80.ptx"]
+    assert b".entry twice(" in files["ptx/twice-compute_80.ptx"]
+    with zipfile.ZipFile(made / "dist" / "acme-1.0.0-py3-none-any.whl") as wheel:
+        names = wheel.namelist()
+        assert wheel.read(inner) == files[inner]
+        assert wheel.read("acme/__init__.py") == files["acme/__init__.py"]
+        assert wheel.read("acme-1.0.0.dist-info/licenses/LICENSE") == b"Permission is granted.\n"
+        assert b"Requires-Dist: tilec" in wheel.read("acme-1.0.0.dist-info/METADATA")
+    assert "acme/py.typed" in names
+
+
+def test_inspect_reads_every_container(cli: Cli, made: Path) -> None:
+    shown = [
+        cli.good(made, "inspect", f"dist/{name}", "--json").json() for name in ("acme-1.0.0.tilec", "acme", "acme-1.0.0-py3-none-any.whl")
+    ]
+    assert [kernel["name"] for kernel in shown[0]["kernels"]] == ["twice", "add"]
+    assert shown[0]["kernels"] == shown[1]["kernels"] == shown[2]["kernels"]
+
+
+def test_files_of_a_target_that_goes_go_too(cli: Cli, tmp_path: Path) -> None:
+    """And nothing else: what tilec did not write stays, and so does what another `emit` left."""
+    root = write(tmp_path, HEAD + TWICE)
+    cli.good(root, "build", "--emit", "bundle,cubin,ptx,fatbin", "--targets", "sm_80,sm_90,compute_80")
+    (root / "dist" / "cubin" / "mine.cubin").write_bytes(b"mine")
+    cli.good(root, "build", "--emit", "bundle,cubin,ptx,fatbin", "--targets", "sm_90")
+    assert sorted(tree(root / "dist")) == ["acme-1.0.0.tilec", "cubin/mine.cubin", "cubin/twice-sm_90.cubin", "fatbin/twice.fatbin"]
+
+
+def test_a_failed_build_removes_nothing(cli: Cli, tmp_path: Path) -> None:
+    root = write(tmp_path, HEAD + TWICE)
+    cli.good(root, "build", "--emit", "cubin", "--targets", "sm_80,sm_90")
+    before = tree(root / "dist")
+    edit(root / "k" / "twice.cu", "2.0f", "two")
+    assert cli(root, "build", "--emit", "cubin", "--targets", "sm_90").code == 1
+    assert tree(root / "dist") == before
+
+
+def test_two_versions_of_a_package_never_mix(cli: Cli, tmp_path: Path) -> None:
+    """The package names its bundle by digest; after a change there is one, and it is the one that is named."""
+    root = write(tmp_path, HEAD + TWICE)
+    cli.good(root, "build")
+    first = tree(root / "dist" / "acme")
+    edit(root / "k" / "twice.cu", "2.0f", "9.0f")
+    cli.good(root, "build")
+    second = tree(root / "dist" / "acme")
+    (old,), (new,) = ([name for name in files if name.endswith(".tilec")] for files in (first, second))
+    assert old != new
+    assert new.encode() in second["__init__.py"]
+
+
+WITHOUT_GPU = """
+import sys
+sys.path.insert(0, "dist")
+import acme
+from tilec.errors import NoDeviceError, TilecError
+half = {f"tilec.{part}" for part in ("manifest", "frontends", "compiler", "build")}
+build_half = {"click", "rich", "jinja2", "tomli", "numpy", "cuda.tile"} | half
+assert not build_half & set(sys.modules), build_half & set(sys.modules)
+try:
+    acme.load(0)
+except NoDeviceError as exc:
+    print(type(exc).__name__, exc.exit_code)
+    print(exc)
+"""
+
+
+def test_a_package_without_a_gpu_says_so(cli: Cli, made: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_GPU],
+        cwd=made,
+        env={**cli.env, "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    name, what, *rest = done.stdout.split("\n")
+    assert name == "NoDeviceError 3"
+    assert "driver" in what or "GPU" in what
+    assert rest[0].startswith("  cause: ")
