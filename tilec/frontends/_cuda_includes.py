@@ -14,6 +14,8 @@ from tilec.errors import CompileError, Diagnostic, Location
 from tilec.model.job import InputFile
 
 _COMMENT = re.compile(
+    # A header's name between angle brackets is a token of its own: `//` in it starts no comment.
+    r"(?:include|include_next|import)[ \t]*<[^>\n]+>|"
     r'//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)|(?:u8|[uUL])?R"(?P<d>[^()\\\s]{0,16})\(.*?(?:\)(?P=d)"|\Z)|"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])+\'',
     re.DOTALL,
 )

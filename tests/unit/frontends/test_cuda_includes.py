@@ -46,6 +46,11 @@ def test_includes_of_a_text() -> None:
     assert [i.name for i in includes(text)] == ["a.h", "b/c.h", "after.h", "branch.h", "carried.h", "maybe.h", "other.h", ""]
 
 
+def test_two_slashes_in_a_name_start_no_comment() -> None:
+    text = '#include <a//b.h>\n#include "c//d.h"\n// #include <e.h>\n#include <f.h> // <g.h>\n'
+    assert [i.name for i in includes(text)] == ["a//b.h", "c//d.h", "f.h"]
+
+
 def test_the_line_of_an_include() -> None:
     assert [(i.name, i.line) for i in includes('/* a\n b */\n\n#include "x.h"\n')] == [("x.h", 4)]
 
