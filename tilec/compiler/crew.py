@@ -64,7 +64,9 @@ class Crew:
         self._selector = selectors.DefaultSelector()
 
     def run(self, tasks: Sequence[Task], *, begun: Callable[[Task], None], ended: Callable[[Task, wire.Reply, str], None]) -> None:
-        """Do every task, in this order but for affinities; `ended` gets the reply and what the worker printed (empty for tasks that went well).
+        """Do every task, in this order but for affinities.
+
+        `ended` gets the reply and what the worker printed (empty for tasks that went well).
 
         Raises:
             ToolchainError: no worker can be started.
