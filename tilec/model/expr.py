@@ -24,11 +24,15 @@ class Expr:
         text: as it was written.
         names: the parameters and axes that it reads.
         uses: (name, attribute) of each use: `("x", "stride")`, `("x", "nbytes")` for `nbytes(x)`, `("eps", "")` for a bare name.
+        extents: (name, attribute, index) of each part of a shape or stride whose index is written out: `("x", "shape", -1)`.
+        kind: what its value will be: `number`, `truth`, `text`, or `any` for a bare name.
     """
 
     text: str
     names: frozenset[str] = dataclasses.field(compare=False)
     uses: frozenset[tuple[str, str]] = dataclasses.field(compare=False)
+    extents: frozenset[tuple[str, str, int]] = dataclasses.field(compare=False)
+    kind: str = dataclasses.field(compare=False)
     _run: Run = dataclasses.field(compare=False, repr=False)
 
     def evaluate(self, env: Mapping[str, Any]) -> Value:
@@ -114,4 +118,4 @@ def _build(node: ast.expr, text: str, own: str, names: Collection[str] | None) -
     kind, run = builder.build(node, 1)
     if kind == "tuple":
         raise builder.error(node, "a whole shape can only be compared: take one extent, such as x.shape[0]")
-    return Expr(own, frozenset(builder.names), frozenset(builder.uses), run)
+    return Expr(own, frozenset(builder.names), frozenset(builder.uses), frozenset(builder.extents), kind, run)

@@ -46,7 +46,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
 }
 _KINDS = {"shape": "tuple", "stride": "tuple", "size": "number", "ptr": "number", "dtype": "text"}
-# A kind is what is known of a value before it is there: number, text, tuple, or any (a bare name).
+# A kind is what is known of a value before it is there: number, truth (a number too), text, tuple, or any (a bare name).
 Part = tuple[str, Run]
 
 
@@ -58,6 +58,7 @@ class Builder:
         self.known = known
         self.names: set[str] = set()
         self.uses: set[tuple[str, str]] = set()
+        self.extents: set[tuple[str, str, int]] = set()
         self.nodes = 0
 
     def error(self, node: ast.expr, what: str) -> ExpressionError:
@@ -95,8 +96,11 @@ class Builder:
 
     def number(self, node: ast.expr, depth: int) -> Run:
         """`node` as a number; a bare name is checked when its value is there."""
-        kind, run = self.build(node, depth)
-        if kind == "number":
+        return self.checked(node, *self.build(node, depth))
+
+    def checked(self, node: ast.expr, kind: str, run: Run) -> Run:
+        """What was built of `node` as a number."""
+        if kind in ("number", "truth"):
             return run
         if kind == "tuple":
             raise self.error(node, "a whole shape can only be compared: take one extent, such as x.shape[0]")
@@ -172,6 +176,9 @@ class Builder:
             raise self.error(node, "one index is needed, as in x.shape[0]")
         whole, index = self.build(base, depth + 1)[1], self.number(node.slice, depth + 1)
         shown, column = ast.unparse(base), column_of(node, self.text)
+        fixed = _literal(node.slice)
+        if fixed is not None and isinstance(base.value, ast.Name):
+            self.extents.add((base.value.id, base.attr, fixed))
 
         def run(env: Mapping[str, Any]) -> Any:
             extents, at = whole(env), index(env)
@@ -196,6 +203,8 @@ class Builder:
             if type(part.op) not in _ARITHMETIC:
                 raise self.error(part, "the operators are + - * // %")
             right = self.number(part.right, depth + 1)
+            if isinstance(part.op, ast.FloorDiv | ast.Mod) and _literal(part.right) == 0:
+                raise self.error(part.right, "division by zero")
             steps.append((_ARITHMETIC[type(part.op)], right, column_of(part.right, self.text)))
 
         def run(env: Mapping[str, Any]) -> Any:
@@ -216,13 +225,15 @@ class Builder:
     def unary(self, node: ast.UnaryOp, depth: int) -> Part:
         run = self.number(node.operand, depth + 1)
         if isinstance(node.op, ast.Not):
-            return "number", lambda env: not run(env)
+            return "truth", lambda env: not run(env)
         if isinstance(node.op, ast.USub):
             return "number", lambda env: -run(env)
         raise self.error(node, "unary plus is not part of the language")
 
     def logic(self, node: ast.BoolOp, depth: int) -> Part:
-        parts = [self.number(part, depth + 1) for part in node.values]
+        built = [self.build(part, depth + 1) for part in node.values]
+        parts = [self.checked(part, *one) for part, one in zip(node.values, built, strict=True)]
+        kind = "truth" if all(one[0] == "truth" for one in built) else "number"
         stop_at = isinstance(node.op, ast.Or)
 
         def run(env: Mapping[str, Any]) -> Any:
@@ -233,7 +244,7 @@ class Builder:
                     break
             return value
 
-        return "number", run
+        return kind, run
 
     def operand(self, node: ast.expr, depth: int) -> Part:
         """One side of a comparison: here text and tuples are at home."""
@@ -256,7 +267,7 @@ class Builder:
             if type(op) not in _COMPARE:
                 raise self.error(node, "the comparisons are == != < <= > >=")
             equality = isinstance(op, ast.Eq | ast.NotEq)
-            kinds = {parts[index][0], parts[index + 1][0]} - {"any"}
+            kinds = {"number" if part[0] == "truth" else part[0] for part in parts[index : index + 2]} - {"any"}
             if not equality and kinds - {"number"}:
                 raise self.error(node, "shapes, dtypes and text can only be compared with == or !=")
             if len(kinds) == 2:
@@ -275,7 +286,7 @@ class Builder:
                 left = right
             return True
 
-        return "number", run
+        return "truth", run
 
     def call(self, node: ast.Call, depth: int) -> Part:
         if not isinstance(node.func, ast.Name):
@@ -295,6 +306,8 @@ class Builder:
         if name == "nbytes":
             return self.nbytes(node.args[0])
         parts = [self.number(part, depth + 1) for part in node.args]
+        if name == "cdiv" and _literal(node.args[1]) == 0:
+            raise self.error(node.args[1], "division by zero")
         apply, column = _CALLS[name], column_of(node, self.text)
 
         def run(env: Mapping[str, Any]) -> Any:
@@ -329,7 +342,15 @@ class Builder:
 
 
 _PLAIN = (int, float, bool, str)
-_WORD = {"number": "number", "text": "text", "tuple": "shape"}
+_WORD = {"number": "number", "truth": "number", "text": "text", "tuple": "shape"}
+
+
+def _literal(node: ast.expr) -> int | None:
+    """The value of an integer that is written out, with its sign; None for anything else."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _literal(node.operand)
+        return None if value is None else -value
+    return node.value if isinstance(node, ast.Constant) and node.value.__class__ is int else None
 
 
 def _lookup(env: Mapping[str, Any], name: str, column: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Sequence
 
 from tilec.errors import ExpressionError
@@ -30,6 +31,7 @@ def check_kernel(
     _check_axes(kernel, decl, params, unresolved, report)
     _check_launch(kernel, decl, language, report)
     _check_expressions(kernel, params, unresolved, report)
+    _check_used(kernel, params, report)
     _check_default(kernel, params, variants, report)
     for target, hints in kernel.hints:
         path = ("kernel", kernel.name, "hints", target) if target else ("kernel", kernel.name, "hints")
@@ -139,17 +141,28 @@ def _check_expressions(kernel: Kernel, params: Sequence[Param], unresolved: Coll
     for key, texts in (("grid", launch.grid), ("block", launch.block), ("requires", launch.requires), ("shared", (launch.shared,))):
         for index, text in enumerate(texts):
             path = (*base, key) if key == "shared" else (*base, key, index)
-            _check_names(text, kernel, params, unresolved, path, report)
+            _check_expression(text, kernel, params, unresolved, path, report, truth=key == "requires")
+    for index, text in enumerate(kernel.args or ()):
+        with contextlib.suppress(ExpressionError):  # the loader has reported it
+            _check_extents(expr.parse_abi(text)[1], params, ("kernel", kernel.name, "args", index), report)
     for case in kernel.cases:
         if case.bench is not None:
             for key, text in (("flops", case.bench.flops), ("bytes", case.bench.bytes)):
                 if text:
-                    _check_names(text, kernel, params, unresolved, ("kernel", kernel.name, "case", case.name, "bench", key), report)
+                    _check_expression(text, kernel, params, unresolved, ("kernel", kernel.name, "case", case.name, "bench", key), report)
 
 
-def _check_names(
-    text: str, kernel: Kernel, params: Sequence[Param], unresolved: Collection[str], path: tuple[str | int, ...], report: Report
+def _check_expression(
+    text: str,
+    kernel: Kernel,
+    params: Sequence[Param],
+    unresolved: Collection[str],
+    path: tuple[str | int, ...],
+    report: Report,
+    *,
+    truth: bool = False,
 ) -> None:
+    """Report names, attributes and extents that there are not, and a value of the wrong kind (`truth`: a condition is due)."""
     axes = [name for name, _ in kernel.matrix.axes]
     by_name = {p.name: p for p in params}
     try:
@@ -166,6 +179,29 @@ def _check_names(
             report(f"{name}.{attribute}: {name} is {'an axis' if param is None else f'a {param.kind.value}'}, not a tensor", path)
         elif not attribute and tensor:
             report(f"{name} is a tensor: say {name}.shape[0], {name}.size or {name}.dtype", path)
+            return
+    _check_extents(parsed, params, path, report)
+    if truth and parsed.kind not in ("truth", "any"):
+        report(f"{text!r} is no condition: compare it, as in x.size == y.size", path)
+    elif not truth and parsed.kind not in ("number", "any"):
+        report(f"{text!r} is {'a condition' if parsed.kind == 'truth' else 'text'}, where a number is due", path)
+
+
+def _check_used(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
+    """With `args`, a parameter that nothing reads is a slip: the launcher would ask for it and drop it."""
+    if kernel.args is None:
+        return
+    for param in params:
+        if not _in_expressions(kernel, param.name):
+            what = f"parameter {param.name!r} is used by none of args, grid, block, shared and requires: take it out, or pass it on"
+            report(what, ("kernel", kernel.name, "params", param.name))
+
+
+def _check_extents(parsed: expr.Expr, params: Sequence[Param], path: tuple[str | int, ...], report: Report) -> None:
+    ranks = {p.name: p.rank for p in params if p.rank >= 0}
+    for name, attribute, index in sorted(parsed.extents):
+        if name in ranks and not -ranks[name] <= index < ranks[name]:
+            report(f"{name} has rank {ranks[name]}: there is no {name}.{attribute}[{index}]", path)
 
 
 def _check_default(kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], report: Report) -> None:

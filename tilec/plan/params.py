@@ -124,7 +124,9 @@ class Resolver:
             self.report(f"a tensor parameter needs a rank: params.{name}.rank = 1, 2, …", ("kernel", self.kernel.name, "params", name))
             return None
         if not dtype:
-            self.report(f'the source does not say the dtype: params.{name}.dtype = "f32"', ("kernel", self.kernel.name, "params", name))
+            argument = self.template.get(decl.dtype, "") if decl else ""
+            what = f"{argument!r} of the symbol is no dtype that tilec knows" if argument else "the source does not say the dtype"
+            self.report(f'{what}: params.{name}.dtype = "f32"', ("kernel", self.kernel.name, "params", name))
             return None
         return Param(
             name=name,

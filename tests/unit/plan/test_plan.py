@@ -96,6 +96,13 @@ def cuda_kernel(**changes: object) -> Kernel:
     return dataclasses.replace(kernel, **changes)
 
 
+def launch(**changes: object) -> Launch:
+    return dataclasses.replace(cuda_kernel().launch, **changes)  # type: ignore[arg-type]
+
+
+REQUIRES = "kernel.scale.launch.requires[0]"
+
+
 def plan(*kernels: Kernel, decls: dict[str, KernelDecl] | None = None, overrides: tuple[Override, ...] = (), **request: object) -> Plan:
     defaults = tuple(map(Target.parse, ("sm_80", "sm_90", "compute_80", "tileir")))
     manifest = Manifest(
@@ -313,6 +320,25 @@ def test_without_args_every_parameter_is_the_launchers() -> None:
         (
             tile_kernel(matrix=Matrix(axes=(("T", ("f16", "f17")), ("BM", (64,)), ("BN", (64,)))), default=()),
             "kernel.gemm.matrix.T: axis T is the dtype of c, and 'f17' is no dtype; did you mean 'f16'",
+        ),
+        (cuda_kernel(launch=launch(requires=("x.size",))), f"{REQUIRES}: 'x.size' is no condition: compare it, as in x.size == y.size"),
+        (cuda_kernel(launch=launch(requires=("x.shape[1] == 1",))), f"{REQUIRES}: x has rank 1: there is no x.shape[1]"),
+        (
+            cuda_kernel(launch=launch(grid=("x.size > 1",))),
+            "kernel.scale.launch.grid[0]: 'x.size > 1' is a condition, where a number is due",
+        ),
+        (cuda_kernel(launch=launch(shared="x.dtype")), "kernel.scale.launch.shared: 'x.dtype' is text, where a number is due"),
+        (
+            cuda_kernel(args=("y.ptr", "x.ptr", "i32(x.stride[-2])", "s")),
+            "kernel.scale.args[2]: x has rank 1: there is no x.stride[-2]",
+        ),
+        (
+            cuda_kernel(params=(*cuda_kernel().params, ParamTable(name="w", dtype="f32"))),
+            "kernel.scale.params.w: parameter 'w' is used by none of args, grid, block, shared and requires: take it out, or pass it on",
+        ),
+        (
+            cuda_kernel(symbol="scale<flot, {VEC}>", matrix=Matrix(axes=(("VEC", (1, 4)),))),
+            "kernel.scale.params.x: 'flot' of the symbol is no dtype that tilec knows: params.x.dtype = \"f32\"",
         ),
     ],
 )
