@@ -11,7 +11,7 @@ from tilec import __version__
 from tilec.compiler.cache import Cache
 from tilec.compiler.events import Done, Failed, Observer, Outcome
 from tilec.compiler.execute import KeyedJob, Pool
-from tilec.compiler.keys import Change, KeyMaker, explain_change, recall
+from tilec.compiler.keys import Change, KeyMaker, explain_change, inputs_digest, recall
 from tilec.compiler.lockfile import check_lock
 from tilec.compiler.state import Fingerprint, Output, WorkDir
 from tilec.errors import BudgetError, BuildError, CompileError, Diagnostic, ManifestError, TilecError, UsageError
@@ -228,7 +228,8 @@ def _plan(project: Project, declared: Declared, request: BuildRequest) -> Plan:
 
 def _keyed(plan: Plan, declared: Declared) -> tuple[KeyedJob, ...]:
     maker = KeyMaker(tools=declared.tools, inputs=declared.inputs)
-    return tuple(KeyedJob(job=job, key=maker.key(job)) for job in plan.jobs)
+    inputs = {name: inputs_digest(files) for name, files in declared.inputs.items()}
+    return tuple(KeyedJob(job=job, key=maker.key(job), inputs=inputs[job.spec.name]) for job in plan.jobs)
 
 
 def _require_done(plan: Plan, outcomes: Sequence[Outcome], locate: Locator) -> tuple[Done, ...]:

@@ -153,7 +153,9 @@ def declare(project: Project, pool: Pool, cache: Cache) -> Declared:
             failures.append(result)
         else:
             found[pair] = result
-            save_declarations(cache, keys[pair], result)
+            # A source that was edited meanwhile is not kept under the key of what it was before.
+            if tuple(project.frontends[pair[0]].inputs(pair[1])) == inputs[pair]:
+                save_declarations(cache, keys[pair], result)
     if failures:
         raise BuildError(tuple(failures), total=len(unique), what="sources cannot be read")
     by_kernel = {name: (languages[name], source) for name, source in project.sources.items()}

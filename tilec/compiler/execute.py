@@ -25,10 +25,15 @@ if TYPE_CHECKING:  # what drives workers is imported when the first of them is n
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class KeyedJob:
-    """A job with its cache key. `weight` is the seconds it is expected to take; 0 leaves that to the pool."""
+    """A job with its cache key.
+
+    `inputs` is the digest of the files that the key was made of (`inputs_digest`), empty for a job that is not held against them;
+    `weight` is the seconds it is expected to take, 0 leaves that to the pool.
+    """
 
     job: Job
     key: str
+    inputs: str = ""
     weight: float = 0.0
 
 
@@ -272,7 +277,7 @@ def _compile_task(keyed: KeyedJob, *, fresh: bool) -> Task:
 
     job = keyed.job
     return Task(
-        request=Compile(job=job, key=keyed.key, fresh=fresh),
+        request=Compile(job=job, key=keyed.key, fresh=fresh, inputs=keyed.inputs),
         subject=job.id,
         limit=job.spec.timeout,
         kernel=job.variant.id,

@@ -123,6 +123,11 @@ class KeyMaker:
         yield from ((f"input {file.name}", file.digest) for file in self._inputs[spec.name])
 
 
+def inputs_digest(inputs: Iterable[InputFile]) -> str:
+    """One digest of several files' names and digests."""
+    return _feed(hashlib.sha256(), ((file.name, file.digest) for file in inputs)).hexdigest()
+
+
 def declaration_key(language: str, source: Source, *, inputs: Sequence[InputFile], tools: Sequence[ToolInfo], recipe: int = RECIPE) -> str:
     """The key under which the declarations of a source are kept."""
     rows: list[Row] = [("declare", recipe), ("language", language), ("source", source.path)]

@@ -44,11 +44,15 @@ class Declare:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Compile:
-    """Compile a job and keep its image under `key`; `fresh` even if the cache has it."""
+    """Compile a job and keep its image under `key`; `fresh` even if the cache has it.
+
+    `inputs` is the digest of the files that the key was made of: an image of other files must not be kept under it.
+    """
 
     job: Job
     key: str
     fresh: bool = False
+    inputs: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

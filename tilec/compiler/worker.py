@@ -20,10 +20,12 @@ from typing import Any
 from tilec.compiler import wire
 from tilec.compiler.blob import Blob
 from tilec.compiler.cache import Cache
+from tilec.compiler.keys import inputs_digest
 from tilec.compiler.tree import kill_trees
-from tilec.errors import CompileError, OutputError, TilecError, ToolchainError
+from tilec.errors import CompileError, Diagnostic, Location, OutputError, TilecError, ToolchainError
 from tilec.frontends.base import Frontend
 from tilec.model.image import Image
+from tilec.model.job import Job
 from tilec.model.kernel import KernelDecl
 
 _BUG = "this is a bug in tilec or in the frontend: please report it with the log"
@@ -84,6 +86,8 @@ class _Worker:
         image = frontend.compile(request.job)
         seconds = time.perf_counter() - start
         _check(image)
+        if request.inputs and inputs_digest(frontend.inputs(request.job.spec.source)) != request.inputs:
+            raise _changed(request.job)
         blob = self._cache.put(request.key, image) or self._spool(request.key, image)
         return wire.Compiled(info=image.info, abi=image.abi, warnings=image.warnings, blob=blob, cached=False, seconds=seconds)
 
@@ -127,6 +131,13 @@ def _check(image: object) -> None:
         raise TypeError(f"compile gave a {type(image).__name__} where an Image was due")
     if len(image.data) != image.info.size or hashlib.sha256(image.data).hexdigest() != image.info.digest:
         raise ValueError("size or digest in ImageInfo are not those of the image's bytes")
+
+
+def _changed(job: Job) -> CompileError:
+    """Which of the two states of the files was compiled cannot be told, so the image is of neither."""
+    what = f"{job.spec.source.path}, or a file that it includes or imports, was changed while it was compiled"
+    place = Diagnostic(message=what, location=Location(file=job.spec.source.path))
+    return CompileError(what, diagnostics=(place,), fix="build again", kernel=job.variant.id, target=str(job.target))
 
 
 def _bug(request: wire.Request, what: str, log: str) -> CompileError:

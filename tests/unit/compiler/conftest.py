@@ -11,7 +11,7 @@ import pytest
 
 from tilec.compiler.cache import Cache
 from tilec.compiler.execute import KeyedJob, Pool
-from tilec.compiler.keys import KeyMaker
+from tilec.compiler.keys import KeyMaker, inputs_digest
 from tilec.errors import Location
 from tilec.frontends.base import ToolSearch
 from tilec.model.arch import Target
@@ -46,8 +46,9 @@ class Project:
         frontend = FakeFrontend(ToolSearch())
         found = []
         for job in jobs:
-            maker = KeyMaker(tools={"fake": frontend.toolchain()}, inputs={"add": frontend.inputs(job.spec.source)})
-            found.append(KeyedJob(job=job, key=maker.key(job), weight=weight))
+            inputs = frontend.inputs(job.spec.source)
+            maker = KeyMaker(tools={"fake": frontend.toolchain()}, inputs={"add": inputs})
+            found.append(KeyedJob(job=job, key=maker.key(job), inputs=inputs_digest(inputs), weight=weight))
         return found
 
     def pool(self, *, workers: int = 1, grace: float = 0.1, **changes: Any) -> Pool:

@@ -53,6 +53,22 @@ def gone(pid: int, seconds: float = 5.0) -> bool:
     return True
 
 
+def test_an_image_of_files_that_were_changed_meanwhile_is_not_kept(project) -> None:
+    """The key stands for the files as they were when it was made: what is compiled of others is nobody's."""
+    (project.root / "k.fake").write_text('include "h.inc"\nkernel add(x: tensor)\n')
+    (project.root / "h.inc").write_text("before\n")
+    (job,) = project.keyed(project.job())
+    (project.root / "h.inc").write_text("after\n")
+    with project.pool() as pool:
+        error = error_of(*pool.compile([job]))
+        assert error.what == "k.fake, or a file that it includes or imports, was changed while it was compiled"
+        assert error.fix == "build again"
+        (project.root / "h.inc").write_text("before\n")
+        assert not done_of(*pool.compile([job])).cached
+        (project.root / "h.inc").write_text("after\n")
+        assert not done_of(*pool.compile(project.keyed(project.job()))).cached
+
+
 def test_jobs_are_compiled_once_and_then_come_from_the_cache(project) -> None:
     jobs = project.keyed(*(project.job(bm, target=target) for bm in (16, 32) for target in ("sm_80", "compute_80")))
     with project.pool(workers=2) as pool:
