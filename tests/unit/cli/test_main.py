@@ -195,7 +195,7 @@ def test_global_options_that_lead_nowhere(cli, project: Path, args: tuple[str, .
 @pytest.mark.parametrize("where", ["before", "after"])
 def test_manifest_is_found_from_where_one_works(cli, project: Path, fake_build, where: str) -> None:
     requests = []
-    fake_build.plan_only = lambda request, observer: requests.append(request) or (_ for _ in ()).throw(UsageError("stop"))
+    fake_build.check = lambda request, observer: requests.append(request) or (_ for _ in ()).throw(UsageError("stop"))
     deep = project / "a" / "b"
     deep.mkdir(parents=True)
     (deep / "other.toml").write_text("edition = 1\n")
