@@ -22,7 +22,7 @@ from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
 from tilec.model.signature import Param, ParamKind
 from tilec.model.suggest import did_you_mean
 from tilec.plan import Plan, PlannedKernel, make_plan
-from tilec.project import Declared, Project, declare, open_project, reference_problems
+from tilec.project import UNREADABLE, Declared, Project, declare, open_project, reference_problems
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,14 +99,14 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         emit = request.emit or project.manifest.output.emit
         draft = _bundle_info(project, declared, plan, request, outcomes=None)
         fingerprint = Fingerprint.of([k.key for k in keyed], draft, emit, project.manifest)
-        last = None if request.force else work.up_to_date(fingerprint)
+        last = None if request.force or declared.unreadable else work.up_to_date(fingerprint)
         if last is not None:
             seconds = time.monotonic() - started
             return BuildResult(
                 outputs=last, info=None, jobs=len(keyed), compiled=0, cached=len(keyed), seconds=seconds, up_to_date=True, notes=plan.notes
             )
         outcomes = pool.compile(keyed, fresh=request.force)
-        done = _require_done(plan, outcomes, project.manifest.locate)
+        done = _require_done(plan, outcomes, project.manifest.locate, declared)
         info = _bundle_info(project, declared, plan, request, outcomes=done)
         from tilec.stubs.publish import Publication, publish  # an up-to-date build writes nothing and should not wait for the templates
 
@@ -198,6 +198,7 @@ def _planned(request: BuildRequest, observer: Observer) -> tuple[Project, Plan, 
     cache = Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
     with _pool(project, request, cache, observer, WorkDir(Path(project.manifest.root))) as pool:
         declared = declare(project, pool, cache)
+    declared.require_all()
     return project, _plan(project, declared, request), declared
 
 
@@ -215,15 +216,23 @@ def _pool(project: Project, request: BuildRequest, cache: Cache, observer: Obser
 
 
 def _plan(project: Project, declared: Declared, request: BuildRequest) -> Plan:
-    return make_plan(
-        project.manifest,
-        declared.kernels,
-        project.languages,
-        project.sources,
-        targets=request.targets,
-        select=request.select,
-        profile=request.profile,
-    )
+    """The plan of every kernel whose source can be read."""
+    manifest = project.manifest
+    if declared.unreadable:
+        manifest = dataclasses.replace(manifest, kernels=tuple(kernel for kernel in manifest.kernels if kernel.name in declared.kernels))
+    try:
+        return make_plan(
+            manifest,
+            declared.kernels,
+            project.languages,
+            project.sources,
+            targets=request.targets,
+            select=request.select,
+            profile=request.profile,
+        )
+    except UsageError:
+        declared.require_all()  # may be what is behind it
+        raise
 
 
 def _keyed(plan: Plan, declared: Declared) -> tuple[KeyedJob, ...]:
@@ -232,20 +241,30 @@ def _keyed(plan: Plan, declared: Declared) -> tuple[KeyedJob, ...]:
     return tuple(KeyedJob(job=job, key=maker.key(job), inputs=inputs[job.spec.name]) for job in plan.jobs)
 
 
-def _require_done(plan: Plan, outcomes: Sequence[Outcome], locate: Locator) -> tuple[Done, ...]:
-    """Every outcome, if all jobs are done and within their budgets; else every failure."""
-    failures: list[TilecError] = [outcome.error for outcome in outcomes if isinstance(outcome, Failed)]
-    done = tuple(outcome for outcome in outcomes if isinstance(outcome, Done))
+def _require_done(plan: Plan, outcomes: Sequence[Outcome], locate: Locator, declared: Declared) -> tuple[Done, ...]:
+    """Every outcome, if all sources could be read and all jobs are done and within their budgets; else every failure."""
+    failures: list[TilecError] = []
+    done: list[Done] = []
+    failed = 0  # a job may break several budgets
+    rows = iter(outcomes)
+    for kernel in plan.kernels:
+        for job in kernel.jobs:
+            outcome = next(rows)
+            if isinstance(outcome, Done):
+                done.append(outcome)
+            errors = [outcome.error] if isinstance(outcome, Failed) else _over_budget(kernel, job.id, outcome, locate)
+            failed += bool(errors)
+            failures.extend(errors)
     if not failures:
-        jobs = iter(done)
-        for kernel in plan.kernels:
-            failures.extend(error for job in kernel.jobs for error in _over_budget(kernel, job.id, next(jobs), locate))
-    if failures:
-        raise BuildError(tuple(failures), total=len(outcomes))
-    return done
+        declared.require_all()
+        return tuple(done)
+    summary = f"{failed} of {len(outcomes)} jobs failed"
+    if declared.unreadable:
+        summary = f"{len(declared.unreadable)} of {declared.sources} {UNREADABLE}, {summary}"
+    raise BuildError((*declared.unreadable, *failures), total=len(outcomes), summary=summary)
 
 
-def _over_budget(kernel: PlannedKernel, job_id: str, done: Done, locate: Locator) -> list[BudgetError]:
+def _over_budget(kernel: PlannedKernel, job_id: str, done: Done, locate: Locator) -> list[TilecError]:
     budget, used = kernel.manifest.budget, done.info.resources
     spills = None if used.spill_stores is None else max(used.spill_stores, used.spill_loads or 0)
     rows = (

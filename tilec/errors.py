@@ -200,11 +200,10 @@ class CompileError(TilecError):
 
 
 class BuildError(TilecError):
-    """The build's end: every job that failed, in plan order."""
+    """The build's end: every source that cannot be read and every job that failed, in plan order; `summary` replaces the count."""
 
-    def __init__(self, failures: tuple[TilecError, ...], *, total: int, what: str = "jobs failed") -> None:
-        count = len(failures)
-        super().__init__(f"{count} of {total} {what}")
+    def __init__(self, failures: tuple[TilecError, ...], *, total: int, what: str = "jobs failed", summary: str = "") -> None:
+        super().__init__(summary or f"{len(failures)} of {total} {what}")
         self.failures = failures
         self.total = total
 

@@ -6,14 +6,14 @@ import ast
 import dataclasses
 import importlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tilec.compiler.cache import Cache
 from tilec.compiler.execute import Pool
 from tilec.compiler.keys import declaration_key
 from tilec.compiler.records import load_declarations, save_declarations
-from tilec.errors import BuildError, Diagnostic, ManifestError, TilecError
+from tilec.errors import BuildError, Diagnostic, ManifestError, MissingError, TilecError
 from tilec.frontends.base import BUILTIN, Frontend, ToolSearch, installed
 from tilec.manifest.load import load
 from tilec.manifest.locate import render
@@ -22,6 +22,8 @@ from tilec.model.job import InputFile, Source
 from tilec.model.kernel import KernelDecl, ToolInfo
 from tilec.model.suggest import did_you_mean
 from tilec.plan import LanguageFacts
+
+UNREADABLE = "sources cannot be read"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,11 +52,30 @@ class Project:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Declared:
-    """What the sources and the tools say: declarations and input files by kernel, tools by language."""
+    """What the sources and the tools say.
+
+    Attributes:
+        kernels: declarations, by kernel; those of unreadable sources are left out.
+        inputs: input files, by kernel.
+        tools: tools, by language.
+        unreadable: why sources cannot be read.
+        sources: how many sources there are.
+    """
 
     kernels: Mapping[str, KernelDecl]
     inputs: Mapping[str, tuple[InputFile, ...]]
     tools: Mapping[str, tuple[ToolInfo, ...]]
+    unreadable: tuple[TilecError, ...]
+    sources: int
+
+    def require_all(self) -> None:
+        """Refuse to go on without every source.
+
+        Raises:
+            BuildError: some cannot be read.
+        """
+        if self.unreadable:
+            raise BuildError(self.unreadable, total=self.sources, what=UNREADABLE)
 
 
 def open_project(manifest_path: Path, search: ToolSearch) -> Project:
@@ -76,6 +97,7 @@ def open_project(manifest_path: Path, search: ToolSearch) -> Project:
             problems.append(problem)
         merged = {**dict(options.get(kernel.language, ())), **dict(kernel.options)}
         sources[kernel.name] = Source(root=manifest.root, path=kernel.source, options=tuple(sorted(merged.items())))
+    problems.extend(_folder_problems(manifest))
     if problems:
         raise ManifestError(tuple(problems))
     used = sorted({kernel.language for kernel in manifest.kernels})
@@ -132,9 +154,11 @@ def _functions(path: Path) -> frozenset[str] | None:
 def declare(project: Project, pool: Pool, cache: Cache) -> Declared:
     """Find every kernel's declaration; sources that have not changed are not read by a compiler again.
 
+    Sources that cannot be read do not keep the others from being compiled: see `Declared.unreadable`.
+
     Raises:
-        ToolchainError: a tool is missing.
-        BuildError: sources that cannot be read, each with its diagnostics.
+        MissingError: a tool is missing.
+        BuildError: no source can be read.
         ManifestError: kernels that their sources do not have.
     """
     tools = {name: tuple(frontend.toolchain()) for name, frontend in project.frontends.items()}
@@ -149,6 +173,8 @@ def declare(project: Project, pool: Pool, cache: Cache) -> Declared:
             found[pair] = known
     missing = [pair for pair in keys if pair not in found]
     for pair, result in zip(missing, pool.declare(missing) if missing else (), strict=True):
+        if isinstance(result, MissingError):
+            raise result
         if isinstance(result, TilecError):
             failures.append(result)
         else:
@@ -156,11 +182,20 @@ def declare(project: Project, pool: Pool, cache: Cache) -> Declared:
             # A source that was edited meanwhile is not kept under the key of what it was before.
             if tuple(project.frontends[pair[0]].inputs(pair[1])) == inputs[pair]:
                 save_declarations(cache, keys[pair], result)
-    if failures:
-        raise BuildError(tuple(failures), total=len(unique), what="sources cannot be read")
     by_kernel = {name: (languages[name], source) for name, source in project.sources.items()}
-    kernels = _pick(project.manifest, {name: found[pair] for name, pair in by_kernel.items()})
-    return Declared(kernels=kernels, inputs={name: inputs[pair] for name, pair in by_kernel.items()}, tools=tools)
+    readable = {name: pair for name, pair in by_kernel.items() if pair in found}
+    kernels, problems = _pick(project.manifest, {name: found[pair] for name, pair in readable.items()})
+    declared = Declared(
+        kernels=kernels,
+        inputs={name: inputs[pair] for name, pair in readable.items()},
+        tools=tools,
+        unreadable=tuple(failures),
+        sources=len(unique),
+    )
+    if problems or not kernels:
+        declared.require_all()
+        raise ManifestError(problems)
+    return declared
 
 
 def _inputs(
@@ -170,15 +205,20 @@ def _inputs(
     for language, source in pairs:
         try:
             found[language, source] = tuple(project.frontends[language].inputs(source))
+        except MissingError:
+            raise  # of a tool, which every source needs
         except TilecError as error:
             failures.append(error)
     return found, failures
 
 
-def _pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> dict[str, KernelDecl]:
+def _pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> tuple[dict[str, KernelDecl], tuple[Diagnostic, ...]]:
+    """Each kernel's declaration among those of its source, and what is wrong with the names."""
     chosen: dict[str, KernelDecl] = {}
     problems = []
     for kernel in manifest.kernels:
+        if kernel.name not in declared:
+            continue
         decls = declared[kernel.name]
         matching = [d for d in decls if kernel.function in (d.qualified, d.name)]
         exact = [d for d in matching if d.qualified == kernel.function]
@@ -196,16 +236,16 @@ def _pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> d
             what = f"{kernel.source} has no kernel at all"
         key = "symbol" if kernel.symbol else "source"
         problems.append(_problem(manifest, ("kernel", kernel.name, key), what))
-    if problems:
-        raise ManifestError(tuple(problems))
-    return chosen
+    return chosen, tuple(problems)
 
 
 def _source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
     root = Path(manifest.root)
     path = root / kernel.source
     what = ""
-    if not path.exists():
+    if path.is_symlink() and not path.exists():
+        what = f"{kernel.source!r} is a link to {str(path.readlink())!r}, which is not there"
+    elif not path.exists():
         near = [p.relative_to(root).as_posix() for p in path.parent.glob("*") if p.suffix == path.suffix] if path.parent.is_dir() else []
         what = f"no such file {kernel.source!r}{did_you_mean(kernel.source, near)}"
     elif not path.is_file():
@@ -215,6 +255,21 @@ def _source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
     elif not os.access(path, os.R_OK):
         what = f"{kernel.source!r} may not be read by this user"
     return _problem(manifest, ("kernel", kernel.name, "source"), what) if what else None
+
+
+def _folder_problems(manifest: Manifest) -> Iterator[Diagnostic]:
+    """Include directories that are not there; compilers would pass over them in silence."""
+    used = {kernel.language for kernel in manifest.kernels}
+    tables: list[tuple[tuple[str, ...], Mapping[str, object]]] = [
+        (("frontend", language), dict(options)) for language, options in manifest.frontends if language in used
+    ]
+    tables.extend((("kernel", kernel.name), dict(kernel.options)) for kernel in manifest.kernels)
+    for path, options in tables:
+        folders = options.get("include", ())
+        for index, folder in enumerate(folders if isinstance(folders, tuple) else ()):
+            if not Path(manifest.root, folder).is_dir():
+                what = "is a file, not a directory" if Path(manifest.root, folder).exists() else "is not there"
+                yield _problem(manifest, (*path, "include", index), f"directory {folder!r} {what}")
 
 
 def _problem(manifest: Manifest, path: tuple[str | int, ...], what: str) -> Diagnostic:

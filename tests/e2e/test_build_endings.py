@@ -28,6 +28,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
 TARGETS = ("--targets", "sm_80,sm_86,sm_89,sm_90,compute_80")
 COMPILER = "nvvm/bin/cicc"  # the part of nvcc that unfolds templates of device code
+# S<N, 1> makes a compiler unfold 2^N templates: milliseconds or minutes, as one likes.
+UNFOLDED = """template <int A, int B> struct S { enum { v = S<A - 1, B * 2>::v + S<A - 1, B * 2 + 1>::v }; };
+template <int B> struct S<0, B> { enum { v = 1 }; };
+"""
 SLEEPER = "import pathlib, time\npathlib.Path(__file__).with_name('begun').touch()\ntime.sleep(600)\n"
 
 
@@ -99,8 +103,7 @@ def test_a_signal_ends_the_build_and_all_its_processes(tmp_path: Path, name: sig
 def test_ctrl_c_ends_a_compiler_of_its_own_process(tmp_path: Path) -> None:
     """nvcc runs its parts as processes of their own; none outlives the build."""
     cli = Cli(environment(tmp_path / "cache"))
-    slow = "template <int A, int B> struct S { enum { v = S<A - 1, B * 2>::v + S<A - 1, B * 2 + 1>::v }; };\n"
-    source = slow + "template <int B> struct S<0, B> { enum { v = 1 }; };\n" + TWICE_CU.replace("2.0f", "float(S<21, 1>::v)")
+    source = UNFOLDED + TWICE_CU.replace("2.0f", "float(S<21, 1>::v)")
     root = write(tmp_path / "project", HEAD + TWICE.replace("launch", 'compiler = "nvcc"\nlaunch'), {"k/twice.cu": source})
 
     with cli.start(root, "build") as process:
@@ -164,3 +167,55 @@ def test_a_failing_job_stops_no_other(cli: Cli, tmp_path: Path) -> None:
     edit(root / "k" / "add.py", "+ one", "+ 1.0")
     assert cli.good(root, "build").jobs == {"twice-sm_90"}
     assert not (root / ".tilec" / "failed" / "twice-sm_90").exists()
+
+
+def test_a_source_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
+    """A module that does not import has no jobs; those of the others run, and what is wrong with them is told as well."""
+    cli = Cli(environment(tmp_path / "cache"))
+    other = TWICE.replace("twice", "thrice")
+    broken = {"k/thrice.cu": TWICE_CU.replace("twice", "thrice").replace("2.0f", "three"), "k/add.py": "import nothing_such\n" + ADD_PY}
+    root = write(tmp_path / "project", HEAD + ADD + TWICE + other, broken)
+    done = cli(root, "build")
+    assert done.code == 1
+    assert done.jobs == {"twice-sm_90", "thrice-sm_90"}
+    assert "k/add.py:1:1: error: ModuleNotFoundError: No module named 'nothing_such'\n" in done.err
+    assert 'k/thrice.cu:4:23: error: identifier "three" is undefined\n' in done.err
+    last = "error: 1 of 3 sources cannot be read, 1 of 2 jobs failed; nothing was written, earlier output is as it was\n"
+    assert done.err.endswith(last)
+    edit(root / "k" / "thrice.cu", "three", "3.0f")
+    done = cli(root, "build")
+    assert (done.code, done.jobs) == (1, {"thrice-sm_90"})
+    assert done.err.endswith("error: 1 of 3 sources cannot be read; nothing was written, earlier output is as it was\n")
+    edit(root / "k" / "add.py", "import nothing_such\n", "")
+    assert cli.good(root, "build").jobs == {"add-TILE128-sm_90"}
+
+
+def test_budgets_are_checked_beside_failures(cli: Cli, tmp_path: Path) -> None:
+    manifest = HEAD + TWICE + "budget = { registers = 3, constant = 8 }\n" + TWICE.replace("twice", "thrice")
+    root = write(tmp_path, manifest, {"k/thrice.cu": TWICE_CU.replace("twice", "thrice").replace("2.0f", "three")})
+    done = cli(root, "build")
+    assert done.code == 1
+    assert "tilec.toml:16:12: error: twice-sm_90: registers 10, over the budget of 3\n" in done.err
+    assert "tilec.toml:16:27: error: twice-sm_90: constant " in done.err
+    assert "  fix: raise kernel.twice.budget.registers, exclude the variant, or give it smaller tiles or other hints\n" in done.err
+    assert 'k/thrice.cu:4:23: error: identifier "three" is undefined\n' in done.err
+    assert done.err.endswith("error: 2 of 2 jobs failed; nothing was written, earlier output is as it was\n")
+    assert not (root / "dist").exists()
+
+
+def test_an_edit_in_the_middle_of_a_build_is_noticed(tmp_path: Path) -> None:
+    """What was compiled of two states of a header is kept for neither."""
+    cli = Cli(environment(tmp_path / "cache"))
+    source = f'#include "factor.cuh"\n{UNFOLDED}' + TWICE_CU.replace("2.0f", "FACTOR * float(S<13, 1>::v)")
+    root = write(tmp_path / "project", HEAD + TWICE, {"k/twice.cu": source, "k/factor.cuh": "#define FACTOR 2.0f\n"})
+    with cli.start(root, "build") as process:
+        assert process.stderr is not None
+        assert any("building 1 job" in line for line in process.stderr)
+        (root / "k" / "factor.cuh").write_text("#define FACTOR 3.0f\n")
+        words = process.stderr.read()
+    assert process.wait() == 1
+    assert "k/twice.cu: error: k/twice.cu, or a file that it includes or imports, was changed while it was compiled\n" in words
+    assert "  fix: build again\n" in words
+    assert cli.good(root, "build").jobs == {"twice-sm_90"}
+    (root / "k" / "factor.cuh").write_text("#define FACTOR 2.0f\n")
+    assert cli.good(root, "build").jobs == {"twice-sm_90"}

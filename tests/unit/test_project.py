@@ -1,0 +1,59 @@
+"""A project on disk: what of it is missing, and what can be compiled although some of it cannot be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import HEAD, TWICE, write
+from tilec.errors import ManifestError
+from tilec.frontends.base import ToolSearch
+from tilec.project import open_project
+
+
+def problems(root: Path) -> list[str]:
+    with pytest.raises(ManifestError) as caught:
+        open_project(root / "tilec.toml", ToolSearch())
+    return [problem.render().replace(f"{root}/", "") for problem in caught.value.problems]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write(tmp_path / "project", HEAD + TWICE)
+
+
+def test_what_is_there_is_opened(root: Path) -> None:
+    project = open_project(root / "tilec.toml", ToolSearch())
+    assert project.sources["twice"].path == "k/twice.cu"
+    assert list(project.frontends) == ["cuda"]
+
+
+def test_a_source_that_is_not_there(root: Path) -> None:
+    (root / "k" / "twice.cu").rename(root / "k" / "twise.cu")
+    what = "tilec.toml:12:1: error: kernel.twice.source: no such file 'k/twice.cu'; did you mean 'k/twise.cu'"
+    assert problems(root) == [f'{what}\n    source = "k/twice.cu"\n    ^']
+
+
+def test_a_link_to_nowhere(root: Path) -> None:
+    path = root / "k" / "twice.cu"
+    path.unlink()
+    path.symlink_to("gone.cu")
+    assert "'k/twice.cu' is a link to 'gone.cu', which is not there" in problems(root)[0]
+
+
+def test_a_link_out_of_the_project(root: Path, tmp_path: Path) -> None:
+    path = root / "k" / "twice.cu"
+    path.rename(tmp_path / "outside.cu")
+    path.symlink_to(tmp_path / "outside.cu")
+    assert "'k/twice.cu' is a link that leaves the project: copy the file into it" in problems(root)[0]
+
+
+def test_include_directories_that_are_not_there(tmp_path: Path) -> None:
+    own = TWICE.replace("launch", 'include = ["own", "k/twice.cu"]\nlaunch')
+    root = write(tmp_path, f'{HEAD}\n[frontend.cuda]\ninclude = ["inc"]\n[frontend.tile]\n{own}')
+    assert [text.split("\n")[0] for text in problems(root)] == [
+        "tilec.toml:12:12: error: frontend.cuda.include[0]: directory 'inc' is not there",
+        "tilec.toml:19:12: error: kernel.twice.include[0]: directory 'own' is not there",
+        "tilec.toml:19:19: error: kernel.twice.include[1]: directory 'k/twice.cu' is a file, not a directory",
+    ]
