@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tilec import __version__
+from tilec.compiler import stamp
 from tilec.compiler.cache import Cache
 from tilec.compiler.events import Done, Failed, Observer, Outcome
 from tilec.compiler.execute import KeyedJob, Pool
@@ -15,7 +16,8 @@ from tilec.compiler.keys import Change, KeyMaker, explain_change, inputs_digest,
 from tilec.compiler.lockfile import check_lock
 from tilec.compiler.state import Fingerprint, Output, WorkDir
 from tilec.errors import BudgetError, BuildError, CompileError, Diagnostic, ManifestError, TilecError, UsageError
-from tilec.frontends.base import ToolSearch
+from tilec.frontends._tools import used as tools_used
+from tilec.frontends.base import BUILTIN, ToolSearch
 from tilec.manifest.locate import Locator
 from tilec.model.driver import branch_of_cuda
 from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
@@ -87,7 +89,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
     Raises:
         ManifestError, ToolchainError, BuildError, OutputError: see each; the exit code is theirs.
     """
-    started = time.monotonic()
+    started, since = time.monotonic(), time.time_ns()
     project = open_project(request.manifest_path, request.search)
     work = WorkDir(Path(project.manifest.root))
     cache = Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
@@ -101,6 +103,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         fingerprint = Fingerprint.of([k.key for k in keyed], draft, emit, project.manifest)
         last = None if request.force or declared.unreadable else work.up_to_date(fingerprint)
         if last is not None:
+            _stamp(project, declared, request, last, jobs=len(keyed), since=since)
             seconds = time.monotonic() - started
             return BuildResult(
                 outputs=last, info=None, jobs=len(keyed), compiled=0, cached=len(keyed), seconds=seconds, up_to_date=True, notes=plan.notes
@@ -122,6 +125,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         )
         outputs = publish(publication, work.outputs())
         work.save(fingerprint, outputs, KeyMaker(tools=declared.tools, inputs=declared.inputs).snapshot(plan.jobs))
+        _stamp(project, declared, request, outputs, jobs=len(done), since=since)
     warnings = tuple(dict.fromkeys(w for outcome in done for w in outcome.warnings))
     compiled = sum(not outcome.cached for outcome in done)
     return BuildResult(
@@ -134,6 +138,33 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         up_to_date=False,
         warnings=warnings,
         notes=(*plan.notes, *_beyond_min_driver(info)),
+    )
+
+
+def _stamp(project: Project, declared: Declared, request: BuildRequest, outputs: Sequence[Output], *, jobs: int, since: int) -> None:
+    """Let the next build see by file status alone that it has nothing to do, where file status says everything."""
+    manifest = project.manifest
+    names = {file.name for files in declared.inputs.values() for file in files}
+    if project.search.prefer != "wheels" or declared.unreadable or set(project.classes) - set(BUILTIN) or any(n[0] == "<" for n in names):
+        return
+    root = Path(manifest.root)
+    own = (Path(manifest.path).name, "tilec.lock", *manifest.package.license_files)
+    asked = stamp.question(
+        own[0],
+        targets=request.targets,
+        select=request.select,
+        profile=request.profile,
+        emit=request.emit,
+        places=(request.search.cuda_home, request.search.path),
+    )
+    stamp.take(
+        root,
+        asked,
+        jobs=jobs,
+        since=since,
+        read=[*(root / name for name in (*own, *names)), *(Path(path) for path in tools_used if Path(path).is_file())],
+        written=[Path(output.path) for output in outputs],
+        output=root / manifest.output.dir,
     )
 
 

@@ -76,6 +76,9 @@ def command(
 
     What did not change is taken from the cache. A job is one variant for one target, such as gemm-f16-BM128-sm_90.
     """
+    plain = not (force or no_cache or locked or listing or explain or app.json or app.verbose)
+    if plain and _untouched(app, targets, select, profile, emit):
+        return
     if listing and explain:
         raise click.UsageError("--list and --explain cannot be combined", click.get_current_context())
     request = make_request(
@@ -95,6 +98,22 @@ def command(
         _explain(app, request, explain)
     else:
         _build(app, request)
+
+
+def _untouched(app: App, targets: tuple[str, ...], select: tuple[str, ...], profile: str, emit: tuple[str, ...]) -> bool:
+    """Whether nothing was touched since the last build was asked for the same; says so. Needs none of the build half."""
+    from tilec.compiler import stamp
+
+    manifest, settings = app.manifest_path(), app.settings
+    places = (settings.cuda_home, settings.path)
+    asked = stamp.question(manifest.name, targets=targets, select=select, profile=profile, emit=emit, places=places)
+    jobs = stamp.fresh(manifest.parent, asked)
+    if jobs is None:
+        return False
+    from tilec.cli.tables import plural
+
+    app.say(f"{click.style('up to date', fg='green', bold=True)} ({plural(jobs, 'job')}, untouched)")
+    return True
 
 
 def make_request(

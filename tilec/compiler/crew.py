@@ -184,15 +184,19 @@ class Crew:
 
 
 def _overtime(task: Task, printed: str) -> CompileError:
-    what = f"{task.subject}: did not finish within {task.limit:g} s"
+    doing = "reading" if isinstance(task.request, wire.Declare) else "compiling"
+    what = f"{task.subject}: {doing} it did not end within {task.limit:g} s"
     return CompileError(what, cause=task.slow, fix=task.raise_limit, log=printed, kernel=task.kernel, target=task.target)
 
 
 def _crash(task: Task, death: str, printed: str) -> CompileError:
+    reading = isinstance(task.request, wire.Declare)
+    silent = (
+        "it said nothing: look for os._exit and extension modules in what the source imports" if reading else "report it with its source"
+    )
+    cause = "code of the source ends or crashes its process when it is imported" if reading else "a bug in the compiler"
+    fix = "its last words are in the log" if printed.strip() else silent
     if "SIGKILL" in death:
         cause, fix = "the machine ran out of memory", "run fewer jobs at once (`-j`), or make the tile smaller"
-    else:
-        cause = "a bug in the compiler, or code that ends its process when it is imported"
-        fix = "its last words are in the log"
-    what = f"{task.subject}: the compiler's process {death}"
+    what = f"{task.subject}: the process that {'reads' if reading else 'compiles'} it {death}"
     return CompileError(what, cause=cause, fix=fix, log=printed, kernel=task.kernel, target=task.target)

@@ -17,6 +17,9 @@ from tilec.errors import TilecError, ToolchainError, UsageError
 from tilec.frontends._digests import DigestTable
 from tilec.frontends.base import ToolSearch
 
+used: set[str] = set()
+"""Every tool that this process was given: a build remembers their file status."""
+
 FIX = "pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
 
 
@@ -122,6 +125,7 @@ def require(names: Sequence[str], search: ToolSearch, *, digest: bool = True) ->
             places.extend(p for p in looked if p not in places)
         else:
             found[name] = tool
+            used.add(tool.path)
     if missing:
         have = ", ".join(f"{t.name} {t.version} ({t.origin})" for t in found.values())
         half = f"the toolchain is half installed (there is {have}): " if found else ""

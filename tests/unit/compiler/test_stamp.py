@@ -1,0 +1,120 @@
+"""The short way of an up-to-date build: whatever was touched, it is not taken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tilec.compiler import stamp
+
+ASKED = "question"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    for name in ("tilec.toml", "src/a.cu", "include/deep/a.h", "dist/a.tilec"):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    (root / ".tilec").mkdir()
+    return root
+
+
+def take(root: Path, *, since: int | None = None) -> bool:
+    time.sleep(0.02)  # files that are as old as the build are not trusted
+    return stamp.take(
+        root,
+        ASKED,
+        jobs=7,
+        since=time.time_ns() if since is None else since,
+        read=[root / "tilec.toml", root / "src/a.cu", root / "include/deep/a.h"],
+        written=[root / "dist/a.tilec"],
+        output=root / "dist",
+    )
+
+
+def test_nothing_touched(project: Path) -> None:
+    assert stamp.fresh(project, ASKED) is None
+    assert take(project)
+    assert stamp.fresh(project, ASKED) == 7
+    assert stamp.fresh(project, "another") is None
+    assert stamp.fresh(project.parent, ASKED) is None
+
+
+@pytest.mark.parametrize("name", ["tilec.toml", "src/a.cu", "include/deep/a.h", "dist/a.tilec"])
+def test_a_file_that_was_edited_touched_or_removed(project: Path, name: str) -> None:
+    path = project / name
+    assert take(project)
+    times = (path.stat().st_atime_ns, path.stat().st_mtime_ns)
+    path.write_text(name.upper())  # of the same size
+    os.utime(path, ns=times)  # and of the same time: the change time still tells
+    assert stamp.fresh(project, ASKED) is None
+    assert take(project)
+    path.touch()
+    assert stamp.fresh(project, ASKED) is None
+    assert take(project)
+    path.unlink()
+    assert stamp.fresh(project, ASKED) is None
+
+
+@pytest.mark.parametrize("name", ["b.py", "src/a.h", "src/new/a.h", "include/a.h", "include/deep/b.h"])
+def test_a_file_that_could_come_before_another(project: Path, name: str) -> None:
+    (project / "src" / "new").mkdir()
+    assert take(project)
+    (project / name).write_text("")
+    assert stamp.fresh(project, ASKED) is None
+
+
+def test_other_contents_of_the_output_directory_do_not_matter(project: Path) -> None:
+    assert take(project)
+    (project / "dist" / "notes.txt").write_text("mine")
+    (project / ".tilec" / "state.json").write_text("{}")
+    assert stamp.fresh(project, ASKED) == 7
+
+
+def test_files_touched_while_the_build_ran_are_not_trusted(project: Path) -> None:
+    since = time.time_ns()
+    time.sleep(0.02)
+    (project / "src/a.cu").write_text("edited while it was read")
+    assert not take(project, since=since)
+    assert stamp.fresh(project, ASKED) is None
+
+
+def test_a_build_that_cannot_be_remembered_forgets_the_one_before(project: Path) -> None:
+    assert take(project)
+    (project / "src/a.cu").unlink()
+    assert not take(project)
+    assert not (project / ".tilec" / "stamp.json").exists()
+
+
+def test_a_moved_project_is_built_the_long_way_or_known_by_its_own_files(project: Path) -> None:
+    assert take(project)
+    copy = project.parent / "copy"
+    shutil.copytree(project, copy)
+    assert stamp.fresh(copy, ASKED) is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b'{"asked": "question"}', b'{"asked": "question", "files": 3}', b"\xff", b"[" * 100_000])
+def test_a_damaged_stamp_only_costs_time(project: Path, damage: bytes) -> None:
+    (project / ".tilec" / "stamp.json").write_bytes(damage)
+    assert stamp.fresh(project, ASKED) is None
+
+
+def test_every_value_is_part_of_the_question() -> None:
+    plain = {"targets": (), "select": (), "profile": "release", "emit": (), "places": ("", "/bin")}
+    changed = [
+        {"targets": ("sm_90",)},
+        {"select": ("sm_90",)},
+        {"profile": "debug"},
+        {"emit": ("sm_90",)},
+        {"places": ("/cuda", "/bin")},
+        {"places": ("", "/bin:/usr/bin")},
+    ]
+    digests = {stamp.question("tilec.toml", **{**plain, **change}) for change in [{}, *changed]}  # type: ignore[arg-type]
+    digests.add(stamp.question("other.toml", **plain))  # type: ignore[arg-type]
+    assert len(digests) == len(changed) + 2

@@ -1,0 +1,110 @@
+"""The short way for a build with nothing to do: what the last one read and wrote, by file status, as git's index has it.
+
+A stamp only ever says "nothing was touched"; anything else leads to the whole build, which decides by content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tilec import __version__
+
+_VERSION = 1
+_MOST_FOLDERS = 400  # beyond that, looking at every folder costs more than it saves
+_PASSED_OVER = ("__pycache__", "node_modules")
+
+
+def question(
+    manifest: str, *, targets: Sequence[str], select: Sequence[str], profile: str, emit: Sequence[str], places: Sequence[str]
+) -> str:
+    """Digest of what was asked, and of the machine's values that decide which tools are found.
+
+    Args:
+        manifest: the manifest's file name.
+        targets: as in a build's request.
+        select: likewise.
+        profile: likewise.
+        emit: likewise.
+        places: CUDA_HOME and PATH.
+    """
+    asked = [_VERSION, __version__, sys.version, sys.prefix, manifest, [*targets], [*select], profile, [*emit], [*places]]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+
+def fresh(root: Path, asked: str) -> int | None:
+    """The number of jobs, if the last build in `root` was asked the same and nothing that it read or wrote was touched since."""
+    try:
+        stamp = json.loads((root / ".tilec" / "stamp.json").read_bytes())
+        if stamp["asked"] != asked:
+            return None
+        for name, status in stamp["files"].items():
+            if _status(root / name) != status:
+                return None
+        for name, status in stamp["folders"].items():
+            if _status(root / name)[1:] != status:
+                return None
+        return int(stamp["jobs"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def take(root: Path, asked: str, *, jobs: int, since: int, read: Iterable[Path], written: Iterable[Path], output: Path) -> bool:
+    """Remember a finished build; whether that could be done.
+
+    Nothing is remembered where a file may have been touched while the build ran, since its status then says too little.
+
+    Args:
+        root: the project's directory.
+        asked: the question.
+        jobs: number of jobs.
+        since: when the build began, in nanoseconds of the clock that file times are of.
+        read: every file that the build read.
+        written: every file that it wrote.
+        output: directory of its outputs, whose other contents do not matter.
+    """
+    path = root / ".tilec" / "stamp.json"
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
+    try:
+        inputs = {*read, *_own_files()}
+        folders = {*_folders(root, output), *(file.parent for file in inputs), *(Path(place) for place in sys.path if place)}
+        files = {_name(root, file): _status(file) for file in inputs}
+        places = {_name(root, folder): _status(folder)[1:] for folder in folders if folder.is_dir()}
+        if len(folders) > _MOST_FOLDERS + len(inputs) or any(status[1] >= since for status in files.values()):
+            return False
+        if any(status[0] >= since for status in places.values()):
+            return False
+        files.update({_name(root, file): _status(file) for file in written})
+        path.write_text(json.dumps({"asked": asked, "jobs": jobs, "files": files, "folders": places}), encoding="utf-8")
+    except OSError:
+        return False
+    return True
+
+
+def _status(path: Path) -> list[int]:
+    found = os.stat(path)  # noqa: PTH116  (called for hundreds of paths where milliseconds count)
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def _folders(root: Path, output: Path) -> Iterator[Path]:
+    """Folders of the project in which a new file could come before one that was read."""
+    for count, (place, names, _) in enumerate(os.walk(root)):
+        names[:] = [n for n in names if not n.startswith(".") and n not in _PASSED_OVER and Path(place, n) != output]
+        yield Path(place)
+        if count > _MOST_FOLDERS:
+            return
+
+
+def _own_files() -> Iterator[Path]:
+    """The sources of tilec itself: whoever works on it builds with what is there now."""
+    return Path(__file__).resolve().parents[1].rglob("*.py")
+
+
+def _name(root: Path, path: Path) -> str:
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
