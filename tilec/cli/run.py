@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tilec.runner.run import CaseResult, OutputResult, RunReport, Save
     from tilec.runtime.seam import CudaDriver, Device
 
+NO_CASES = "there are no cases to run"
+ADD_CASE = "add [kernel.NAME.case.CASE] to tilec.toml, or run one kernel with --arg"
 TINTS = {"passed": ("ok", "green"), "failed": ("FAIL", "red"), "error": ("ERROR", "red"), "ran": ("ran", "cyan")}
 
 
@@ -83,6 +85,8 @@ def command(
     wish = Wish(kernels=kernels, select=select, cases=cases, args=args, axes=axes, reference=reference)
     # Run from a bundle with --arg needs no project at all.
     manifest = None if bundle and args else _manifest(app)
+    if manifest is not None:
+        _check_wish(manifest, wish)
     driver, gpu = _find_gpu(device, manifest, wish)
     opened = _open(app, bundle, targets)
     bound = _from_args(app, opened, wish) if args else _from_manifest(opened, manifest, wish)
@@ -99,6 +103,23 @@ def _manifest(app: App) -> Manifest:
     from tilec.project import open_project
 
     return open_project(app.manifest_path(), app.settings.search).manifest
+
+
+def _check_wish(manifest: Manifest, wish: Wish) -> None:
+    """Refuse what cannot be run on any machine, before this one is looked at.
+
+    Raises:
+        UsageError: there is no such kernel, or no case.
+    """
+    from tilec.errors import UsageError
+    from tilec.model.suggest import did_you_mean
+
+    known = [kernel.name for kernel in manifest.kernels]
+    for name in wish.kernels:
+        if name not in known:
+            raise UsageError(f"no kernel {name!r}{did_you_mean(name, known) or '; there are ' + ', '.join(known)}")
+    if not wish.args and not any(kernel.cases for kernel in manifest.kernels if not wish.kernels or kernel.name in wish.kernels):
+        raise UsageError(NO_CASES, fix=ADD_CASE)
 
 
 def _find_gpu(name: str, manifest: Manifest | None, wish: Wish) -> tuple[CudaDriver, Device]:
@@ -161,16 +182,12 @@ def _build(app: App, targets: tuple[str, ...]) -> Path:
 
 def _from_manifest(bundle: Bundle, manifest: Manifest | None, wish: Wish) -> tuple[BoundCase, ...]:
     from tilec.errors import UsageError
-    from tilec.model.suggest import did_you_mean
     from tilec.runner.cases import expand_cases
     from tilec.runner.report import select_cases
 
     assert manifest is not None
     built = {kernel.name: kernel for kernel in bundle.info.kernels}
-    known = [kernel.name for kernel in manifest.kernels]
     for name in wish.kernels:
-        if name not in known:
-            raise UsageError(f"no kernel {name!r}{did_you_mean(name, known) or '; there are ' + ', '.join(known)}")
         if name not in built:
             raise UsageError(f"kernel {name!r} is not in the bundle", fix="build it, or leave --bundle out")
     bound = [
@@ -182,8 +199,7 @@ def _from_manifest(bundle: Bundle, manifest: Manifest | None, wish: Wish) -> tup
     taken = tuple(case for case in select_cases(bound, wish.select) if not wish.cases or case.case in wish.cases)
     if not taken:
         names = ", ".join(dict.fromkeys(f"{case.kernel}/{case.case}" for case in bound))
-        what = "no case matches" if bound else "there are no cases to run"
-        raise UsageError(what, fix=f"cases are {names}" if bound else "add [kernel.NAME.case.CASE] to tilec.toml, or give --arg")
+        raise UsageError("no case matches" if bound else NO_CASES, fix=f"cases are {names}" if bound else ADD_CASE)
     return taken
 
 

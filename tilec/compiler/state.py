@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import fcntl
 import hashlib
 import json
@@ -98,7 +99,7 @@ class WorkDir:
                 ignore.write_text("*\n", encoding="utf-8")
             descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as exc:
-            raise output_error(self.path, exc) from exc
+            raise self._unusable(exc) from exc
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,6 +112,13 @@ class WorkDir:
             yield
         finally:
             os.close(descriptor)
+
+    def _unusable(self, exc: OSError) -> OutputError:
+        if self.path.exists() and not self.path.is_dir():
+            return OutputError(f"{self.path} is a file, where tilec keeps what it knows of the last build", fix="remove it, or rename it")
+        error = output_error(self.path, exc)
+        fix = error.fix if exc.errno in (errno.ENOSPC, errno.EDQUOT) else "make the project's directory writable, or build a copy of it"
+        return OutputError(error.what, cause=error.cause, fix=fix)
 
     def _sweep(self) -> None:
         """Remove what killed processes left."""

@@ -241,11 +241,11 @@ def test_all_jobs_run_when_some_fail(project) -> None:
 
 
 MISDEEDS = [
-    ({"crash": "SIGSEGV"}, "the compiler's process was killed by SIGSEGV"),
-    ({"crash": "SIGABRT"}, "the compiler's process was killed by SIGABRT"),
-    ({"crash": "SIGKILL"}, "the compiler's process was killed by SIGKILL"),
-    ({"exit": 3}, "the compiler's process exited with status 3"),
-    ({"exit": 0}, "the compiler's process exited with status 0"),
+    ({"crash": "SIGSEGV"}, "the process that compiles it was killed by SIGSEGV"),
+    ({"crash": "SIGABRT"}, "the process that compiles it was killed by SIGABRT"),
+    ({"crash": "SIGKILL"}, "the process that compiles it was killed by SIGKILL"),
+    ({"exit": 3}, "the process that compiles it exited with status 3"),
+    ({"exit": 0}, "the process that compiles it exited with status 0"),
     ({"raise": "RecursionError"}, "the fake frontend failed: RecursionError: raised on demand"),
     ({"raise": "SystemExit"}, "the fake frontend failed: SystemExit: raised on demand"),
     ({"raise": "KeyboardInterrupt"}, "the fake frontend failed: KeyboardInterrupt: raised on demand"),
@@ -284,7 +284,7 @@ def test_a_job_that_hangs_is_killed_with_its_children(project) -> None:
         assert pool.started == 2
     assert [type(outcome).__name__ for outcome in outcomes] == ["Done", "Failed", "Done"]
     error = error_of(outcomes[1])
-    assert error.what == "add-BM2-sm_90: did not finish within 0.3 s"
+    assert error.what == "add-BM2-sm_90: compiling it did not end within 0.3 s"
     assert error.fix == "raise `timeout` in [toolchain], in seconds, or exclude the variant from the matrix"
     assert (error.kernel, error.target) == ("add-BM2", "sm_90")
     assert all(gone(int(pid)) for pid in pids.read_text().split())
@@ -300,13 +300,16 @@ def test_a_source_that_misbehaves_is_that_sources_error(project) -> None:
     assert [isinstance(result, TilecError) for result in results] == [False, True, True, True, True, True, False]
     words = [result.what for result in results if isinstance(result, TilecError)]
     assert words == [
-        "k.fake: did not finish within 0.4 s",
-        "k.fake: the compiler's process was killed by SIGSEGV",
+        "k.fake: reading it did not end within 0.4 s",
+        "k.fake: the process that reads it was killed by SIGSEGV",
         "k.fake: the fake frontend failed to read it: SystemExit: raised on demand for k.fake",
-        "k.fake: the compiler's process exited with status 1",
+        "k.fake: the process that reads it exited with status 1",
         "no kernel",
     ]
     assert "top level" in results[1].cause
+    assert results[4].cause == "code of the source ends or crashes its process when it is imported"
+    assert results[4].fix == "it said nothing: look for os._exit and extension modules in what the source imports"
+    assert results[2].fix == "its last words are in the log"
 
 
 def test_located_errors_come_through(project) -> None:

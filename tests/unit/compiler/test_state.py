@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import shutil
 import subprocess
 import sys
@@ -152,7 +153,19 @@ def test_what_killed_builds_left_is_swept_and_living_ones_are_not(tmp_path: Path
         assert work.spool.exists()
 
 
-def test_a_project_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
     (tmp_path / ".tilec").write_text("in the way")
-    with pytest.raises(OutputError, match="cannot write"), WorkDir(tmp_path).lock(pytest.fail):
+    with pytest.raises(OutputError, match="is a file, where tilec keeps") as caught, WorkDir(tmp_path).lock(pytest.fail):
         pytest.fail("the lock was taken")
+    assert caught.value.fix == "remove it, or rename it"
+
+
+def test_a_project_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(OutputError, match=r"cannot write .*\.tilec: Read-only") as caught, WorkDir(tmp_path).lock(pytest.fail):
+        pytest.fail("the lock was taken")
+    assert caught.value.cause == "the file system is read-only"
+    assert caught.value.fix == "make the project's directory writable, or build a copy of it"

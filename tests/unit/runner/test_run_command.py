@@ -201,6 +201,20 @@ def test_without_a_gpu_it_says_what_it_would_need(tilec: Tilec, monkeypatch: pyt
     assert done.out == ""
 
 
+def test_what_runs_nowhere_is_refused_before_a_gpu_is_looked_for(tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise NoDeviceError("there is no driver")
+
+    monkeypatch.setattr(_driver, "driver", missing)
+    typo = tilec("scael")
+    assert (typo.code, typo.err) == (2, "error: no kernel 'scael'; did you mean 'scale'\n")
+    (tmp_path / "tilec.toml").write_text(MANIFEST[: MANIFEST.index("[kernel.scale.case")])
+    idle = tilec()
+    assert idle.code == 2
+    assert idle.err == "error: there are no cases to run\n  fix: add [kernel.NAME.case.CASE] to tilec.toml, or run one kernel with --arg\n"
+    assert tilec("scale", "--arg", "x=f32[3]").code == 3
+
+
 def test_a_bundle_that_is_none(tilec: Tilec, tmp_path: Path) -> None:
     (tmp_path / "bad.tilec").write_bytes(b"nothing")
     assert tilec("--bundle", "bad.tilec").code == 1
