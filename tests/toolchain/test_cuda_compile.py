@@ -252,6 +252,17 @@ def test_an_instruction_that_needs_more_is_quoted(tmp_path: Path) -> None:
     assert compile_text(tmp_path, text, target="compute_90", max_isa=(8, 6)).info.ptx_isa == (8, 6)
 
 
+def test_what_the_target_lacks_is_not_blamed_on_the_driver(tmp_path: Path) -> None:
+    """No newer driver gives sm_80 an instruction of sm_90."""
+    text = '__global__ void k(float* y) {\n  asm volatile("griddepcontrol.wait;");\n  y[0] = 1;\n}'
+    with pytest.raises(CompileError) as caught:
+        compile_text(tmp_path, text, target="compute_80", max_isa=(8, 0))
+    said = "\n".join([caught.value.what, *(d.render() for d in caught.value.diagnostics)])
+    assert "k/a.cu does not compile for compute_80: " in said
+    assert "Instruction 'griddepcontrol' requires .target sm_90 or higher" in said
+    assert "min-driver" not in said + caught.value.fix
+
+
 def test_a_bound_below_the_target_itself(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match=r"min-driver reads PTX up to ISA 8\.0, compute_120 needs ISA 8\.7") as caught:
         compile_text(tmp_path, ADD, target="compute_120", max_isa=(8, 0))

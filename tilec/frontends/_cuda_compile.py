@@ -85,9 +85,9 @@ class Compiler:
             places = ((self._spec.source.root, ""), (self._toolkit, "<cuda>"), (str(Path(self._toolkit).parent), "<cuda>"))
             made = dataclasses.replace(made, text=_ptx.relative_files(made.text, places))
             if self._ptx_wanted:
-                isa = self._isa(made.text)
+                own, isa = _ptx.isa(made.text), self._isa(made.text)
                 made = dataclasses.replace(made, text=_ptx.with_isa(made.text, isa))
-            made = self._assemble(made, isa)
+            made = self._assemble(made, isa, own)
         return self._image(made, isa)
 
     # --- compilers ----------------------------------------------------------------------------------------------------------------
@@ -167,27 +167,31 @@ class Compiler:
             raise self._error(f"{self._spec.source.path} holds a zero byte: it is no C++ text", command=command)
         return data
 
-    def _assemble(self, made: _Made, isa: Version | None) -> _Made:
-        """Make (or for PTX targets: verify and measure with) the machine code of a PTX text."""
+    def _assemble(self, made: _Made, isa: Version | None, own: Version | None) -> _Made:
+        """Make (or for PTX targets: verify and measure with) the machine code of a PTX text; `own` is its ISA before it was lowered."""
+        done = self._ptxas(made.text)
+        log = "\n".join(part for part in (made.log, done.log) if part)
+        command = f"{made.command} && {done.command}"
+        if done.timed_out:
+            raise self._timeout(log, command)
+        if not done.cubin:
+            # What its own ISA does not allow either is not for want of a newer driver.
+            if isa and own and isa < own and (_ptx.needed_isa(done.log) or self._ptxas(_ptx.with_isa(made.text, own)).cubin):
+                raise self._not_lowered(made.text, isa, done.log, command)
+            raise self._refused(done.log, command, made.symbol)
+        return dataclasses.replace(made, cubin=done.cubin, log=log, command=command)
+
+    def _ptxas(self, text: str) -> _cuda_ptxas.Assembled:
         spec = self._spec
-        done = _cuda_ptxas.assemble(
+        return _cuda_ptxas.assemble(
             self._tools["ptxas"].path,
-            made.text,
+            text,
             arch=f"sm_{self._job.target.number}",
             opt=spec.opt,
             lineinfo=spec.lineinfo,
             extra=self._options.ptxas,
             timeout=spec.timeout,
         )
-        log = "\n".join(part for part in (made.log, done.log) if part)
-        command = f"{made.command} && {done.command}"
-        if done.timed_out:
-            raise self._timeout(log, command)
-        if not done.cubin:
-            if isa is not None and spec.max_isa is not None and isa == spec.max_isa:
-                raise self._not_lowered(made.text, isa, done.log, command)
-            raise self._refused(done.log, command, made.symbol)
-        return dataclasses.replace(made, cubin=done.cubin, log=log, command=command)
 
     # --- lowering -----------------------------------------------------------------------------------------------------------------
 
