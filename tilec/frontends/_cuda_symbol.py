@@ -134,6 +134,8 @@ def symbol_advice(words: str, expression: str, decl: KernelDecl, candidates: Seq
         header = next((h for name, h in _TYPE_HEADERS.items() if f'"{name}"' in words), "")
         if header:
             return f"the source does not know this type: #include <{header}>"
+    if "overloaded function" in words:
+        return f"give each overload of {decl.name} a name of its own: a kernel is found by its function's name"
     base, _ = cut(expression)
     if base not in (decl.qualified, decl.name):
         return f"the source has {', '.join(candidates) or 'no __global__ function'}{_nearest(base, list(candidates))}"

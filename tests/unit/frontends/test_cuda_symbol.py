@@ -8,7 +8,7 @@ from tilec.bundle.cubin import CubinParam
 from tilec.errors import CompileError
 from tilec.frontends._cuda_abi import check, derive
 from tilec.frontends._cuda_parse import Found, find_kernels
-from tilec.frontends._cuda_symbol import bindings, cut, expand, name_expression, spell_value, unknown_symbol
+from tilec.frontends._cuda_symbol import bindings, cut, expand, name_expression, spell_value, symbol_advice, unknown_symbol
 from tilec.frontends._ptx import EntryParam
 from tilec.model.kernel import AxisValue
 from tilec.model.signature import AbiSlot
@@ -70,6 +70,11 @@ def test_arguments_for_what_is_no_template() -> None:
 def test_an_unknown_symbol_names_what_is_there() -> None:
     error = unknown_symbol("kk", [PLAIN.decl, TEMPLATE.decl])
     assert str(error) == "there is no __global__ function 'kk'; did you mean k\n  cause: the source has: n::k (1), k (1)"
+
+
+def test_overloads_need_names_of_their_own() -> None:
+    words = 'cannot determine which instance of overloaded function "k" is intended'
+    assert symbol_advice(words, "n::k", PLAIN.decl, ["n::k"]).startswith("give each overload of k a name of its own")
 
 
 def test_dtypes_of_template_parameters() -> None:

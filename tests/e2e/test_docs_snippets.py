@@ -1,0 +1,319 @@
+"""The documentation does what it says: every block of every page is run, loaded, compiled or compared with its source."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilec
+from tests.docs_pages import ROOT, Reader, Step, environment, steps
+from tilec import errors
+from tilec.cli import settings
+from tilec.cli.main import COMMANDS, cli
+from tilec.cli.new import render
+from tilec.manifest import keys
+from tilec.manifest.load import load_text
+from tilec.manifest.shapes import Either, Later, ListOf, Shape
+from tilec.manifest.tables import Names, Table
+from tilec.model.arch import ARCHS
+from tilec.model.dtype import DTYPES
+from tilec.model.expr_build import FUNCTIONS
+from tilec.runtime.results import ADVICE
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+PAGES = ("README.md", "docs/guide.md", "docs/manifest.md", "docs/launching.md", "docs/frontends.md", "docs/ci.md")
+FOLLOWED = {"file", "append", "edit", "output", "plugin", "fake"}
+LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh")}
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Reader:
+    home = tmp_path / "work"
+    home.mkdir()
+    return Reader(home, environment(tmp_path / "cache"))
+
+
+# --- what a reader does ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_guide_and_what_builds_on_it(reader: Reader) -> None:
+    """The guide from its first line to its last, then the pages that use its package."""
+    for page in ("docs/guide.md", "docs/launching.md", "docs/ci.md"):
+        for step in steps(page):
+            reader.follow(step)
+
+
+def test_the_frontends_page(reader: Reader) -> None:
+    for step in steps("docs/frontends.md"):
+        reader.follow(step)
+
+
+def test_the_readmes_quick_start(reader: Reader) -> None:
+    """`new`, `check`, `build`, `inspect` and `run`, then the kernel and the table that it shows, in a project of their own."""
+    found = steps("README.md")
+    for step in found:
+        reader.follow(step)
+    assert reader.cwd.name == "demo"
+    assert (reader.cwd / "dist" / "demo" / "__init__.py").is_file()
+    kernel = next(step for step in found if step.language == "python" and "@ct.kernel" in step.text)
+    table = next(step for step in found if step.language == "toml")
+    alone = reader.home / "alone"
+    (alone / "kernels").mkdir(parents=True)
+    (alone / "kernels" / "vector_add.py").write_text(kernel.text)
+    (alone / "tilec.toml").write_text(completed(table.text))
+    subprocess.run(["tilec", "build"], cwd=alone, env=reader.env, check=True, capture_output=True, timeout=120)
+
+
+# --- every block is checked somehow ------------------------------------------------------------------------------------------------
+
+ALL = [step for page in PAGES for step in steps(page)]
+
+
+def completed(fragment: str) -> str:
+    """A fragment of a manifest with what it lacks to be one."""
+    given = tomllib.loads(fragment)
+    lacking = {
+        "package": '[package]\nname = "p"\nversion = "1"\n',
+        "targets": '[targets]\ndefault = ["sm_90"]\n',
+        "kernel": '[kernel.k]\nsource = "k.cu"\n',
+    }
+    head = "" if "edition" in given else "edition = 1\n"
+    return head + "\n".join([fragment, *(text for key, text in lacking.items() if key not in given)])
+
+
+@pytest.mark.parametrize("step", ALL, ids=lambda step: step.place)
+def test_no_block_goes_unchecked(step: Step) -> None:
+    match step.directive, step.language:
+        case "install", "bash":
+            subprocess.run(["bash", "-n"], input=step.text, text=True, check=True)
+            extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
+            assert set(re.findall(r"\[(\w+)\]\"", step.text)) <= set(extras)
+        case "template", "yaml":
+            values = {"name": "demo", "module": "demo", "tilec_version": tilec.__version__}
+            assert step.text == render("mixed", values)[".github/workflows/kernels.yml"].decode()
+        case "fragment", "toml":
+            load_text(completed(step.text), Path("tilec.toml"), languages=LANGUAGES)
+        case "", "toml":
+            assert step.page == "README.md", f"{step.place}: fragments are marked as such"
+        case "", "python":
+            compile(step.text, step.place, "exec")
+        case "", "bash" | "console":
+            check_commands(step)
+        case directive, _:
+            assert directive in FOLLOWED, f"{step.place}: nothing checks a block of {step.language!r}"
+
+
+def check_commands(step: Step) -> None:
+    """Flags first, so that a block that fails says which of them does not exist."""
+    lines = re.findall(r"^(?:\$ )?(?:\w+=\S+ )?tilec (.+?)(?: +#.*)?$", step.text, flags=re.MULTILINE)
+    for line in lines:
+        check_command(step.place, line)
+
+
+def check_command(place: str, line: str) -> None:
+    words = re.split(r"\s+(?:&&|\||>)", line)[0].split()
+    name = next((word for word in words if word in COMMANDS), "")
+    assert name or words[0].startswith("-"), f"{place}: no command in `tilec {line}`"
+    command: Any = cli.get_command(cli.make_context("tilec", ["--debug", "schema"], resilient_parsing=True), name) if name else cli
+    known = {flag for param in (*cli.params, *command.params) for flag in (*param.opts, *param.secondary_opts)} | {"--help", "-h"}
+    for sub in getattr(command, "commands", {}).values():
+        known |= {flag for param in sub.params for flag in param.opts}
+    flags = [word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)]
+    assert set(flags) <= known, f"{place}: `tilec {line}`: no such flag {sorted(set(flags) - known)}"
+
+
+def inline(page: str) -> Iterator[str]:
+    prose = re.sub(r"^```.*?^```", "", text_of(page), flags=re.MULTILINE | re.DOTALL)
+    yield from re.findall(r"`([^`\n]+)`", prose)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_in_the_text_exist(page: str) -> None:
+    planned = {"bench", "tune", "sanitize"}
+    for code in inline(page):
+        words = code.replace("\\|", "|").split()
+        if words[:1] == ["tilec"] and len(words) > 1 and words[1] not in planned and not words[1].startswith("--debug"):
+            check_command(page, " ".join(words[1:]).replace("info|gc|clear", "info"))
+
+
+@pytest.mark.parametrize("page", [*PAGES, "docs/design.md", "CONTRIBUTING.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#\s]*)(?:#[^)\s]*)?\)", text_of(page)):
+        if target and "://" not in target:
+            assert (ROOT / page).parent.joinpath(target).exists(), f"{page}: {target}"
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", text_of(page)):
+        other = (ROOT / page).parent / target if target else ROOT / page
+        headings = re.findall(r"^#+ (.+)$", other.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+        assert anchor in slugs, f"{page}: no heading for {target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_error_classes_exist(page: str) -> None:
+    for name in set(re.findall(r"\b([A-Z]\w+Error)\b", text_of(page))):
+        assert hasattr(errors, name) or hasattr(builtins, name), f"{page}: {name}"
+
+
+# --- tables against what they tell of ----------------------------------------------------------------------------------------------
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """The cells of the tables under a heading, header rows left out."""
+    section = re.split(rf"^#+ {re.escape(heading)}$", text_of(page), flags=re.MULTILINE)[1]
+    section = re.split(r"^#+ ", section, flags=re.MULTILINE)[0]
+    lines = [line for line in section.split("\n") if line.startswith("|")]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    following = [*(row[0] for row in cells[1:]), ""]
+    return [row for row, after in zip(cells, following, strict=False) if not after.startswith("---") and not row[0].startswith("---")]
+
+
+def test_the_readme_lists_the_commands() -> None:
+    listed = [re.match(r"`tilec (\w+)", row[0]) for row in rows("README.md", "Commands")]
+    assert [match[1] for match in listed if match] == list(COMMANDS)
+    assert len(listed) == len(COMMANDS)
+
+
+def test_results_of_the_driver_are_those_that_are_told() -> None:
+    assert [tuple(row) for row in rows("docs/launching.md", "Errors of the driver")] == [
+        (f"`{name}`", cause, fix) for name, (cause, fix) in ADVICE.items()
+    ]
+
+
+def test_launch_errors_are_all_in_the_table_of_checks() -> None:
+    told = " ".join(row[2] for row in rows("docs/launching.md", "What is checked, in order"))
+    raised = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.LaunchError)}
+    assert raised - set(re.findall(r"`(\w+)`", told)) == {"LaunchError"}
+
+
+PLACEHOLDERS = {"kernel": "NAME", "profile": "NAME", "case": "CASE", "params": "PARAM", "inputs": "PARAM", "tolerance": "DTYPE"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Documented:
+    """A key as the loader has it: its shape and its row's default (None where the schema has none)."""
+
+    shape: Shape
+    required: bool
+    default: object = None
+
+
+def documented(table: Table, path: str = "") -> Iterator[tuple[str, Documented]]:
+    """Every key of a table and of the tables in it, by path: `kernel.NAME.assume.sets[].name`."""
+    properties: dict[str, Any] = table.schema().get("properties", {})
+    for key in table.keys:
+        if isinstance(key.shape, Later):
+            continue
+        where = f"{path}{key.name}"
+        yield where, Documented(key.shape, key.required, properties[key.name].get("default"))
+        yield from inside(key.shape, where)
+    if table.names is not None:
+        yield from names(table.names, path)
+
+
+def inside(shape: Shape, where: str) -> Iterator[tuple[str, Documented]]:
+    match shape:
+        case Table():
+            yield from documented(shape, f"{where}.")
+        case ListOf():
+            yield from inside(shape.item, f"{where}[]")
+        case Either():
+            for one in shape.shapes:
+                yield from inside(one, where)
+
+
+def names(free: Names, path: str) -> Iterator[tuple[str, Documented]]:
+    parent = path.rstrip(".").rpartition(".")[2]
+    if parent in PLACEHOLDERS:
+        yield from inside(free.shape, f"{path}{PLACEHOLDERS[parent]}")
+
+
+@cache
+def described() -> dict[str, list[str]]:
+    """The rows of the manifest's page by the whole path of their key."""
+    found: dict[str, list[str]] = {}
+    for heading in re.findall(r"^## (.+)$", text_of("docs/manifest.md"), flags=re.MULTILINE):
+        match = re.fullmatch(r"`(\[\[?)([\w.]+)\]\]?`", heading)
+        if not match and heading != "Top level":
+            continue
+        prefix = f"{match[2]}{'[]' if match[1] == '[[' else ''}." if match else ""
+        for row in rows("docs/manifest.md", heading):
+            if (key := re.fullmatch(r"`([\w.\[\]-]+)`", row[0])) and len(row) == 4:
+                found[prefix + key[1]] = row
+    return found
+
+
+def test_the_manifests_page_has_every_key_and_no_other() -> None:
+    expected = {path for path, _ in documented(keys.MANIFEST)}
+    # Languages without options, and tables whose keys are told in their own section, need no row of their own.
+    expected -= {"frontend.tile", "frontend.cuda"}
+    assert sorted(expected - set(described())) == [], "keys without a row in docs/manifest.md"
+    assert sorted(set(described()) - expected) == [], "rows in docs/manifest.md without a key"
+
+
+def test_the_manifests_page_tells_types_and_defaults() -> None:
+    wrong = {path: described()[path] for path, key in documented(keys.MANIFEST) if path in described() and not fits(path, key)}
+    assert wrong == {}
+
+
+def fits(path: str, key: Documented) -> bool:
+    """Whether a row has the key's default and its choices."""
+    _, kind, default, _ = described()[path]
+    choices = getattr(key.shape, "choices", ())
+    if choices and kind != "as above" and re.findall(r"`([^`]+)`", kind) != list(choices):
+        return False
+    if key.required or key.default is None:
+        return (default == "required") == key.required or path == "kernel.NAME.launch.grid"
+    if key.default == 0 and default == "no bound":
+        return True
+    value = key.default if isinstance(key.default, str) else json.dumps(key.default)
+    return default == f"`{value}`"
+
+
+def test_the_manifests_page_tells_what_is_not_supported() -> None:
+    section = text_of("docs/manifest.md").split("## Not supported yet")[1].split("\n## ")[0]
+
+    def later(table: Table, path: str) -> Iterator[str]:
+        for key in table.keys:
+            where = f"{path}{key.name}"
+            if isinstance(key.shape, Later):
+                yield where
+            elif isinstance(key.shape, Table):
+                inner = key.shape
+                if key.name == "kernel" and inner.names is not None and isinstance(inner.names.shape, Table):
+                    yield from later(inner.names.shape, "kernel.NAME.")
+                yield from later(inner, f"{where}.")
+
+    assert set(re.findall(r"`((?:kernel|frontend)\.[\w.]+)`", section)) == set(later(keys.MANIFEST, ""))
+    assert all(f'"{language}"' in section for language in keys.LATER_LANGUAGES)
+
+
+def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> None:
+    page = text_of("docs/manifest.md")
+    for major, minor in ARCHS:
+        assert re.search(rf"\b{major}{minor}\b", page.split("Targets: ")[1].split("\n\n")[0])
+    assert all(f"`{name}`" in page for name in DTYPES)
+    assert all(f"{name}(" in page.split("## Expressions")[1] for name in FUNCTIONS)
+    read = set(re.findall(r'env\.get\("(\w+)"', Path(settings.__file__).read_text(encoding="utf-8")))
+    assert read == set(re.findall(r"`([A-Z_]{2,})`", " ".join(row[0] for row in rows("docs/manifest.md", "Environment"))))
+    codes = {value.exit_code for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.TilecError)}
+    assert [row[0] for row in rows("docs/manifest.md", "Exit codes")] == [str(code) for code in sorted({0, 130, *codes})]
