@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "tilec"
 STDLIB_ONLY = ("errors", "model", "bundle")
 SHIPPED = ("tileir", "runtime")
-BUILD_HALF = ("manifest", "frontends", "plan", "compiler", "stubs", "project", "build")
+BUILD_HALF = ("manifest", "frontends", "plan", "compiler", "stubs", "project", "assemble", "build")
 LEVEL = {
     "errors": 0,
     "model": 1,
@@ -23,7 +23,7 @@ LEVEL = {
     "cli": 6,
 }
 # Inside the build half the pipeline has an order too.
-BUILD_ORDER = {"manifest": 0, "frontends": 1, "plan": 2, "compiler": 3, "stubs": 4, "project": 5, "build": 6}
+BUILD_ORDER = {"manifest": 0, "frontends": 1, "plan": 2, "compiler": 3, "stubs": 4, "project": 5, "assemble": 6, "build": 7}
 HEAVY = {"cuda", "numpy", "triton", "numba", "torch", "cupy", "jinja2", "rich", "click", "tomli", "tomllib"}
 SHIPPED_BANNED = {"click", "rich", "jinja2", "tomli", "tomllib"}
 

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from tilec import __version__
+from tilec.assemble import beyond_min_driver, bundle_info, require_done
 from tilec.compiler import stamp
 from tilec.compiler.cache import Cache
-from tilec.compiler.events import Done, Failed, Observer, Outcome
+from tilec.compiler.events import Observer
 from tilec.compiler.execute import KeyedJob, Pool
 from tilec.compiler.keys import Change, KeyMaker, explain_change, inputs_digest, recall
 from tilec.compiler.lockfile import check_lock
 from tilec.compiler.state import Fingerprint, Output, WorkDir
-from tilec.errors import BudgetError, BuildError, CompileError, Diagnostic, ManifestError, TilecError, UsageError
+from tilec.errors import Diagnostic, ManifestError, UsageError
 from tilec.frontends._tools import used as tools_used
 from tilec.frontends.base import BUILTIN, ToolSearch
-from tilec.manifest.locate import Locator
-from tilec.model.driver import branch_of_cuda
-from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
-from tilec.model.signature import Param, ParamKind
+from tilec.model.kernel import BundleInfo
 from tilec.model.suggest import did_you_mean
-from tilec.plan import Plan, PlannedKernel, make_plan
-from tilec.project import UNREADABLE, Declared, Project, declare, open_project, reference_problems
+from tilec.plan import Plan, make_plan
+from tilec.project import Declared, Project, declare, open_project, reference_problems
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +96,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         plan = _plan(project, declared, request)
         keyed = _keyed(plan, declared)
         emit = request.emit or project.manifest.output.emit
-        draft = _bundle_info(project, declared, plan, request, outcomes=None)
+        draft = bundle_info(project, declared, plan, request.profile, outcomes=None)
         fingerprint = Fingerprint.of([k.key for k in keyed], draft, emit, project.manifest)
         last = None if request.force or declared.unreadable else work.up_to_date(fingerprint)
         if last is not None:
@@ -109,8 +106,8 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
                 outputs=last, info=None, jobs=len(keyed), compiled=0, cached=len(keyed), seconds=seconds, up_to_date=True, notes=plan.notes
             )
         outcomes = pool.compile(keyed, fresh=request.force)
-        done = _require_done(plan, outcomes, project.manifest.locate, declared)
-        info = _bundle_info(project, declared, plan, request, outcomes=done)
+        done = require_done(plan, outcomes, project.manifest.locate, declared)
+        info = bundle_info(project, declared, plan, request.profile, outcomes=done)
         from tilec.stubs.publish import Publication, publish  # an up-to-date build writes nothing and should not wait for the templates
 
         images = {outcome.info.digest: (job, outcome) for job, outcome in zip(keyed, done, strict=True)}
@@ -137,7 +134,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         seconds=time.monotonic() - started,
         up_to_date=False,
         warnings=warnings,
-        notes=(*plan.notes, *_beyond_min_driver(info)),
+        notes=(*plan.notes, *beyond_min_driver(info)),
     )
 
 
@@ -166,18 +163,6 @@ def _stamp(project: Project, declared: Declared, request: BuildRequest, outputs:
         written=[Path(output.path) for output in outputs],
         output=root / manifest.output.dir,
     )
-
-
-def _beyond_min_driver(info: BundleInfo) -> Iterator[str]:
-    """What older drivers than it needs will pass over: PTX is lowered to what min-driver reads, machine code and Tile IR cannot be."""
-    needed: dict[int | None, dict[str, None]] = {}
-    for image in (image for kernel in info.kernels for variant in kernel.variants for image in variant.images):
-        branch = branch_of_cuda(image.cuda)
-        if info.min_driver and (branch is None or branch > info.min_driver):
-            needed.setdefault(branch, {})[str(image.target)] = None
-    for branch, targets in needed.items():
-        wants = f"driver {branch} or later" if branch else "a driver that tilec does not know yet"
-        yield f"{', '.join(targets)}: needs {wants}, which is newer than min-driver {info.min_driver}; older drivers cannot load it"
 
 
 def plan_only(request: BuildRequest, observer: Observer) -> Plan:
@@ -270,101 +255,3 @@ def _keyed(plan: Plan, declared: Declared) -> tuple[KeyedJob, ...]:
     maker = KeyMaker(tools=declared.tools, inputs=declared.inputs)
     inputs = {name: inputs_digest(files) for name, files in declared.inputs.items()}
     return tuple(KeyedJob(job=job, key=maker.key(job), inputs=inputs[job.spec.name]) for job in plan.jobs)
-
-
-def _require_done(plan: Plan, outcomes: Sequence[Outcome], locate: Locator, declared: Declared) -> tuple[Done, ...]:
-    """Every outcome, if all sources could be read and all jobs are done and within their budgets; else every failure."""
-    failures: list[TilecError] = []
-    done: list[Done] = []
-    failed = 0  # a job may break several budgets
-    rows = iter(outcomes)
-    for kernel in plan.kernels:
-        for job in kernel.jobs:
-            outcome = next(rows)
-            if isinstance(outcome, Done):
-                done.append(outcome)
-            errors = [outcome.error] if isinstance(outcome, Failed) else _over_budget(kernel, job.id, outcome, locate)
-            failed += bool(errors)
-            failures.extend(errors)
-    if not failures:
-        declared.require_all()
-        return tuple(done)
-    summary = f"{failed} of {len(outcomes)} jobs failed"
-    if declared.unreadable:
-        summary = f"{len(declared.unreadable)} of {declared.sources} {UNREADABLE}, {summary}"
-    raise BuildError((*declared.unreadable, *failures), total=len(outcomes), summary=summary)
-
-
-def _over_budget(kernel: PlannedKernel, job_id: str, done: Done, locate: Locator) -> list[TilecError]:
-    budget, used = kernel.manifest.budget, done.info.resources
-    spills = None if used.spill_stores is None else max(used.spill_stores, used.spill_loads or 0)
-    rows = (
-        ("registers", budget.registers, used.registers),
-        ("spills", budget.spills, spills),
-        ("shared", budget.shared, used.shared),
-        ("stack", budget.stack, used.stack),
-        ("constant", budget.constant, used.constant),
-    )
-    return [
-        BudgetError(
-            f"{job_id}: {name} {value}, over the budget of {limit}",
-            cause="the compiler needs more than kernel.budget allows for this variant and target",
-            fix=f"raise kernel.{kernel.info.name}.budget.{name}, exclude the variant, or give it smaller tiles or other hints",
-            kernel=job_id,
-            target=str(done.info.target),
-            location=locate(("kernel", kernel.info.name, "budget", name)),
-        )
-        for name, limit, value in rows
-        if limit is not None and value is not None and value > limit
-    ]
-
-
-def _bundle_info(project: Project, declared: Declared, plan: Plan, request: BuildRequest, *, outcomes: Sequence[Done] | None) -> BundleInfo:
-    """The bundle's index; without outcomes it has no variants and stands for everything that is not in a job's key."""
-    package = project.manifest.package
-    rows = iter(outcomes or ())
-    kernels = tuple(_with_images(kernel, rows) if outcomes is not None else kernel.info for kernel in plan.kernels)
-    planned = {kernel.info.name for kernel in plan.kernels}
-    tools = {tool.name: tool for kernel in plan.kernels for tool in declared.tools[kernel.info.language]}
-    files = {file.name: file.digest for name in planned for file in declared.inputs[name]}
-    return BundleInfo(
-        package=PackageInfo(
-            name=package.name, version=package.version, module=package.module, description=package.description, license=package.license
-        ),
-        kernels=kernels,
-        toolchain=tuple(tools[name] for name in sorted(tools)),
-        sources=tuple(sorted(files.items())),
-        profile=request.profile,
-        min_driver=project.manifest.targets.min_driver,
-        builder=f"tilec {__version__}",
-    )
-
-
-def _with_images(kernel: PlannedKernel, rows: object) -> KernelInfo:
-    variants: dict[str, VariantInfo] = {}
-    for job in kernel.jobs:
-        done: Done = next(rows)  # type: ignore[call-overload]
-        known = variants.get(job.variant.id)
-        images = (*(known.images if known else ()), done.info)
-        variants[job.variant.id] = VariantInfo(
-            id=job.variant.id, axes=job.variant.axes, assume=job.variant.assume, abi=done.abi, images=images
-        )
-    built = tuple(variants.values())
-    return dataclasses.replace(kernel.info, params=tuple(_with_size(param, built, kernel) for param in kernel.info.params), variants=built)
-
-
-def _with_size(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKernel) -> Param:
-    """A struct whose size neither source nor manifest says, with the size that was compiled.
-
-    Raises:
-        CompileError: variants disagree: one launcher cannot take it.
-    """
-    if param.kind is not ParamKind.STRUCT or param.size:
-        return param
-    sizes = {slot.size: v.id for v in variants for slot in v.abi if slot.type == "struct" and slot.expr.strip() == param.name}
-    if len(sizes) > 1:
-        shown = ", ".join(f"{size} bytes in {variant}" for size, variant in sorted(sizes.items()))
-        fix = f"split kernel.{kernel.info.name} into kernels whose variants take one struct each"
-        what = f"struct {param.name!r} has {shown}: one launcher takes one size"
-        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=kernel.info.location, hint=fix),), fix=fix)
-    return dataclasses.replace(param, size=next(iter(sizes), 0))

@@ -1,0 +1,126 @@
+"""From outcomes to the bundle's index: every failure at once, budgets, and each kernel with its images."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from tilec import __version__
+from tilec.compiler.events import Done, Failed, Outcome
+from tilec.errors import BudgetError, BuildError, CompileError, Diagnostic, TilecError
+from tilec.manifest.locate import Locator
+from tilec.model.driver import branch_of_cuda
+from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
+from tilec.model.signature import Param, ParamKind
+from tilec.plan import Plan, PlannedKernel
+from tilec.project import UNREADABLE, Declared, Project
+
+
+def require_done(plan: Plan, outcomes: Sequence[Outcome], locate: Locator, declared: Declared) -> tuple[Done, ...]:
+    """Every outcome, if all sources could be read and all jobs are done and within their budgets; else every failure."""
+    failures: list[TilecError] = []
+    done: list[Done] = []
+    failed = 0  # a job may break several budgets
+    rows = iter(outcomes)
+    for kernel in plan.kernels:
+        for job in kernel.jobs:
+            outcome = next(rows)
+            if isinstance(outcome, Done):
+                done.append(outcome)
+            errors = [outcome.error] if isinstance(outcome, Failed) else _over_budget(kernel, job.id, outcome, locate)
+            failed += bool(errors)
+            failures.extend(errors)
+    if not failures:
+        declared.require_all()
+        return tuple(done)
+    summary = f"{failed} of {len(outcomes)} jobs failed"
+    if declared.unreadable:
+        summary = f"{len(declared.unreadable)} of {declared.sources} {UNREADABLE}, {summary}"
+    raise BuildError((*declared.unreadable, *failures), total=len(outcomes), summary=summary)
+
+
+def _over_budget(kernel: PlannedKernel, job_id: str, done: Done, locate: Locator) -> list[TilecError]:
+    budget, used = kernel.manifest.budget, done.info.resources
+    spills = None if used.spill_stores is None else max(used.spill_stores, used.spill_loads or 0)
+    rows = (
+        ("registers", budget.registers, used.registers),
+        ("spills", budget.spills, spills),
+        ("shared", budget.shared, used.shared),
+        ("stack", budget.stack, used.stack),
+        ("constant", budget.constant, used.constant),
+    )
+    return [
+        BudgetError(
+            f"{job_id}: {name} {value}, over the budget of {limit}",
+            cause="the compiler needs more than kernel.budget allows for this variant and target",
+            fix=f"raise kernel.{kernel.info.name}.budget.{name}, exclude the variant, or give it smaller tiles or other hints",
+            kernel=job_id,
+            target=str(done.info.target),
+            location=locate(("kernel", kernel.info.name, "budget", name)),
+        )
+        for name, limit, value in rows
+        if limit is not None and value is not None and value > limit
+    ]
+
+
+def bundle_info(project: Project, declared: Declared, plan: Plan, profile: str, *, outcomes: Sequence[Done] | None) -> BundleInfo:
+    """The bundle's index; without outcomes it has no variants and stands for everything that is not in a job's key."""
+    package = project.manifest.package
+    rows = iter(outcomes or ())
+    kernels = tuple(_with_images(kernel, rows) if outcomes is not None else kernel.info for kernel in plan.kernels)
+    planned = {kernel.info.name for kernel in plan.kernels}
+    tools = {tool.name: tool for kernel in plan.kernels for tool in declared.tools[kernel.info.language]}
+    files = {file.name: file.digest for name in planned for file in declared.inputs[name]}
+    return BundleInfo(
+        package=PackageInfo(
+            name=package.name, version=package.version, module=package.module, description=package.description, license=package.license
+        ),
+        kernels=kernels,
+        toolchain=tuple(tools[name] for name in sorted(tools)),
+        sources=tuple(sorted(files.items())),
+        profile=profile,
+        min_driver=project.manifest.targets.min_driver,
+        builder=f"tilec {__version__}",
+    )
+
+
+def _with_images(kernel: PlannedKernel, rows: object) -> KernelInfo:
+    variants: dict[str, VariantInfo] = {}
+    for job in kernel.jobs:
+        done: Done = next(rows)  # type: ignore[call-overload]
+        known = variants.get(job.variant.id)
+        images = (*(known.images if known else ()), done.info)
+        variants[job.variant.id] = VariantInfo(
+            id=job.variant.id, axes=job.variant.axes, assume=job.variant.assume, abi=done.abi, images=images
+        )
+    built = tuple(variants.values())
+    return dataclasses.replace(kernel.info, params=tuple(_with_size(param, built, kernel) for param in kernel.info.params), variants=built)
+
+
+def _with_size(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKernel) -> Param:
+    """A struct whose size neither source nor manifest says, with the size that was compiled.
+
+    Raises:
+        CompileError: variants disagree: one launcher cannot take it.
+    """
+    if param.kind is not ParamKind.STRUCT or param.size:
+        return param
+    sizes = {slot.size: v.id for v in variants for slot in v.abi if slot.type == "struct" and slot.expr.strip() == param.name}
+    if len(sizes) > 1:
+        shown = ", ".join(f"{size} bytes in {variant}" for size, variant in sorted(sizes.items()))
+        fix = f"split kernel.{kernel.info.name} into kernels whose variants take one struct each"
+        what = f"struct {param.name!r} has {shown}: one launcher takes one size"
+        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=kernel.info.location, hint=fix),), fix=fix)
+    return dataclasses.replace(param, size=next(iter(sizes), 0))
+
+
+def beyond_min_driver(info: BundleInfo) -> Iterator[str]:
+    """What older drivers than it needs will pass over: PTX is lowered to what min-driver reads, machine code and Tile IR cannot be."""
+    needed: dict[int | None, dict[str, None]] = {}
+    for image in (image for kernel in info.kernels for variant in kernel.variants for image in variant.images):
+        branch = branch_of_cuda(image.cuda)
+        if info.min_driver and (branch is None or branch > info.min_driver):
+            needed.setdefault(branch, {})[str(image.target)] = None
+    for branch, targets in needed.items():
+        wants = f"driver {branch} or later" if branch else "a driver that tilec does not know yet"
+        yield f"{', '.join(targets)}: needs {wants}, which is newer than min-driver {info.min_driver}; older drivers cannot load it"
