@@ -257,6 +257,12 @@ def test_kernels_that_are_not_there(tile, tmp_path):
     assert only(caught.value).endswith("hint: did you mean 'k'?")
 
 
+def test_a_misspelt_function_of_cuda_tile(tile, tmp_path):
+    source = HEADER + "@ct.kernel\ndef k(z):\n    ct.store(z, (0,), ct.lod(z, (0,), (16,)))\n"
+    error = compile_error(tile, tmp_path, source, tensor("z", out=True))
+    assert only(error).endswith("hint: did you mean 'load'")
+
+
 def test_a_store_of_another_dtype(tile, tmp_path):
     source = HEADER + "@ct.kernel\ndef k(z, alpha):\n    ct.store(z, (0,), alpha * ct.load(z, (0,), (16,)))\n"
     params = (tensor("z", dtype="f16", out=True), scalar("alpha", "f32"))

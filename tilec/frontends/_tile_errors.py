@@ -133,6 +133,9 @@ def _other_error(exc: Exception, *, texts: Mapping[str, str], kernel: str, at: L
 def _hint(message: str) -> str:
     if "not supported" in message.lower() and "sm_" in message:
         return "leave this target out for the kernel with an [[override]], or choose another dtype"
+    unknown = re.search(r"Module 'cuda\.tile' has no attribute '(\w+)'", message)
+    if unknown:
+        return did_you_mean(unknown[1], [name for name in dir(api.cuda_tile()) if not name.startswith("_")]).removeprefix("; ")
     if "cannot implicitly cast" in message:
         return "cast it where it is stored: value.astype(array.dtype)"
     return ""
