@@ -17,7 +17,7 @@ from tilec.model.suggest import did_you_mean
 from tilec.plan.checks import check_entry, check_hints, check_kernel
 from tilec.plan.matrix import Report, expand
 from tilec.plan.params import Resolver, abi_of_args
-from tilec.plan.targets import LanguageFacts, Selection, choose_targets, parse_targets
+from tilec.plan.targets import LanguageFacts, Selection, choose_targets, no_target, parse_targets
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,17 +133,23 @@ def _plan_kernel(
     unresolved = sorted(resolver.unresolved)
     variants = expand(kernel, params, report, unresolved=unresolved)
     check_kernel(kernel, decl, params, variants, language, report, unresolved=unresolved)
-    targets, notes = choose_targets(kernel, language, wanted, report)
+    chosen = choose_targets(language, wanted, kernel.language)
     specs = _Specs(manifest, kernel, decl, source, params, profile, report)
     jobs = []
     for variant in variants:
         spec = specs.of(variant)
-        for target in targets:
+        for target in chosen.targets:
             hints = selection.hints(kernel, variant.id, target)
             if selection.takes(kernel.name, variant.id, target):
                 jobs.append(Job(spec=spec, variant=variant, target=target, hints=hints))
+        for target, reason in chosen.refused.items():
+            # An override or `--select` may keep a kernel from a target that its language cannot make.
+            if selection.takes(kernel.name, variant.id, target):
+                report(f"target {target}: {reason}", ("kernel", kernel.name))
+    if not chosen.targets and not chosen.refused and selection.asks_for(kernel.name, [v.id for v in variants], wanted):
+        report(no_target(kernel, language, wanted), ("kernel", kernel.name))
     info = _info(kernel, decl, params, variants)
-    return PlannedKernel(info=info, jobs=tuple(jobs), manifest=kernel), notes
+    return PlannedKernel(info=info, jobs=tuple(jobs), manifest=kernel), list(chosen.notes)
 
 
 class _Specs:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tilec.errors import UsageError
 from tilec.manifest.types import Kernel, Manifest, Override
 from tilec.model.arch import Target, TargetKind
 from tilec.model.suggest import nearest
-from tilec.plan.matrix import Report
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,25 +56,30 @@ def parse_targets(manifest: Manifest, names: Sequence[str]) -> tuple[Target, ...
     return tuple(sorted(chosen))
 
 
-def choose_targets(
-    kernel: Kernel, language: LanguageFacts, wanted: Sequence[Target], report: Report
-) -> tuple[tuple[Target, ...], list[str]]:
-    """The wanted targets that concern a kernel's language, and notes on those that do not."""
-    targets, notes = [], []
-    for target in wanted:
-        if target.kind not in language.kinds:
-            notes.append(f"{target} does not concern {kernel.language} kernels")
-            continue
-        reason = language.refuse(target)
-        if reason:
-            report(f"target {target}: {reason}", ("kernel", kernel.name))
-        else:
-            targets.append(target)
-    if not targets and not any(language.refuse(t) for t in wanted if t.kind in language.kinds):
-        kinds = " or ".join({"cubin": "sm_*", "ptx": "compute_*", "tileir": "tileir"}[kind.value] for kind in language.kinds)
-        shown = ", ".join(map(str, wanted))
-        report(f"none of the targets {shown} concerns {kernel.language} kernels, which are made for {kinds}", ("kernel", kernel.name))
-    return tuple(targets), notes
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Chosen:
+    """The wanted targets as a kernel's language sees them: those it is made for, those it refuses with the reason, notes on the others."""
+
+    targets: tuple[Target, ...]
+    refused: Mapping[Target, str]
+    notes: tuple[str, ...]
+
+
+def choose_targets(language: LanguageFacts, wanted: Sequence[Target], name: str) -> Chosen:
+    """Sort the wanted targets by what a language (of this name) makes of them."""
+    refused = {target: reason for target in wanted if target.kind in language.kinds and (reason := language.refuse(target))}
+    return Chosen(
+        targets=tuple(target for target in wanted if target.kind in language.kinds and target not in refused),
+        refused=refused,
+        notes=tuple(f"{target} does not concern {name} kernels" for target in wanted if target.kind not in language.kinds),
+    )
+
+
+def no_target(kernel: Kernel, language: LanguageFacts, wanted: Sequence[Target]) -> str:
+    """What to say of a kernel that no wanted target concerns."""
+    kinds = " or ".join({"cubin": "sm_*", "ptx": "compute_*", "tileir": "tileir"}[kind.value] for kind in language.kinds)
+    shown = ", ".join(map(str, wanted))
+    return f"none of the targets {shown} concerns {kernel.language} kernels, which are made for {kinds}"
 
 
 class Selection:
@@ -120,12 +125,17 @@ class Selection:
         if not self._select:
             return True
         self._seen[kernel] = None
-        chosen = False
-        for glob, pattern in self._select:
-            if pattern.fullmatch(job) or pattern.fullmatch(variant) or glob == kernel:
-                self._matched.add(glob)
-                chosen = True
-        return chosen
+        chosen = self._globs(kernel, variant, target)
+        self._matched.update(chosen)
+        return bool(chosen)
+
+    def asks_for(self, kernel: str, variants: Iterable[str], targets: Iterable[Target]) -> bool:
+        """Whether `--select` means a kernel at all, whatever it can be made for."""
+        return not self._select or any(self._globs(kernel, v, t) for v, t in itertools.product(variants, targets))
+
+    def _globs(self, kernel: str, variant: str, target: Target) -> list[str]:
+        job = f"{variant}-{target}"
+        return [glob for glob, pattern in self._select if pattern.fullmatch(job) or pattern.fullmatch(variant) or glob == kernel]
 
     def require_match(self) -> None:
         """Refuse `--select` globs that match nothing.

@@ -158,6 +158,19 @@ def test_refused_target_is_a_located_problem() -> None:
     assert message == "kernel.gemm: target sm_90a: plain names only"
 
 
+def test_an_override_or_a_selection_keeps_a_kernel_from_a_target_that_its_language_refuses() -> None:
+    """So that one bundle can hold sm_90a for CUDA kernels beside tile kernels, which know sm_90 only."""
+    both = (tile_kernel(), cuda_kernel())
+    only = Override(select="gemm-*", targets=(Target.parse("sm_90"),))
+    jobs = plan(*both, overrides=(only,), targets=("sm_90", "sm_90a")).jobs
+    assert {(job.spec.name, str(job.target)) for job in jobs} == {("gemm", "sm_90"), ("scale", "sm_90"), ("scale", "sm_90a")}
+    assert {job.spec.name for job in plan(*both, targets=("sm_90a",), select=("scale-*",)).jobs} == {"scale"}
+    assert {job.spec.name for job in plan(*both, targets=("compute_80",), select=("scale",)).jobs} == {"scale"}
+    assert problems(*both, targets=("compute_80",), select=("*-compute_80",)) == [
+        "kernel.gemm: none of the targets compute_80 concerns tile kernels, which are made for sm_* or tileir"
+    ]
+
+
 def test_no_target_concerns_the_kernel() -> None:
     (message,) = problems(tile_kernel(), targets=("compute_80",))
     assert message == "kernel.gemm: none of the targets compute_80 concerns tile kernels, which are made for sm_* or tileir"
