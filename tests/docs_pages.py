@@ -24,7 +24,19 @@ from tilec.runtime import _driver
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 
 ROOT = Path(__file__).parent.parent
-DIRECTIVES = ("file", "append", "edit", "install", "fragment", "fake", "output", "gpu", "template", "plugin")
+# What an HTML comment in front of a block makes of it. Without one, bash and console blocks are run and Python is compiled.
+DIRECTIVES = {
+    "file": "the block is written to the file that is named",
+    "append": "the block is added to it",
+    "edit": "`FILE: OLD -> NEW`, without a block: a text is replaced in a file",
+    "fragment": "part of a manifest: loaded with what it lacks",
+    "fake": "Python that is run on a pretended GPU; an `output` block behind it is what it prints",
+    "output": "what the block before it prints",
+    "install": "set-up commands: read by bash, not run",
+    "template": "equal to a file that `tilec new` writes",
+    "plugin": "entry points of the package in plugin/, which is put on Python's path",
+    "ci": "marks of the README that .ci/run reads",
+}
 _PROGRESS = re.compile(r"^(?:building \d+ jobs?.*|\[ *\d+/\d+\] .*)\n", re.MULTILINE)
 
 
@@ -69,7 +81,7 @@ def steps(page: str) -> list[Step]:
             pending = None
             number += 1
         elif match := re.fullmatch(r"<!-- (\w+)(?:: (.+))? -->", line):
-            assert match[1] in DIRECTIVES or match[1] == "ci", f"{page}:{number}: unknown directive {match[1]!r}"
+            assert match[1] in DIRECTIVES, f"{page}:{number}: unknown directive {match[1]!r}"
             if match[1] == "edit":
                 found.append(Step(page=page, line=number, directive="edit", value=match[2]))
             elif match[1] != "ci":

@@ -38,7 +38,7 @@ class Cleaning:
 @json_option
 @click.pass_obj
 def command(app: App, dry_run: bool) -> None:
-    """Remove the outputs of the last build and the .tilec directory.
+    """Remove the outputs of builds and the .tilec directory.
 
     Files that were changed since, that tilec did not write, or that lie outside of the project stay. So does the cache: see `tilec cache`.
     """

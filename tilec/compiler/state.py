@@ -144,9 +144,10 @@ class WorkDir:
         return tuple(outputs)
 
     def outputs(self) -> tuple[Output, ...]:
-        """What the last build wrote, whether or not it is still there."""
+        """What the last build wrote, whether or not it is still there, and what is left of builds before it."""
         found = []
-        for row in self._load(self._state).get("outputs", ()):
+        state = self._load(self._state)
+        for row in (*state.get("outputs", ()), *state.get("older", ())):
             with contextlib.suppress(TypeError, KeyError):
                 found.append(self._output(row))
         return tuple(found)
@@ -161,17 +162,22 @@ class WorkDir:
         Raises:
             OutputError: the directory cannot be written; the outputs themselves are in place.
         """
-        rows = []
-        for output in outputs:
-            plain = dataclasses.asdict(output)
-            del plain["changed"]
-            # Relative, so that a moved project knows its outputs, and a copied one does not take the original's for its own.
-            plain["path"] = os.path.relpath(output.path, self._root)
-            rows.append({"output": plain, "stat": _stat(Path(output.path))})
+        current = {output.path for output in outputs}
+        # A build for other outputs leaves those of an earlier one in place: they stay known, so that they can be cleaned away.
+        older = [output for output in self.outputs() if output.path not in current and Path(output.path).is_file()]
+        rows = [self._row(output) for output in outputs]
+        left = [self._row(output) for output in older]
         with atomic_write(self._keys) as file:
             file.write(json.dumps(keys, separators=(",", ":")).encode())
         with atomic_write(self._state) as file:
-            file.write(canonical_json({"version": _VERSION, "fingerprint": fingerprint.value, "outputs": rows}))
+            file.write(canonical_json({"version": _VERSION, "fingerprint": fingerprint.value, "outputs": rows, "older": left}))
+
+    def _row(self, output: Output) -> dict[str, Any]:
+        plain = dataclasses.asdict(output)
+        del plain["changed"]
+        # Relative, so that a moved project knows its outputs, and a copied one does not take the original's for its own.
+        plain["path"] = os.path.relpath(output.path, self._root)
+        return {"output": plain, "stat": _stat(Path(output.path))}
 
     def _output(self, row: Any) -> Output:
         return Output(**{**row["output"], "path": str(self._root / row["output"]["path"])})

@@ -72,6 +72,19 @@ def test_outputs_go_with_a_project_that_is_moved_or_copied(tmp_path: Path) -> No
     assert copy.outputs() == (dataclasses.replace(output, path=str(second / "out.tilec")),)
 
 
+def test_outputs_of_earlier_builds_stay_known_while_they_are_there(built: tuple[WorkDir, Fingerprint, Output]) -> None:
+    """So that a clean after `build` and `build --emit wheel` removes the files of both."""
+    work, _, first = built
+    other = Fingerprint("other")
+    second = written(Path(first.path).with_name("out.whl"), b"wheel")
+    work.save(other, (second,), {})
+    assert [output.path for output in work.outputs()] == [second.path, first.path]
+    assert work.up_to_date(other) == (dataclasses.replace(second, changed=False),)
+    Path(first.path).unlink()
+    work.save(other, (second,), {})
+    assert [output.path for output in work.outputs()] == [second.path]
+
+
 def test_an_output_that_was_touched_or_edited_or_removed(built: tuple[WorkDir, Fingerprint, Output]) -> None:
     work, fingerprint, output = built
     path = Path(output.path)
