@@ -84,8 +84,9 @@ class Compiler:
         if not made.cubin:
             places = ((self._spec.source.root, ""), (self._toolkit, "<cuda>"), (str(Path(self._toolkit).parent), "<cuda>"))
             made = dataclasses.replace(made, text=_ptx.relative_files(made.text, places))
+            own = _ptx.isa(made.text)
             if self._ptx_wanted:
-                own, isa = _ptx.isa(made.text), self._isa(made.text)
+                isa = self._isa(made.text)
                 made = dataclasses.replace(made, text=_ptx.with_isa(made.text, isa))
             made = self._assemble(made, isa, own)
         return self._image(made, isa)
