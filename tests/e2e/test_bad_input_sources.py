@@ -1,0 +1,241 @@
+"""What is wrong with a source is shown at the user's line; a compiler that hangs or dies costs its job alone; exit code 1."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import ADD, ADD_PY, HEAD, TWICE, TWICE_CU, Cli, tree, write
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+ODD = "mein Projekt ü"
+UNHARMED = "; nothing was written, earlier output is as it was\n"
+LATER = "a kernel module is executed when it is built: what only a launch needs (torch, say) is imported inside functions"
+
+# By name: manifest, source text, and the start of what is said.
+SOURCES = {
+    "Python syntax": (
+        ADD,
+        ADD_PY.replace("[int]):", "[int]:"),
+        "k/add.py:5: error: SyntaxError: invalid syntax\n    def add(z, x, TILE: ct.Constant[int]:\n",
+    ),
+    "a module that is not installed": (
+        ADD,
+        "import nothing_such\n" + ADD_PY,
+        (
+            "k/add.py:1: error: ModuleNotFoundError: No module named 'nothing_such'\n    import nothing_such\n"
+            f"  hint: install nothing_such where you build, or: {LATER}\n"
+        ),
+    ),
+    "an exception at import": (
+        ADD,
+        ADD_PY + "\nLIMIT = 1 // 0\n",
+        f"k/add.py:9: error: ZeroDivisionError: integer division or modulo by zero\n    LIMIT = 1 // 0\n  hint: {LATER}\n",
+    ),
+    "exit at import": (
+        ADD,
+        "import sys\nsys.exit(7)\n" + ADD_PY,
+        f"k/add.py:2: error: the module calls exit (7) when it is imported\n    sys.exit(7)\n  hint: {LATER}\n",
+    ),
+    "a process that ends at import": (
+        ADD,
+        "import os\nos._exit(7)\n" + ADD_PY,
+        (
+            "error: k/add.py: the process that reads it exited with status 7\n"
+            "  cause: code of the source ends or crashes its process when it is imported\n"
+            "  fix: it said nothing: look for os._exit and extension modules in what the source imports\n"
+        ),
+    ),
+    "a module that waits": (
+        "[toolchain]\ntimeout = 1\n" + ADD,
+        "import time\ntime.sleep(600)\n" + ADD_PY,
+        (
+            "error: k/add.py: reading it did not end within 1 s\n"
+            "  cause: code at the top level of the source is run when it is read, and it waits or does much\n"
+            "  fix: raise `timeout` in [toolchain], in seconds\n"
+        ),
+    ),
+}
+JOBS = {
+    "a name that is not defined": (
+        ADD,
+        ADD_PY.replace("+ 1.0", "+ one"),
+        "k/add.py:7:51: error: Undefined variable one used\n        ct.store(z, (i,), ct.load(x, (i,), (TILE,)) + one)\n",
+    ),
+    "a tile that cannot be": (
+        ADD.replace("128", "100"),
+        ADD_PY,
+        'k/add.py:7:23: error: Invalid argument "shape" of load(): Dimension #0 of shape (100,) is not a power of two\n',
+    ),
+    "C++ syntax": (
+        TWICE,
+        TWICE_CU.replace("x[i];", "x[i]"),
+        'k/twice.cu:5:1: error: expected a ";"\n    }\n    ^\n  hint: look at the end of the line before, too\n',
+    ),
+    "a header that is not there": (
+        TWICE,
+        '#include "nothing.cuh"\n' + TWICE_CU,
+        (
+            'k/twice.cu:1:23: error: cannot open source file "nothing.cuh"\n    #include "nothing.cuh"\n                          ^\n'
+            "  hint: add its directory to `include` in [frontend.cuda] (relative to tilec.toml)\n"
+        ),
+    ),
+    "a header of the host": (
+        TWICE,
+        "#include <vector>\n" + TWICE_CU,
+        (
+            'k/twice.cu:1:18: error: cannot open source file "vector"\n    #include <vector>\n                     ^\n'
+            '  hint: NVRTC has no host headers: leave it out of device code, or set compiler = "nvcc" in [frontend.cuda] or the kernel\n'
+        ),
+    ),
+    "an instance that cannot be": (
+        TWICE.replace("params", 'symbol = "twice<float, 3, 4>"\nparams'),
+        TWICE_CU.replace('extern "C" ', "template <typename T, int N, int M, int Q> "),
+        (
+            "k/twice.cu:2:60: error: symbol 'twice<float, 3, 4>' gives 3 template arguments, twice at k/twice.cu:2:60 takes 4: T, N, M, Q\n"
+            '  hint: symbol = "twice<{T}, {N}, {M}, {Q}>"\n'
+        ),
+    ),
+    "an option of no compiler": (
+        TWICE.replace("params", 'flags = ["--nonsense"]\nparams'),
+        TWICE_CU,
+        "k/twice.cu:2:28: error: unrecognized option --nonsense found\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_that_cannot_be_read(cli: Cli, tmp_path: Path, name: str) -> None:
+    manifest, text, words = SOURCES[name]
+    root = write(tmp_path, HEAD + manifest, {"k/add.py": text})
+    done = cli(root, "build")
+    assert (done.code, done.out) == (1, "")
+    # Columns, and carets with them, are as good as the version of Python is.
+    said = re.sub(r"(?m)^ +\^\n", "", re.sub(r"^(k/add\.py:\d+):\d+:", r"\1:", done.err))
+    assert said == f"{words}\nerror: 1 of 1 sources cannot be read{UNHARMED}"
+    assert not (root / "dist").exists()
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_source_that_does_not_compile(cli: Cli, tmp_path: Path, name: str) -> None:
+    """In a directory with a space and letters beyond ASCII; the failing input, its log and its command line are kept."""
+    manifest, text, words = JOBS[name]
+    source = "k/add.py" if "k/add.py" in manifest else "k/twice.cu"
+    root = write(tmp_path / ODD, HEAD + manifest, {source: text})
+    done = cli(root, "build")
+    assert (done.code, done.out) == (1, "")
+    (job,) = done.jobs
+    assert f"\n[1/1] failed {job}\n{words}" in done.err
+    assert done.err.endswith(
+        f"\n  in job {job}\n  input, command and full log kept in .tilec/failed/{job}\n\nerror: 1 of 1 jobs failed{UNHARMED}"
+    )
+    kept = tree(root / ".tilec" / "failed" / job)
+    assert kept[Path(source).name].decode() == text
+    assert kept["log.txt"]
+    assert str(tmp_path) not in done.err
+
+
+def test_a_kernel_that_takes_too_long(cli: Cli, tmp_path: Path) -> None:
+    unfolded = "template <int A, int B> struct S { enum { v = S<A - 1, B * 2>::v + S<A - 1, B * 2 + 1>::v }; };\n"
+    text = unfolded + "template <int B> struct S<0, B> { enum { v = 1 }; };\n" + TWICE_CU.replace("2.0f", "float(S<20, 1>::v)")
+    quick = TWICE.replace("twice", "quick")
+    root = write(
+        tmp_path,
+        HEAD + "[toolchain]\ntimeout = 1\n" + TWICE + quick,
+        {"k/twice.cu": text, "k/quick.cu": TWICE_CU.replace("twice", "quick")},
+    )
+    done = cli(root, "build")
+    assert done.code == 1
+    assert (
+        "error: twice-sm_90: compiling it did not end within 1 s\n  cause: the compiler hangs, or the variant is very large\n" in done.err
+    )
+    assert "  fix: raise `timeout` in [toolchain], in seconds, or exclude the variant from the matrix\n" in done.err
+    assert done.err.endswith(f"error: 1 of 2 jobs failed{UNHARMED}")
+
+
+def test_what_a_module_prints_is_no_output(cli: Cli, tmp_path: Path) -> None:
+    noise = "import os, sys\nprint('loud')\nprint('louder', file=sys.stderr)\nos.system('echo loudest')\n"
+    root = write(tmp_path, HEAD + ADD, {"k/add.py": noise + ADD_PY})
+    done = cli.good(root, "build", "--json")
+    assert done.json()["ok"] is True
+    assert "loud" not in done.out + done.err
+
+
+def test_odd_names_are_no_obstacle(cli: Cli, tmp_path: Path) -> None:
+    manifest = HEAD + TWICE.replace("k/twice.cu", "ker nel/zwei mal ß.cu") + ADD.replace("k/add.py", "ker nel/plus 1.py")
+    root = write(
+        tmp_path / ODD, manifest, {"ker nel/zwei mal ß.cu": '#include "kopf datei ü.cuh"\n' + TWICE_CU, "ker nel/plus 1.py": ADD_PY}
+    )
+    (root / "ker nel" / "kopf datei ü.cuh").write_text("// nothing\n")
+    done = cli.good(root, "build", "--emit", "bundle,package,wheel,fatbin,cubin,ptx", "--targets", "sm_90,compute_80")
+    assert done.jobs == {"twice-sm_90", "twice-compute_80", "add-TILE128-sm_90"}
+    (root / "ker nel" / "kopf datei ü.cuh").write_text("#error no\n")
+    failed = cli(root, "build")
+    assert "ker nel/kopf datei ü.cuh:1:2: error: #error directive: no\n" in failed.err
+
+
+@pytest.mark.parametrize("form", ["source", "header", "path", "module"])
+def test_what_leaves_the_project_is_refused(cli: Cli, tmp_path: Path, form: str) -> None:
+    """A build depends on files below tilec.toml alone, however they are named."""
+    outside = tmp_path / "outside.h"
+    outside.write_text(TWICE_CU)
+    include = {"header": '#include "h.cuh"\n', "path": '#include "../../outside.h"\n'}.get(form, "")
+    manifest, files = (ADD, {"k/add.py": "import helper\n" + ADD_PY}) if form == "module" else (TWICE, {"k/twice.cu": include + TWICE_CU})
+    root = write(tmp_path / "project", HEAD + manifest, files)
+    link = {"source": "twice.cu", "header": "h.cuh", "module": "helper.py"}.get(form)
+    if link:
+        (root / "k" / link).unlink(missing_ok=True)
+        (root / "k" / link).symlink_to(outside)
+    done = cli(root, "build")
+    first = done.err.split("\n")[0]
+    assert (done.code, first) == {
+        "source": (2, "tilec.toml:12:1: error: kernel.twice.source: 'k/twice.cu' is a link that leaves the project: copy the file into it"),
+        "header": (1, f"k/twice.cu:1: error: h.cuh leaves the project through a symbolic link: it is {outside}"),
+        "path": (1, f"k/twice.cu:1: error: ../../outside.h leaves the project through its path: it is {outside}"),
+        "module": (1, "k/helper.py: error: k/helper.py lies outside of the project"),
+    }[form]
+    assert "copy the file into" in done.err
+
+
+def test_a_link_inside_the_project_is_followed(cli: Cli, tmp_path: Path) -> None:
+    root = write(tmp_path, HEAD + TWICE, {"k/twice.cu": '#include "h.cuh"\n' + TWICE_CU, "real/h.cuh": "// one\n"})
+    (root / "k" / "h.cuh").symlink_to("../real/h.cuh")
+    cli.good(root, "build")
+    (root / "real" / "h.cuh").write_text("#define TWO\n")
+    assert cli.good(root, "build").jobs == {"twice-sm_90"}
+
+
+def test_sources_that_are_no_files(cli: Cli, tmp_path: Path) -> None:
+    root = write(tmp_path, HEAD + TWICE)
+    path = root / "k" / "twice.cu"
+    path.unlink()
+    path.symlink_to("gone.cu")
+    assert "kernel.twice.source: 'k/twice.cu' is a link to 'gone.cu', which is not there\n" in cli(root, "build").err
+    path.unlink()
+    path.mkdir()
+    assert "kernel.twice.source: 'k/twice.cu' is not a file\n" in cli(root, "build").err
+    path.rmdir()
+    os.mkfifo(path)
+    assert stat.S_ISFIFO(path.stat().st_mode)
+    assert "kernel.twice.source: 'k/twice.cu' is not a file\n" in cli(root, "build").err
+    path.unlink()
+    path.write_bytes(bytes(range(256)))
+    done = cli(root, "build")
+    assert done.code in (1, 2)
+    assert done.err.count("error:") == 2
+
+
+def test_an_instruction_that_min_driver_cannot_read(cli: Cli, tmp_path: Path) -> None:
+    asm = 'asm volatile("fence.acquire.sync_restrict::shared::cluster.cluster;"); if (i < n)'
+    manifest = HEAD.replace('default = ["sm_90"]', 'default = ["compute_90"]\nmin-driver = "525"') + TWICE
+    root = write(tmp_path, manifest, {"k/twice.cu": TWICE_CU.replace("if (i < n)", asm)})
+    done = cli(root, "build")
+    assert done.code == 1
+    assert "error: the PTX cannot be lowered to ISA 8.0, which is what min-driver reads\n" in done.err
+    assert "Feature '.sync_restrict' requires PTX ISA .version 8.6 or later\n      fence.acquire.sync_restrict" in done.err
+    assert "  hint: it needs ISA 8.6: raise min-driver to 565 (CUDA 12.7), or build this kernel for cubin targets only\n" in done.err
