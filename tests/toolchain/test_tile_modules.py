@@ -184,3 +184,17 @@ def test_what_is_executed_is_among_the_inputs(tile):
         loaded = _tile_modules.load(source)
         assert set(loaded.texts) <= {i.name for i in tile.inputs(source)}
     assert vectors("a")[0].out
+
+
+def test_a_virtual_environment_inside_of_the_project_is_not_part_of_it(tile, tmp_path, monkeypatch):
+    """A package of such an environment that imports its own modules while it is used is none of the project's business."""
+    site = tmp_path / ".venv" / "lib" / "python3" / "site-packages"
+    lazy = "def value():\n    from installed.late import VALUE\n    return VALUE\n"
+    write(site, {"installed/__init__.py": lazy, "installed/late.py": "VALUE = 5\n"})
+    write(tmp_path, {"k.py": HEADER + "import installed\nVALUE = installed.value()\n" + KERNEL})
+    monkeypatch.syspath_prepend(str(site))
+    assert value_of(tile, tmp_path) == 5
+    assert [file.name for file in tile.inputs(Source(root=str(tmp_path), path="k.py"))] == ["k.py"]
+    assert names(tile, tmp_path, "k.py") == ["k"]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "installed"]:
+        del sys.modules[name]

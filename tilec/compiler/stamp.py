@@ -95,7 +95,11 @@ def _status(path: Path) -> list[int]:
 def _folders(root: Path, output: Path) -> Iterator[Path]:
     """Folders of the project in which a new file could come before one that was read."""
     for count, (place, names, _) in enumerate(os.walk(root)):
-        names[:] = [n for n in names if not n.startswith(".") and n not in _PASSED_OVER and Path(place, n) != output]
+        names[:] = [
+            n
+            for n in names
+            if not n.startswith(".") and n not in _PASSED_OVER and Path(place, n) != output and not Path(place, n, "pyvenv.cfg").exists()
+        ]
         yield Path(place)
         if count > _MOST_FOLDERS:
             return

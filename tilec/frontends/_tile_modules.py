@@ -132,11 +132,7 @@ def _check_known(source: Source, inputs: Sequence[InputFile], texts: dict[str, s
         file = getattr(module, "__file__", None)
         if not _is_new(name) or not isinstance(file, str) or isinstance(getattr(module, "__loader__", None), _Finder):
             continue
-        if (
-            Path(file).is_relative_to(root)
-            and name.partition(".")[0] not in _KEPT
-            and not {"site-packages", "dist-packages"} & set(Path(file).parts)
-        ):
+        if Path(file).is_relative_to(root) and name.partition(".")[0] not in _KEPT and not _is_installed(file):
             inner = Path(file).resolve().relative_to(root).as_posix()
             what = f"{source.path} imports {name} from {inner} through a changed sys.path"
             raise CompileError(
@@ -160,7 +156,12 @@ def _is_ours(name: str, module: ModuleType, root: str) -> bool:
         return True
     if getattr(module, "__file__", None) is not None or not _is_new(name):
         return False
-    return any(Path(p).is_relative_to(root) for p in getattr(module, "__path__", ()))
+    return any(Path(p).is_relative_to(root) and not _is_installed(p) for p in getattr(module, "__path__", ()))
+
+
+def _is_installed(path: str) -> bool:
+    """Whether a path belongs to an installed package: a virtual environment inside of the project is not part of it."""
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(path).parts)
 
 
 @contextlib.contextmanager
@@ -247,7 +248,7 @@ class _Finder(Loader):
         bases = [(base, fullname) for base in self._bases]
         if path is not None:
             last = fullname.rpartition(".")[2]
-            inside = [Path(p).resolve() for p in path]
+            inside = [Path(p).resolve() for p in path if not _is_installed(p)]
             bases = [(p.relative_to(self._root).as_posix(), last) for p in inside if p.is_relative_to(self._root)] + bases
         for base, dotted in bases:
             for file in module_files(self._source.root, "" if base == "." else base, dotted):
