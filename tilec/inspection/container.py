@@ -62,9 +62,13 @@ def _from_directory(path: Path) -> Container:
         found = sorted(entry for entry in path.iterdir() if entry.name.endswith(SUFFIX) and entry.name != SUFFIX and entry.is_file())
     except OSError as exc:
         raise BundleError(f"{path}: cannot be read: {exc.strerror}", fix="check the directory's permissions") from exc
+    module = path / "__init__.py"
+    if len(found) > 1 and module.is_file():
+        # A build that was killed between two files leaves the bundle of the new package beside that of the old one.
+        text = module.read_bytes()
+        found = [entry for entry in found if entry.name.encode() in text] or found
     if len(found) == 1:
-        kind = "package" if (path / "__init__.py").is_file() else "bundle"
-        return _from_file(path, kind, found[0])
+        return _from_file(path, "package" if module.is_file() else "bundle", found[0])
     if found:
         names = ", ".join(entry.name for entry in found)
         raise BundleError(f"{path} holds {len(found)} bundles: {names}", fix=f"name one of them, such as {found[0]}")

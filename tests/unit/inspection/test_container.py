@@ -112,3 +112,14 @@ def test_a_file_that_is_no_bundle(tmp_path: Path) -> None:
     path.write_text("hello")
     with pytest.raises(BundleError, match=re.escape(str(path))):
         open_container(path)
+
+
+def test_a_package_names_its_bundle_among_several(tmp_path: Path) -> None:
+    write_sample(tmp_path / "a.tilec")
+    (tmp_path / "b.tilec").write_text("left by a build that was killed")
+    (tmp_path / "__init__.py").write_text('NAME = "a.tilec"\n')
+    found = open_container(tmp_path)
+    assert (found.kind, found.size) == ("package", (tmp_path / "a.tilec").stat().st_size)
+    (tmp_path / "__init__.py").write_text("")
+    with pytest.raises(BundleError, match="holds 2 bundles"):
+        open_container(tmp_path)
