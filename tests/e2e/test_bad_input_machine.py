@@ -1,0 +1,222 @@
+"""What a machine lacks - compilers, a GPU, room on a disk, the right to write - is named, with the next step."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Disk
+from tests.e2e.harness import ADD, HEAD, TWICE, TWICE_CU, Cli, edit, environment, tree, write
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+INSTALL = "  fix: pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
+CASE = """
+[kernel.twice.case.small]
+inputs.x = { shape = [64], dtype = "f32", dist = "normal" }
+inputs.y = { shape = [64], dtype = "f32", dist = "empty" }
+reference = "reference.py:twice"
+"""
+
+
+@pytest.fixture
+def bare(cli: Cli, tmp_path: Path) -> Cli:
+    """The command on a machine without CUDA: no wheels (another `nvidia` package hides them), no CUDA_HOME, nothing on PATH."""
+    hidden = tmp_path / "hidden" / "nvidia"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").touch()
+    return Cli({**cli.env, "PYTHONPATH": str(hidden.parent), "PATH": str(tmp_path / "nothing")})
+
+
+def toolkit(place: Path, **versions: str) -> Path:
+    """A toolkit that is a few programs which say their version."""
+    (place / "bin").mkdir(parents=True)
+    for name, version in versions.items():
+        path = place / "bin" / name
+        path.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {version[:4]}, V{version}'\n")
+        path.chmod(0o755)
+    return place
+
+
+@pytest.mark.parametrize(("manifest", "missing"), [(TWICE, "libnvrtc"), (ADD, "tileiras")], ids=["cuda", "tile"])
+def test_no_compilers(bare: Cli, tmp_path: Path, manifest: str, missing: str) -> None:
+    root = write(tmp_path / "project", HEAD + manifest)
+    done = bare(root, "build")
+    assert (done.code, done.out) == (3, "")
+    first, second, *rest = done.err.split("\n")
+    assert first.startswith(f"error: {missing}")
+    assert first.endswith(" not found; looked for:")
+    assert second == "    site-packages/nvidia/cu13 (no CUDA wheels installed), CUDA_HOME (not set), PATH (no CUDA there)"
+    assert INSTALL in rest
+    assert not (root / "dist").exists()
+    shown = bare(root, "build", "--json")
+    assert (shown.code, shown.json()["error"]["type"]) == (3, "ToolchainError")
+
+
+def test_half_of_a_toolkit(bare: Cli, tmp_path: Path) -> None:
+    home = toolkit(tmp_path / "cuda", ptxas="13.4.92", nvcc="13.4.92")
+    done = bare(write(tmp_path / "project", HEAD + TWICE), "build", CUDA_HOME=str(home))
+    assert done.code == 3
+    first = "error: the toolchain is half installed (there is ptxas 13.4.92 (CUDA_HOME)): libnvrtc, libnvrtc-builtins, headers, "
+    assert done.err.startswith(f"{first}crt-headers and cccl-headers not found; looked for:\n    {home}/lib64/libnvrtc.so\n")
+    assert INSTALL in done.err
+
+
+def test_parts_of_different_releases(cli: Cli, tmp_path: Path) -> None:
+    home = toolkit(tmp_path / "cuda", ptxas="12.0.76")
+    root = write(tmp_path / "project", HEAD + '[toolchain]\nprefer = "system"\n' + TWICE)
+    done = cli(root, "build", CUDA_HOME=str(home))
+    assert done.code == 3
+    assert done.err.startswith("error: the toolchain is mixed, its parts are of different CUDA releases:\n    libnvrtc 13.")
+    assert f"\n    ptxas 12.0.76 (CUDA_HOME: {home}/bin/ptxas)\n" in done.err
+    assert "\n  cause: some of the wheels were upgraded alone, or only part of a toolkit is installed\n" in done.err
+    assert 'or set prefer in [toolchain] to the place where all of them are ("wheels" or "system")' in done.err
+
+
+def test_a_toolkit_outside_of_the_range(cli: Cli, tmp_path: Path) -> None:
+    done = cli(write(tmp_path, HEAD + '[toolchain]\ncuda = ">=99"\n' + TWICE), "build")
+    assert done.code == 3
+    assert done.err.startswith("error: libnvrtc is of version 13.")
+    assert ", the manifest wants cuda >=99 (wheel: " in done.err
+    assert "\n  fix: change the range in [toolchain], or install a toolkit in it: pip install " in done.err
+
+
+def test_nvcc_without_a_host_compiler(cli: Cli, tmp_path: Path) -> None:
+    root = write(tmp_path / "project", HEAD + TWICE.replace("params", 'compiler = "nvcc"\nparams'))
+    done = cli(root, "build", PATH=str(tmp_path))
+    assert done.code == 3
+    assert done.err == (
+        "error: nvcc needs a host compiler: gcc not found on PATH\n"
+        f"  cause: PATH is {tmp_path}\n"
+        '  fix: install gcc and g++, or use compiler = "nvrtc", which needs none\n'
+    )
+
+
+def test_tools_other_than_those_of_the_lock(cli: Cli, tmp_path: Path) -> None:
+    root = write(tmp_path, HEAD + TWICE)
+    done = cli(root, "build", "--locked")
+    assert (done.code, done.err.split("\n")[0]) == (3, "error: there is no tilec.lock to hold the tools against")
+    cli.good(root, "build")
+    cli.good(root, "build", "--locked")
+    lock = (root / "tilec.lock").read_text()
+    (root / "tilec.lock").write_text(lock.replace("13.4", "13.3"))
+    done = cli(root, "build", "--locked")
+    assert done.code == 3
+    assert done.err.startswith("error: the tools are not those of tilec.lock: ")
+
+
+def test_run_without_a_gpu(cli: Cli, tmp_path: Path) -> None:
+    root = write(tmp_path, HEAD + TWICE + CASE, {"reference.py": "def twice(x):\n    return 2 * x\n"})
+    done = cli(root, "run", CUDA_VISIBLE_DEVICES="")
+    assert (done.code, done.out) == (3, "")
+    first, cause, fix = done.err.rstrip("\n").split("\n")
+    assert first.startswith("error: running 1 case of acme needs a GPU (cuda:0): ")
+    assert cause.startswith("  cause: ")
+    assert fix.startswith("  fix: build here with `tilec build`, carry the project and its bundle to a machine with an NVIDIA GPU")
+    assert not (root / "dist").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "words", "fix"),
+    [
+        ("dist", "cannot write {root}/dist/acme-1.0.0.tilec: Not a directory", "choose another output directory"),
+        (".tilec", "{root}/.tilec is a file, where tilec keeps what it knows of the last build", "remove it, or rename it"),
+    ],
+)
+def test_a_file_in_the_way(cli: Cli, tmp_path: Path, place: str, words: str, fix: str) -> None:
+    root = write(tmp_path, HEAD + TWICE)
+    (root / place).write_text("in the way")
+    done = cli(root, "build")
+    assert done.code == 1
+    assert done.err.split("error: ")[1].split("\n")[0] == words.format(root=root)
+    assert f"  fix: {fix}\n" in done.err
+    assert (root / place).read_text() == "in the way"
+
+
+def test_a_directory_in_the_bundles_way(cli: Cli, tmp_path: Path) -> None:
+    root = write(tmp_path, HEAD + TWICE)
+    (root / "dist" / "acme-1.0.0.tilec").mkdir(parents=True)
+    done = cli(root, "build")
+    assert done.code == 1
+    assert "acme-1.0.0.tilec: Is a directory\n  cause: a directory of that name is in the way\n  fix: remove it" in done.err
+
+
+def test_a_bundle_beyond_its_bound(cli: Cli, tmp_path: Path) -> None:
+    root = write(tmp_path, HEAD + '[output]\nmax-size = "1 KiB"\n' + TWICE)
+    done = cli(root, "build")
+    assert done.code == 1
+    assert "more than max-size = 1.0 KiB; the largest kernels:\n  twice: " in done.err
+    assert "  fix: build fewer variants or targets, or raise [output] max-size\n" in done.err
+    assert tree(root / "dist") == {}
+
+
+def test_a_file_system_that_may_only_be_read(cli: Cli, disk: Disk) -> None:
+    """Nothing is built there; what needs no writing works."""
+    place = disk("1m")
+    root = write(place / "project", HEAD + TWICE)
+    cli.good(root, "build")
+    before = tree(root)
+    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+    done = cli(root, "build", "--force")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        f"error: cannot write {root}/.tilec: Read-only file system\n"
+        "  cause: the file system is read-only\n"
+        "  fix: make the project's directory writable, or build a copy of it\n"
+    )
+    assert "no problems" in cli.good(root, "check").out
+    assert "twice-sm_90" in cli.good(root, "build", "--list").out
+    cli.good(root, "inspect", "dist/acme-1.0.0.tilec", "--verify")
+    assert tree(root) == before
+
+
+@pytest.mark.parametrize("cached", [True, False], ids=["cache elsewhere", "no cache"])
+def test_a_full_disk(tmp_path: Path, disk: Disk, cached: bool) -> None:
+    """The last good output stays byte for byte, nothing half-written is left, and with room again the build works."""
+    place = disk("96k")
+    cli = Cli(environment(tmp_path / "cache" if cached else "off"))
+    root = write(place / "project", HEAD + TWICE)
+    cli.good(root, "build")
+    before = tree(root / "dist")
+    edit(root / "k" / "twice.cu", "2.0f", "9.0f")
+    filler = place / "filler"
+    filler.write_bytes(b"x" * (os.statvfs(place).f_bavail * 4096))
+    done = cli(root, "build", "--targets", "sm_80,sm_86,sm_89,sm_90,compute_80")
+    assert done.code == 1
+    assert "No space left on device" in done.err
+    assert "\n  cause: the disk is full" in done.err
+    assert "\n  fix: " in done.err
+    assert tree(root / "dist") == before
+    assert not [path for path in place.rglob("*") if path.name.endswith(".tmp")]
+    filler.unlink()
+    cli.good(root, "build")
+    assert tree(root / "dist") != before
+
+
+def test_a_disk_that_fills_while_outputs_are_written(tmp_path: Path, disk: Disk) -> None:
+    """Room for some of the files, not for all: each that is there is whole, the old one or the new one."""
+    cli = Cli(environment(tmp_path / "cache"))
+    emit = ("--emit", "bundle,package,wheel,cubin,fatbin", "--targets", "sm_80,sm_86,sm_89,sm_90")
+    elsewhere = write(tmp_path / "elsewhere", HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "9.0f")})
+    cli.good(elsewhere, "build", *emit)
+    wanted = tree(elsewhere / "dist")
+
+    place = disk("256k")
+    root = write(place / "project", HEAD + TWICE)
+    cli.good(root, "build", *emit)
+    before = tree(root / "dist")
+    edit(root / "k" / "twice.cu", "2.0f", "9.0f")
+    filler = place / "filler"
+    filler.write_bytes(b"x" * (os.statvfs(place).f_bavail * 4096))
+    mixed = 0
+    while cli(root, "build", *emit).code:
+        now = tree(root / "dist")
+        assert {name for name, data in now.items() if data not in (before.get(name), wanted.get(name))} == set()
+        cli.good(root, "inspect", "dist/acme", "--verify")
+        mixed += now not in (before, wanted)
+        os.truncate(filler, max(0, filler.stat().st_size - 4096))
+    assert tree(root / "dist") == wanted
+    assert mixed
