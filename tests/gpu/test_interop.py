@@ -93,7 +93,7 @@ def test_a_launch_is_refused_before_the_device_sees_it(kernels, torch):
         "gemm: argument 'a' has dtype bf16, but T is f16 by 'c'": lambda: kernels.gemm(stream, c, a.bfloat16(), b),
         "gemm: output 'c' has dtype f64, and T was built for f16, bf16": lambda: kernels.gemm(stream, c.double(), a, b),
         "gemm: argument 'a' is on the CPU": lambda: kernels.gemm(stream, c, a.cpu(), b),
-        "gemm: argument 'a' has 1 dimension (shape (2048,)), and 2 are taken": lambda: kernels.gemm(stream, c, a.flatten(), b),
+        "gemm: argument 'a' has 1 dimension (shape (2048,)), the kernel takes 2": lambda: kernels.gemm(stream, c, a.flatten(), b),
         "gemm: output 'c' overlaps argument 'a'": lambda: kernels.gemm(stream, c, c, b),
         "gemm: the stream is None": lambda: kernels.gemm(None, c, a, b),
         "gemm: BM = 32 was not built; built are 64, 128": lambda: kernels.gemm(stream, c, a, b, BM=32, BN=32),

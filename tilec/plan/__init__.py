@@ -75,21 +75,20 @@ def make_plan(
     wanted = parse_targets(manifest, targets)
     chosen_profile = _profile(manifest, profile)
     selection = Selection(manifest.overrides, select)
-    planned, notes = [], []
+    planned = []
     for kernel in manifest.kernels:
         decl = declarations[kernel.name]
-        result = _plan_kernel(
-            manifest, kernel, decl, sources[kernel.name], languages[kernel.language], wanted, selection, chosen_profile, report
-        )
-        planned.append(result[0])
-        notes.extend(result[1])
+        language = languages[kernel.language]
+        planned.append(_plan_kernel(manifest, kernel, decl, sources[kernel.name], language, wanted, selection, chosen_profile, report))
     for index, reached in selection.hinted.items():
-        for language in reached:
-            given = [name for name, _ in manifest.overrides[index].hints]
-            check_hints(given, ("override", index, "hints"), language, languages[language].hints, report)
+        for name in reached:
+            given = [hint for hint, _ in manifest.overrides[index].hints]
+            check_hints(given, ("override", index, "hints"), name, languages[name].hints, report)
     if problems:
         raise ManifestError(tuple(problems))
     selection.require_match()
+    made = {kind for kernel in manifest.kernels for kind in languages[kernel.language].kinds}
+    notes = [f"{target} concerns none of the kernels" for target in wanted if target.kind not in made]
     if not targets:  # a build for some targets leaves out what is meant for others
         notes.extend(_idle_overrides(manifest, selection))
     plan = Plan(kernels=tuple(k for k in planned if k.jobs), notes=tuple(dict.fromkeys(notes)))
@@ -125,15 +124,15 @@ def _plan_kernel(
     selection: Selection,
     profile: Profile,
     report: Report,
-) -> tuple[PlannedKernel, list[str]]:
+) -> PlannedKernel:
     if not check_entry(kernel, decl, report):
-        return PlannedKernel(info=_info(kernel, decl, (), ()), jobs=(), manifest=kernel), []
+        return PlannedKernel(info=_info(kernel, decl, (), ()), jobs=(), manifest=kernel)
     resolver = Resolver(kernel, decl, report)
     params = resolver.params()
     unresolved = sorted(resolver.unresolved)
     variants = expand(kernel, params, report, unresolved=unresolved)
     check_kernel(kernel, decl, params, variants, language, report, unresolved=unresolved)
-    chosen = choose_targets(language, wanted, kernel.language)
+    chosen = choose_targets(language, wanted)
     specs = _Specs(manifest, kernel, decl, source, params, profile, report)
     jobs = []
     for variant in variants:
@@ -149,7 +148,7 @@ def _plan_kernel(
     if not chosen.targets and not chosen.refused and selection.asks_for(kernel.name, [v.id for v in variants], wanted):
         report(no_target(kernel, language, wanted), ("kernel", kernel.name))
     info = _info(kernel, decl, params, variants)
-    return PlannedKernel(info=info, jobs=tuple(jobs), manifest=kernel), list(chosen.notes)
+    return PlannedKernel(info=info, jobs=tuple(jobs), manifest=kernel)
 
 
 class _Specs:

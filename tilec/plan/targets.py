@@ -58,20 +58,18 @@ def parse_targets(manifest: Manifest, names: Sequence[str]) -> tuple[Target, ...
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Chosen:
-    """The wanted targets as a kernel's language sees them: those it is made for, those it refuses with the reason, notes on the others."""
+    """The wanted targets as a kernel's language sees them: those it is made for, and those it refuses, with the reason."""
 
     targets: tuple[Target, ...]
     refused: Mapping[Target, str]
-    notes: tuple[str, ...]
 
 
-def choose_targets(language: LanguageFacts, wanted: Sequence[Target], name: str) -> Chosen:
-    """Sort the wanted targets by what a language (of this name) makes of them."""
+def choose_targets(language: LanguageFacts, wanted: Sequence[Target]) -> Chosen:
+    """Sort the wanted targets by what a language makes of them; those of kinds that it does not make are passed over."""
     refused = {target: reason for target in wanted if target.kind in language.kinds and (reason := language.refuse(target))}
     return Chosen(
         targets=tuple(target for target in wanted if target.kind in language.kinds and target not in refused),
         refused=refused,
-        notes=tuple(f"{target} does not concern {name} kernels" for target in wanted if target.kind not in language.kinds),
     )
 
 

@@ -153,7 +153,7 @@ class Call:
         for param, facts in self._tensor_params():
             if param.rank not in (-1, len(facts.shape)):
                 dims = f"{len(facts.shape)} dimension{'' if len(facts.shape) == 1 else 's'}"
-                raise self.refuse(RankError, param, f"has {dims} (shape {facts.shape}), and {param.rank} are taken")
+                raise self.refuse(RankError, param, f"has {dims} (shape {facts.shape}), the kernel takes {param.rank}")
 
     def check_places(self, device: Device) -> None:
         """Every tensor lives on the kernel's device."""

@@ -72,8 +72,8 @@ def test_generated_code_with_another_number_of_values(add):
     [
         (DTypeError, (Z, X, Array(1024, dtype="f16")), "add: argument 'y' takes f32, got f16"),
         (DTypeError, (Z, X, np.zeros(1024)), "add: argument 'y' takes f32, got f64"),
-        (RankError, (Z, X, Array(32, 32)), "add: argument 'y' has 2 dimensions (shape (32, 32)), and 1 are taken"),
-        (RankError, (Z, X, Array()), "add: argument 'y' has 0 dimensions (shape ()), and 1 are taken"),
+        (RankError, (Z, X, Array(32, 32)), "add: argument 'y' has 2 dimensions (shape (32, 32)), the kernel takes 1"),
+        (RankError, (Z, X, Array()), "add: argument 'y' has 0 dimensions (shape ()), the kernel takes 1"),
         (
             PlacementError,
             (Z, X, Array(1024, device=1)),
