@@ -102,6 +102,7 @@ class Cli:
             [*TILEC, *args], cwd=cwd, env={**self.env, **env}, capture_output=True, encoding="utf-8", timeout=240, check=False
         )
         assert "Traceback" not in done.stderr, done.stderr
+        assert "this is a bug in tilec" not in done.stderr, done.stderr
         return Done(done.returncode, done.stdout, done.stderr)
 
     def good(self, cwd: Path, *args: str, **env: str) -> Done:

@@ -155,8 +155,13 @@ def _advice(choice: Choice, device: DeviceFacts) -> str:
     waiting = [_needed_cuda(c.image) for c in choice.candidates if c.image.target.runs_on(device.cc, exact=c.image.exact)]
     if waiting:
         return f"install a driver of {required_driver(min(waiting))}; or rebuild with a lower min-driver in [targets]"
-    if device.cc in ARCHS:
+    tile = bool(choice.candidates) and all(c.image.exact and not c.image.target.suffix for c in choice.candidates)
+    known = ARCHS.get(device.cc)
+    if known and (known.tile or not tile):
         return f"add sm_{device.cc[0]}{device.cc[1]} to [targets] and build again"
+    if tile:
+        need = f"use a GPU of compute capability {_dotted(min(cc for cc, arch in ARCHS.items() if arch.tile))} or later"
+        return "add tileir to [targets] and build again: Tile IR is what GPUs newer than tilec run" if device.cc > max(ARCHS) else need
     older = [cc for cc in ARCHS if cc < device.cc]
     if not older:
         return f"use a GPU of compute capability {_dotted(min(ARCHS))} or later"

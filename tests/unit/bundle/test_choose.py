@@ -200,6 +200,9 @@ def test_require_lists_every_candidate() -> None:
         ("", (8, 7), "add sm_87 to [targets] and build again"),
         ("sm_120", (14, 0), "add compute_121 to [targets] and build again: PTX is what GPUs newer than tilec run"),
         ("sm_80", (6, 1), "use a GPU of compute capability 7.5 or later"),
+        ("sm_80:tile", (9, 0), "add sm_90 to [targets] and build again"),
+        ("sm_90:tile sm_80:tile", (14, 0), "add tileir to [targets] and build again: Tile IR is what GPUs newer than tilec run"),
+        ("sm_80:tile", (7, 5), "use a GPU of compute capability 8.0 or later"),
     ],
 )
 def test_what_to_do(given: str, cc: Version, fix: str) -> None:
