@@ -21,6 +21,7 @@ LEVEL = {
     **dict.fromkeys(("inspection", "runner", "bench"), 4),
     "tune": 5,
     "cli": 6,
+    "__main__": 6,
 }
 # Inside the build half the pipeline has an order too.
 BUILD_ORDER = {"manifest": 0, "frontends": 1, "plan": 2, "compiler": 3, "stubs": 4, "project": 5, "assemble": 6, "build": 7}

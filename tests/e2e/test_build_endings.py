@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -219,3 +221,25 @@ def test_an_edit_in_the_middle_of_a_build_is_noticed(tmp_path: Path) -> None:
     assert cli.good(root, "build").jobs == {"twice-sm_90"}
     (root / "k" / "factor.cuh").write_text("#define FACTOR 2.0f\n")
     assert cli.good(root, "build").jobs == {"twice-sm_90"}
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_the_caller_closed(cli: Cli, tmp_path: Path, closed: str) -> None:
+    """A job scheduler may start a build without any of the three."""
+    root = write(tmp_path, HEAD + TWICE)
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "tilec", "build", "--force"]
+    done = subprocess.run(command, cwd=root, env=cli.env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert (root / "dist" / "acme-1.0.0.tilec").is_file()
+    assert not list((root / ".tilec").glob("crash-*"))
+
+
+def test_output_that_cannot_be_printed(cli: Cli, tmp_path: Path) -> None:
+    root = write(tmp_path, HEAD + TWICE)
+    with open("/dev/full", "w") as full:  # noqa: PTH123  (no file, but a device that refuses every byte)
+        done = subprocess.run(
+            [sys.executable, "-m", "tilec", "build", "--force"], cwd=root, env=cli.env, stdout=full, stderr=-1, timeout=120
+        )
+    assert done.returncode == 1
+    assert done.stderr.endswith(b"error: cannot write output: No space left on device\n  fix: make room on that disk and run again\n")

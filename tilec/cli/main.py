@@ -86,6 +86,7 @@ cli = click.version_option(tilec.__version__, prog_name="tilec", message="%(prog
 
 def main() -> None:
     """The console script."""
+    _fill_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a path that the terminal cannot show is no reason to fail
@@ -96,6 +97,17 @@ def main() -> None:
             stream.flush()
     # Taking the interpreter apart takes longer than an up-to-date build; nothing of tilec waits for it.
     os._exit(code)
+
+
+def _fill_streams() -> None:
+    """Give standard streams that the caller closed to nobody, lest a file that is opened next takes their place."""
+    for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != descriptor:
+                os.dup2(null, descriptor)
+                os.close(null)
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
 
 
 def run(args: Sequence[str], environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:

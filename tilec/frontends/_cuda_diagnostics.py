@@ -140,7 +140,7 @@ class _Reader:
     def _add(self, message: str, name: str, line: int, column: int, severity: str) -> None:
         kind = "warning" if severity in ("warning", "remark") else "error"
         excerpt = _source_line(self._root, name, line)
-        advice = hint(message)
+        advice = _BYTE_ORDER_MARK if line == 1 and excerpt.startswith("\ufeff") else hint(message)
         self.found.append(
             Diagnostic(message=message, location=Location(file=name, line=line, column=column), severity=kind, excerpt=excerpt, hint=advice)
         )
@@ -233,6 +233,7 @@ _STD_HEADERS = {
     "optional",
 }
 
+_BYTE_ORDER_MARK = "the file begins with a byte order mark, which no CUDA compiler reads: save it as plain UTF-8"
 _Advice = Callable[[re.Match[str]], str]
 _HINTS: tuple[tuple[re.Pattern[str], _Advice], ...] = (
     (

@@ -46,6 +46,13 @@ def test_notes_on_instantiation_are_kept(root: str) -> None:
     assert found.message == 'bad\ndetected during instantiation of "void k(T *) [with T=float]"'
 
 
+def test_a_byte_order_mark_is_named(root: str) -> None:
+    (Path(root) / "k" / "marked.cu").write_bytes(b"\xef\xbb\xbf// text\nint x;\n")
+    first, second = read('k/marked.cu(1): error: unrecognized token\n\nk/marked.cu(2): error: expected a ";"\n', root)
+    assert first.hint == "the file begins with a byte order mark, which no CUDA compiler reads: save it as plain UTF-8"
+    assert "byte order mark" not in second.hint
+
+
 def test_gcc_and_fatal_messages(root: str) -> None:
     (found,) = read("k/a b.cu:1:10: fatal error: nope.h: No such file or directory\n    1 | #include\ncompilation terminated.\n", root)
     assert (str(found.location), found.severity) == ("k/a b.cu:1:10", "error")
