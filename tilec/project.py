@@ -98,6 +98,7 @@ def open_project(manifest_path: Path, search: ToolSearch) -> Project:
         merged = {**dict(options.get(kernel.language, ())), **dict(kernel.options)}
         sources[kernel.name] = Source(root=manifest.root, path=kernel.source, options=tuple(sorted(merged.items())))
     problems.extend(_folder_problems(manifest))
+    problems.extend(_licence_problems(manifest))
     if problems:
         raise ManifestError(tuple(problems))
     used = sorted({kernel.language for kernel in manifest.kernels})
@@ -108,6 +109,12 @@ def open_project(manifest_path: Path, search: ToolSearch) -> Project:
         search=search,
         sources=sources,
     )
+
+
+def include_folders(project: Project) -> tuple[str, ...]:
+    """Include directories of all sources, relative to the project's root."""
+    lists = [dict(source.options).get("include", ()) for source in project.sources.values()]
+    return tuple(sorted({folder for folders in lists if isinstance(folders, tuple) for folder in folders if isinstance(folder, str)}))
 
 
 def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
@@ -221,17 +228,21 @@ def _pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> t
             continue
         decls = declared[kernel.name]
         matching = [d for d in decls if kernel.function in (d.qualified, d.name)]
-        exact = [d for d in matching if d.qualified == kernel.function]
-        candidates = exact or matching
+        named = kernel.symbol.partition("<")[0].strip().removeprefix("::") or kernel.function
+        exact = [d for d in matching if d.qualified == named] or [d for d in matching if d.qualified.endswith(f"::{named}")]
+        candidates = exact or ([] if "::" in named else matching)
         if len(candidates) == 1:
             chosen[kernel.name] = candidates[0]
             continue
         names = [d.qualified or d.name for d in decls]
         if candidates:
-            what = f"{kernel.source} has {len(candidates)} kernels named {kernel.function!r}: {', '.join(d.qualified for d in candidates)}"
+            known = [d.qualified for d in candidates]
+            what = f"{kernel.source} has {len(known)} kernels named {named!r}: {', '.join(known)}"
+            if len(set(known)) == len(known):
+                what += f'; say which: symbol = "{known[0]}"'
         elif names:
-            hint = did_you_mean(kernel.function, names) or f"; it has {', '.join(names)}"
-            what = f"{kernel.source} has no kernel {kernel.function!r}{hint}"
+            hint = did_you_mean(named, names) or f"; it has {', '.join(names)}"
+            what = f"{kernel.source} has no kernel {named!r}{hint}"
         else:
             what = f"{kernel.source} has no kernel at all"
         key = "symbol" if kernel.symbol else "source"
@@ -270,6 +281,13 @@ def _folder_problems(manifest: Manifest) -> Iterator[Diagnostic]:
             if not Path(manifest.root, folder).is_dir():
                 what = "is a file, not a directory" if Path(manifest.root, folder).exists() else "is not there"
                 yield _problem(manifest, (*path, "include", index), f"directory {folder!r} {what}")
+
+
+def _licence_problems(manifest: Manifest) -> Iterator[Diagnostic]:
+    """Licence files that are not there, before a wheel is made of everything else."""
+    for index, name in enumerate(manifest.package.license_files):
+        if not Path(manifest.root, name).is_file():
+            yield _problem(manifest, ("package", "license-files", index), f"no such file {name!r}")
 
 
 def _problem(manifest: Manifest, path: tuple[str | int, ...], what: str) -> Diagnostic:

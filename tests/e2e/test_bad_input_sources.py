@@ -239,3 +239,20 @@ def test_an_instruction_that_min_driver_cannot_read(cli: Cli, tmp_path: Path) ->
     assert "error: the PTX cannot be lowered to ISA 8.0, which is what min-driver reads\n" in done.err
     assert "Feature '.sync_restrict' requires PTX ISA .version 8.6 or later\n      fence.acquire.sync_restrict" in done.err
     assert "  hint: it needs ISA 8.6: raise min-driver to 565 (CUDA 12.7), or build this kernel for cubin targets only\n" in done.err
+
+
+def test_one_name_in_two_namespaces(cli: Cli, tmp_path: Path) -> None:
+    """The symbol says which is meant; without it, or with another, the message lists them."""
+    text = TWICE_CU.replace('extern "C" ', "")
+    files = {"k/twice.cu": f"namespace a {{ {text} }}\nnamespace b {{ namespace c {{ {text.replace('2.0f', '3.0f')} }} }}\n"}
+    root = write(tmp_path, HEAD + TWICE, files)
+    done = cli(root, "build")
+    what = "k/twice.cu has 2 kernels named 'twice': a::twice, b::c::twice; say which: symbol = \"a::twice\""
+    assert (done.code, done.err.split("\n")[0]) == (2, f"tilec.toml:12:1: error: kernel.twice.source: {what}")
+    for name in ("a::twice", "b::c::twice", "c::twice"):
+        write(root, HEAD + TWICE.replace("params", f'symbol = "{name}"\nparams'), files)
+        assert cli(root, "build").code == (0 if name != "c::twice" else 1)
+    write(root, HEAD + TWICE.replace("params", 'symbol = "d::twice"\nparams'), files)
+    done = cli(root, "build")
+    assert done.code == 2
+    assert "k/twice.cu has no kernel 'd::twice'; did you mean 'a::twice'\n" in done.err

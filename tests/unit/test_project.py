@@ -57,3 +57,9 @@ def test_include_directories_that_are_not_there(tmp_path: Path) -> None:
         "tilec.toml:19:12: error: kernel.twice.include[0]: directory 'own' is not there",
         "tilec.toml:19:19: error: kernel.twice.include[1]: directory 'k/twice.cu' is a file, not a directory",
     ]
+
+
+def test_licence_files_that_are_not_there(tmp_path: Path) -> None:
+    head = HEAD.replace('version = "1.0.0"', 'version = "1.0.0"\nlicense-files = ["LICENSE", "NOTICE"]')
+    root = write(tmp_path, head + TWICE, {"LICENSE": "text"})
+    assert [text.split("\n")[0] for text in problems(root)] == ["tilec.toml:6:29: error: package.license-files[1]: no such file 'NOTICE'"]
