@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -122,11 +123,18 @@ class Cli:
             stderr=subprocess.PIPE,
             encoding="utf-8",
             start_new_session=True,
+            preexec_fn=_plain_signals,
         ) as process:
             try:
                 yield process
             finally:
                 process.kill()
+
+
+def _plain_signals() -> None:
+    """What runs in the background of a shell, or under nohup, inherits deaf ears."""
+    for name in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(name, signal.SIG_DFL)
 
 
 def environment(cache: Path | str) -> dict[str, str]:

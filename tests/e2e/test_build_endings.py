@@ -208,7 +208,7 @@ def test_budgets_are_checked_beside_failures(cli: Cli, tmp_path: Path) -> None:
 def test_an_edit_in_the_middle_of_a_build_is_noticed(tmp_path: Path) -> None:
     """What was compiled of two states of a header is kept for neither."""
     cli = Cli(environment(tmp_path / "cache"))
-    source = f'#include "factor.cuh"\n{UNFOLDED}' + TWICE_CU.replace("2.0f", "FACTOR * float(S<13, 1>::v)")
+    source = f'#include "factor.cuh"\n{UNFOLDED}' + TWICE_CU.replace("2.0f", "FACTOR * float(S<12, 1>::v)")
     root = write(tmp_path / "project", HEAD + TWICE, {"k/twice.cu": source, "k/factor.cuh": "#define FACTOR 2.0f\n"})
     with cli.start(root, "build") as process:
         assert process.stderr is not None
