@@ -21,7 +21,7 @@ from tilec.frontends.base import BUILTIN, ToolSearch
 from tilec.model.kernel import BundleInfo
 from tilec.model.suggest import did_you_mean
 from tilec.plan import Plan, make_plan
-from tilec.project import Declared, Project, declare, open_project, reference_problems
+from tilec.project import Declared, Project, declare, include_folders, open_project, reference_problems
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,6 +160,7 @@ def _stamp(project: Project, declared: Declared, request: BuildRequest, outputs:
         jobs=jobs,
         since=since,
         read=[*(root / name for name in (*own, *names)), *(Path(path) for path in tools_used if Path(path).is_file())],
+        searched=[root / folder for folder in include_folders(project)],
         written=[Path(output.path) for output in outputs],
         output=root / manifest.output.dir,
     )

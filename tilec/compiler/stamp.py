@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tilec import __version__
+from tilec.compiler import own
 
 _VERSION = 1
 _MOST_FOLDERS = 400  # beyond that, looking at every folder costs more than it saves
@@ -33,7 +34,8 @@ def question(
         emit: likewise.
         places: CUDA_HOME and PATH.
     """
-    asked = [_VERSION, __version__, sys.version, sys.prefix, manifest, [*targets], [*select], profile, [*emit], [*places]]
+    # Tools and the modules that kernels import come from sys.path, which PYTHONPATH changes.
+    asked = [_VERSION, __version__, sys.version, sys.prefix, sys.path, manifest, [*targets], [*select], profile, [*emit], [*places]]
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 
@@ -54,7 +56,17 @@ def fresh(root: Path, asked: str) -> int | None:
         return None
 
 
-def take(root: Path, asked: str, *, jobs: int, since: int, read: Iterable[Path], written: Iterable[Path], output: Path) -> bool:
+def take(
+    root: Path,
+    asked: str,
+    *,
+    jobs: int,
+    since: int,
+    read: Iterable[Path],
+    searched: Iterable[Path] = (),
+    written: Iterable[Path],
+    output: Path,
+) -> bool:
     """Remember a finished build; whether that could be done.
 
     Nothing is remembered where a file may have been touched while the build ran, since its status then says too little.
@@ -65,6 +77,7 @@ def take(root: Path, asked: str, *, jobs: int, since: int, read: Iterable[Path],
         jobs: number of jobs.
         since: when the build began, in nanoseconds of the clock that file times are of.
         read: every file that the build read.
+        searched: directories in which it looked for files, which count wherever they are and whatever they are called.
         written: every file that it wrote.
         output: directory of its outputs, whose other contents do not matter.
     """
@@ -72,13 +85,15 @@ def take(root: Path, asked: str, *, jobs: int, since: int, read: Iterable[Path],
     with contextlib.suppress(OSError):
         path.unlink(missing_ok=True)
     try:
-        inputs = {*read, *_own_files()}
-        folders = {*_folders(root, output), *(file.parent for file in inputs), *(Path(place) for place in sys.path if place)}
+        inputs = {*read, *own.files()}
+        looked = {folder for top in (root, *searched) for folder in _folders(top, output)}
+        folders = {*looked, *(file.parent for file in inputs), *(Path(place) for place in sys.path if place)}
         files = {_name(root, file): _status(file) for file in inputs}
         places = {_name(root, folder): _status(folder)[1:] for folder in folders if folder.is_dir()}
-        if len(folders) > _MOST_FOLDERS + len(inputs) or any(status[1] >= since for status in files.values()):
+        # The change time too: a file that is copied with its times over another looks old.
+        if len(looked) > _MOST_FOLDERS or any(max(status[1:3]) >= since for status in files.values()):
             return False
-        if any(status[0] >= since for status in places.values()):
+        if any(max(status[:2]) >= since for status in places.values()):
             return False
         files.update({_name(root, file): _status(file) for file in written})
         path.write_text(json.dumps({"asked": asked, "jobs": jobs, "files": files, "folders": places}), encoding="utf-8")
@@ -92,22 +107,17 @@ def _status(path: Path) -> list[int]:
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
-def _folders(root: Path, output: Path) -> Iterator[Path]:
-    """Folders of the project in which a new file could come before one that was read."""
-    for count, (place, names, _) in enumerate(os.walk(root)):
+def _folders(top: Path, output: Path) -> Iterator[Path]:
+    """A folder and those below it in which a new file could come before one that was read: one more than `_MOST_FOLDERS` at most."""
+    for count, (place, names, _) in enumerate(os.walk(top)):
         names[:] = [
             n
             for n in names
             if not n.startswith(".") and n not in _PASSED_OVER and Path(place, n) != output and not Path(place, n, "pyvenv.cfg").exists()
         ]
         yield Path(place)
-        if count > _MOST_FOLDERS:
+        if count >= _MOST_FOLDERS:
             return
-
-
-def _own_files() -> Iterator[Path]:
-    """The sources of tilec itself: whoever works on it builds with what is there now."""
-    return Path(__file__).resolve().parents[1].rglob("*.py")
 
 
 def _name(root: Path, path: Path) -> str:

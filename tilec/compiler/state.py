@@ -17,6 +17,7 @@ from typing import Any
 from tilec import __version__
 from tilec.bundle.atomic import atomic_write, output_error
 from tilec.bundle.format import to_index
+from tilec.compiler import own
 from tilec.errors import OutputError
 from tilec.manifest.types import Manifest
 from tilec.model.digest import canonical_json
@@ -69,7 +70,7 @@ class Fingerprint:
                 licences.append([name, hashlib.sha256((Path(manifest.root) / name).read_bytes()).hexdigest()])
         budgets = [dataclasses.astuple(kernel.budget) for kernel in manifest.kernels]
         output = [manifest.output.dir, manifest.output.max_size]
-        digest.update(canonical_json([_VERSION, __version__, list(emit), output, licences, budgets]))
+        digest.update(canonical_json([_VERSION, __version__, own.digest(), list(emit), output, licences, budgets]))
         digest.update(to_index(draft))
         return cls(digest.hexdigest())
 
@@ -193,7 +194,8 @@ class WorkDir:
 
 def _stat(path: Path) -> list[int]:
     found = path.stat()
-    return [found.st_size, found.st_mtime_ns, found.st_ino]
+    # The change time too: whoever copies over a file with the times of another leaves size, time and inode as they were.
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
 def _unchanged(path: Path, output: Output, stat: object) -> bool:

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tilec.errors import CompileError, Diagnostic, Location
@@ -16,11 +16,13 @@ from tilec.model.job import InputFile
 _COMMENT = re.compile(
     # A header's name between angle brackets is a token of its own: `//` in it starts no comment.
     r"(?:include|include_next|import)[ \t]*<[^>\n]+>|"
-    r'//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)|(?:u8|[uUL])?R"(?P<d>[^()\\\s]{0,16})\(.*?(?:\)(?P=d)"|\Z)|"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])+\'',
+    r'//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)|(?<![A-Za-z0-9_])(?:u8|[uUL])?R"(?P<d>[^()\\\s]{0,16})\(.*?(?:\)(?P=d)"|\Z)|"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])+\'',
     re.DOTALL,
 )
-_INCLUDE = re.compile(r"[ \t]*#[ \t]*(?:include|include_next|import)\b[ \t]*(.*)")
+_BLANK = r"[ \t\f\v]*"
+_INCLUDE = re.compile(rf"\ufeff?{_BLANK}(?:#|%:){_BLANK}(?:include|include_next|import)\b{_BLANK}(.*)")  # %: is # by another spelling
 _HAS_INCLUDE = re.compile(r'__has_include(?:_next)?[ \t]*\([ \t]*(<[^>\n]+>|"[^"\n]+")?')
+_DEFINE = re.compile(rf"{_BLANK}(?:#|%:){_BLANK}define\b.*", re.DOTALL)
 _NAMED = re.compile(r'<([^>\n]+)>|"([^"\n]+)"')
 _SUFFIXES = {"", ".h", ".hh", ".hpp", ".hxx", ".cuh", ".cu", ".inl", ".inc", ".ipp", ".tcc", ".def"}
 _MAX_FILES = 20_000
@@ -45,15 +47,18 @@ class _Scanned:
     has_runtime: bool
 
 
-def closure(root: str, path: str, include: Sequence[str]) -> list[InputFile]:
+def closure(root: str, path: str, include: Sequence[str], define: Iterable[str] = ()) -> list[InputFile]:
     """The source and every project file that it can include, sorted by name.
 
-    Names that no project directory has are the toolkit's: its digest stands for them.
+    Names that no project directory has are the toolkit's: its digest stands for them. `define` are the values of macros that are
+    defined outside of the text.
 
     Raises:
         CompileError: a file cannot be read, or one leaves the project (through `..` or a symbolic link).
     """
-    return sorted((InputFile(name=name, digest=scanned.digest) for name, scanned in _walk(root, path, include)), key=lambda f: f.name)
+    return sorted(
+        (InputFile(name=name, digest=scanned.digest) for name, scanned in _walk(root, path, include, define)), key=lambda f: f.name
+    )
 
 
 def kernel_files(root: str, path: str, include: Sequence[str]) -> list[str]:
@@ -78,38 +83,52 @@ def is_small(root: str, path: str, include: Sequence[str]) -> bool:
     return True
 
 
-def _walk(root: str, path: str, include: Sequence[str]) -> Iterator[tuple[str, _Scanned]]:
+def _walk(root: str, path: str, include: Sequence[str], define: Iterable[str] = ()) -> Iterator[tuple[str, _Scanned]]:
     base = Path(root)
-    folders = [base / folder for folder in include]
-    source_folder = Path(root, path).parent
-    first = _inside(base, Path(root, path), path, None)
-    waiting: list[str] = [first]
-    seen = {first}
+    around = [Path(root, path).parent, *(base / folder for folder in include)]
+    waiting = [_inside(base, Path(root, path), path, None)]
+    seen = {*waiting}
+    computed: list[tuple[str, _Include]] = []
     while waiting:
         name = waiting.pop()
         scanned = _scan_file(base, name)
         yield name, scanned
+        targets: set[str] = set()
         for found in scanned.includes:
-            where = Location(file=name, line=found.line)
-            for hit in _resolve(base, name, found, folders, source_folder):
-                target = _inside(base, hit, found.name or str(hit), where)
-                if target not in seen:
-                    seen.add(target)
-                    waiting.append(target)
+            places = dict.fromkeys(((base / name).parent, *around))
+            if not found.name:
+                computed.append((name, found))
+            hits = _named(found.name, places) if found.name else _everything(base, name, found, places)
+            targets.update(_inside(base, hit, found.name or str(hit), Location(file=name, line=found.line)) for hit in hits)
+        if computed and not waiting and targets <= seen:  # all files are known, and so all macros
+            macros = {macro for text in (*define, *(_macro_lines(base / file) for file in seen)) for macro in _quoted(text)}
+            for name, _ in computed:
+                hits = (hit for macro in sorted(macros) for hit in _named(macro, ((base / name).parent, *around)))
+                targets.update(os.path.relpath(hit.resolve(), base.resolve()) for hit in hits if _is_inside(hit, base))
+        waiting += sorted(targets - seen)
+        seen |= targets
 
 
-def _resolve(base: Path, name: str, found: _Include, folders: list[Path], source_folder: Path) -> Iterator[Path]:
-    here = (base / name).parent
-    if found.name:
-        # Which directory wins depends on the form and the compiler: every one that has the name counts.
-        for folder in dict.fromkeys((here, source_folder, *folders)):
-            hit = folder / found.name
-            if hit.is_file():
-                yield hit
-        return
+def _named(name: str, places: Iterable[Path]) -> Iterator[Path]:
+    """Which directory wins depends on the form and the compiler: every one that has the name counts."""
+    return (place / name for place in places if os.path.isfile(place / name))  # noqa: PTH113 - no name is too long for it
+
+
+def _is_inside(path: Path, base: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(base))
+
+
+def _everything(base: Path, name: str, found: _Include, places: Iterable[Path]) -> Iterator[Path]:
+    """What looks like a header in and below some directories, links followed: any of them may be what a macro names."""
     count = 0
-    for folder in dict.fromkeys((here, *folders)):
-        for directory, names, files in os.walk(folder):
+    walked: set[str] = set()
+    for place in places:
+        for directory, names, files in os.walk(place, followlinks=True):
+            real = os.path.realpath(directory)
+            if real in walked or not _is_inside(Path(directory), base):
+                names.clear()
+                continue
+            walked.add(real)
             names[:] = sorted(n for n in names if not n.startswith("."))
             for file in sorted(files):
                 if Path(file).suffix in _SUFFIXES and not file.startswith("."):
@@ -160,8 +179,8 @@ def _scan(path: str, mtime: int, size: int, inode: int) -> _Scanned:
 
 def includes(text: str) -> Iterator[_Include]:
     """Every include of a text, whatever its conditionals say; comments and strings do not count."""
-    if "include" not in text and "import" not in text:
-        return
+    if "include" not in text and "import" not in text and "\\\n" not in text and "\\\r\n" not in text:
+        return  # a word may be split over two lines
     for number, line in _logical_lines(_COMMENT.sub(_blank, text)):
         if "include" not in line and "import" not in line:
             continue
@@ -171,6 +190,17 @@ def includes(text: str) -> Iterator[_Include]:
         if directive is not None:
             named = _NAMED.match(directive[1])
             yield _Include(named[1] or named[2] if named else "", number)
+
+
+def _macro_lines(path: Path) -> str:
+    """The definitions of macros in a file."""
+    text = path.read_bytes().decode("utf-8", "replace")
+    return "\n".join(line for _, line in _logical_lines(_COMMENT.sub(_blank, text)) if _DEFINE.match(line))
+
+
+def _quoted(text: str) -> Iterator[str]:
+    """What stands between quotes or angle brackets."""
+    return (match[1] or match[2] for match in _NAMED.finditer(text))
 
 
 def _blank(match: re.Match[str]) -> str:

@@ -62,7 +62,7 @@ class CudaFrontend:
             UsageError: an option is wrong.
         """
         options = read_options(source.options)
-        files = _cuda_includes.closure(source.root, source.path, options.include)
+        files = _cuda_includes.closure(source.root, source.path, options.include, [value for _, value in options.define])
         if options.compiler == "nvcc":
             files += self._nvcc_parts()
         return sorted(files, key=lambda f: f.name)

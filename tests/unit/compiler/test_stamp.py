@@ -25,7 +25,7 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def take(root: Path, *, since: int | None = None) -> bool:
+def take(root: Path, *, since: int | None = None, searched: tuple[str, ...] = ()) -> bool:
     time.sleep(0.02)  # files that are as old as the build are not trusted
     return stamp.take(
         root,
@@ -33,6 +33,7 @@ def take(root: Path, *, since: int | None = None) -> bool:
         jobs=7,
         since=time.time_ns() if since is None else since,
         read=[root / "tilec.toml", root / "src/a.cu", root / "include/deep/a.h"],
+        searched=[root / name for name in searched],
         written=[root / "dist/a.tilec"],
         output=root / "dist",
     )
@@ -70,6 +71,24 @@ def test_a_file_that_could_come_before_another(project: Path, name: str) -> None
     assert stamp.fresh(project, ASKED) is None
 
 
+@pytest.mark.parametrize("name", [".hidden", "dist/made", "node_modules", "include"])
+def test_a_folder_that_is_searched_counts_whatever_it_is_called(project: Path, name: str) -> None:
+    (project / name / "sub").mkdir(parents=True)
+    assert take(project, searched=(name,))
+    assert stamp.fresh(project, ASKED) == 7
+    (project / name / "sub" / "a.h").write_text("")
+    assert stamp.fresh(project, ASKED) is None
+
+
+def test_no_folder_is_left_out_of_a_project_of_many(project: Path) -> None:
+    for number in range(390):
+        (project / f"many/{number}").mkdir(parents=True)
+    assert take(project)
+    for number in range(390, 410):
+        (project / f"many/{number}").mkdir(parents=True)
+    assert not take(project)
+
+
 def test_other_contents_of_the_output_directory_do_not_matter(project: Path) -> None:
     assert take(project)
     (project / "dist" / "notes.txt").write_text("mine")
@@ -83,6 +102,16 @@ def test_files_touched_while_the_build_ran_are_not_trusted(project: Path) -> Non
     (project / "src/a.cu").write_text("edited while it was read")
     assert not take(project, since=since)
     assert stamp.fresh(project, ASKED) is None
+
+
+def test_a_file_that_was_copied_over_another_while_the_build_ran_is_not_trusted(project: Path) -> None:
+    old = project.parent / "old.cu"
+    old.write_text("of last year")
+    os.utime(old, (1, 1))
+    since = time.time_ns()
+    time.sleep(0.02)
+    shutil.copy2(old, project / "src/a.cu")  # takes the time along
+    assert not take(project, since=since)
 
 
 def test_a_build_that_cannot_be_remembered_forgets_the_one_before(project: Path) -> None:
@@ -105,7 +134,7 @@ def test_a_damaged_stamp_only_costs_time(project: Path, damage: bytes) -> None:
     assert stamp.fresh(project, ASKED) is None
 
 
-def test_every_value_is_part_of_the_question() -> None:
+def test_every_value_is_part_of_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = {"targets": (), "select": (), "profile": "release", "emit": (), "places": ("", "/bin")}
     changed = [
         {"targets": ("sm_90",)},
@@ -118,3 +147,5 @@ def test_every_value_is_part_of_the_question() -> None:
     digests = {stamp.question("tilec.toml", **{**plain, **change}) for change in [{}, *changed]}  # type: ignore[arg-type]
     digests.add(stamp.question("other.toml", **plain))  # type: ignore[arg-type]
     assert len(digests) == len(changed) + 2
+    monkeypatch.syspath_prepend("/another/place")
+    assert stamp.question("tilec.toml", **plain) not in digests  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tilec.compiler import own
 from tilec.compiler.state import Fingerprint, Output, WorkDir
 from tilec.errors import Location, OutputError
 from tilec.manifest.locate import Locator
@@ -94,6 +96,31 @@ def test_an_output_that_was_touched_or_edited_or_removed(built: tuple[WorkDir, F
     assert work.up_to_date(fingerprint) is None
     path.unlink()
     assert work.up_to_date(fingerprint) is None
+
+
+def test_an_output_that_was_replaced_in_place_with_its_time(built: tuple[WorkDir, Fingerprint, Output]) -> None:
+    work, fingerprint, output = built
+    path = Path(output.path)
+    times = path.stat()
+    path.write_bytes(b"imagE")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert work.up_to_date(fingerprint) is None
+
+
+def test_tilecs_own_code_and_templates_are_part_of_a_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Fingerprint.of(["k"], DRAFT, (), manifest(tmp_path))
+    assert before == Fingerprint.of(["k"], DRAFT, (), manifest(tmp_path))
+    monkeypatch.setattr(own, "digest", lambda: "edited")
+    assert before != Fingerprint.of(["k"], DRAFT, (), manifest(tmp_path))
+
+
+def test_where_tilecs_own_files_are(tmp_path: Path) -> None:
+    names = {path.name for path in own.files()}
+    assert {"state.py", "render.py", "__init__.py.jinja"} <= names
+    for name in ("tilec/a.py", "tilec/_templates/package/b.jinja", "templates/package/strange.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert [path.name for path in own.files(tmp_path / "tilec")] == ["b.jinja", "a.py"]
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"fingerprint": 3, "outputs": [{}]}', b"\xff\x00", b"[" * 100_000])

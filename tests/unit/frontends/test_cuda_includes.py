@@ -46,6 +46,12 @@ def test_includes_of_a_text() -> None:
     assert [i.name for i in includes(text)] == ["a.h", "b/c.h", "after.h", "branch.h", "carried.h", "maybe.h", "other.h", ""]
 
 
+def test_includes_in_other_spellings() -> None:
+    text = '%:include "a.h"\n\f#include "b.h"\n#inc\\\nlude "c.h"\nauto s = STR"(no raw string";\n#include "d.h"\n'
+    assert [i.name for i in includes(text)] == ["a.h", "b.h", "c.h", "d.h"]
+    assert [i.name for i in includes('#inc\\\nlude "c.h"\n')] == ["c.h"]
+
+
 def test_two_slashes_in_a_name_start_no_comment() -> None:
     text = '#include <a//b.h>\n#include "c//d.h"\n// #include <e.h>\n#include <f.h> // <g.h>\n'
     assert [i.name for i in includes(text)] == ["a//b.h", "c//d.h", "f.h"]
@@ -96,6 +102,44 @@ def test_a_computed_include_takes_every_header(tmp_path: Path) -> None:
         {"k/a.cu": "#define H <x.h>\n#include H\n", "k/side.cuh": "", "include/x.h": "", "include/sub/y.hpp": "", "include/no.txt": ""},
     )
     assert names(root) == ["include/sub/y.hpp", "include/x.h", "k/a.cu", "k/side.cuh"]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"k/a.cu": '#define H "../other/x.cfg"\n#include H\n', "other/x.cfg": ""},
+        {"k/a.cu": '#include "x.h"\n#include H\n', "include/x.h": '#define H "../other/x.cfg"\n', "other/x.cfg": ""},
+        {"k/a.cu": "#include <x.h>\n", "include/x.h": "#define H <beside.h>\n#include H\n", "k/beside.h": ""},
+        {
+            "k/a.cu": '#define H "../other/x.h"\n#include H\n',
+            "other/x.h": '#undef H\n#define H "../other/deep/y.cfg"\n#include H\n',
+            "other/deep/y.cfg": "",
+        },
+    ],
+)
+def test_a_computed_include_takes_what_macros_name(tmp_path: Path, files: dict[str, str]) -> None:
+    assert names(project(tmp_path, files)) == sorted(files)
+
+
+def test_a_computed_include_whose_macro_is_an_option(tmp_path: Path) -> None:
+    root = project(tmp_path, {"k/a.cu": "#include H\n", "other/x.cfg": ""})
+    assert [f.name for f in closure(root, "k/a.cu", (), ['"../other/x.cfg"', "7"])] == ["k/a.cu", "other/x.cfg"]
+
+
+def test_a_computed_include_follows_links_within_the_project(tmp_path: Path) -> None:
+    root = project(tmp_path / "project", {"k/a.cu": "#define P(x) <link/x>\n#include P(x.h)\n", "other/x.h": "", "include/x.h": ""})
+    (tmp_path / "project/include/link").symlink_to("../other")
+    (tmp_path / "project/other/loop").symlink_to("../include")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/y.h").touch()
+    (tmp_path / "project/include/away").symlink_to(tmp_path / "outside")
+    assert names(root) == ["include/x.h", "k/a.cu", "other/x.h"]
+
+
+def test_what_macros_name_outside_of_the_project_is_nothing(tmp_path: Path) -> None:
+    (tmp_path / "x.h").touch()
+    text = f'#define A "{tmp_path}/x.h"\n#define B "../../x.h"\n#define C "{"x" * 5000}"\n#define D 1 < 2 && 2 > 1\n#include H\n'
+    assert names(project(tmp_path / "project", {"k/a.cu": text})) == ["k/a.cu"]
 
 
 def test_names_with_spaces_and_accents(tmp_path: Path) -> None:
