@@ -156,9 +156,12 @@ class Call:
                 raise self.refuse(RankError, param, f"has {dims} (shape {facts.shape}), the kernel takes {param.rank}")
 
     def check_places(self, device: Device) -> None:
-        """Every tensor lives on the kernel's device."""
+        """Every tensor lives on the kernel's device, and has memory there if it has elements."""
         for param, facts in self._tensor_params():
             if facts.device in (device.ordinal, ON_ANY):
+                if not facts.ptr and facts.size:
+                    what = f"has shape {facts.shape} and no memory: its address is 0"
+                    raise self.refuse(PlacementError, param, what, "its storage was freed or never allocated: bring it back first")
                 continue
             where = "the CPU" if facts.device == ON_CPU else f"device {facts.device}"
             what = f"is on {where}, and the kernel is loaded on {device}"

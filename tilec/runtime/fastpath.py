@@ -75,7 +75,8 @@ def fast_path(
     """The launch function of a kernel, and the function that gives the key of a call.
 
     Equal keys mean equal plans: the key holds, per tensor, all facts but its address; the address modulo what any check compares it
-    with, where it is not 0 for all; the types of the other arguments; and the value of each that an expression reads.
+    with, and whether there is one, unless all are aligned and there; the types of the other arguments; and the value of each that an
+    expression reads.
 
     Args:
         contract: the kernel's.
@@ -106,13 +107,15 @@ def _source(contract: Contract) -> str:
     parts = [*(f"f{i}" for i in contract.tensors), *(f"type(a{i})" for i in contract.others)]
     parts += [*(f"a{i}" for i in contract.keyed), *(f"p{i}" for i in contract.pointed)]
     key = _tuple(parts)
-    if checked:
-        # Aligned addresses are the usual case, and one test finds out for all; an address of 0 bits below the modulus leaves nothing.
+    if contract.tensors:
+        # Aligned addresses of something are the usual case, and one test finds out for all.
         powers = all(moduli[i] & (moduli[i] - 1) == 0 for i in checked)
-        mask = max(moduli[i] for i in checked) - 1
-        odd = f"({' | '.join(f'p{i}' for i in checked)}) & {mask}" if powers else "True"
-        deeper = _tuple([*parts, *(f"p{i} % {moduli[i]}" for i in checked)])
-        key = f"{deeper} if {odd} else {key}"
+        mask = max((moduli[i] for i in checked), default=1) - 1
+        # An address of 0 bits below the modulus leaves nothing.
+        odd = f"({' | '.join(f'p{i}' for i in checked)}) & {mask} or " if checked and powers else "True or " if checked else ""
+        whole = " and ".join(f"p{i}" for i in contract.tensors)
+        deeper = _tuple([*parts, *(f"p{i} % {moduli[i]}" for i in checked), *(f"not p{i}" for i in contract.tensors)])
+        key = f"{deeper} if {odd}not ({whole}) else {key}"
     free = [i for i in contract.others if i not in contract.keyed]
     # Zeros are packed anew: 0.0 equals -0.0. So are structs: a buffer that equals itself may hold other bytes than before.
     always = bool(contract.structs)

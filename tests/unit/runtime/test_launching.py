@@ -22,7 +22,7 @@ from tests.runtime_samples import (
     loaded,
     slot,
 )
-from tilec.errors import AliasError, ArgumentError, DriverError, NoImageError
+from tilec.errors import AliasError, ArgumentError, DriverError, NoImageError, PlacementError
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.model.signature import Param
 from tilec.runtime import DeviceBuffer, load
@@ -89,6 +89,48 @@ def test_overlap_is_found_in_launches_that_are_known():
         module.add(5, Z, Array(1024, ptr=0x10000 + 4096 - 16), Y)
     module.add(5, Z, Array(1024, ptr=0x10000 + 4096), Y)
     assert len(driver.launches) == 2
+
+
+class Tensor:
+    """A dense torch tensor whose storage may be gone."""
+
+    __module__ = "torch"
+    dtype, layout, is_cuda = "torch.float32", "torch.strided", True
+
+    def __init__(self, extent, ptr):
+        self.shape, self.ptr = (extent,), ptr
+
+    def is_contiguous(self):
+        return True
+
+    def get_device(self):
+        return 0
+
+    def is_neg(self):
+        return False
+
+    def is_conj(self):
+        return False
+
+    def data_ptr(self):
+        return self.ptr
+
+
+@pytest.mark.parametrize("tensor", [Tensor, lambda extent, ptr: Array(extent, ptr=ptr)])
+def test_elements_without_memory_are_refused_in_launches_that_are_known(tensor):
+    """As torch has them whose storage was resized to nothing."""
+    for variants in (ADD.variants, ADD.variants[1:]):  # the second one compares no address with anything
+        module, driver = loaded(dataclasses.replace(ADD, variants=variants))
+        z, x, y = (tensor(1024, 0x10000 * i) for i in (1, 2, 3))
+        module.add(5, z, x, y)
+        for _ in range(2):
+            with pytest.raises(PlacementError, match=r"^add: argument 'y' has shape \(1024,\) and no memory: its address is 0\b"):
+                module.add(5, z, x, tensor(1024, 0))
+        with pytest.raises(PlacementError, match=r"^add: output 'z' has shape"):
+            module.add(5, tensor(1024, 0), x, y)
+        module.add(5, z, x, y)
+        module.add(5, tensor(0, 0), tensor(0, 0), tensor(0, 0))
+        assert len(driver.launches) == 2
 
 
 def test_columns_of_one_matrix_do_not_overlap():
