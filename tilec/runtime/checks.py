@@ -23,7 +23,7 @@ from tilec.model.signature import Param, ParamKind
 from tilec.runtime.arguments import UnreadableError, tensor_facts
 from tilec.runtime.contract import Contract
 from tilec.runtime.layout import ON_ANY, ON_CPU, TensorFacts, contiguous_stride, may_overlap, overlaps_itself
-from tilec.runtime.scalars import is_number, numpy_dtype, refusal
+from tilec.runtime.scalars import is_number, numpy_dtype, refusal, shown
 from tilec.runtime.seam import CudaDriver, Device
 
 Values = tuple[Any, ...]
@@ -57,7 +57,7 @@ class Call:
                         raise self.refuse(ArgumentError, param, f"takes a number, got a {type(value).__qualname__}")
                 case ParamKind.PTR:
                     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**64:
-                        raise self.refuse(ArgumentError, param, f"takes a device address (an int below 2**64), got {value!r}")
+                        raise self.refuse(ArgumentError, param, f"takes a device address (an int below 2**64), got {shown(value)}")
                 case ParamKind.STRUCT:
                     self._check_struct(param, value)
         self.env: dict[str, Any] = {}

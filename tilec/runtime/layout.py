@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 import weakref
 
@@ -107,8 +108,19 @@ def byte_range(facts: TensorFacts) -> tuple[int, int]:
 
 
 def overlaps_itself(facts: TensorFacts) -> bool:
-    """Whether several indices certainly name one element, as in an expanded tensor."""
-    return any(stride == 0 and extent > 1 for extent, stride in zip(facts.shape, facts.stride, strict=True)) and facts.size > 0
+    """Whether several indices certainly name one element, as in an expanded tensor or in overlapping windows: for this, two dimensions
+    are looked at at a time.
+    """
+    if 0 in facts.shape:
+        return False
+    dims = [(extent, abs(stride)) for extent, stride in zip(facts.shape, facts.stride, strict=True) if extent > 1]
+    if any(stride == 0 for _, stride in dims):
+        return True
+    for (extent, stride), (other_extent, other_stride) in itertools.combinations(dims, 2):
+        common = math.gcd(stride, other_stride)
+        if other_stride // common < extent and stride // common < other_extent:
+            return True
+    return False
 
 
 def may_overlap(a: TensorFacts, b: TensorFacts) -> bool:

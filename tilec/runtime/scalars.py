@@ -117,15 +117,20 @@ def refusal(value: Any, dtype: str) -> str:
     kind = DTYPES[dtype].kind
     plain = value.item() if _is_numpy(value) else value
     if kind == "bool":
-        return "" if isinstance(plain, bool) else f"takes a bool, got {value!r}"
+        return "" if isinstance(plain, bool) else f"takes a bool, got {shown(value)}"
     if kind in ("int", "uint") and not isinstance(plain, int):
         return f"takes an integer ({dtype}), got {value!r}"
     encode = encoder_of(dtype)
     try:
         struct.pack(f"={_FORMATS[dtype]}", encode(plain) if encode else plain)
     except (struct.error, OverflowError):
-        return f"is {value!r}, which {dtype} cannot hold{_bounds(dtype)}"
+        return f"is {shown(value)}, which {dtype} cannot hold{_bounds(dtype)}"
     return ""
+
+
+def shown(value: Any) -> str:
+    """A value in a message; Python itself refuses to write integers of thousands of digits."""
+    return f"an integer of {value.bit_length()} bits" if isinstance(value, int) and value.bit_length() > 2048 else repr(value)
 
 
 def _bounds(dtype: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, final
 from tilec.errors import ArgumentError, SchedulingError
 from tilec.runtime.devices import ordinal_of, process_driver
 from tilec.runtime.protocols import DeviceLike
+from tilec.runtime.scalars import shown
 from tilec.runtime.seam import CudaDriver
 
 Getter = Callable[[Any], int]
@@ -39,12 +40,12 @@ def stream_handle(stream: Any, kernel: str) -> int:
     what = ""
     try:
         handle = HANDLES[type(stream)](stream)
-    except (TypeError, AttributeError, ValueError, RuntimeError) as error:
-        what = str(error)
+    except Exception as error:  # noqa: BLE001 - foreign streams raise what they like
+        what = f"{error}"
     else:
         if 0 <= handle < 2**64:
             return handle
-        what = f"the stream's handle is {handle!r}"
+        what = f"the stream's handle is {shown(handle)}"
     fix = "pass a stream of torch, CuPy or cuda.core, or a handle as an int; 0 is the legacy default stream"
     raise ArgumentError(f"{kernel}: {what}", fix=fix, kernel=kernel)
 

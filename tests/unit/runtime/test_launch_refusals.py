@@ -286,6 +286,12 @@ def test_structs():
     assert [launch.arguments[0] for launch in driver.launches] == [b"abcdefghijkl", b"Abcdefghijkl"]
 
 
+class Failing:
+    @property
+    def __cuda_stream__(self):
+        raise OSError("gone")
+
+
 @pytest.mark.parametrize(
     ("stream", "what"),
     [
@@ -294,6 +300,7 @@ def test_structs():
         ("default", "add: a builtins.str is no stream"),
         (-1, "add: the stream's handle is -1"),
         (2**64, "add: the stream's handle is 18446744073709551616"),
+        (Failing(), "add: gone"),
     ],
 )
 def test_streams(add, stream, what):
@@ -301,3 +308,10 @@ def test_streams(add, stream, what):
         add(stream, Z, X, Y)
     assert caught.value.what == what
     assert "0 is the legacy default stream" in caught.value.fix
+
+
+def test_integers_that_python_refuses_to_write(add):
+    huge = 10**5000
+    assert refusal(ArgumentError, add, Z, X, Y, huge) == "add: argument 'alpha' is an integer of 16610 bits, which f32 cannot hold"
+    with pytest.raises(ArgumentError, match=r"^add: the stream's handle is an integer of 16610 bits\b"):
+        add(huge, Z, X, Y)

@@ -86,6 +86,16 @@ def test_tensors_that_write_one_place_twice():
     assert overlaps_itself(facts((4, 4), (0, 1)))
     assert not overlaps_itself(facts((1, 4), (0, 1)))
     assert not overlaps_itself(facts((4, 0), (0, 1)))
+    assert overlaps_itself(facts((6, 3), (1, 1)))  # windows, as unfold makes them
+    assert overlaps_itself(facts((2, 9, 5), (100, -2, 3)))
+    assert not overlaps_itself(facts((3, 2), (2, 3)))  # interleaved, and still apart
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(-8, 8)), max_size=2))
+def test_two_dimensions_that_write_one_place_twice_are_found_exactly(dims):
+    tensor = facts(tuple(extent for extent, _ in dims), tuple(stride for _, stride in dims))
+    assert overlaps_itself(tensor) == (len(touched(tensor)) < tensor.nbytes)
 
 
 def test_equal_facts_have_one_key():
