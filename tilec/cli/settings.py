@@ -69,7 +69,7 @@ def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = N
     """Read the environment and the working directory.
 
     Raises:
-        UsageError: the working directory is gone.
+        UsageError: the working directory is gone, or TILEC_CACHE_DIR begins with the home of somebody unknown.
     """
     env = os.environ if environ is None else environ
     if cwd is None:
@@ -99,7 +99,10 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a size")
-    return int(float(match.group(1)) * _UNITS[match.group(2).lower()])
+    try:
+        return int(float(match.group(1)) * _UNITS[match.group(2).lower()])
+    except OverflowError as exc:
+        raise ValueError(f"{text[:40]}… is more than can be counted") from exc
 
 
 def _cache_dir(env: Mapping[str, str], cwd: Path) -> Path | None:
@@ -107,7 +110,10 @@ def _cache_dir(env: Mapping[str, str], cwd: Path) -> Path | None:
     if chosen == "off":
         return None
     if chosen:
-        return cwd / Path(chosen).expanduser()
+        try:
+            return cwd / Path(chosen).expanduser()
+        except RuntimeError as exc:
+            raise UsageError(f"TILEC_CACHE_DIR={chosen}: {exc}", fix="give a path without ~, or off") from exc
     base = env.get("XDG_CACHE_HOME", "")
     if base.startswith("/"):  # the XDG rules say to ignore relative ones
         return Path(base) / "tilec"

@@ -93,6 +93,8 @@ def test_it_goes_where_one_says(cli, tmp_path: Path) -> None:
         ("3d", "'3d' gives the module name '3d', which Python cannot import"),
         ("class", "'class' gives the module name 'class', which Python cannot import"),
         ("json", "'json' gives the module name 'json', which hides another module"),
+        ("cuda", "'cuda' gives the module name 'cuda', which hides another module"),
+        ("numpy", "'numpy' gives the module name 'numpy', which hides another module"),
         ("Tilec", "'Tilec' gives the module name 'tilec', which hides another module"),
     ],
 )

@@ -26,6 +26,11 @@ def test_cache_directory(env: dict[str, str], cache: str | None) -> None:
     assert read_settings(env, CWD).cache_dir == (Path(cache) if cache else None)
 
 
+def test_a_cache_in_the_home_of_somebody_unknown() -> None:
+    with pytest.raises(UsageError, match=r"TILEC_CACHE_DIR=~nobody-of-this-name/x: .+\n  fix: "):
+        read_settings({"TILEC_CACHE_DIR": "~nobody-of-this-name/x"}, CWD)
+
+
 def test_tools() -> None:
     assert read_settings({"CUDA_PATH": "/b", "PATH": "/bin"}, CWD).search.cuda_home == "/b"
     search = read_settings({"CUDA_HOME": "/a", "CUDA_PATH": "/b", "PATH": "/bin", "HOME": "/h"}, CWD).search
@@ -75,6 +80,11 @@ def test_sizes(text: str, size: int) -> None:
 def test_sizes_that_are_none(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size"):
         parse_size(text)
+
+
+def test_a_size_beyond_counting() -> None:
+    with pytest.raises(ValueError, match="is more than can be counted"):
+        parse_size("9" * 400)
 
 
 def test_a_bad_bound_of_the_cache_is_an_error_only_where_it_matters() -> None:
