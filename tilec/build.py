@@ -91,7 +91,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
     work = WorkDir(Path(project.manifest.root))
     cache = Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
     with work.lock(observer.note), _pool(project, request, cache, observer, work) as pool:
-        declared = declare(project, pool, cache)
+        declared = declare(project, pool, cache, fresh=request.force)
         check_lock(Path(project.manifest.root), declared.tools, locked=request.locked, note=observer.note)
         plan = _plan(project, declared, request)
         keyed = _keyed(plan, declared)

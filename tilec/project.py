@@ -158,8 +158,8 @@ def _functions(path: Path) -> frozenset[str] | None:
     return frozenset(names)
 
 
-def declare(project: Project, pool: Pool, cache: Cache) -> Declared:
-    """Find every kernel's declaration; sources that have not changed are not read by a compiler again.
+def declare(project: Project, pool: Pool, cache: Cache, *, fresh: bool = False) -> Declared:
+    """Find every kernel's declaration; sources that have not changed are not read by a compiler again, unless `fresh` says so.
 
     Sources that cannot be read do not keep the others from being compiled: see `Declared.unreadable`.
 
@@ -175,7 +175,7 @@ def declare(project: Project, pool: Pool, cache: Cache) -> Declared:
     keys = {pair: declaration_key(pair[0], pair[1], inputs=files, tools=tools[pair[0]]) for pair, files in inputs.items()}
     found: dict[tuple[str, Source], Sequence[KernelDecl]] = {}
     for pair, key in keys.items():
-        known = load_declarations(cache, key)
+        known = None if fresh else load_declarations(cache, key)
         if known is not None:
             found[pair] = known
     missing = [pair for pair in keys if pair not in found]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.harness import HEAD, TWICE, write
-from tilec.errors import ManifestError
+from tilec.compiler.cache import Cache
+from tilec.errors import Location, ManifestError
 from tilec.frontends.base import ToolSearch
-from tilec.project import open_project
+from tilec.model.job import InputFile, Source
+from tilec.model.kernel import KernelDecl, ToolInfo
+from tilec.project import declare, open_project
 
 
 def problems(root: Path) -> list[str]:
@@ -63,3 +68,31 @@ def test_licence_files_that_are_not_there(tmp_path: Path) -> None:
     head = HEAD.replace('version = "1.0.0"', 'version = "1.0.0"\nlicense-files = ["LICENSE", "NOTICE"]')
     root = write(tmp_path, head + TWICE, {"LICENSE": "text"})
     assert [text.split("\n")[0] for text in problems(root)] == ["tilec.toml:6:29: error: package.license-files[1]: no such file 'NOTICE'"]
+
+
+class Pool:
+    """Declares what it is asked for, and counts."""
+
+    asked = 0
+
+    def declare(self, sources: Sequence[tuple[str, Source]]) -> list[tuple[KernelDecl, ...]]:
+        self.asked += len(sources)
+        return [(KernelDecl(name="twice", qualified="twice", location=Location(file=source.path, line=1)),) for _, source in sources]
+
+
+class Reader:
+    """A frontend whose sources are one file, and whose tools are none."""
+
+    def toolchain(self) -> list[ToolInfo]:
+        return []
+
+    def inputs(self, source: Source) -> list[InputFile]:
+        return [InputFile(name=source.path, digest="0" * 64)]
+
+
+def test_sources_are_declared_once_or_whenever_it_is_forced(root: Path, tmp_path: Path) -> None:
+    project = dataclasses.replace(open_project(root / "tilec.toml", ToolSearch()), frontends={"cuda": Reader()})
+    pool, cache = Pool(), Cache(tmp_path / "cache", max_bytes=1 << 20, note=pytest.fail)
+    for fresh, asked in ((False, 1), (False, 1), (True, 2)):
+        assert list(declare(project, pool, cache, fresh=fresh).kernels) == ["twice"]
+        assert pool.asked == asked
