@@ -8,14 +8,12 @@ import os
 import select
 import signal
 import time
-from collections import deque
 from pathlib import Path
 
 import pytest
 
 from tilec.compiler import store, worker
 from tilec.compiler.cache import Cache
-from tilec.compiler.crew import Crew, Task
 from tilec.compiler.events import Done, Failed, Outcome, SilentObserver
 from tilec.compiler.execute import KeyedJob
 from tilec.compiler.process import WorkerProcess
@@ -489,22 +487,3 @@ def test_ids_that_are_no_file_names_are_kept_under_one_that_is(project) -> None:
     kept = Path(error.kept)
     assert kept.parent == project.root / "kept"
     assert (kept / "log.txt").exists()
-
-
-def test_tasks_of_one_affinity_stay_with_the_worker_that_did_one() -> None:
-    crew = Crew(size=2, setup=None, spool=Path("unused"), environ={}, grace=0.0)  # type: ignore[arg-type]
-    first, second = object(), object()
-
-    def task(name: str, affinity: str) -> Task:
-        return Task(request=None, subject=name, limit=1.0, slow="", raise_limit="", affinity=affinity)  # type: ignore[arg-type]
-
-    waiting = deque(task(f"{a}{n}", a) for n in (1, 2) for a in ("x", "y", "z"))
-    waiting.append(task("plain", ""))
-    crew._last[first], crew._last[second] = "y", "x"
-    crew._busy[second] = (waiting[0], 0.0)
-    assert [crew._next(first, waiting).subject for _ in range(2)] == ["y1", "y2"]
-    crew._last[first] = ""
-    assert crew._next(first, waiting).subject == "z1"  # x is with the other worker
-    waiting = deque([task("x1", "x"), task("x2", "x")])
-    assert crew._next(first, waiting).subject == "x1"  # better than nothing to do
-    assert [t.subject for t in waiting] == ["x2"]
