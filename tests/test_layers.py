@@ -25,7 +25,6 @@ LEVEL = {
 }
 # Inside the build half the pipeline has an order too.
 BUILD_ORDER = {"manifest": 0, "frontends": 1, "plan": 2, "compiler": 3, "stubs": 4, "project": 5, "assemble": 6, "build": 7}
-HEAVY = {"cuda", "numpy", "triton", "numba", "torch", "cupy", "jinja2", "rich", "click", "tomli", "tomllib"}
 SHIPPED_BANNED = {"click", "rich", "jinja2", "tomli", "tomllib"}
 
 

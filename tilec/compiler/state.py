@@ -203,6 +203,3 @@ def _unchanged(path: Path, output: Output, stat: object) -> bool:
     if now == stat:
         return True
     return now[0] == output.size and hashlib.sha256(path.read_bytes()).hexdigest() == output.digest
-
-
-__all__ = ["Fingerprint", "Output", "OutputError", "WorkDir"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from tilec.model.dtype import DTYPES, DType
 from tilec.model.job import Job
 from tilec.model.kernel import AxisValue
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
+from tilec.model.suggest import nearest
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,8 +81,8 @@ def symbol_of(name: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint with the closest of the known names, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else ""
+    close = nearest(name, known)
+    return f"did you mean {close!r}?" if close else ""
 
 
 class _MismatchError(Exception):
