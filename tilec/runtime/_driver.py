@@ -46,7 +46,7 @@ class Driver:
         self._api = api
         self._success = api.CUresult.CUDA_SUCCESS
         self._lock = threading.Lock()
-        self._devices: dict[int, tuple[Any, Any]] = {}
+        self._contexts: dict[int, Any] = {}
         try:
             result = api.cuInit(0)[0]
         except (RuntimeError, OSError) as error:  # the bindings find libcuda at their first call
@@ -69,8 +69,8 @@ class Driver:
         return self._count
 
     def device(self, ordinal: int) -> Device:
-        """Facts about one device."""
-        handle = self._device(ordinal)[0]
+        """Facts about one device; asking for them makes no context."""
+        handle = self._handle(ordinal)
         names = self._api.CUdevice_attribute
 
         def fact(name: str) -> int:
@@ -98,24 +98,36 @@ class Driver:
     @contextlib.contextmanager
     def current(self, ordinal: int) -> Iterator[None]:
         """Make the device's primary context current, and restore the thread's own afterwards."""
-        self._ask("cuCtxPushCurrent", self._device(ordinal)[1])
+        with self._pushed(self._context(ordinal)):
+            yield
+
+    def adopt(self, ordinal: int) -> None:
+        """Give a thread that has no context the device's primary one, for good, as the CUDA runtime does it."""
+        if not int(self._ask("cuCtxGetCurrent")):
+            self._ask("cuCtxSetCurrent", self._context(ordinal))
+
+    @contextlib.contextmanager
+    def _pushed(self, context: Any) -> Iterator[None]:
+        self._ask("cuCtxPushCurrent", context)
         try:
             yield
         finally:
             self._ask("cuCtxPopCurrent")
 
-    def _device(self, ordinal: int) -> tuple[Any, Any]:
-        """(device, primary context), retained once and kept for the process."""
-        found = self._devices.get(ordinal)
+    def _handle(self, ordinal: int) -> Any:
+        if not 0 <= ordinal < self._count:
+            what = f"there is no device {ordinal}: this process sees {self._count}, numbered from 0"
+            raise NoDeviceError(what, fix=ADVICE["CUDA_ERROR_INVALID_DEVICE"][1])
+        return self._ask("cuDeviceGet", ordinal)
+
+    def _context(self, ordinal: int) -> Any:
+        """The primary context of a device, retained once and kept for the process."""
+        found = self._contexts.get(ordinal)
         if found is None:
-            if not 0 <= ordinal < self._count:
-                what = f"there is no device {ordinal}: this process sees {self._count}, numbered from 0"
-                raise NoDeviceError(what, fix=ADVICE["CUDA_ERROR_INVALID_DEVICE"][1])
             with self._lock:
-                if ordinal not in self._devices:
-                    handle = self._ask("cuDeviceGet", ordinal)
-                    self._devices[ordinal] = (handle, self._ask("cuDevicePrimaryCtxRetain", handle))
-                found = self._devices[ordinal]
+                if ordinal not in self._contexts:
+                    self._contexts[ordinal] = self._ask("cuDevicePrimaryCtxRetain", self._handle(ordinal))
+                found = self._contexts[ordinal]
         return found
 
     # Images
@@ -167,11 +179,10 @@ class Driver:
         """A call that enqueues this launch; it reports failure by its result and never raises for one."""
         # A ready configuration costs less per call than nine numbers do.
         call: LaunchCall = functools.partial(self._api.cuLaunchKernelEx, self._config(shape, stream), function)
-        if self._count == 1:
+        expected, get_current = int(self._context(ordinal)), self._api.cuCtxGetCurrent
+        if self._count == 1 and int(self._ask("cuCtxGetCurrent")) in (0, expected):
             return call
-        # The legacy default stream is the current context's: with several devices the thread's context is looked at each time.
-        context, get_current = self._device(ordinal)[1], self._api.cuCtxGetCurrent
-        expected = int(context)
+        # The legacy default stream is the current context's: where there are several, the thread's is looked at each time.
 
         def call_here(parameters: int, extra: int) -> Any:
             if int(get_current()[1]) == expected:
@@ -184,11 +195,11 @@ class Driver:
     def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
         """Deal with a launch that failed: where only the thread's context was wrong, `retry` under the right one; raise otherwise."""
         code = int(result)
-        context = self._device(ordinal)[1]
+        context = self._context(ordinal)
         if code in (_INVALID_CONTEXT, _INVALID_HANDLE):
             current = int(self._ask("cuCtxGetCurrent"))
-            if current == 0:  # a new thread: it gets the primary context for good, as the CUDA runtime does it
-                self._ask("cuCtxSetCurrent", context)
+            if current == 0:  # a new thread
+                self.adopt(ordinal)
                 result = retry()
             elif current != int(context):
                 with self.current(ordinal):
@@ -208,10 +219,8 @@ class Driver:
             result, *values = self._api.cuStreamGetCtx(stream)
         if result != self._success:
             return None
-        for number, (_, context) in self._devices.items():
-            if int(context) == int(values[0]):
-                return number
-        return None
+        with self._pushed(values[0]):
+            return int(self._ask("cuCtxGetDevice"))
 
     def _config(self, shape: LaunchShape, stream: int) -> Any:
         api = self._api

@@ -105,12 +105,13 @@ def _is_torch(cls: type) -> bool:
 
 def _look_torch(tensor: Any) -> Look:
     # Launch paths say the same in place.
-    key = (tensor.dtype, tensor.shape, tensor.get_device()) if tensor.is_contiguous() else torch_strided(tensor)
+    plain = tensor.is_contiguous() and not tensor.is_neg()
+    key = (tensor.dtype, tensor.shape, tensor.get_device()) if plain else torch_strided(tensor)
     return tensor.data_ptr(), key
 
 
 def torch_strided(tensor: Any) -> object:
-    """The key of a torch tensor that is not contiguous."""
+    """The key of a torch tensor that is not contiguous, or lazily negated: then no plan has it. (Conjugated ones have no known dtype.)"""
     return tensor.dtype, tensor.shape, tensor.get_device(), tensor.stride(), tensor.is_neg()
 
 
@@ -179,9 +180,11 @@ def _item_bytes(typestr: str) -> int:
 
 
 def _named_device(value: Any) -> int:
-    """The device that an array names itself (CuPy, tilec); `ON_OTHER` where only the driver can tell."""
-    number = getattr(getattr(value, "device", None), "id", None)
-    return number if isinstance(number, int) else ON_OTHER
+    """The device that an array names itself (CuPy, JAX, tilec); `ON_OTHER` where only the driver can tell."""
+    device = getattr(value, "device", None)
+    # JAX counts the devices of all processes in `id`.
+    number = getattr(device, "local_hardware_id" if hasattr(device, "local_hardware_id") else "id", None)
+    return number if type(number) is int else ON_OTHER
 
 
 # DLPack

@@ -26,7 +26,8 @@ def ordinal_of(device: DeviceLike) -> int:
     """The number of a device.
 
     Args:
-        device: an int, `"cuda"` or `"cuda:1"`, or a device object of torch (`index`), CuPy (`id`) or cuda.core (`device_id`).
+        device: an int, `"cuda"` or `"cuda:1"`, or a device object of torch (`index`), CuPy (`id`), cuda.core (`device_id`) or JAX
+            (`local_hardware_id`: its `id` counts the devices of all processes).
 
     Raises:
         UsageError: it names no CUDA device.
@@ -37,10 +38,10 @@ def ordinal_of(device: DeviceLike) -> int:
         match = _NAME.fullmatch(device)
         if match:
             return int(match[1] or 0)
-    elif getattr(device, "type", "cuda") == "cuda":
-        for attribute in ("index", "id", "device_id"):
+    elif getattr(device, "type", "cuda") == "cuda" and getattr(device, "platform", "gpu") in ("gpu", "cuda"):
+        for attribute in ("index", "local_hardware_id", "id", "device_id"):
             found: Any = getattr(device, attribute, None)
-            if isinstance(found, int):
+            if type(found) is int:
                 return found
         if hasattr(device, "index") and device.index is None:  # torch.device("cuda"): torch's current one is not known here
             return 0

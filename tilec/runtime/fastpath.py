@@ -60,7 +60,7 @@ _READ = """
         p{i}, f{i} = a{i}._tilec_look_
     elif t in torch_types:
         p{i} = a{i}.data_ptr()
-        f{i} = (a{i}.dtype, a{i}.shape, a{i}.get_device()) if a{i}.is_contiguous() else torch_strided(a{i})
+        f{i} = (a{i}.dtype, a{i}.shape, a{i}.get_device()) if a{i}.is_contiguous() and not a{i}.is_neg() else torch_strided(a{i})
     else:
         p{i}, f{i} = readers[t](a{i})
 """

@@ -41,7 +41,7 @@ class Launcher:
         self._contract: Contract | None = None
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._restricted: dict[tuple[Any, ...], Launcher] = {}
-        self._paths: dict[tuple[AxisValue, ...], Launch] = {}
+        self._paths: dict[tuple[Any, ...], Launch] = {}
         self._fast: Launch | None = None
         self._key_of: KeyOf
 
@@ -87,10 +87,15 @@ class Launcher:
             DriverError: the driver refused the image or the launch.
         """
         if choices:
-            path = self._paths.get(choices)
+            # True equals 1 and 64.0 equals 64, and they are no values of the same axis: types are part of the key.
+            key = (choices[0], type(choices[0])) if len(choices) == 1 else (*choices, *map(type, choices))
+            try:
+                path = self._paths.get(key)
+            except TypeError:  # a value that cannot be hashed is none of an axis
+                path = None
             if path is None:
-                chosen = dict(zip(self._ready().choices, choices, strict=True))
-                path = self._paths[choices] = self._restrict(chosen).path()
+                path = self._restrict(dict(zip(self._ready().choices, choices, strict=True))).path()
+                self._paths[key] = path
             path(stream, values)
         else:
             (self._fast or self.path())(stream, values)
@@ -133,8 +138,11 @@ class Launcher:
 
     def _restrict(self, axes: dict[str, AxisValue]) -> Launcher:
         """The launcher with these axes pinned, made once."""
-        key = tuple(sorted((name, type(value).__name__, value) for name, value in axes.items()))
-        launcher = self._restricted.get(key)
+        key = tuple((name, type(axes[name]), axes[name]) for name in sorted(axes))
+        try:
+            launcher = self._restricted.get(key)
+        except TypeError:
+            launcher = None
         if launcher is None:
             check_axes(self._ready(), axes)
             for name, value in self.pinned.items():
@@ -161,6 +169,7 @@ class Launcher:
         call = plan.bound(handle)
         block = plan.new_block()
         plan.refill(block, packed, values)
+        self._site.driver.adopt(self._site.device.ordinal)
         result = call(block.address, 0)[0]
         if result:
             self._failed(plan, call, block, handle, result)

@@ -85,6 +85,9 @@ class CudaDriver(Protocol):
     def current(self, ordinal: int) -> AbstractContextManager[None]:
         """Make the device's primary context current, and restore the thread's own afterwards."""
 
+    def adopt(self, ordinal: int) -> None:
+        """Give a thread that has no context the device's primary one, for good."""
+
     def load_module(self, ordinal: int, data: bytes) -> ModuleHandle:
         """Load an image into the device's primary context."""
 

@@ -30,6 +30,7 @@ H200 = Device(
 )
 
 
+_NO_CONTEXT = "CUDA_ERROR_INVALID_CONTEXT"
 _PLAIN = FunctionFacts(max_threads=1024, static_shared=0, registers=32)
 
 
@@ -62,6 +63,7 @@ class FakeDriver:
         launches: every launch, in order.
         loads: (device, image) of every module that was loaded.
         calls: names of the calls that change something, in order.
+        errors: launches that came from a thread without a context, as a tool that watches the driver reports them.
         fail: results to give instead of success, by call name: `{"load_module": "CUDA_ERROR_NO_BINARY_FOR_GPU"}`.
     """
 
@@ -72,12 +74,14 @@ class FakeDriver:
         self.launches: list[FakeLaunch] = []
         self.loads: list[tuple[int, bytes]] = []
         self.calls: list[str] = []
+        self.errors: list[str] = []
         self.fail: dict[str, str] = {}
         self.allowed_shared: dict[str, int] = {}
         self._memory: dict[int, tuple[int, Any]] = {}
         self._foreign: dict[int, int] = {}
         self._streams = itertools.count(0x1000, 0x10)
         self._lock = threading.Lock()
+        self._thread = threading.local()
 
     def own(self, address: int, device: int) -> None:
         """Let an address count as memory of a device."""
@@ -99,9 +103,25 @@ class FakeDriver:
 
     @contextlib.contextmanager
     def current(self, ordinal: int) -> Iterator[None]:
-        """Contexts do not matter here."""
+        """Make the device current, and restore the thread's own afterwards."""
         self.device(ordinal)
-        yield
+        before = self._current
+        self._thread.current = ordinal
+        try:
+            yield
+        finally:
+            self._thread.current = before
+
+    def adopt(self, ordinal: int) -> None:
+        """Make the device current in a thread that has none."""
+        if self._current is None:
+            self._thread.current = ordinal
+
+    @property
+    def _current(self) -> int | None:
+        """The device that is current in this thread; None in a new one."""
+        current: int | None = getattr(self._thread, "current", None)
+        return current
 
     def load_module(self, ordinal: int, data: bytes) -> tuple[int, bytes]:
         """Load an image: any bytes will do."""
@@ -137,11 +157,18 @@ class FakeDriver:
         return self._kernel(function).active_clusters
 
     def bind_launch(self, ordinal: int, function: str, shape: LaunchShape, stream: int) -> LaunchCall:
-        """A call that decodes its arguments, records itself, and runs the kernel's function."""
+        """A call that decodes its arguments, records itself, and runs the kernel's function.
+
+        Where there are several devices it makes its own current, as the real one does; else the thread has to have it.
+        """
         kernel = self._kernel(function)
 
         def call(parameters: int, extra: int) -> tuple[str]:
             assert extra == 0
+            if len(self.devices) == 1 and self._current != ordinal:
+                with self._lock:
+                    self.errors.append(f"cuLaunchKernelEx: {_NO_CONTEXT}")
+                return (_NO_CONTEXT,)
             arguments = tuple(_unpack(parameters, index, slot) for index, slot in enumerate(kernel.abi))
             with self._lock:
                 self.launches.append(FakeLaunch(device=ordinal, symbol=function, shape=shape, stream=stream, arguments=arguments))
@@ -154,7 +181,12 @@ class FakeDriver:
         return call
 
     def launch_failed(self, ordinal: int, result: str, stream: int, retry: Callable[[], Any], kernel: str) -> None:
-        """Raise for a launch that failed."""
+        """Try again in the device's context where the thread had none; raise for a launch that failed otherwise."""
+        if result == _NO_CONTEXT:
+            self.adopt(ordinal)
+            result = retry()
+            if not result:
+                return
         raise DriverError(f"{kernel}: the launch failed: {result}", result=result, kernel=kernel)
 
     def pointer_device(self, address: int) -> int | None:

@@ -60,6 +60,8 @@ class Api:
                 stack[-1] = int(arguments[0])
             case "cuCtxGetCurrent":
                 return real.CUcontext(stack[-1])
+            case "cuCtxGetDevice":
+                return {context: ordinal for ordinal, context in CONTEXTS.items()}[stack[-1]]
             case "cuGetErrorString":
                 return b"words of the driver"
             case "cuDeviceGetAttribute":
@@ -77,7 +79,9 @@ class Api:
 
 
 def test_facts_of_a_device():
-    device = Driver(Api()).device(0)
+    api = Api()
+    device = Driver(api).device(0)
+    assert api.made("cuDevicePrimaryCtxRetain") == [], "asking makes no context, which costs hundreds of megabytes"
     assert (device.name, device.cc, device.driver, device.max_grid, device.cluster) == ("GPU", (9, 0), (13, 0), (7, 7, 7), True)
 
 
@@ -186,6 +190,36 @@ def test_with_several_devices_the_context_is_looked_at():
     assert api.current == 0
 
 
+def test_a_thread_without_context_gets_the_devices_before_a_launch():
+    api = Api()
+    driver = Driver(api)
+    driver.adopt(0)
+    assert api.current == CONTEXTS[0]
+    api.thread.stack = [0x999]
+    driver.adopt(0)
+    assert api.current == 0x999, "a context of its own is left to it"
+    assert len(api.made("cuCtxSetCurrent")) == 1
+
+
+def test_under_a_foreign_context_every_launch_is_made_in_the_devices():
+    api = Api()
+    driver = Driver(api)
+    api.thread.stack = [0x999]
+    launch = driver.bind_launch(0, "function", SHAPE, 0)
+    contexts = []
+    inner = api.value
+
+    def value(name, arguments):
+        if name == "cuLaunchKernelEx":
+            contexts.append(api.current)
+        return inner(name, arguments)
+
+    api.value = value
+    assert launch(0, 0)[0] == OK
+    assert contexts == [CONTEXTS[0]]
+    assert api.current == 0x999
+
+
 def test_a_new_thread_gets_the_context_at_its_first_launch():
     api = Api()
     tries = []
@@ -215,12 +249,11 @@ def test_a_launch_that_fails_under_the_right_context_too():
 def test_a_stream_of_another_device():
     api = Api(devices=2)
     driver = Driver(api)
-    driver.device(0)
-    driver.device(1)
     api.values["cuStreamGetCtx"] = real.CUcontext(CONTEXTS[1])
     failed = real.CUresult.CUDA_ERROR_INVALID_HANDLE
     with pytest.raises(DriverError, match=r"^add: the kernel is loaded on device 0, the stream is on device 1"):
         driver.launch_failed(0, failed, 5, lambda: failed, "add")
+    assert len(api.thread.stack) == 1, "what was made current to ask is not left so"
 
 
 def test_shared_memory_limits_only_grow():

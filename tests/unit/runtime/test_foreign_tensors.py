@@ -167,6 +167,24 @@ def test_array_interfaces_that_cannot_be_read(change, why):
         tensor_facts(array, nowhere)
 
 
+class JaxDevice:
+    """A device of JAX: `id` counts the devices of all processes, `local_hardware_id` those of this one."""
+
+    def __init__(self, number, local, platform="gpu"):
+        self.id, self.local_hardware_id, self.platform = number, local, platform
+
+
+def test_a_device_is_a_number_of_this_process():
+    array = Array(4)
+    array.device = JaxDevice(9, 1)
+    assert tensor_facts(array, nowhere).device == 1
+    assert READERS[Array](array)[1] == tensor_facts(array, nowhere).key
+    array.device = JaxDevice(9, None)
+    assert tensor_facts(array, lambda address: {0x10000: 3}[address]).device == 3, "the driver is asked"
+    array.device.local_hardware_id = True
+    assert tensor_facts(array, lambda _: 2).device == 2, "True is no number of a device"
+
+
 def test_an_unknown_dtype_keeps_its_name():
     array = Array(4)
     array.dtype, array.interface["typestr"] = "complex64", "<c8"
@@ -219,6 +237,7 @@ def test_torch_tensors_are_read_without_torch(cls):
     dense = cls((8, 4))
     assert tensor_facts(dense, nowhere).stride == (4, 1)
     assert READERS[cls](dense) == (0x40000, ("torch.float32", (8, 4), 0))
+    assert READERS[cls](cls((8, 4), negative=True)) == (0x40000, ("torch.float32", (8, 4), 0, (4, 1), True))
     assert tensor_facts(cls((8,), device=-1), nowhere).device == ON_CPU
 
 
@@ -227,6 +246,7 @@ def test_torch_tensors_are_read_without_torch(cls):
     [
         (Tensor((4,), layout="torch.sparse_coo"), "layout torch.sparse_coo, and only strided ones have one address"),
         (Tensor((4,), (2,), negative=True), "lazily negated or conjugated"),
+        (Tensor((4,), negative=True), "lazily negated or conjugated"),
     ],
 )
 def test_torch_tensors_that_cannot_be_read(tensor, why):

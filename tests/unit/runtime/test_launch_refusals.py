@@ -151,6 +151,15 @@ def test_choices_that_were_not_built():
     c, a, b = (Array(64, 64, dtype="bf16", ptr=0x10000 * i) for i in (1, 2, 3))
     assert refusal(VariantError, module.gemm, c, a, b, BM=32) == "gemm: BM = 32 was not built; built are 64, 128"
     assert refusal(VariantError, module.gemm, c, a, b, BM=64.0) == "gemm: BM = 64.0 was not built; built are 64, 128"
+    module.gemm.launch(5, (c, a, b), (128,))
+    for _ in range(2):  # 1 == True and 128 == 128.0, and what was remembered for one is not for the other
+        for value in (128.0, True, [128], "128"):
+            with pytest.raises(VariantError) as caught:
+                module.gemm.launch(5, (c, a, b), (value,))
+            assert caught.value.what == f"gemm: BM = {value!r} was not built; built are 64, 128"
+            with pytest.raises(VariantError) as caught:
+                module.gemm.variant(BM=value)
+            assert caught.value.what == f"gemm: BM = {value!r} was not built; built are 64, 128"
     what = refusal(VariantError, module.gemm, c, a, b, BM=64)
     assert what == (
         "gemm: no variant with T=bf16, BM=64, BK=64 was built; built are: T=f16, BM=64, BK=64; T=f16, BM=128, BK=64; T=bf16, BM=128, BK=64"
@@ -164,6 +173,25 @@ def test_choices_that_were_not_built():
         module.gemm.variant(T="bf16", BM=64)
     with pytest.raises(VariantError, match=r"^gemm: BM is 64 for this launcher, got 128$"):
         module.gemm.variant(BM=64)(5, c, a, b, BM=128)
+
+
+def test_choices_of_several_axes_are_told_apart_by_type():
+    variants = tuple(
+        dataclasses.replace(v, axes=(("T", "f16"), ("BM", bm), ("FAST", fast)), id=f"gemm-{bm}-{fast}")
+        for v in GEMM.variants[:1]
+        for bm in (1, 2)
+        for fast in (False, True)
+    )
+    axes = (("T", ("f16",)), ("BM", (1, 2)), ("FAST", (False, True)))
+    module, driver = loaded(dataclasses.replace(GEMM, variants=variants, axes=axes, default=()))
+    values = tuple(Array(64, 64, dtype="f16", ptr=0x10000 * i) for i in (1, 2, 3))
+    module.gemm.launch(5, values, (1, True))
+    module.gemm.launch(5, values, (1, True))
+    for choices, name, built in (((True, True), "BM", "1, 2"), ((1, 1), "FAST", "False, True"), ((1.0, True), "BM", "1, 2")):
+        with pytest.raises(VariantError) as caught:
+            module.gemm.launch(5, values, choices)
+        assert caught.value.what == f"gemm: {name} = {choices[0]!r} was not built; built are {built}"
+    assert len(driver.launches) == 2
 
 
 def test_an_axis_without_default_has_to_be_chosen():

@@ -97,23 +97,36 @@ class Tensor:
     __module__ = "torch"
     dtype, layout, is_cuda = "torch.float32", "torch.strided", True
 
-    def __init__(self, extent, ptr):
-        self.shape, self.ptr = (extent,), ptr
+    def __init__(self, extent, ptr, negative=False):
+        self.shape, self.ptr, self.negative = (extent,), ptr, negative
 
     def is_contiguous(self):
         return True
+
+    def stride(self):
+        return (1,)
 
     def get_device(self):
         return 0
 
     def is_neg(self):
-        return False
+        return self.negative
 
     def is_conj(self):
         return False
 
     def data_ptr(self):
         return self.ptr
+
+
+def test_values_that_are_not_negated_yet_are_refused_in_launches_that_are_known():
+    module, driver = loaded(ADD)
+    z, x, y = (Tensor(1024, 0x10000 * i) for i in (1, 2, 3))
+    for _ in range(2):
+        module.add(5, z, x, y)
+        with pytest.raises(ArgumentError, match=r"^add: argument 'x' takes a tensor .*lazily negated"):
+            module.add(5, z, Tensor(1024, 0x20000, negative=True), y)
+    assert len(driver.launches) == 2
 
 
 @pytest.mark.parametrize("tensor", [Tensor, lambda extent, ptr: Array(extent, ptr=ptr)])
@@ -260,6 +273,25 @@ def test_images_are_loaded_at_their_first_launch_and_once():
     assert driver.loads == [(0, b"image of add_fast for sm_90")]
     load(bundle_of(ADD), driver=driver).add(5, Z, X, Y)
     assert len(driver.loads) == 1, "a bundle that is loaded again shares what is there"
+
+
+def test_the_first_launch_of_a_thread_finds_a_context():
+    """The driver would take it as an error otherwise, which tools that watch the driver report."""
+    module, driver = loaded(ADD)
+    assert driver.errors == []
+
+    def work():
+        module.add(5, Z, X, Y)
+
+    work()
+    assert driver.errors == []
+    assert len(driver.launches) == 1
+    # What is known is launched without a look at the context: the driver's refusal says that a thread is new.
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(30)
+    assert driver.errors == ["cuLaunchKernelEx: CUDA_ERROR_INVALID_CONTEXT"]
+    assert len(driver.launches) == 2
 
 
 def test_one_load_per_device():

@@ -144,13 +144,16 @@ def test_streams_that_fail():
         (types.SimpleNamespace(type="cuda", index=None), 0),
         (types.SimpleNamespace(id=4), 4),
         (types.SimpleNamespace(device_id=5), 5),
+        (types.SimpleNamespace(platform="gpu", id=13, local_hardware_id=5), 5),
     ],
 )
 def test_names_of_devices(device, ordinal):
     assert ordinal_of(device) == ordinal
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda:x", True, None, 1.0, types.SimpleNamespace(type="cpu", index=0)])
+@pytest.mark.parametrize(
+    "device", ["cpu", "cuda:x", True, None, 1.0, types.SimpleNamespace(type="cpu", index=0), types.SimpleNamespace(platform="cpu", id=0)]
+)
 def test_what_names_no_device(device):
     with pytest.raises(UsageError, match="is no CUDA device"):
         ordinal_of(device)
