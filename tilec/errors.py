@@ -14,6 +14,7 @@ TilecError                      1   base: what happened, the usual cause, the ne
 |- CacheError                   1   a compiled image was lost or damaged before it reached the bundle
 |- BundleError                  1   a bundle is damaged, of an unknown version, or not a bundle
 |- NoImageError                 1   no image of the bundle fits this device; lists every candidate
+|- TileIRError                  1   Tile IR that is damaged, or has something that is not known
 |- CaseError                    1   a case's reference failed or gives something else than the kernel's outputs
 `- DeviceError                  1   the host runtime
    |- DriverError               1   a CUDA driver call failed; carries the result's name
@@ -226,6 +227,10 @@ class BundleError(TilecError):
 
 class NoImageError(TilecError):
     """No image of the bundle fits the device; the message lists every candidate and why it was refused."""
+
+
+class TileIRError(TilecError):
+    """Tile IR that is damaged, or of a version or with an operation that is not known."""
 
 
 class CaseError(TilecError):

@@ -1,0 +1,152 @@
+"""Reads Tile IR bytecode, versions 13.1 to 13.4, into `ir.Module`."""
+
+from __future__ import annotations
+
+from tilec.errors import TileIRError
+from tilec.tileir.attributes import Attributes
+from tilec.tileir.cursor import Cursor, damaged
+from tilec.tileir.ir import Function, Global, Loc, Module, Scalar, Signature, Tile, Value, Version
+from tilec.tileir.read_ops import OpReader
+from tilec.tileir.tables import Constants, Locs, Strings, Table, Types
+
+MAGIC = b"\x7fTileIR\x00"
+OLDEST: Version = (13, 1)
+NEWEST: Version = (13, 4)
+MAX_SIZE = 256 << 20  # bytes; a kernel's module has some thousands
+
+_END, _STRING, _FUNCTION, _DEBUG, _CONSTANT, _TYPE, _GLOBAL = range(7)
+_SECTIONS = {1: "string section", 2: "function section", 3: "debug section", 4: "constant section", 5: "type section", 6: "global section"}
+_ENTRY, _HINTS = 0x02, 0x04
+
+
+def read_module(data: bytes) -> Module:
+    """Read a whole bytecode file.
+
+    Raises:
+        TileIRError: it is damaged, or has a version, an operation or a type that is not known; the message says which.
+    """
+    version = read_version(data)
+    sections = _sections(Cursor(data, "file", len(MAGIC) + 4))
+    strings = Strings(_table(sections, _STRING, 4))
+    types = Types(_table(sections, _TYPE, 4), version)
+    constants = Constants(_table(sections, _CONSTANT, 8))
+    attributes = Attributes(strings, types, constants)
+    debug = _Debug(sections.get(_DEBUG), strings)
+    functions = _functions(sections.get(_FUNCTION), version, strings, types, attributes, debug)
+    return Module(version=version, functions=functions, globals=_globals(sections.get(_GLOBAL), version, strings, types, constants))
+
+
+def read_version(data: bytes) -> Version:
+    """The version of a bytecode file, from its first bytes.
+
+    Raises:
+        TileIRError: it is no Tile IR, or of a version that is not known.
+    """
+    if data[: len(MAGIC)] != MAGIC:
+        raise damaged("it does not start as Tile IR does")
+    if len(data) > MAX_SIZE:
+        raise damaged(f"it has {len(data)} bytes, more than {MAX_SIZE}")
+    head = Cursor(data, "header", len(MAGIC))
+    version, tag = (head.byte(), head.byte()), int.from_bytes(head.take(2), "little")
+    if not OLDEST <= version <= NEWEST or tag:
+        shown = ".".join(map(str, (*version, tag) if tag else version))
+        raise TileIRError(
+            f"Tile IR version {shown} is not supported",
+            cause=f"versions {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]} are, without preview features",
+            fix="build with a toolkit of one of these versions, or take a newer tilec",
+        )
+    return version
+
+
+def _sections(cursor: Cursor) -> dict[int, Cursor]:
+    found: dict[int, Cursor] = {}
+    while (tag := cursor.byte()) != _END:
+        number, aligned = tag & 0x7F, tag & 0x80
+        if number not in _SECTIONS or number in found:
+            raise cursor.fail(f"section {number} is not known or there twice")
+        size = cursor.varint()
+        if aligned:
+            alignment = cursor.varint()
+            if not 1 <= alignment <= 4096 or alignment & (alignment - 1):
+                raise cursor.fail(f"an alignment of {alignment} bytes does not make sense")
+            cursor.align(alignment)
+        found[number] = cursor.inner(size, _SECTIONS[number])
+    return found
+
+
+def _table(sections: dict[int, Cursor], number: int, width: int) -> Table:
+    cursor = sections.get(number)
+    return Table(cursor, width, cursor.at if cursor else 0)
+
+
+class _Debug:
+    """Which location belongs to which operation."""
+
+    def __init__(self, cursor: Cursor | None, strings: Strings) -> None:
+        self._starts: list[int] = []
+        self._indices: list[int] = []
+        if cursor is None:
+            self._locs = Locs(Table(None, 4, 0), strings)
+            return
+        base = cursor.at
+        number = cursor.count()
+        cursor.align(4, base)
+        raw = cursor.take(4 * number)
+        self._starts = [int.from_bytes(raw[i : i + 4], "little") for i in range(0, len(raw), 4)]
+        total = cursor.count()
+        cursor.align(8, base)
+        raw = cursor.take(8 * total)
+        self._indices = [int.from_bytes(raw[i : i + 8], "little") for i in range(0, len(raw), 8)]
+        self._locs = Locs(Table(cursor, 4, base), strings)
+
+    def of_function(self, number: int) -> list[Loc | None]:
+        """Locations of a function and its operations; empty without debug information. `number` counts from 1."""
+        if number == 0 or not self._starts:
+            return []
+        if number > len(self._starts):
+            raise damaged(f"a function refers to debug information {number} of {len(self._starts)}")
+        bounds = [*self._starts, len(self._indices)]
+        return [self._locs[index] for index in self._indices[bounds[number - 1] : bounds[number]]]
+
+
+def _functions(
+    cursor: Cursor | None, version: Version, strings: Strings, types: Types, attributes: Attributes, debug: _Debug
+) -> tuple[Function, ...]:
+    if cursor is None:
+        raise damaged("it has no functions")
+    found = []
+    for _ in range(cursor.count()):
+        name = strings[cursor.varint()]
+        signature = types[cursor.varint()]
+        if not isinstance(signature, Signature):
+            raise cursor.fail(f"the type of {name} is no function's")
+        flags = cursor.byte()
+        locs = debug.of_function(cursor.varint())
+        hints = attributes.hints(cursor) if flags & _HINTS else None
+        body = cursor.inner(cursor.varint(), f"function {name}")
+        reader = OpReader(version, types, attributes, locs[1:])
+        params = tuple(Value(index, kind) for index, kind in enumerate(signature.params))
+        found.append(
+            Function(
+                name=name,
+                signature=signature,
+                entry=bool(flags & _ENTRY),
+                hints=hints,
+                body=reader.body(body, params),
+                loc=locs[0] if locs else None,
+                values=reader.values,
+            )
+        )
+    return tuple(found)
+
+
+def _globals(cursor: Cursor | None, version: Version, strings: Strings, types: Types, constants: Constants) -> tuple[Global, ...]:
+    found = []
+    for _ in range(cursor.count() if cursor else 0):
+        assert cursor is not None
+        name, kind, data, alignment = strings[cursor.varint()], types[cursor.varint()], constants[cursor.varint()], cursor.varint()
+        private, constant = (bool(cursor.byte()), bool(cursor.varint())) if version >= (13, 3) else (False, False)
+        if not isinstance(kind, Tile) or not isinstance(kind.element, Scalar):
+            raise cursor.fail(f"the global {name} is no tile of numbers")
+        found.append(Global(name=name, type=kind, data=data, alignment=alignment, constant=constant, private=private))
+    return tuple(found)
