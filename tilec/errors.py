@@ -21,6 +21,7 @@ TilecError                      1   base: what happened, the usual cause, the ne
    |- ContextError              1   no usable context for a device
    |- SchedulingError           1   streams and policies
    |- InternalError             1   a broken invariant of tilec itself
+   |- FaultError                1   a kernel did on the cpu device what it must not: operation, block, element
    `- LaunchError               1   refused before the driver was asked; starts with the kernel's name
       |- ArgumentError          1   count, name or kind of an argument (also a TypeError)
       |  |- DTypeError          1
@@ -177,7 +178,8 @@ class NoDeviceError(MissingError):
 class CompileError(TilecError):
     """One job failed.
 
-    `diagnostics` are located messages, `log` the compiler's own words, `command` what was run, `kept` where its input lies.
+    `diagnostics` are located messages, `log` the compiler's own words, `command` what was run, `kept` where its input lies. `overtime`
+    says that it reached its time limit.
     """
 
     def __init__(
@@ -192,12 +194,14 @@ class CompileError(TilecError):
         fix: str = "",
         kernel: str = "",
         target: str = "",
+        overtime: bool = False,
     ) -> None:
         super().__init__(what, cause=cause, fix=fix, kernel=kernel, target=target)
         self.diagnostics = diagnostics
         self.log = log
         self.command = command
         self.kept = kept
+        self.overtime = overtime
 
 
 class BuildError(TilecError):
@@ -260,6 +264,33 @@ class SchedulingError(DeviceError):
 
 class InternalError(DeviceError):
     """A broken invariant of tilec itself: please report it."""
+
+
+class FaultError(DeviceError):
+    """A kernel did on the cpu device what it must not. The message starts with the kernel's name.
+
+    Attributes:
+        block: x, y and z of the block; empty where the fault is not one block's.
+        parameter: the parameter whose memory it is about; empty where there is none.
+        index: the element, one number per dimension; empty where there is none.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        cause: str = "",
+        fix: str = "",
+        kernel: str = "",
+        location: Location | None = None,
+        block: tuple[int, ...] = (),
+        parameter: str = "",
+        index: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__(what, cause=cause, fix=fix, kernel=kernel, location=location)
+        self.block = block
+        self.parameter = parameter
+        self.index = index
 
 
 class LaunchError(DeviceError):
