@@ -20,6 +20,9 @@ _LOG_LIMIT = 64 << 10
 # Not `-m`: that would look for modules in the current directory first, where a project may well have a `json.py` or a `cuda` folder.
 _START = "import sys; sys.path[:] = {path!r}; from tilec.compiler.worker import main; main()"
 
+# NumPy's BLAS would start a thread for every core in every worker, and compilers have no use for one.
+_FRUGAL = {"OPENBLAS_NUM_THREADS": "1"}
+
 
 class WorkerProcess:
     """A worker in a session of its own, so that Ctrl-C reaches the build alone, and so that it is ended together with its children.
@@ -44,7 +47,7 @@ class WorkerProcess:
                 stdout=subprocess.PIPE,
                 stderr=stream,
                 cwd=log.parent,
-                env={**environ, "TMPDIR": str(log.parent), "PYTHONHASHSEED": "0"},
+                env={**_FRUGAL, **environ, "TMPDIR": str(log.parent), "PYTHONHASHSEED": "0"},
                 start_new_session=True,
                 bufsize=0,
             )

@@ -10,18 +10,24 @@ from tilec.model.arch import TargetKind
 from tilec.model.job import Job
 
 # Seconds for a small job, from measurements of each compiler on one core.
-_BASE = {"tile": 0.2, "cuda": 0.05, "simt": 0.3, "triton": 0.2}
+_BASE = {"tile": 0.1, "cuda": 0.05, "simt": 0.3, "triton": 0.2}
+# Measured on the tile examples for six architectures: time grows with the square root of the elements in a block, a variant without
+# assumptions takes twice that of one with them, and Hopper's matrix instructions double it once more.
+_DOUBLES_AT = 2048
+_ASSUMING = 0.5
+_TARGETS = {("tile", (9, 0)): 2.0}
 _KEPT = 4096  # measurements per kernel
 
 
 def expected_seconds(job: Job) -> float:
-    """A guess from language, target and the product of the variant's tile constants."""
-    base = _BASE.get(job.spec.language, 0.2)
-    if job.target.kind is not TargetKind.CUBIN:
-        base *= 0.5  # portable code is not assembled
-    # Compile time of tiles grows with the elements that a block holds; 16 Ki of them double it.
+    """A guess from language, target, assumptions and the product of the variant's tile constants."""
+    language = job.spec.language
     elements = math.prod(value for _, value in job.variant.axes if isinstance(value, int) and value > 1)
-    return base * (1.0 + min(elements, 1 << 24) / (1 << 14))
+    work = math.sqrt(min(elements, 1 << 24) / _DOUBLES_AT) * _TARGETS.get((language, job.target.cc), 1.0)
+    if job.variant.assume:
+        work *= _ASSUMING
+    seconds = _BASE.get(language, 0.2) * (1.0 + work)
+    return seconds if job.target.kind is TargetKind.CUBIN else seconds * 0.5  # portable code is not assembled
 
 
 class Timings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import hashlib
 import importlib
 import os
@@ -36,6 +37,7 @@ def main() -> None:
     requests, replies = _take_streams()
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     faulthandler.enable()
+    gc.set_threshold(100_000, 50, 50)  # compilers written in Python make many objects and little garbage
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, inbox), daemon=True).start()
     worker = _Worker(pickle.loads(inbox.get()))  # noqa: S301  (from the build that started this process)
