@@ -7,6 +7,7 @@ import gc
 import importlib
 import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -85,13 +86,18 @@ cli = click.version_option(tilec.__version__, prog_name="tilec", message="%(prog
 
 
 def main() -> None:
-    """The console script."""
+    """The whole life of the command's process, once it is imported."""
     _fill_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a path that the terminal cannot show is no reason to fail
     gc.set_threshold(100_000, 50, 50)  # start-up makes many objects and no garbage
-    code = run(sys.argv[1:])
+    code, early = INTERRUPTED, signal.getsignal(signal.SIGINT)
+    with contextlib.suppress(KeyboardInterrupt):  # between the guards of `run`
+        if early is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = run(sys.argv[1:])
+        signal.signal(signal.SIGINT, early)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -126,9 +132,9 @@ def run(args: Sequence[str], environ: Mapping[str, str] | None = None, cwd: Path
     except BaseException as exc:  # noqa: BLE001
         try:
             return _ending(app, exc)
-        except (BrokenPipeError, KeyboardInterrupt):
+        except (BrokenPipeError, KeyboardInterrupt) as again:
             _drop_output()
-            return 1
+            return INTERRUPTED if isinstance(again, KeyboardInterrupt) else 1
     return code if isinstance(code, int) else 0
 
 
