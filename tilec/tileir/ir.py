@@ -27,7 +27,7 @@ class Scalar(enum.Enum):
     F8E4M3FN = ("f8E4M3FN", 8, "float")
     F8E5M2 = ("f8E5M2", 8, "float")
     F8E8M0FNU = ("f8E8M0FNU", 8, "float")
-    F8E5M3FNU = ("nvf8E5M3FNU", 8, "float")
+    F8E5M3FNU = ("fnv8E5M3FNU", 8, "float")
     F4E2M1FN = ("f4E2M1FN", 4, "float")
 
     def __init__(self, text: str, bits: int, kind: str) -> None:
