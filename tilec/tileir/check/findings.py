@@ -1,0 +1,83 @@
+"""What the checker finds: one value per defect, with both sides of a conflict, ready to be shown or written as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any
+
+from tilec.tileir.ir import Loc
+
+Place = tuple[int, int, int]
+
+
+class FindingKind(enum.Enum):
+    """Kinds of findings; the value is the name in reports."""
+
+    WRITE_RACE = "write-write race"
+    READ_RACE = "read-write race"
+    OUT_OF_BOUNDS = "out of bounds"
+    UNINITIALIZED = "uninitialized read"
+    BROKEN_PROMISE = "broken promise"
+    FAILED_ASSERT = "failed assert"
+    OVERFLOW = "integer overflow"
+    NOT_FINITE = "NaN or Inf"
+    ORDER = "order dependence"
+    FAULT = "fault"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Side:
+    """The other access of a conflict: what it did, where in the source, in which block (x, y, z)."""
+
+    what: str
+    location: Loc | None
+    block: Place
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One defect; the same at several elements or in several blocks is one finding with a count.
+
+    Attributes:
+        kind: what sort of defect.
+        what: what happened, in one sentence.
+        location: where in the kernel's source; its `caller` is where a helper was called.
+        block: x, y, z of the block; empty where no one block is at fault.
+        parameter: the parameter whose memory or value it is about; empty where there is none.
+        index: the element of the parameter, one number per dimension; empty where there is none.
+        other: the other side of a conflict.
+        count: elements (or blocks, where there are no elements) that show the same.
+        hint: the usual way to mend it.
+    """
+
+    kind: FindingKind
+    what: str
+    location: Loc | None = None
+    block: tuple[int, ...] = ()
+    parameter: str = ""
+    index: tuple[int, ...] = ()
+    other: Side | None = None
+    count: int = 1
+    hint: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The finding as JSON takes it."""
+        found: dict[str, Any] = {
+            "kind": self.kind.value,
+            "what": self.what,
+            "location": _place(self.location),
+            "block": list(self.block),
+            "parameter": self.parameter,
+            "index": list(self.index),
+            "count": self.count,
+            "hint": self.hint,
+        }
+        if self.other:
+            other = self.other
+            found["other"] = {"what": other.what, "location": _place(other.location), "block": list(other.block)}
+        return found
+
+
+def _place(loc: Loc | None) -> dict[str, Any] | None:
+    return {"file": loc.file, "line": loc.line, "column": loc.column} if loc else None
