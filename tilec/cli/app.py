@@ -114,7 +114,7 @@ class App:
 
     def document(self, kind: str, body: Mapping[str, Any]) -> None:
         """Print the run's JSON document on standard output."""
-        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "kind": kind, **body}, indent=2, ensure_ascii=False))
+        print_document(kind, body)
 
     def console(self, *, err: bool = False) -> Console:
         """A rich console on standard output (or error), with this run's colours; imports rich."""
@@ -132,6 +132,11 @@ class App:
             markup=False,
             soft_wrap=False,
         )
+
+
+def print_document(kind: str, body: Mapping[str, Any]) -> None:
+    """Print a JSON document on standard output."""
+    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "kind": kind, **body}, indent=2, ensure_ascii=False))
 
 
 def examples(*lines: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 import click
 
-from tilec.cli.app import App
+from tilec.cli.app import App, print_document
 from tilec.errors import BuildError, CompileError, Diagnostic, ManifestError, TilecError, UsageError
 
 Show = Callable[[str], str]
@@ -67,10 +68,10 @@ def job_name(failure: TilecError) -> str:
     return "-".join(part for part in (failure.kernel, failure.target) if part)
 
 
-def print_failure(app: App | None, exc: TilecError) -> None:
+def print_failure(app: App | None, exc: TilecError, *, json: bool = False) -> None:
     """Say on standard error what went wrong; with `--json` also as the run's document on standard output."""
-    if app is not None and app.json:
-        app.document("error", {"command": app.command, "ok": False, "exit_code": exc.exit_code, "error": as_json(exc)})
+    if json:
+        _document(app, exc.exit_code, as_json(exc))
     _echo(app, render(exc) if app is None else render(exc, verbose=app.verbose, command=app.command, show=app.show))
 
 
@@ -206,38 +207,50 @@ def diagnostic_json(diagnostic: Diagnostic) -> dict[str, Any]:
     return body
 
 
-def print_usage(app: App | None, exc: click.ClickException) -> None:
+def print_usage(app: App | None, exc: click.ClickException, *, json: bool = False) -> None:
     """A command line that click refuses."""
     ctx = getattr(exc, "ctx", None)
-    advice = f"\n  fix: see `{ctx.command_path} --help`" if isinstance(exc, click.UsageError) and ctx is not None else ""
-    _echo(app, f"{_red('error:')} {exc.format_message()}{advice}")
+    fix = f"see `{ctx.command_path} --help`" if isinstance(exc, click.UsageError) and ctx is not None else ""
+    _tell(app, "UsageError", exc.format_message(), fix, exit_code=exc.exit_code, json=json)
 
 
-def print_os_error(app: App | None, exc: OSError) -> None:
+def print_os_error(app: App | None, exc: OSError, *, json: bool = False) -> None:
     """A file system that says no."""
     where = f"{exc.filename}: " if exc.filename else "cannot write output: "
-    advice = {
+    fix = {
         errno.ENOSPC: "make room on that disk and run again",
         errno.EDQUOT: "make room in your quota and run again",
         errno.EACCES: "check the permissions of that path",
         errno.EPERM: "check the permissions of that path",
         errno.EROFS: "that file system is read-only; choose another place",
     }.get(exc.errno or 0, "")
-    _echo(app, f"{_red('error:')} {where}{exc.strerror or exc}" + (f"\n  fix: {advice}" if advice else ""))
+    _tell(app, "OutputError", f"{where}{exc.strerror or exc}", fix, exit_code=1, json=json)
 
 
-def print_bug(app: App | None, exc: BaseException) -> None:
+def print_bug(app: App | None, exc: BaseException, *, json: bool = False) -> None:
     """An exception nobody expected: keep its traceback in the project, or say how to see it."""
-    head = traceback.format_exception_only(type(exc), exc)[-1].strip()
-    lines = [f"{_red('error:')} this is a bug in tilec: {head}"]
-    kept = None if app is None or app.debug else _keep_traceback(app, exc)
+    what = f"this is a bug in tilec: {traceback.format_exception_only(type(exc), exc)[-1].strip()}"
+    kept = "" if app is None or app.debug else _keep_traceback(app, exc)
     if kept:
-        lines += [f"  traceback: {kept}", "  fix: please report it with that file"]
+        what, fix = f"{what}\n  traceback: {kept}", "please report it with that file"
     elif app is not None and app.debug:
-        lines.append("  fix: please report it with the traceback above")
+        fix = "please report it with the traceback above"
     else:
-        lines.append("  fix: please report it with what `tilec --debug …` prints")
-    _echo(app, "\n".join(lines))
+        fix = "please report it with what `tilec --debug …` prints"
+    _tell(app, type(exc).__name__, what, fix, exit_code=1, json=json)
+
+
+def _tell(app: App | None, kind: str, what: str, fix: str, *, exit_code: int, json: bool) -> None:
+    """An error that is none of tilec's own."""
+    if json:
+        # Where standard output is what failed, standard error still says so.
+        with contextlib.suppress(OSError):
+            _document(app, exit_code, {"type": kind, "what": what, **({"fix": fix} if fix else {})})
+    _echo(app, f"{_red('error:')} {what}" + (f"\n  fix: {fix}" if fix else ""))
+
+
+def _document(app: App | None, exit_code: int, error: dict[str, Any]) -> None:
+    print_document("error", {"command": "" if app is None else app.command, "ok": False, "exit_code": exit_code, "error": error})
 
 
 def _keep_traceback(app: App, exc: BaseException) -> str:

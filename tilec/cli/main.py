@@ -6,6 +6,7 @@ import contextlib
 import gc
 import importlib
 import io
+import itertools
 import os
 import signal
 import sys
@@ -131,14 +132,16 @@ def run(args: Sequence[str], environ: Mapping[str, str] | None = None, cwd: Path
         sys.stdout.flush()
     except BaseException as exc:  # noqa: BLE001
         try:
-            return _ending(app, exc)
+            # Where click stops at something else first, nobody has told the app.
+            json = (app is not None and app.json) or "--json" in itertools.takewhile(lambda word: word != "--", args)
+            return _ending(app, exc, json=json)
         except (BrokenPipeError, KeyboardInterrupt) as again:
             _drop_output()
             return INTERRUPTED if isinstance(again, KeyboardInterrupt) else 1
     return code if isinstance(code, int) else 0
 
 
-def _ending(app: App | None, exc: BaseException) -> int:
+def _ending(app: App | None, exc: BaseException, *, json: bool) -> int:
     """Say why a run ended, and give its exit code."""
     if isinstance(exc, click.exceptions.Exit):
         return exc.exit_code
@@ -155,16 +158,16 @@ def _ending(app: App | None, exc: BaseException) -> int:
     if app is not None and app.debug:
         click.echo("".join(traceback.format_exception(exc)), err=True)
     if isinstance(exc, click.ClickException):
-        failures.print_usage(app, exc)
+        failures.print_usage(app, exc, json=json)
         return exc.exit_code
     if isinstance(exc, TilecError):
-        failures.print_failure(app, exc)
+        failures.print_failure(app, exc, json=json)
         return exc.exit_code
     if isinstance(exc, OSError):
-        failures.print_os_error(app, exc)
+        failures.print_os_error(app, exc, json=json)
         _drop_output()
         return 1
-    failures.print_bug(app, exc)
+    failures.print_bug(app, exc, json=json)
     return 1
 
 

@@ -78,7 +78,6 @@ def test_ptx_goes_out_alone(cli, tmp_path: Path, monkeypatch) -> None:
     [
         (("nothing.tilec",), 1, "nothing.tilec: no such file or directory\n"),
         (("acme.tilec", "--select", "nope"), 2, "error: --select: nothing matches 'nope'\n  fix: kernels are add, rmsnorm\n"),
-        (("acme.tilec", "--ptx", "--json"), 2, "error: --json and --ptx cannot be combined\n"),
         (("acme.tilec", "--tileir"), 2, "error: --tileir: the bundle has no tileir image; it has cubin and ptx\n"),
     ],
 )
@@ -86,3 +85,9 @@ def test_messages(cli, sample: Path, args: tuple[str, ...], code: int, message: 
     done = cli("inspect", *args)
     assert (done.code, done.out) == (code, "")
     assert message in done.err
+
+
+def test_json_and_a_dump_exclude_each_other(cli, sample: Path) -> None:
+    done = cli("inspect", "acme.tilec", "--ptx", "--json")
+    assert (done.code, json.loads(done.out)["error"]["what"]) == (2, "--json and --ptx cannot be combined")
+    assert "error: --json and --ptx cannot be combined\n" in done.err

@@ -158,6 +158,50 @@ def test_debug_shows_the_traceback_of_expected_errors_too(cli) -> None:
     assert "Traceback" in cli("--debug", "build").err
 
 
+@pytest.mark.parametrize(
+    ("args", "what"),
+    [
+        (("nosuch", "--json"), "no such command: nosuch; commands are "),
+        (("--json", "bild"), "No such option"),
+        (("build", "--json", "--nosuch"), "No such option"),
+        (("build", "--nosuch", "--json"), "No such option"),
+        (("inspect", "--json"), "Missing argument 'FILE'."),
+        (("build", "-j", "0", "--json"), "Invalid value for '-j' / '--jobs'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_wrong_command_lines_with_json_are_answered_in_json(cli, args: tuple[str, ...], what: str) -> None:
+    done = cli(*args)
+    document = json.loads(done.out)
+    assert (done.code, document["kind"], document["ok"], document["exit_code"]) == (2, "error", False, 2)
+    assert document["error"]["type"] == "UsageError"
+    assert document["error"]["what"].startswith(what)
+    assert document["error"]["fix"].startswith("see `tilec")
+    assert what in done.err
+
+
+def test_json_after_the_end_of_options_is_none(cli) -> None:
+    done = cli("build", "--nosuch", "--", "--json")
+    assert (done.code, done.out) == (2, "")
+
+
+def test_json_of_bugs_failing_disks_and_settings(cli, monkeypatch) -> None:
+    full, bug, missing = OSError(28, "No space left on device", "/x/y"), ZeroDivisionError("division by zero"), UsageError("no manifest")
+    coming = iter([bug, missing, full])  # a bug makes the command look for the manifest again, to keep a traceback beside it
+
+    def fail(*_args: object) -> None:
+        raise next(coming)
+
+    monkeypatch.setattr("tilec.cli.app.App.manifest_path", fail)
+    document = json.loads(cli("check", "--json").out)
+    assert (document["command"], document["error"]["type"], document["exit_code"]) == ("check", "ZeroDivisionError", 1)
+    assert document["error"]["what"] == "this is a bug in tilec: ZeroDivisionError: division by zero"
+    document = json.loads(cli("check", "--json").out)
+    assert document["error"]["what"] == "/x/y: No space left on device"
+    document = json.loads(cli("check", "--json", env={"TILEC_CACHE_MAX": "much"}).out)
+    assert (document["command"], document["error"]["type"], document["exit_code"]) == ("", "UsageError", 2)
+
+
 def test_json_errors_are_a_document(cli) -> None:
     done = cli("build", "--json")
     document = json.loads(done.out)
