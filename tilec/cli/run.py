@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tilec.runner.cases import BoundCase
     from tilec.runner.inputs import Array
     from tilec.runner.run import CaseResult, OutputResult, RunReport, Save
-    from tilec.runtime.seam import CudaDriver, Device
+    from tilec.runtime.seam import Device, DeviceDriver
 
 NO_CASES = "there are no cases to run"
 ADD_CASE = "add [kernel.NAME.case.CASE] to tilec.toml, or run one kernel with --arg"
@@ -122,7 +122,7 @@ def _check_wish(manifest: Manifest, wish: Wish) -> None:
         raise UsageError(NO_CASES, fix=ADD_CASE)
 
 
-def _find_gpu(name: str, manifest: Manifest | None, wish: Wish) -> tuple[CudaDriver, Device]:
+def _find_gpu(name: str, manifest: Manifest | None, wish: Wish) -> tuple[DeviceDriver, Device]:
     """The GPU, before anything is built for it.
 
     Raises:
@@ -219,7 +219,7 @@ def _from_args(app: App, bundle: Bundle, wish: Wish) -> tuple[BoundCase, ...]:
 
 
 def _run(
-    app: App, bundle: Bundle, cases: tuple[BoundCase, ...], driver: CudaDriver, gpu: Device, *, root: str, save: str | None
+    app: App, bundle: Bundle, cases: tuple[BoundCase, ...], driver: DeviceDriver, gpu: Device, *, root: str, save: str | None
 ) -> RunReport:
     from tilec.runner.device import GpuDevice
     from tilec.runner.reference import References

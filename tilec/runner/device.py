@@ -10,7 +10,7 @@ from tilec.runtime.memory import DeviceBuffer
 
 if TYPE_CHECKING:
     from tilec.runtime.load import Module
-    from tilec.runtime.seam import CudaDriver
+    from tilec.runtime.seam import DeviceDriver
 
 STREAM = 0  # the legacy default stream: runs are one after another
 
@@ -23,7 +23,7 @@ class GpuDevice:
         driver: what it is loaded through.
     """
 
-    def __init__(self, module: Module, driver: CudaDriver) -> None:
+    def __init__(self, module: Module, driver: DeviceDriver) -> None:
         self._module = module
         self._driver = driver
         self._ordinal = module.device.ordinal

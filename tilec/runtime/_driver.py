@@ -35,7 +35,7 @@ def driver() -> Driver:
 
 
 class Driver:
-    """`CudaDriver` on cuda.bindings. All contexts are the devices' primary ones, which torch and CuPy share."""
+    """`DeviceDriver` on cuda.bindings. All contexts are the devices' primary ones, which torch and CuPy share."""
 
     def __init__(self, api: Any) -> None:
         """Start the driver API.

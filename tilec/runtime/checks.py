@@ -24,7 +24,7 @@ from tilec.runtime.arguments import UnreadableError, tensor_facts
 from tilec.runtime.contract import Contract
 from tilec.runtime.layout import ON_ANY, ON_CPU, TensorFacts, contiguous_stride, may_overlap, overlaps_itself
 from tilec.runtime.scalars import is_number, numpy_dtype, refusal, shown
-from tilec.runtime.seam import CudaDriver, Device
+from tilec.runtime.seam import Device, DeviceDriver
 
 Values = tuple[Any, ...]
 
@@ -34,7 +34,7 @@ class Call:
 
     __slots__ = ("axes", "contract", "env", "tensors", "values")
 
-    def __init__(self, contract: Contract, values: Values, axes: dict[str, AxisValue], driver: CudaDriver) -> None:
+    def __init__(self, contract: Contract, values: Values, axes: dict[str, AxisValue], driver: DeviceDriver) -> None:
         """Read the arguments.
 
         Raises:

@@ -7,12 +7,12 @@ from typing import Any
 
 from tilec.errors import UsageError
 from tilec.runtime.protocols import DeviceLike
-from tilec.runtime.seam import CudaDriver, Device
+from tilec.runtime.seam import Device, DeviceDriver
 
 _NAME = re.compile(r"cuda(?::([0-9]{1,4}))?")
 
 
-def find_device(device: DeviceLike, driver: CudaDriver) -> Device:
+def find_device(device: DeviceLike, driver: DeviceDriver) -> Device:
     """Facts about a device.
 
     Raises:
@@ -48,7 +48,7 @@ def ordinal_of(device: DeviceLike) -> int:
     raise UsageError(f"{device!r} is no CUDA device", fix='pass a number, "cuda:1", or a device object of torch, CuPy or cuda.core')
 
 
-def devices(driver: CudaDriver | None = None) -> tuple[Device, ...]:
+def devices(driver: DeviceDriver | None = None) -> tuple[Device, ...]:
     """All devices that this process sees.
 
     Raises:
@@ -58,7 +58,7 @@ def devices(driver: CudaDriver | None = None) -> tuple[Device, ...]:
     return tuple(found.device(ordinal) for ordinal in range(found.device_count()))
 
 
-def process_driver() -> CudaDriver:
+def process_driver() -> DeviceDriver:
     """The process's CUDA driver, started at the first call.
 
     Raises:

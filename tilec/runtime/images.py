@@ -11,7 +11,7 @@ from typing import Any
 from tilec.bundle.read import Bundle
 from tilec.errors import DriverError
 from tilec.model.image import ImageInfo
-from tilec.runtime.seam import CudaDriver, FunctionFacts, FunctionHandle
+from tilec.runtime.seam import DeviceDriver, FunctionFacts, FunctionHandle
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,7 +30,7 @@ class ImageStore:
         self._lock = threading.Lock()
         self._entries: dict[tuple[Any, ...], _Entry] = {}
 
-    def function(self, driver: CudaDriver, ordinal: int, bundle: Bundle, image: ImageInfo, kernel: str) -> Function:
+    def function(self, driver: DeviceDriver, ordinal: int, bundle: Bundle, image: ImageInfo, kernel: str) -> Function:
         """The entry point of an image on a device; loads the image if this is its first use.
 
         Raises:
@@ -73,11 +73,11 @@ class _Entry:
         self.value: Any = None
 
 
-_STORES: weakref.WeakKeyDictionary[CudaDriver, ImageStore] = weakref.WeakKeyDictionary()
+_STORES: weakref.WeakKeyDictionary[DeviceDriver, ImageStore] = weakref.WeakKeyDictionary()
 _STORES_LOCK = threading.Lock()
 
 
-def store_of(driver: CudaDriver) -> ImageStore:
+def store_of(driver: DeviceDriver) -> ImageStore:
     """The store of a driver: the process has one driver, so bundles that are loaded twice share their images."""
     with _STORES_LOCK:
         return _STORES.setdefault(driver, ImageStore())

@@ -11,7 +11,7 @@ from tilec.model.expr import Expr
 from tilec.model.image import ImageInfo
 from tilec.runtime.checks import Call
 from tilec.runtime.images import Function
-from tilec.runtime.seam import CudaDriver, Device, Dim3, LaunchShape
+from tilec.runtime.seam import Device, DeviceDriver, Dim3, LaunchShape
 
 _AXES = "xyz"
 _PORTABLE_CLUSTER = 8
@@ -96,7 +96,7 @@ def _check_block(name: str, shape: LaunchShape, image: ImageInfo, function: Func
         raise _refuse(name, f"the block has {threads} threads, and with {registers} registers each {most} fit")
 
 
-def check_residency(name: str, shape: LaunchShape, device: Device, image: ImageInfo, function: Function, driver: CudaDriver) -> None:
+def check_residency(name: str, shape: LaunchShape, device: Device, image: ImageInfo, function: Function, driver: DeviceDriver) -> None:
     """Clusters and cooperative launches: supported by the device, of a shape that divides the grid, and resident at once.
 
     Raises:

@@ -14,10 +14,10 @@ from tilec.runtime.images import store_of
 from tilec.runtime.launch import Launcher
 from tilec.runtime.prepare import Site
 from tilec.runtime.protocols import DeviceLike
-from tilec.runtime.seam import CudaDriver, Device
+from tilec.runtime.seam import Device, DeviceDriver
 
 
-def load(bundle: Path | str | bytes | Bundle, device: DeviceLike = 0, *, driver: CudaDriver | None = None) -> Module:
+def load(bundle: Path | str | bytes | Bundle, device: DeviceLike = 0, *, driver: DeviceDriver | None = None) -> Module:
     """Load a bundle on a device. Images are loaded at the first launch that needs them.
 
     Args:

@@ -12,7 +12,7 @@ from tilec.runtime.arguments import UnreadableError
 from tilec.runtime.devices import ordinal_of, process_driver
 from tilec.runtime.layout import TensorFacts, contiguous_stride, interned
 from tilec.runtime.protocols import DeviceLike, StreamLike
-from tilec.runtime.seam import CudaDriver
+from tilec.runtime.seam import DeviceDriver
 from tilec.runtime.streams import stream_handle
 
 
@@ -30,7 +30,7 @@ class DeviceBuffer:
         device: DeviceLike = 0,
         stream: StreamLike | None = None,
         *,
-        driver: CudaDriver | None = None,
+        driver: DeviceDriver | None = None,
     ) -> None:
         """Allocate; the contents are whatever was there.
 
@@ -70,7 +70,7 @@ class DeviceBuffer:
         stream: StreamLike | None = None,
         *,
         dtype: str = "",
-        driver: CudaDriver | None = None,
+        driver: DeviceDriver | None = None,
     ) -> DeviceBuffer:
         """A copy of a NumPy array on the device.
 

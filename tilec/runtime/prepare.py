@@ -18,7 +18,7 @@ from tilec.runtime.images import ImageStore
 from tilec.runtime.layout import byte_range
 from tilec.runtime.limits import check_device_limits, check_image_limits, check_residency, launch_shape
 from tilec.runtime.packing import Block, Packing
-from tilec.runtime.seam import CudaDriver, Device, LaunchCall, LaunchShape
+from tilec.runtime.seam import Device, DeviceDriver, LaunchCall, LaunchShape
 from tilec.runtime.select import Considered, select_variant, settle_axes
 
 # Streams for which a plan keeps a ready call; with more in turn than this it starts over.
@@ -31,7 +31,7 @@ class Site:
 
     bundle: Bundle
     device: Device
-    driver: CudaDriver
+    driver: DeviceDriver
     store: ImageStore
 
     @property

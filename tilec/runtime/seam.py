@@ -1,4 +1,4 @@
-"""What tilec asks of a CUDA driver: the protocol that `_driver` fulfils and that tests fake, with its value types."""
+"""What tilec asks of a driver of devices: the protocol that `_driver` fulfils for CUDA and that tests fake, with its value types."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class LaunchShape:
     cooperative: bool = False
 
 
-class CudaDriver(Protocol):
+class DeviceDriver(Protocol):
     """The driver as tilec uses it. Every failure is a `DriverError` (or `NoDeviceError`) with cause and fix."""
 
     def version(self) -> Version:

@@ -10,7 +10,7 @@ from tilec.errors import ArgumentError, SchedulingError
 from tilec.runtime.devices import ordinal_of, process_driver
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.scalars import shown
-from tilec.runtime.seam import CudaDriver
+from tilec.runtime.seam import DeviceDriver
 
 Getter = Callable[[Any], int]
 
@@ -79,7 +79,7 @@ class Stream:
 
     __slots__ = ("_driver", "_handle", "device")
 
-    def __init__(self, device: DeviceLike = 0, *, driver: CudaDriver | None = None) -> None:
+    def __init__(self, device: DeviceLike = 0, *, driver: DeviceDriver | None = None) -> None:
         """Make a stream that does not wait for the legacy default stream.
 
         Args:

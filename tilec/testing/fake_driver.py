@@ -57,7 +57,7 @@ class FakeLaunch:
 
 
 class FakeDriver:
-    """`CudaDriver` for tests.
+    """`DeviceDriver` for tests.
 
     Attributes:
         launches: every launch, in order.
