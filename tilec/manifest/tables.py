@@ -91,8 +91,9 @@ class Table:
         for key in self.keys:
             properties[key.name] = {**key.shape.schema(), "description": key.doc}
             default = defaults.get(key.name)
-            if default not in (None, "", ()) and not key.required and "not" not in properties[key.name]:
-                properties[key.name]["default"] = list(default) if isinstance(default, tuple) else default
+            value = list(default) if isinstance(default, tuple) else default
+            if value not in (None, "", []) and not key.required and _may_be_written(value, key.shape):
+                properties[key.name]["default"] = value
         found: dict[str, Any] = {"type": "object"}
         if properties:
             found["properties"] = properties
@@ -132,6 +133,13 @@ class Table:
             if inner:
                 return f"; did you mean '{key.name}.{inner}'"
         return f"; known are {', '.join(known)}" if known else ""
+
+
+def _may_be_written(value: Any, shape: Shape) -> bool:
+    """Whether a default is a value of its key; some stand for the key's absence."""
+    problems = Problems()
+    shape.read(value, (), problems)
+    return not problems.found
 
 
 def _defaults(of: type) -> dict[str, Any]:
