@@ -379,7 +379,7 @@ def test_nvcc_takes_host_code(tmp_path: Path) -> None:
 def test_nvcc_adds_its_parts_to_the_inputs(tmp_path: Path) -> None:
     made = job(write(tmp_path, {"k/a.cu": ADD}), options=NVCC)
     names = [f.name for f in frontend().inputs(made.spec.source)]
-    assert names == ["<host>/gcc", "<toolkit>/cicc", "<toolkit>/cudafe++", "<toolkit>/fatbinary", "<toolkit>/nvcc", "k/a.cu"]
+    assert names == ["<host>/cc1plus", "<host>/gcc", "<toolkit>/cicc", "<toolkit>/cudafe++", "<toolkit>/fatbinary", "<toolkit>/nvcc", "k/a.cu"]
 
 
 def test_nvcc_does_not_read_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

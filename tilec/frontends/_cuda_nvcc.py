@@ -13,7 +13,9 @@ from pathlib import Path, PurePosixPath
 from tilec.errors import ToolchainError
 from tilec.frontends import _ptx
 from tilec.frontends._cuda_diagnostics import MARK_FILE
+from tilec.frontends._digests import DigestTable
 from tilec.frontends._run import command_line, run_tool
+from tilec.model.job import InputFile
 
 _MARK = "tilec_entry"
 _FILE = "tilec_entry.cu"
@@ -49,6 +51,24 @@ def host_compiler(path: str) -> str:
             fix='install gcc and g++, or use compiler = "nvrtc", which needs none',
         )
     return found
+
+
+def host_parts(path: str, table: DigestTable) -> list[InputFile]:
+    """The host compiler as inputs of a compile: the driver, and the compiler proper that it starts, which may be renewed alone.
+
+    Raises:
+        ToolchainError: there is none.
+    """
+    driver = Path(host_compiler(path))
+    parts = [InputFile(name="<host>/gcc", digest=table.sha256(driver.resolve()))]
+
+    def ask() -> str:
+        return run_tool([str(driver), "-print-prog-name=cc1plus"], timeout=20, env={"PATH": path}).stdout.strip()
+
+    proper = Path(table.fact("cc1plus", driver.resolve(), ask))
+    if proper.is_absolute() and proper.is_file():  # else it is not installed, which nvcc says, or the driver does everything itself
+        parts.append(InputFile(name="<host>/cc1plus", digest=table.sha256(proper.resolve())))
+    return parts
 
 
 def compile_ptx(
