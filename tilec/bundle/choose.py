@@ -11,6 +11,9 @@ from tilec.model.arch import ARCHS, TargetKind, Version
 from tilec.model.driver import cuda_of_ptx_isa, required_driver
 from tilec.model.image import ImageInfo
 
+# Languages whose kernels only a GPU runs, as messages call them.
+LANGUAGES = {"cuda": "a CUDA C++ kernel", "simt": "a SIMT kernel", "triton": "a Triton kernel"}
+
 # Rank of what fits: lower is tried first.
 _EXACT, _FAMILY, _CUBIN, _PTX, _TILEIR = range(5)
 
@@ -23,14 +26,18 @@ class DeviceFacts:
         cc: compute capability, such as (9, 0).
         driver: CUDA release that its driver serves, such as (13, 0).
         name: its name, for messages.
+        interprets: oldest and newest version of Tile IR that the device runs without a driver: it is the cpu device. None for a GPU.
     """
 
-    cc: Version
-    driver: Version
+    cc: Version = (0, 0)
+    driver: Version = (0, 0)
     name: str = ""
+    interprets: tuple[Version, Version] | None = None
 
     def __str__(self) -> str:
-        """`NVIDIA H200 (compute capability 9.0, driver of CUDA 13.0)`."""
+        """`NVIDIA H200 (compute capability 9.0, driver of CUDA 13.0)`, or `the cpu device`."""
+        if self.interprets:
+            return "the cpu device"
         return f"{self.name or 'GPU'} (compute capability {_dotted(self.cc)}, driver of CUDA {_dotted(self.driver)})"
 
 
@@ -75,13 +82,14 @@ def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
     return Choice(image=taken[0][1].image if taken else None, candidates=candidates)
 
 
-def require_image(images: Sequence[ImageInfo], device: DeviceFacts, *, kernel: str = "") -> ImageInfo:
+def require_image(images: Sequence[ImageInfo], device: DeviceFacts, *, kernel: str = "", language: str = "") -> ImageInfo:
     """The image that `choose_image` chooses.
 
     Args:
         images: the images of one variant.
         device: what to run on.
         kernel: kernel or variant id, for the message.
+        language: what the kernel is written in, such as `cuda`, for the message; empty if unknown.
 
     Raises:
         NoImageError: none fits; the message lists every candidate and why it was refused.
@@ -92,12 +100,28 @@ def require_image(images: Sequence[ImageInfo], device: DeviceFacts, *, kernel: s
     subject = f"{kernel}: " if kernel else ""
     lines = [f"{subject}no image runs on {device}"]
     lines += [f"  {c.image.target}: {c.reason}" for c in choice.candidates] or ["  the bundle holds no image of it"]
+    if device.interprets:
+        cause, fix = cpu_advice(images, language)
+        raise NoImageError("\n".join(lines), cause=cause, fix=fix, kernel=kernel)
     raise NoImageError("\n".join(lines), fix=_advice(choice, device), kernel=kernel)
+
+
+def cpu_advice(images: Sequence[ImageInfo], language: str = "") -> tuple[str, str]:
+    """Why no image of a variant runs on the cpu device, and the next step."""
+    if any(image.target.kind is TargetKind.TILEIR for image in images):
+        return "the kernel was built by a newer toolkit than this tilec knows", "take a newer tilec, or build with an older toolkit"
+    # Only tile kernels have cubins for exactly one capability without saying so in the target.
+    if language == "tile" or (images and all(image.exact and not image.target.suffix for image in images)):
+        return "the kernel was built without portable Tile IR", 'add "tileir" to default in [targets], and build again'
+    made = LANGUAGES.get(language, "a SIMT kernel (such as CUDA C++)")
+    return f"it is {made}, compiled to code of a GPU; the cpu device runs tile kernels only", "run it on a machine with a GPU"
 
 
 def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
     """Why the device cannot run an image, or an empty text where it can."""
     target = image.target
+    if device.interprets:
+        return _cpu_refusal(image, *device.interprets)
     if not target.runs_on(device.cc, exact=image.exact):
         return _architecture_refusal(image, device.cc)
     reads = f"the driver serves CUDA {_dotted(device.driver)}"
@@ -109,6 +133,16 @@ def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
         what = "Tile IR" if target.kind is TargetKind.TILEIR else target.kind.value
         version = f" {_dotted(image.ptx_isa)}" if target.kind is TargetKind.TILEIR and image.ptx_isa else ""
         return f"this {what}{version} needs a driver of {required_driver(image.cuda)}, {reads}"
+    return ""
+
+
+def _cpu_refusal(image: ImageInfo, oldest: Version, newest: Version) -> str:
+    if image.target.kind is TargetKind.CUBIN:
+        return "machine code of a GPU"
+    if image.target.kind is TargetKind.PTX:
+        return "PTX, which only the driver of a GPU compiles"
+    if image.ptx_isa is not None and not oldest <= image.ptx_isa <= newest:
+        return f"Tile IR {_dotted(image.ptx_isa)}; the cpu device knows {_dotted(oldest)} to {_dotted(newest)}"
     return ""
 
 
@@ -139,6 +173,8 @@ def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str]:
     """Rank of an image that the device takes, and the rule by which it does."""
     target = image.target
     own, here = _dotted(target.cc), _dotted(device.cc)
+    if device.interprets:
+        return _TILEIR, f"Tile IR{f' {_dotted(image.ptx_isa)}' if image.ptx_isa else ''} that the cpu device interprets"
     if target.kind is TargetKind.TILEIR:
         return _TILEIR, "Tile IR that the driver assembles"
     if target.kind is TargetKind.PTX:

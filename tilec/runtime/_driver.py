@@ -11,7 +11,7 @@ from typing import Any
 from tilec.errors import DriverError, MissingError, NoDeviceError
 from tilec.model.arch import Version
 from tilec.runtime.results import ADVICE, NO_DEVICE
-from tilec.runtime.seam import Device, Dim3, FunctionFacts, FunctionHandle, LaunchCall, LaunchShape, ModuleHandle
+from tilec.runtime.seam import Device, Dim3, FunctionFacts, FunctionHandle, LaunchCall, LaunchParts, LaunchShape, ModuleHandle
 
 _PORTABLE_CLUSTER = 8
 _INVALID_CONTEXT = 201
@@ -36,6 +36,8 @@ def driver() -> Driver:
 
 class Driver:
     """`DeviceDriver` on cuda.bindings. All contexts are the devices' primary ones, which torch and CuPy share."""
+
+    holds_arguments = False  # streams of CUDA outlive no tensor by themselves: that is the caller's care, as with every other launch
 
     def __init__(self, api: Any) -> None:
         """Start the driver API.
@@ -175,7 +177,14 @@ class Driver:
         with self.current(ordinal):
             return int(self._ask("cuOccupancyMaxActiveClusters", function, self._config(shape, 0)))
 
-    def bind_launch(self, ordinal: int, function: FunctionHandle, shape: LaunchShape, stream: int) -> LaunchCall:
+    def bind_launch(
+        self,
+        ordinal: int,
+        function: FunctionHandle,
+        shape: LaunchShape,
+        stream: int,
+        parts: LaunchParts,  # noqa: ARG002 - the image's own code knows what its arguments are
+    ) -> LaunchCall:
         """A call that enqueues this launch; it reports failure by its result and never raises for one."""
         # A ready configuration costs less per call than nine numbers do.
         call: LaunchCall = functools.partial(self._api.cuLaunchKernelEx, self._config(shape, stream), function)

@@ -48,7 +48,7 @@ def launch(stream, values):
                 plan.refill(block, packed, values)
         else:
             plan.refill(block, packed, values)
-    result = call(block.address, 0)[0]
+    result = call(block.address, {held})[0]
     if result:
         failed(plan, call, block, stream, result)
     plan.blocks.append(block)
@@ -71,6 +71,8 @@ def fast_path(
     plans: Mapping[tuple[Any, ...], Plan],
     slow: Launch,
     failed: Callable[..., None],
+    *,
+    holds: bool,
 ) -> tuple[Launch, KeyOf]:
     """The launch function of a kernel, and the function that gives the key of a call.
 
@@ -83,8 +85,9 @@ def fast_path(
         plans: plans by key; the slow path fills it.
         slow: takes every call that is not known, or that does not fit; raises what is wrong with it.
         failed: deals with a launch that the driver refused.
+        holds: whether the driver holds arguments, and gets them.
     """
-    source = _source(contract)
+    source = _source(contract, "(packed, values)" if holds else "0")
     names: dict[str, Any] = {
         "Buffer": DeviceBuffer,
         "failed": failed,
@@ -99,7 +102,7 @@ def fast_path(
     return names["launch"], names["key_of"]
 
 
-def _source(contract: Contract) -> str:
+def _source(contract: Contract, held: str) -> str:
     count = len(contract.params)
     read = [line for i in contract.tensors for line in _READ.format(i=i).strip("\n").split("\n")]
     moduli = dict(zip(contract.tensors, contract.moduli, strict=True))
@@ -129,6 +132,7 @@ def _source(contract: Contract) -> str:
 """
     return _TEMPLATE.format(
         unpack=unpack,
+        held=held,
         read="\n".join(read) or "    pass",
         read_deeper="\n".join(f"    {line}" for line in read) or "        pass",
         key=key,

@@ -132,7 +132,9 @@ class Launcher:
         if contract is None:
             with self._lock:
                 contract = Contract(self.info)
-                self._fast, self._key_of = fast_path(contract, self._plans, self._slow, self._failed)
+                self._fast, self._key_of = fast_path(
+                    contract, self._plans, self._slow, self._failed, holds=self._site.driver.holds_arguments
+                )
                 self._contract = contract  # last: who sees it may use the rest
         return contract
 
@@ -169,8 +171,9 @@ class Launcher:
         call = plan.bound(handle)
         block = plan.new_block()
         plan.refill(block, packed, values)
-        self._site.driver.adopt(self._site.device.ordinal)
-        result = call(block.address, 0)[0]
+        driver = self._site.driver
+        driver.adopt(self._site.device.ordinal)
+        result = call(block.address, (packed, values) if driver.holds_arguments else 0)[0]
         if result:
             self._failed(plan, call, block, handle, result)
         plan.blocks.append(block)

@@ -12,13 +12,14 @@ from tilec.bundle.read import Bundle
 from tilec.errors import InternalError
 from tilec.model.image import ImageInfo
 from tilec.model.kernel import AxisValue, VariantInfo
+from tilec.model.signature import ParamKind
 from tilec.runtime.checks import Call, Values
 from tilec.runtime.contract import Contract
 from tilec.runtime.images import ImageStore
 from tilec.runtime.layout import byte_range
 from tilec.runtime.limits import check_device_limits, check_image_limits, check_residency, launch_shape
 from tilec.runtime.packing import Block, Packing
-from tilec.runtime.seam import Device, DeviceDriver, LaunchCall, LaunchShape
+from tilec.runtime.seam import Device, DeviceDriver, LaunchCall, LaunchParts, LaunchShape, TensorPart
 from tilec.runtime.select import Considered, select_variant, settle_axes
 
 # Streams for which a plan keeps a ready call; with more in turn than this it starts over.
@@ -37,7 +38,8 @@ class Site:
     @property
     def facts(self) -> DeviceFacts:
         """What the choice of an image knows of the device."""
-        return DeviceFacts(cc=self.device.cc, driver=self.device.driver, name=self.device.name)
+        device = self.device
+        return DeviceFacts(cc=device.cc, driver=device.driver, name=device.name, interprets=device.interprets)
 
 
 class Plan:
@@ -163,7 +165,7 @@ def prepare(contract: Contract, values: Values, axes: dict[str, AxisValue], site
     name, device, driver = contract.name, site.device, site.driver
     shape = launch_shape(call)
     check_device_limits(name, shape, device)
-    image = require_image(variant.images, site.facts, kernel=variant.id)
+    image = require_image(variant.images, site.facts, kernel=variant.id, language=contract.info.language)
     packing = Packing(call, variant.abi)
     addresses = tuple(call.tensors[contract.params[place].name].ptr for place in contract.tensors)
     if 0 in shape.grid:
@@ -173,13 +175,35 @@ def prepare(contract: Contract, values: Values, axes: dict[str, AxisValue], site
     if function.facts.static_shared + shape.shared > device.shared_default:
         driver.allow_shared(function.handle, shape.shared)
     check_residency(name, shape, device, image, function, driver)
-    bind = functools.partial(driver.bind_launch, device.ordinal, function.handle, shape)
+    bind = functools.partial(driver.bind_launch, device.ordinal, function.handle, shape, parts=_parts(call, variant))
     return Plan(call, packing, bind, site, variant.id), addresses
 
 
 def _launch_nothing(_stream: int) -> LaunchCall:
     """An empty grid is a launch of nothing."""
     return lambda _parameters, _extra: (0,)
+
+
+def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
+    """What a driver that runs kernels itself has to know of a launch."""
+    contract = call.contract
+    tensors = []
+    for place in contract.tensors:
+        facts = call.tensors[contract.params[place].name]
+        first, end = byte_range(facts)
+        part = TensorPart(
+            name=contract.params[place].name,
+            first=first,
+            end=end,
+            itemsize=facts.itemsize,
+            shape=facts.shape,
+            stride=facts.stride,
+            readonly=facts.readonly,
+        )
+        tensors.append(part)
+    plain = {param.name for param in contract.params if param.kind is ParamKind.PTR}
+    addresses = tuple((place, slot.expr.strip()) for place, slot in enumerate(variant.abi) if slot.expr.strip() in plain)
+    return LaunchParts(kernel=variant.id, sizes=tuple(slot.size for slot in variant.abi), addresses=addresses, tensors=tuple(tensors))
 
 
 def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site) -> Explanation:

@@ -14,22 +14,24 @@ Dim3 = tuple[int, int, int]
 ModuleHandle = Any
 FunctionHandle = Any
 # Enqueues one launch: (address of the array of parameter addresses, 0) gives a sequence whose first item is the result, false for
-# success. Bound once per plan and stream, so that a launch pays for one call with two arguments.
-LaunchCall = Callable[[int, int], Any]
+# success. Bound once per plan and stream, so that a launch pays for one call with two arguments. A driver that holds arguments gets
+# (addresses of the tensors first, all arguments of the call) in place of the 0.
+LaunchCall = Callable[[int, Any], Any]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Device:
-    """One GPU: what it is and what a launch on it may ask for.
+    """One GPU, or the cpu device: what it is and what a launch on it may ask for.
 
     Attributes:
-        ordinal: its number, after CUDA_VISIBLE_DEVICES.
+        ordinal: its number, after CUDA_VISIBLE_DEVICES; -1 for the cpu device, as tensors of it say.
         name: product name.
         cc: compute capability. driver: CUDA release that the driver serves.
         max_grid, max_block: largest extents per axis. max_threads: most threads of one block.
         shared_default: shared memory in bytes that a block gets without opting in; shared_optin: the most it can opt in to.
         multiprocessors: number of multiprocessors.
         cooperative, cluster: whether such launches are supported.
+        interprets: oldest and newest version of Tile IR that it runs itself: it is the cpu device. None for a GPU.
     """
 
     ordinal: int
@@ -44,10 +46,11 @@ class Device:
     multiprocessors: int = 1
     cooperative: bool = True
     cluster: bool = False
+    interprets: tuple[Version, Version] | None = None
 
     def __str__(self) -> str:
-        """`device 0 (NVIDIA H200)`."""
-        return f"device {self.ordinal} ({self.name})"
+        """`device 0 (NVIDIA H200)`, or `the cpu device`."""
+        return "the cpu device" if self.interprets else f"device {self.ordinal} ({self.name})"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,8 +73,49 @@ class LaunchShape:
     cooperative: bool = False
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class TensorPart:
+    """What a launch knows of one tensor but its address.
+
+    Attributes:
+        name: of the parameter.
+        first, end: its bytes, from the first to past the last, relative to its address; equal for a tensor of no elements.
+        itemsize: bytes of an element. shape, stride: in elements.
+        readonly: must not be written.
+    """
+
+    name: str
+    first: int
+    end: int
+    itemsize: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    readonly: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchParts:
+    """What a launch is of, for a driver that runs kernels itself.
+
+    Attributes:
+        kernel: id of the variant.
+        sizes: bytes of each argument of the entry point.
+        addresses: (place among these, parameter) of arguments that are plain addresses, of which nothing else is known.
+        tensors: in the order of the launcher's parameters.
+    """
+
+    kernel: str
+    sizes: tuple[int, ...]
+    addresses: tuple[tuple[int, str], ...]
+    tensors: tuple[TensorPart, ...]
+
+
 class DeviceDriver(Protocol):
-    """The driver as tilec uses it. Every failure is a `DriverError` (or `NoDeviceError`) with cause and fix."""
+    """A driver as tilec uses it. Every failure is a `DriverError` (or `NoDeviceError`) with cause and fix."""
+
+    @property
+    def holds_arguments(self) -> bool:
+        """Whether launches keep their arguments alive until they are done; then they get them as they are called."""
 
     def version(self) -> Version:
         """CUDA release that the driver serves."""
@@ -109,7 +153,7 @@ class DeviceDriver(Protocol):
     def active_clusters(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
         """Clusters of a launch that are resident on the device at a time."""
 
-    def bind_launch(self, ordinal: int, function: FunctionHandle, shape: LaunchShape, stream: int) -> LaunchCall:
+    def bind_launch(self, ordinal: int, function: FunctionHandle, shape: LaunchShape, stream: int, parts: LaunchParts) -> LaunchCall:
         """A call that enqueues this launch; it reports failure by its result and never raises for one."""
 
     def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:

@@ -16,7 +16,7 @@ from tilec.errors import DriverError, NoDeviceError
 from tilec.model.arch import Version
 from tilec.model.signature import AbiSlot
 from tilec.runtime.scalars import format_of
-from tilec.runtime.seam import Device, FunctionFacts, LaunchCall, LaunchShape
+from tilec.runtime.seam import Device, FunctionFacts, LaunchCall, LaunchParts, LaunchShape
 
 H200 = Device(
     ordinal=0,
@@ -66,6 +66,8 @@ class FakeDriver:
         errors: launches that came from a thread without a context, as a tool that watches the driver reports them.
         fail: results to give instead of success, by call name: `{"load_module": "CUDA_ERROR_NO_BINARY_FOR_GPU"}`.
     """
+
+    holds_arguments = False
 
     def __init__(self, devices: Sequence[Device] = (H200,), kernels: Mapping[str, FakeKernel] | None = None) -> None:
         """Make a driver that serves these devices and knows these kernels by symbol; others take no arguments."""
@@ -156,7 +158,7 @@ class FakeDriver:
         """Clusters of a launch that are resident on the device at a time."""
         return self._kernel(function).active_clusters
 
-    def bind_launch(self, ordinal: int, function: str, shape: LaunchShape, stream: int) -> LaunchCall:
+    def bind_launch(self, ordinal: int, function: str, shape: LaunchShape, stream: int, parts: LaunchParts) -> LaunchCall:
         """A call that decodes its arguments, records itself, and runs the kernel's function.
 
         Where there are several devices it makes its own current, as the real one does; else the thread has to have it.

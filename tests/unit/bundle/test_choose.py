@@ -225,3 +225,37 @@ def test_every_architecture_runs_its_own_forms() -> None:
             choice = choose_image([row(target)], DeviceFacts(cc=cc, driver=max(arch.toolkit, (11, 0))))
             assert choice.image is not None, target
             assert choice.image.target == Target.parse(target)
+
+
+CPU = DeviceFacts(interprets=((13, 1), (13, 4)))
+
+
+def test_the_cpu_device_takes_tile_ir_whatever_its_driver_would_have_to_be() -> None:
+    held = [image("sm_90:tile"), image("compute_80@8.0"), image("tileir@13.3>=99.0")]
+    choice = choose_image(held, CPU)
+    assert choice.image is held[2]
+    assert [(str(c.image.target), c.reason) for c in choice.candidates] == [
+        ("tileir", "Tile IR 13.3 that the cpu device interprets"),
+        ("compute_80", "PTX, which only the driver of a GPU compiles"),
+        ("sm_90", "machine code of a GPU"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "language", "words"),
+    [
+        ("sm_90 compute_80@8.0", "cuda", ["sm_90: machine code of a GPU", "it is a CUDA C++ kernel, compiled to code of a GPU"]),
+        ("sm_90", "", ["it is a SIMT kernel (such as CUDA C++)", "run it on a machine with a GPU"]),
+        ("sm_90:tile", "tile", ["built without portable Tile IR", 'add "tileir" to default in [targets], and build again']),
+        ("sm_90:tile", "", ["built without portable Tile IR"]),
+        ("tileir@14.0", "tile", ["tileir: Tile IR 14.0; the cpu device knows 13.1 to 13.4", "take a newer tilec"]),
+        ("", "tile", ["the bundle holds no image of it", 'add "tileir"']),
+    ],
+)
+def test_what_the_cpu_device_lacks(given: str, language: str, words: list[str]) -> None:
+    with pytest.raises(NoImageError) as caught:
+        require_image([image(text) for text in given.split()], CPU, kernel="k-f32", language=language)
+    message = str(caught.value)
+    assert message.startswith("k-f32: no image runs on the cpu device\n")
+    for word in words:
+        assert word in message

@@ -12,11 +12,12 @@ from cuda.bindings import driver as real
 from tilec.errors import DriverError, NoDeviceError
 from tilec.runtime._driver import Driver
 from tilec.runtime.results import ADVICE, STICKY
-from tilec.runtime.seam import LaunchShape
+from tilec.runtime.seam import LaunchParts, LaunchShape
 
 OK = real.CUresult.CUDA_SUCCESS
 CONTEXTS = {0: 0x100, 1: 0x200}
 SHAPE = LaunchShape(grid=(4, 2, 1), block=(32, 1, 1), shared=64)
+PARTS = LaunchParts(kernel="k", sizes=(), addresses=(), tensors=())
 
 
 class Api:
@@ -154,7 +155,7 @@ def field(config, offset: int, kind=ctypes.c_uint32) -> int:
 
 def test_a_bound_launch():
     api = Api()
-    launch = Driver(api).bind_launch(0, "function", SHAPE, 0x77)
+    launch = Driver(api).bind_launch(0, "function", SHAPE, 0x77, PARTS)
     assert launch(0x1234, 0)[0] == OK
     ((config, function, parameters, extra),) = api.made("cuLaunchKernelEx")
     assert (function, parameters, extra) == ("function", 0x1234, 0)
@@ -166,7 +167,7 @@ def test_a_bound_launch():
 def test_clusters_and_cooperative_launches():
     api = Api()
     shape = LaunchShape(grid=(4, 1, 1), block=(32, 1, 1), cluster=(2,), cooperative=True)
-    Driver(api).bind_launch(0, "function", shape, 0)(0x1234, 0)
+    Driver(api).bind_launch(0, "function", shape, 0, PARTS)(0x1234, 0)
     ((config, *_),) = api.made("cuLaunchKernelEx")
     cluster, cooperative = config.attrs
     dims = cluster.value.clusterDim
@@ -180,7 +181,7 @@ def test_clusters_and_cooperative_launches():
 def test_with_several_devices_the_context_is_looked_at():
     api = Api(devices=2)
     driver = Driver(api)
-    launch = driver.bind_launch(1, "function", SHAPE, 0)
+    launch = driver.bind_launch(1, "function", SHAPE, 0, PARTS)
     launch(0, 0)
     assert api.made("cuCtxPushCurrent")
     pushed = len(api.made("cuCtxPushCurrent"))
@@ -205,7 +206,7 @@ def test_under_a_foreign_context_every_launch_is_made_in_the_devices():
     api = Api()
     driver = Driver(api)
     api.thread.stack = [0x999]
-    launch = driver.bind_launch(0, "function", SHAPE, 0)
+    launch = driver.bind_launch(0, "function", SHAPE, 0, PARTS)
     contexts = []
     inner = api.value
 
