@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tilec import __version__
@@ -18,7 +18,9 @@ from tilec.compiler import own
 
 _VERSION = 1
 _MOST_FOLDERS = 400  # beyond that, looking at every folder costs more than it saves
-_PASSED_OVER = ("__pycache__", "node_modules")
+_PASSED_OVER = {"__pycache__", "node_modules"}
+_NEVER_READ = {".git", ".hg", ".svn", ".tilec"}
+_FOREIGN = ("pyvenv.cfg", "CACHEDIR.TAG")  # in folders that tools keep for themselves
 
 
 def question(
@@ -86,7 +88,10 @@ def take(
         path.unlink(missing_ok=True)
     try:
         inputs = {*read, *own.files()}
-        looked = {folder for top in (root, *searched) for folder in _folders(top, output)}
+        # A folder of an odd name counts where one of that name was read from, and below a directory that is searched.
+        odd = {part for file in inputs for part in file.parts if _is_odd(part)}
+        looked = {*_folders(root, lambda name: name in odd or not _is_odd(name), output)}
+        looked |= {folder for top in searched for folder in _folders(top, lambda _: True, output)}
         folders = {*looked, *(file.parent for file in inputs), *(Path(place) for place in sys.path if place)}
         files = {_name(root, file): _status(file) for file in inputs}
         places = {_name(root, folder): _status(folder)[1:] for folder in folders if folder.is_dir()}
@@ -107,17 +112,21 @@ def _status(path: Path) -> list[int]:
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
-def _folders(top: Path, output: Path) -> Iterator[Path]:
+def _folders(top: Path, counts: Callable[[str], bool], output: Path) -> Iterator[Path]:
     """A folder and those below it in which a new file could come before one that was read: one more than `_MOST_FOLDERS` at most."""
     for count, (place, names, _) in enumerate(os.walk(top)):
-        names[:] = [
-            n
-            for n in names
-            if not n.startswith(".") and n not in _PASSED_OVER and Path(place, n) != output and not Path(place, n, "pyvenv.cfg").exists()
-        ]
+        names[:] = [name for name in names if counts(name) and name not in _NEVER_READ and not _is_foreign(Path(place, name), output)]
         yield Path(place)
         if count >= _MOST_FOLDERS:
             return
+
+
+def _is_odd(name: str) -> bool:
+    return name[0] == "." or name in _PASSED_OVER
+
+
+def _is_foreign(folder: Path, output: Path) -> bool:
+    return folder == output or any((folder / name).exists() for name in _FOREIGN)
 
 
 def _name(root: Path, path: Path) -> str:

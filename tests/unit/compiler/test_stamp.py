@@ -25,14 +25,14 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def take(root: Path, *, since: int | None = None, searched: tuple[str, ...] = ()) -> bool:
+def take(root: Path, *, since: int | None = None, searched: tuple[str, ...] = (), also: tuple[str, ...] = ()) -> bool:
     time.sleep(0.02)  # files that are as old as the build are not trusted
     return stamp.take(
         root,
         ASKED,
         jobs=7,
         since=time.time_ns() if since is None else since,
-        read=[root / "tilec.toml", root / "src/a.cu", root / "include/deep/a.h"],
+        read=[root / name for name in ("tilec.toml", "src/a.cu", "include/deep/a.h", *also)],
         searched=[root / name for name in searched],
         written=[root / "dist/a.tilec"],
         output=root / "dist",
@@ -77,6 +77,47 @@ def test_a_folder_that_is_searched_counts_whatever_it_is_called(project: Path, n
     assert take(project, searched=(name,))
     assert stamp.fresh(project, ASKED) == 7
     (project / name / "sub" / "a.h").write_text("")
+    assert stamp.fresh(project, ASKED) is None
+
+
+@pytest.mark.parametrize("name", ["include/.detail", "include/.detail/deep", "include/node_modules"])
+def test_hidden_folders_below_one_that_is_searched_count(project: Path, name: str) -> None:
+    (project / name).mkdir(parents=True)
+    assert take(project, searched=("include",))
+    assert stamp.fresh(project, ASKED) == 7
+    (project / name / "new.h").write_text("")
+    assert stamp.fresh(project, ASKED) is None
+    assert take(project, searched=("include",))
+    (project / name / "new.h").write_text("edited")
+    assert stamp.fresh(project, ASKED) == 7, "nobody read it, and its name is as it was"
+
+
+def test_a_header_in_a_hidden_folder_can_come_from_another_of_that_name(project: Path) -> None:
+    """`#include ".detail/a.h"` looks beside the source before it looks in the include directories."""
+    for name in ("include/.detail/a.h", "src/.detail/other.h", "src/.idea/x.xml"):
+        (project / name).parent.mkdir()
+        (project / name).write_text("")
+    assert take(project, also=("include/.detail/a.h",))
+    (project / "src/.idea/y.xml").write_text("")
+    assert stamp.fresh(project, ASKED) == 7
+    (project / "include/.detail/a.h").write_text("edited")
+    assert stamp.fresh(project, ASKED) is None
+    assert take(project, also=("include/.detail/a.h",))
+    (project / "src/.detail/a.h").write_text("")
+    assert stamp.fresh(project, ASKED) is None
+
+
+def test_a_project_that_is_its_own_include_directory(project: Path) -> None:
+    """What tools keep for themselves, and what a build itself writes, does not make a build look again."""
+    for name in (".git/refs", ".ruff_cache/0.12", ".venv/lib"):
+        (project / name).mkdir(parents=True)
+    (project / ".ruff_cache/CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55")
+    (project / ".venv/pyvenv.cfg").write_text("")
+    assert take(project, searched=(".",))
+    for name in (".git/index", ".git/refs/head", ".ruff_cache/0.12/x", ".venv/lib/x.h", ".tilec/state.json", "dist/notes"):
+        (project / name).write_text("")
+    assert stamp.fresh(project, ASKED) == 7
+    (project / "src/new.h").write_text("")
     assert stamp.fresh(project, ASKED) is None
 
 
