@@ -56,6 +56,15 @@ def test_a_cubin_records_what_it_is(tile):
     assert info.resources.constant > 0
 
 
+def test_portable_tile_ir_has_the_oldest_version_that_says_what_the_kernel_says(tile, tmp_path):
+    text = f"{HEADER}@ct.kernel\ndef copy(x, y):\n    ct.store(y, (0,), ct.load(x, (0,), (16,){{}}))\n"
+    write(tmp_path, {"plain.py": text.format(""), "newer.py": text.format(", check_bounds=False")})
+    params = vectors("x", "y")
+    images = [tile.compile(job(tile, tmp_path, path, "copy", params, target="tileir")) for path in ("plain.py", "newer.py")]
+    assert [image.data[8:10] for image in images] == [bytes((13, 3)), bytes((13, 4))]
+    assert [image.info.cuda for image in images] == [(13, 3), (13, 4)]
+
+
 def test_portable_tile_ir_says_which_driver_reads_it(tile):
     info = _add(tile, target="tileir", max_isa=(9, 0)).info
     assert info.target.kind is TargetKind.TILEIR
@@ -310,7 +319,7 @@ def test_the_api_is_as_expected():
     from cuda.tile._passes import ast2hir
 
     assert tuple((v.major(), v.minor()) for v in _SUPPORTED_VERSIONS) == _tile_api.BYTECODES
-    assert (BytecodeVersion.V_13_3.major(), BytecodeVersion.V_13_3.minor()) == _tile_api.PORTABLE
+    assert (BytecodeVersion.V_13_3.major(), BytecodeVersion.V_13_3.minor()) == _tile_api.PORTABLE[0]
     assert set(_tile_api.HINTS) == set(CompilerOptions.__dataclass_fields__)
     ct = _tile_api.cuda_tile()
     assert type(ast2hir.inspect) is _tile_api._Inspect

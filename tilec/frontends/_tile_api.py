@@ -20,9 +20,9 @@ from typing import Any
 from tilec.errors import ToolchainError
 from tilec.model.arch import Version
 
-# Bytecode versions that cuda.tile writes, oldest first. Without a target it writes none older than PORTABLE.
+# Bytecode versions that cuda.tile writes, oldest first; and those that it writes without a target.
 BYTECODES: tuple[Version, ...] = ((13, 1), (13, 2), (13, 3), (13, 4))
-PORTABLE: Version = (13, 3)
+PORTABLE: tuple[Version, ...] = BYTECODES[2:]
 HINTS = ("num_ctas", "occupancy", "num_worker_warps", "opt_level")
 FIX = "pip install 'tilec[build]'"
 
@@ -286,6 +286,12 @@ def tile_error(exc: BaseException) -> tuple[str, tuple[Frame, ...]] | None:
         frames.append(Frame(file=loc.filename or "", line=loc.line or 0, column=-1 if loc.col is None else loc.col, function=name))
         loc = loc.call_site
     return str(exc.message), tuple(frames)
+
+
+def wants_newer(exc: BaseException | None) -> bool:
+    """Whether the kernel uses what the bytecode version lacks."""
+    # There is one class for whatever a compiler does not support; the version is told apart by the text alone.
+    return isinstance(exc, cuda_tile().TileUnsupportedFeatureError) and "requires tileiras" in str(exc.message)
 
 
 def is_bug(exc: BaseException) -> bool:

@@ -57,9 +57,10 @@ class Compiler:
         at = kernel.decl.location
         bound = bind(job, kernel.params, at, line_of(module.texts, at.file, at.line))
         portable = job.target.kind is TargetKind.TILEIR
-        version = api.PORTABLE if portable else self.bytecode_version()
         symbol = symbol_of(job.spec.name)
-        exported = self._export(job, module, kernel, bound, symbol=symbol, version=version)
+        # Drivers read versions up to their own: portable bytecode has the oldest in which the kernel can be said.
+        versions = api.PORTABLE if portable else (self.bytecode_version(),)
+        exported, version = self._export_oldest(job, module, kernel, bound, symbol=symbol, versions=versions)
         warned = _warnings(exported, module.texts, at)
         if portable:
             info = ImageInfo(
@@ -92,6 +93,17 @@ class Compiler:
         """The newest bytecode that both cuda.tile and this tileiras know: tileiras reads the versions up to its own release."""
         release = self.tools()["tileiras"].release
         return max((v for v in api.BYTECODES if v <= release), default=api.BYTECODES[-1 if release == (0, 0) else 0])
+
+    def _export_oldest(
+        self, job: Job, module: LoadedModule, kernel: Declared, bound: Bound, *, symbol: str, versions: Sequence[Version]
+    ) -> tuple[api.Exported, Version]:
+        for version in versions[:-1]:
+            try:
+                return self._export(job, module, kernel, bound, symbol=symbol, version=version), version
+            except CompileError as exc:
+                if not api.wants_newer(exc.__cause__):
+                    raise
+        return self._export(job, module, kernel, bound, symbol=symbol, version=versions[-1]), versions[-1]
 
     def _export(self, job: Job, module: LoadedModule, kernel: Declared, bound: Bound, *, symbol: str, version: Version) -> api.Exported:
         target = "" if job.target.kind is TargetKind.TILEIR else str(job.target)
