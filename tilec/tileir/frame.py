@@ -12,6 +12,7 @@ from tilec.tileir.ir import Block, Op, Value
 from tilec.tileir.values import Array, Rows, take
 
 if TYPE_CHECKING:
+    from tilec.tileir.limits import Batch
     from tilec.tileir.memory import Memory
     from tilec.tileir.observe import Observer
 
@@ -50,13 +51,17 @@ class Frame:
     Attributes:
         launch: what all blocks share.
         blocks: numbers of the blocks of this batch.
+        batch: what these blocks have used up and printed; None where an operation runs by itself.
     """
 
-    __slots__ = ("_parent", "_rows", "_values", "blocks", "launch")
+    __slots__ = ("_parent", "_rows", "_values", "batch", "blocks", "launch")
 
-    def __init__(self, launch: Launch, blocks: Array, parent: Frame | None = None, rows: Rows | None = None) -> None:
+    def __init__(
+        self, launch: Launch, blocks: Array, parent: Frame | None = None, rows: Rows | None = None, batch: Batch | None = None
+    ) -> None:
         self.launch = launch
         self.blocks = blocks
+        self.batch: Batch | None = parent.batch if parent is not None else batch
         self._values: dict[int, Any] = {}
         self._parent = parent
         self._rows = rows
@@ -79,6 +84,11 @@ class Frame:
     def set(self, value: Value, held: Any) -> None:
         """Define a value."""
         self._values[value.index] = held
+
+    def forget(self, indices: tuple[int, ...]) -> None:
+        """Free values that nothing needs any more."""
+        for index in indices:
+            self._values.pop(index, None)
 
     def narrow(self, rows: Rows) -> Frame:
         """A frame for some of the blocks; a row may come more than once."""

@@ -1,0 +1,96 @@
+"""Which blocks of a grid run together, and in which order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from tilec.errors import UsageError
+from tilec.tileir.frame import Grid
+from tilec.tileir.ir import Function, Op, Tile
+from tilec.tileir.values import Array, storage
+
+# Bytes of one value for a whole batch: what stays in a core's cache while a few of them are worked on.
+_CACHE = 1 << 20
+# Bytes of all tiles of a batch that may live at once.
+_MEMORY = 256 << 20
+# Blocks in flight at most, however small their tiles.
+_MOST = 8192
+
+
+def batch_size(function: Function) -> int:
+    """How many blocks to run together: their tiles fit the cache, and all of them a bounded memory."""
+    largest, total = 1, 1
+    for op in function.walk():
+        for size in map(tile_bytes, (result.type for result in op.results)):
+            largest = max(largest, size)
+            total += size
+    return max(1, min(_MOST, _CACHE // largest, _MEMORY // total))
+
+
+def tile_bytes(kind: object) -> int:
+    """Bytes of a value of one block; 0 for what is no tile."""
+    return storage(kind.element).itemsize * math.prod(kind.shape) if isinstance(kind, Tile) else 0
+
+
+def batches(grid: Grid, size: int, order: str | int) -> Iterator[Array]:
+    """Numbers of the blocks of a grid, x running fastest, in groups of at most `size`.
+
+    Raises:
+        UsageError: there is no such order.
+    """
+    count = grid[0] * grid[1] * grid[2]
+    if isinstance(order, int):
+        numbers = np.random.default_rng(abs(order)).permutation(count)
+        yield from (numbers[start : start + size] for start in range(0, count, size))
+        return
+    if order not in ("forward", "reverse"):
+        raise UsageError(
+            f"no order of blocks is called {order!r}", fix='take "forward", "reverse" or a number as the seed of a random order'
+        )
+    forward = _spans(grid, size)
+    if order == "forward":
+        yield from (np.arange(start, end) for start, end in forward)
+    else:
+        yield from (np.arange(end - 1, start - 1, -1) for start, end in _backward(grid, size))
+
+
+def _spans(grid: Grid, size: int) -> Iterator[tuple[int, int]]:
+    """Runs of blocks that are boxes of the grid: parts of a row, or rows, or planes."""
+    width, unit = _box(grid, size)
+    count = grid[0] * grid[1] * grid[2]
+    for outer in range(0, count, unit):
+        for start in range(outer, min(outer + unit, count), width):
+            yield start, min(start + width, outer + unit, count)
+
+
+def _backward(grid: Grid, size: int) -> Iterator[tuple[int, int]]:
+    width, unit = _box(grid, size)
+    count = grid[0] * grid[1] * grid[2]
+    for outer in range((count - 1) // unit * unit, -1, -unit):
+        end = min(outer + unit, count)
+        for start in range(outer + (end - outer - 1) // width * width, outer - 1, -width):
+            yield start, min(start + width, end)
+
+
+def _box(grid: Grid, size: int) -> tuple[int, int]:
+    """How many blocks a run has, and of how many blocks no run crosses the edge."""
+    x, y, z = grid
+    if size < x:
+        return _even(x, size), x
+    if size < x * y:
+        return _even(y, size // x) * x, x * y
+    return _even(z, size // (x * y)) * x * y, x * y * z
+
+
+def _even(count: int, most: int) -> int:
+    """The size of equal parts, at most `most`."""
+    parts = -(-count // most)
+    return -(-count // parts)
+
+
+def elements(op: Op) -> int:
+    """Elements that an operation computes for one block."""
+    return sum(math.prod(result.type.shape) for result in op.results if isinstance(result.type, Tile))

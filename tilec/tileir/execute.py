@@ -1,0 +1,158 @@
+"""Executes a kernel on the CPU: all blocks of a grid, in batches, over memory that the caller lends."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilec.errors import ArgumentError, LaunchLimitError
+from tilec.tileir.blocks import batch_size, batches
+from tilec.tileir.constants import elements
+from tilec.tileir.frame import Frame, Grid, Launch
+from tilec.tileir.ir import Module, Pointer, Scalar, Tile, Value
+from tilec.tileir.limits import Batch, stopped
+from tilec.tileir.program import Program, bind, run_whole
+from tilec.tileir.values import Array, storage
+
+if TYPE_CHECKING:
+    from tilec.tileir.memory import Memory
+    from tilec.tileir.observe import Observer
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """How to execute.
+
+    Attributes:
+        kernel: name in messages; empty for the entry's symbol.
+        order: of the blocks: "forward", "reverse", or the seed of a random one.
+        batch: most blocks in flight; 0 to have it chosen from the sizes of the tiles.
+        steps: most passes of loops of one batch of blocks.
+        observer: told of every access and assumption.
+        output: takes what the kernel prints.
+        cancelled: asked now and then whether to stop; for those who launch on another thread than the main one.
+    """
+
+    kernel: str = ""
+    order: str | int = "forward"
+    batch: int = 0
+    steps: int = 10_000_000
+    observer: Observer | None = None
+    output: Callable[[str], None] = _print
+    cancelled: Callable[[], bool] | None = None
+
+
+def prepare(module: Module, entry: str = "") -> Program:
+    """Make a kernel ready to run. `entry` may be empty where the module has one.
+
+    Raises:
+        TileIRError: there is no such entry, or it has something that is not known.
+    """
+    return bind(module, entry)
+
+
+def execute(program: Program, arguments: Sequence[Any], grid: Grid, memory: Memory, options: Options = Options()) -> None:
+    """Run every block of a grid.
+
+    Args:
+        program: the kernel.
+        arguments: one for each parameter: an address for a pointer, a number for a number.
+        grid: blocks along x, y and z; without blocks nothing happens.
+        memory: all that the kernel may touch.
+        options: limits, order, observer.
+
+    Raises:
+        ArgumentError: arguments that do not fit. LaunchLimitError: no grid.
+        FaultError: the kernel did what it must not; names operation, place in the source and block.
+    """
+    kernel = options.kernel or program.name
+    values = held_arguments(program, arguments, kernel)
+    check_grid(grid, kernel)
+    if 0 in grid:
+        return
+    with globals_in(program.module, memory) as addresses, np.errstate(all="ignore"):
+        launch = Launch(kernel=kernel, grid=grid, memory=memory, observer=options.observer, output=options.output, globals=addresses)
+        for blocks in batches(grid, options.batch or batch_size(program.function), options.order):
+            if options.cancelled is not None and options.cancelled():
+                raise stopped(kernel)
+            _run(program, launch, values, blocks, options)
+
+
+def _run(program: Program, launch: Launch, values: tuple[Array, ...], blocks: Array, options: Options) -> None:
+    batch = Batch(launch=launch, steps=options.steps, cancelled=options.cancelled)
+    frame = Frame(launch, blocks, batch=batch)
+    for parameter, held in zip(program.function.body.args, values, strict=True):
+        frame.set(parameter, held)
+    try:
+        run_whole(program, frame)
+    finally:
+        batch.flush()
+
+
+@contextmanager
+def globals_in(module: Module, memory: Memory) -> Iterator[dict[str, int]]:
+    """The module's variables in memory, for as long as a launch takes; gives their addresses."""
+    regions = {}
+    try:
+        for variable in module.globals:
+            data = np.ascontiguousarray(elements(variable.type, variable.data)).reshape(-1).view(np.uint8)
+            region = memory.new(variable.name, data.size, max(variable.alignment, 16))
+            region.data[:] = data
+            region.writable = not variable.constant
+            regions[variable.name] = region
+        yield {name: region.address for name, region in regions.items()}
+    finally:
+        for region in regions.values():
+            memory.discard(region)
+
+
+def held_arguments(program: Program, arguments: Sequence[Any], kernel: str) -> tuple[Array, ...]:
+    """Arguments as the parameters hold them.
+
+    Raises:
+        ArgumentError: another number of them than of parameters, or a value that a parameter cannot hold.
+    """
+    parameters = program.function.body.args
+    if len(arguments) != len(parameters):
+        raise ArgumentError(f"{kernel}: {len(arguments)} arguments for {len(parameters)} parameters", kernel=kernel)
+    return tuple(_held(parameter, value, place, kernel) for place, (parameter, value) in enumerate(zip(parameters, arguments, strict=True)))
+
+
+def _held(parameter: Value, value: Any, place: int, kernel: str) -> Array:
+    kind = parameter.type
+    element = kind.element if isinstance(kind, Tile) else kind
+    assert isinstance(element, Scalar | Pointer)
+    try:
+        if isinstance(element, Scalar) and element.is_float:
+            return np.array([value]).astype(storage(element))
+        bits = 64 if isinstance(element, Pointer) else element.bits
+        return np.array([_signed(operator.index(value.item() if isinstance(value, np.generic) else value), bits)], storage(element))
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise ArgumentError(f"{kernel}: argument {place} is {value!r}, which the parameter cannot hold: {exc}", kernel=kernel) from exc
+
+
+def _signed(number: int, bits: int) -> int:
+    """An integer as its bits are held; one that fits unsigned is taken as such."""
+    if not -(1 << (bits - 1)) <= number < 1 << bits:
+        raise OverflowError(f"it does not fit {bits} bits")
+    return number - (1 << bits) if bits > 1 and number >= 1 << (bits - 1) else number
+
+
+def check_grid(grid: Grid, kernel: str) -> None:
+    """Refuse what is no grid.
+
+    Raises:
+        LaunchLimitError: it has not three extents of 0 to 2^31 - 1.
+    """
+    if len(grid) != len("xyz") or not all(0 <= extent < 1 << 31 for extent in grid):
+        raise LaunchLimitError(f"{kernel}: grid {grid}: three extents from 0 to {(1 << 31) - 1} are needed", kernel=kernel)

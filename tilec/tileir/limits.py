@@ -1,0 +1,72 @@
+"""Bounds of a run: passes of loops, a request to stop, and what the blocks of one batch have printed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from tilec.errors import FaultError
+from tilec.tileir.faults import block_of, location
+from tilec.tileir.frame import Frame, Launch
+from tilec.tileir.ir import Op
+
+
+@dataclasses.dataclass(kw_only=True, slots=True, eq=False)
+class Batch:
+    """What a batch of blocks has used up.
+
+    Attributes:
+        launch: what all blocks share.
+        steps: most passes of loops. passes: passes so far.
+        cancelled: asked at each pass whether to stop.
+        printed: pieces of text with the number of the block that each is from.
+        turns: whether loops that wait for other blocks hand on to them.
+    """
+
+    launch: Launch
+    steps: int
+    cancelled: Callable[[], bool] | None = None
+    passes: int = 0
+    printed: list[tuple[int, str]] = dataclasses.field(default_factory=list)
+    turns: bool = False
+
+    def count(self, op: Op, frame: Frame) -> None:
+        """One more pass of a loop.
+
+        Raises:
+            FaultError: there were too many, or somebody asked to stop.
+        """
+        self.passes += 1
+        if self.passes > self.steps:
+            raise fault(
+                op,
+                frame,
+                0,
+                f"still running after {self.steps:,} passes of its loops",
+                cause="a loop whose end never comes, or far more work than the limit allows",
+                fix="look at the loop's condition; where the kernel does need more, raise the limit of steps",
+            )
+        if self.cancelled is not None and self.cancelled():
+            raise stopped(self.launch.kernel, op)
+
+    def flush(self) -> None:
+        """Hand over what was printed: by block, in the order in which the blocks were given."""
+        if self.printed:
+            order = {block: place for place, block in enumerate(dict.fromkeys(block for block, _ in self.printed))}
+            texts = [text for _, text in sorted(self.printed, key=lambda piece: order[piece[0]])]
+            self.printed.clear()
+            self.launch.output("".join(texts))
+
+
+def fault(op: Op, frame: Frame, row: int, what: str, *, cause: str = "", fix: str = "") -> FaultError:
+    """An error of one block of a batch; `what` is put behind the kernel, the operation and the block."""
+    block = block_of(frame, row)
+    kernel = frame.launch.kernel
+    return FaultError(
+        f"{kernel}: {op.name} in block {block}: {what}", cause=cause, fix=fix, kernel=kernel, location=location(op), block=block
+    )
+
+
+def stopped(kernel: str, op: Op | None = None) -> FaultError:
+    """What ends a launch that somebody asked to stop."""
+    return FaultError(f"{kernel}: stopped on request before it was done", kernel=kernel, location=location(op) if op else None)

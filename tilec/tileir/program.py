@@ -1,0 +1,230 @@
+"""A kernel of a Tile IR module made ready to run: every operation is bound to what does it, once."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+
+from tilec.errors import TileIRError
+from tilec.tileir.control import Code, Control, Exit, branch, counted, endless, finish, watched
+from tilec.tileir.faults import location
+from tilec.tileir.frame import Binder, Body, Frame, Step
+from tilec.tileir.ir import Block, Function, Module, Op, Signature, Tile
+from tilec.tileir.waiting import waiting_loops
+
+_OWNERS = (
+    "arith",
+    "integer",
+    "floats",
+    "convert",
+    "math_",
+    "shape",
+    "reduce",
+    "mma",
+    "memory",
+    "views",
+    "access",
+    "atomics",
+    "pointers",
+    "grid",
+    "promises",
+    "printing",
+)
+
+
+def _binders() -> dict[str, Binder]:
+    found: dict[str, Binder] = {}
+    for name in _OWNERS:
+        try:
+            module = importlib.import_module(f"tilec.tileir.{name}")
+        except ModuleNotFoundError as exc:
+            if exc.name != f"tilec.tileir.{name}":
+                raise
+            continue
+        found.update(getattr(module, "BINDERS", {}))
+    return found
+
+
+BINDERS: Mapping[str, Binder] = _binders()
+CONTROL = frozenset({"if", "for", "loop", "yield", "continue", "break", "return"})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Program:
+    """A kernel that is ready to run, as often and from as many threads as one likes.
+
+    Attributes:
+        module: what it is part of. function: its entry.
+        code: its operations.
+        waits: loops in which a block may wait for another one; where there are any, blocks take turns.
+        watched: whether the run stops at every operation.
+    """
+
+    module: Module
+    function: Function
+    code: Code
+    waits: frozenset[Op]
+    watched: bool = False
+
+    @property
+    def name(self) -> str:
+        """The entry's symbol."""
+        return self.function.name
+
+    @property
+    def signature(self) -> Signature:
+        """Types of its parameters."""
+        return self.function.signature
+
+
+def bind(module: Module, entry: str = "", watch: bool = False) -> Program:
+    """Make a kernel ready to run. `entry` may be empty where the module has one.
+
+    Raises:
+        TileIRError: there is no such entry, or it has an operation that is not known or stands where it cannot be.
+    """
+    function = _entry(module, entry)
+    waits = waiting_loops(function)
+    code = _Coder(waits, watch).code(function.body, frozenset({Exit.RETURN}), Exit.RETURN, 0)
+    return Program(module=module, function=function, code=code, waits=waits, watched=watch)
+
+
+def body_of(block: Block) -> Body:
+    """A nested block that an operation runs itself, such as a reduction: it ends in a plain `yield`."""
+    last = block.ops[-1] if block.ops else None
+    count = len(last.operands.get("values", ())) if last is not None and last.name == "yield" else 0
+    code = _Coder(frozenset(), False).code(block, frozenset({Exit.YIELD}), Exit.YIELD, count)
+    return lambda frame: finish(code, frame)
+
+
+def _entry(module: Module, entry: str) -> Function:
+    entries = {function.name: function for function in module.functions if function.entry}
+    if entry in entries:
+        return entries[entry]
+    if not entry and len(entries) == 1:
+        return next(iter(entries.values()))
+    names = ", ".join(sorted(entries)) or "none"
+    what = f"no kernel {entry} in this Tile IR" if entry else f"{len(entries)} kernels in this Tile IR, and no name says which"
+    raise TileIRError(what, fix=f"kernels that it has: {names}")
+
+
+class _Coder:
+    """Makes code of blocks."""
+
+    def __init__(self, waits: frozenset[Op], watch: bool) -> None:
+        self._waits = waits
+        self._watch = watch
+
+    def code(self, block: Block, exits: frozenset[Exit], implied: Exit, values: int, inner: int | None = None) -> Code:
+        """Code of a block that may end in `exits`, and ends in `implied` where it does not say; that exit gives `values` values.
+
+        `inner`: how many values a break or continue of the loop around gives, where that is not this block's own exit.
+        """
+        parts: list[tuple[tuple[Step, ...], Control | None]] = []
+        steps: list[Step] = []
+        dead = {} if self._watch else _last_uses(block)
+        for place, op in enumerate(block.ops):
+            if op.name in _EXITS:
+                way = self._exit(op, exits, place == len(block.ops) - 1)
+                given = op.operands.get("values", ())
+                expected = values if way is implied or inner is None else (0 if way is Exit.RETURN else inner)
+                if len(given) != expected:
+                    raise _misplaced(op, f"gives {len(given)} values where {expected} are expected")
+                return Code([*parts, (tuple(steps), None)], way, given)
+            control = self._control(op, exits, inner if inner is not None else values)
+            if control is None:
+                step = _bound(op)(op, body_of)
+                if self._watch:
+                    parts.append((tuple(steps), watched(op, step)))
+                    steps = []
+                else:
+                    steps.append(step)
+            else:
+                parts.append((tuple(steps), control))
+                steps = []
+            if dead.get(place):
+                steps.append(_forgetting(dead[place]))
+        if values:
+            raise TileIRError(f"a block of Tile IR ends without the {values} values that it has to give")
+        return Code([*parts, (tuple(steps), None)], implied, ())
+
+    def _exit(self, op: Op, exits: frozenset[Exit], last: bool) -> Exit:
+        way = _EXITS[op.name]
+        if way not in exits:
+            raise _misplaced(op, "stands where it has nothing to end")
+        if not last:
+            raise _misplaced(op, "is not the last operation of its block")
+        return way
+
+    def _control(self, op: Op, exits: frozenset[Exit], inner: int) -> Control | None:
+        """What runs an operation of control flow; None for any other."""
+        waits = op in self._waits
+        count = len(op.results)
+        if op.name == "if":
+            then, otherwise = (self.code(region, exits | {Exit.YIELD}, Exit.YIELD, count, inner) for region in op.regions)
+            return branch(op, then, otherwise, self._watch)
+        if op.name not in ("loop", "for"):
+            return None
+        arguments = op.regions[0].args
+        extra = 1 if op.name == "for" else 0
+        if len(arguments) != count + extra or len(op.operands.get("init", ())) != count:
+            raise _misplaced(op, "has other numbers of values to start with, of arguments and of results")
+        body = self.code(op.regions[0], frozenset({Exit.CONTINUE, Exit.BREAK, Exit.RETURN}), Exit.CONTINUE, count, count)
+        return (counted if extra else endless)(op, body, arguments, waits, self._watch)
+
+
+_EXITS = {"yield": Exit.YIELD, "continue": Exit.CONTINUE, "break": Exit.BREAK, "return": Exit.RETURN}
+
+
+def _bound(op: Op) -> Binder:
+    binder = BINDERS.get(op.name)
+    if binder is None:
+        raise TileIRError(f"the operation {op.name} is not known on the cpu device", location=location(op))
+    return binder
+
+
+def _misplaced(op: Op, what: str) -> TileIRError:
+    return TileIRError(f"{op.name} {what}", cause="damaged Tile IR", location=location(op))
+
+
+def _forgetting(indices: tuple[int, ...]) -> Step:
+    return lambda frame: frame.forget(indices)
+
+
+def _last_uses(block: Block) -> dict[int, tuple[int, ...]]:
+    """For each place in a block the tiles of the block that nothing needs behind it. Scalars are too small to be worth it."""
+    last: dict[int, int] = {}
+    for argument in block.args:
+        if isinstance(argument.type, Tile) and argument.type.shape:
+            last[argument.index] = 0
+    for place, op in enumerate(block.ops):
+        for result in op.results:
+            if isinstance(result.type, Tile) and result.type.shape:
+                last[result.index] = place
+        for index in _uses(op):
+            if index in last:
+                last[index] = place
+    dead: dict[int, list[int]] = {}
+    for index, place in last.items():
+        dead.setdefault(place, []).append(index)
+    return {place: tuple(indices) for place, indices in dead.items()}
+
+
+def _uses(op: Op) -> set[int]:
+    """Numbers of the values that an operation and its regions read."""
+    found: set[int] = set()
+    stack = [op]
+    while stack:
+        current = stack.pop()
+        for values in current.operands.values():
+            found.update(value.index for value in values)
+        for region in current.regions:
+            stack.extend(region.ops)
+    return found
+
+
+def run_whole(program: Program, frame: Frame) -> None:
+    """Run a program on a batch to its end, without stopping for anything."""
+    for _ in program.code.run(frame):
+        pass
