@@ -6,12 +6,20 @@ import ast
 import dataclasses
 import hashlib
 import importlib.util
+import os
 import posixpath
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from tilec.errors import CompileError, Diagnostic, Location
+from tilec.frontends._reads import is_environment
 from tilec.model.job import InputFile, Source
+
+# Packages that tile kernels themselves stand on: they stay loaded whatever a project's directories are called.
+KEPT = {"cuda", "cutile_cache", "ml_dtypes", "numpy", "tilec"}
+# In a larger package outside of the project only what lies in it counts, not what it imports of others.
+_MOST_FOLLOWED = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,7 +46,8 @@ _scans: dict[str, _Scan] = {}
 def closure(source: Source) -> tuple[InputFile, ...]:
     """The source and every project module that it may import, transitively, sorted by name.
 
-    Imports are looked up next to the source and in the project's root. Modules that the file only might import are listed too.
+    Imports are looked up next to the source and in the project's root. Modules that the file only might import are listed too. A module
+    that is found outside of the project, and is no installed one (PYTHONPATH leads there, say), is listed with all of its package.
 
     Raises:
         CompileError: a file cannot be read, or lies outside of the project.
@@ -48,6 +57,7 @@ def closure(source: Source) -> tuple[InputFile, ...]:
     bases = search_bases(source)
     found: dict[str, str] = {}
     queue = [start]
+    elsewhere: dict[str, tuple[str, ...]] = {}
     while queue:
         name = queue.pop()
         if name in found:
@@ -55,7 +65,18 @@ def closure(source: Source) -> tuple[InputFile, ...]:
         scan = _scan(source.root, name)
         found[name] = scan.digest
         for item in scan.imports:
-            queue.extend(within(source.root, n, real_root) for n in _resolve(item, name, source.root, bases) if n not in found)
+            if item.level and name.startswith("../"):
+                continue  # all of its package is there
+            inner = [within(source.root, n, real_root) for n in _resolve(item, name, source.root, bases)]
+            queue.extend(inner)
+            top = item.name.partition(".")[0]
+            if inner or item.level or top in elsewhere:
+                continue
+            outer = elsewhere[top] = _outside(top, real_root)
+            if len(outer) <= _MOST_FOLLOWED:
+                queue.extend(outer)
+            else:
+                found.update((n, _scan(source.root, n).digest) for n in outer)
     return tuple(InputFile(name=n, digest=found[n]) for n in sorted(found))
 
 
@@ -171,6 +192,24 @@ def _resolve(item: _Import, importer: str, root: str, bases: tuple[str, ...]) ->
             folder = Path(root, base, *parts)
             if (folder / "__init__.py").is_file():
                 yield from (p.relative_to(root).as_posix() for p in sorted(folder.glob("*.py")))
+
+
+def _outside(top: str, real_root: Path) -> tuple[str, ...]:
+    """The files of a module or package that lies outside of the project and of the environment, relative to the project's root."""
+    if top in sys.stdlib_module_names or top in KEPT:
+        return ()
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError, AttributeError):  # a module that is loaded may have no spec, or one of another kind
+        return ()
+    if spec is None:
+        return ()
+    files = [Path(spec.origin)] if spec.origin and spec.has_location else []
+    for folder in spec.submodule_search_locations or ():
+        files += sorted(Path(folder).rglob("*.py"))
+    real = dict.fromkeys(os.path.realpath(file) for file in files if file.is_file())
+    outside = [file for file in real if not is_environment(file) and not Path(file).is_relative_to(real_root)]
+    return tuple(Path(os.path.relpath(file, real_root)).as_posix() for file in outside)
 
 
 def _packages(root: str, folder: str) -> Iterator[str]:

@@ -17,12 +17,12 @@ from types import ModuleType
 from typing import Any
 
 from tilec.errors import CompileError, Diagnostic, Location
+from tilec.frontends._reads import digests, is_installed
 from tilec.frontends._tile_errors import ImportFailure, import_error
-from tilec.frontends._tile_inputs import closure, is_unchanged, module_files, read, search_bases, within
+from tilec.frontends._tile_inputs import KEPT, closure, is_unchanged, module_files, read, search_bases, within
+from tilec.frontends._tile_reads import watched
 from tilec.model.job import InputFile, Source
 
-# Packages that tile kernels themselves stand on: they stay loaded whatever a project's directories are called.
-_KEPT = {"cuda", "cutile_cache", "ml_dtypes", "numpy", "tilec"}
 _lock = threading.RLock()
 _loaded: dict[tuple[str, str], LoadedModule] = {}
 _MOST = 256
@@ -34,7 +34,8 @@ class LoadedModule:
 
     Attributes:
         source: where it is.
-        inputs: every file that it could read, with digests.
+        inputs: every file that it could import, with digests.
+        reads: every other file that it opened, and directory that it listed, by name and digest.
         main: the module object.
         modules: project modules by name, `main` included.
         texts: text of every executed project file by its relative name.
@@ -42,6 +43,7 @@ class LoadedModule:
 
     source: Source
     inputs: tuple[InputFile, ...]
+    reads: tuple[tuple[str, str], ...]
     main: ModuleType
     modules: dict[str, ModuleType]
     texts: dict[str, str]
@@ -56,7 +58,12 @@ class LoadedModule:
     @property
     def is_current(self) -> bool:
         """Whether every file is still as it was when it was executed."""
-        return all(is_unchanged(self.source.root, item) for item in self.inputs)
+        return all(is_unchanged(self.source.root, item) for item in self.inputs) and self.reads_the_same
+
+    @property
+    def reads_the_same(self) -> bool:
+        """Whether every file that it opened is as it was then."""
+        return digests(self.source.root, (name for name, _ in self.reads)) == self.reads
 
 
 def load(source: Source, *, again: bool = True) -> LoadedModule:
@@ -73,7 +80,7 @@ def load(source: Source, *, again: bool = True) -> LoadedModule:
         if known is not None and not again and known.is_current:
             return known
         inputs = closure(source)
-        if known is not None and known.inputs == inputs:
+        if known is not None and known.inputs == inputs and known.reads_the_same:
             return known
         loaded = _execute(source, inputs)
         while len(_loaded) >= _MOST:
@@ -96,14 +103,15 @@ def _execute(source: Source, inputs: tuple[InputFile, ...]) -> LoadedModule:
         sys.modules[name] = main
         # What a module prints when it is imported is no part of a build's output.
         try:
-            with contextlib.redirect_stdout(output):
+            with contextlib.redirect_stdout(output), watched(source.root, texts) as opened:
                 finder.exec_module(main)
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - SystemExit and the like of the user's module are its errors
             raise import_error(ImportFailure(source=source, texts=texts, output=output.getvalue()), exc) from None
         _check_known(source, inputs, texts)
-    return LoadedModule(source=source, inputs=inputs, main=main, modules=modules, texts=texts, names=names)
+    reads = digests(source.root, opened - {item.name for item in inputs})
+    return LoadedModule(source=source, inputs=inputs, reads=reads, main=main, modules=modules, texts=texts, names=names)
 
 
 def _module_name(path: str) -> str:
@@ -111,7 +119,7 @@ def _module_name(path: str) -> str:
     parts = [p.replace(".", "_") for p in path.removesuffix(".py").split("/")]
     if parts[-1] == "__init__" and len(parts) > 1:
         parts.pop()
-    if parts[0] in sys.stdlib_module_names or parts[0] in _KEPT:
+    if parts[0] in sys.stdlib_module_names or parts[0] in KEPT:
         parts[0] = f"_project_{parts[0]}"
     return ".".join(parts)
 
@@ -132,7 +140,7 @@ def _check_known(source: Source, inputs: Sequence[InputFile], texts: dict[str, s
         file = getattr(module, "__file__", None)
         if not _is_new(name) or not isinstance(file, str) or isinstance(getattr(module, "__loader__", None), _Finder):
             continue
-        if Path(file).is_relative_to(root) and name.partition(".")[0] not in _KEPT and not _is_installed(file):
+        if Path(file).is_relative_to(root) and name.partition(".")[0] not in KEPT and not is_installed(file):
             inner = Path(file).resolve().relative_to(root).as_posix()
             what = f"{source.path} imports {name} from {inner} through a changed sys.path"
             raise CompileError(
@@ -156,12 +164,7 @@ def _is_ours(name: str, module: ModuleType, root: str) -> bool:
         return True
     if getattr(module, "__file__", None) is not None or not _is_new(name):
         return False
-    return any(Path(p).is_relative_to(root) and not _is_installed(p) for p in getattr(module, "__path__", ()))
-
-
-def _is_installed(path: str) -> bool:
-    """Whether a path belongs to an installed package: a virtual environment inside of the project is not part of it."""
-    return not {"site-packages", "dist-packages"}.isdisjoint(Path(path).parts)
+    return any(Path(p).is_relative_to(root) and not is_installed(p) for p in getattr(module, "__path__", ()))
 
 
 @contextlib.contextmanager
@@ -217,7 +220,7 @@ def _top_names(source: Source) -> _TopNames:
                     names.add(entry.stem)
                 elif entry.is_dir():
                     (names if (entry / "__init__.py").is_file() else folders).add(entry.name)
-    kept = _KEPT | sys.stdlib_module_names
+    kept = KEPT | sys.stdlib_module_names
     return _TopNames(frozenset(names - kept), frozenset(folders - kept))
 
 
@@ -243,12 +246,12 @@ class _Finder(Loader):
         del target
         top = fullname.partition(".")[0]
         # Whoever calls a directory `cuda` can still import from it: the package of that name has no file of its own.
-        if top in sys.stdlib_module_names or (top in _KEPT and top != "cuda"):
+        if top in sys.stdlib_module_names or (top in KEPT and top != "cuda"):
             return None
         bases = [(base, fullname) for base in self._bases]
         if path is not None:
             last = fullname.rpartition(".")[2]
-            inside = [Path(p).resolve() for p in path if not _is_installed(p)]
+            inside = [Path(p).resolve() for p in path if not is_installed(p)]
             bases = [(p.relative_to(self._root).as_posix(), last) for p in inside if p.is_relative_to(self._root)] + bases
         for base, dotted in bases:
             for file in module_files(self._source.root, "" if base == "." else base, dotted):
