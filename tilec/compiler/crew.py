@@ -6,13 +6,14 @@ import dataclasses
 import selectors
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 
 from tilec.compiler import wire
 from tilec.compiler.process import WorkerProcess, kill_all
 from tilec.errors import CompileError, TilecError, ToolchainError
 
+_NONE = ""  # an affinity to nothing
 _START_LIMIT = 60.0  # seconds for a worker to import what it needs
 
 
@@ -26,7 +27,9 @@ class Task:
         limit: seconds it may take.
         kernel, target: of its error, where it has them.
         slow: usual cause of a time limit that is reached; `raise_limit` is the next step then.
-        affinity: tasks with one affinity are quicker on the worker that did one of them before; empty for none.
+        affinity: tasks with one affinity are quicker on the worker that did one of them before.
+        shared: they share most of their work: another worker waits rather than do it again, as long as the first one lives.
+        instead: what is done where time or a crash ends this one; the tasks of its affinity that wait are replaced by theirs too.
     """
 
     request: wire.Request
@@ -36,7 +39,9 @@ class Task:
     target: str = ""
     slow: str
     raise_limit: str
-    affinity: str = ""
+    affinity: Hashable = _NONE
+    shared: bool = False
+    instead: Task | None = None
 
 
 class Crew:
@@ -60,7 +65,8 @@ class Crew:
         self._idle: list[WorkerProcess] = []
         self._starting: dict[WorkerProcess, float] = {}
         self._busy: dict[WorkerProcess, tuple[Task, float]] = {}
-        self._last: dict[WorkerProcess, str] = {}
+        self._last: dict[WorkerProcess, Hashable] = {}
+        self._waiting: deque[Task] = deque()
         self._selector = selectors.DefaultSelector()
 
     def run(self, tasks: Sequence[Task], *, begun: Callable[[Task], None], ended: Callable[[Task, wire.Reply, str], None]) -> None:
@@ -71,13 +77,15 @@ class Crew:
         Raises:
             ToolchainError: no worker can be started.
         """
-        waiting = deque(tasks)
+        self._waiting = waiting = deque(tasks)
         self._wait(ended, at_once=True)  # learns of workers that died while there was nothing to do
         while waiting or self._busy:
-            self._staff(len(waiting))
-            while waiting and self._idle:
-                worker = self._idle.pop()
-                self._give(worker, self._next(worker, waiting), begun)
+            self._staff()
+            for worker in [*reversed(self._idle)]:
+                task = self._next(worker, waiting)
+                if task is not None:
+                    self._idle.remove(worker)
+                    self._give(worker, task, begun)
             self._wait(ended)
 
     def close(self) -> None:
@@ -88,10 +96,11 @@ class Crew:
         self._busy.clear()
         self._selector.close()
 
-    def _staff(self, waiting: int) -> None:
+    def _staff(self) -> None:
         there = len(self._idle) + len(self._starting) + len(self._busy)
-        wanted = min(self._size - there, waiting - len(self._idle) - len(self._starting))
-        for _ in range(wanted):
+        if there >= self._size:
+            return
+        for _ in range(min(self._size - there, self._startable() - len(self._idle) - len(self._starting))):
             try:
                 self._spool.mkdir(parents=True, exist_ok=True)
                 worker = WorkerProcess(self._setup, log=self._spool / f"worker-{self.started}.log", environ=self._environ)
@@ -113,13 +122,26 @@ class Crew:
             ) from exc
         self._size = there
 
-    def _next(self, worker: WorkerProcess, waiting: deque[Task]) -> Task:
-        """The first task of the worker's own affinity, else the first that no other worker is at, else the first."""
-        own = self._last.get(worker, "")
-        others = {self._last.get(other, "") for other in self._busy} - {""}
-        place = next((i for i, task in enumerate(waiting) if task.affinity == own), None) if own else None
+    def _startable(self) -> int:
+        """How many workers would find something to do: tasks that share their work keep one busy, which may be there already."""
+        held = {*self._last.values()}
+        groups = {task.affinity for task in self._waiting if task.shared}
+        there = sum(self._last.get(worker) in groups for worker in self._idle)
+        return sum(not task.shared for task in self._waiting) + len(groups - held) + there
+
+    def _next(self, worker: WorkerProcess, waiting: deque[Task]) -> Task | None:
+        """The first task of the worker's own affinity, else the first that no other worker is at, else the first that shares no work."""
+        own = self._last.get(worker, _NONE)
+        # Whoever did a task last comes back for those that share its work, so that nothing waits for ever.
+        others = {affinity for other, affinity in self._last.items() if other is not worker} - {_NONE}
+        busy = {self._last.get(other, _NONE) for other in self._busy} - {_NONE}
+        place = next((i for i, task in enumerate(waiting) if task.affinity == own), None) if own != _NONE else None
         if place is None:
-            place = next((i for i, task in enumerate(waiting) if task.affinity not in others), 0)
+            place = next((i for i, task in enumerate(waiting) if task.affinity not in (others if task.shared else busy)), None)
+        if place is None:
+            place = next((i for i, task in enumerate(waiting) if not task.shared), None)
+        if place is None:
+            return None
         chosen = waiting[place]
         del waiting[place]
         return chosen
@@ -162,6 +184,8 @@ class Crew:
             elif isinstance(message, wire.Reply) and worker in self._busy:
                 task, _ = self._busy.pop(worker)
                 self._idle.append(worker)
+                if isinstance(message.result, CompileError) and message.result.overtime and self._divide(task):
+                    continue
                 ended(task, message, worker.printed() if isinstance(message.result, TilecError) else "")
 
     def _lose(self, worker: WorkerProcess, ended: Callable[[Task, wire.Reply, str], None], death: str | None) -> None:
@@ -175,18 +199,28 @@ class Crew:
         if worker in self._busy:
             task, _ = self._busy.pop(worker)
             error = _crash(task, death, printed) if death else _overtime(task, printed)
-            ended(task, wire.Reply(result=error), printed)
+            if not self._divide(task):
+                ended(task, wire.Reply(result=error), printed)
         elif worker in self._starting:
             del self._starting[worker]
             self._too_few(f"a worker process {death} before it could do anything:\n{printed.strip()}", None)
         else:
             self._idle.remove(worker)
 
+    def _divide(self, task: Task) -> bool:
+        """Do what a task has `instead`, if it has, and the like for those that wait for the same work."""
+        if task.instead is None:
+            return False
+        rest = [other.instead or other if other.affinity == task.affinity else other for other in self._waiting]
+        self._waiting.clear()
+        self._waiting.extend([task.instead, *rest])
+        return True
+
 
 def _overtime(task: Task, printed: str) -> CompileError:
     doing = "reading" if isinstance(task.request, wire.Declare) else "compiling"
     what = f"{task.subject}: {doing} it did not end within {task.limit:g} s"
-    return CompileError(what, cause=task.slow, fix=task.raise_limit, log=printed, kernel=task.kernel, target=task.target)
+    return CompileError(what, cause=task.slow, fix=task.raise_limit, log=printed, kernel=task.kernel, target=task.target, overtime=True)
 
 
 def _crash(task: Task, death: str, printed: str) -> CompileError:

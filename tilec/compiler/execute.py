@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, final
@@ -206,16 +206,22 @@ class Pool:
         return Done(info=entry.info, abi=entry.abi, warnings=entry.warnings, blob=entry.blob, cached=True, seconds=0.0)
 
     def _compile(self, missing: Mapping[str, list[KeyedJob]], outcomes: dict[str, Outcome], fresh: bool) -> None:
-        firsts = [twins[0] for twins in missing.values()]
-        firsts.sort(key=lambda keyed: keyed.weight or self._timings.expected(keyed.job), reverse=True)
+        firsts = self._longest_first([twins[0] for twins in missing.values()])
+        announced: set[str] = set()
 
         def begun(task: Task) -> None:
-            for twin in missing[_key(task)]:
+            request = _request(task)
+            if request.apart:
+                self._tell((_apart(request.job),))
+            if request.key in announced:
+                return
+            announced.add(request.key)
+            for twin in missing[request.key]:
                 self._observer.job_started(twin.job.id)
 
         def ended(task: Task, reply: wire.Reply, printed: str) -> None:
             self._tell(reply.notes)
-            first, *twins = missing[_key(task)]
+            first, *twins = missing[_request(task).key]
             outcome = outcomes[first.key] = self._outcome(first.job, reply.result, printed)
             self._observer.job_finished(first.job.id, outcome)
             for twin in twins:
@@ -224,6 +230,16 @@ class Pool:
 
         self._crew.run([_compile_task(keyed, fresh=fresh) for keyed in firsts], begun=begun, ended=ended)
         self._timings.save()
+
+    def _longest_first(self, jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
+        """Jobs by how long they will take; those of a group count as one, and stay together."""
+        weights = [keyed.weight or self._timings.expected(keyed.job) for keyed in jobs]
+        totals: dict[object, float] = {}
+        for keyed, weight in zip(jobs, weights, strict=True):
+            if keyed.job.group:
+                totals[_work(keyed.job)] = totals.get(_work(keyed.job), 0.0) + weight
+        order = [totals[_work(keyed.job)] if keyed.job.group else weight for keyed, weight in zip(jobs, weights, strict=True)]
+        return [keyed for _, keyed in sorted(zip(order, jobs, strict=True), key=lambda pair: pair[0], reverse=True)]
 
     def _outcome(self, job: Job, result: wire.Result, printed: str) -> Outcome:
         from tilec.compiler import kept as keeping
@@ -271,26 +287,42 @@ class Pool:
 _RAISE = "raise `timeout` in [toolchain], in seconds"
 
 
-def _compile_task(keyed: KeyedJob, *, fresh: bool) -> Task:
+def _compile_task(keyed: KeyedJob, *, fresh: bool, apart: bool = False) -> Task:
     from tilec.compiler.crew import Task
     from tilec.compiler.wire import Compile
 
     job = keyed.job
+    shared = bool(job.group) and not apart
+    # Instances of a template share the precompiled headers of the process that compiled the first of them, a group its program.
+    affinity: Hashable = (job.spec.source.path, job.target) if "<" in job.spec.symbol else ""
     return Task(
-        request=Compile(job=job, key=keyed.key, fresh=fresh, inputs=keyed.inputs),
-        subject=job.id,
-        limit=job.spec.timeout,
+        request=Compile(job=job, key=keyed.key, fresh=fresh, inputs=keyed.inputs, apart=apart),
+        subject=f"{job.id} and what is compiled with it" if shared else job.id,
+        limit=job.spec.timeout * (len(job.group) if shared else 1),
         kernel=job.variant.id,
         target=str(job.target),
         slow="the compiler hangs, or the variant is very large",
         raise_limit=f"{_RAISE}, or exclude the variant from the matrix",
-        # Instances of a template share the precompiled headers of the process that compiled the first of them.
-        affinity=f"{job.spec.source.path} {job.target}" if "<" in job.spec.symbol else "",
+        affinity=_work(job) if shared else affinity,
+        shared=shared,
+        instead=_compile_task(keyed, fresh=fresh, apart=True) if shared else None,
     )
 
 
-def _key(task: Task) -> str:
+def _work(job: Job) -> Hashable:
+    """What the jobs of a group have in common."""
+    return (job.spec.source, job.target, job.hints, job.group)
+
+
+def _apart(job: Job) -> str:
+    return (
+        f"variants of {job.spec.source.path} that are compiled in one go for {job.target} took too long or crashed the compiler: each is "
+        f"compiled alone, and not kept for the next build; `group = 1` says so from the start"
+    )
+
+
+def _request(task: Task) -> wire.Compile:
     from tilec.compiler.wire import Compile
 
     assert isinstance(task.request, Compile)
-    return task.request.key
+    return task.request

@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilec.model.arch import Target
-from tilec.model.job import InputFile, Job, KernelSpec, Source, Variant
+from tilec.model.job import InputFile, Job, KernelSpec, Member, Source, Variant
 from tilec.model.kernel import KernelDecl, ParamDecl, ToolInfo
 from tilec.model.signature import Param
 
 #: Raised whenever tilec itself compiles the same inputs into something else: everything cached before is then passed over.
-RECIPE = 1
+RECIPE = 2
 
 #: Fields that no compile depends on. Every other field of the dataclasses below a job is in the key without being named anywhere.
 EXEMPT: Mapping[type, frozenset[str]] = {
     Source: frozenset({"root"}),
     KernelSpec: frozenset({"timeout"}),
-    KernelDecl: frozenset({"location", "doc"}),
+    KernelDecl: frozenset({"location", "doc", "reads", "together"}),  # `reads` are inputs; what comes of `together` is the job's group
     ParamDecl: frozenset({"location"}),
     Param: frozenset({"doc"}),
 }
@@ -57,6 +57,7 @@ class KeyMaker:
         # By identity, since jobs share these objects; each entry holds its object, so that an identity is never used twice.
         self._kernels: dict[int, tuple[KernelSpec, hashlib._Hash]] = {}
         self._variants: dict[tuple[int, int], tuple[Variant, hashlib._Hash]] = {}
+        self._groups: dict[int, tuple[tuple[Member, ...], list[Row]]] = {}
 
     def key(self, job: Job) -> str:
         """The job's key: hex SHA-256 over every row of its explanation."""
@@ -68,7 +69,7 @@ class KeyMaker:
             if kernel is None:
                 kernel = self._kernels[id(spec)] = (spec, _feed(hashlib.sha256(), self._kernel_rows(spec)))
             known = self._variants[place] = (variant, _feed(kernel[1].copy(), _variant_rows(variant)))
-        return _feed(known[1].copy(), _job_rows(job)).hexdigest()
+        return _feed(known[1].copy(), self._job_rows(job)).hexdigest()
 
     def explain(self, job: Job) -> Explained:
         """What is hashed into the job's key, as (label, value) in the order of hashing."""
@@ -97,12 +98,12 @@ class KeyMaker:
             index[job.id] = [
                 place((0, id(job.spec)), self._kernel_rows(job.spec)),
                 place((1, id(job.variant)), _variant_rows(job.variant)),
-                place((2, id(job)), _job_rows(job)),
+                place((2, id(job)), self._job_rows(job)),
             ]
         return {"parts": parts, "jobs": index}
 
     def _parts(self, job: Job) -> tuple[Iterable[Row], ...]:
-        return (self._kernel_rows(job.spec), _variant_rows(job.variant), _job_rows(job))
+        return (self._kernel_rows(job.spec), _variant_rows(job.variant), self._job_rows(job))
 
     def _kernel_rows(self, spec: KernelSpec) -> Iterator[Row]:
         yield "recipe", self._recipe
@@ -121,6 +122,23 @@ class KeyMaker:
             else:
                 yield name, _plain(value)
         yield from ((f"input {file.name}", file.digest) for file in self._inputs[spec.name])
+
+    def _job_rows(self, job: Job) -> Iterator[Row]:
+        for name, value in _fields(job):
+            if name == "hints":
+                yield from ((f"hint {hint}", _plain(setting)) for hint, setting in value)
+            elif name == "group":
+                yield from self._group_rows(value)
+            elif name not in ("spec", "variant"):  # walked before, once for all the jobs that share them
+                yield name, _plain(value)
+
+    def _group_rows(self, group: tuple[Member, ...]) -> list[Row]:
+        """A row a member, which says it in its label: so an explanation names the member that came or went, not all behind it."""
+        known = self._groups.get(id(group))
+        if known is None:
+            rows: list[Row] = [(f"group {json.dumps(_plain(member), ensure_ascii=False)}", "") for member in group]
+            known = self._groups[id(group)] = (group, rows)
+        return known[1]
 
 
 def inputs_digest(inputs: Iterable[InputFile]) -> str:
@@ -172,14 +190,6 @@ def _variant_rows(variant: Variant) -> Iterator[Row]:
             yield from ((f"assume {fact.param}", _plain(fact)) for fact in value)
         else:
             yield f"variant {name}", _plain(value)
-
-
-def _job_rows(job: Job) -> Iterator[Row]:
-    for name, value in _fields(job):
-        if name == "hints":
-            yield from ((f"hint {hint}", _plain(setting)) for hint, setting in value)
-        elif name not in ("spec", "variant"):  # walked before, once for all the jobs that share them
-            yield name, _plain(value)
 
 
 def _feed(digest: hashlib._Hash, rows: Iterable[Row]) -> hashlib._Hash:

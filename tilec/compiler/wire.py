@@ -46,13 +46,16 @@ class Declare:
 class Compile:
     """Compile a job and keep its image under `key`; `fresh` even if the cache has it.
 
-    `inputs` is the digest of the files that the key was made of: an image of other files must not be kept under it.
+    `inputs` is the digest of the files that the key was made of: an image of other files must not be kept under it. With `apart` the job
+    is compiled without its group, which time or a crash kept from being compiled: what comes of that depends on the machine, so the cache
+    does not take it.
     """
 
     job: Job
     key: str
     fresh: bool = False
     inputs: str = ""
+    apart: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

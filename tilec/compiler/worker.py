@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import faulthandler
 import gc
 import hashlib
@@ -24,9 +25,10 @@ from tilec.compiler.cache import Cache
 from tilec.compiler.keys import inputs_digest
 from tilec.compiler.tree import kill_trees
 from tilec.errors import CompileError, Diagnostic, Location, OutputError, TilecError, ToolchainError
+from tilec.frontends._reads import digests, with_reads
 from tilec.frontends.base import Frontend
 from tilec.model.image import Image
-from tilec.model.job import Job
+from tilec.model.job import InputFile, Job
 from tilec.model.kernel import KernelDecl
 
 _BUG = "this is a bug in tilec or in the frontend: please report it with the log"
@@ -85,12 +87,12 @@ class _Worker:
             return wire.Compiled(info=entry.info, abi=entry.abi, warnings=entry.warnings, blob=entry.blob, cached=True, seconds=0.0)
         frontend = self._frontend(request.job.spec.language)
         start = time.perf_counter()
-        image = frontend.compile(request.job)
+        image = frontend.compile(dataclasses.replace(request.job, group=()) if request.apart else request.job)
         seconds = time.perf_counter() - start
         _check(image)
-        if request.inputs and inputs_digest(frontend.inputs(request.job.spec.source)) != request.inputs:
+        if request.inputs and inputs_digest(_inputs(frontend, request.job)) != request.inputs:
             raise _changed(request.job)
-        blob = self._cache.put(request.key, image) or self._spool(request.key, image)
+        blob = (None if request.apart else self._cache.put(request.key, image)) or self._spool(request.key, image)
         return wire.Compiled(info=image.info, abi=image.abi, warnings=image.warnings, blob=blob, cached=False, seconds=seconds)
 
     def _frontend(self, language: str) -> Frontend:
@@ -135,9 +137,15 @@ def _check(image: object) -> None:
         raise ValueError("size or digest in ImageInfo are not those of the image's bytes")
 
 
+def _inputs(frontend: Frontend, job: Job) -> tuple[InputFile, ...]:
+    """The files that the image comes of, as they are now."""
+    source = job.spec.source
+    return with_reads(frontend.inputs(source), dict(digests(source.root, (name for name, _ in job.spec.decl.reads))))
+
+
 def _changed(job: Job) -> CompileError:
     """Which of the two states of the files was compiled cannot be told, so the image is of neither."""
-    what = f"{job.spec.source.path}, or a file that it includes or imports, was changed while it was compiled"
+    what = f"{job.spec.source.path}, or a file that it includes, imports or opens, was changed while it was compiled"
     place = Diagnostic(message=what, location=Location(file=job.spec.source.path))
     return CompileError(what, diagnostics=(place,), fix="build again", kernel=job.variant.id, target=str(job.target))
 

@@ -12,6 +12,8 @@ from tilec.frontends._cuda_options import read_options
 from tilec.frontends._cuda_parse import Found, find_kernels
 from tilec.model.job import Job, Source
 
+_TOGETHER = 16
+
 
 def kernels(source: Source) -> list[Found]:
     """Every `__global__` function that the source defines or includes.
@@ -25,6 +27,20 @@ def kernels(source: Source) -> list[Found]:
     return [found for name in names for found in _kernels_of(source.root, name)]
 
 
+def together(source: Source) -> int:
+    """Most variants of the source that are compiled in one go.
+
+    Light ones share what the headers cost. Heavy ones have more to gain from processes that work side by side, and nvcc starts anew for
+    each anyway.
+    """
+    options = read_options(source.options)
+    if options.compiler == "nvcc":
+        return 1
+    if options.group is not None:
+        return options.group
+    return 1 if _cuda_includes.is_heavy(source.root, source.path, options.include) else _TOGETHER
+
+
 def find(job: Job, candidates: Sequence[Found]) -> Found:
     """The job's kernel in the source as it is now.
 
@@ -33,14 +49,18 @@ def find(job: Job, candidates: Sequence[Found]) -> Found:
     """
     spec = job.spec
     base, _ = _cuda_symbol.cut(spec.symbol or spec.decl.qualified or spec.decl.name)
-    for wanted in (base, spec.decl.qualified):
-        for found in candidates:
-            if wanted and wanted in (found.decl.qualified, found.decl.name):
-                return found
+    found = named(base, candidates) or named(spec.decl.qualified, candidates)
+    if found is not None:
+        return found
     if spec.decl.params or not candidates:
         # A kernel that only the preprocessor makes: the compiler knows it, the text does not show it.
         return Found(decl=spec.decl, required=len(spec.decl.template))
     raise _cuda_symbol.unknown_symbol(base, [c.decl for c in candidates])
+
+
+def named(name: str, candidates: Sequence[Found]) -> Found | None:
+    """The kernel of a name, with or without its namespaces."""
+    return next((found for found in candidates if name and name in (found.decl.qualified, found.decl.name)), None)
 
 
 def _kernels_of(root: str, name: str) -> list[Found]:

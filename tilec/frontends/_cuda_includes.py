@@ -29,6 +29,8 @@ _MAX_FILES = 20_000
 # What NVRTC's --minimal leaves out: textures, the CUDA runtime's functions and types, launches from device code.
 _RUNTIME = re.compile(rb"\b(?:tex|surf)\w*|\bcuda[A-Z]\w*|\bdim3\b|<<<")
 _SMALL_HEADERS = re.compile(r"cuda_(?:fp16|bf16|fp8|fp6|fp4)\.h|mma\.h|math_constants\.h|cooperative_groups(?:/\w+)?\.h")
+# How the headers of heavy template libraries begin.
+_HEAVY = ("cub/", "thrust/", "cute/", "cutlass/", "cuco/", "raft/", "cublasdx", "cufftdx", "cusolverdx")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,6 +83,12 @@ def is_small(root: str, path: str, include: Sequence[str]) -> bool:
             if not _SMALL_HEADERS.fullmatch(found.name) and not any((folder / found.name).is_file() for folder in folders):
                 return False
     return True
+
+
+def is_heavy(root: str, path: str, include: Sequence[str]) -> bool:
+    """Whether a source may include a library of heavy templates, whose instances take long enough to be worth a process each."""
+    names = (found.name for _, scanned in _walk(root, path, include) for found in scanned.includes)
+    return any(name.startswith(_HEAVY) for name in names)
 
 
 def _walk(root: str, path: str, include: Sequence[str], define: Iterable[str] = ()) -> Iterator[tuple[str, _Scanned]]:

@@ -10,7 +10,8 @@ from tilec.model.job import Option, Options
 
 _COMPILERS = ("nvrtc", "nvcc")
 _STANDARDS = ("c++14", "c++17", "c++20", "c++23")
-_KEYS = ("compiler", "std", "include", "define", "flags")
+_KEYS = ("compiler", "std", "include", "define", "flags", "group")
+_MOST = 64
 
 # Flags that tilec decides itself, with the key that says the same thing.
 _OWNED = {
@@ -52,6 +53,7 @@ class CudaOptions:
         define: macros; an empty value defines it as 1.
         flags: further flags, ptxas' own taken out.
         ptxas: flags of ptxas.
+        group: most variants of the source that are compiled in one go; None leaves that to what the source includes.
     """
 
     compiler: str = "nvrtc"
@@ -60,6 +62,7 @@ class CudaOptions:
     define: tuple[tuple[str, str], ...] = ()
     flags: tuple[str, ...] = ()
     ptxas: tuple[str, ...] = ()
+    group: int | None = None
 
     def arguments(self) -> list[str]:
         """Dialect, include directories, defines and flags in the spelling that NVRTC and nvcc share."""
@@ -89,7 +92,14 @@ def read_options(options: Options) -> CudaOptions:
         define=_pairs(values.get("define", ())),
         flags=flags,
         ptxas=ptxas,
+        group=_count("group", values["group"]) if "group" in values else None,
     )
+
+
+def _count(key: str, value: Option) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        raise UsageError(f"{key} = {value!r} must be a number from 1 to {_MOST}")
+    return value
 
 
 def _choice(key: str, value: Option, known: tuple[str, ...]) -> str:

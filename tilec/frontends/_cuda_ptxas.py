@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tilec.frontends._run import command_line, run_tool
@@ -47,11 +47,22 @@ def assemble(ptxas: str, text: str, *, arch: str, opt: int, lineinfo: bool, extr
     return Assembled(cubin=cubin, log=done.stderr + done.stdout, command=command_line(["ptxas", *arguments]), timed_out=done.timed_out)
 
 
-def spills(log: str, symbol: str) -> tuple[int, int] | None:
-    """(bytes stored, bytes loaded) that a kernel spills, the functions that it may call included; None where ptxas did not say."""
-    entries = set(_ENTRY.findall(log))
-    rows = [(m[1], int(m[3]), int(m[4])) for m in _PROPERTIES.finditer(log)]
-    if symbol not in {name for name, _, _ in rows}:
+def spills(log: str, symbol: str, calls: Collection[str] | None = None) -> tuple[int, int] | None:
+    """(bytes stored, bytes loaded) that a kernel spills, the functions that it may call included; None where ptxas did not say.
+
+    `calls` are those functions; None where it may be any.
+    """
+    # A function is told of behind each entry that calls it, with what it spills there, or once for all of them.
+    parts = _ENTRY.split(log)
+    told: dict[str, dict[str, tuple[int, int]]] = {}
+    anywhere: dict[str, tuple[int, int]] = {}
+    for entry, words in zip(["", *parts[1::2]], parts[::2], strict=True):
+        told[entry] = {m[1]: (int(m[3]), int(m[4])) for m in _PROPERTIES.finditer(words)}
+        for name, row in told[entry].items():
+            anywhere[name] = max(row, anywhere.get(name, row))
+    own = told.get(symbol, {})
+    if symbol not in own:
         return None
-    mine = [row for row in rows if row[0] == symbol or row[0] not in entries]
-    return sum(row[1] for row in mine), sum(row[2] for row in mine)
+    functions = (anywhere.keys() - told.keys()) & (anywhere.keys() if calls is None else set(calls))
+    rows = [own[symbol], *(own.get(name, anywhere[name]) for name in functions)]
+    return sum(row[0] for row in rows), sum(row[1] for row in rows)

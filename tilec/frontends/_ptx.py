@@ -17,6 +17,8 @@ _PARAM = re.compile(
     r"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.[a-z]+(?P<bits>\d+)(?:\s+\.(?:ptr|global|const|local|shared|align\s+\d+))*"
     r"\s+[\w$%.]+(?:\[(?P<count>\d+)\])?"
 )
+_HEAD = re.compile(r"^\s*(?:\.[a-z]+[ \t]+)*\.(?P<kind>func|entry)\b\s*(?:\([^)]*\))?\s*(?P<name>[\w$%]+)", re.MULTILINE)
+_WORD = re.compile(r"[\w$%]+")
 _NEEDS = re.compile(r"PTX (?:ISA )?(?:\.?version|ISA)\s*\.?(?:version\s*)?(\d+)\.(\d+)", re.IGNORECASE)
 
 
@@ -61,6 +63,27 @@ def entry_params(text: str, symbol: str) -> tuple[EntryParam, ...] | None:
         size = int(declared["bits"]) // 8 * int(declared["count"] or 1)
         params.append(EntryParam(size=size, align=int(declared["align"] or size)))
     return tuple(params)
+
+
+def calls(text: str, symbol: str) -> set[str] | None:
+    """The functions that an entry may call, directly or through others; None where that cannot be told (calls through pointers)."""
+    if ".func" not in text:
+        return set()
+    heads = list(_HEAD.finditer(text))
+    functions = {head["name"] for head in heads if head["kind"] == "func"}
+    bodies: dict[str, str] = {}
+    for head, end in zip(heads, [*(h.start() for h in heads[1:]), len(text)], strict=True):
+        bodies[head["name"]] = bodies.get(head["name"], "") + text[head.end() : end]
+    found: set[str] = set()
+    waiting = [symbol]
+    while waiting:
+        body = bodies.get(waiting.pop(), "")
+        if ".callprototype" in body:
+            return None
+        new = functions.intersection(_WORD.findall(body)) - found
+        found |= new
+        waiting += new
+    return found
 
 
 def complaints(log: str) -> list[tuple[str, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _cuda_includes, _tools
@@ -15,6 +16,9 @@ from tilec.model.arch import Target, TargetKind
 from tilec.model.image import Image
 from tilec.model.job import InputFile, Job, Source
 from tilec.model.kernel import KernelDecl, ToolInfo
+
+if TYPE_CHECKING:
+    from tilec.frontends._cuda_groups import Programs
 
 _ALWAYS = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers", "cccl-headers")
 _NVCC = ("nvcc", "cudafe++", "cicc", "fatbinary", *_ALWAYS)
@@ -33,6 +37,7 @@ class CudaFrontend:
         """Keep where to look for tools."""
         self._search = search
         self._found: dict[tuple[str, ...], dict[str, _tools.Tool]] = {}
+        self._programs: Programs | None = None
 
     def refuse(self, target: Target) -> str:
         """Every cubin and PTX target of the architecture table can be compiled for."""
@@ -74,9 +79,10 @@ class CudaFrontend:
             CompileError: a file cannot be read, or a kernel takes a reference.
             UsageError: an option is wrong.
         """
-        from tilec.frontends._cuda_declare import kernels
+        from tilec.frontends._cuda_declare import kernels, together
 
-        return [found.decl for found in kernels(source)]
+        most = together(source)
+        return [dataclasses.replace(found.decl, together=most) for found in kernels(source)]
 
     def compile(self, job: Job) -> Image:
         """Compile one job.
@@ -88,14 +94,18 @@ class CudaFrontend:
         """
         from tilec.frontends._cuda_compile import Compiler
         from tilec.frontends._cuda_declare import find, kernels
+        from tilec.frontends._cuda_groups import Programs
+        from tilec.frontends._cuda_program import Asked
 
         options = read_options(job.spec.source.options)
         try:
             self._check_include(job, options)
             tools = self._require(_NVCC if options.compiler == "nvcc" else _ALWAYS, digest=False)
             candidates = kernels(job.spec.source)
-            names = [found.decl.qualified or found.decl.name for found in candidates]
-            return Compiler(job, options, find(job, candidates), names, tools, self._search.path).run()
+            found = find(job, candidates)
+            asked = Asked(job=job, options=options, found=found, candidates=candidates, tools=tools, path=self._search.path)
+            self._programs = self._programs or Programs()
+            return Compiler(asked, self._programs).run()
         except CompileError as exc:
             place = job.spec.decl.location
             exc.diagnostics = tuple(d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics)
@@ -111,12 +121,11 @@ class CudaFrontend:
         return self._found[key]
 
     def _nvcc_parts(self) -> list[InputFile]:
-        from tilec.frontends._cuda_nvcc import host_compiler
+        from tilec.frontends._cuda_nvcc import host_parts
 
         tools = self._require(_NVCC)
-        host = Path(host_compiler(self._search.path)).resolve()
         parts = [InputFile(name=f"<toolkit>/{name}", digest=tools[name].digest) for name in ("nvcc", "cudafe++", "cicc", "fatbinary")]
-        return [*parts, InputFile(name="<host>/gcc", digest=DigestTable(self._search.state_dir).sha256(host))]
+        return [*parts, *host_parts(self._search.path, DigestTable(self._search.state_dir))]
 
     @staticmethod
     def _check_include(job: Job, options: CudaOptions) -> None:

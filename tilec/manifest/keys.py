@@ -95,6 +95,7 @@ OPTIONS = {
             "Preprocessor macros and their values.",
         ),
         Key("flags", ListOf(Text()), "More compiler flags, as they are."),
+        Key("group", Integer(1, 64), "Most variants of a source that are compiled in one go; 1 compiles each alone."),
     ),
     "tile": (),
 }

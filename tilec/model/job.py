@@ -79,13 +79,28 @@ class KernelSpec:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Member:
+    """An entry point of a group: its kernel's `symbol`, and the axis values that fill its places."""
+
+    symbol: str
+    axes: tuple[tuple[str, AxisValue], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """(variant, target): the unit that is compiled and cached. `hints` are those that hold for this variant and target."""
+    """(variant, target): the unit that is compiled and cached.
+
+    Attributes:
+        spec, variant, target: what is compiled for what.
+        hints: those that hold for this variant and target.
+        group: what is compiled in one go for this target, this job's own entry point among it; empty where it is compiled alone.
+    """
 
     spec: KernelSpec
     variant: Variant
     target: Target
     hints: tuple[tuple[str, int], ...] = ()
+    group: tuple[Member, ...] = ()
 
     @property
     def id(self) -> str:

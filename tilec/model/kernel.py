@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from tilec.errors import Location
 from tilec.model.image import ImageInfo
@@ -46,9 +47,11 @@ class KernelDecl:
         location: where it is defined.
         doc: its docstring or leading comment.
         params: in ABI order, compile-time constants included.
-        template: names of its template parameters, in order (C++).
+        template: names of its template parameters, in order (C++); that of a pack ends in `...`.
         max_threads: threads per block that the source bounds it to, 0 for none or not a literal.
         cluster: cluster dimensions fixed in the source.
+        reads: files that its module opened when it was executed, and directories that it listed (`tables/`): (name, digest).
+        together: most variants of the source that the frontend compiles in one go; 1 where each is compiled alone.
     """
 
     name: str
@@ -59,6 +62,24 @@ class KernelDecl:
     template: tuple[str, ...] = ()
     max_threads: int = 0
     cluster: tuple[int, ...] = ()
+    reads: tuple[tuple[str, str], ...] = ()
+    together: int = 1
+
+    @property
+    def variadic(self) -> bool:
+        """Whether it takes any number of template arguments."""
+        return any(name.endswith("...") for name in self.template)
+
+    @property
+    def places(self) -> str:
+        """`{T}, {N}, …`: template arguments that axes of the same names give, for messages."""
+        return ", ".join("…" if not name or name.endswith("...") else f"{{{name}}}" for name in self.template)
+
+    def bound(self, arguments: Sequence[str]) -> dict[str, str]:
+        """Each template parameter's argument; that of a pack where it has just one."""
+        pairs = zip(self.template, arguments, strict=False)
+        several = len(arguments) > len(self.template)
+        return {name.removesuffix("..."): argument for name, argument in pairs if not (several and name.endswith("..."))}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,6 +15,7 @@ from tilec.model.kernel import AxisValue, KernelDecl, KernelInfo, LaunchInfo
 from tilec.model.signature import Param
 from tilec.model.suggest import did_you_mean
 from tilec.plan.checks import check_entry, check_hints, check_kernel
+from tilec.plan.groups import Groups
 from tilec.plan.matrix import Report, expand
 from tilec.plan.params import Resolver, abi_of_args
 from tilec.plan.targets import LanguageFacts, Selection, choose_targets, no_target, parse_targets
@@ -76,10 +77,13 @@ def make_plan(
     chosen_profile = _profile(manifest, profile)
     selection = Selection(manifest.overrides, select)
     planned = []
+    offered: list[Job] = []
     for kernel in manifest.kernels:
         decl = declarations[kernel.name]
         language = languages[kernel.language]
-        planned.append(_plan_kernel(manifest, kernel, decl, sources[kernel.name], language, wanted, selection, chosen_profile, report))
+        planned.append(
+            _plan_kernel(manifest, kernel, decl, sources[kernel.name], language, wanted, selection, chosen_profile, offered, report)
+        )
     for index, reached in selection.hinted.items():
         for name in reached:
             given = [hint for hint, _ in manifest.overrides[index].hints]
@@ -91,7 +95,9 @@ def make_plan(
     notes = [f"{target} concerns none of the kernels" for target in wanted if target.kind not in made]
     if not targets:  # a build for some targets leaves out what is meant for others
         notes.extend(_idle_overrides(manifest, selection))
-    plan = Plan(kernels=tuple(k for k in planned if k.jobs), notes=tuple(dict.fromkeys(notes)))
+    groups = Groups(offered)
+    kernels = tuple(dataclasses.replace(k, jobs=tuple(map(groups.of, k.jobs))) for k in planned if k.jobs)
+    plan = Plan(kernels=kernels, notes=tuple(dict.fromkeys(notes)))
     if select and len(plan.jobs) < selection.offered:
         partly = f"--select takes {len(plan.jobs)} of {selection.offered} jobs: bundle and package hold these alone"
         plan = dataclasses.replace(plan, notes=(*plan.notes, partly))
@@ -123,6 +129,7 @@ def _plan_kernel(
     wanted: Sequence[Target],
     selection: Selection,
     profile: Profile,
+    offered: list[Job],
     report: Report,
 ) -> PlannedKernel:
     if not check_entry(kernel, decl, report):
@@ -139,11 +146,15 @@ def _plan_kernel(
         spec = specs.of(variant)
         for target in chosen.targets:
             hints = selection.hints(kernel, variant.id, target)
+            if not selection.allows(variant.id, target):
+                continue
+            job = Job(spec=spec, variant=variant, target=target, hints=hints)
+            offered.append(job)
             if selection.takes(kernel.name, variant.id, target):
-                jobs.append(Job(spec=spec, variant=variant, target=target, hints=hints))
+                jobs.append(job)
         for target, reason in chosen.refused.items():
             # An override or `--select` may keep a kernel from a target that its language cannot make.
-            if selection.takes(kernel.name, variant.id, target):
+            if selection.allows(variant.id, target) and selection.takes(kernel.name, variant.id, target):
                 report(f"target {target}: {reason}", ("kernel", kernel.name))
     if not chosen.targets and not chosen.refused and selection.asks_for(kernel.name, [v.id for v in variants], wanted):
         report(no_target(kernel, language, wanted), ("kernel", kernel.name))

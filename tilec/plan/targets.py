@@ -110,15 +110,17 @@ class Selection:
                     self.hinted.setdefault(index, {})[kernel.language] = None
         return tuple(sorted(merged.items()))
 
-    def takes(self, kernel: str, variant: str, target: Target) -> bool:
-        """Whether a job is built: not left out by an override's `targets`, and selected."""
-        job = f"{variant}-{target}"
+    def allows(self, variant: str, target: Target) -> bool:
+        """Whether the manifest has a job: no override's `targets` leaves it out."""
         allowed: tuple[Target, ...] | None = None
+        job = f"{variant}-{target}"
         for pattern, rule in self._overrides:
             if rule.targets is not None and pattern.fullmatch(job):
                 allowed = rule.targets
-        if allowed is not None and target not in allowed:
-            return False
+        return allowed is None or target in allowed
+
+    def takes(self, kernel: str, variant: str, target: Target) -> bool:
+        """Whether a job that the manifest has is selected."""
         self.offered += 1
         if not self._select:
             return True

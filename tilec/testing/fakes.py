@@ -38,7 +38,7 @@ class FakeFrontend:
     * `print` text for standard output, written by Python and by a child process
     * `pickle` gives a result that cannot be pickled
     * `size` bytes of the image; `count` a file that gets a line for each compile
-    * `only` does all this only for jobs whose id contains it
+    * `only` does all this only for jobs whose id contains it, `grouped` only for jobs that come with their group
     """
 
     name = "fake"
@@ -83,7 +83,8 @@ class FakeFrontend:
         if "count" in options:
             with Path(options["count"]).open("a", encoding="utf-8") as file:
                 file.write(f"{job.id}\n")
-        if options.get("in") != "declare" and options.get("only", "") in job.id:
+        meant = options.get("only", "") in job.id and (bool(job.group) or not options.get("grouped"))
+        if options.get("in") != "declare" and meant:
             _misbehave(options, job.id)
             if "pickle" in options:
                 warning: Any = lambda: None  # noqa: E731

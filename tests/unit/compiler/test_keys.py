@@ -13,7 +13,7 @@ from tilec.compiler import keys
 from tilec.compiler.keys import EXEMPT, Change, KeyMaker, declaration_key, explain_change, recall
 from tilec.errors import Location
 from tilec.model.arch import Target
-from tilec.model.job import InputFile, Job, KernelSpec, Source, Variant
+from tilec.model.job import InputFile, Job, KernelSpec, Member, Source, Variant
 from tilec.model.kernel import KernelDecl, ParamDecl, ToolInfo
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
 
@@ -43,7 +43,8 @@ SPEC = KernelSpec(
     max_isa=(8, 0),
 )
 VARIANT = Variant(kernel="add", id="add-f16", axes=(("T", "f16"), ("N", 4)), assume=(Assumption(param="x", shape=(16,), align=16),))
-JOB = Job(spec=SPEC, variant=VARIANT, target=Target.parse("sm_90a"), hints=(("occupancy", 2),))
+GROUP = (Member(symbol="add<{T}>", axes=VARIANT.axes), Member(symbol="add<{T}>", axes=(("T", "f32"), ("N", 4))))
+JOB = Job(spec=SPEC, variant=VARIANT, target=Target.parse("sm_90a"), hints=(("occupancy", 2),), group=GROUP)
 
 
 def maker(*, tools: Any = (TOOL,), inputs: Any = (INPUT, HEADER), recipe: int = 1) -> KeyMaker:
@@ -56,7 +57,7 @@ def key_of(job: Job) -> str:
 
 def test_the_key_is_stable() -> None:
     # When this fails, every cache in the world is passed over by the next release: that must be meant. See RECIPE.
-    assert key_of(JOB) == "69da139b8e93c05fd97d7e91cd9649451165d382f4e8f1812086746005ce2994"
+    assert key_of(JOB) == "e5662c9ef65c852b1965e64ebd07505c53c47a3151a4a286c1a8f62613b31464"
 
 
 def test_the_same_values_give_the_same_key_from_other_objects() -> None:
@@ -111,12 +112,19 @@ CHANGED: dict[type, dict[str, Any]] = {
         "hints": (),
         "spec": dataclasses.replace(SPEC, opt=1),
         "variant": dataclasses.replace(VARIANT, id="z"),
+        "group": (Member(symbol="add<{T}>", axes=(("T", "f16"),)),),
     },
+    Member: {"symbol": "mul<{T}>", "axes": (("T", 1),)},
 }
 HARMLESS: dict[type, dict[str, Any]] = {
     Source: {"root": "/somewhere/else"},
     KernelSpec: {"timeout": 1.0},
-    KernelDecl: {"location": Location(file="/abs/add.cu", line=9), "doc": "Adds two arrays."},
+    KernelDecl: {
+        "location": Location(file="/abs/add.cu", line=9),
+        "doc": "Adds two arrays.",
+        "reads": (("table.json", "0" * 64),),
+        "together": 16,
+    },
     ParamDecl: {"location": None},
     Param: {"doc": "another text"},
 }
@@ -130,6 +138,8 @@ def with_field(kind: type, name: str, value: Any) -> Job:
             return dataclasses.replace(JOB, **change)
         case "Variant":
             return dataclasses.replace(JOB, variant=dataclasses.replace(VARIANT, **change))
+        case "Member":
+            return with_field(Job, "group", (dataclasses.replace(GROUP[0], **change), GROUP[1]))
         case "Assumption":
             return with_field(Variant, "assume", (dataclasses.replace(VARIANT.assume[0], **change),))
         case "KernelSpec":
@@ -234,6 +244,10 @@ def test_the_explanation_names_everything() -> None:
     assert rows["axis N"] == "4"
     assert rows["target"] == "sm_90a"
     assert rows["hint occupancy"] == "2"
+    assert [label for label in rows if label.startswith("group ")] == [
+        'group {"symbol": "add<{T}>", "axes": [["T", "f16"], ["N", 4]]}',
+        'group {"symbol": "add<{T}>", "axes": [["T", "f32"], ["N", 4]]}',
+    ]
     assert rows["opt"] == "3"
     assert rows["lineinfo"] == "false"
     assert rows["max_isa"] == "[8, 0]"
@@ -251,6 +265,13 @@ def test_what_changed_is_named() -> None:
         Change(label="input include/common.h", before="cc" * 32, after=None),
     )
     assert explain_change(old, old) == ()
+
+
+def test_a_new_member_of_a_group_is_named_alone() -> None:
+    other = Member(symbol="add<{T}>", axes=(("T", "bf16"), ("N", 4)))
+    new = maker().explain(with_field(Job, "group", (other, *GROUP)))
+    label = 'group {"symbol": "add<{T}>", "axes": [["T", "bf16"], ["N", 4]]}'
+    assert explain_change(maker().explain(JOB), new) == (Change(label=label, before=None, after=""),)
 
 
 def test_a_snapshot_remembers_every_job_and_shares_what_is_equal() -> None:

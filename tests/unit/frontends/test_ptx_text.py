@@ -98,3 +98,67 @@ ptxas info    : Function properties for _Z6calleev
 """
     assert spills(log, "_Z1a") == (20, 40)
     assert spills(log, "_Z1c") is None
+
+
+def test_spills_of_functions_that_several_entries_call() -> None:
+    """Each entry's own count where ptxas tells of a function behind every entry that calls it, the one count where it tells once."""
+    log = """ptxas info    : Compiling entry function '_Z1a' for 'sm_90'
+ptxas info    : Function properties for _Z1a
+    0 bytes stack frame, 1 bytes spill stores, 2 bytes spill loads
+ptxas info    : Function properties for helper
+    0 bytes stack frame, 10 bytes spill stores, 20 bytes spill loads
+ptxas info    : Compiling entry function '_Z1b' for 'sm_90'
+ptxas info    : Function properties for _Z1b
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Function properties for helper
+    0 bytes stack frame, 30 bytes spill stores, 40 bytes spill loads
+ptxas info    : Function properties for other
+    0 bytes stack frame, 100 bytes spill stores, 100 bytes spill loads
+"""
+    assert spills(log, "_Z1a", {"helper"}) == (11, 22)
+    assert spills(log, "_Z1b", {"helper", "other"}) == (130, 140)
+    assert spills(log, "_Z1a", {"helper", "other"}) == (111, 122)
+    assert spills(log, "_Z1b", set()) == (0, 0)
+    assert spills(log, "_Z1a", None) == (111, 122)
+
+
+def test_functions_that_an_entry_may_call() -> None:
+    text = """.version 8.0
+.func  (.param .b32 func_retval0) inner(
+	.param .b32 inner_param_0
+)
+;
+.func (.param .b32 func_retval0) outer
+(
+)
+{
+	call.uni (retval0),
+	inner,
+	(param0);
+}
+.func  (.param .b32 func_retval0) inner(
+)
+{
+}
+.func pointed()
+{
+	call (retval0), %rd5, (param0), prototype_0;
+	prototype_0 : .callprototype (.param .b32 _) _ (.param .b32 _);
+}
+.visible .entry direct(
+)
+{
+	call.uni outer, ();
+}
+.weak .entry none()
+{
+}
+.entry through_a_pointer()
+{
+	call.uni pointed, ();
+}
+"""
+    assert _ptx.calls(text, "direct") == {"outer", "inner"}
+    assert _ptx.calls(text, "none") == set()
+    assert _ptx.calls(text, "through_a_pointer") is None
+    assert _ptx.calls(".visible .entry k()\n{\n}\n", "k") == set()

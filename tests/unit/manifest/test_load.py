@@ -68,6 +68,7 @@ def test_every_table() -> None:
         ("compiler", "nvcc"),
         ("define", (("EMPTY", ""), ("NDEBUG", "1"), ("WIDTH", "4"))),
         ("flags", ("-use_fast_math",)),
+        ("group", 8),
         ("include", ("include", ".")),
         ("std", "c++20"),
     )

@@ -1,0 +1,240 @@
+"""Variants of a CUDA source that are compiled in one go: one program, its entry points each with what it needs alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from tests.toolchain.cuda_jobs import NVCC, frontend, job, write
+from tilec.bundle.cubin import read_cubin
+from tilec.errors import CompileError
+from tilec.frontends import _cuda_program, _cuda_ptxas
+from tilec.frontends._cuda_nvrtc import Nvrtc
+from tilec.frontends.cuda import CudaFrontend
+from tilec.model.image import Image
+from tilec.model.job import Job, Member, Option, Source
+
+pytestmark = pytest.mark.toolchain
+
+TEXT = """
+#include <cuda_fp16.h>
+#include "size.cuh"
+template <typename T, int N> __global__ void k(T* y) {
+    __shared__ T part[N * SIZE];
+    static_assert(N < 64, "N is too large");
+    part[threadIdx.x] = y[threadIdx.x];
+    __syncthreads();
+    for (int i = 0; i < N; ++i) y[threadIdx.x] += part[(threadIdx.x + i) % N];
+}
+__global__ void plain(float* y) { y[threadIdx.x] = 2.0f; }
+"""
+FILES = {"k/a.cu": TEXT, "k/size.cuh": "#define SIZE 4\n"}
+POINTS = (("f16", 1), ("f16", 8), ("f32", 1), ("f32", 8))
+
+
+def members(*points: tuple[str, int]) -> tuple[Member, ...]:
+    return tuple(Member(symbol="k<{T}, {N}>", axes=(("T", dtype), ("N", size))) for dtype, size in points)
+
+
+def jobs(root: Path, *points: tuple[str, int], target: str = "sm_90", options: dict[str, Option] | None = None, **spec) -> list[Job]:
+    """A job for each point, in one group."""
+    made = []
+    for dtype, size in points:
+        one = job(root, "k<{T}, {N}>", target, axes={"T": dtype, "N": size}, options=options, **spec)
+        variant = dataclasses.replace(one.variant, id=f"k-{dtype}-N{size}")
+        made.append(dataclasses.replace(one, variant=variant, group=members(*points)))
+    return made
+
+
+def alone(one: Job) -> Image:
+    return frontend().compile(dataclasses.replace(one, group=()))
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many entry points each run of NVRTC was for."""
+    counts: list[int] = []
+    real = Nvrtc.compile
+
+    def compile_and_count(self, source, name, options, *, names, ptx, timeout):
+        counts.append(len(names))
+        return real(self, source, name, options, names=names, ptx=ptx, timeout=timeout)
+
+    monkeypatch.setattr(Nvrtc, "compile", compile_and_count)
+    return counts
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_100a", "compute_80"])
+@pytest.mark.parametrize("lineinfo", [False, True], ids=["plain", "lineinfo"])
+def test_a_group_is_one_program_and_each_entry_is_as_it_would_be_alone(tmp_path: Path, compiled, target: str, lineinfo: bool) -> None:
+    group = jobs(write(tmp_path, FILES), *POINTS, target=target, lineinfo=lineinfo)
+    shared = frontend()
+    images = [shared.compile(one) for one in group]
+    assert compiled == [4]
+    assert len({image.info.digest for image in images}) == 1
+    assert len({image.info.symbol for image in images}) == 4
+    for one, image in zip(group, images, strict=True):
+        single = alone(one)
+        assert image.info.digest != single.info.digest
+        # Equal but for the bytes: registers, spills, shared memory, size of the code, ISA, oldest driver, arguments.
+        assert dataclasses.replace(image.info, digest="", size=0) == dataclasses.replace(single.info, digest="", size=0)
+        assert (image.abi, image.warnings) == (single.abi, single.warnings)
+    assert images[1].info.resources.shared == 8 * 4 * 2
+    assert images[3].info.resources.shared == 8 * 4 * 4
+
+
+def test_machine_code_of_an_entry_is_what_it_would_be_alone(tmp_path: Path) -> None:
+    group = jobs(write(tmp_path, FILES), *POINTS)
+    together = read_cubin(frontend().compile(group[0]).data)
+    assert len(together.kernels) == 5  # `plain` is no template: it is in every program of the source
+    for one in group:
+        single = alone(one)
+        assert together.kernel(single.info.symbol) == read_cubin(single.data).kernel(single.info.symbol)
+
+
+def test_ptx_of_a_group_is_lowered_and_assembled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+    real = _cuda_ptxas.assemble
+    monkeypatch.setattr(_cuda_program._cuda_ptxas, "assemble", lambda *args, **kwargs: runs.append(1) or real(*args, **kwargs))
+    shared = frontend()
+    images = [shared.compile(one) for one in jobs(write(tmp_path, FILES), *POINTS, target="compute_80", max_isa=(8, 0))]
+    assert len(runs) == 1
+    assert {image.info.ptx_isa for image in images} == {(8, 0)}
+    assert images[0].data.count(b".entry") == 5
+    assert all(image.info.resources.registers for image in images)
+
+
+def test_bytes_depend_neither_on_the_directory_nor_on_who_comes_first(tmp_path: Path) -> None:
+    first = jobs(write(tmp_path / "one", FILES), *POINTS)
+    second = jobs(write(tmp_path / "two" / "deeper", FILES), *POINTS)
+    shared = frontend()
+    images = {shared.compile(one).info.digest for one in reversed(first)} | {frontend().compile(one).info.digest for one in second}
+    assert len(images) == 1
+
+
+def test_an_edited_header_is_a_new_program(tmp_path: Path, compiled) -> None:
+    group = jobs(write(tmp_path, FILES), *POINTS)
+    shared = frontend()
+    before = shared.compile(group[0])
+    write(tmp_path, {"k/size.cuh": "#define SIZE 8\n"})
+    after = shared.compile(group[1])
+    assert compiled == [4, 4]
+    assert after.info.resources.shared == 8 * 8 * 2
+    assert before.info.digest != after.info.digest
+
+
+def test_other_targets_levels_and_options_are_other_programs(tmp_path: Path, compiled) -> None:
+    root = write(tmp_path, FILES)
+    shared = frontend()
+    for one in (
+        *jobs(root, *POINTS)[:2],
+        jobs(root, *POINTS, target="sm_80")[0],
+        jobs(root, *POINTS, opt=1)[0],
+        jobs(root, *POINTS, options={"define": (("N1", "1"),)})[0],
+        jobs(root, *POINTS[:2])[0],
+    ):
+        shared.compile(one)
+    assert compiled == [4, 4, 4, 4, 2]
+
+
+def test_a_member_that_does_not_compile_is_the_only_one_that_fails(tmp_path: Path, compiled) -> None:
+    group = jobs(write(tmp_path, FILES), ("f16", 1), ("f16", 64), ("f32", 1))
+    shared = frontend()
+    good = [shared.compile(group[0]), shared.compile(group[2])]
+    # Once in the quick form of NVRTC and once in full for all of them, then each for itself.
+    assert compiled[:2] == [3, 3]
+    assert set(compiled[2:]) == {1}
+    assert [image.info.digest for image in good] == [alone(group[0]).info.digest, alone(group[2]).info.digest]
+    with pytest.raises(CompileError) as caught:
+        shared.compile(group[1])
+    with pytest.raises(CompileError) as as_before:
+        alone(group[1])
+    error, expected = caught.value, as_before.value
+    assert (str(error), error.log, error.command, error.diagnostics) == (
+        str(expected),
+        expected.log,
+        expected.command,
+        expected.diagnostics,
+    )
+    assert (error.kernel, error.target) == ("k-f16-N64", "sm_90")
+    assert "N is too large" in error.diagnostics[0].message
+    assert error.diagnostics[0].location.line == 6
+
+
+def test_a_member_that_cannot_be_named_harms_no_other(tmp_path: Path) -> None:
+    (good,) = jobs(write(tmp_path, FILES), POINTS[0])
+    bad = Member(symbol="k<{T}>", axes=(("T", "f16"),))
+    image = frontend().compile(dataclasses.replace(good, group=(*good.group, bad)))
+    assert image.info.digest == alone(good).info.digest
+
+
+def test_kernels_of_one_source_are_compiled_in_one_go(tmp_path: Path, compiled) -> None:
+    (instance,) = jobs(write(tmp_path, FILES), POINTS[0])
+    plain = job(tmp_path, "plain")
+    group = (*instance.group, Member(symbol="plain"))
+    shared = frontend()
+    images = [shared.compile(dataclasses.replace(one, group=group)) for one in (instance, plain)]
+    assert compiled == [2]
+    assert images[0].info.digest == images[1].info.digest
+    assert images[1].info.symbol == "_Z5plainPf"
+
+
+def test_spills_are_counted_for_the_entry_that_has_them(tmp_path: Path) -> None:
+    text = """
+    template <typename T, int N> __device__ __noinline__ T mix(T* y, int n) {
+        T a[N];
+        _Pragma("unroll") for (int i = 0; i < N; ++i) a[i] = y[i * n];
+        __syncthreads();
+        T sum = 0;
+        _Pragma("unroll") for (int i = 0; i < N; ++i) sum += a[i] * y[i];
+        return sum;
+    }
+    template <typename T, int N> __global__ void k(T* y, int n) { y[threadIdx.x] = mix<T, N>(y, n); }
+    """
+    options: dict[str, Option] = {"flags": ("-maxrregcount=24",)}
+    for target in ("sm_80", "compute_80"):
+        group = jobs(write(tmp_path, {"k/a.cu": text}), ("f32", 1), ("f32", 60), ("f64", 60), target=target, options=options)
+        shared = frontend()
+        images = [shared.compile(one) for one in group]
+        spills = [image.info.resources.spill_stores for image in images]
+        assert spills == [alone(one).info.resources.spill_stores for one in group]
+        assert spills[0] == 0
+        assert max(spill or 0 for spill in spills) > 0
+
+
+def test_warnings_are_said_with_the_group(tmp_path: Path) -> None:
+    text = TEXT.replace("__syncthreads();", "__syncthreads(); int unused_number = 3;")
+    group = jobs(write(tmp_path, {**FILES, "k/a.cu": text}), *POINTS)
+    image = frontend().compile(group[0])
+    assert "unused_number" in image.warnings[0].message
+    assert image.warnings[0].location.file == "k/a.cu"
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "together"),
+    [
+        ({}, {}, 16),
+        ({}, {"group": 3}, 3),
+        ({}, {"group": 1}, 1),
+        ({}, NVCC, 1),
+        ({}, {**NVCC, "group": 8}, 1),
+        ({"k/size.cuh": "#define SIZE 4\n#include <cub/cub.cuh>\n"}, {}, 1),
+        ({"k/size.cuh": '#define SIZE 4\n#include "cute/tensor.hpp"\n'}, {}, 1),
+        ({"k/size.cuh": "#define SIZE 4\n#include <cub/cub.cuh>\n"}, {"group": 4}, 4),
+        ({"k/size.cuh": "#define SIZE 4\n#include <cuda/std/cstdint>\n"}, {}, 16),
+    ],
+)
+def test_how_many_are_compiled_together(tmp_path: Path, files: dict[str, str], options: dict[str, Option], together: int) -> None:
+    source = Source(root=str(write(tmp_path, {**FILES, **files})), path="k/a.cu", options=tuple(sorted(options.items())))
+    assert [decl.together for decl in frontend().declare(source)] == [together] * 2
+
+
+def test_one_program_is_kept_at_most(tmp_path: Path, compiled) -> None:
+    """A worker gets the jobs of a group one after another: what it made for the one before is of no use any more."""
+    root = write(tmp_path, FILES)
+    shared: CudaFrontend = frontend()
+    for target in ("sm_80", "sm_90", "sm_80"):
+        shared.compile(jobs(root, *POINTS, target=target)[0])
+    assert compiled == [4, 4, 4]

@@ -1,0 +1,157 @@
+"""Which variants are compiled in one go: by source, options and target, from the whole manifest, in sorted chunks."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tilec.errors import Location
+from tilec.manifest.locate import Locator
+from tilec.manifest.types import Kernel, Launch, Manifest, Matrix, Override, Package, ParamTable, Profile, Targets
+from tilec.model.arch import Target, TargetKind
+from tilec.model.job import Job, Member, Source
+from tilec.model.kernel import KernelDecl, ParamDecl
+from tilec.plan import LanguageFacts, Plan, make_plan
+
+CUDA = LanguageFacts(kinds=(TargetKind.CUBIN, TargetKind.PTX), refuse=lambda _t: "", simt=True)
+SCALE = KernelDecl(
+    name="scale",
+    qualified="scale",
+    location=Location(file="k.cu", line=1),
+    template=("T", "VEC"),
+    params=(
+        ParamDecl(name="x", type="T*", kind="tensor", dtype="T", out=True),
+        ParamDecl(name="s", type="float", kind="scalar", dtype="f32"),
+    ),
+    together=16,
+)
+PLAIN = dataclasses.replace(SCALE, name="plain", qualified="plain", template=(), params=SCALE.params[1:])
+KERNEL = Kernel(
+    name="scale",
+    source="k.cu",
+    function="scale",
+    symbol="scale<{T}, {VEC}>",
+    language="cuda",
+    matrix=Matrix(axes=(("T", ("f16", "f32")), ("VEC", (1, 4)))),
+    params=(ParamTable(name="x", rank=1), ParamTable(name="s")),
+    args=("x.ptr", "s"),
+    launch=Launch(grid=("cdiv(x.size, 256 * VEC)",), block=("256",)),
+    default=(("VEC", 4),),
+)
+PLAIN_KERNEL = dataclasses.replace(
+    KERNEL,
+    name="plain",
+    function="plain",
+    symbol="",
+    matrix=Matrix(),
+    params=(),
+    args=None,
+    launch=Launch(grid=("1",), block=("256",)),
+    default=(),
+)
+ALL = tuple(Member(symbol="scale<{T}, {VEC}>", axes=(("T", dtype), ("VEC", width))) for dtype in ("f16", "f32") for width in (1, 4))
+
+
+def plan(
+    *kernels: Kernel,
+    together: int = 16,
+    options: dict[str, tuple[tuple[str, str], ...]] | None = None,
+    overrides: tuple[Override, ...] = (),
+    targets: tuple[str, ...] = (),
+    select: tuple[str, ...] = (),
+) -> Plan:
+    manifest = Manifest(
+        path="tilec.toml",
+        root="project",
+        package=Package(name="p", version="1", module="p"),
+        targets=Targets(default=(Target.parse("sm_80"), Target.parse("compute_80"))),
+        profiles=(Profile(name="release"),),
+        kernels=kernels,
+        overrides=overrides,
+        locate=Locator("tilec.toml", ""),
+    )
+    known = {"scale": SCALE, "plain": PLAIN}
+    return make_plan(
+        manifest,
+        {k.name: dataclasses.replace(known[k.name], together=together) for k in kernels},
+        {"cuda": CUDA},
+        {k.name: Source(root="project", path=k.source, options=(options or {}).get(k.name, ())) for k in kernels},
+        targets=targets,
+        select=select,
+    )
+
+
+def scale(**changes: Any) -> Kernel:
+    return dataclasses.replace(KERNEL, **changes)
+
+
+def groups(made: Plan) -> dict[str, tuple[Member, ...]]:
+    return {job.id: job.group for job in made.jobs}
+
+
+def test_instances_of_a_source_are_one_group_for_each_target() -> None:
+    made = plan(scale())
+    assert len(made.jobs) == 8
+    assert {job.group for job in made.jobs} == {ALL}
+    first, second = (next(job for job in made.jobs if str(job.target) == target) for target in ("sm_80", "compute_80"))
+    assert first.group == second.group  # but they are jobs of two targets
+
+
+def test_a_frontend_that_compiles_each_alone_gets_no_groups() -> None:
+    assert {job.group for job in plan(scale(), together=1).jobs} == {()}
+
+
+def test_what_is_selected_changes_no_group() -> None:
+    whole = groups(plan(scale()))
+    for select, targets in (
+        (("scale-f16-VEC1",), ()),
+        (("*-sm_80",), ()),
+        ((), ("sm_80",)),
+        (("scale-f32-VEC4-sm_80",), ("sm_80", "sm_90")),
+    ):
+        some = groups(plan(scale(), select=select, targets=targets))
+        assert some
+        assert all(group == ALL and whole.get(name, ALL) == group for name, group in some.items())
+
+
+def test_a_variant_that_the_manifest_leaves_out_is_in_no_group() -> None:
+    """What does not compile for a target must not keep the rest from being compiled together."""
+    made = groups(plan(scale(), overrides=(Override(select="scale-f16-*", targets=(Target.parse("compute_80"),)),)))
+    assert made["scale-f32-VEC1-sm_80"] == ALL[2:]
+    assert made["scale-f32-VEC1-compute_80"] == ALL
+    assert "scale-f16-VEC1-sm_80" not in made
+
+
+def test_groups_are_bounded_and_sorted() -> None:
+    axes = (("T", ("f32", "f16")), ("VEC", (16, 1, 2, 4, 8)))
+    made = groups(plan(scale(matrix=Matrix(axes=axes)), together=4, targets=("sm_80",)))
+    order = [Member(symbol="scale<{T}, {VEC}>", axes=(("T", t), ("VEC", v))) for t in ("f16", "f32") for v in (1, 2, 4, 8, 16)]
+    assert sorted(set(made.values()), key=lambda group: order.index(group[0])) == [tuple(order[0:4]), tuple(order[4:8]), tuple(order[8:])]
+    moved = scale(matrix=Matrix(axes=(("T", ("f16", "f32")), ("VEC", (1, 2, 4, 8, 16)))))
+    assert groups(plan(moved, together=4, targets=("sm_80",))) == made  # the order of the manifest says nothing
+
+
+def test_one_that_is_left_over_is_compiled_alone() -> None:
+    made = groups(plan(scale(), together=3, targets=("sm_80",)))
+    assert [len(group) for group in made.values()] == [3, 3, 3, 0]
+
+
+def test_kernels_of_one_source_share_groups_where_their_options_are_equal() -> None:
+    made = plan(scale(), PLAIN_KERNEL)
+    assert {job.group for job in made.jobs} == {(Member(symbol="plain"), *ALL)}
+    apart = plan(scale(), PLAIN_KERNEL, options={"plain": (("std", "c++20"),)})
+    assert {job.group for job in apart.jobs} == {ALL, ()}
+    elsewhere = plan(scale(), dataclasses.replace(PLAIN_KERNEL, source="other.cu"))
+    assert {job.group for job in elsewhere.jobs} == {ALL, ()}
+
+
+def test_axes_that_only_a_launch_reads_make_no_further_members() -> None:
+    kernel = dataclasses.replace(PLAIN_KERNEL, matrix=Matrix(axes=(("B", (64, 128)),)), launch=Launch(grid=("1",), block=("B",)))
+    made = plan(kernel, targets=("sm_80",))
+    assert groups(made) == {"plain-B64-sm_80": (Member(symbol="plain"),), "plain-B128-sm_80": (Member(symbol="plain"),)}
+
+
+def test_jobs_share_the_group_itself() -> None:
+    """Ten thousand jobs must not hold ten thousand copies."""
+    jobs: list[Job] = [job for job in plan(scale()).jobs if str(job.target) == "sm_80"]
+    assert len({id(job.group) for job in jobs}) == 1
