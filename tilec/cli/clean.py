@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +13,7 @@ import click
 
 from tilec.cli.app import App, examples, json_option
 from tilec.errors import OutputError
+from tilec.model.digest import sha256
 
 if TYPE_CHECKING:
     from tilec.compiler.state import Output
@@ -83,7 +83,7 @@ def plan(root: Path, outputs: Iterable[Output]) -> Cleaning:
         elif path.is_symlink():
             kept.append((path, "it is a link, which tilec did not write"))
         elif path.is_file():
-            if path.stat().st_size == output.size and hashlib.sha256(path.read_bytes()).hexdigest() == output.digest:
+            if path.stat().st_size == output.size and sha256(path.read_bytes()) == output.digest:
                 files.append(path)
             else:
                 kept.append((path, "it was changed after the build"))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 
 from tilec.errors import CacheError
+from tilec.model.digest import sha256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +35,7 @@ class Blob:
                 cause="the cache was emptied while the build was running",
                 fix="run the build again",
             ) from exc
-        if len(data) != self.size or hashlib.sha256(data).hexdigest() != self.digest:
+        if len(data) != self.size or sha256(data) != self.digest:
             raise CacheError(
                 f"a compiled image is damaged: {self.path}",
                 cause="the disk or another program changed the file",

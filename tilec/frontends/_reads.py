@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tilec.frontends._digests import file_sha256
+from tilec.model.digest import sha256
 from tilec.model.job import InputFile
 
 # The digest of a file that is not there: when it appears, it is another one.
@@ -24,7 +24,7 @@ def digest_of(root: str, name: str) -> str:
     try:
         if name.endswith("/"):
             names = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith(".") and entry.name != "__pycache__")
-            return hashlib.sha256("\n".join(names).encode("utf-8", "surrogatepass")).hexdigest()
+            return sha256("\n".join(names).encode("utf-8", "surrogatepass"))
         return file_sha256(path)
     except OSError:
         return GONE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import hashlib
 import importlib.util
 import os
 import posixpath
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends._reads import is_environment
+from tilec.model.digest import sha256
 from tilec.model.job import InputFile, Source
 
 # Packages that tile kernels themselves stand on: they stay loaded whatever a project's directories are called.
@@ -139,7 +139,7 @@ def _scan(root: str, name: str) -> _Scan:
         imports = tuple(dict.fromkeys(_imports(ast.parse(importlib.util.decode_source(data)))))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         imports = ()  # the error is told, with its place, when the module is loaded
-    _scans[path] = scan = _Scan(stamp=stamp, digest=hashlib.sha256(data).hexdigest(), imports=imports)
+    _scans[path] = scan = _Scan(stamp=stamp, digest=sha256(data), imports=imports)
     return scan
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from tilec.errors import ToolchainError
 from tilec.frontends._tools import Tool, require
 from tilec.frontends.base import ToolSearch
 from tilec.model.arch import Version
+from tilec.model.digest import sha256
 from tilec.model.kernel import ToolInfo
 
 # tileiras loads libnvvm and starts ptxas, both from its own toolkit.
@@ -48,7 +48,7 @@ def find(search: ToolSearch, *, digest: bool = True) -> dict[str, Tool]:
 
 def _python() -> ToolInfo:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return ToolInfo(name="python", version=version, digest=hashlib.sha256(str(sys.implementation.cache_tag).encode()).hexdigest())
+    return ToolInfo(name="python", version=version, digest=sha256(str(sys.implementation.cache_tag).encode()))
 
 
 def _package(name: str, stem: str, part: str) -> ToolInfo:
@@ -63,7 +63,7 @@ def _package(name: str, stem: str, part: str) -> ToolInfo:
             if not (folder / part).is_file():
                 raise ToolchainError(f"{name} is half installed: {folder / part} is missing", fix=PACKAGE_FIX)
             try:
-                digest = hashlib.sha256((info / "RECORD").read_bytes()).hexdigest()
+                digest = sha256((info / "RECORD").read_bytes())
             except OSError as exc:
                 raise ToolchainError(f"{name} is half installed: its file list cannot be read ({exc})", fix=PACKAGE_FIX) from exc
             return ToolInfo(name=name, version=info.name[len(stem) + 1 : -len(".dist-info")], digest=digest)
