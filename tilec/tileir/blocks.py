@@ -9,7 +9,7 @@ import numpy as np
 
 from tilec.errors import UsageError
 from tilec.tileir.frame import Grid
-from tilec.tileir.ir import Function, Op, Tile
+from tilec.tileir.ir import Function, Tile
 from tilec.tileir.values import Array, storage
 
 # Bytes of one value for a whole batch: what stays in a core's cache while a few of them are worked on.
@@ -22,12 +22,19 @@ _MOST = 8192
 
 def batch_size(function: Function) -> int:
     """How many blocks to run together: their tiles fit the cache, and all of them a bounded memory."""
-    largest, total = 1, 1
-    for op in function.walk():
-        for size in map(tile_bytes, (result.type for result in op.results)):
-            largest = max(largest, size)
-            total += size
+    largest, total = _sizes(function)
     return max(1, min(_MOST, _CACHE // largest, _MEMORY // total))
+
+
+def flight_size(function: Function) -> int:
+    """How many blocks that take turns may be in flight in a bounded memory; two at least, or none could wait for another."""
+    return max(2, 4 * _MEMORY // _sizes(function)[1])
+
+
+def _sizes(function: Function) -> tuple[int, int]:
+    """Bytes of the largest tile of a block, and of all."""
+    sizes = [tile_bytes(result.type) for op in function.walk() for result in op.results]
+    return max(sizes, default=1) or 1, sum(sizes) or 1
 
 
 def tile_bytes(kind: object) -> int:
@@ -89,8 +96,3 @@ def _even(count: int, most: int) -> int:
     """The size of equal parts, at most `most`."""
     parts = -(-count // most)
     return -(-count // parts)
-
-
-def elements(op: Op) -> int:
-    """Elements that an operation computes for one block."""
-    return sum(math.prod(result.type.shape) for result in op.results if isinstance(result.type, Tile))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import itertools
 import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -12,17 +14,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilec.errors import ArgumentError, LaunchLimitError
-from tilec.tileir.blocks import batch_size, batches
+from tilec.tileir.blocks import batch_size, batches, flight_size
 from tilec.tileir.constants import elements
+from tilec.tileir.control import Run
+from tilec.tileir.estimate import refuse_huge
 from tilec.tileir.frame import Frame, Grid, Launch
 from tilec.tileir.ir import Module, Pointer, Scalar, Tile, Value
 from tilec.tileir.limits import Batch, stopped
 from tilec.tileir.program import Program, bind, run_whole
+from tilec.tileir.turns import IN_FLIGHT, take_turns
 from tilec.tileir.values import Array, storage
 
 if TYPE_CHECKING:
     from tilec.tileir.memory import Memory
     from tilec.tileir.observe import Observer
+
+
+# Numbers of blocks that take turns are made in pieces of this many.
+_CHUNK = 4096
 
 
 def _print(text: str) -> None:
@@ -38,6 +47,7 @@ class Options:
         order: of the blocks: "forward", "reverse", or the seed of a random one.
         batch: most blocks in flight; 0 to have it chosen from the sizes of the tiles.
         steps: most passes of loops of one batch of blocks.
+        elements: most elements that a launch may compute, as `estimate` counts them.
         observer: told of every access and assumption.
         output: takes what the kernel prints.
         cancelled: asked now and then whether to stop; for those who launch on another thread than the main one.
@@ -47,9 +57,13 @@ class Options:
     order: str | int = "forward"
     batch: int = 0
     steps: int = 10_000_000
+    elements: int = 2_000_000_000_000
     observer: Observer | None = None
     output: Callable[[str], None] = _print
     cancelled: Callable[[], bool] | None = None
+
+
+DEFAULT = Options()
 
 
 def prepare(module: Module, entry: str = "") -> Program:
@@ -61,7 +75,7 @@ def prepare(module: Module, entry: str = "") -> Program:
     return bind(module, entry)
 
 
-def execute(program: Program, arguments: Sequence[Any], grid: Grid, memory: Memory, options: Options = Options()) -> None:
+def execute(program: Program, arguments: Sequence[Any], grid: Grid, memory: Memory, options: Options = DEFAULT) -> None:
     """Run every block of a grid.
 
     Args:
@@ -75,28 +89,70 @@ def execute(program: Program, arguments: Sequence[Any], grid: Grid, memory: Memo
         ArgumentError: arguments that do not fit. LaunchLimitError: no grid.
         FaultError: the kernel did what it must not; names operation, place in the source and block.
     """
+    with launched(program, arguments, grid, memory, options) as start:
+        if start is None:
+            return
+        if program.waits:
+            numbers = itertools.chain.from_iterable(blocks.tolist() for blocks in batches(grid, _CHUNK, "forward"))
+            most = min(IN_FLIGHT, flight_size(program.function))
+            turns = take_turns(numbers, start.one, most=most, order=options.order, cancelled=options.cancelled)
+            collections.deque(turns, maxlen=0)
+            return
+        for blocks in batches(grid, options.batch or batch_size(program.function), options.order):
+            start.check()
+            _finish(start, blocks)
+
+
+def _finish(start: Start, blocks: Array) -> None:
+    frame = start.frame(blocks)
+    try:
+        run_whole(start.program, frame)
+    finally:
+        assert frame.batch is not None
+        frame.batch.flush()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Start:
+    """Makes frames of a launch. `values` is what each parameter holds."""
+
+    program: Program
+    launch: Launch
+    values: tuple[Array, ...]
+    options: Options
+
+    def frame(self, blocks: Array, turns: bool = False) -> Frame:
+        """A frame for some blocks, with the arguments set."""
+        batch = Batch(launch=self.launch, steps=self.options.steps, cancelled=self.options.cancelled, turns=turns)
+        frame = Frame(self.launch, blocks, batch=batch)
+        for parameter, held in zip(self.program.function.body.args, self.values, strict=True):
+            frame.set(parameter, held)
+        return frame
+
+    def one(self, number: int) -> tuple[Frame, Run]:
+        """One block that takes turns with others."""
+        frame = self.frame(np.array([number]), turns=True)
+        return frame, self.program.code.run(frame)
+
+    def check(self) -> None:
+        """Stop if somebody asked to."""
+        if self.options.cancelled is not None and self.options.cancelled():
+            raise stopped(self.launch.kernel)
+
+
+@contextmanager
+def launched(program: Program, arguments: Sequence[Any], grid: Grid, memory: Memory, options: Options) -> Iterator[Start | None]:
+    """Check a launch and set up what its blocks share; None where there are no blocks. Arguments as those of `execute`."""
     kernel = options.kernel or program.name
     values = held_arguments(program, arguments, kernel)
     check_grid(grid, kernel)
     if 0 in grid:
+        yield None
         return
+    refuse_huge(program, grid, options.batch, options.elements, kernel)
     with globals_in(program.module, memory) as addresses, np.errstate(all="ignore"):
         launch = Launch(kernel=kernel, grid=grid, memory=memory, observer=options.observer, output=options.output, globals=addresses)
-        for blocks in batches(grid, options.batch or batch_size(program.function), options.order):
-            if options.cancelled is not None and options.cancelled():
-                raise stopped(kernel)
-            _run(program, launch, values, blocks, options)
-
-
-def _run(program: Program, launch: Launch, values: tuple[Array, ...], blocks: Array, options: Options) -> None:
-    batch = Batch(launch=launch, steps=options.steps, cancelled=options.cancelled)
-    frame = Frame(launch, blocks, batch=batch)
-    for parameter, held in zip(program.function.body.args, values, strict=True):
-        frame.set(parameter, held)
-    try:
-        run_whole(program, frame)
-    finally:
-        batch.flush()
+        yield Start(program=program, launch=launch, values=values, options=options)
 
 
 @contextmanager

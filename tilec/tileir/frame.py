@@ -85,6 +85,10 @@ class Frame:
         """Define a value."""
         self._values[value.index] = held
 
+    def held(self) -> Mapping[int, Any]:
+        """What is held here, by the values' numbers; what only the frame before has is not in it."""
+        return self._values
+
     def forget(self, indices: tuple[int, ...]) -> None:
         """Free values that nothing needs any more."""
         for index in indices:

@@ -1,0 +1,115 @@
+"""Blocks that may wait for each other: each runs by itself and hands on where it starts another pass of a loop that waits."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Generator, Iterator
+
+from tilec.errors import FaultError
+from tilec.tileir.control import Moment, Pause, Run
+from tilec.tileir.faults import block_of, location
+from tilec.tileir.frame import Frame
+from tilec.tileir.ir import Op
+from tilec.tileir.limits import stopped
+
+# Blocks in flight at once, as many as a large GPU holds. They start in the order of their numbers.
+IN_FLIGHT = 256
+# Rounds in which no block ends or leaves its loop before anybody suspects that all of them wait for ever ...
+_PATIENCE = 1000
+# ... and rounds in which then nothing that any block knows may change.
+_PROOF = 16
+
+
+@dataclasses.dataclass(kw_only=True, slots=True, eq=False)
+class _Turn:
+    frame: Frame
+    run: Run
+    loop: Op | None = None
+    done: bool = False
+
+
+def take_turns(
+    numbers: Iterator[int],
+    start: Callable[[int], tuple[Frame, Run]],
+    *,
+    most: int = IN_FLIGHT,
+    order: str | int = "forward",
+    cancelled: Callable[[], bool] | None = None,
+) -> Iterator[Pause]:
+    """Run blocks to their end, at most `most` at a time; gives every pause that is not for another block.
+
+    Args:
+        numbers: blocks, in the order in which they start.
+        start: makes the frame and the run of one.
+        most: blocks in flight.
+        order: of the blocks within a round, as for `batches`.
+        cancelled: asked every round whether to stop.
+
+    Raises:
+        FaultError: all blocks in flight wait for something that none of them will do; names the loop.
+    """
+    chance = random.Random(order) if isinstance(order, int) else None  # noqa: S311 - an order, no secret
+    flight: list[_Turn] = []
+    idle = 0
+    known: list[int] = []
+    while True:
+        for number in numbers:
+            frame, run = start(number)
+            flight.append(_Turn(frame=frame, run=run))
+            if len(flight) >= most:
+                break
+        if not flight:
+            return
+        kernel = flight[0].frame.launch.kernel
+        if cancelled is not None and cancelled():
+            raise stopped(kernel)
+        turns = flight[::-1] if order == "reverse" else list(flight)
+        if chance is not None:
+            chance.shuffle(turns)
+        moved = False
+        for turn in turns:
+            moved = (yield from _resume(turn)) or moved
+        flight = [turn for turn in flight if not turn.done]
+        idle = 0 if moved else idle + 1
+        if idle >= _PATIENCE:
+            states = [_state(turn.frame) for turn in flight]
+            if states != known:
+                known, idle = states, _PATIENCE
+            elif idle >= _PATIENCE + _PROOF:
+                raise _stuck(kernel, flight)
+
+
+def _resume(turn: _Turn) -> Generator[Pause, None, bool]:
+    """Run a block until it waits or ends; gives whether it got out of where it waited before."""
+    for pause in turn.run:
+        if pause.moment is not Moment.WAIT:
+            yield pause
+            continue
+        moved = turn.loop is not pause.op
+        turn.loop = pause.op
+        return moved
+    turn.done = True
+    if turn.frame.batch is not None:
+        turn.frame.batch.flush()
+    return True
+
+
+def _state(frame: Frame) -> int:
+    """A digest of all that a block holds."""
+    return hash(tuple((index, held.tobytes()) for index, held in frame.held().items() if hasattr(held, "tobytes")))
+
+
+def _stuck(kernel: str, flight: list[_Turn]) -> FaultError:
+    first = flight[0]
+    others = f" and {len(flight) - 1} more" if len(flight) > 1 else ""
+    assert first.loop is not None
+    return FaultError(
+        f"{kernel}: block {block_of(first.frame, 0)}{others} wait in a {first.loop.name} for what no block in flight does",
+        cause=f"a lock that is never released, or a wait for a block that has not started: {IN_FLIGHT} blocks at most are in flight, "
+        "in the order of their numbers",
+        fix="let blocks wait only for blocks with smaller numbers, or launch no more blocks than run at once",
+        kernel=kernel,
+        location=location(first.loop),
+        block=block_of(first.frame, 0),
+    )
