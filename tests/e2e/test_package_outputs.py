@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import ADD, HEAD, TWICE, Cli, edit, tree, write
+from tests.e2e.harness import ADD, HEAD, TWICE, TWICE_CU, Cli, edit, tree, write
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -64,6 +64,20 @@ def test_inspect_reads_every_container(cli: Cli, made: Path) -> None:
     ]
     assert [kernel["name"] for kernel in shown[0]["kernels"]] == ["twice", "add"]
     assert shown[0]["kernels"] == shown[1]["kernels"] == shown[2]["kernels"]
+
+
+@pytest.mark.parametrize("obstacle", ["dist/ptx/twice-compute_80.ptx/notes", "dist/ptx", "dist/acme-1.0.0-py3-none-any.whl/notes"])
+def test_an_output_that_cannot_be_written_leaves_all_as_they_were(cli: Cli, tmp_path: Path, obstacle: str) -> None:
+    """Whichever of them it is: the first ones do not run ahead of the last."""
+    root = write(tmp_path, HEAD + TWICE)
+    cli.good(root, "build", "--emit", "bundle,package")
+    write(root, HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "7.0f"), obstacle: "in the way"})
+    before = tree(root / "dist")
+    failed = cli(root, "build", "--emit", EVERYTHING, "--targets", "sm_90,compute_80")
+    assert failed.code == 1
+    assert failed.err.split("error: ")[1].startswith("cannot write ")
+    assert "fix: " in failed.err
+    assert tree(root / "dist") == before
 
 
 def test_files_of_a_target_that_goes_go_too(cli: Cli, tmp_path: Path) -> None:

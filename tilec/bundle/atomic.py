@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written next to their place, then renamed into it."""
+"""Files that appear whole or not at all, alone or several together: written next to their places, then renamed into them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, final
 
 from tilec.errors import OutputError
 
@@ -25,8 +25,72 @@ _CAUSES = {
 }
 
 
+_SUFFIX = ".tilec-new"
+
+
+@final
+class Stage:
+    """Files on the way to their places, which they take together once all of them are written.
+
+    A context manager: when it is left, what was not put in place is removed. Leftovers of processes that were killed are removed from the
+    directories that it writes to, so only one process at a time may stage files there.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[Path, Path] = {}
+        self._swept: set[Path] = set()
+
+    def __enter__(self) -> Stage:
+        """The stage itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove what is still on the way."""
+        for temporary in self._waiting.values():
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+        self._waiting.clear()
+
+    def add(self, path: Path, temporary: Path) -> None:
+        """Take a whole file beside `path` that is to have its name."""
+        self._waiting[path] = temporary
+        if path.parent not in self._swept:
+            self._swept.add(path.parent)
+            for left in path.parent.glob(f".*{_SUFFIX}"):
+                if left not in self._waiting.values():
+                    left.unlink(missing_ok=True)
+
+    def write(self, path: Path, data: bytes) -> bool:
+        """Stage a file, unless it has this content already; whether that was done.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        return write_if_changed(path, data, stage=self)
+
+    def where(self, path: Path) -> Path:
+        """Where the content of `path` lies now."""
+        return self._waiting.get(path, path)
+
+    def put_in_place(self) -> None:
+        """Rename every file, in the order in which they came.
+
+        Raises:
+            OutputError: a file cannot be put in place; where that can be foreseen, none was.
+        """
+        for path in self._waiting:
+            if path.is_dir():
+                raise output_error(path, IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)))
+        for path in [*self._waiting]:
+            try:
+                self._waiting[path].replace(path)
+            except OSError as exc:
+                raise output_error(path, exc) from exc
+            del self._waiting[path]
+
+
 @contextlib.contextmanager
-def atomic_write(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
+def atomic_write(path: Path, *, mode: int = 0o644, stage: Stage | None = None) -> Iterator[BinaryIO]:
     """A file that replaces `path` when the block ends without an error; until then, and on any error, `path` is as it was.
 
     The data is on disk before the name is: a crash leaves the old file or the new one. Missing parent directories are made.
@@ -34,6 +98,7 @@ def atomic_write(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
     Args:
         path: the file to write.
         mode: its permissions.
+        stage: puts it in place later, with others.
 
     Yields:
         A new, seekable binary file in `path`'s directory.
@@ -44,13 +109,16 @@ def atomic_write(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
     temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:60]}.", suffix=".tmp", dir=path.parent)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:60]}.", suffix=_SUFFIX, dir=path.parent)
         with os.fdopen(descriptor, "w+b") as file:
             yield file
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        if stage is None:
+            Path(temporary).replace(path)
+        else:
+            stage.add(path, Path(temporary))
         temporary = ""
     except OSError as exc:
         raise output_error(path, exc) from exc
@@ -60,8 +128,8 @@ def atomic_write(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
                 Path(temporary).unlink()
 
 
-def write_if_changed(path: Path, data: bytes) -> bool:
-    """Give `path` the content `data`, without touching it where it has it already.
+def write_if_changed(path: Path, data: bytes, *, stage: Stage | None = None) -> bool:
+    """Give `path` the content `data` (at once, or with all the files of a stage), without touching it where it has it already.
 
     Returns:
         Whether the file was written.
@@ -72,7 +140,7 @@ def write_if_changed(path: Path, data: bytes) -> bool:
     with contextlib.suppress(OSError):
         if path.stat().st_size == len(data) and path.read_bytes() == data:
             return False
-    with atomic_write(path) as file:
+    with atomic_write(path, stage=stage) as file:
         file.write(data)
     return True
 

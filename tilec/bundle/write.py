@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tilec.bundle.archive import ArchiveWriter
-from tilec.bundle.atomic import atomic_write
+from tilec.bundle.atomic import Stage, atomic_write
 from tilec.bundle.format import INDEX_NAME, from_index, images_of, to_index
 from tilec.errors import BundleError, OutputError
 from tilec.model.digest import sha256
 from tilec.model.kernel import BundleInfo
 
 
-def write_bundle(path: Path, info: BundleInfo, read_image: Callable[[str], bytes], *, max_size: int = 0) -> str:
+def write_bundle(path: Path, info: BundleInfo, read_image: Callable[[str], bytes], *, max_size: int = 0, stage: Stage | None = None) -> str:
     """Write a bundle; equal arguments give equal bytes (with one zlib). What was at `path` stays until the new file is whole.
 
     Args:
@@ -21,6 +21,7 @@ def write_bundle(path: Path, info: BundleInfo, read_image: Callable[[str], bytes
         info: the index.
         read_image: gives the bytes of an image by digest; called once per digest, in sorted order.
         max_size: most bytes the file may have, 0 for no bound.
+        stage: puts the file in place later, with others.
 
     Returns:
         SHA-256 of the file (hex).
@@ -33,7 +34,7 @@ def write_bundle(path: Path, info: BundleInfo, read_image: Callable[[str], bytes
     from_index(index)  # nothing is published that the reader would refuse
     sizes = {image.digest: image.size for image in images_of(info)}
     packed: dict[str, int] = {}
-    with atomic_write(path) as file:
+    with atomic_write(path, stage=stage) as file:
         archive = ArchiveWriter(file)
         try:
             archive.add(INDEX_NAME, index)

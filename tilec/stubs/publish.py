@@ -1,13 +1,15 @@
-"""Writes a build's outputs: bundle, package, wheel and standard files; each appears whole or not at all."""
+"""Writes a build's outputs: bundle, package, wheel and standard files; all are written before the first of them takes its place."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import hashlib
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tilec.bundle.atomic import output_error, write_if_changed
+from tilec.bundle.atomic import Stage, output_error
 from tilec.bundle.write import write_bundle
 from tilec.compiler.events import Done
 from tilec.compiler.fatbin import write_fatbin
@@ -15,6 +17,7 @@ from tilec.compiler.state import Output
 from tilec.errors import Diagnostic, ManifestError
 from tilec.manifest.types import Manifest
 from tilec.model.arch import TargetKind
+from tilec.model.digest import sha256
 from tilec.model.kernel import BundleInfo
 from tilec.plan import Plan
 from tilec.stubs.render import render_package
@@ -51,51 +54,57 @@ class Publication:
 def publish(publication: Publication, previous: Sequence[Output]) -> tuple[Output, ...]:
     """Write everything that `emit` names, and remove standard files of the previous build that this one no longer makes.
 
-    The bundle comes first: the package and the wheel hold its bytes. A package names its bundle by digest and is switched over by one
-    rename, so that at any moment it is the old one or the new one.
+    Everything is written beside its place first, then renamed: the bundle, the package, the wheel, standard files. A package names its
+    bundle by digest and is switched over by the rename of its `__init__.py`, so that at any moment it is the old one or the new one.
 
     Raises:
-        OutputError: something cannot be written; what was there before is untouched, or whole and newer.
+        OutputError: something cannot be written; what was there before is untouched. (A rename that fails in the middle, which only
+            somebody else's doing can bring about, leaves files that are untouched beside others that are whole and newer.)
     """
-    manifest, info = publication.manifest, publication.info
-    directory = Path(manifest.root) / manifest.output.dir
-    wanted = "bundle" in publication.emit
+    info, directory = publication.info, Path(publication.manifest.root) / publication.manifest.output.dir
+    with Stage() as stage:
+        outputs = tuple(_staged(publication, directory, stage))
+        with _undisturbed():
+            stage.put_in_place()
+            _remove_stale(previous, outputs)
+            if "package" in publication.emit:
+                _remove_old_bundles(directory / info.package.module, info, outputs)
+    return outputs
+
+
+def _staged(publication: Publication, directory: Path, stage: Stage) -> Iterator[Output]:
+    info, wanted = publication.info, "bundle" in publication.emit
     bundle = (directory if wanted else publication.scratch) / f"{info.package.name}-{info.package.version}.tilec"
-    outputs: list[Output] = []
     old = _digest_of(bundle)
-    digest = write_bundle(bundle, info, publication.read, max_size=manifest.output.max_size)
+    digest = write_bundle(bundle, info, publication.read, max_size=publication.manifest.output.max_size, stage=stage if wanted else None)
+    bundle, place = stage.where(bundle), bundle
     if wanted:
-        outputs.append(Output(kind="bundle", path=str(bundle), size=bundle.stat().st_size, digest=digest, changed=digest != old))
+        yield Output(kind="bundle", path=str(place), size=bundle.stat().st_size, digest=digest, changed=digest != old)
     if "package" in publication.emit:
-        outputs.extend(_package(directory / info.package.module, publication, bundle, digest))
+        yield from _package(directory / info.package.module, info, bundle, digest, stage)
     if "wheel" in publication.emit:
-        outputs.append(_wheel(directory, publication, bundle, digest))
-    outputs.extend(_standard_files(directory, publication))
-    _remove_stale(previous, outputs)
-    return tuple(outputs)
+        yield _wheel(directory, publication, bundle, digest, stage)
+    yield from _standard_files(directory, publication, stage)
 
 
-def _package(directory: Path, publication: Publication, bundle: Path, digest: str) -> Iterator[Output]:
-    name = _inner_name(publication.info, digest)
-    files = render_package(publication.info, name)
-    yield _write("package", directory / name, bundle.read_bytes())
+def _package(directory: Path, info: BundleInfo, bundle: Path, digest: str, stage: Stage) -> Iterator[Output]:
+    name = _inner_name(info, digest)
+    files = render_package(info, name)
+    yield _write("package", directory / name, bundle.read_bytes(), stage)
     last = "__init__.py"
     for file in sorted(files, key=lambda file: (file == last, file)):
-        yield _write("package", directory / file, files[file])
-    for stale in directory.glob(f"{publication.info.package.module}-*.tilec"):
-        if stale.name != name:
-            stale.unlink(missing_ok=True)
+        yield _write("package", directory / file, files[file], stage)
 
 
-def _wheel(directory: Path, publication: Publication, bundle: Path, digest: str) -> Output:
+def _wheel(directory: Path, publication: Publication, bundle: Path, digest: str, stage: Stage) -> Output:
     info, manifest = publication.info, publication.manifest
     name = _inner_name(info, digest)
     module = info.package.module
     files: dict[str, bytes | Path] = {f"{module}/{file}": data for file, data in render_package(info, name).items()}
     files[f"{module}/{name}"] = bundle
     licences = {licence: _read_licence(manifest, licence) for licence in manifest.package.license_files}
-    path = write_wheel(directory, package=info.package, files=files, license_files=licences, requires=RUNTIME)
-    return Output(kind="wheel", path=str(path), size=path.stat().st_size, digest=_digest_of(path))
+    path = write_wheel(directory, package=info.package, files=files, license_files=licences, requires=RUNTIME, stage=stage)
+    return Output(kind="wheel", path=str(path), size=stage.where(path).stat().st_size, digest=_digest_of(stage.where(path)))
 
 
 def _read_licence(manifest: Manifest, name: str) -> bytes:
@@ -107,7 +116,7 @@ def _read_licence(manifest: Manifest, name: str) -> bytes:
         raise ManifestError((Diagnostic(message=message, location=location),)) from exc
 
 
-def _standard_files(directory: Path, publication: Publication) -> Iterator[Output]:
+def _standard_files(directory: Path, publication: Publication, stage: Stage) -> Iterator[Output]:
     rows = iter(publication.done)
     for kernel in publication.plan.kernels:
         images: dict[str, list[Done]] = {}
@@ -116,11 +125,24 @@ def _standard_files(directory: Path, publication: Publication) -> Iterator[Outpu
             images.setdefault(job.variant.id, []).append(done)
             suffix = _SUFFIX.get(job.target.kind)
             if suffix in publication.emit and suffix is not None:
-                yield _write(suffix, directory / suffix / f"{job.id}.{suffix}", publication.read(done.info.digest))
+                yield _write(suffix, directory / suffix / f"{job.id}.{suffix}", publication.read(done.info.digest), stage)
         if "fatbin" in publication.emit:
             for variant, parts in images.items():
                 data = write_fatbin([(part.info, publication.read(part.info.digest)) for part in parts])
-                yield _write("fatbin", directory / "fatbin" / f"{variant}.fatbin", data)
+                yield _write("fatbin", directory / "fatbin" / f"{variant}.fatbin", data, stage)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Too late for Ctrl-C: the outputs are switched over whole."""
+    if threading.current_thread() is not threading.main_thread():  # no other hears of it
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _remove_stale(previous: Sequence[Output], outputs: Sequence[Output]) -> None:
@@ -130,18 +152,25 @@ def _remove_stale(previous: Sequence[Output], outputs: Sequence[Output]) -> None
             Path(output.path).unlink(missing_ok=True)
 
 
+def _remove_old_bundles(package: Path, info: BundleInfo, outputs: Sequence[Output]) -> None:
+    current = {output.path for output in outputs}
+    for stale in package.glob(f"{info.package.module}-*.tilec"):
+        if str(stale) not in current:
+            stale.unlink(missing_ok=True)
+
+
 def _inner_name(info: BundleInfo, digest: str) -> str:
     return f"{info.package.module}-{digest[:16]}.tilec"
 
 
-def _write(kind: str, path: Path, data: bytes) -> Output:
-    changed = write_if_changed(path, data)
-    return Output(kind=kind, path=str(path), size=len(data), digest=hashlib.sha256(data).hexdigest(), changed=changed)
+def _write(kind: str, path: Path, data: bytes, stage: Stage) -> Output:
+    changed = stage.write(path, data)
+    return Output(kind=kind, path=str(path), size=len(data), digest=sha256(data), changed=changed)
 
 
 def _digest_of(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return sha256(path.read_bytes())
     except FileNotFoundError:
         return ""
     except OSError as exc:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tilec.bundle.archive import ArchiveWriter
-from tilec.bundle.atomic import atomic_write
+from tilec.bundle.atomic import Stage, atomic_write
 from tilec.errors import OutputError
 from tilec.model.kernel import PackageInfo
 
@@ -37,6 +37,7 @@ def write_wheel(
     files: Mapping[str, bytes | Path],
     license_files: Mapping[str, bytes] | None = None,
     requires: tuple[str, ...] = (),
+    stage: Stage | None = None,
 ) -> Path:
     """Write `NAME-VERSION-py3-none-any.whl`; equal arguments give equal bytes.
 
@@ -46,6 +47,7 @@ def write_wheel(
         files: what is installed, by path in site-packages; a Path is read when its turn comes, and its bytes are not deflated again.
         license_files: licence texts by name.
         requires: requirements, such as `tilec>=0.1,<0.2`.
+        stage: puts the wheel in place later, with other files.
 
     Returns:
         The wheel's path.
@@ -65,7 +67,7 @@ def write_wheel(
     }
     for member in members:
         _check_name(path, member)
-    with atomic_write(path) as file:
+    with atomic_write(path, stage=stage) as file:
         _write_members(path, file, members, f"{info}/RECORD")
     return path
 

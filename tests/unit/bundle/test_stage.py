@@ -1,0 +1,79 @@
+"""Staged files: none is in its place before all are written, and what is not put there goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bundle_samples import names_in
+from tilec.bundle.atomic import Stage, atomic_write
+from tilec.errors import OutputError
+
+
+def test_nothing_is_in_place_before_everything_is_written(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.txt", tmp_path / "deep" / "b.txt"
+    first.write_bytes(b"old")
+    with Stage() as stage:
+        with atomic_write(first, stage=stage) as file:
+            file.write(b"new")
+        assert stage.write(second, b"other")
+        assert (first.read_bytes(), second.exists()) == (b"old", False)
+        assert (stage.where(first).read_bytes(), stage.where(second).read_bytes()) == (b"new", b"other")
+        stage.put_in_place()
+        assert (stage.where(first), stage.where(second)) == (first, second)
+    assert (first.read_bytes(), second.read_bytes()) == (b"new", b"other")
+    assert names_in(tmp_path) == ["a.txt", "deep"]
+    assert names_in(tmp_path / "deep") == ["b.txt"]
+
+
+def test_what_is_not_put_in_place_goes(tmp_path: Path) -> None:
+    def fail() -> None:
+        with Stage() as stage:
+            stage.write(tmp_path / "a", b"1")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    with Stage() as stage:
+        stage.write(tmp_path / "b", b"1")
+    assert names_in(tmp_path) == []
+
+
+def test_files_that_are_right_stay(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"1")
+    inode = path.stat().st_ino
+    with Stage() as stage:
+        assert not stage.write(path, b"1")
+        assert stage.where(path) == path
+        stage.put_in_place()
+    assert path.stat().st_ino == inode
+
+
+def test_an_obstacle_is_seen_before_the_first_file_is_put_in_place(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"old")
+    (tmp_path / "b").mkdir()
+    with Stage() as stage:
+        stage.write(tmp_path / "a", b"new")
+        stage.write(tmp_path / "b", b"new")
+        with pytest.raises(OutputError, match=r"cannot write .*b: Is a directory") as caught:
+            stage.put_in_place()
+    assert "in the way" in caught.value.cause
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert names_in(tmp_path) == ["a", "b"]
+
+
+def test_what_a_killed_process_left_is_swept_beside_new_files(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with Stage() as stage:
+        stage.write(path, b"1")
+        left = stage.where(path).rename(stage.where(path).with_name(".b.txt.abcd1234.tilec-new"))
+    mine = tmp_path / ".notes.tmp"
+    mine.write_bytes(b"mine")
+    with Stage() as stage:
+        stage.write(path, b"2")
+        stage.write(tmp_path / "c", b"3")
+        stage.put_in_place()
+    assert not left.exists()
+    assert names_in(tmp_path) == [".notes.tmp", "a", "c"]
