@@ -1,0 +1,182 @@
+"""Loads and stores of tiles through views: whole tiles at once where that can be, else element by element."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from tilec.tileir.elements import Elements, Kind, advanced, gather, scatter
+from tilec.tileir.frame import Binder, Body, Frame, Step
+from tilec.tileir.ir import Block, Op
+from tilec.tileir.layout import layout
+from tilec.tileir.observe import AccessKind
+from tilec.tileir.tiles import Plan, plan
+from tilec.tileir.values import Array
+from tilec.tileir.views import Geometry, Tensor, refused, starts_of, view_type
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ViewAccess:
+    """What all executions of an operation on a view have in common.
+
+    Attributes:
+        checked: for each dimension of the tile, whether elements outside the tensor are left out. The operation promises that there are
+            none along the others.
+    """
+
+    kind: Kind
+    geometry: Geometry
+    checked: tuple[bool, ...]
+    starts: Callable[[Frame], list[Array]]
+
+    @classmethod
+    def of(cls, op: Op, kind: AccessKind) -> ViewAccess:
+        """Read from an operation with a view and indices."""
+        view = view_type(op)
+        geometry = Geometry.of(view)
+        promised = op.attributes.get("inbounds", ())
+        assert isinstance(promised, tuple)
+        if promised and len(promised) != len(geometry.tile):
+            raise refused(op, "its promises of bounds do not fit the view")
+        return cls(
+            kind=Kind.of(op, layout(view.tensor.element), kind),
+            geometry=geometry,
+            checked=tuple(not item for item in promised) if promised else (True,) * len(geometry.tile),
+            starts=starts_of(geometry, op),
+        )
+
+    def plan(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> Plan | None:
+        """Where whole tiles lie; None where elements must be looked at one by one. Sparse ones come as a tile for each place."""
+        kind, geometry = self.kind, self.geometry
+        if kind.layout.packed or frame.launch.observer is not None:
+            return None
+        tile = geometry.tile
+        if geometry.sparse is not None:
+            tensor, starts = _spread(tensor, starts, geometry.sparse)
+            tile = tuple(1 if axis == geometry.sparse else extent for axis, extent in enumerate(tile))
+        return plan(frame.launch.memory, tensor, starts, tile, geometry.dims, kind.layout.size, self.checked, kind.writes)
+
+    def elements(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> Elements:
+        """The elements of the tiles, one by one; those outside the tensor are masked."""
+        geometry = self.geometry
+        rank = len(geometry.tile)
+        offsets, mask, broken = np.zeros((1,) * (rank + 1), np.int64), np.True_, np.False_
+        places = [self._places(axis, start) for axis, start in enumerate(starts)]
+        for place, dim, checked in zip(places, geometry.dims, self.checked, strict=True):
+            column = (-1, *(1,) * rank)
+            offsets = offsets + place * tensor.strides[:, dim].reshape(column)
+            inside = (place >= 0) & (place < tensor.extents[:, dim].reshape(column))
+            if checked:
+                mask = mask & inside
+            else:
+                broken = broken | ~inside
+        base = tensor.base.reshape(-1, *(1,) * rank)
+        shape = np.broadcast_shapes(offsets.shape, base.shape, mask.shape, broken.shape)
+        broken = np.broadcast_to(broken & mask, shape)
+        return Elements(
+            kind=self.kind,
+            frame=frame,
+            addresses=np.broadcast_to(_addresses(base, offsets, self.kind), shape),
+            mask=None if mask.all() else np.broadcast_to(mask, shape),
+            places=lambda where: _where(where, places, geometry.dims, tensor, shape),
+            promised=broken if broken.any() else None,
+        )
+
+    def _places(self, axis: int, start: Array) -> Array:
+        """Places along a dimension of the tensor, as an array that spreads over the tiles."""
+        rank = len(self.geometry.tile)
+        shape = tuple(-1 if item == axis else 1 for item in range(rank))
+        if axis == self.geometry.sparse:
+            return start.reshape(len(start), *shape)
+        return start.reshape(-1, *(1,) * rank) + np.arange(self.geometry.tile[axis]).reshape(1, *shape)
+
+    def gathered(self, found: Array) -> Array:
+        """Tiles from the tiles of single places that `plan` gives for sparse ones."""
+        sparse, tile = self.geometry.sparse, self.geometry.tile
+        if sparse is None:
+            return found
+        rest = tile[:sparse] + tile[sparse + 1 :]
+        return np.moveaxis(found.reshape(-1, tile[sparse], *rest), 1, sparse + 1)
+
+    def scattered(self, raw: Array, rows: int) -> Array:
+        """The reverse of `gathered`, for `rows` tiles of single places: where these are one block's, the last block's value stays."""
+        sparse, tile = self.geometry.sparse, self.geometry.tile
+        if sparse is None:
+            return raw
+        if rows == tile[sparse]:
+            raw = raw[-1:]
+        whole = np.broadcast_to(raw, (rows // tile[sparse], *tile))
+        single = tuple(1 if axis == sparse else extent for axis, extent in enumerate(tile))
+        return np.moveaxis(whole, sparse + 1, 1).reshape(rows, *single)
+
+
+def _spread(tensor: Tensor, starts: list[Array], sparse: int) -> tuple[Tensor, list[Array]]:
+    """Give each place of a sparse dimension a row of its own."""
+    number = starts[sparse].shape[1]
+    rows = max(len(item) for item in (*starts, tensor.base, tensor.extents, tensor.strides))
+
+    def repeat(item: Array) -> Array:
+        return item if len(item) == 1 else np.repeat(item, number, axis=0)
+
+    every = [repeat(start) for start in starts]
+    every[sparse] = np.broadcast_to(starts[sparse], (rows, number)).reshape(-1)
+    return Tensor(repeat(tensor.base), repeat(tensor.extents), repeat(tensor.strides)), every
+
+
+def _addresses(base: Array, offsets: Array, kind: Kind) -> Array:
+    return advanced(base, offsets) if kind.layout.packed else base + offsets * kind.layout.size
+
+
+def _where(
+    where: tuple[Array, ...], places: list[Array], dims: tuple[int, ...], tensor: Tensor, shape: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """Index in the tensor, and the tensor's extents, of some elements of the tiles."""
+    index = np.zeros((len(where[0]), tensor.extents.shape[1]), np.int64)
+    for place, dim in zip(places, dims, strict=True):
+        index[:, dim] = np.broadcast_to(place, shape)[where]
+    extents = tensor.extents if len(tensor.extents) == 1 else tensor.extents[where[0]]
+    return index, np.broadcast_to(extents, index.shape)
+
+
+def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    access = ViewAccess.of(op, AccessKind.READ)
+    view, result, token = op.operand("view"), op.results[0], op.results[1]
+    kind, raw = access.kind.layout, access.kind.layout.raw
+    padding = kind.padding(view_type(op).padding)
+
+    def step(frame: Frame) -> None:
+        tensor, starts = frame.get(view), access.starts(frame)
+        planned = access.plan(frame, tensor, starts)
+        if planned is not None:
+            found = access.gathered(planned.load(raw, padding))
+        else:
+            elements = access.elements(frame, tensor, starts)
+            found = gather(elements)
+            if elements.mask is not None:
+                found = np.where(elements.mask, found, padding)
+        frame.set(result, kind.decode(found))
+        frame.set(token, None)
+
+    return step
+
+
+def _store(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    access = ViewAccess.of(op, AccessKind.WRITE)
+    view, value, token = op.operand("view"), op.operand("value"), op.results[0]
+
+    def step(frame: Frame) -> None:
+        tensor, starts = frame.get(view), access.starts(frame)
+        raw = access.kind.layout.encode(frame.get(value))
+        planned = access.plan(frame, tensor, starts)
+        if planned is not None:
+            planned.store(access.scattered(raw, planned.rows))
+        else:
+            scatter(access.elements(frame, tensor, starts), raw)
+        frame.set(token, None)
+
+    return step
+
+
+BINDERS: dict[str, Binder] = {"load_view_tko": _load, "store_view_tko": _store}
