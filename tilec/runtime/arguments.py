@@ -8,7 +8,7 @@ from typing import Any
 
 from tilec.model.dtype import BY_DLPACK, BY_NUMPY, BY_TYPESTR
 from tilec.runtime import dlpack
-from tilec.runtime.layout import ON_ANY, ON_CPU, ON_OTHER, TensorFacts, settled_stride
+from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, ON_OTHER, TensorFacts, settled_stride
 
 # (address, key): equal keys mean equal facts apart from the address.
 Look = tuple[int, object]
@@ -124,7 +124,7 @@ def _torch_facts(tensor: Any) -> TensorFacts:
     shape = tuple(tensor.shape)
     name = str(tensor.dtype).removeprefix("torch.")
     dtype = BY_NUMPY.get(name)
-    device = tensor.get_device() if tensor.is_cuda else ON_CPU
+    device = tensor.get_device() if tensor.is_cuda else ON_CPU if tensor.device.type in ("cpu", "meta") else ON_GPU
     stride = None if tensor.is_contiguous() else tuple(tensor.stride())
     return TensorFacts(
         ptr=tensor.data_ptr(), shape=shape, stride=settled_stride(shape, stride), dtype=dtype.name if dtype else name, device=device
@@ -201,23 +201,40 @@ def _dlpack_facts(value: Any) -> TensorFacts:
     if view.lanes != 1:
         raise UnreadableError(f"its elements are vectors of {view.lanes}, and kernels take plain elements")
     dtype = BY_DLPACK.get(view.dtype)
-    device = {dlpack.CUDA: int(number), dlpack.CUDA_MANAGED: ON_ANY}.get(int(where), ON_CPU)
+    device = {dlpack.CUDA: int(number), dlpack.CUDA_MANAGED: ON_ANY}.get(int(where), ON_GPU)
     return TensorFacts(
         ptr=view.address,
         shape=view.shape,
         stride=settled_stride(view.shape, view.stride),
         dtype=dtype.name if dtype else "DLPack type code {} of {} bits".format(*view.dtype),
-        device=ON_ANY if 0 in view.shape and device != ON_CPU else device,
+        device=ON_ANY if 0 in view.shape and device != ON_GPU else device,
         readonly=view.readonly,
     )
 
 
 def _host_facts(value: Any) -> TensorFacts:
-    """Host tensors are refused for their place, so their address does not matter: only what the checks before that need."""
-    shape = tuple(int(extent) for extent in getattr(value, "shape", ()))
+    """A tensor in host memory: through NumPy's protocol, which also knows read-only arrays and small dtypes, else through DLPack."""
     name = str(getattr(value, "dtype", ""))
     dtype = BY_NUMPY.get(name)
-    return TensorFacts(ptr=0, shape=shape, stride=settled_stride(shape, None), dtype=dtype.name if dtype else name, device=ON_CPU)
+    interface = getattr(value, "__array_interface__", None)
+    if isinstance(interface, dict):
+        shape = tuple(int(extent) for extent in interface["shape"])
+        steps, (address, readonly) = interface.get("strides"), interface["data"]
+        stride = None if steps is None else _elements(steps, dtype.bytes if dtype else _item_bytes(interface["typestr"]))
+    else:
+        found = dlpack.view(value, stream=None)
+        if found.lanes != 1:
+            raise UnreadableError(f"its elements are vectors of {found.lanes}, and kernels take plain elements")
+        dtype = BY_DLPACK.get(found.dtype) or dtype
+        shape, stride, address, readonly = found.shape, found.stride, found.address, found.readonly
+    return TensorFacts(
+        ptr=address if 0 not in shape else 0,
+        shape=shape,
+        stride=settled_stride(shape, stride),
+        dtype=dtype.name if dtype else name,
+        device=ON_CPU,
+        readonly=bool(readonly),
+    )
 
 
 def _on_device(facts: TensorFacts, device: int) -> TensorFacts:

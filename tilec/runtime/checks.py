@@ -22,7 +22,7 @@ from tilec.model.kernel import AxisValue
 from tilec.model.signature import Param, ParamKind
 from tilec.runtime.arguments import UnreadableError, tensor_facts
 from tilec.runtime.contract import Contract
-from tilec.runtime.layout import ON_ANY, ON_CPU, TensorFacts, contiguous_stride, may_overlap, overlaps_itself
+from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts, contiguous_stride, may_overlap, overlaps_itself
 from tilec.runtime.scalars import is_number, numpy_dtype, refusal, shown
 from tilec.runtime.seam import Device, DeviceDriver
 
@@ -163,9 +163,11 @@ class Call:
                     what = f"has shape {facts.shape} and no memory: its address is 0"
                     raise self.refuse(PlacementError, param, what, "its storage was freed or never allocated: bring it back first")
                 continue
-            where = "the CPU" if facts.device == ON_CPU else f"device {facts.device}"
+            where = {ON_CPU: "the CPU", ON_GPU: "an accelerator"}.get(facts.device, f"device {facts.device}")
             what = f"is on {where}, and the kernel is loaded on {device}"
             fix = "copy it to the device first" if facts.device == ON_CPU else f"copy it, or load the package with device={facts.device}"
+            if device.ordinal == ON_CPU:
+                fix = f"copy it to the CPU, or load the package with device={max(facts.device, 0)}"
             raise self.refuse(PlacementError, param, what, fix)
 
     def check_layouts(self) -> None:

@@ -1,4 +1,4 @@
-"""Devices by whatever names them: a number, `cuda:1`, or a device object of another library."""
+"""Devices by whatever names them: a number, `cuda:1`, `cpu`, or a device object of another library; and the drivers that serve them."""
 
 from __future__ import annotations
 
@@ -6,38 +6,64 @@ import re
 from typing import Any
 
 from tilec.errors import UsageError
+from tilec.runtime.layout import ON_CPU
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import Device, DeviceDriver
 
 _NAME = re.compile(r"cuda(?::([0-9]{1,4}))?")
 
 
-def find_device(device: DeviceLike, driver: DeviceDriver) -> Device:
+def find_device(device: DeviceLike, driver: DeviceDriver | None = None) -> Device:
     """Facts about a device.
+
+    Args:
+        device: as for `ordinal_of`.
+        driver: what serves it; the process's driver for it by default.
 
     Raises:
         UsageError: `device` names none.
         NoDeviceError: there is no such device.
     """
-    return driver.device(ordinal_of(device))
+    return (driver or driver_of(device)).device(ordinal_of(device))
+
+
+def driver_of(device: DeviceLike) -> DeviceDriver:
+    """What serves a device in this process: the cpu device's driver, or CUDA's, which is started at the first call.
+
+    Raises:
+        UsageError: `device` names none.
+        NoDeviceError: there is no CUDA driver or no GPU.
+    """
+    if ordinal_of(device) != ON_CPU or isinstance(device, int):
+        return process_driver()
+    # Imported here: launching on a GPU needs no interpreter.
+    from tilec.runtime.cpu_driver import cpu_driver
+
+    return cpu_driver()
 
 
 def ordinal_of(device: DeviceLike) -> int:
-    """The number of a device.
+    """The number of a device; -1 for the cpu device.
 
     Args:
-        device: an int, `"cuda"` or `"cuda:1"`, or a device object of torch (`index`), CuPy (`id`), cuda.core (`device_id`) or JAX
-            (`local_hardware_id`: its `id` counts the devices of all processes).
+        device: an int, `"cuda"` or `"cuda:1"`, `"cpu"`, a `Device`, or a device object of torch (`index`), CuPy (`id`), cuda.core
+            (`device_id`) or JAX (`local_hardware_id`: its `id` counts the devices of all processes).
 
     Raises:
-        UsageError: it names no CUDA device.
+        UsageError: it names no device that kernels run on.
     """
     if isinstance(device, int) and not isinstance(device, bool):
         return device
+    if isinstance(device, Device):
+        return device.ordinal
     if isinstance(device, str):
         match = _NAME.fullmatch(device)
         if match:
             return int(match[1] or 0)
+        if device == "cpu":
+            return ON_CPU
+    elif getattr(device, "type", "") == "cpu" or getattr(device, "platform", "") == "cpu":
+        return ON_CPU
     elif getattr(device, "type", "cuda") == "cuda" and getattr(device, "platform", "gpu") in ("gpu", "cuda"):
         for attribute in ("index", "local_hardware_id", "id", "device_id"):
             found: Any = getattr(device, attribute, None)
@@ -45,11 +71,12 @@ def ordinal_of(device: DeviceLike) -> int:
                 return found
         if hasattr(device, "index") and device.index is None:  # torch.device("cuda"): torch's current one is not known here
             return 0
-    raise UsageError(f"{device!r} is no CUDA device", fix='pass a number, "cuda:1", or a device object of torch, CuPy or cuda.core')
+    fix = 'pass a number, "cuda:1", "cpu", or a device object of torch, CuPy or cuda.core'
+    raise UsageError(f"{device!r} is no device that kernels run on", fix=fix)
 
 
 def devices(driver: DeviceDriver | None = None) -> tuple[Device, ...]:
-    """All devices that this process sees.
+    """All GPUs that this process sees; the cpu device is always there besides.
 
     Raises:
         NoDeviceError: there is no driver or no device.

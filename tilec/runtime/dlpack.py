@@ -66,19 +66,23 @@ class View:
     readonly: bool
 
 
-def view(exporter: Any) -> View:
+def view(exporter: Any, *, stream: int | None = _NO_SYNC) -> View:
     """Look at a tensor through its `__dlpack__`.
 
     The capsule is not consumed: its own destructor gives it back when this returns, and the exporter stays the owner.
+
+    Args:
+        exporter: the tensor.
+        stream: what it is asked to synchronise with; None for host memory, which has no streams.
 
     Raises:
         ValueError: what it gave is no DLPack capsule of a version known here.
         Exception: whatever the exporter itself raises.
     """
     try:
-        capsule = exporter.__dlpack__(stream=_NO_SYNC, max_version=(1, 0))
+        capsule = exporter.__dlpack__(stream=stream, max_version=(1, 0))
     except TypeError:  # an exporter from before DLPack 1.0
-        capsule = exporter.__dlpack__(stream=_NO_SYNC)
+        capsule = exporter.__dlpack__(stream=stream)
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))
         if versioned.major != 1:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilec.bundle.read import Bundle
-from tilec.errors import DriverError
+from tilec.errors import DriverError, TileIRError
 from tilec.model.image import ImageInfo
 from tilec.runtime.seam import DeviceDriver, FunctionFacts, FunctionHandle
 
@@ -36,6 +36,7 @@ class ImageStore:
         Raises:
             BundleError: the image's bytes are damaged.
             DriverError: the driver refuses the image.
+            TileIRError: the cpu device cannot read it.
         """
 
         def load() -> Any:
@@ -51,6 +52,9 @@ class ImageStore:
         except DriverError as error:
             what = f"{kernel}: the image for {image.target} ({image.symbol}) cannot be loaded: {error.what}"
             raise DriverError(what, result=error.result, code=error.code, cause=error.cause, fix=error.fix, kernel=kernel) from error
+        except TileIRError as error:
+            what = f"{kernel}: the image for {image.target} ({image.symbol}) cannot be run: {error.what}"
+            raise TileIRError(what, cause=error.cause, fix=error.fix, kernel=kernel) from error
         return found
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:

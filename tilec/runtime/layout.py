@@ -11,10 +11,12 @@ import weakref
 from tilec.model.dtype import DTYPES
 
 Shape = tuple[int, ...]
-# Device numbers of tensors that live on no GPU, or on all of them (managed memory, and tensors of no elements).
+# Device numbers of tensors that live on no GPU, on all of them (managed memory, and tensors of no elements), where only the driver can
+# tell, or on some accelerator that is not said.
 ON_CPU = -1
 ON_ANY = -2
 ON_OTHER = -3
+ON_GPU = -4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,7 +27,7 @@ class TensorFacts:
         ptr: address of its first element.
         shape, stride: extents and strides in elements; the stride of a dimension of one element is what a contiguous tensor has.
         dtype: a dtype's name, or the foreign name of one that tilec has not.
-        device: ordinal, or `ON_CPU`, `ON_ANY`, `ON_OTHER`.
+        device: ordinal, or `ON_CPU`, `ON_ANY`, `ON_OTHER`, `ON_GPU`.
         readonly: must not be written.
     """
 

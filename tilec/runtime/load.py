@@ -9,7 +9,7 @@ from pathlib import Path
 from tilec.bundle.read import Bundle
 from tilec.model.kernel import BundleInfo, KernelInfo
 from tilec.model.suggest import did_you_mean
-from tilec.runtime.devices import find_device, process_driver
+from tilec.runtime.devices import driver_of, find_device
 from tilec.runtime.images import store_of
 from tilec.runtime.launch import Launcher
 from tilec.runtime.prepare import Site
@@ -22,15 +22,15 @@ def load(bundle: Path | str | bytes | Bundle, device: DeviceLike = 0, *, driver:
 
     Args:
         bundle: a path, the bytes of a bundle, or an open one.
-        device: ordinal, `"cuda:1"`, or a device object of torch, CuPy or cuda.core.
-        driver: what to launch through; the process's CUDA driver by default.
+        device: ordinal, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core.
+        driver: what to launch through; the process's driver of the device by default.
 
     Raises:
         BundleError: the bundle cannot be read.
         NoDeviceError: there is no driver or no such device.
     """
     opened = bundle if isinstance(bundle, Bundle) else Bundle.open(Path(bundle) if isinstance(bundle, str) else bundle)
-    found = driver or process_driver()
+    found = driver or driver_of(device)
     site = Site(bundle=opened, device=find_device(device, found), driver=found, store=store_of(found))
     return Module(site)
 

@@ -9,8 +9,8 @@ from typing import Any
 from tilec.errors import DTypeError, SchedulingError, UsageError
 from tilec.model.dtype import BY_NUMPY, DTYPES
 from tilec.runtime.arguments import UnreadableError
-from tilec.runtime.devices import ordinal_of, process_driver
-from tilec.runtime.layout import TensorFacts, contiguous_stride, interned
+from tilec.runtime.devices import driver_of, ordinal_of
+from tilec.runtime.layout import ON_CPU, TensorFacts, contiguous_stride, interned
 from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.seam import DeviceDriver
 from tilec.runtime.streams import stream_handle
@@ -19,8 +19,10 @@ from tilec.runtime.streams import stream_handle
 class DeviceBuffer:
     """A C-contiguous tensor in device memory. It is given back by `free`, or with the object (in the order of its stream).
 
+    On the cpu device it is an array too: `numpy.asarray(buffer)` shares its memory, and does not wait for launches that write it.
+
     Attributes:
-        shape: extents. dtype: a dtype's name. device: ordinal. nbytes: size in bytes.
+        shape: extents. dtype: a dtype's name. device: ordinal; -1 for the cpu device. nbytes: size in bytes.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class DeviceBuffer:
             dtype: a dtype's name, such as `f32`.
             device: where.
             stream: in whose order memory is taken and given back; None takes it at once.
-            driver: what to allocate through; the process's CUDA driver by default.
+            driver: what to allocate through; the process's driver of the device by default.
 
         Raises:
             DTypeError: no such dtype.
@@ -53,7 +55,7 @@ class DeviceBuffer:
         self.dtype = dtype
         self.device = ordinal_of(device)
         self.nbytes = math.prod(self.shape) * DTYPES[dtype].bytes
-        self._driver = driver or process_driver()
+        self._driver = driver or driver_of(device)
         self._stream = None if stream is None else stream_handle(stream, "DeviceBuffer")
         self._ptr = self._driver.allocate(self.device, self.nbytes, self._stream) if self.nbytes else 0
         self._facts = TensorFacts(ptr=self._ptr, shape=self.shape, stride=contiguous_stride(self.shape), dtype=dtype, device=self.device)
@@ -79,7 +81,7 @@ class DeviceBuffer:
             device: where.
             stream: in whose order to allocate; the copy is complete when this returns.
             dtype: the dtype that the array's bytes hold, where NumPy's own does not say it (`u2` bytes that hold `bf16`).
-            driver: what to allocate through; the process's CUDA driver by default.
+            driver: what to allocate through; the process's driver of the device by default.
 
         Raises:
             DTypeError: the array's dtype has no name here, or another element size than `dtype`.
@@ -108,10 +110,21 @@ class DeviceBuffer:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The buffer as other libraries read it."""
+        """The buffer as libraries read it that use GPUs."""
+        if self.device == ON_CPU:
+            raise AttributeError("memory of the cpu device has no __cuda_array_interface__")
         row = DTYPES[self.dtype]
         typestr = row.typestr or f"|V{row.bytes}"
         return {"shape": self.shape, "typestr": typestr, "data": (self.ptr, False), "version": 3, "strides": None, "stream": self._stream}
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """The buffer as NumPy reads it; dtypes that NumPy has not are plain bytes there."""
+        if self.device != ON_CPU:
+            raise AttributeError("memory of a GPU has no __array_interface__")
+        row = DTYPES[self.dtype]
+        typestr = row.typestr or f"|V{row.bytes}"
+        return {"shape": self.shape, "typestr": typestr, "data": (self.ptr, False), "version": 3}
 
     def _tilec_facts_(self) -> TensorFacts:
         if self._tilec_look_ is None:

@@ -46,5 +46,5 @@ TensorLike = SupportsDLPack | SupportsCudaArray
 # An int is a stream's handle; 0 is the legacy default stream.
 StreamLike = SupportsCudaStream | HasStreamHandle | int
 StructLike = bytes | bytearray | memoryview
-# A number, `"cuda:1"`, or a device object of torch, CuPy or cuda.core.
+# A number, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core.
 DeviceLike = Any

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any, final
 
 from tilec.errors import ArgumentError, SchedulingError
-from tilec.runtime.devices import ordinal_of, process_driver
+from tilec.runtime.devices import driver_of, ordinal_of
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.scalars import shown
 from tilec.runtime.seam import DeviceDriver
@@ -84,9 +84,9 @@ class Stream:
 
         Args:
             device: where.
-            driver: what to make it through; the process's CUDA driver by default.
+            driver: what to make it through; the process's driver of the device by default.
         """
-        self._driver = driver or process_driver()
+        self._driver = driver or driver_of(device)
         self.device = ordinal_of(device)
         self._handle: int | None = self._driver.create_stream(self.device)
 

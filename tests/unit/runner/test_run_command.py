@@ -173,7 +173,7 @@ def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
         (["--arg", "x=1"], "--arg runs one kernel: name it"),
         (["scale", "--axis", "T=f16"], "--axis and --reference go with --arg"),
         (["scale", "--arg", "x=f32[3"], "'f32[3' is no tensor, number or .npy file"),
-        (["scale", "--device", "gpu"], "'gpu' is no CUDA device"),
+        (["scale", "--device", "gpu"], "'gpu' is no device that kernels run on"),
     ],
 )
 def test_usage(tilec: Tilec, arguments: list[str], words: str) -> None:

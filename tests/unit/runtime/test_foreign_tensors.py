@@ -13,7 +13,7 @@ import pytest
 from tests.runtime_samples import Array
 from tilec.runtime.arguments import READERS, UnreadableError, tensor_facts
 from tilec.runtime.dlpack import _DType, _Managed, _Tensor, _Versioned, view
-from tilec.runtime.layout import ON_ANY, ON_CPU, TensorFacts
+from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts
 
 _new = ctypes.pythonapi.PyCapsule_New
 _new.restype, _new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
@@ -77,7 +77,7 @@ def test_dlpack(versioned):
         ({"device": (2, 3)}, "device", 3),
         ({"device": (13, 0)}, "device", ON_ANY),
         ({"device": (3, 0)}, "device", ON_CPU),
-        ({"device": (10, 0)}, "device", ON_CPU),
+        ({"device": (10, 0)}, "device", ON_GPU),
         ({"shape": (0, 3), "device": (2, 1)}, "device", ON_ANY),
         ({"flags": 1}, "readonly", True),
         ({"flags": 2}, "readonly", False),
@@ -202,6 +202,7 @@ class Tensor:
     def __init__(self, shape, stride=None, *, dtype="torch.float32", device=0, layout="torch.strided", negative=False, ptr=0x40000):
         self.shape, self.dtype, self.layout = shape, dtype, layout
         self.is_cuda = device >= 0
+        self.device = types.SimpleNamespace(type="cuda" if device >= 0 else "cpu")
         self._facts = (stride, device, negative, ptr)
 
     def is_contiguous(self):

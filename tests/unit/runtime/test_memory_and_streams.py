@@ -12,7 +12,7 @@ from tilec.errors import DriverError, DTypeError, NoDeviceError, SchedulingError
 from tilec.runtime import DeviceBuffer, Stream, devices
 from tilec.runtime.devices import find_device, ordinal_of
 from tilec.runtime.streams import stream_handle
-from tilec.testing.fake_driver import FakeDriver
+from tilec.testing.fake_driver import H200, FakeDriver
 
 
 @pytest.fixture
@@ -145,6 +145,10 @@ def test_streams_that_fail():
         (types.SimpleNamespace(id=4), 4),
         (types.SimpleNamespace(device_id=5), 5),
         (types.SimpleNamespace(platform="gpu", id=13, local_hardware_id=5), 5),
+        ("cpu", -1),
+        (types.SimpleNamespace(type="cpu", index=None), -1),
+        (types.SimpleNamespace(platform="cpu", id=0), -1),
+        (H200, 0),
     ],
 )
 def test_names_of_devices(device, ordinal):
@@ -152,10 +156,11 @@ def test_names_of_devices(device, ordinal):
 
 
 @pytest.mark.parametrize(
-    "device", ["cpu", "cuda:x", True, None, 1.0, types.SimpleNamespace(type="cpu", index=0), types.SimpleNamespace(platform="cpu", id=0)]
+    "device",
+    ["gpu", "cpu:0", "cuda:x", True, None, 1.0, types.SimpleNamespace(type="mps", index=0), types.SimpleNamespace(platform="tpu", id=0)],
 )
 def test_what_names_no_device(device):
-    with pytest.raises(UsageError, match="is no CUDA device"):
+    with pytest.raises(UsageError, match="is no device that kernels run on"):
         ordinal_of(device)
 
 

@@ -1,0 +1,248 @@
+"""The cpu device's driver: host memory, streams that are real queues, and kernels that are interpreted from their Tile IR."""
+
+# ruff: noqa: ARG002 - every driver takes what a GPU's needs
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tilec.errors import DriverError, NoDeviceError, SchedulingError
+from tilec.model.arch import Version
+from tilec.runtime.cpu_launch import CpuOptions, Launching, out_of_memory
+from tilec.runtime.cpu_memory import Allocations
+from tilec.runtime.cpu_queue import Queue
+from tilec.runtime.layout import ON_CPU, ON_GPU
+from tilec.runtime.seam import Device, FunctionFacts, LaunchCall, LaunchParts, LaunchShape
+from tilec.tileir.execute import prepare
+from tilec.tileir.ir import Module
+from tilec.tileir.program import Program
+from tilec.tileir.read import NEWEST, OLDEST, read_module
+
+# A tile kernel's block is 1 by 1 by 1, and it declares no shared memory: what a GPU would bound is not bounded here.
+CPU = Device(ordinal=ON_CPU, name="CPU", cc=(0, 0), driver=(0, 0), cooperative=False, cluster=True, interprets=(OLDEST, NEWEST))
+_FACTS = FunctionFacts(max_threads=1, static_shared=0, registers=0)
+_DRIVERS: weakref.WeakSet[CpuDriver] = weakref.WeakSet()
+# Seconds that the end of the process waits for a launch to stop.
+_PATIENCE = 2.0
+
+
+@functools.cache
+def cpu_driver() -> CpuDriver:
+    """The process's cpu device."""
+    return CpuDriver()
+
+
+class CpuDriver:
+    """`DeviceDriver` without a GPU: one device, the host's memory.
+
+    Launches of one stream run one after another on a thread of the stream; streams run beside each other. What a launch raises comes
+    out of the next call that waits for its stream or enqueues there.
+    """
+
+    holds_arguments = True
+
+    def __init__(self, options: CpuOptions | None = None) -> None:
+        """Make a device.
+
+        Args:
+            options: how it runs kernels; None for the usual way.
+        """
+        self._options = options or CpuOptions()
+        self._allocations = Allocations()
+        self._lock = threading.RLock()
+        self._handles = itertools.count(0x1000, 0x10)
+        self._queues: dict[int, Queue] = {0: _queue(0)}
+        _DRIVERS.add(self)
+
+    # The device
+
+    def version(self) -> Version:
+        """There is no CUDA release that it would serve."""
+        return CPU.driver
+
+    def device_count(self) -> int:
+        """One."""
+        return 1
+
+    def device(self, ordinal: int) -> Device:
+        """Facts about the device."""
+        if ordinal != ON_CPU:
+            raise NoDeviceError(f"there is no device {ordinal} here: this is the cpu device", fix='name it "cpu"')
+        return CPU
+
+    @contextlib.contextmanager
+    def current(self, ordinal: int) -> Iterator[None]:
+        """Nothing has to be made current."""
+        yield
+
+    def adopt(self, ordinal: int) -> None:
+        """Threads need nothing."""
+
+    # Images
+
+    def load_module(self, ordinal: int, data: bytes) -> Module:
+        """Read Tile IR."""
+        return read_module(data)
+
+    def function(self, module: Module, symbol: str) -> Program:
+        """Make an entry point ready to run."""
+        return prepare(module, symbol)
+
+    def function_facts(self, function: Program) -> FunctionFacts:
+        """It needs nothing that is scarce."""
+        return _FACTS
+
+    def allow_shared(self, function: Program, size: int) -> None:
+        """There is no shared memory to opt in to."""
+
+    def allow_wide_clusters(self, function: Program) -> None:
+        """Blocks are not grouped."""
+
+    def active_blocks(self, ordinal: int, function: Program, threads: int, shared: int) -> int:
+        """Blocks that are resident at a time: it only matters for cooperative launches, which there are none of."""
+        return 1
+
+    def active_clusters(self, ordinal: int, function: Program, shape: LaunchShape) -> int:
+        """Clusters mean nothing here, and all fit."""
+        return 1
+
+    # Launches
+
+    def bind_launch(self, ordinal: int, function: Program, shape: LaunchShape, stream: int, parts: LaunchParts) -> LaunchCall:
+        """A call that takes the arguments and enqueues the run; it reports failure by its result and never raises for one."""
+        self._queue(stream, parts.kernel)
+        launching = Launching(function, shape.grid, parts, self._options, self._allocations)
+
+        def call(parameters: int, held: Any) -> tuple[BaseException | None]:
+            try:
+                queue = self._queue(stream, parts.kernel)  # each time: it may have been closed since
+                queue.check()
+                queue.put(launching.prepare(parameters, held))
+            except Exception as error:  # noqa: BLE001 - `launch_failed` raises it
+                return (error,)
+            return (None,)
+
+        return call
+
+    def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
+        """Raise what a launch, or one before it on its stream, came to."""
+        raise result
+
+    # Memory
+
+    def pointer_device(self, address: int) -> int | None:
+        """Asked for tensors that only say of themselves that a CUDA device reaches them: this device's own, or a GPU's."""
+        return ON_GPU if self._allocations.holding(address) is None else ON_CPU
+
+    def allocate(self, ordinal: int, size: int, stream: int | None) -> int:
+        """Host memory, aligned as a GPU's; the contents are whatever was there."""
+        try:
+            return self._allocations.allocate(size)
+        except (MemoryError, ValueError) as error:
+            raise out_of_memory(f"{size} bytes cannot be allocated on the cpu device") from error
+
+    def free(self, ordinal: int, address: int, stream: int | None) -> None:
+        """Give memory back; launches that use it keep it until they are done."""
+        if stream is not None and (queue := self._queues.get(stream)) is not None:
+            queue.put(lambda _: self._free(address), always=True)
+        else:
+            self._free(address)
+
+    def _free(self, address: int) -> None:
+        if not self._allocations.free(address):
+            raise _invalid(f"{address:#x} is no allocation of the cpu device, or was freed before")
+
+    def copy_in(self, ordinal: int, address: int, source: int, size: int, stream: int) -> None:
+        """Copy other memory into an allocation, in stream order, and wait for it."""
+        queue, target = self._queue(stream), self._part(address, size)
+        queue.wait()
+        ctypes.memmove(target.ctypes.data, source, size)
+
+    def copy_out(self, ordinal: int, target: int, address: int, size: int, stream: int) -> None:
+        """Copy an allocation into other memory, in stream order, and wait for it."""
+        queue, source = self._queue(stream), self._part(address, size)
+        queue.wait()
+        ctypes.memmove(target, source.ctypes.data, size)
+
+    def fill(self, ordinal: int, address: int, byte: int, size: int, stream: int) -> None:
+        """Set every byte of memory, in stream order."""
+        queue, target = self._queue(stream), self._part(address, size)
+        queue.check()
+        queue.put(lambda _: target.fill(byte))
+
+    def _part(self, address: int, size: int) -> Any:
+        found = self._allocations.part(address, size)
+        if found is None:
+            raise _invalid(f"{size} bytes at {address:#x} are not in one allocation of the cpu device")
+        return found
+
+    # Streams
+
+    def create_stream(self, ordinal: int) -> int:
+        """A stream that waits for no other."""
+        self.device(ordinal)
+        with self._lock:
+            handle = next(self._handles)
+            self._queues[handle] = _queue(handle)
+        return handle
+
+    def destroy_stream(self, ordinal: int, stream: int) -> None:
+        """Give a stream back; work on it still finishes."""
+        with self._lock:
+            self._queues.pop(stream, None)
+
+    def synchronize(self, ordinal: int, stream: int) -> None:
+        """Wait for everything on a stream; raise what its work came to."""
+        self._queue(stream).wait()
+
+    def _queue(self, stream: int, kernel: str = "") -> Queue:
+        queue = self._queues.get(stream)
+        if queue is None:
+            what = f"{kernel}{': ' if kernel else ''}stream {stream:#x} is no stream of the cpu device"
+            fix = 'pass 0 or a tilec.runtime.Stream("cpu") that is not closed: streams of CUDA order nothing here'
+            raise SchedulingError(what, fix=fix, kernel=kernel)
+        return queue
+
+    def renew(self) -> None:
+        """Start with empty streams: in a forked child, which has none of its parent's threads."""
+        self._lock = threading.RLock()
+        self._queues = {handle: _queue(handle) for handle in self._queues}
+
+    def close(self, patience: float) -> None:
+        """Give up all work, and wait up to this many seconds until it has stopped."""
+        queues = list(self._queues.values())
+        for queue in queues:
+            queue.give_up()
+        for queue in queues:
+            queue.join(patience)
+
+
+def _queue(handle: int) -> Queue:
+    return Queue(f"tilec-cpu-stream-{handle:#x}")
+
+
+def _forked() -> None:
+    for driver in list(_DRIVERS):
+        driver.renew()
+
+
+def _ended() -> None:
+    for driver in list(_DRIVERS):
+        driver.close(_PATIENCE)
+
+
+os.register_at_fork(after_in_child=_forked)
+atexit.register(_ended)
+
+
+def _invalid(what: str) -> DriverError:
+    cause = "the memory was freed, or belongs to somebody else"
+    return DriverError(what, result="CUDA_ERROR_INVALID_VALUE", code=1, cause=cause, fix="check that every buffer is alive")

@@ -1,0 +1,204 @@
+"""One launch on the cpu device: arguments out of the parameter block, the memory that they stand for, and the run."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilec.errors import ArgumentError, BundleError, DriverError, InternalError, TilecError
+from tilec.runtime.cpu_memory import Allocations, foreign_bytes
+from tilec.runtime.seam import Dim3, LaunchParts, TensorPart
+from tilec.tileir.execute import Options, execute
+from tilec.tileir.ir import Pointer, Scalar, Tile, Type
+from tilec.tileir.memory import Memory, Region
+from tilec.tileir.observe import Observer
+from tilec.tileir.program import Program
+from tilec.tileir.values import storage
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class CpuRun:
+    """A launch whose turn has come, with all that it needs.
+
+    Attributes:
+        kernel: id of the variant.
+        program: the kernel.
+        arguments: one for each parameter of the entry point.
+        grid: blocks along x, y and z.
+        memory: all that it may touch: a region for each tensor and for each allocation that a plain address points into.
+        regions: those of the tensors, by name of the parameter; tensors of no elements have none.
+        options: how to execute it.
+    """
+
+    kernel: str
+    program: Program
+    arguments: Sequence[Any]
+    grid: Dim3
+    memory: Memory
+    regions: Mapping[str, Region]
+    options: Options
+
+
+def execute_run(run: CpuRun) -> None:
+    """Run every block."""
+    execute(run.program, run.arguments, run.grid, run.memory, run.options)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CpuOptions:
+    """How a cpu device runs kernels.
+
+    Attributes:
+        order: of the blocks: "forward", "reverse", or the seed of a random one.
+        batch: most blocks in flight; 0 to have it chosen.
+        steps: most passes of loops of one batch of blocks; 0 for the interpreter's own limit.
+        output: takes what kernels print; None for standard output.
+        observer: makes the observer of a launch, on the stream's thread and just before the launch; None for none.
+        run: does a launch; replaced by who wants to look at it closer.
+    """
+
+    order: str | int = "forward"
+    batch: int = 0
+    steps: int = 0
+    output: Callable[[str], None] | None = None
+    observer: Callable[[CpuRun], Observer | None] | None = None
+    run: Callable[[CpuRun], None] = execute_run
+
+
+class Launching:
+    """A launch that is bound to its kernel, grid and tensors' facts: what is left are addresses and numbers."""
+
+    def __init__(self, program: Program, grid: Dim3, parts: LaunchParts, options: CpuOptions, allocations: Allocations) -> None:
+        """Check the entry point's parameters against what launches pass.
+
+        Raises:
+            BundleError: they do not fit.
+        """
+        self._program = program
+        self._grid = grid
+        self._parts = parts
+        self._options = options
+        self._allocations = allocations
+        self._elements = tuple(_element(kind) for kind in program.signature.params)
+        needed = tuple(8 if isinstance(element, Pointer) else max(element.bits // 8, 1) for element in self._elements)
+        if needed != parts.sizes:
+            what = f"{parts.kernel}: the image's parameters have {_listed(needed)} bytes, and launches pass {_listed(parts.sizes)}"
+            raise BundleError(what, cause="the bundle's index and its images disagree", fix="build the bundle again", kernel=parts.kernel)
+
+    def prepare(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> Callable[[Callable[[], bool]], None]:
+        """Take a launch's arguments, and give what runs it later.
+
+        Args:
+            parameters: address of the array of parameter addresses.
+            held: addresses of the tensors first, and all arguments of the call, which live until the run is over.
+
+        Raises:
+            ArgumentError: a plain address is of no memory of the device.
+        """
+        addresses, owners = held
+        places = (ctypes.c_void_p * len(self._elements)).from_address(parameters) if self._elements else ()
+        arguments = [_read(place, element) for place, element in zip(places, self._elements, strict=True)]
+        regions = {
+            part.name: self._region(part, address, owners)
+            for part, address in zip(self._parts.tensors, addresses, strict=False)
+            if part.first != part.end
+        }
+        plain = [self._plain(arguments[place], name) for place, name in self._parts.addresses]
+        memory = [*regions.values(), *(region for region in plain if region is not None)]
+
+        def work(cancelled: Callable[[], bool]) -> None:
+            self._run(arguments, memory, regions, cancelled)
+
+        return work
+
+    def _run(
+        self, arguments: Sequence[Any], memory: Sequence[Region], regions: Mapping[str, Region], cancelled: Callable[[], bool]
+    ) -> None:
+        parts, wish = self._parts, self._options
+        options = Options(kernel=parts.kernel, order=wish.order, batch=wish.batch, cancelled=cancelled)
+        if wish.steps:
+            options = dataclasses.replace(options, steps=wish.steps)
+        if wish.output is not None:
+            options = dataclasses.replace(options, output=wish.output)
+        run = CpuRun(
+            kernel=parts.kernel,
+            program=self._program,
+            arguments=arguments,
+            grid=self._grid,
+            memory=Memory(memory),
+            regions=regions,
+            options=options,
+        )
+        try:
+            if wish.observer is not None:
+                run = dataclasses.replace(run, options=dataclasses.replace(options, observer=wish.observer(run)))
+            wish.run(run)
+        except TilecError:
+            raise
+        except MemoryError as error:
+            raise out_of_memory(f"{parts.kernel}: {error}", kernel=parts.kernel) from error
+        except Exception as error:
+            what = f"{parts.kernel}: the cpu device failed at it: {type(error).__name__}: {error}"
+            raise InternalError(what, fix="please report it, with the kernel", kernel=parts.kernel) from error
+
+    def _region(self, part: TensorPart, address: int, owners: object) -> Region:
+        low, size = address + part.first, part.end - part.first
+        data = self._allocations.part(low, size)
+        if data is None:
+            data = foreign_bytes(low, size, writable=not part.readonly, owner=owners)
+        return Region(
+            part.name,
+            low,
+            data,
+            writable=not part.readonly,
+            itemsize=part.itemsize,
+            shape=part.shape,
+            strides=part.stride,
+            origin=-part.first,
+        )
+
+    def _plain(self, address: int, name: str) -> Region | None:
+        """What a plain address stands for: all of the allocation; nothing is known of the memory of others."""
+        if not address:
+            return None
+        found = self._allocations.holding(address)
+        if found is None:
+            kernel = self._parts.kernel
+            what = f"{kernel}: argument {name!r} is the address {address:#x}, which is of no memory that this device allocated"
+            fix = "pass the `ptr` of a DeviceBuffer of the cpu device: of other memory the device cannot know how far it reaches"
+            raise ArgumentError(what, fix=fix, kernel=kernel)
+        start, data = found
+        return Region(name, start, data)
+
+
+def out_of_memory(what: str, *, kernel: str = "") -> DriverError:
+    """The error of a device whose memory is used up, as the driver of a GPU gives it."""
+    cause, fix = "the machine has no free memory of this size", "free buffers that are not needed any more, or use smaller inputs"
+    return DriverError(what, result="CUDA_ERROR_OUT_OF_MEMORY", code=2, cause=cause, fix=fix, kernel=kernel)
+
+
+def _element(kind: Type) -> Scalar | Pointer:
+    element = kind.element if isinstance(kind, Tile) and not kind.shape else kind
+    if not isinstance(element, Scalar | Pointer):
+        raise BundleError(f"a kernel's parameter is a {type(kind).__name__}, and launches pass numbers and addresses")
+    return element
+
+
+def _read(place: int | None, element: Scalar | Pointer) -> Any:
+    """A parameter's value; integers as they are signed, floats as NumPy holds them."""
+    if isinstance(element, Pointer):
+        return int.from_bytes(ctypes.string_at(place or 0, 8), "little")
+    data = ctypes.string_at(place or 0, max(element.bits // 8, 1))
+    if element is Scalar.I1:
+        return int(data != b"\0")
+    if not element.is_float:
+        return int.from_bytes(data, "little", signed=True)
+    return np.frombuffer(data, storage(element))[0]
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    return ", ".join(map(str, sizes)) or "none"

@@ -1,0 +1,132 @@
+"""One stream of the cpu device: a queue whose work a thread of its own does, in order, while there is any."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import threading
+from collections.abc import Callable
+
+# Gets a function that says whether the work is to be given up.
+Work = Callable[[Callable[[], bool]], None]
+# Seconds for which a thread without work waits for more before it ends.
+_LINGER = 0.5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Task:
+    """Work, and whether it is done also behind work that failed."""
+
+    work: Work
+    always: bool
+
+
+class Queue:
+    """Work of one stream.
+
+    The first error stays until somebody is told of it, by `wait` or `check`; work that was queued behind it until then is dropped.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Start empty.
+
+        Args:
+            name: of the thread.
+        """
+        self._name = name
+        self._changed = threading.Condition()  # reentrant: a collected buffer may enqueue from inside
+        self._tasks: collections.deque[_Task] = collections.deque()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._put = 0
+        self._done = 0
+        self._given_up = 0  # work up to this number is dropped
+
+    def put(self, work: Work, *, always: bool = False) -> int:
+        """Queue work; its number.
+
+        Args:
+            work: runs on the queue's thread; what it raises is kept for whoever waits.
+            always: run it also where work before it failed.
+        """
+        with self._changed:
+            self._tasks.append(_Task(work=work, always=always))
+            self._put += 1
+            if self._thread is None:
+                # A daemon: a process that ends does not wait for what nobody waited for.
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+            else:
+                self._changed.notify_all()
+            return self._put
+
+    def check(self) -> None:
+        """Raise the error that nobody was told of yet, if there is one."""
+        with self._changed:
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def wait(self) -> None:
+        """Wait for everything that is queued now, then `check`. Interrupted (Ctrl-C), the work is given up."""
+        if threading.current_thread() is self._thread:  # a buffer's last reference may go on this thread
+            return
+        with self._changed:
+            last = self._put
+        try:
+            self.wait_for(last)
+        except BaseException:
+            self.give_up()
+            raise
+        self.check()
+
+    def wait_for(self, number: int) -> None:
+        """Wait until the work of this number is done, well or not."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._done >= number)
+
+    def done(self, number: int) -> bool:
+        """Whether the work of this number is done."""
+        return self._done >= number
+
+    @property
+    def last(self) -> int:
+        """Number of the newest work."""
+        return self._put
+
+    def give_up(self) -> None:
+        """Drop what is queued and ask what is running to stop. Memory is given back all the same."""
+        with self._changed:
+            self._given_up = self._put
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the work to end, but no longer than this; whether it did."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._done >= self._put, seconds)
+
+    def _run(self) -> None:
+        while (task := self._next()) is not None:
+            number = self._done + 1
+            error: BaseException | None = None
+            if task.always or not (self._error or number <= self._given_up):
+                try:
+                    task.work(lambda number=number: number <= self._given_up)  # type: ignore[misc]
+                except BaseException as exc:  # noqa: BLE001 - it belongs to whoever waits for it
+                    error = exc
+            del task  # with the arguments that it holds, before anybody is told that it is done
+            with self._changed:
+                if error is not None and self._error is None and number > self._given_up:
+                    self._error = error
+                self._done = number
+                self._changed.notify_all()
+            del error
+
+    def _next(self) -> _Task | None:
+        """The oldest work; None where there was none for a while, and then the thread ends."""
+        with self._changed:
+            if not self._tasks:
+                self._changed.wait_for(lambda: bool(self._tasks), _LINGER)
+            if self._tasks:
+                return self._tasks.popleft()
+            self._thread = None
+            return None
