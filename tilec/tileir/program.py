@@ -18,7 +18,7 @@ _OWNERS = (
     "integer",
     "floats",
     "convert",
-    "math_",
+    "functions",
     "shape",
     "reduce",
     "mma",
