@@ -70,7 +70,9 @@ def bundle_info(project: Project, declared: Declared, plan: Plan, profile: str, 
     kernels = tuple(_with_images(kernel, rows) if outcomes is not None else kernel.info for kernel in plan.kernels)
     planned = {kernel.info.name for kernel in plan.kernels}
     tools = {tool.name: tool for kernel in plan.kernels for tool in declared.tools[kernel.info.language]}
-    files = {file.name: file.digest for name in planned for file in declared.inputs[name]}
+    # Files of the project: what lies elsewhere, is a directory or is not there is in the keys of its jobs, and nobody can look it up here.
+    inputs = {file for name in planned for file in declared.inputs[name]}
+    files = {file.name: file.digest for file in inputs if file.digest and file.name[-1] != "/" and not file.name.startswith("../")}
     return BundleInfo(
         package=PackageInfo(
             name=package.name, version=package.version, module=package.module, description=package.description, license=package.license

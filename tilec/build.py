@@ -16,6 +16,7 @@ from tilec.compiler.keys import Change, KeyMaker, explain_change, inputs_digest,
 from tilec.compiler.lockfile import check_lock
 from tilec.compiler.state import Fingerprint, Output, WorkDir
 from tilec.errors import Diagnostic, ManifestError, UsageError
+from tilec.frontends._reads import GONE
 from tilec.frontends._tools import used as tools_used
 from tilec.frontends.base import BUILTIN, ToolSearch
 from tilec.model.kernel import BundleInfo
@@ -91,7 +92,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
     work = WorkDir(Path(project.manifest.root))
     cache = Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
     with work.lock(observer.note), _pool(project, request, cache, observer, work) as pool:
-        declared = declare(project, pool, cache, fresh=request.force)
+        declared = declare(project, pool, cache, fresh=request.force, select=request.select)
         check_lock(Path(project.manifest.root), declared.tools, locked=request.locked, note=observer.note)
         plan = _plan(project, declared, request)
         keyed = _keyed(plan, declared)
@@ -141,8 +142,11 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
 def _stamp(project: Project, declared: Declared, request: BuildRequest, outputs: Sequence[Output], *, jobs: int, since: int) -> None:
     """Let the next build see by file status alone that it has nothing to do, where file status says everything."""
     manifest = project.manifest
-    names = {file.name for files in declared.inputs.values() for file in files}
-    if project.search.prefer != "wheels" or declared.unreadable or set(project.classes) - set(BUILTIN) or any(n[0] == "<" for n in names):
+    inputs = {file for files in declared.inputs.values() for file in files}
+    names = {file.name for file in inputs}
+    # Status says nothing of a file that is not there, and of a directory not what is in it.
+    vague = any(file.name[0] == "<" or file.name[-1] == "/" or file.digest == GONE for file in inputs)
+    if project.search.prefer != "wheels" or declared.unreadable or declared.passed_over or set(project.classes) - set(BUILTIN) or vague:
         return
     root = Path(manifest.root)
     own = (Path(manifest.path).name, "tilec.lock", *manifest.package.license_files)
@@ -214,7 +218,7 @@ def _planned(request: BuildRequest, observer: Observer) -> tuple[Project, Plan, 
     project = open_project(request.manifest_path, request.search)
     cache = Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
     with _pool(project, request, cache, observer, WorkDir(Path(project.manifest.root))) as pool:
-        declared = declare(project, pool, cache)
+        declared = declare(project, pool, cache, select=request.select)
     declared.require_all()
     return project, _plan(project, declared, request), declared
 
@@ -234,22 +238,25 @@ def _pool(project: Project, request: BuildRequest, cache: Cache, observer: Obser
 
 def _plan(project: Project, declared: Declared, request: BuildRequest) -> Plan:
     """The plan of every kernel whose source can be read."""
-    manifest = project.manifest
-    if declared.unreadable:
+    manifest, targets = project.manifest, request.targets
+    if declared.unreadable or declared.passed_over:
+        targets = targets or ("default",)  # named: then nothing is said of overrides, which may well match what cannot be read
         manifest = dataclasses.replace(manifest, kernels=tuple(kernel for kernel in manifest.kernels if kernel.name in declared.kernels))
     try:
-        return make_plan(
+        plan = make_plan(
             manifest,
             declared.kernels,
             project.languages,
             project.sources,
-            targets=request.targets,
+            targets=targets,
             select=request.select,
             profile=request.profile,
         )
     except UsageError:
         declared.require_all()  # may be what is behind it
         raise
+    passed = [f"{error.what}: passed over, since --select takes none of its kernels" for error in declared.passed_over]
+    return dataclasses.replace(plan, notes=(*plan.notes, *passed))
 
 
 def _keyed(plan: Plan, declared: Declared) -> tuple[KeyedJob, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import fnmatch
 import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from tilec.compiler.execute import Pool
 from tilec.compiler.keys import declaration_key
 from tilec.compiler.records import load_declarations, save_declarations
 from tilec.errors import BuildError, Diagnostic, ManifestError, MissingError, TilecError
+from tilec.frontends._reads import digests, with_reads
 from tilec.frontends.base import BUILTIN, Frontend, ToolSearch, installed
 from tilec.manifest.load import load
 from tilec.manifest.locate import render
@@ -59,6 +61,7 @@ class Declared:
         inputs: input files, by kernel.
         tools: tools, by language.
         unreadable: why sources cannot be read.
+        passed_over: the same of sources none of whose kernels is selected: they are in nobody's way.
         sources: how many sources there are.
     """
 
@@ -66,6 +69,7 @@ class Declared:
     inputs: Mapping[str, tuple[InputFile, ...]]
     tools: Mapping[str, tuple[ToolInfo, ...]]
     unreadable: tuple[TilecError, ...]
+    passed_over: tuple[TilecError, ...]
     sources: int
 
     def require_all(self) -> None:
@@ -158,10 +162,11 @@ def _functions(path: Path) -> frozenset[str] | None:
     return frozenset(names)
 
 
-def declare(project: Project, pool: Pool, cache: Cache, *, fresh: bool = False) -> Declared:
+def declare(project: Project, pool: Pool, cache: Cache, *, fresh: bool = False, select: Sequence[str] = ()) -> Declared:
     """Find every kernel's declaration; sources that have not changed are not read by a compiler again, unless `fresh` says so.
 
-    Sources that cannot be read do not keep the others from being compiled: see `Declared.unreadable`.
+    Sources that cannot be read do not keep the others from being compiled: see `Declared.unreadable`. All are read, whatever `select` says:
+    what is compiled together, and what is said of the rest, does not depend on it.
 
     Raises:
         MissingError: a tool is missing.
@@ -176,47 +181,70 @@ def declare(project: Project, pool: Pool, cache: Cache, *, fresh: bool = False) 
     found: dict[tuple[str, Source], Sequence[KernelDecl]] = {}
     for pair, key in keys.items():
         known = None if fresh else load_declarations(cache, key)
-        if known is not None:
+        if known is not None and _reads(known) == _reads_now(pair[1], known):
             found[pair] = known
     missing = [pair for pair in keys if pair not in found]
     for pair, result in zip(missing, pool.declare(missing) if missing else (), strict=True):
         if isinstance(result, MissingError):
             raise result
         if isinstance(result, TilecError):
-            failures.append(result)
+            failures[pair] = result
         else:
             found[pair] = result
             # A source that was edited meanwhile is not kept under the key of what it was before.
             if tuple(project.frontends[pair[0]].inputs(pair[1])) == inputs[pair]:
                 save_declarations(cache, keys[pair], result)
     by_kernel = {name: (languages[name], source) for name, source in project.sources.items()}
+    asked = {pair for name, pair in by_kernel.items() if may_select(select, name)}
     readable = {name: pair for name, pair in by_kernel.items() if pair in found}
     kernels, problems = _pick(project.manifest, {name: found[pair] for name, pair in readable.items()})
     declared = Declared(
         kernels=kernels,
-        inputs={name: inputs[pair] for name, pair in readable.items()},
+        inputs={name: with_reads(inputs[pair], _reads(found[pair])) for name, pair in readable.items()},
         tools=tools,
-        unreadable=tuple(failures),
+        unreadable=tuple(error for pair, error in failures.items() if pair in asked),
+        passed_over=tuple(error for pair, error in failures.items() if pair not in asked),
         sources=len(unique),
     )
-    if problems or not kernels:
+    if problems:
         declared.require_all()
         raise ManifestError(problems)
+    if not kernels:
+        raise BuildError(tuple(failures.values()), total=len(unique), what=UNREADABLE)
     return declared
+
+
+def may_select(select: Sequence[str], kernel: str) -> bool:
+    """Whether `--select` can mean a job of a kernel whose variants are not known: ids are its name, or begin with it and `-`."""
+    begins = f"{kernel}-"
+    return not select or any(
+        fnmatch.fnmatchcase(kernel, glob) or any(fnmatch.fnmatchcase(begins, glob[:end]) for end in range(1, len(glob) + 1))
+        for glob in select
+    )
 
 
 def _inputs(
     project: Project, pairs: Sequence[tuple[str, Source]]
-) -> tuple[dict[tuple[str, Source], tuple[InputFile, ...]], list[TilecError]]:
-    found, failures = {}, []
+) -> tuple[dict[tuple[str, Source], tuple[InputFile, ...]], dict[tuple[str, Source], TilecError]]:
+    found: dict[tuple[str, Source], tuple[InputFile, ...]] = {}
+    failures: dict[tuple[str, Source], TilecError] = {}
     for language, source in pairs:
         try:
             found[language, source] = tuple(project.frontends[language].inputs(source))
         except MissingError:
             raise  # of a tool, which every source needs
         except TilecError as error:
-            failures.append(error)
+            failures[language, source] = error
     return found, failures
+
+
+def _reads(declarations: Sequence[KernelDecl]) -> dict[str, str]:
+    """What the code of a source opened when it was executed, by name and digest."""
+    return {name: digest for decl in declarations for name, digest in decl.reads}
+
+
+def _reads_now(source: Source, declarations: Sequence[KernelDecl]) -> dict[str, str]:
+    return dict(digests(source.root, _reads(declarations)))
 
 
 def _pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> tuple[dict[str, KernelDecl], tuple[Diagnostic, ...]]:

@@ -256,3 +256,19 @@ def test_one_name_in_two_namespaces(cli: Cli, tmp_path: Path) -> None:
     done = cli(root, "build")
     assert done.code == 2
     assert "k/twice.cu has no kernel 'd::twice'; did you mean 'a::twice'\n" in done.err
+
+
+def test_a_broken_source_is_in_the_way_of_its_own_kernels_only(cli: Cli, tmp_path: Path) -> None:
+    rule = '[[override]]\nselect = "add-*"\nhints = { occupancy = 2 }\n'
+    root = write(tmp_path, f"{HEAD}{TWICE}{ADD}\n{rule}", {"k/add.py": "import cuda.tile as ct\ndef (\n"})
+    for words in (("build",), ("build", "--select", "*-sm_90"), ("build", "--select", "add-TILE128"), ("build", "--select", "nothing*-x")):
+        done = cli(root, *words)
+        assert done.code in (1, 2), words
+        assert not (root / "dist").exists()
+    done = cli.good(root, "build", "--select", "twice*")
+    assert "note: k/add.py cannot be read: SyntaxError" in done.err
+    assert "passed over, since --select takes none of its kernels" in done.err
+    assert "override" not in done.err
+    assert cli.good(root, "build", "--select", "twice*").up_to_date
+    assert "twice-sm_90" in cli.good(root, "build", "--list", "--select", "twice*").out
+    assert cli(root, "build", "--select", "twice*", "--select", "add").code == 1

@@ -11,10 +11,11 @@ import pytest
 from tests.e2e.harness import HEAD, TWICE, write
 from tilec.compiler.cache import Cache
 from tilec.errors import Location, ManifestError
+from tilec.frontends._reads import digests
 from tilec.frontends.base import ToolSearch
 from tilec.model.job import InputFile, Source
 from tilec.model.kernel import KernelDecl, ToolInfo
-from tilec.project import declare, open_project
+from tilec.project import declare, may_select, open_project
 
 
 def problems(root: Path) -> list[str]:
@@ -80,6 +81,17 @@ class Pool:
         return [(KernelDecl(name="twice", qualified="twice", location=Location(file=source.path, line=1)),) for _, source in sources]
 
 
+class OpeningPool(Pool):
+    """Says that the source opened files when it was executed."""
+
+    def declare(self, sources: Sequence[tuple[str, Source]]) -> list[tuple[KernelDecl, ...]]:
+        names = ("tables/", "tables/a.json", "tables/b.json")
+        return [
+            tuple(dataclasses.replace(decl, reads=digests(source.root, names)) for decl in decls)
+            for (_, source), decls in zip(sources, super().declare(sources), strict=True)
+        ]
+
+
 class Reader:
     """A frontend whose sources are one file, and whose tools are none."""
 
@@ -96,3 +108,49 @@ def test_sources_are_declared_once_or_whenever_it_is_forced(root: Path, tmp_path
     for fresh, asked in ((False, 1), (False, 1), (True, 2)):
         assert list(declare(project, pool, cache, fresh=fresh).kernels) == ["twice"]
         assert pool.asked == asked
+
+
+def test_files_that_a_source_opens_are_inputs_and_an_edit_reads_it_again(root: Path, tmp_path: Path) -> None:
+    project = dataclasses.replace(open_project(root / "tilec.toml", ToolSearch()), frontends={"cuda": Reader()})
+    pool, cache = OpeningPool(), Cache(tmp_path / "cache", max_bytes=1 << 20, note=pytest.fail)
+    table, other = root / "tables" / "a.json", root / "tables" / "b.json"
+    table.parent.mkdir()
+    table.write_text("1", encoding="utf-8")
+
+    def inputs() -> dict[str, str]:
+        return {file.name: file.digest for file in declare(project, pool, cache).inputs["twice"]}
+
+    first = inputs()
+    assert list(first) == ["k/twice.cu", "tables/", "tables/a.json", "tables/b.json"]
+    assert first["tables/b.json"] == "", "it is not there"
+    assert inputs() == first
+    assert pool.asked == 1, "nothing was touched"
+    table.write_text("2", encoding="utf-8")
+    second = inputs()
+    assert [name for name in first if first[name] != second[name]] == ["tables/a.json"]
+    other.write_text("", encoding="utf-8")
+    third = inputs()
+    assert [name for name in first if third[name] != second[name]] == ["tables/", "tables/b.json"]
+    assert pool.asked == 3
+
+
+@pytest.mark.parametrize(
+    ("select", "kernel", "may"),
+    [
+        ((), "add", True),
+        (("add",), "add", True),
+        (("add",), "adder", False),
+        (("add-f16*",), "add", True),
+        (("add-f16*",), "gemm", False),
+        (("*-sm_90",), "add", True),
+        (("*",), "add", True),
+        (("[a-c]dd-*",), "add", True),
+        (("[b-c]dd-*",), "add", False),
+        (("add[-x]f16",), "add", True),
+        (("ad?*sm_90",), "add", True),
+        (("g*-sm_90", "a*"), "add", True),
+        (("g*",), "add", False),
+    ],
+)
+def test_what_a_selection_may_mean(select: tuple[str, ...], kernel: str, may: bool) -> None:
+    assert may_select(select, kernel) is may

@@ -1,0 +1,68 @@
+"""What a tile module opens when it is executed, and imports from outside of the project, is compiled anew when it changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import ADD, HEAD, TWICE, Cli, edit, write
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+JOB = "add-TILE128-sm_90"
+PY = """import json
+from pathlib import Path
+
+import cuda.tile as ct
+
+{imports}
+ADDED = {added}
+
+
+@ct.kernel
+def add(z, x, TILE: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(z, (i,), ct.load(x, (i,), (TILE,)) + ADDED)
+"""
+FROM_FILE = PY.format(imports="", added='json.loads((Path(__file__).parent / "tables" / "added.json").read_text())["added"]')
+
+
+def test_a_data_file(cli: Cli, tmp_path: Path) -> None:
+    root = write(tmp_path, HEAD + ADD + TWICE, {"k/add.py": FROM_FILE, "k/tables/added.json": '{"added": 1.0}'})
+    assert cli.good(root, "build").jobs == {JOB, "twice-sm_90"}
+    assert cli.good(root, "build").up_to_date
+    edit(root / "k" / "tables" / "added.json", "1.0", "2.0")
+    assert cli.good(root, "build").jobs == {JOB}
+    changed = cli.good(root, "build", "--explain", JOB)
+    assert "k/tables/added.json" in changed.out
+    edit(root / "k" / "tables" / "added.json", "2.0", "1.0")
+    back = cli.good(root, "build")
+    assert (back.jobs, back.up_to_date) == (set(), False)
+    (root / "k" / "tables" / "added.json").unlink()
+    gone = cli(root, "build")
+    assert gone.code == 1
+    assert gone.err.startswith("k/add.py:7:"), "the module was executed again"
+    assert "error: FileNotFoundError" in gone.err
+
+
+def test_a_file_that_may_be_missing_and_a_directory_that_is_listed(cli: Cli, tmp_path: Path) -> None:
+    added = 'float(len(list((Path(__file__).parent / "tables").iterdir())))'
+    root = write(tmp_path, HEAD + ADD, {"k/add.py": PY.format(imports="", added=added), "k/tables/a.json": ""})
+    assert cli.good(root, "build").jobs == {JOB}
+    assert cli.good(root, "build").up_to_date
+    (root / "k" / "tables" / "b.json").write_text("", encoding="utf-8")
+    assert cli.good(root, "build").jobs == {JOB}
+
+
+def test_a_module_that_pythonpath_leads_to(cli: Cli, tmp_path: Path) -> None:
+    for folder, value in (("one", 1.0), ("two", 2.0)):
+        write(tmp_path / folder, "", {"acme_shared/__init__.py": f"ADDED = {value}\n"})
+    text = PY.format(imports="import acme_shared", added="acme_shared.ADDED")
+    root = write(tmp_path / "project", HEAD + ADD, {"k/add.py": text})
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    assert cli.good(root, "build", PYTHONPATH=one).jobs == {JOB}
+    assert cli.good(root, "build", PYTHONPATH=one).up_to_date
+    assert cli.good(root, "build", PYTHONPATH=two).jobs == {JOB}
+    edit(tmp_path / "two" / "acme_shared" / "__init__.py", "2.0", "3.0")
+    assert cli.good(root, "build", PYTHONPATH=two).jobs == {JOB}
