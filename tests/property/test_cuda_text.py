@@ -11,8 +11,8 @@ from tilec.errors import CompileError, Location
 from tilec.frontends._cuda_diagnostics import read_log
 from tilec.frontends._cuda_includes import includes
 from tilec.frontends._cuda_parse import find_kernels
-from tilec.frontends._cuda_symbol import cut
 from tilec.frontends._cuda_tokens import lex
+from tilec.model.cpp import cut
 
 PIECES = st.sampled_from(
     [

@@ -98,6 +98,13 @@ def test_template_instances(tmp_path: Path, dtype: str, size: int, options: dict
     assert len(read_cubin(image.data).kernels) == 1
 
 
+def test_a_template_parameter_pack(tmp_path: Path) -> None:
+    text = "template <typename T, int... Ns> __global__ void k(T* y) { y[threadIdx.x] = T((Ns + ... + 0)); }"
+    for symbol in ("k<{T}>", "k<{T}, 1>", "k<{T}, 1, {N}, 3>"):
+        image = compile_text(tmp_path, text, symbol, axes={"T": "f32", "N": 2})
+        assert [(s.type, s.expr) for s in image.abi] == [("ptr", "y.ptr")]
+
+
 def test_structs_by_value(tmp_path: Path) -> None:
     text = """
     struct P { int a; double b; char c; };
@@ -379,7 +386,15 @@ def test_nvcc_takes_host_code(tmp_path: Path) -> None:
 def test_nvcc_adds_its_parts_to_the_inputs(tmp_path: Path) -> None:
     made = job(write(tmp_path, {"k/a.cu": ADD}), options=NVCC)
     names = [f.name for f in frontend().inputs(made.spec.source)]
-    assert names == ["<host>/cc1plus", "<host>/gcc", "<toolkit>/cicc", "<toolkit>/cudafe++", "<toolkit>/fatbinary", "<toolkit>/nvcc", "k/a.cu"]
+    assert names == [
+        "<host>/cc1plus",
+        "<host>/gcc",
+        "<toolkit>/cicc",
+        "<toolkit>/cudafe++",
+        "<toolkit>/fatbinary",
+        "<toolkit>/nvcc",
+        "k/a.cu",
+    ]
 
 
 def test_nvcc_does_not_read_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

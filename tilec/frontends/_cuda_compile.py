@@ -8,6 +8,7 @@ from tilec.frontends import _cuda_abi, _cuda_declare, _cuda_includes, _cuda_ptxa
 from tilec.frontends._cuda_groups import Programs
 from tilec.frontends._cuda_program import Asked, Made, ProgramCompiler
 from tilec.model.arch import Version
+from tilec.model.cpp import cut
 from tilec.model.digest import sha256
 from tilec.model.driver import cuda_of_ptx_isa
 from tilec.model.image import Image, ImageInfo, Resources
@@ -58,7 +59,7 @@ class Compiler:
         return self._programs.get(state, lambda: ProgramCompiler(self._asked, expressions).run())
 
     def _expression(self, member: Member) -> str:
-        base, _ = _cuda_symbol.cut(member.symbol)
+        base, _ = cut(member.symbol)
         found = _cuda_declare.named(base, self._asked.candidates) or self._asked.found
         return _cuda_symbol.name_expression(member.symbol, dict(member.axes), found.decl, required=found.required, variadic=found.variadic)
 

@@ -10,6 +10,7 @@ from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _cuda_includes, _cuda_symbol
 from tilec.frontends._cuda_options import read_options
 from tilec.frontends._cuda_parse import Found, find_kernels
+from tilec.model.cpp import cut
 from tilec.model.job import Job, Source
 
 _TOGETHER = 16
@@ -48,7 +49,7 @@ def find(job: Job, candidates: Sequence[Found]) -> Found:
         CompileError: the source has no such kernel (any more).
     """
     spec = job.spec
-    base, _ = _cuda_symbol.cut(spec.symbol or spec.decl.qualified or spec.decl.name)
+    base, _ = cut(spec.symbol or spec.decl.qualified or spec.decl.name)
     found = named(base, candidates) or named(spec.decl.qualified, candidates)
     if found is not None:
         return found

@@ -136,7 +136,7 @@ class _Reader:
             qualified="::".join((*namespaces, name.text)),
             location=Location(file=self._file, line=name.line, column=name.column),
             doc=self._doc(self._tokens[start].line),
-            params=parameters(self._tokens[open_ + 1 : close], self._scope, names),
+            params=parameters(self._tokens[open_ + 1 : close], self._scope, tuple(n.removesuffix("...") for n in names)),
             template=names,
             max_threads=self._bounds((*head, *tail)),
             cluster=self._cluster((*head, *tail)),
@@ -160,7 +160,7 @@ class _Reader:
                 if not parts:
                     return None
                 result = (
-                    tuple(name for name, _, _ in parts),
+                    tuple(f"{name}..." if pack else name for name, _, pack in parts),
                     sum(not default and not pack for _, default, pack in parts),
                     any(pack for _, _, pack in parts),
                 )

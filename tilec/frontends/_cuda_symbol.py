@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 
 from tilec.errors import CompileError, Diagnostic
+from tilec.model.cpp import cut, dtype_of
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue, KernelDecl
+from tilec.model.suggest import did_you_mean
 
 _TYPE_HEADERS = {
     "__half": "cuda_fp16.h",
@@ -39,7 +40,7 @@ def expand(symbol: str, axes: Mapping[str, AxisValue]) -> str:
     def fill(match: re.Match[str]) -> str:
         name = match[1]
         if name not in axes:
-            raise _error(f"symbol {symbol!r} names the axis {name}, which the matrix does not have{_nearest(name, list(axes))}")
+            raise _error(f"symbol {symbol!r} names the axis {name}, which the matrix does not have{did_you_mean(name, axes)}")
         return spell_value(axes[name])
 
     return _PLACE.sub(fill, symbol)
@@ -66,7 +67,7 @@ def name_expression(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl
     if not decl.template and arguments is not None:
         raise _error(f"symbol {text!r} gives template arguments, but {decl.name} at {place} is no template", fix=f'write symbol = "{base}"')
     if decl.template:
-        wanted = f"{base}<{', '.join('{' + (name or '…') + '}' for name in decl.template)}>"
+        wanted = f"{base}<{decl.places}>"
         count = len(arguments or ())
         if arguments is None and required:
             raise _error(
@@ -74,7 +75,8 @@ def name_expression(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl
                 fix=f'name the instance, with axes of the matrix in its places: symbol = "{wanted}"',
             )
         if count < required or (count > len(decl.template) and not variadic):
-            takes = str(required) if required == len(decl.template) else f"{required} to {len(decl.template)}"
+            most = len(decl.template)
+            takes = f"{required} or more" if variadic else str(required) if required == most else f"{required} to {most}"
             raise _error(
                 f"symbol {text!r} gives {count} template arguments, {decl.name} at {place} takes {takes}: {', '.join(decl.template)}",
                 fix=f'symbol = "{wanted}"',
@@ -86,33 +88,15 @@ def name_expression(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl
     )
 
 
-def cut(text: str) -> tuple[str, list[str] | None]:
-    """(name, template arguments) of `name<a, b>`; None where there is no argument list."""
-    text = text.strip().removeprefix("::")
-    if "<" not in text or not text.endswith(">"):
-        return text, None
-    base, _, rest = text.partition("<")
-    parts, depth, current = [], 0, ""
-    for char in rest[:-1]:
-        depth += (char in "<([{") - (char in ">)]}")
-        if char == "," and depth == 0:
-            parts.append(current.strip())
-            current = ""
-        else:
-            current += char
-    return base.strip(), [*parts, current.strip()] if current.strip() or parts else []
-
-
 def bindings(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl) -> dict[str, str]:
     """The dtype that each type parameter of the template stands for in this variant."""
-    by_c = {row.c: name for name, row in DTYPES.items()}
     _, arguments = cut(symbol or decl.name)
     bound = {}
-    for parameter, argument in zip(decl.template, arguments or (), strict=False):
+    for parameter, argument in decl.bound(arguments or ()).items():
         place = _PLACE.fullmatch(argument)
         value = axes.get(place[1]) if place else argument
         if isinstance(value, str):
-            dtype = value if value in DTYPES else by_c.get(value, "")
+            dtype = value if value in DTYPES else dtype_of(value)
             if dtype:
                 bound[parameter] = dtype
     for name, value in axes.items():
@@ -125,7 +109,7 @@ def unknown_symbol(name: str, candidates: Sequence[KernelDecl]) -> CompileError:
     """The error for a symbol that the source does not have."""
     names = [c.qualified or c.name for c in candidates]
     listing = ", ".join(f"{n} ({c.location.line})" for n, c in zip(names, candidates, strict=True)) or "none"
-    return _error(f"there is no __global__ function {name!r}{_nearest(name, names)}", cause=f"the source has: {listing}")
+    return _error(f"there is no __global__ function {name!r}{did_you_mean(name, names)}", cause=f"the source has: {listing}")
 
 
 def symbol_advice(words: str, expression: str, decl: KernelDecl, candidates: Sequence[str]) -> str:
@@ -138,15 +122,10 @@ def symbol_advice(words: str, expression: str, decl: KernelDecl, candidates: Seq
         return f"give each overload of {decl.name} a name of its own: a kernel is found by its function's name"
     base, _ = cut(expression)
     if base not in (decl.qualified, decl.name):
-        return f"the source has {', '.join(candidates) or 'no __global__ function'}{_nearest(base, list(candidates))}"
+        return f"the source has {', '.join(candidates) or 'no __global__ function'}{did_you_mean(base, candidates)}"
     if decl.template:
         return f"{decl.name} takes <{', '.join(decl.template)}>: see that every argument fits its parameter"
     return f"name it as the source does: {decl.qualified or decl.name}"
-
-
-def _nearest(name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name, names, 1, 0.5)
-    return f"; did you mean {near[0]}" if near else ""
 
 
 def _error(what: str, *, cause: str = "", fix: str = "") -> CompileError:

@@ -8,12 +8,13 @@ from collections.abc import Collection, Sequence
 from tilec.errors import ExpressionError
 from tilec.manifest.types import Kernel
 from tilec.model import expr
+from tilec.model.cpp import cut
 from tilec.model.dtype import DTYPES
 from tilec.model.job import Variant
 from tilec.model.kernel import KernelDecl
 from tilec.model.signature import Param, ParamKind
 from tilec.plan.matrix import Report
-from tilec.plan.params import suggest, symbol_places, template_arguments
+from tilec.plan.params import suggest, symbol_places
 from tilec.plan.targets import LanguageFacts
 
 
@@ -80,12 +81,11 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
     unknown = [name for name in symbol_places(kernel.symbol) if name not in axes]
     for name in unknown:
         report(f"{{{name}}} is no axis of the matrix{suggest(name, axes)}", path)
-    arguments = template_arguments(kernel.symbol)
-    if decl.template and not arguments:
-        example = ", ".join(f"{{{name}}}" for name in decl.template)
-        report(f'{decl.name} is a template: say which instance, for example symbol = "{decl.name}<{example}>"', path)
+    arguments = cut(kernel.symbol)[1]
+    if decl.template and arguments is None:
+        report(f'{decl.name} is a template: say which instance, for example symbol = "{decl.name}<{decl.places}>"', path)
         return False
-    if len(arguments) > len(decl.template):
+    if arguments is not None and len(arguments) > len(decl.template) and not decl.variadic:
         shown = f"template parameters {', '.join(decl.template)}" if decl.template else "no template parameters"
         report(f"{len(arguments)} template arguments, but {decl.name} has {shown}", path)
         return False

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from tilec.errors import ExpressionError
 from tilec.manifest.types import Kernel, ParamTable
 from tilec.model import expr
+from tilec.model.cpp import cut, dtype_of
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import KernelDecl, ParamDecl
 from tilec.model.signature import AbiSlot, Param, ParamKind
@@ -15,16 +16,6 @@ from tilec.model.suggest import did_you_mean
 from tilec.plan.matrix import Report
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
-_C_NAMES = {
-    **{row.c: row.name for row in DTYPES.values()},
-    "half": "f16",
-    "nv_bfloat16": "bf16",
-    "unsigned": "u32",
-    "int32_t": "i32",
-    "int64_t": "i64",
-    "uint32_t": "u32",
-    "uint64_t": "u64",
-}
 
 
 def suggest(name: str, known: Sequence[str]) -> str:
@@ -37,21 +28,6 @@ def symbol_places(symbol: str) -> tuple[str, ...]:
     return tuple(_PLACE.findall(symbol))
 
 
-def template_arguments(symbol: str) -> tuple[str, ...]:
-    """The template arguments of `name<a, b<c>, d>` as texts, empty where it is no template instance."""
-    start = symbol.find("<")
-    if start < 0 or not symbol.rstrip().endswith(">"):
-        return ()
-    inner, depth, parts, last = symbol[start + 1 : symbol.rstrip().rfind(">")], 0, [], 0
-    for index, char in enumerate(inner):
-        depth += (char in "<({[") - (char in ">)}]")
-        if char == "," and depth == 0:
-            parts.append(inner[last:index].strip())
-            last = index + 1
-    parts.append(inner[last:].strip())
-    return tuple(parts)
-
-
 class Resolver:
     """Resolves one kernel's parameters; problems go to `report` with the key path they concern."""
 
@@ -61,8 +37,7 @@ class Resolver:
         self.report = report
         self.axes: Mapping[str, tuple[object, ...]] = dict(kernel.matrix.axes)
         self.tables: Mapping[str, ParamTable] = {table.name: table for table in kernel.params}
-        arguments = template_arguments(kernel.symbol)
-        self.template = dict(zip(decl.template, arguments, strict=False))
+        self.template = decl.bound(cut(kernel.symbol)[1] or ())
         self.unresolved: set[str] = set()  # parameters that were reported: other checks let them be
 
     def params(self) -> tuple[Param, ...]:
@@ -160,7 +135,7 @@ class Resolver:
         places = symbol_places(argument)
         if places and argument == f"{{{places[0]}}}":
             return places[0]
-        return _C_NAMES.get(argument, "")
+        return dtype_of(argument)
 
     def _kind(self, name: str, table: ParamTable, decl: ParamDecl | None, dtype: str | None) -> ParamKind | None:
         path = ("kernel", self.kernel.name, "params", name)

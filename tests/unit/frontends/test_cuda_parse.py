@@ -110,6 +110,7 @@ def test_how_many_template_arguments_are_needed() -> None:
         "template <typename T, int V = 4> __global__ void k(T* z) {} template <class... Ts> __global__ void p(Ts... x) {}", "k.cu"
     )
     assert [(f.required, f.variadic) for f in found] == [(1, False), (0, True)]
+    assert [(f.decl.template, f.decl.variadic, f.decl.places) for f in found] == [(("T", "V"), False, "{T}, {V}"), (("Ts...",), True, "…")]
 
 
 def test_namespaces_and_linkage() -> None:

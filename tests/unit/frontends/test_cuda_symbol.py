@@ -8,8 +8,9 @@ from tilec.bundle.cubin import CubinParam
 from tilec.errors import CompileError
 from tilec.frontends._cuda_abi import check, derive
 from tilec.frontends._cuda_parse import Found, find_kernels
-from tilec.frontends._cuda_symbol import bindings, cut, expand, name_expression, spell_value, symbol_advice, unknown_symbol
+from tilec.frontends._cuda_symbol import bindings, expand, name_expression, spell_value, symbol_advice, unknown_symbol
 from tilec.frontends._ptx import EntryParam
+from tilec.model.cpp import cut
 from tilec.model.kernel import AxisValue
 from tilec.model.signature import AbiSlot
 
@@ -54,12 +55,24 @@ def test_cutting_nested_arguments() -> None:
         ("k", r"k at k\.cu:1:50 is a template: symbol 'k' does not say which instance\n  fix: .*symbol = \"k<\{T\}, \{V\}>\""),
         ("k<float, 1, 2>", "gives 3 template arguments, k at .* takes 1 to 2: T, V"),
         ("k<>", "gives 0 template arguments"),
-        ("k<{TT}>", "names the axis TT, which the matrix does not have; did you mean T"),
+        ("k<{TT}>", "names the axis TT, which the matrix does not have; did you mean 'T'"),
     ],
 )
 def test_symbols_that_do_not_fit_a_template(symbol: str, says: str) -> None:
     with pytest.raises(CompileError, match=says):
         named(TEMPLATE, symbol, T="f32")
+
+
+def test_a_parameter_pack_takes_any_number_of_arguments() -> None:
+    pack = kernel("template <typename T, int... Ns> __global__ void k(T* y) {}")
+    assert named(pack, "k<{T}>", T="f16") == "k<__half>"
+    assert named(pack, "k<{T}, 1, {N}, 3>", T="f16", N=2) == "k<__half, 1, 2, 3>"
+    assert bindings("k<{T}, 1, 2>", {"T": "f16"}, pack.decl) == {"T": "f16"}
+    with pytest.raises(CompileError, match=r"gives 0 template arguments, k at .* takes 1 or more: T, Ns\.\.\.\n.*k<\{T\}, …>"):
+        named(pack, "k<>")
+    types = kernel("template <typename... Ts> __global__ void k(Ts*... y) {}")
+    assert bindings("k<float>", {}, types.decl) == {"Ts": "f32"}
+    assert bindings("k<float, int>", {}, types.decl) == {}, "which of the parameters has which is not known"
 
 
 def test_arguments_for_what_is_no_template() -> None:
@@ -69,7 +82,7 @@ def test_arguments_for_what_is_no_template() -> None:
 
 def test_an_unknown_symbol_names_what_is_there() -> None:
     error = unknown_symbol("kk", [PLAIN.decl, TEMPLATE.decl])
-    assert str(error) == "there is no __global__ function 'kk'; did you mean k\n  cause: the source has: n::k (1), k (1)"
+    assert str(error) == "there is no __global__ function 'kk'; did you mean 'k'\n  cause: the source has: n::k (1), k (1)"
 
 
 def test_overloads_need_names_of_their_own() -> None:
@@ -81,6 +94,7 @@ def test_dtypes_of_template_parameters() -> None:
     assert bindings("k<{DT}, 4>", {"DT": "f16"}, TEMPLATE.decl) == {"T": "f16"}
     assert bindings("k<float>", {}, TEMPLATE.decl) == {"T": "f32"}
     assert bindings("", {"T": "bf16"}, TEMPLATE.decl) == {"T": "bf16"}
+    assert bindings("k<unsigned int>", {}, TEMPLATE.decl) == {"T": "u32"}
     assert bindings("k<Mine>", {}, TEMPLATE.decl) == {}
 
 
