@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilec.model.arch import Target
-from tilec.model.job import InputFile, Job, KernelSpec, Member, Source, Variant
+from tilec.model.job import InputFile, Job, KernelSpec, Source, Variant
 from tilec.model.kernel import KernelDecl, ParamDecl, ToolInfo
 from tilec.model.signature import Param
 
@@ -57,19 +57,25 @@ class KeyMaker:
         # By identity, since jobs share these objects; each entry holds its object, so that an identity is never used twice.
         self._kernels: dict[int, tuple[KernelSpec, hashlib._Hash]] = {}
         self._variants: dict[tuple[int, int], tuple[Variant, hashlib._Hash]] = {}
-        self._groups: dict[int, tuple[tuple[Member, ...], list[Row]]] = {}
+        self._rests: dict[tuple[int, ...], tuple[tuple[Any, ...], bytes]] = {}
 
     def key(self, job: Job) -> str:
         """The job's key: hex SHA-256 over every row of its explanation."""
         spec, variant = job.spec, job.variant
-        place = (id(spec), id(variant))
-        known = self._variants.get(place)
+        known = self._variants.get((id(spec), id(variant)))
         if known is None:
             kernel = self._kernels.get(id(spec))
             if kernel is None:
                 kernel = self._kernels[id(spec)] = (spec, _feed(hashlib.sha256(), self._kernel_rows(spec)))
-            known = self._variants[place] = (variant, _feed(kernel[1].copy(), _variant_rows(variant)))
-        return _feed(known[1].copy(), self._job_rows(job)).hexdigest()
+            known = self._variants[id(spec), id(variant)] = (variant, _feed(kernel[1].copy(), _variant_rows(variant)))
+        values = _own(job)
+        place = tuple(map(id, values))
+        rest = self._rests.get(place)
+        if rest is None:
+            rest = self._rests[place] = (values, _encoded(_job_rows(job)))
+        digest = known[1].copy()
+        digest.update(rest[1])
+        return digest.hexdigest()
 
     def explain(self, job: Job) -> Explained:
         """What is hashed into the job's key, as (label, value) in the order of hashing."""
@@ -98,12 +104,12 @@ class KeyMaker:
             index[job.id] = [
                 place((0, id(job.spec)), self._kernel_rows(job.spec)),
                 place((1, id(job.variant)), _variant_rows(job.variant)),
-                place((2, id(job)), self._job_rows(job)),
+                place((2, *map(id, _own(job))), _job_rows(job)),
             ]
         return {"parts": parts, "jobs": index}
 
     def _parts(self, job: Job) -> tuple[Iterable[Row], ...]:
-        return (self._kernel_rows(job.spec), _variant_rows(job.variant), self._job_rows(job))
+        return (self._kernel_rows(job.spec), _variant_rows(job.variant), _job_rows(job))
 
     def _kernel_rows(self, spec: KernelSpec) -> Iterator[Row]:
         yield "recipe", self._recipe
@@ -122,23 +128,6 @@ class KeyMaker:
             else:
                 yield name, _plain(value)
         yield from ((f"input {file.name}", file.digest) for file in self._inputs[spec.name])
-
-    def _job_rows(self, job: Job) -> Iterator[Row]:
-        for name, value in _fields(job):
-            if name == "hints":
-                yield from ((f"hint {hint}", _plain(setting)) for hint, setting in value)
-            elif name == "group":
-                yield from self._group_rows(value)
-            elif name not in ("spec", "variant"):  # walked before, once for all the jobs that share them
-                yield name, _plain(value)
-
-    def _group_rows(self, group: tuple[Member, ...]) -> list[Row]:
-        """A row a member, which says it in its label: so an explanation names the member that came or went, not all behind it."""
-        known = self._groups.get(id(group))
-        if known is None:
-            rows: list[Row] = [(f"group {json.dumps(_plain(member), ensure_ascii=False)}", "") for member in group]
-            known = self._groups[id(group)] = (group, rows)
-        return known[1]
 
 
 def inputs_digest(inputs: Iterable[InputFile]) -> str:
@@ -192,15 +181,35 @@ def _variant_rows(variant: Variant) -> Iterator[Row]:
             yield f"variant {name}", _plain(value)
 
 
+def _own(job: Job) -> tuple[Any, ...]:
+    """What a job has besides the kernel and the variant, which are walked once for all the jobs that share them."""
+    return tuple(getattr(job, name) for name in _OWN)
+
+
+def _job_rows(job: Job) -> Iterator[Row]:
+    for name, value in zip(_OWN, _own(job), strict=True):
+        if name == "hints":
+            yield from ((f"hint {hint}", _plain(setting)) for hint, setting in value)
+        elif name == "group":
+            # A row a member, which says it in its label: so an explanation names the member that came or went, not all behind it.
+            yield from ((f"group {json.dumps(_plain(member), ensure_ascii=False)}", "") for member in value)
+        else:
+            yield name, _plain(value)
+
+
 def _feed(digest: hashlib._Hash, rows: Iterable[Row]) -> hashlib._Hash:
-    """Hash the rows; both lengths stand before each row, so that no two sequences of rows give the same bytes."""
+    digest.update(_encoded(rows))
+    return digest
+
+
+def _encoded(rows: Iterable[Row]) -> bytes:
+    """The rows as bytes; both lengths stand before each row, so that no two sequences of rows give the same bytes."""
     parts = []
     for label, value in rows:
         name = label.encode("utf-8", "surrogatepass")
         data = (_quote(value) if isinstance(value, str) else _ENCODER.encode(value)).encode()
         parts.append(b"%d:%d:%b%b" % (len(name), len(data), name, data))
-    digest.update(b"".join(parts))
-    return digest
+    return b"".join(parts)
 
 
 _quote = json.encoder.encode_basestring_ascii
@@ -221,6 +230,7 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 _walked: Callable[[Any], tuple[str, ...]] = functools.cache(_names)
+_OWN = tuple(name for name in _names(Job) if name not in ("spec", "variant"))
 
 
 def _plain(value: Any) -> Any:
