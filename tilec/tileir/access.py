@@ -62,7 +62,8 @@ class ViewAccess:
         """The elements of the tiles, one by one; those outside the tensor are masked."""
         geometry = self.geometry
         rank = len(geometry.tile)
-        offsets, mask, broken = np.zeros((1,) * (rank + 1), np.int64), np.True_, np.False_
+        offsets = np.zeros((1,) * (rank + 1), np.int64)
+        mask, broken = np.ones(offsets.shape, np.bool_), np.zeros(offsets.shape, np.bool_)
         places = [self._places(axis, start) for axis, start in enumerate(starts)]
         for place, dim, checked in zip(places, geometry.dims, self.checked, strict=True):
             column = (-1, *(1,) * rank)

@@ -60,21 +60,25 @@ class Plan:
         found = np.full((self.rows, *self.tile), padding, dtype)
         for box, region in zip(self.boxes, self.regions, strict=True):
             window, index = _window(box, region, self.strides, dtype)
-            found[(box.rows, *(box.part or ()))] = window if index is None else window[index]
+            place = (box.rows, *(box.part or ()))
+            found[place] = window if index is None else window[index]
         return found
 
     def store(self, raw: Array) -> None:
         """Write the parts of the tiles that lie inside; of several blocks' at one place the last stays."""
         if self.rows == 1:
             raw = raw[-1:]
+        # NumPy stores the last axis fastest: let it be the one along which memory is contiguous.
+        order = (0, *sorted(range(1, len(self.tile) + 1), key=lambda axis: -abs(self.strides[axis - 1])))
         for box, region in zip(self.boxes, self.regions, strict=True):
             part = raw if len(raw) == 1 else raw[box.rows]
             if len(box.addresses) == 1:
                 part = part[-1:]
             if box.part is not None:
-                part = part[(slice(None), *box.part)]
+                place = (slice(None), *box.part)
+                part = part[place]
             window, index = _window(box, region, self.strides, raw.dtype, disjoint=True)
-            window[... if index is None else index] = part
+            window.transpose(order)[... if index is None else index] = part.transpose(order)
 
 
 def plan(
