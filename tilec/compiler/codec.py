@@ -1,4 +1,6 @@
-"""Values of the model as JSON and back, for cache entries: typed, strict, and never executing what it reads."""
+"""Values of the model as JSON and back, for cache entries: typed, strict, and never executing what it reads. It follows the dataclasses,
+since entries live no longer than their shape; what a bundle holds is written out field by field, with bounds, in `bundle/`.
+"""
 
 from __future__ import annotations
 

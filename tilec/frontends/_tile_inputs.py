@@ -204,12 +204,13 @@ def _outside(top: str, real_root: Path) -> tuple[str, ...]:
         return ()
     if spec is None:
         return ()
-    files = [Path(spec.origin)] if spec.origin and spec.has_location else []
-    for folder in spec.submodule_search_locations or ():
-        files += sorted(Path(folder).rglob("*.py"))
-    real = dict.fromkeys(os.path.realpath(file) for file in files if file.is_file())
-    outside = [file for file in real if not is_environment(file) and not Path(file).is_relative_to(real_root)]
-    return tuple(Path(os.path.relpath(file, real_root)).as_posix() for file in outside)
+    places = [*((spec.origin,) if spec.origin and spec.has_location else ()), *(spec.submodule_search_locations or ())]
+    # Looked at before anything in them is: an installed package may be large.
+    outside = [
+        place for name in places if not is_environment(str(place := Path(os.path.realpath(name)))) and not place.is_relative_to(real_root)
+    ]
+    files = [file for place in outside for file in (sorted(place.rglob("*.py")) if place.is_dir() else (place,)) if file.is_file()]
+    return tuple(dict.fromkeys(Path(os.path.relpath(file, real_root)).as_posix() for file in files))
 
 
 def _packages(root: str, folder: str) -> Iterator[str]:

@@ -50,7 +50,7 @@ def _check_axes(kernel: Kernel, decl: KernelDecl, params: Sequence[Param], unres
     used = {p.name for p in decl.params} | {p.dtype for p in params} | set(symbol_places(kernel.symbol))
     for name in axes:
         if name not in used and not unresolved and not _in_expressions(kernel, name):
-            known = [p.name for p in constants] or list(decl.template)
+            known = [p.name for p in constants] or [name.removesuffix("...") for name in decl.template]
             what = f"axis {name!r} is neither a constant of the kernel nor used by its symbol, dtypes or launch"
             report(what + suggest(name, known), ("kernel", kernel.name, "matrix", name))
     for param in params:

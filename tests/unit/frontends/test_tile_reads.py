@@ -148,6 +148,12 @@ def test_of_a_large_package_outside_of_the_project_only_its_own_files_count(tmp_
     assert "../elsewhere/acme_other.py" not in names
 
 
+def test_installed_packages_are_not_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "rglob", lambda *_: pytest.fail("it may be large"))
+    write(tmp_path, {"k.py": "import pytest, hypothesis.strategies, numpy, json, nothing_such\n"})
+    assert [file.name for file in closure(Source(root=str(tmp_path), path="k.py"))] == ["k.py"]
+
+
 def test_what_a_module_outside_of_the_project_opens(tmp_path: Path, elsewhere: Path) -> None:
     write(elsewhere, {"acme_shared/__init__.py": OPEN + "VALUE = (HERE / 'v.txt').read_text()\n", "acme_shared/v.txt": "5"})
     assert reads(tmp_path / "project", "import acme_shared\n") == {"../elsewhere/acme_shared/v.txt": sha256(b"5")}

@@ -261,6 +261,16 @@ def test_cuda_parameters_come_from_the_source_through_the_template() -> None:
     ]
 
 
+def test_a_template_parameter_pack_takes_several_arguments() -> None:
+    decls = {"scale": dataclasses.replace(CUDA_DECL, template=("T", "VECS..."))}
+    for symbol in ("scale<{T}, {VEC}>", "scale<{T}, {VEC}, 2, 3>"):
+        planned = plan(cuda_kernel(symbol=symbol), decls=decls).kernels[0]
+        assert planned.info.params[0].dtype == "T"
+    assert problems(cuda_kernel(symbol="scale"), decls=decls) == [
+        'kernel.scale.symbol: scale is a template: say which instance, for example symbol = "scale<{T}, …>"'
+    ]
+
+
 def test_literal_template_arguments_give_the_dtype() -> None:
     kernel = cuda_kernel(symbol="scale<float, {VEC}>", matrix=Matrix(axes=(("VEC", (4,)),)))
     assert plan(kernel).kernels[0].info.params[0].dtype == "f32"
