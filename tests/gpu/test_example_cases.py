@@ -14,7 +14,7 @@ from tilec.frontends.base import ToolSearch
 from tilec.manifest.types import Manifest
 from tilec.project import open_project
 from tilec.runner.cases import expand_cases
-from tilec.runner.device import GpuDevice
+from tilec.runner.device import ModuleDevice
 from tilec.runner.reference import References
 from tilec.runner.run import run_cases
 from tilec.runtime import Module, load
@@ -59,7 +59,7 @@ def test_every_case_passes(name: str, manifest: Manifest, module: Module) -> Non
     kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
     cases = expand_cases(kernel, module.kernels[name].info, locate=manifest.locate)
     assert cases
-    report = run_cases(cases, GpuDevice(module, driver()), References(manifest.root), clock=time.perf_counter)
+    report = run_cases(cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter)
     assert [(r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"] == []
 
 

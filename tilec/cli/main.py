@@ -26,7 +26,7 @@ COMMANDS = {
     "new": "Start a project from a skeleton.",
     "check": "Check the manifest and its sources; report every problem.",
     "build": "Compile the kernels into a bundle and a typed package.",
-    "run": "Run kernels on the GPU and compare them with their references.",
+    "run": "Run kernels and compare them with their references.",
     "inspect": "Show what is inside a bundle, package or wheel.",
     "doctor": "Show the tools, driver and GPU that tilec finds.",
     "cache": "Show or trim the cache of compiled images.",

@@ -1,11 +1,11 @@
-"""`tilec run`: launch kernels on the GPU and hold them against their references."""
+"""`tilec run`: launch kernels on a GPU or on the cpu device, and hold them against their references."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,16 +13,17 @@ from tilec.cli.app import App, examples, json_option
 
 if TYPE_CHECKING:
     from tilec.bundle.read import Bundle
+    from tilec.cli.run_device import CpuWish
     from tilec.manifest.types import Manifest
     from tilec.model.kernel import KernelInfo
     from tilec.runner.cases import BoundCase
+    from tilec.runner.device import ModuleDevice
     from tilec.runner.inputs import Array
-    from tilec.runner.run import CaseResult, OutputResult, RunReport, Save
-    from tilec.runtime.seam import Device, DeviceDriver
+    from tilec.runner.run import RunReport, Save
 
 NO_CASES = "there are no cases to run"
 ADD_CASE = "add [kernel.NAME.case.CASE] to tilec.toml, or run one kernel with --arg"
-TINTS = {"passed": ("ok", "green"), "failed": ("FAIL", "red"), "error": ("ERROR", "red"), "ran": ("ran", "cyan")}
+NEEDS_GPU = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,16 +39,19 @@ class Wish:
 
 
 @click.command(
-    short_help="Run kernels on the GPU and compare them with their references.",
+    short_help="Run kernels and compare them with their references.",
     epilog=examples(
         "tilec run                                   # every case of every kernel",
         "tilec run gemm softmax",
         "tilec run -k 'gemm/*' --device cuda:1",
         "tilec run gemm --case 4k --json",
+        "tilec run --device cpu --block-order reverse",
+        "tilec run --trace softmax/odd --block 3     # each operation of one block, on the cpu device",
         "tilec run add --arg x=f32[1000]:normal:7 --arg y=f32[1000] --arg z=f32[1000]:empty --save out",
         "tilec run --bundle dist/acme_kernels-0.3.0.tilec   # built elsewhere",
     )
-    + "\n\nExit codes: 0 every result is within its tolerance, 1 one is not or could not be had, 2 usage or manifest, 3 no GPU.",
+    + "\n\nExit codes: 0 every result is within its tolerance, 1 one is not or could not be had, 2 usage or manifest, 3 no GPU and no "
+    "case (or not the kernel that was named) that runs without one. Cases that need a GPU are skipped on the cpu device, and counted.",
 )
 @click.argument("kernels", nargs=-1, metavar="[KERNEL]...")
 @click.option("-k", "--select", multiple=True, metavar="GLOB", help="Only cases whose name (gemm/4k[f16]) matches.")
@@ -56,7 +60,10 @@ class Wish:
 @click.option("--axis", "axes", multiple=True, metavar="NAME=VALUE", help="With --arg: the value of an axis.")
 @click.option("--reference", default="", metavar="FILE:FUNCTION", help="With --arg: what to compare with.")
 @click.option("--save", type=click.Path(file_okay=False), metavar="DIR", help="Write every output as DIR/CASE.OUTPUT.npy.")
-@click.option("--device", default="cuda:0", show_default=True, metavar="NAME", help="The GPU to run on.")
+@click.option("--device", default="auto", show_default=True, metavar="NAME", help="cuda, cuda:N, cpu, or auto: a GPU if there is one.")
+@click.option("--block-order", default="", metavar="ORDER", help="On the cpu device: forward, reverse, or the seed of a random order.")
+@click.option("--trace", default="", metavar="CASE", help="On the cpu device: print each operation of one block (or more) of a case.")
+@click.option("--block", "blocks", multiple=True, metavar="X[,Y[,Z]]", help="With --trace: which block (default: 0,0,0).")
 @click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already.")
 @click.option("--targets", multiple=True, metavar="LIST", help="Targets to build for (default: [targets] default).")
 @json_option
@@ -71,32 +78,79 @@ def command(
     reference: str,
     save: str | None,
     device: str,
+    block_order: str,
+    trace: str,
+    blocks: tuple[str, ...],
     bundle: str | None,
     targets: tuple[str, ...],
-) -> None:
-    """Launch KERNELs (default: all) on the GPU with the inputs of their cases, and compare the results with their references.
+) -> int:
+    """Launch KERNELs (default: all) with the inputs of their cases, and compare the results with their references.
 
-    Builds first if there is no --bundle. With --arg, one kernel is run with the arguments given, outputs included.
+    On a GPU if there is one, else on the cpu device, which runs tile kernels that are built for the target tileir. Builds first if
+    there is no --bundle. With --arg, one kernel is run with the arguments given, outputs included.
     """
+    from tilec.cli.run_device import CpuWish, parse_block, parse_order
+
     if args and (len(kernels) != 1 or select or cases):
         raise click.UsageError("--arg runs one kernel: name it, without --select or --case", click.get_current_context())
     if (axes or reference) and not args:
         raise click.UsageError("--axis and --reference go with --arg", click.get_current_context())
+    if blocks and not trace:
+        raise click.UsageError("--block goes with --trace", click.get_current_context())
     wish = Wish(kernels=kernels, select=select, cases=cases, args=args, axes=axes, reference=reference)
+    shown = tuple(map(parse_block, blocks)) or (((0, 0, 0),) if trace else ())
+    cpu = CpuWish(order=parse_order(block_order), blocks=shown)
     # Run from a bundle with --arg needs no project at all.
     manifest = None if bundle and args else _manifest(app)
     if manifest is not None:
         _check_wish(manifest, wish)
-    driver, gpu = _find_gpu(device, manifest, wish)
+    return _launch(app, wish, cpu, manifest, device=device, bundle=bundle, targets=targets, save=save, trace=trace)
+
+
+def _launch(
+    app: App,
+    wish: Wish,
+    cpu: CpuWish,
+    manifest: Manifest | None,
+    *,
+    device: str,
+    bundle: str | None,
+    targets: tuple[str, ...],
+    save: str | None,
+    trace: str,
+) -> int:
+    from tilec.cli.run_device import find_device
+    from tilec.cli.run_results import print_json, summary
+    from tilec.runner.device import ModuleDevice
+    from tilec.runtime.load import load
+
+    traced: list[str] = []
+    driver, found = find_device(
+        app, device, cpu, work=lambda: _work(manifest, wish), manifest=manifest, traced=traced.append if app.json else app.say
+    )
     opened = _open(app, bundle, targets)
-    bound = _from_args(app, opened, wish) if args else _from_manifest(opened, manifest, wish)
-    report = _run(app, opened, bound, driver, gpu, root=manifest.root if manifest else str(app.base), save=save)
+    bound = _from_args(app, opened, wish) if wish.args else _from_manifest(opened, manifest, wish)
+    place = ModuleDevice(load(opened, found, driver=driver), driver)
+    if trace:
+        case = _traced(place, _one(bound, trace))
+        if app.json:
+            app.document("trace", {"case": case.name, "blocks": [list(block) for block in cpu.blocks], "lines": traced})
+        return 0
+    report = _run(app, place, bound, root=manifest.root if manifest else str(app.base), save=save)
+    code = _ending(report, wish)
     if app.json:
-        _print_json(app, opened, gpu, report)
-    elif not report.ok or len(report.results) > 1:
-        app.say(_summary(report, gpu))
-    if not report.ok:
-        raise click.exceptions.Exit(1)
+        print_json(app, opened, found, report, ok=code == 0)
+    elif code or len(report.results) > 1:
+        app.say(summary(report, found))
+    return code
+
+
+def _ending(report: RunReport, wish: Wish) -> int:
+    """The exit code: failures first; then what was asked for by name, or all there was, and needs a GPU."""
+    if not report.ok and not report.idle:
+        return 1
+    skipped = {result.case.kernel for result in report.results if result.status == "skipped"}
+    return NEEDS_GPU if report.idle or skipped.intersection(wish.kernels) else 0
 
 
 def _manifest(app: App) -> Manifest:
@@ -122,31 +176,14 @@ def _check_wish(manifest: Manifest, wish: Wish) -> None:
         raise UsageError(NO_CASES, fix=ADD_CASE)
 
 
-def _find_gpu(name: str, manifest: Manifest | None, wish: Wish) -> tuple[DeviceDriver, Device]:
-    """The GPU, before anything is built for it.
-
-    Raises:
-        NoDeviceError: there is none; says what the run would need.
-    """
+def _work(manifest: Manifest | None, wish: Wish) -> str:
+    """What there is to run, in a message."""
     from tilec.cli.tables import plural
-    from tilec.errors import NoDeviceError
-    from tilec.runtime import _driver
-    from tilec.runtime.devices import find_device
 
-    try:
-        driver = _driver.driver()
-        return driver, find_device(name, driver)
-    except NoDeviceError as error:
-        least = manifest.targets.min_driver if manifest and manifest.targets.min_driver else 580
-        work = f"kernel {wish.kernels[0]}" if wish.args else "the cases"
-        if manifest is not None and not wish.args:
-            count = sum(len(k.cases) for k in manifest.kernels if not wish.kernels or k.name in wish.kernels)
-            work = f"{plural(count, 'case')} of {manifest.package.name}"
-        fix = (
-            f"build here with `tilec build`, carry the project and its bundle to a machine with an NVIDIA GPU and driver {least} or newer, "
-        )
-        fix += "and there `tilec run --bundle FILE`; everything but `run` works without a GPU"
-        raise NoDeviceError(f"running {work} needs a GPU ({name}): {error.what}", cause=error.cause, fix=fix) from error
+    if manifest is None or wish.args:
+        return f"kernel {wish.kernels[0]}" if wish.args else "the cases"
+    count = sum(len(k.cases) for k in manifest.kernels if not wish.kernels or k.name in wish.kernels)
+    return f"{plural(count, 'case')} of {manifest.package.name}"
 
 
 def _open(app: App, bundle: str | None, targets: tuple[str, ...]) -> Bundle:
@@ -218,20 +255,45 @@ def _from_args(app: App, bundle: Bundle, wish: Wish) -> tuple[BoundCase, ...]:
     return (bind_arguments(info, given, axes=axes, reference=wish.reference),)
 
 
-def _run(
-    app: App, bundle: Bundle, cases: tuple[BoundCase, ...], driver: DeviceDriver, gpu: Device, *, root: str, save: str | None
-) -> RunReport:
-    from tilec.runner.device import GpuDevice
+def _one(cases: tuple[BoundCase, ...], name: str) -> BoundCase:
+    """The case to trace.
+
+    Raises:
+        UsageError: there is none of this name, or more than one.
+    """
+    from tilec.errors import UsageError
+    from tilec.runner.report import select_cases
+
+    found = select_cases(cases, (name,))
+    exact = tuple(case for case in found if case.name == name) or found
+    if len(exact) != 1:
+        listed = ", ".join(case.name for case in exact or cases)
+        raise UsageError(f"--trace {name!r} is {len(exact) or 'none'} of the cases: name one", fix=f"cases are {listed}")
+    return exact[0]
+
+
+def _traced(place: ModuleDevice, case: BoundCase) -> BoundCase:
+    """Launch a case on a device that prints what blocks do; what comes out is not compared, since the other blocks do not run."""
+    from tilec.errors import MissingError
+    from tilec.runner.inputs import make_inputs
+    from tilec.runner.run import arguments_on
+
+    reason = place.refusal(case.kernel, dict(case.axes))
+    if reason:
+        raise MissingError(f"{case.name} cannot be traced: {reason}", kernel=case.kernel)
+    place.launch(case.kernel, arguments_on(case, place, make_inputs(case)), dict(case.choose))
+    return case
+
+
+def _run(app: App, place: ModuleDevice, cases: tuple[BoundCase, ...], *, root: str, save: str | None) -> RunReport:
+    from tilec.cli.run_results import Results
     from tilec.runner.reference import References
     from tilec.runner.run import run_cases
-    from tilec.runtime.load import load
 
-    device = GpuDevice(load(bundle, gpu.ordinal, driver=driver), driver)
-    width = max(len(case.name) for case in cases)
-    app.say(click.style(f"{'case':<{width}}  result  {'output':<8}  {'max abs':>9}  {'max rel':>9}  {'time':>9}", bold=True))
-    references = References(root)
+    results = Results(app, cases)
+    results.print_head()
     keep = _saver(app, app.path(save)) if save else None
-    return run_cases(cases, device, references, clock=time.perf_counter, save=keep, on_result=lambda r: _print_result(app, r, width))
+    return run_cases(cases, place, References(root), clock=time.perf_counter, save=keep, on_result=results.print)
 
 
 def _saver(app: App, folder: Path) -> Save:
@@ -244,44 +306,3 @@ def _saver(app: App, folder: Path) -> Save:
         app.detail(f"wrote {app.show(path)}")
 
     return save
-
-
-def _print_result(app: App, result: CaseResult, width: int) -> None:
-    word, tint = TINTS[result.status]
-    lead = f"{result.case.name:<{width}}  {click.style(f'{word:<6}', fg=tint, bold=True)}"
-    timing = f"{result.seconds * 1e3:>6.2f} ms" if result.seconds else ""
-    if not result.outputs:
-        app.say(f"{lead}  {'-':<8}  {'-':>9}  {'-':>9}  {timing:>9}".rstrip())
-    for index, output in enumerate(result.outputs):
-        found = output.comparison
-        start, end = (lead, timing) if index == 0 else (" " * (width + 8), "")
-        app.say(f"{start}  {output.name:<8}  {found.max_abs:>9.3g}  {found.max_rel:>9.3g}  {end:>9}".rstrip())
-        if not found.ok:
-            app.say(f"  {_difference(output)}")
-    if result.error is not None:
-        app.say("\n".join(f"  {line}" for line in str(result.error).splitlines()))
-
-
-def _difference(output: OutputResult) -> str:
-    """`z[3, 7] is 1.5, expected 1.25; 12 of 4096 elements are off (rtol 1e-05, atol 1e-06)`."""
-    found, limit = output.comparison, output.tolerance
-    index = ", ".join(map(str, found.first_index or ()))
-    where = f"{output.name}[{index}] is {found.first_actual!r}, expected {found.first_expected!r}"
-    return f"{where}; {found.mismatches} of {found.total} elements are off (rtol {limit.rtol:g}, atol {limit.atol:g})"
-
-
-def _summary(report: RunReport, gpu: Device) -> str:
-    from tilec.cli.tables import plural
-
-    names = {"passed": "passed", "ran": "ran without a reference", "failed": "failed", "error": "could not be run or compared"}
-    parts = [f"{count} {text}" for status, text in names.items() if (count := report.count(status))]
-    return f"\n{plural(len(report.results), 'case')} on {gpu.name}: {', '.join(parts)}"
-
-
-def _print_json(app: App, bundle: Bundle, gpu: Device, report: RunReport) -> None:
-    from tilec.runner.report import to_json
-
-    package = bundle.info.package
-    device: dict[str, Any] = {"name": gpu.name, "ordinal": gpu.ordinal, "compute_capability": list(gpu.cc), "driver": list(gpu.driver)}
-    body = to_json(report)
-    app.document("run", {"package": package.name, "version": package.version, "bundle": bundle.digest, "device": device, **body})

@@ -1,10 +1,11 @@
-"""The GPU as a run needs it: tilec's own buffers, and the launchers of a loaded bundle."""
+"""A device as a run needs it: tilec's own buffers, and the launchers of a bundle that is loaded there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tilec.bundle.choose import DeviceFacts, choose_image, cpu_advice
 from tilec.runner.inputs import Array
 from tilec.runtime.memory import DeviceBuffer
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 STREAM = 0  # the legacy default stream: runs are one after another
 
 
-class GpuDevice:
+class ModuleDevice:
     """Launches kernels of one module on its device.
 
     Args:
@@ -26,11 +27,26 @@ class GpuDevice:
     def __init__(self, module: Module, driver: DeviceDriver) -> None:
         self._module = module
         self._driver = driver
-        self._ordinal = module.device.ordinal
+        self._device = module.device
+
+    def refusal(self, kernel: str, axes: Mapping[str, Any]) -> str:
+        """Why a kernel needs a GPU, or an empty text where it does not.
+
+        On a GPU nothing is refused: an image that is missing for it is an error of the build.
+        """
+        device, info = self._device, self._module.kernels[kernel].info
+        if device.interprets is None:
+            return ""
+        facts = DeviceFacts(interprets=device.interprets)
+        variants = [v for v in info.variants if all(axes.get(name, value) == value for name, value in v.axes)]
+        if not variants or any(choose_image(variant.images, facts).image for variant in variants):
+            return ""
+        cause, fix = cpu_advice(variants[0].images, info.language)
+        return f"{cause}: {fix}"
 
     def to_device(self, array: Array, dtype: str) -> DeviceBuffer:
         """A buffer with the array's contents."""
-        return DeviceBuffer.from_host(array, self._ordinal, dtype=dtype, driver=self._driver)
+        return DeviceBuffer.from_host(array, self._device, dtype=dtype, driver=self._driver)
 
     def from_device(self, tensor: DeviceBuffer) -> Array:
         """The buffer's contents."""
@@ -40,4 +56,4 @@ class GpuDevice:
     def launch(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
         """Launch a kernel and wait until it is done."""
         self._module.kernels[kernel](STREAM, **arguments, **axes)
-        self._driver.synchronize(self._ordinal, STREAM)
+        self._driver.synchronize(self._device.ordinal, STREAM)

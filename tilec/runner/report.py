@@ -14,7 +14,7 @@ from tilec.runner.run import CaseResult, OutputResult, RunReport
 
 def to_json(report: RunReport) -> dict[str, Any]:
     """The whole report."""
-    statuses = ("passed", "failed", "error", "ran")
+    statuses = ("passed", "failed", "error", "ran", "skipped")
     return {
         "ok": report.ok,
         "counts": {status: report.count(status) for status in statuses},
@@ -34,6 +34,8 @@ def case_json(result: CaseResult) -> dict[str, Any]:
         "seconds": result.seconds,
         "outputs": [_output_json(output) for output in result.outputs],
     }
+    if result.reason:
+        row["reason"] = result.reason
     if result.error is not None:
         row["error"] = {"type": type(result.error).__name__, "message": str(result.error)}
     return row

@@ -1,4 +1,4 @@
-"""Runs bound cases: inputs, launch, read back, compare; written against three callables, so that any device will do."""
+"""Runs bound cases: inputs, launch, read back, compare; written against a protocol of four calls, so that any device will do."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from tilec.runner.reference import References
 
 class Device(Protocol):
     """What a run needs of a device."""
+
+    def refusal(self, kernel: str, axes: Mapping[str, Any]) -> str:
+        """Why the device cannot run a kernel at all, at this point of its matrix; empty where it can."""
 
     def to_device(self, array: Array, dtype: str) -> Any:
         """A tensor on the device with the array's contents."""
@@ -43,10 +46,12 @@ class CaseResult:
 
     Attributes:
         case: the case.
-        status: `passed`, `failed` (a comparison), `error` (it could not be run or compared) or `ran` (there is nothing to compare with).
+        status: `passed`, `failed` (a comparison), `error` (it could not be run or compared), `ran` (there is nothing to compare with) or
+            `skipped` (the device cannot run such kernels).
         outputs: per output of the kernel, in launcher order; empty where nothing was compared.
         seconds: host time of launch and wait; 0 where there was no launch.
         error: what went wrong, for status `error`.
+        reason: why it was skipped, for status `skipped`.
     """
 
     case: BoundCase
@@ -54,6 +59,7 @@ class CaseResult:
     outputs: tuple[OutputResult, ...] = ()
     seconds: float = 0.0
     error: TilecError | None = None
+    reason: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,8 +70,13 @@ class RunReport:
 
     @property
     def ok(self) -> bool:
-        """No comparison failed and nothing went wrong."""
-        return all(result.status in ("passed", "ran") for result in self.results)
+        """No comparison failed and nothing went wrong, and not all was skipped: that would be no run."""
+        return all(result.status in ("passed", "ran", "skipped") for result in self.results) and not self.idle
+
+    @property
+    def idle(self) -> bool:
+        """There were cases, and none could be run on the device."""
+        return bool(self.results) and all(result.status == "skipped" for result in self.results)
 
     def count(self, status: str) -> int:
         """How many cases ended so."""
@@ -91,11 +102,14 @@ def run_case(
         The result; errors of tilec end up in it.
     """
     seconds = 0.0
+    reason = device.refusal(case.kernel, dict(case.axes))
+    if reason:
+        return CaseResult(case=case, status="skipped", reason=reason)
     try:
         inputs = make_inputs(case)
         # Before the launch: a reference that cannot be called is known without touching the device.
         expected = references.expected(case, inputs) if case.reference else None
-        arguments = _to_device(case, device, inputs)
+        arguments = arguments_on(case, device, inputs)
         start = clock()
         device.launch(case.kernel, arguments, dict(case.choose))
         seconds = clock() - start
@@ -133,7 +147,7 @@ def run_cases(
     return RunReport(results=tuple(results))
 
 
-def _to_device(case: BoundCase, device: Device, inputs: Mapping[str, Value]) -> dict[str, Any]:
+def arguments_on(case: BoundCase, device: Device, inputs: Mapping[str, Value]) -> dict[str, Any]:
     """The launcher's arguments, in its order."""
     arguments: dict[str, Any] = {}
     for param in case.params:

@@ -52,6 +52,9 @@ class FakeDevice:
     kernels: Mapping[str, Callable[..., None]]
     launches: list[tuple[str, tuple[str, ...], dict[str, Any]]] = dataclasses.field(default_factory=list)
 
+    def refusal(self, kernel: str, axes: Mapping[str, Any]) -> str:
+        return "" if kernel in self.kernels else f"{kernel} needs something else"
+
     def to_device(self, array: np.ndarray, dtype: str) -> np.ndarray:
         return array.copy()
 

@@ -147,7 +147,7 @@ def test_json(tilec: Tilec) -> None:
     assert done.code == 1
     document = json.loads(done.out)
     assert (document["schema_version"], document["kind"], document["ok"]) == (1, "run", False)
-    assert document["device"] == {"name": "Fake H200", "ordinal": 0, "compute_capability": [9, 0], "driver": [13, 0]}
+    assert document["device"] == {"kind": "cuda", "name": "Fake H200", "ordinal": 0, "compute_capability": [9, 0], "driver": [13, 0]}
     good, bad, refused = document["cases"]
     assert (good["status"], good["outputs"][0]["mismatches"]) == ("passed", 0)
     assert (bad["outputs"][0]["first_index"], bad["outputs"][0]["first_expected"]) == ([7], 3.0)
@@ -194,9 +194,10 @@ def test_without_a_gpu_it_says_what_it_would_need(tilec: Tilec, monkeypatch: pyt
         raise NoDeviceError("there is no driver", cause="nothing is installed")
 
     monkeypatch.setattr(_driver, "driver", missing)
-    done = tilec()
+    done = tilec("--device", "cuda")
     assert done.code == 3
-    assert "running 3 cases of acme needs a GPU (cuda:0): there is no driver" in done.err
+    assert "running 3 cases of acme needs a GPU (cuda): there is no driver" in done.err
+    assert "--device cpu, to run the tile kernels here" in done.err
     assert "tilec run --bundle FILE" in done.err
     assert done.out == ""
 
@@ -212,7 +213,7 @@ def test_what_runs_nowhere_is_refused_before_a_gpu_is_looked_for(tilec: Tilec, t
     idle = tilec()
     assert idle.code == 2
     assert idle.err == "error: there are no cases to run\n  fix: add [kernel.NAME.case.CASE] to tilec.toml, or run one kernel with --arg\n"
-    assert tilec("scale", "--arg", "x=f32[3]").code == 3
+    assert tilec("scale", "--arg", "x=f32[3]", "--device", "cuda").code == 3
 
 
 def test_a_bundle_that_is_none(tilec: Tilec, tmp_path: Path) -> None:

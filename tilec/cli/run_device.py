@@ -1,0 +1,133 @@
+"""The device of a run: a GPU if there is one, else the cpu device; and what of the command line only the latter takes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from tilec.cli.app import App
+from tilec.errors import MissingError, NoDeviceError, UsageError
+
+if TYPE_CHECKING:
+    from tilec.manifest.types import Manifest
+    from tilec.runtime.cpu_launch import CpuRun
+    from tilec.runtime.seam import Device, DeviceDriver
+
+AUTO, CPU = "auto", "cpu"
+ORDERS = ("forward", "reverse")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CpuWish:
+    """What the command line asks of the cpu device.
+
+    Attributes:
+        order: of the blocks; empty for the usual one.
+        blocks: to trace instead of running all; empty for a whole run.
+    """
+
+    order: str | int = ""
+    blocks: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def given(self) -> str:
+        """The option that asks for the cpu device; empty where none does."""
+        return "--trace" if self.blocks else "--block-order" if self.order != "" else ""
+
+
+def parse_order(text: str) -> str | int:
+    """Read `--block-order`.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if text in ("", *ORDERS):
+        return text
+    if text.isdecimal() and len(text) < 19:
+        return int(text)
+    raise UsageError(f"--block-order {text!r}: take forward, reverse or a whole number, the seed of a random order")
+
+
+def parse_block(text: str) -> tuple[int, int, int]:
+    """Read `--block`: one to three numbers.
+
+    Raises:
+        UsageError: it is no place of a grid.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not 1 <= len(parts) <= 3 or not all(part.isdecimal() and len(part) < 11 for part in parts):
+        raise UsageError(f"--block {text!r}: take its place in the grid, such as 3 or 3,0")
+    x, y, z = (*map(int, parts), 0, 0)[:3]
+    return x, y, z
+
+
+def find_device(
+    app: App, name: str, wish: CpuWish, *, work: Callable[[], str], manifest: Manifest | None, traced: Callable[[str], None]
+) -> tuple[DeviceDriver, Device]:
+    """The device of a run, before anything is built for it.
+
+    Args:
+        app: says which one is taken, where that was left open.
+        name: of `--device`.
+        wish: options of the cpu device, which ask for it.
+        work: what there is to run, for the message.
+        manifest: the project's; None without one.
+        traced: takes each line of a trace.
+
+    Raises:
+        UsageError: no such device, or options that it does not have.
+        NoDeviceError: the GPU that was named is not there.
+    """
+    if name == CPU or (name == AUTO and wish.given):
+        return _cpu(app, wish, traced)
+    if name != AUTO:
+        if wish.given:
+            raise UsageError(f"{wish.given} needs the cpu device, and --device is {name}", fix="pass --device cpu")
+        return _gpu(name, work, manifest)
+    try:
+        driver, device = _gpu("cuda:0", work, manifest)
+    except MissingError as error:
+        app.note(f"running on the cpu device: there is no GPU to use ({error.what.partition(':')[0]})")
+        return _cpu(app, wish, traced)
+    app.detail(f"running on {device}")
+    return driver, device
+
+
+def _gpu(name: str, work: Callable[[], str], manifest: Manifest | None) -> tuple[DeviceDriver, Device]:
+    from tilec.runtime import _driver
+    from tilec.runtime.devices import find_device as facts_of
+    from tilec.runtime.devices import ordinal_of
+
+    ordinal_of(name)  # a name that is none is told as such, GPU or not
+    try:
+        driver = _driver.driver()
+        return driver, facts_of(name, driver)
+    except NoDeviceError as error:
+        least = manifest.targets.min_driver if manifest and manifest.targets.min_driver else 580
+        fix = (
+            "leave --device out, or say --device cpu, to run the tile kernels here; "
+            f"or carry the project and its bundle to a machine with an NVIDIA GPU and driver {least} or newer, "
+            "and there `tilec run --bundle FILE`"
+        )
+        raise NoDeviceError(f"running {work()} needs a GPU ({name}): {error.what}", cause=error.cause, fix=fix) from error
+
+
+def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None]) -> tuple[DeviceDriver, Device]:
+    from tilec.runtime.cpu_driver import CPU as DEVICE
+    from tilec.runtime.cpu_driver import CpuDriver
+    from tilec.runtime.cpu_launch import CpuOptions, execute_run
+
+    def show(text: str) -> None:
+        click.echo(text, nl=False, err=app.json)
+
+    def trace(run: CpuRun) -> None:
+        from tilec.tileir.trace import trace as lines
+
+        for line in lines(run.program, run.arguments, run.grid, run.memory, wish.blocks, run.options):
+            traced(line)
+
+    options = CpuOptions(order=wish.order if wish.order != "" else ORDERS[0], output=show, run=trace if wish.blocks else execute_run)
+    return CpuDriver(options), DEVICE

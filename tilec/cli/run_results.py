@@ -1,0 +1,95 @@
+"""Results of a run as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilec.cli.app import App
+from tilec.cli.tables import plural
+
+if TYPE_CHECKING:
+    from tilec.bundle.read import Bundle
+    from tilec.runner.cases import BoundCase
+    from tilec.runner.run import CaseResult, OutputResult, RunReport
+    from tilec.runtime.seam import Device
+
+TINTS = {
+    "passed": ("ok", "green"),
+    "failed": ("FAIL", "red"),
+    "error": ("ERROR", "red"),
+    "ran": ("ran", "cyan"),
+    "skipped": ("skip", "yellow"),
+}
+COUNTED = {
+    "passed": "passed",
+    "ran": "ran without a reference",
+    "failed": "failed",
+    "error": "could not be run or compared",
+    "skipped": "skipped",
+}
+
+
+class Results:
+    """Prints each case of a run as it ends, in columns as wide as its names."""
+
+    def __init__(self, app: App, cases: Sequence[BoundCase]) -> None:
+        self._app = app
+        self._width = max(len(case.name) for case in cases)
+
+    def print_head(self) -> None:
+        """The titles of the columns."""
+        line = f"{'case':<{self._width}}  result  {'output':<8}  {'max abs':>9}  {'max rel':>9}  {'time':>9}"
+        self._app.say(click.style(line, bold=True))
+
+    def print(self, result: CaseResult) -> None:
+        """One case."""
+        app = self._app
+        word, tint = TINTS[result.status]
+        lead = f"{result.case.name:<{self._width}}  {click.style(f'{word:<6}', fg=tint, bold=True)}"
+        timing = f"{result.seconds * 1e3:>6.2f} ms" if result.seconds else ""
+        if not result.outputs:
+            app.say(f"{lead}  {'-':<8}  {'-':>9}  {'-':>9}  {timing:>9}".rstrip())
+        for index, output in enumerate(result.outputs):
+            found = output.comparison
+            start, end = (lead, timing) if index == 0 else (" " * (self._width + 8), "")
+            app.say(f"{start}  {output.name:<8}  {found.max_abs:>9.3g}  {found.max_rel:>9.3g}  {end:>9}".rstrip())
+            if not found.ok:
+                app.say(f"  {_difference(output)}")
+        if result.error is not None:
+            app.say("\n".join(f"  {line}" for line in str(result.error).splitlines()))
+
+
+def _difference(output: OutputResult) -> str:
+    """`z[3, 7] is 1.5, expected 1.25; 12 of 4096 elements are off (rtol 1e-05, atol 1e-06)`."""
+    found, limit = output.comparison, output.tolerance
+    index = ", ".join(map(str, found.first_index or ()))
+    where = f"{output.name}[{index}] is {found.first_actual!r}, expected {found.first_expected!r}"
+    return f"{where}; {found.mismatches} of {found.total} elements are off (rtol {limit.rtol:g}, atol {limit.atol:g})"
+
+
+def summary(report: RunReport, device: Device) -> str:
+    """How many cases ended how, and why some were skipped: once for each reason, with its kernels."""
+    where = "the cpu device" if device.interprets else device.name
+    parts = [f"{count} {text}" for status, text in COUNTED.items() if (count := report.count(status))]
+    lines = [f"\n{plural(len(report.results), 'case')} on {where}: {', '.join(parts)}"]
+    reasons: dict[str, dict[str, None]] = {}
+    for result in report.results:
+        if result.status == "skipped":
+            reasons.setdefault(result.reason, {})[result.case.kernel] = None
+    lines += [f"skipped {', '.join(kernels)}: {reason}" for reason, kernels in reasons.items()]
+    return "\n".join(lines)
+
+
+def print_json(app: App, bundle: Bundle, device: Device, report: RunReport, *, ok: bool) -> None:
+    """The whole run as one document."""
+    from tilec.runner.report import to_json
+
+    package = bundle.info.package
+    shown: dict[str, Any] = {"kind": "cpu" if device.interprets else "cuda", "name": device.name}
+    if device.interprets is None:
+        shown |= {"ordinal": device.ordinal, "compute_capability": list(device.cc), "driver": list(device.driver)}
+    body = {**to_json(report), "ok": ok}
+    app.document("run", {"package": package.name, "version": package.version, "bundle": bundle.digest, "device": shown, **body})
