@@ -109,7 +109,7 @@ def _finish(start: Start, blocks: Array) -> None:
         run_whole(start.program, frame)
     finally:
         assert frame.batch is not None
-        frame.batch.flush()
+        frame.batch.flush(frame.blocks)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -9,6 +9,8 @@ from tilec.errors import FaultError
 from tilec.tileir.faults import block_of, location
 from tilec.tileir.frame import Frame, Launch
 from tilec.tileir.ir import Op
+from tilec.tileir.memory import Region
+from tilec.tileir.values import Array
 
 
 @dataclasses.dataclass(kw_only=True, slots=True, eq=False)
@@ -21,6 +23,7 @@ class Batch:
         cancelled: asked at each pass whether to stop.
         printed: pieces of text with the number of the block that each is from.
         turns: whether loops that wait for other blocks hand on to them.
+        allocated: memory of these blocks' own, and the address of each block's by the number of the operation that asked for it.
     """
 
     launch: Launch
@@ -29,6 +32,7 @@ class Batch:
     passes: int = 0
     printed: list[tuple[int, str]] = dataclasses.field(default_factory=list)
     turns: bool = False
+    allocated: tuple[list[Region], dict[int, dict[int, int]]] = dataclasses.field(default_factory=lambda: ([], {}))
 
     def count(self, op: Op, frame: Frame) -> None:
         """One more pass of a loop.
@@ -49,10 +53,15 @@ class Batch:
         if self.cancelled is not None and self.cancelled():
             raise stopped(self.launch.kernel, op)
 
-    def flush(self) -> None:
-        """Hand over what was printed: by block, in the order in which the blocks were given."""
+    def flush(self, blocks: Array) -> None:
+        """The blocks are done: free their own memory, and hand over what they printed, by block in the order of the batch's blocks."""
+        regions, addresses = self.allocated
+        for region in regions:
+            self.launch.memory.discard(region)
+        regions.clear()
+        addresses.clear()
         if self.printed:
-            order = {block: place for place, block in enumerate(dict.fromkeys(block for block, _ in self.printed))}
+            order = {block: place for place, block in enumerate(blocks.tolist())}
             texts = [text for _, text in sorted(self.printed, key=lambda piece: order[piece[0]])]
             self.printed.clear()
             self.launch.output("".join(texts))

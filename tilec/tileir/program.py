@@ -86,7 +86,7 @@ def bind(module: Module, entry: str = "", watch: bool = False) -> Program:
     """
     function = _entry(module, entry)
     waits = waiting_loops(function)
-    code = _Coder(waits, watch).code(function.body, frozenset({Exit.RETURN}), Exit.RETURN, 0)
+    code = _Coder(waits, watch).code(function.body, {Exit.RETURN: 0}, Exit.RETURN)
     return Program(module=module, function=function, code=code, waits=waits, watched=watch)
 
 
@@ -94,7 +94,7 @@ def body_of(block: Block) -> Body:
     """A nested block that an operation runs itself, such as a reduction: it ends in a plain `yield`."""
     last = block.ops[-1] if block.ops else None
     count = len(last.operands.get("values", ())) if last is not None and last.name == "yield" else 0
-    code = _Coder(frozenset(), False).code(block, frozenset({Exit.YIELD}), Exit.YIELD, count)
+    code = _Coder(frozenset(), False).code(block, {Exit.YIELD: count}, Exit.YIELD)
     return lambda frame: finish(code, frame)
 
 
@@ -116,65 +116,62 @@ class _Coder:
         self._waits = waits
         self._watch = watch
 
-    def code(self, block: Block, exits: frozenset[Exit], implied: Exit, values: int, inner: int | None = None) -> Code:
-        """Code of a block that may end in `exits`, and ends in `implied` where it does not say; that exit gives `values` values.
-
-        `inner`: how many values a break or continue of the loop around gives, where that is not this block's own exit.
-        """
+    def code(self, block: Block, exits: Mapping[Exit, int], implied: Exit) -> Code:
+        """Code of a block. `exits` says how it may end and how many values each way gives; without a last word it is `implied`."""
         parts: list[tuple[tuple[Step, ...], Control | None]] = []
         steps: list[Step] = []
         dead = {} if self._watch else _last_uses(block)
         for place, op in enumerate(block.ops):
             if op.name in _EXITS:
-                way = self._exit(op, exits, place == len(block.ops) - 1)
                 given = op.operands.get("values", ())
-                expected = values if way is implied or inner is None else (0 if way is Exit.RETURN else inner)
-                if len(given) != expected:
-                    raise _misplaced(op, f"gives {len(given)} values where {expected} are expected")
+                way = _checked_exit(op, exits, len(given), last=place == len(block.ops) - 1)
                 return Code([*parts, (tuple(steps), None)], way, given)
-            control = self._control(op, exits, inner if inner is not None else values)
+            control = self._control(op, exits)
             if control is None:
                 step = _bound(op)(op, body_of)
                 if self._watch:
-                    parts.append((tuple(steps), watched(op, step)))
-                    steps = []
+                    control = watched(op, step)
                 else:
                     steps.append(step)
-            else:
+            if control is not None:
                 parts.append((tuple(steps), control))
                 steps = []
             if dead.get(place):
                 steps.append(_forgetting(dead[place]))
-        if values:
-            raise TileIRError(f"a block of Tile IR ends without the {values} values that it has to give")
+        if exits[implied]:
+            raise TileIRError(f"a block of Tile IR ends without the {exits[implied]} values that it has to give", cause="damaged Tile IR")
         return Code([*parts, (tuple(steps), None)], implied, ())
 
-    def _exit(self, op: Op, exits: frozenset[Exit], last: bool) -> Exit:
-        way = _EXITS[op.name]
-        if way not in exits:
-            raise _misplaced(op, "stands where it has nothing to end")
-        if not last:
-            raise _misplaced(op, "is not the last operation of its block")
-        return way
-
-    def _control(self, op: Op, exits: frozenset[Exit], inner: int) -> Control | None:
+    def _control(self, op: Op, exits: Mapping[Exit, int]) -> Control | None:
         """What runs an operation of control flow; None for any other."""
-        waits = op in self._waits
-        count = len(op.results)
+        results = len(op.results)
         if op.name == "if":
-            then, otherwise = (self.code(region, exits | {Exit.YIELD}, Exit.YIELD, count, inner) for region in op.regions)
+            inner = {**exits, Exit.YIELD: results}
+            then, otherwise = (self.code(region, inner, Exit.YIELD) for region in op.regions)
             return branch(op, then, otherwise, self._watch)
         if op.name not in ("loop", "for"):
             return None
-        arguments = op.regions[0].args
+        count, arguments = len(op.operands.get("init", ())), op.regions[0].args
         extra = 1 if op.name == "for" else 0
-        if len(arguments) != count + extra or len(op.operands.get("init", ())) != count:
+        if len(arguments) != count + extra or (extra and results != count):
             raise _misplaced(op, "has other numbers of values to start with, of arguments and of results")
-        body = self.code(op.regions[0], frozenset({Exit.CONTINUE, Exit.BREAK, Exit.RETURN}), Exit.CONTINUE, count, count)
-        return (counted if extra else endless)(op, body, arguments, waits, self._watch)
+        inner = {Exit.CONTINUE: count, Exit.BREAK: results, Exit.RETURN: 0}
+        body = self.code(op.regions[0], inner, Exit.CONTINUE)
+        return (counted if extra else endless)(op, body, arguments, op in self._waits, self._watch)
 
 
 _EXITS = {"yield": Exit.YIELD, "continue": Exit.CONTINUE, "break": Exit.BREAK, "return": Exit.RETURN}
+
+
+def _checked_exit(op: Op, exits: Mapping[Exit, int], given: int, last: bool) -> Exit:
+    way = _EXITS[op.name]
+    if way not in exits:
+        raise _misplaced(op, "stands where it has nothing to end")
+    if not last:
+        raise _misplaced(op, "is not the last operation of its block")
+    if given != exits[way]:
+        raise _misplaced(op, f"gives {given} values where {exits[way]} are expected")
+    return way
 
 
 def _bound(op: Op) -> Binder:

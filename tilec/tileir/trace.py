@@ -200,7 +200,7 @@ def _pauses(start: Start, chosen: list[int], options: Options) -> Iterator[Pause
                 yield from start.program.code.run(frame)
             finally:
                 assert frame.batch is not None
-                frame.batch.flush()
+                frame.batch.flush(frame.blocks)
         return
     numbers = (int(number) for blocks in batches(start.launch.grid, 4096, "forward") for number in blocks)
     most = min(IN_FLIGHT, flight_size(start.program.function))

@@ -91,7 +91,7 @@ def _resume(turn: _Turn) -> Generator[Pause, None, bool]:
         return moved
     turn.done = True
     if turn.frame.batch is not None:
-        turn.frame.batch.flush()
+        turn.frame.batch.flush(turn.frame.blocks)
     return True
 
 

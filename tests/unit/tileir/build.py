@@ -62,13 +62,13 @@ class Builder:
     def op(
         self,
         name: str,
-        operands: Mapping[str, Value | Sequence[Value] | None] | None = None,
+        operands: Mapping[str, Any] | None = None,
         results: Type | Sequence[Type] = (),
         attributes: Mapping[str, Any] | None = None,
         regions: Sequence[Block] = (),
         line: int = 0,
     ) -> Any:
-        """Add an operation; gives its result: the only one, a tuple of several, or None."""
+        """Add an operation, its operands values, several or None; gives its result: the only one, a tuple of several, or None."""
         types = tuple(results) if isinstance(results, list | tuple) else (results,)
         made = tuple(self.value(kind) for kind in types)
         groups = {key: _group(value) for key, value in (operands or {}).items()}
@@ -175,6 +175,8 @@ def run_op(
         frame.set(value, item)
     with np.errstate(all="ignore"):
         BINDERS[name](ops[0], bodies)(frame)
+    assert frame.batch is not None
+    frame.batch.flush(frame.blocks)
     return tuple(frame.get(result) for result in ops[0].results)
 
 

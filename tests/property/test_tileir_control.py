@@ -1,0 +1,235 @@
+"""Random structured programs: a batch of blocks does what each block alone does, and what plain Python does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+from hypothesis import given, settings
+
+from tests.unit.tileir.build import I32, TOKEN, Builder, program
+from tilec.tileir.execute import Options, execute
+from tilec.tileir.ir import Overflow, Predicate, Scalar, Signedness, Value
+from tilec.tileir.memory import Memory
+from tilec.tileir.program import Program
+
+NAMES = ("a", "b", "c")
+BLOCKS = 7
+Statement = tuple[Any, ...]
+
+
+def statements(loops: int, ifs: int) -> st.SearchStrategy[list[Statement]]:
+    """Bodies of at most three statements. A body may end in a jump: a bare one leaves the code behind it out."""
+    name, small = st.sampled_from(NAMES), st.integers(0, 4)
+    options: list[st.SearchStrategy[Statement]] = [
+        st.tuples(st.just("add"), name, name, small),
+        st.tuples(st.just("print"), name),
+    ]
+    if ifs:
+        jump = st.sampled_from([None, "return", "continue", "break"])
+        body = statements(loops, ifs - 1)
+        options.append(st.tuples(st.just("if"), name, small, body, jump, body, jump))
+    if loops:
+        body = statements(loops - 1, ifs)
+        options.append(st.tuples(st.just("for"), name, small, body))
+        options.append(st.tuples(st.just("loop"), name, small, body))
+    return st.lists(st.one_of(options), max_size=3)
+
+
+class Jump(Exception):  # noqa: N818 - no error
+    pass
+
+
+class Break(Jump):
+    pass
+
+
+class Continue(Jump):
+    pass
+
+
+class Return(Jump):
+    pass
+
+
+JUMPS = {"break": Break, "continue": Continue, "return": Return}
+
+
+def usable(jump: str | None, loop: str) -> str | None:
+    """A jump where it is allowed: `for` cannot be broken, and outside of loops there is only `return`."""
+    if (jump == "break" and loop != "loop") or (jump == "continue" and not loop):
+        return "return"
+    return jump
+
+
+def interpret(body: list[Statement], env: dict[str, int], out: list[int], loop: str = "") -> None:
+    for kind, *rest in body:
+        if kind == "add":
+            into, source, by = rest
+            env[into] = (env[into] + env[source] * by + 1) % 64
+        elif kind == "print":
+            out.append(env[rest[0]])
+        elif kind == "if":
+            name, bound, then, then_jump, other, other_jump = rest
+            part, jump = (then, then_jump) if env[name] % 5 < bound else (other, other_jump)
+            interpret(part, env, out, loop)
+            way = usable(jump, loop)
+            if way:
+                raise JUMPS[way]
+        elif kind == "for":
+            name, bound, part = rest
+            for _ in range(1, env[name] % 4 + bound, 2):
+                try:
+                    interpret(part, env, out, "for")
+                except Continue:
+                    continue
+        else:
+            name, bound, part = rest
+            left = env[name] % 3 + bound
+            while left:
+                left -= 1
+                try:
+                    interpret(part, env, out, "loop")
+                except Continue:
+                    continue
+                except Break:
+                    break
+
+
+class Emitter:
+    """Writes a program as Tile IR: variables are values that every region takes and gives."""
+
+    def __init__(self, b: Builder) -> None:
+        self.b = b
+
+    def const(self, number: int) -> Value:
+        return self.b.constant(number)
+
+    def binary(self, name: str, lhs: Value, rhs: Value) -> Value:
+        more = {"addi": {"overflow": Overflow.NONE}, "muli": {"overflow": Overflow.NONE}}.get(name, {})
+        value: Value = self.b.op(name, {"lhs": lhs, "rhs": rhs}, I32, more)
+        return value
+
+    def remainder(self, value: Value, by: int) -> Value:
+        found: Value = self.b.op("remi", {"lhs": value, "rhs": self.const(by)}, I32, {"signedness": Signedness.SIGNED})
+        return found
+
+    def less(self, lhs: Value, rhs: Value) -> Value:
+        found: Value = self.b.op(
+            "cmpi",
+            {"lhs": lhs, "rhs": rhs},
+            I1,
+            {"predicate": Predicate.LESS_THAN, "signedness": Signedness.SIGNED},
+        )
+        return found
+
+    def body(self, body: list[Statement], env: list[Value], loop: str = "", left: tuple[Value, ...] = ()) -> list[Value]:
+        for kind, *rest in body:
+            at = NAMES.index
+            if kind == "add":
+                into, source, by = rest
+                scaled = self.binary("muli", env[at(source)], self.const(by))
+                total = self.binary("addi", self.binary("addi", env[at(into)], scaled), self.const(1))
+                env[at(into)] = self.remainder(total, 64)
+            elif kind == "print":
+                self.b.op("print_tko", {"args": [env[at(rest[0])]]}, TOKEN, {"text": "%d;"})
+            elif kind == "if":
+                env = self.branch(rest, env, loop, left)
+            elif kind == "for":
+                env = self.counted(rest, env)
+            else:
+                env = self.endless(rest, env)
+        return env
+
+    def jump(self, jump: str | None, env: list[Value], left: tuple[Value, ...]) -> None:
+        given = {"return": [], "continue": [*env, *left], "break": env, None: env}[jump]
+        self.b.op(jump or "yield", {"values": given})
+
+    def branch(self, rest: list[Any], env: list[Value], loop: str, left: tuple[Value, ...]) -> list[Value]:
+        name, bound, then, then_jump, other, other_jump = rest
+        condition = self.less(self.remainder(env[NAMES.index(name)], 5), self.const(bound))
+        regions = [
+            self.b.region((), lambda part=part, jump=jump: self.jump(usable(jump, loop), self.body(part, list(env), loop, left), left))
+            for part, jump in ((then, then_jump), (other, other_jump))
+        ]
+        return list(self.b.op("if", {"condition": condition}, [I32] * 3, {}, regions))
+
+    def counted(self, rest: list[Any], env: list[Value]) -> list[Value]:
+        name, bound, part = rest
+        upper = self.binary("addi", self.remainder(env[NAMES.index(name)], 4), self.const(bound))
+        region = self.b.region([I32] * 4, lambda _, *args: self.jump("continue", self.body(part, list(args), "for"), ()))
+        ends = {"lower": self.const(1), "upper": upper, "step": self.const(2), "init": env}
+        return list(self.b.op("for", ends, [I32] * 3, {}, [region]))
+
+    def endless(self, rest: list[Any], env: list[Value]) -> list[Value]:
+        name, bound, part = rest
+        count = self.binary("addi", self.remainder(env[NAMES.index(name)], 3), self.const(bound))
+
+        def fill(*args: Value) -> None:
+            *inner, left = args
+            ended = self.b.op(
+                "cmpi",
+                {"lhs": left, "rhs": self.const(0)},
+                I1,
+                {"predicate": Predicate.EQUAL, "signedness": Signedness.SIGNED},
+            )
+            regions = [
+                self.b.region((), lambda: self.b.op("break", {"values": [*inner]})),
+                self.b.region((), lambda: self.b.op("yield", {"values": []})),
+            ]
+            self.b.op("if", {"condition": ended}, (), {}, regions)
+            fewer = self.binary("addi", left, self.const(-1))
+            self.jump("continue", self.body(part, list(inner), "loop", (fewer,)), (fewer,))
+
+        # The count is carried too, but only `continue` passes it on: `break` gives what the loop gives.
+        region = self.b.region([I32] * 4, fill)
+        padded = [*env, count]
+        results = self.b.op("loop", {"init": padded}, [I32] * 3, {}, [region])
+        return list(results)
+
+
+I1 = type(I32)(Scalar.I1, ())
+
+
+def compiled(body: list[Statement]) -> Program:
+    def fill(b: Builder) -> None:
+        x, _, _ = b.op("get_tile_block_id", {}, [I32] * 3)
+        emitter = Emitter(b)
+        env = emitter.body(body, [x, emitter.const(1), emitter.binary("muli", x, emitter.const(3))])
+        for value in env:
+            b.op("print_tko", {"args": [value]}, TOKEN, {"text": "%d;"})
+        b.ret()
+
+    return program((), fill)
+
+
+def expected(body: list[Statement], block: int) -> str:
+    env = {"a": block, "b": 1, "c": 3 * block}
+    out: list[int] = []
+    try:
+        interpret(body, env, out)
+        out += env.values()
+    except Return:
+        pass
+    return "".join(f"{number};" for number in out)
+
+
+@settings(max_examples=150, deadline=None)
+@given(statements(2, 2))
+def test_a_batch_does_what_each_block_does(body: list[Statement]) -> None:
+    made = compiled(body)
+    wanted = "".join(expected(body, block) for block in range(BLOCKS))
+    for batch in (BLOCKS, 1, 3):
+        texts: list[str] = []
+        execute(made, [], (BLOCKS, 1, 1), Memory(), Options(batch=batch, output=texts.append))
+        assert "".join(texts) == wanted
+
+
+def test_the_programs_reach_every_way_to_leave() -> None:
+    jumps: list[Statement] = [("if", "a", 2, [("print", "a")], jump, [], None) for jump in ("break", "continue", "return")]
+    body: list[Statement] = [("loop", "a", 3, [*jumps[:1], ("add", "a", "b", 2)]), ("for", "a", 4, jumps[1:]), ("print", "c")]
+    texts: list[str] = []
+    execute(compiled(body), [], (BLOCKS, 1, 1), Memory(), Options(output=texts.append))
+    assert "".join(texts) == "".join(expected(body, block) for block in range(BLOCKS))
+    assert len({expected(body, block).count(";") for block in np.arange(BLOCKS).tolist()}) > 1
