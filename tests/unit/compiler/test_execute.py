@@ -59,7 +59,7 @@ def test_an_image_of_files_that_were_changed_meanwhile_is_not_kept(project) -> N
     (project.root / "h.inc").write_text("after\n")
     with project.pool() as pool:
         error = error_of(*pool.compile([job]))
-        assert error.what == "k.fake, or a file that it includes or imports, was changed while it was compiled"
+        assert error.what == "k.fake, or a file that it includes, imports or opens, was changed while it was compiled"
         assert error.fix == "build again"
         (project.root / "h.inc").write_text("before\n")
         assert not done_of(*pool.compile([job])).cached
