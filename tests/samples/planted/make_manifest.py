@@ -1,0 +1,100 @@
+"""Writes tilec.toml beside this file: one kernel with one case for every planted bug and every near miss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+# kernel: (file, grid, parameters). A parameter is (name, dtype, shape or value, how its case fills it); names of outputs end in "!".
+F, I = "f32", "i32"
+_XY = [("y!", F, [64], "empty"), ("x", F, [64], "normal")]
+_COUNT = [("count!", I, [1], "zeros"), ("x", F, [64], "normal")]
+_LAST = [("total!", F, [1], "empty"), ("partial!", F, [4], "empty"), ("count!", I, [1], "zeros"), ("x", F, [64], "normal")]
+_SPLIT = [("c!", F, [16, 16], "zeros"), ("a", F, [16, 64], "normal"), ("b", F, [64, 16], "normal")]
+_FLAG = [("y!", F, [64], "empty"), ("flag!", I, [1], "zeros"), ("x", F, [64], "normal")]
+_TAIL = [("y!", F, [60], "empty"), ("x", F, [60], "normal")]
+KERNELS = {
+    "all_write_first_tile": ("races", [4], _XY),
+    "each_writes_its_tile": ("races", [4], _XY),
+    "tiles_overlap_by_half": ("races", [4], _XY),
+    "tiles_side_by_side": ("races", [4], _XY),
+    "reads_neighbour_in_place": ("races", [4], [("y!", F, [64], "normal")]),
+    "reads_neighbour_of_input": ("races", [4], _XY),
+    "counts_without_atomics": ("races", [4], _COUNT),
+    "counts_with_atomics": ("races", [4], _COUNT),
+    "resets_what_others_count": ("races", [4], _COUNT),
+    "last_block_sums_relaxed": ("races", [4], _LAST),
+    "last_block_sums": ("races", [4], _LAST),
+    "ignores_second_axis": ("races", [4, 3], [("y!", F, [64], "empty"), ("x", F, [3, 64], "normal")]),
+    "uses_second_axis": ("races", [4, 3], [("y!", F, [3, 64], "empty"), ("x", F, [3, 64], "normal")]),
+    "split_k_stores": ("races", [4], _SPLIT),
+    "split_k_adds": ("races", [4], _SPLIT),
+    "smooths_in_place": ("races", [4], [("y!", F, [64], "normal")]),
+    "smooths_into_another": ("races", [4], _XY),
+    "scatters_to_one_place": ("races:scatters_by_index", [4], [*_XY, ("where", I, [64], "zeros")]),
+    "scatters_to_all_places": ("races:scatters_by_index", [4], [*_XY, ("where", I, [64], "arange")]),
+    "last_exchange_wins": ("races", [4], [("y!", I, [1], "zeros"), ("x", F, [64], "normal")]),
+    "largest_wins": ("races", [4], [("y!", I, [1], "zeros"), ("x", F, [64], "normal")]),
+    "waits_for_a_flag": ("races", [4], _FLAG),
+    "waits_for_a_relaxed_flag": ("races", [4], _FLAG),
+    "gathers_beyond_the_end": ("accesses", [4], _XY),
+    "gathers_with_bounds": ("accesses", [4], _XY),
+    "gathers_up_to_the_end": ("accesses", [4], _XY),
+    "gathers_before_the_start": ("accesses", [4], _XY),
+    "gathers_masked": ("accesses", [4], _XY),
+    "scatters_beyond_the_end": ("accesses", [4], _XY),
+    "scatters_with_bounds": ("accesses", [4], _XY),
+    "loads_unchecked_tail": ("accesses", [4], _TAIL),
+    "loads_unchecked_whole": ("accesses:loads_unchecked_tail", [4], _XY),
+    "loads_checked_tail": ("accesses", [4], _TAIL),
+    "stores_unchecked_tail": ("accesses", [4], _TAIL),
+    "leaves_the_row": ("accesses", [4], [("y!", F, [4, 12], "empty"), ("x", F, [4, 12], "normal")]),
+    "adds_to_unwritten": ("accesses", [4], _XY),
+    "adds_to_what_it_wrote": ("accesses", [4], _XY),
+    "adds_to_given": ("accesses:adds_to_unwritten", [4], [("y!", F, [64], "normal"), ("x", F, [64], "normal")]),
+    "counts_into_unwritten": ("accesses", [4], [("count!", I, [1], "empty"), ("x", F, [64], "normal")]),
+    "reads_more_than_it_wrote": ("accesses", [4], _XY),
+    "promises_divisible_by_8_of_60": ("accesses:promises_divisible", [4], [*_XY, ("n", I, 60, "")]),
+    "promises_divisible_by_8_of_56": ("accesses:promises_divisible", [4], [*_XY, ("n", I, 56, "")]),
+    "asserts_positive_of_normal": ("accesses:asserts_positive", [4], _XY),
+    "asserts_positive_of_ones": ("accesses:asserts_positive", [4], [("y!", F, [64], "empty"), ("x", F, [64], "ones")]),
+    "takes_log_of_normal": ("accesses:takes_log", [4], _XY),
+    "takes_log_of_ones": ("accesses:takes_log", [4], [("y!", F, [64], "empty"), ("x", F, [64], "ones")]),
+    "divides_by_zero_sum": ("accesses:divides_by_sum", [4], [("y!", F, [64], "empty"), ("x", F, [64], "zeros")]),
+    "divides_by_a_sum": ("accesses:divides_by_sum", [4], [("y!", F, [64], "empty"), ("x", F, [64], "ones")]),
+    "never_ends": ("accesses", [4], _XY),
+    "waits_for_nobody": ("accesses", [4], _FLAG),
+    "ends_after_a_while": ("accesses", [4], _XY),
+}
+
+
+def manifest() -> str:
+    """The text of tilec.toml."""
+    lines = [
+        "# Made by make_manifest.py: kernels with one bug each, and near misses that have none.",
+        "edition = 1",
+        "",
+        "[package]",
+        'name = "planted"',
+        'version = "0.1.0"',
+        "",
+        "[targets]",
+        'default = ["tileir"]',
+    ]
+    for name, (source, grid, params) in KERNELS.items():
+        file, _, function = source.partition(":")
+        lines += ["", f"[kernel.{name}]", f'source = "{file}.py:{function or name}"', f"launch = {{ grid = {[str(n) for n in grid]} }}".replace("'", '"')]
+        for param, dtype, shape, _ in params:
+            out = ", out = true" if param.endswith("!") else ""
+            rank = f", rank = {len(shape)}" if isinstance(shape, list) else ""
+            lines.append(f'params.{param.rstrip("!")} = {{ dtype = "{dtype}"{rank}{out} }}')
+        lines.append(f"[kernel.{name}.case.planted]")
+        for seed, (param, dtype, shape, dist) in enumerate(params):
+            if not isinstance(shape, list):
+                lines.append(f"inputs.{param} = {shape}")
+                continue
+            lines.append(f'inputs.{param.rstrip("!")} = {{ shape = {shape}, dtype = "{dtype}", dist = "{dist}", seed = {seed} }}')
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("tilec.toml").write_text(manifest(), encoding="utf-8")

@@ -1,0 +1,287 @@
+"""Checks cases on the cpu device: each is run in several orders of its blocks, watched, and its results are held against each other."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilec.errors import FaultError, TilecError
+from tilec.runner.cases import BoundCase
+from tilec.runner.compare import compare, tolerance_for
+from tilec.runner.device import ModuleDevice
+from tilec.runner.inputs import Array, make_inputs
+from tilec.runner.run import arguments_on
+from tilec.runtime.cpu_driver import CpuDriver
+from tilec.runtime.cpu_launch import CpuOptions, CpuRun
+from tilec.runtime.load import load
+from tilec.tileir.check.checker import Checker
+from tilec.tileir.check.findings import Finding, FindingKind
+from tilec.tileir.ir import AtomicMode, Loc
+
+if TYPE_CHECKING:
+    from tilec.bundle.read import Bundle
+
+CHECKED = (
+    "races between blocks (plain accesses that meet without an atomic that orders them)",
+    "accesses outside the memory of the arguments, and outside their extents where the kernel declares otherwise",
+    'reads of elements that nothing wrote (inputs of a case with dist = "empty")',
+    "promises to the compiler: divisibility, alignment, bounds, equal elements, no overflow",
+    "assertions, and loops that do not end",
+    "results that depend on the order of the blocks",
+)
+NOT_CHECKED = (
+    "the order of accesses within one block",
+    "inputs other than those of the cases",
+    "what a GPU's compiler and memory do: rounding of its functions, timing, resources",
+)
+DEFAULT_ORDERS: tuple[str | int, ...] = ("forward", "reverse", 0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class SanitizeOptions:
+    """How to check.
+
+    Attributes:
+        orders: of the blocks, one run each: "forward", "reverse", or the seed of a random one.
+        not_finite: report the first NaN or infinity that is made from finite numbers.
+        steps: most passes of loops of one batch of blocks; 0 for the interpreter's own limit.
+    """
+
+    orders: tuple[str | int, ...] = DEFAULT_ORDERS
+    not_finite: bool = False
+    steps: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CaseFindings:
+    """What came of one case.
+
+    Attributes:
+        case: the case.
+        variants: ids of the variants that were launched.
+        findings: defects, those of all orders together; the same one once.
+        notes: what is no defect and still worth knowing.
+        blocks: blocks of one run.
+        error: why the case could not be checked, None if it was.
+    """
+
+    case: BoundCase
+    variants: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    blocks: int = 0
+    error: TilecError | None = None
+
+    @property
+    def status(self) -> str:
+        """`clean`, `findings` or `error`."""
+        return "error" if self.error else "findings" if self.findings else "clean"
+
+
+class Watch:
+    """Makes the checkers of launches, and keeps them: `CpuOptions.observer` of a cpu device.
+
+    Attributes:
+        uninitialized: parameters of the next launches whose contents mean nothing before the kernel writes them.
+    """
+
+    def __init__(self, bundle: Bundle, *, not_finite: bool = False) -> None:
+        self.uninitialized: frozenset[str] = frozenset()
+        variants = [variant for kernel in bundle.info.kernels for variant in kernel.variants]
+        self._slots = {variant.id: tuple(slot.expr for slot in variant.abi) for variant in variants}
+        self._not_finite = not_finite
+        self._seen: list[tuple[CpuRun, Checker]] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, run: CpuRun) -> Checker:
+        """The checker of one launch."""
+        checker = Checker(
+            run.program.function,
+            run.memory,
+            uninitialized=self.uninitialized,
+            slots=self._slots.get(run.kernel, ()),
+            not_finite=self._not_finite,
+        )
+        with self._lock:
+            self._seen.append((run, checker))
+        return checker
+
+    def take(self) -> tuple[tuple[CpuRun, Checker], ...]:
+        """The launches since the last call."""
+        with self._lock:
+            seen, self._seen = tuple(self._seen), []
+        return seen
+
+
+class Sanitizer:
+    """Checks cases of one bundle.
+
+    Args:
+        bundle: what is built, with Tile IR.
+        options: how to check.
+    """
+
+    def __init__(self, bundle: Bundle, options: SanitizeOptions = SanitizeOptions()) -> None:
+        self._watch = Watch(bundle, not_finite=options.not_finite)
+        self._devices = {}
+        for order in options.orders:
+            driver = CpuDriver(CpuOptions(order=order, steps=options.steps, observer=self._watch, output=_silent))
+            self._devices[order] = ModuleDevice(load(bundle, "cpu", driver=driver), driver)
+
+    def check(self, case: BoundCase) -> CaseFindings:
+        """Run a case in every order. Defects end up in the result, and errors of tilec too."""
+        self._watch.uninitialized = frozenset(item.name for item in case.inputs if item.dist == "empty")
+        found: dict[tuple[Any, ...], Finding] = {}
+        outputs: dict[str | int, dict[str, Array]] = {}
+        runs: list[tuple[CpuRun, Checker]] = []
+        try:
+            for order, device in self._devices.items():
+                arguments = arguments_on(case, device, make_inputs(case))
+                try:
+                    device.launch(case.kernel, arguments, dict(case.choose))
+                except FaultError as error:
+                    runs.extend(taken := self._watch.take())
+                    _keep(found, (finding for _, checker in taken for finding in checker.findings))
+                    _keep(found, [_fault(error)])
+                    break  # the other orders would stop at the same place, after the same time
+                runs.extend(taken := self._watch.take())
+                _keep(found, (finding for _, checker in taken for finding in checker.findings))
+                outputs[order] = {name: device.from_device(arguments[name]) for name in case.outs}
+        except TilecError as error:
+            return CaseFindings(case=case, findings=tuple(found.values()), error=error)
+        different, notes = _orders(case, outputs, runs)
+        _keep(found, different)
+        if any(checker.unsure for _, checker in runs):
+            notes.append("there are too many atomics to follow which accesses all of them order: those left are taken to be in order")
+        x, y, z = runs[0][0].grid if runs else (0, 0, 0)
+        return CaseFindings(
+            case=case,
+            variants=tuple(dict.fromkeys(run.kernel for run, _ in runs)),
+            findings=tuple(found.values()),
+            notes=tuple(notes),
+            blocks=x * y * z,
+        )
+
+
+def sanitize_cases(
+    cases: Iterable[BoundCase], sanitizer: Sanitizer, *, on_result: Callable[[CaseFindings], None] | None = None
+) -> tuple[CaseFindings, ...]:
+    """Check cases one after another; `on_result` sees each as it ends."""
+    results = []
+    for case in cases:
+        results.append(sanitizer.check(case))
+        if on_result is not None:
+            on_result(results[-1])
+    return tuple(results)
+
+
+def to_json(results: Sequence[CaseFindings]) -> dict[str, Any]:
+    """All results as JSON values."""
+    return {
+        "ok": all(result.status == "clean" for result in results),
+        "counts": {status: sum(result.status == status for result in results) for status in ("clean", "findings", "error")},
+        "cases": [_case_json(result) for result in results],
+        "checked": list(CHECKED),
+        "not_checked": list(NOT_CHECKED),
+    }
+
+
+def _case_json(result: CaseFindings) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": result.case.name,
+        "kernel": result.case.kernel,
+        "variants": list(result.variants),
+        "status": result.status,
+        "blocks": result.blocks,
+        "findings": [finding.as_json() for finding in result.findings],
+        "notes": list(result.notes),
+    }
+    if result.error is not None:
+        row["error"] = {"type": type(result.error).__name__, "message": str(result.error)}
+    return row
+
+
+def _keep(found: dict[tuple[Any, ...], Finding], more: Iterable[Finding]) -> None:
+    """Add findings; of the same defect in several orders the first stays, with the largest count."""
+    for finding in more:
+        places = sorted(str(place) for place in (finding.location, finding.other and finding.other.location))
+        key = (finding.kind, finding.parameter, *places)
+        known = found.get(key)
+        found[key] = finding if known is None else dataclasses.replace(known, count=max(known.count, finding.count))
+
+
+def _fault(error: FaultError) -> Finding:
+    place = error.location
+    return Finding(
+        kind=FindingKind.FAULT,
+        what=error.what,
+        location=Loc(place.file, place.line, place.column) if place else None,
+        block=error.block,
+        parameter=error.parameter,
+        index=error.index,
+        hint=error.fix,
+    )
+
+
+def _orders(
+    case: BoundCase, outputs: dict[str | int, dict[str, Array]], runs: Sequence[tuple[CpuRun, Checker]]
+) -> tuple[list[Finding], list[str]]:
+    """Outputs that differ between orders, and notes on those that differ by rounding alone."""
+    if not outputs:
+        return [], []
+    first_order, first = next(iter(outputs.items()))
+    adds = any(_adds_floats(run) for run, _ in runs)
+    found, notes = [], []
+    for name in case.outs:
+        for order, other in outputs.items():
+            if _same(first[name], other[name]):
+                continue
+            dtype = next(p.dtype for p in case.params if p.name == name)
+            if adds and compare(first[name], other[name], tolerance_for(case.tolerance, dtype)).ok:
+                notes.append(f"{name} differs in its rounding with the order of the blocks: atomic additions of floats do")
+                break
+            found.append(_dependence(name, (first_order, first[name]), (order, other[name])))
+            break
+    return found, notes
+
+
+def _dependence(name: str, one: tuple[str | int, Array], two: tuple[str | int, Array]) -> Finding:
+    (one_order, one_values), (two_order, two_values) = one, two
+    off = (_bytes(one_values) != _bytes(two_values)).any(axis=-1)
+    place = int(np.flatnonzero(off)[0])
+    index = tuple(int(n) for n in np.unravel_index(place, one_values.shape)) if one_values.ndim else ()
+    shown = ", ".join(map(str, index))
+    values = one_values.reshape(-1)[place], two_values.reshape(-1)[place]
+    return Finding(
+        kind=FindingKind.ORDER,
+        what=f"{name}[{shown}] is {values[0]} with blocks in {_order(one_order)} order and {values[1]} in {_order(two_order)} order",
+        parameter=name,
+        index=index,
+        count=int(off.sum()),
+        hint="blocks run in any order on a GPU: the result must not depend on it",
+    )
+
+
+def _order(order: str | int) -> str:
+    return order if isinstance(order, str) else f"random ({order})"
+
+
+def _same(one: Array, two: Array) -> bool:
+    return one.tobytes() == two.tobytes()
+
+
+def _bytes(array: Array) -> Array:
+    """Its elements as rows of bytes."""
+    return np.frombuffer(array.tobytes(), np.uint8).reshape(-1, array.itemsize)
+
+
+def _adds_floats(run: CpuRun) -> bool:
+    return any(op.attributes.get("mode") is AtomicMode.ADDF for op in run.program.function.walk())
+
+
+def _silent(_: str) -> None:
+    """Kernels that print would do so once for each order."""
