@@ -56,7 +56,10 @@ class ViewAccess:
         if geometry.sparse is not None:
             tensor, starts = _spread(tensor, starts, geometry.sparse)
             tile = tuple(1 if axis == geometry.sparse else extent for axis, extent in enumerate(tile))
-        return plan(frame.launch.memory, tensor, starts, tile, geometry.dims, kind.layout.size, self.checked, kind.writes)
+        made = plan(frame.launch.memory, tensor, starts, tile, geometry.dims, kind.layout.size, self.checked, kind.writes)
+        # Where elements of several boxes or of one tile can meet, only one by one does the last one stay.
+        meeting = made is not None and kind.writes and (not made.injective or (len(made.boxes) > 1 and geometry.overlaps))
+        return None if meeting else made
 
     def elements(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> Elements:
         """The elements of the tiles, one by one; those outside the tensor are masked."""

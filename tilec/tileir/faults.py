@@ -105,7 +105,7 @@ def _beside(near: Region | None, address: int, size: int) -> str:
     distance = near.address - address if address < near.address else address - near.end
     if distance > max(4 * near.data.size, 1 << 20):
         return f"is in no memory of the launch; the nearest is {near.name} with {count}"
-    return f"is element {index} of {near.name}, which has {count}"
+    return f"is element {index} of {near.name} with {count}"
 
 
 def _tuple(index: tuple[int, ...]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -106,62 +107,70 @@ class Region:
 
 
 class Memory:
-    """All regions of a launch or of a device. Regions may overlap: one array can be given for two parameters."""
+    """All regions of a launch or of a device. Regions may overlap: one array can be given for two parameters. Threads may share it."""
 
     def __init__(self, regions: Iterable[Region] = ()) -> None:
-        self._regions: tuple[Region, ...] = tuple(sorted(regions, key=_order))
+        self._lock = threading.Lock()
         self._next = _FIRST_NEW
-        self._index()
+        self._table = _Table(tuple(regions))
 
     @property
     def regions(self) -> tuple[Region, ...]:
         """Sorted by address."""
-        return self._regions
+        return self._table.regions
 
     def add(self, region: Region) -> None:
         """From now on kernels may touch this region."""
-        self._regions = tuple(sorted((*self._regions, region), key=_order))
-        self._index()
+        with self._lock:
+            self._table = _Table((*self._table.regions, region))
 
     def discard(self, region: Region) -> None:
         """From now on kernels may not touch this region; nothing happens if they could not."""
-        self._regions = tuple(item for item in self._regions if item is not region)
-        self._index()
+        with self._lock:
+            self._table = _Table(tuple(item for item in self._table.regions if item is not region))
 
     def new(self, name: str, size: int, alignment: int = 16) -> Region:
         """A region of zeros at an address that overlaps no other's."""
-        address = -(-self._next // alignment) * alignment
-        self._next = address + size + _GAP
+        with self._lock:
+            address = -(-self._next // alignment) * alignment
+            self._next = address + size + _GAP
         region = Region(name, address, np.zeros(size, np.uint8))
         self.add(region)
         return region
 
     def find(self, address: int, writing: bool = False) -> Region | None:
-        """The region that holds an address: of several the one that reaches furthest, `writing` the one that may be written."""
-        at = bisect.bisect_right(self._starts, address) - 1
-        best: Region | None = None
-        while at >= 0 and self._reach[at] > address:
-            region = self._regions[at]
-            if region.end > address and (best is None or _rank(region, writing) > _rank(best, writing)):
-                best = region
-            at -= 1
-        return best
+        """The region that holds an address: of several the one that reaches furthest, `writing` one that may be written if there is."""
+        return self._table.find(address, writing)
 
     def nearest(self, address: int) -> Region | None:
         """The region that an address is in or closest to; None if there is none."""
         held = self.find(address)
         if held is not None:
             return held
-        return min(self._regions, key=lambda item: max(item.address - address, address - item.end + 1), default=None)
+        return min(self.regions, key=lambda item: max(item.address - address, address - item.end + 1), default=None)
 
-    def _index(self) -> None:
-        self._starts = [region.address for region in self._regions]
-        # The furthest end of this and all regions before it: says when a search may stop.
-        reach, ends = 0, []
-        for region in self._regions:
-            reach = max(reach, region.end)
-            ends.append(reach)
-        self._reach = ends
+
+class _Table:
+    """Regions sorted for searching; never changed, so that a search needs no lock."""
+
+    __slots__ = ("reach", "regions", "starts")
+
+    def __init__(self, regions: tuple[Region, ...]) -> None:
+        self.regions = tuple(sorted(regions, key=lambda region: (region.address, region.data.size)))
+        self.starts = [region.address for region in self.regions]
+        # The furthest end of each region and all before it: says when a search may stop.
+        reach = 0
+        self.reach = [reach := max(reach, region.end) for region in self.regions]
+
+    def find(self, address: int, writing: bool) -> Region | None:
+        at = bisect.bisect_right(self.starts, address) - 1
+        best: Region | None = None
+        while at >= 0 and self.reach[at] > address:
+            region = self.regions[at]
+            if region.end > address and (best is None or _rank(region, writing) > _rank(best, writing)):
+                best = region
+            at -= 1
+        return best
 
 
 class _Bytes:
@@ -183,10 +192,6 @@ def _extent(array: Array) -> tuple[int, int]:
         else:
             high += stride * (extent - 1)
     return low, high + array.itemsize - low
-
-
-def _order(region: Region) -> tuple[int, int]:
-    return region.address, region.data.size
 
 
 def _rank(region: Region, writing: bool) -> tuple[bool, int]:

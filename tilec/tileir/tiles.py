@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from tilec.tileir.views import Tensor
 
 # With more ways for tiles to lie across their tensor's edges than this, elements are copied one by one.
 _MANY = 64
+_ALL = slice(None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -39,6 +40,7 @@ class Plan:
         rows: how many tiles there are; 1 where all blocks have the same.
         strides: bytes between elements along each dimension of the tile.
         regions: the memory of each box.
+        injective: whether no two elements of the tensor lie at the same place.
     """
 
     rows: int
@@ -46,11 +48,12 @@ class Plan:
     strides: tuple[int, ...]
     boxes: tuple[Box, ...]
     regions: tuple[Region, ...]
+    injective: bool
 
     @property
     def complete(self) -> bool:
         """Whether no part of a tile lies outside."""
-        return len(self.boxes) == 1 and self.boxes[0].part is None and isinstance(self.boxes[0].rows, slice)
+        return len(self.boxes) == 1 and self.boxes[0].part is None and self.boxes[0].rows is _ALL
 
     def load(self, dtype: np.dtype[Any], padding: Any) -> Array:
         """A copy of the tiles, (rows, *tile), `padding` where they lie outside."""
@@ -79,6 +82,24 @@ class Plan:
                 part = part[place]
             window, index = _window(box, region, self.strides, raw.dtype, disjoint=True)
             window.transpose(order)[... if index is None else index] = part.transpose(order)
+
+    def update(self, raw: Array, combine: Callable[[Array, Array], Array]) -> None:
+        """Replace each element by what `combine` makes of it and of a block's: the blocks one after the other where they meet.
+
+        `raw` has a row for each block, also where all of these have the same tile, which must lie in a tensor that is injective.
+        """
+        for box, region in zip(self.boxes, self.regions, strict=True):
+            part = raw[box.rows] if self.rows > 1 else raw
+            if box.part is not None:
+                place = (slice(None), *box.part)
+                part = part[place]
+            window, index = _window(box, region, self.strides, raw.dtype, disjoint=True)
+            if index is None and len(window) == len(part):
+                window[...] = combine(window, part)
+                continue
+            for row, item in enumerate(part):
+                one = window[0 if index is None else index[row]]
+                one[...] = combine(one, item)
 
 
 def plan(
@@ -121,7 +142,14 @@ def plan(
         if region is None:
             return None
         regions.append(region)
-    return Plan(rows=rows, tile=tile, strides=strides, boxes=tuple(boxes), regions=tuple(regions))
+    return Plan(
+        rows=rows,
+        tile=tile,
+        strides=strides,
+        boxes=tuple(boxes),
+        regions=tuple(regions),
+        injective=not writing or _injective(tensor.extents.max(axis=0).tolist(), steps),
+    )
 
 
 def _boxes(
@@ -150,7 +178,7 @@ def _boxes(
         elif start.min() < 0 or (start + extent > limit).any():
             edges.append((axis, np.clip(-start, 0, extent), np.clip(limit - start, 0, extent)))
     if not edges:
-        return [Box(rows=slice(None), part=None, extents=tile, addresses=addresses)]
+        return [Box(rows=_ALL, part=None, extents=tile, addresses=addresses)]
     return _cut(edges, tile, strides, addresses, rows)
 
 
@@ -177,6 +205,16 @@ def _cut(
             whole = extents == tile
             boxes.append(Box(rows=chosen, part=None if whole else tuple(part), extents=extents, addresses=these + move))
     return boxes
+
+
+def _injective(extents: list[int], strides: list[int]) -> bool:
+    """Whether no two elements can lie at the same place: each stride goes past all that the smaller ones reach."""
+    reach = 0
+    for stride, extent in sorted(zip(map(abs, strides), extents, strict=True)):
+        if extent > 1 and stride <= reach:
+            return False
+        reach += stride * max(extent - 1, 0)
+    return True
 
 
 def _range(rows: Rows) -> slice | Rows:

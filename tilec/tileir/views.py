@@ -59,6 +59,11 @@ class Geometry:
     dims: tuple[int, ...]
     sparse: int | None = None
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether tiles of different indices can share elements."""
+        return any(step < extent for step, extent in zip(self.steps, self.tile, strict=True))
+
     @classmethod
     def of(cls, view: View) -> Geometry:
         """Read from a view's type."""
