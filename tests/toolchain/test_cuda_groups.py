@@ -13,6 +13,7 @@ from tilec.errors import CompileError
 from tilec.frontends import _cuda_program, _cuda_ptxas
 from tilec.frontends._cuda_nvrtc import Nvrtc
 from tilec.frontends.cuda import CudaFrontend
+from tilec.model.arch import Target
 from tilec.model.image import Image
 from tilec.model.job import Job, Member, Option, Source
 
@@ -104,6 +105,26 @@ def test_ptx_of_a_group_is_lowered_and_assembled_once(tmp_path: Path, monkeypatc
     assert {image.info.ptx_isa for image in images} == {(8, 0)}
     assert images[0].data.count(b".entry") == 5
     assert all(image.info.resources.registers for image in images)
+
+
+@pytest.mark.parametrize("lineinfo", [False, True], ids=["plain", "lineinfo"])
+@pytest.mark.parametrize("number", ["80", "90a", "100f"])
+@pytest.mark.parametrize("bound", [None, (8, 8)], ids=["own", "lowered"])
+def test_ptx_comes_with_the_machine_code_of_its_architecture(
+    tmp_path: Path, compiled, lineinfo: bool, number: str, bound: tuple[int, int] | None
+) -> None:
+    """Half of the work is the same: what comes out must not show who did it."""
+    root = write(tmp_path, FILES)
+    for one in (job(root, "plain", f"sm_{number}", lineinfo=lineinfo, max_isa=bound), jobs(root, *POINTS, target=f"sm_{number}")[0]):
+        compiled.clear()
+        shared = frontend()
+        other = dataclasses.replace(one, target=Target.parse(f"compute_{number}"))
+        cubin, ptx = shared.compile(one), shared.compile(other)
+        assert len(compiled) == 1
+        assert ptx == frontend().compile(other)
+        assert cubin == frontend().compile(one)
+        backwards = frontend()
+        assert (backwards.compile(other), backwards.compile(one)) == (ptx, cubin)
 
 
 def test_bytes_depend_neither_on_the_directory_nor_on_who_comes_first(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -228,7 +229,9 @@ class Pool:
                 shared = dataclasses.replace(outcome, cached=True) if isinstance(outcome, Done) else outcome
                 self._observer.job_finished(twin.job.id, shared)
 
-        self._crew.run([_compile_task(keyed, fresh=fresh) for keyed in firsts], begun=begun, ended=ended)
+        near = Counter(_neighbours(keyed.job) for keyed in firsts)
+        tasks = [_compile_task(keyed, fresh=fresh, alone=near[_neighbours(keyed.job)] == 1) for keyed in firsts]
+        self._crew.run(tasks, begun=begun, ended=ended)
         self._timings.save()
 
     def _longest_first(self, jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
@@ -287,14 +290,14 @@ class Pool:
 _RAISE = "raise `timeout` in [toolchain], in seconds"
 
 
-def _compile_task(keyed: KeyedJob, *, fresh: bool, apart: bool = False) -> Task:
+def _compile_task(keyed: KeyedJob, *, fresh: bool, alone: bool = False, apart: bool = False) -> Task:
+    """The task of a job; `alone` where it is quicker on no worker, `apart` where its group is to be left out."""
     from tilec.compiler.crew import Task
     from tilec.compiler.wire import Compile
 
     job = keyed.job
     shared = bool(job.group) and not apart
-    # Instances of a template share the precompiled headers of the process that compiled the first of them, a group its program.
-    affinity: Hashable = (job.spec.source.path, job.target) if "<" in job.spec.symbol else ""
+    affinity: Hashable = "" if alone else _neighbours(job)
     return Task(
         request=Compile(job=job, key=keyed.key, fresh=fresh, inputs=keyed.inputs, apart=apart),
         subject=f"{job.id} and what is compiled with it" if shared else job.id,
@@ -310,8 +313,16 @@ def _compile_task(keyed: KeyedJob, *, fresh: bool, apart: bool = False) -> Task:
 
 
 def _work(job: Job) -> Hashable:
-    """What the jobs of a group have in common."""
-    return (job.spec.source, job.target, job.hints, job.group)
+    """What the jobs of a group have in common, PTX and machine code of one architecture together."""
+    return (job.spec.source, job.target.number, job.hints, job.group)
+
+
+def _neighbours(job: Job) -> Hashable:
+    """What jobs that are compiled alone have in common with those that are quicker on the same worker.
+
+    Instances of a template share precompiled headers, PTX and machine code of one architecture share the compiler's first half.
+    """
+    return (job.spec.source.path, "" if "<" in job.spec.symbol else job.variant.id, job.target.number)
 
 
 def _apart(job: Job) -> str:

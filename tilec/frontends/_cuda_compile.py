@@ -36,27 +36,36 @@ class Compiler:
             spec.symbol, dict(self._job.variant.axes), found.decl, required=found.required, variadic=found.variadic
         )
         self._check_cluster_target()
-        made = self._together(expression) or ProgramCompiler(self._asked, (expression,)).run()
-        return self._image(made, expression)
+        return self._image(self._together(expression) or self._program((expression,)), expression)
 
     def _together(self, own: str) -> Made | None:
         """The program of the job's whole group; None where it has none, or where the group does not compile as one."""
-        job, options = self._job, self._asked.options
-        if not job.group or options.compiler == "nvcc":
+        if not self._job.group or self._asked.options.compiler == "nvcc":
             return None
         try:
-            expressions = tuple(dict.fromkeys(map(self._expression, job.group)))
+            expressions = tuple(dict.fromkeys(map(self._expression, self._job.group)))
         except CompileError:
             return None  # of another kernel, whose job will say it
-        if own not in expressions:
+        attempt = (self._job.target, self._job.spec.max_isa, self._state(expressions))
+        if own not in expressions or self._programs.failed == attempt:
             return None
-        spec = job.spec
-        place = (spec.source.root, spec.source.path, options.include)
+        try:
+            return self._program(expressions)
+        except CompileError as error:
+            if error.overtime:
+                raise
+            self._programs.failed = attempt
+            return None
 
-        def state() -> tuple[object, ...]:
-            return (spec.source, job.target, spec.opt, spec.lineinfo, spec.max_isa, expressions, tuple(_cuda_includes.closure(*place)))
+    def _program(self, expressions: tuple[str, ...]) -> Made:
+        wanted = (self._job.target, self._job.spec.max_isa)
+        return self._programs.get(lambda: self._state(expressions), wanted, ProgramCompiler(self._asked, expressions))
 
-        return self._programs.get(state, lambda: ProgramCompiler(self._asked, expressions).run())
+    def _state(self, expressions: tuple[str, ...]) -> tuple[object, ...]:
+        """Everything that what is compiled depends on, as it is now; the kind of target is not part of it."""
+        job, spec = self._job, self._job.spec
+        files = _cuda_includes.closure(spec.source.root, spec.source.path, self._asked.options.include)
+        return (spec.source, job.target.number, spec.opt, spec.lineinfo, expressions, tuple(files))
 
     def _expression(self, member: Member) -> str:
         base, _ = cut(member.symbol)

@@ -1,42 +1,48 @@
-"""The program of the group that this process compiled last: the jobs of its other members take theirs from it."""
+"""The program that this process compiled last: other jobs of its group, and PTX of the same architecture, are taken from it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from tilec.errors import CompileError
-from tilec.frontends._cuda_program import Made
+from tilec.frontends._cuda_program import Made, ProgramCompiler
 
 
 class Programs:
-    """Keeps one program: a worker gets the jobs of a group one after another."""
+    """Keeps one program: a worker gets the jobs that share one after another.
+
+    Attributes:
+        failed: what stands for the last group that did not compile, so that it is tried once.
+    """
 
     def __init__(self) -> None:
         """Nothing yet."""
-        self._key: Hashable = None
-        self._made: Made | None = None
+        self.failed: Hashable = None
+        self._state: Hashable = None
+        self._compiled: Made | None = None
+        self._finished: dict[Hashable, Made] = {}
 
-    def get(self, state: Callable[[], Hashable], make: Callable[[], Made]) -> Made | None:
-        """The program for a state of sources and options, made at most once; None where it does not compile.
+    def get(self, state: Callable[[], Hashable], wanted: Hashable, compiler: ProgramCompiler) -> Made:
+        """A program, compiled only if what is kept will not do.
 
         Args:
-            state: everything that the program depends on, as it is now.
-            make: compiles it.
+            state: everything that what is compiled depends on, as it is now.
+            wanted: what else the finished program depends on.
+            compiler: makes it.
 
         Raises:
-            CompileError: the time limit was reached.
+            CompileError: it does not compile.
             ToolchainError: a tool does not start.
         """
-        key = state()
-        if self._key == key:
-            return self._made
-        self._key, self._made = None, None  # never two at once
-        try:
-            made = make()
-        except CompileError as error:
-            if error.overtime:
-                raise
-            made = None
-        if state() == key:  # sources that were edited meanwhile are nobody's
-            self._key, self._made = key, made
+        now = state()
+        if self._state != now:
+            self._state, self._compiled, self._finished = None, None, {}  # never two at once
+        made = self._finished.get(wanted)
+        if made is None:
+            compiled = self._compiled
+            if compiled is None or not compiler.will_do(compiled):
+                compiled = compiler.compile()
+            made = compiler.finish(compiled)
+            if state() == now:  # sources that were edited meanwhile are nobody's
+                self._state, self._compiled = now, compiled
+                self._finished[wanted] = made
         return made

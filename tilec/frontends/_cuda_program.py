@@ -123,18 +123,31 @@ class ProgramCompiler:
         self._spec = asked.job.spec
         self._expressions = expressions
         self._limit = asked.job.spec.timeout * len(expressions)
+        # Line information holds absolute paths: through PTX they can be made relative, a cubin's cannot.
+        self._virtual = asked.ptx or asked.job.spec.lineinfo or asked.options.compiler == "nvcc"
 
-    def run(self) -> Made:
-        """The program.
+    def compile(self) -> Made:
+        """What the compiler makes of the source: PTX, with machine code where that is made in one go.
+
+        Raises:
+            CompileError: with located diagnostics, log and command.
+            ToolchainError: a tool does not start.
+        """
+        return self._nvcc() if self._asked.options.compiler == "nvcc" else self._nvrtc()
+
+    def will_do(self, compiled: Made) -> bool:
+        """Whether what was compiled for a job of the same architecture will do for this one: PTX for `sm_80` is that for `compute_80`."""
+        return self._virtual or bool(compiled.cubin)
+
+    def finish(self, compiled: Made) -> Made:
+        """The program as this job wants it, with machine code, and what that needs.
 
         Raises:
             CompileError: with located diagnostics, log and command.
             ToolchainError: a tool does not start.
         """
         asked = self._asked
-        made = self._nvcc() if asked.options.compiler == "nvcc" else self._nvrtc()
-        if not made.cubin:
-            made = self._assembled(made)
+        made = self._assembled(compiled) if self._virtual else compiled
         try:
             kernels = read_cubin(made.cubin)
         except BundleError as exc:
@@ -143,7 +156,10 @@ class ProgramCompiler:
         return dataclasses.replace(made, kernels=kernels, warnings=tuple(d for d in words.diagnostics if d.severity == "warning"))
 
     def _assembled(self, made: Made) -> Made:
-        """PTX with machine code, its ISA as old as the manifest asks and its file names relative."""
+        """PTX with machine code of its own, its ISA as old as the manifest asks and its file names relative."""
+        # What was said of machine code that came with it is said again of this.
+        log = "\n".join(line for line in made.log.split("\n") if not line.startswith("ptxas "))
+        made = dataclasses.replace(made, cubin=b"", log=log)
         asked = self._asked
         toolkit = asked.toolkit
         places = ((self._spec.source.root, ""), (toolkit, "<cuda>"), (str(Path(toolkit).parent), "<cuda>"))
@@ -159,8 +175,7 @@ class ProgramCompiler:
 
     def _nvrtc(self) -> Made:
         spec, target, toolkit = self._spec, self._asked.job.target, self._asked.toolkit
-        # Line information holds absolute paths: through PTX they can be made relative, a cubin's cannot.
-        ptx = self._asked.ptx or spec.lineinfo
+        ptx = self._virtual
         arch = f"compute_{target.number}" if ptx else f"sm_{target.number}"
         assembler = ["-v", *_cuda_ptxas.flags(opt=spec.opt, extra=self._asked.options.ptxas)]
         arguments = [f"--gpu-architecture={arch}", *self._arguments(), *([] if ptx else [f"--ptxas-options={flag}" for flag in assembler])]

@@ -43,6 +43,27 @@ def test_the_group_that_takes_longest_in_all_starts_first(project) -> None:
     assert project.compiled == ["add-BM1-sm_90", "add-BM2-sm_90", "add-BM3-sm_90", "add-BM9-sm_90", "add-BM1-sm_80"]
 
 
+def test_ptx_and_machine_code_of_one_architecture_follow_each_other(project) -> None:
+    """The compiler's first half is the same for both; kernels that have no such neighbour stay in their order."""
+    targets = ("sm_80", "compute_80", "sm_90")
+    weights = dict(zip(targets, (3.0, 1.0, 2.0), strict=True))
+    jobs = [
+        KeyedJob(job=j.job, key=j.key, weight=weights[target])
+        for target in targets
+        for j in project.keyed(*(project.job(bm, target=target) for bm in (1, 2)))
+    ]
+    with project.pool() as pool:
+        pool.compile(jobs)
+    assert project.compiled == [
+        "add-BM1-sm_80",
+        "add-BM1-compute_80",
+        "add-BM2-sm_80",
+        "add-BM2-compute_80",
+        "add-BM1-sm_90",
+        "add-BM2-sm_90",
+    ]
+
+
 @pytest.mark.parametrize("misdeed", [{"hang": 1}, {"crash": "SIGSEGV"}, {"exit": 3}])
 def test_a_group_that_takes_too_long_or_crashes_is_compiled_one_by_one(project, misdeed) -> None:
     jobs = project.keyed(*grouped(project, 1, 2, 3, grouped=True, timeout=0.1, **misdeed))
