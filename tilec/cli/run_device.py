@@ -13,6 +13,7 @@ from tilec.errors import MissingError, NoDeviceError, UsageError
 
 if TYPE_CHECKING:
     from tilec.manifest.types import Manifest
+    from tilec.runner.sanitize import Watch
     from tilec.runtime.cpu_launch import CpuRun
     from tilec.runtime.seam import Device, DeviceDriver
 
@@ -27,15 +28,17 @@ class CpuWish:
     Attributes:
         order: of the blocks; empty for the usual one.
         blocks: to trace instead of running all; empty for a whole run.
+        watch: makes the checkers of launches; None to check nothing.
     """
 
     order: str | int = ""
     blocks: tuple[tuple[int, int, int], ...] = ()
+    watch: Watch | None = None
 
     @property
     def given(self) -> str:
         """The option that asks for the cpu device; empty where none does."""
-        return "--trace" if self.blocks else "--block-order" if self.order != "" else ""
+        return "--check" if self.watch else "--trace" if self.blocks else "--block-order" if self.order != "" else ""
 
 
 def parse_order(text: str) -> str | int:
@@ -90,7 +93,8 @@ def find_device(
     try:
         driver, device = _gpu("cuda:0", work, manifest)
     except MissingError as error:
-        app.note(f"running on the cpu device: there is no GPU to use ({error.what.partition(':')[0]})")
+        reason = str(getattr(error.__cause__, "what", error.what)).partition(":")[0]
+        app.note(f"running on the cpu device, without a GPU: {reason}")
         return _cpu(app, wish, traced)
     app.detail(f"running on {device}")
     return driver, device
@@ -129,5 +133,6 @@ def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None]) -> tuple[Device
         for line in lines(run.program, run.arguments, run.grid, run.memory, wish.blocks, run.options):
             traced(line)
 
-    options = CpuOptions(order=wish.order if wish.order != "" else ORDERS[0], output=show, run=trace if wish.blocks else execute_run)
+    order = wish.order if wish.order != "" else ORDERS[0]
+    options = CpuOptions(order=order, output=show, observer=wish.watch, run=trace if wish.blocks else execute_run)
     return CpuDriver(options), DEVICE

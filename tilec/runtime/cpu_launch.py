@@ -12,7 +12,8 @@ import numpy as np
 from tilec.errors import ArgumentError, BundleError, DriverError, InternalError, TilecError
 from tilec.runtime.cpu_memory import Allocations, foreign_bytes
 from tilec.runtime.seam import Dim3, LaunchParts, TensorPart
-from tilec.tileir.execute import Options, execute
+from tilec.tileir.estimate import refuse_huge
+from tilec.tileir.execute import DEFAULT, Options, execute
 from tilec.tileir.ir import Pointer, Scalar, Tile, Type
 from tilec.tileir.memory import Memory, Region
 from tilec.tileir.observe import Observer
@@ -73,10 +74,10 @@ class Launching:
     """A launch that is bound to its kernel, grid and tensors' facts: what is left are addresses and numbers."""
 
     def __init__(self, program: Program, grid: Dim3, parts: LaunchParts, options: CpuOptions, allocations: Allocations) -> None:
-        """Check the entry point's parameters against what launches pass.
+        """Check the entry point's parameters against what launches pass, and the grid against what a CPU can do.
 
         Raises:
-            BundleError: they do not fit.
+            BundleError: they do not fit. LaunchLimitError: the grid is too much.
         """
         self._program = program
         self._grid = grid
@@ -88,6 +89,7 @@ class Launching:
         if needed != parts.sizes:
             what = f"{parts.kernel}: the image's parameters have {_listed(needed)} bytes, and launches pass {_listed(parts.sizes)}"
             raise BundleError(what, cause="the bundle's index and its images disagree", fix="build the bundle again", kernel=parts.kernel)
+        refuse_huge(program, grid, options.batch, DEFAULT.elements, parts.kernel)
 
     def prepare(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> Callable[[Callable[[], bool]], None]:
         """Take a launch's arguments, and give what runs it later.

@@ -1,0 +1,60 @@
+"""A cpu device whose kernels are Python functions, and a small kernel to launch on it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.runtime_samples import ADD_ABI, ADD_PARAMS, bundle_of, image, kernel
+from tests.unit.tileir.build import program
+from tilec.model.kernel import KernelInfo, LaunchInfo, VariantInfo
+from tilec.runtime import Module, load
+from tilec.runtime.cpu_driver import CpuDriver
+from tilec.runtime.cpu_launch import CpuOptions, CpuRun
+from tilec.tileir.ir import Pointer, Scalar, Tile
+from tilec.tileir.program import Program
+
+F32, I32, PTR = Tile(Scalar.F32, ()), Tile(Scalar.I32, ()), Tile(Pointer(Scalar.F32), ())
+LAUNCH = LaunchInfo(grid=("cdiv(z.shape[0], 256)",), requires=("x.shape[0] == z.shape[0]", "y.shape[0] == z.shape[0]"))
+ADD = dataclasses.replace(
+    kernel(
+        "add", ADD_PARAMS, (VariantInfo(id="add-any", abi=ADD_ABI, images=(image("add", "tileir"), image("add", "sm_90"))),), launch=LAUNCH
+    ),
+    language="tile",
+)
+
+
+def program_of(*types: Tile) -> Program:
+    """A kernel that takes these and does nothing."""
+    return program(types, lambda builder, *_: builder.ret(), name="add")
+
+
+class PythonKernels(CpuDriver):
+    """A cpu device whose images are no Tile IR: `run` of its options does their work."""
+
+    types = (PTR, PTR, PTR, I32, F32)
+
+    def load_module(self, ordinal: int, data: bytes) -> Any:
+        return data
+
+    def function(self, module: Any, symbol: str) -> Program:
+        return program_of(*self.types)
+
+
+def add(run: CpuRun) -> None:
+    z, x, y = (run.regions[name].data.view("f4") for name in "zxy")
+    np.add(x * run.arguments[4], y, out=z)
+
+
+def device(run: Callable[[CpuRun], None] = add, *kernels: KernelInfo, **facts: Any) -> tuple[Module, PythonKernels]:
+    driver = PythonKernels(CpuOptions(run=run))
+    for name, value in facts.items():
+        setattr(driver, name, value)
+    return load(bundle_of(*(kernels or (ADD,))), "cpu", driver=driver), driver
+
+
+def ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.float32)

@@ -1,0 +1,318 @@
+"""The cpu device's streams and memory, and what becomes of them when something fails, is interrupted, or the process ends."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import ADD, add, device, ones
+from tests.runtime_samples import bundle_of
+from tilec.errors import DriverError, FaultError, InternalError, NoDeviceError, SchedulingError
+from tilec.runtime import DeviceBuffer, Stream, load
+from tilec.runtime.cpu_driver import CPU, CpuDriver, cpu_driver
+from tilec.runtime.cpu_launch import CpuRun
+from tilec.runtime.devices import driver_of, find_device
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# --- streams -----------------------------------------------------------------------------------------------------------------------
+
+
+class Gate:
+    """A kernel that waits until it is let go, and remembers what ran."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.started = threading.Event()
+        self.ran: list[float] = []
+
+    def __call__(self, run: CpuRun) -> None:
+        self.started.set()
+        assert self.open.wait(10)
+        self.ran.append(float(run.arguments[4]))
+
+
+def test_work_of_one_stream_is_done_in_order_and_that_of_two_is_not_ordered() -> None:
+    gate = Gate()
+    module, driver = device(lambda run: gate(run) if run.arguments[4] < 10 else gate.ran.append(float(run.arguments[4])))
+    with Stream("cpu", driver=driver) as one, Stream("cpu", driver=driver) as two:
+        for number in (1.0, 2.0, 3.0):
+            module.add(one, ones(4), ones(4), ones(4), alpha=number)
+        assert gate.started.wait(10)
+        module.add(two, ones(4), ones(4), ones(4), alpha=10.0)
+        two.sync()
+        assert gate.ran == [10.0]
+        gate.open.set()
+        one.sync()
+        assert gate.ran == [10.0, 1.0, 2.0, 3.0]
+
+
+def test_arguments_live_until_the_launch_is_done() -> None:
+    gate = Gate()
+    module, driver = device(gate)
+    z, x = ones(4), ones(4)
+    seen = weakref.ref(x)
+    buffer = DeviceBuffer.from_host(ones(4), "cpu", driver=driver)
+    module.add(0, z, x, buffer)
+    buffer.free()
+    del x
+    gc.collect()
+    assert seen() is not None
+    gate.open.set()
+    driver.synchronize(-1, 0)
+    gc.collect()
+    assert seen() is None
+
+
+def fails(run: CpuRun) -> None:
+    if run.arguments[4] < 0:
+        raise FaultError(f"{run.kernel}: it went wrong", kernel=run.kernel)
+    add(run)
+
+
+def test_an_error_comes_out_of_the_wait_and_drops_what_was_queued_behind_it() -> None:
+    gate = Gate()
+    module, driver = device(lambda run: gate(run) if run.arguments[4] == 0 else fails(run))
+    z = ones(4)
+    module.add(0, ones(4), ones(4), ones(4), alpha=0.0)
+    module.add(0, ones(4), ones(4), ones(4), alpha=-1.0)
+    module.add(0, z, ones(4), ones(4), alpha=5.0)
+    gate.open.set()
+    with pytest.raises(FaultError, match=r"^add-any: it went wrong"):
+        driver.synchronize(-1, 0)
+    assert z.tolist() == [1, 1, 1, 1]
+    driver.synchronize(-1, 0)  # it is told once
+    module.add(0, z, ones(4), ones(4), alpha=5.0)
+    driver.synchronize(-1, 0)
+    assert z.tolist() == [6, 6, 6, 6]
+
+
+def test_an_error_comes_out_of_the_next_call_on_its_stream_and_of_no_other() -> None:
+    module, driver = device(fails)
+    buffer = DeviceBuffer((4,), "f32", "cpu", driver=driver)
+
+    def fail(stream: Any) -> None:
+        module.add(stream, ones(4), ones(4), ones(4), alpha=-1.0)
+        deadline = time.monotonic() + 10
+        while not driver._queues[stream if isinstance(stream, int) else stream.handle].done(1) and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+    with Stream("cpu", driver=driver) as stream:
+        fail(stream)
+        module.add(0, ones(4), ones(4), ones(4))
+        driver.synchronize(-1, 0)
+        with pytest.raises(FaultError):
+            module.add(stream, ones(4), ones(4), ones(4))
+        module.add(stream, ones(4), ones(4), ones(4))
+        stream.sync()
+    for call in (lambda s: buffer.to_host(s), lambda s: buffer.fill(0, s)):
+        with Stream("cpu", driver=driver) as stream:
+            fail(stream)
+            with pytest.raises(FaultError):
+                call(stream)
+
+
+def test_what_the_interpreter_does_wrong_is_an_error_of_tilec() -> None:
+    def broken(run: CpuRun) -> None:
+        raise RuntimeError("oh")
+
+    def greedy(run: CpuRun) -> None:
+        raise MemoryError("Unable to allocate 1.00 PiB")
+
+    for run, kind, words in ((broken, InternalError, "the cpu device failed at it: RuntimeError: oh"), (greedy, DriverError, "1.00 PiB")):
+        module, driver = device(run)
+        module.add(0, ones(4), ones(4), ones(4))
+        with pytest.raises(kind, match=f"^add-any: {words}" if kind is InternalError else words):
+            driver.synchronize(-1, 0)
+
+
+def test_streams_that_are_none_of_the_device() -> None:
+    module, driver = device()
+    with pytest.raises(
+        SchedulingError, match=r"^add-any: stream 0x77 is no stream of the cpu device\n  fix: pass 0 or a tilec.runtime.Stream"
+    ):
+        module.add(0x77, ones(4), ones(4), ones(4))
+    stream = Stream("cpu", driver=driver)
+    handle = stream.handle
+    z = ones(4)
+    module.add(handle, z, ones(4), ones(4))
+    stream.close()
+    with pytest.raises(SchedulingError, match="is no stream of the cpu device"):
+        module.add(handle, z, ones(4), ones(4))
+
+
+def test_memory_is_filled_in_order_and_given_back_once() -> None:
+    gate = Gate()
+    module, driver = device(gate)
+    buffer = DeviceBuffer.from_host(ones(4), "cpu", driver=driver)
+    module.add(0, ones(4), ones(4), ones(4))
+    buffer.fill(0)
+    assert np.asarray(buffer).tolist() == [1, 1, 1, 1]
+    gate.open.set()
+    assert buffer.to_host().tolist() == [0, 0, 0, 0]
+    address = buffer.ptr
+    with pytest.raises(DriverError, match=r"17 bytes at 0x.* are not in one allocation of the cpu device"):
+        driver.fill(-1, address, 0, 17, 0)
+    buffer.free()
+    with pytest.raises(DriverError, match=r"is no allocation of the cpu device"):
+        driver.free(-1, address, None)
+    with pytest.raises(DriverError, match=r"^[0-9]+ bytes cannot be allocated on the cpu device") as caught:
+        driver.allocate(-1, 2**60, None)
+    assert caught.value.result == "CUDA_ERROR_OUT_OF_MEMORY"
+
+
+def test_memory_in_stream_order_is_there_until_its_turn() -> None:
+    gate = Gate()
+    module, driver = device(gate)
+    with Stream("cpu", driver=driver) as stream:
+        buffer = DeviceBuffer((4,), "f32", "cpu", stream, driver=driver)
+        address = buffer.ptr
+        module.add(stream, ones(4), ones(4), buffer)
+        buffer.free()
+        assert driver._allocations.holding(address)
+        gate.open.set()
+        stream.sync()
+        assert driver._allocations.holding(address) is None
+
+
+def test_many_threads_launch() -> None:
+    module, driver = device()
+    results = [np.zeros(512, "f4") for _ in range(8)]
+
+    def work(number: int) -> None:
+        for _ in range(25):
+            module.add(0, results[number], ones(512), ones(512), alpha=float(number))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(results))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    driver.synchronize(-1, 0)
+    assert [set(result.tolist()) for result in results] == [{number + 1.0} for number in range(8)]
+
+
+def test_a_thread_without_work_ends() -> None:
+    module, driver = device()
+    module.add(0, ones(4), ones(4), ones(4))
+    driver.synchronize(-1, 0)
+    thread = driver._queues[0]._thread
+    if thread is not None:
+        thread.join(10)
+        assert not thread.is_alive()
+    module.add(0, ones(4), ones(4), ones(4))  # and another one comes
+    driver.synchronize(-1, 0)
+
+
+def test_an_interrupted_wait_gives_the_work_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    started = threading.Event()
+
+    def endless(run: CpuRun) -> None:
+        started.set()
+        assert run.options.cancelled is not None
+        while not run.options.cancelled():
+            time.sleep(0.001)
+        asked.append(True)
+        raise FaultError("stopped")
+
+    module, driver = device(endless)
+    for _ in range(2):
+        module.add(0, ones(4), ones(4), ones(4))
+    queue = driver._queues[0]
+    assert started.wait(10)
+
+    def interrupt(number: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(queue, "wait_for", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        driver.synchronize(-1, 0)
+    monkeypatch.undo()
+    driver.synchronize(-1, 0)
+    assert asked == [True]  # the second never started
+
+
+# --- the process -------------------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_the_device() -> None:
+    assert find_device("cpu") is CPU
+    assert driver_of("cpu") is driver_of(CPU) is cpu_driver()
+    assert str(CPU) == "the cpu device"
+    with pytest.raises(NoDeviceError, match=r"^there is no device 0 here: this is the cpu device"):
+        load(bundle_of(ADD), 0, driver=CpuDriver())
+
+
+def run_python(code: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT, **more)
+
+
+HEAD = """
+import time, os, signal, threading, numpy as np
+from tests.cpu_samples import device, ones
+def slow(run):
+    print("started", flush=True)
+    while not run.options.cancelled():
+        time.sleep(0.01)
+    print("stopped", flush=True)
+module, driver = device(slow)
+module.add(0, ones(4), ones(4), ones(4))
+"""
+
+
+def test_a_process_that_ends_does_not_wait_for_a_busy_stream() -> None:
+    began = time.monotonic()
+    done = run_python(HEAD + "module.add(0, ones(4), ones(4), ones(4))\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(done.stdout.split()) <= {"started", "stopped"}
+    assert time.monotonic() - began < 30
+
+
+def test_ctrl_c_ends_a_wait() -> None:
+    code = HEAD + "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\ndriver.synchronize(-1, 0)\n"
+    done = run_python(code)
+    assert done.returncode != 0
+    assert "KeyboardInterrupt" in done.stderr
+    assert done.stdout.split() == ["started", "stopped"]
+
+
+def test_a_forked_child_has_streams_of_its_own() -> None:
+    code = """
+import os, numpy as np
+from tests.cpu_samples import device, ones
+module, driver = device()
+z = ones(4)
+module.add(0, z, ones(4), ones(4))
+driver.synchronize(-1, 0)
+child = os.fork()
+module.add(0, z, ones(4), ones(4), alpha=2.0)
+driver.synchronize(-1, 0)
+assert z.tolist() == [3, 3, 3, 3]
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+    done = run_python(code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_launching_on_cuda_imports_no_interpreter() -> None:
+    code = """
+import sys
+from tests.runtime_samples import ADD, Array, loaded
+module, driver = loaded(ADD)
+module.add(0, Array(64), Array(64, ptr=0x20000), Array(64, ptr=0x30000))
+assert driver.launches
+print(sorted(name for name in sys.modules if name.startswith("tilec.tileir") or name.startswith("tilec.runtime.cpu")))
+"""
+    done = run_python(code)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "[]", "")
