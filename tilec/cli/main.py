@@ -27,6 +27,7 @@ COMMANDS = {
     "check": "Check the manifest and its sources; report every problem.",
     "build": "Compile the kernels into a bundle and a typed package.",
     "run": "Run kernels and compare them with their references.",
+    "sanitize": "Find races and bad accesses of tile kernels, without a GPU.",
     "inspect": "Show what is inside a bundle, package or wheel.",
     "doctor": "Show the tools, driver and GPU that tilec finds.",
     "cache": "Show or trim the cache of compiled images.",

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from tilec.runner.cases import BoundCase
     from tilec.runner.device import ModuleDevice
     from tilec.runner.inputs import Array
-    from tilec.runner.run import RunReport, Save
+    from tilec.runner.run import CaseResult, RunReport, Save
+    from tilec.runner.sanitize import CaseFindings, Watch
 
 NEEDS_GPU = 3
+FOUND = 86
 
 
 @click.command(
@@ -35,7 +37,8 @@ NEEDS_GPU = 3
         "tilec run --bundle dist/acme_kernels-0.3.0.tilec   # built elsewhere",
     )
     + "\n\nExit codes: 0 every result is within its tolerance, 1 one is not or could not be had, 2 usage or manifest, 3 no GPU and no "
-    "case (or not the kernel that was named) that runs without one. Cases that need a GPU are skipped on the cpu device, and counted.",
+    "case (or not the kernel that was named) that runs without one, 86 --check found something. Cases that need a GPU are skipped on "
+    "the cpu device, and counted.",
 )
 @click.argument("kernels", nargs=-1, metavar="[KERNEL]...")
 @click.option("-k", "--select", multiple=True, metavar="GLOB", help="Only cases whose name (gemm/4k[f16]) matches.")
@@ -48,6 +51,7 @@ NEEDS_GPU = 3
 @click.option("--block-order", default="", metavar="ORDER", help="On the cpu device: forward, reverse, or the seed of a random order.")
 @click.option("--trace", default="", metavar="CASE", help="On the cpu device: print each operation of one block (or more) of a case.")
 @click.option("--block", "blocks", multiple=True, metavar="X[,Y[,Z]]", help="With --trace: which block (default: 0,0,0).")
+@click.option("--check", is_flag=True, help="On the cpu device: also report races, bad accesses and broken promises (see `sanitize`).")
 @click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already.")
 @click.option("--targets", multiple=True, metavar="LIST", help="Targets to build for (default: [targets] default).")
 @json_option
@@ -65,6 +69,7 @@ def command(
     block_order: str,
     trace: str,
     blocks: tuple[str, ...],
+    check: bool,
     bundle: str | None,
     targets: tuple[str, ...],
 ) -> int:
@@ -79,11 +84,13 @@ def command(
         raise click.UsageError("--arg runs one kernel: name it, without --select or --case", click.get_current_context())
     if (axes or reference) and not args:
         raise click.UsageError("--axis and --reference go with --arg", click.get_current_context())
+    if check and trace:
+        raise click.UsageError("--check and --trace do not go together", click.get_current_context())
     if blocks and not trace:
         raise click.UsageError("--block goes with --trace", click.get_current_context())
     wish = Wish(kernels=kernels, select=select, cases=cases, args=args, axes=axes, reference=reference)
     shown = tuple(map(parse_block, blocks)) or (((0, 0, 0),) if trace else ())
-    cpu = CpuWish(order=parse_order(block_order), blocks=shown)
+    cpu = CpuWish(order=parse_order(block_order), blocks=shown, watch=_watch() if check else None)
     # Run from a bundle with --arg needs no project at all.
     manifest = None if bundle and args else project_manifest(app)
     if manifest is not None:
@@ -120,10 +127,13 @@ def _launch(
         if app.json:
             app.document("trace", {"case": case.name, "blocks": [list(block) for block in cpu.blocks], "lines": traced})
         return 0
-    report = _run(app, place, bound, root=manifest.root if manifest else str(app.base), save=save)
-    code = _ending(report, wish)
+    root = manifest.root if manifest else str(app.base)
+    if cpu.watch is not None:
+        cpu.watch.know(opened)
+    report, findings = _run(app, place, bound, root=root, save=save, watch=cpu.watch)
+    code = FOUND if any(item.findings for item in findings) else _ending(report, wish)
     if app.json:
-        print_json(app, opened, found, report, ok=code == 0)
+        print_json(app, opened, found, report, ok=code == 0, findings=findings if cpu.watch else None)
     elif code or len(report.results) > 1:
         app.say(summary(report, found))
     return code
@@ -177,15 +187,35 @@ def _traced(place: ModuleDevice, case: BoundCase) -> BoundCase:
     return case
 
 
-def _run(app: App, place: ModuleDevice, cases: tuple[BoundCase, ...], *, root: str, save: str | None) -> RunReport:
+def _run(
+    app: App, place: ModuleDevice, cases: tuple[BoundCase, ...], *, root: str, save: str | None, watch: Watch | None
+) -> tuple[RunReport, list[CaseFindings]]:
+    from tilec.cli.findings import Sources, render_finding
     from tilec.cli.run_results import Results
     from tilec.runner.reference import References
-    from tilec.runner.run import run_cases
+    from tilec.runner.run import RunReport, run_cases
+    from tilec.runner.sanitize import watched
 
-    results = Results(app, cases)
+    results, references, lines = Results(app, cases), References(root), Sources(Path(root))
     results.print_head()
     keep = _saver(app, app.path(save)) if save else None
-    return run_cases(cases, place, References(root), clock=time.perf_counter, save=keep, on_result=results.print)
+    ended: list[CaseResult] = []
+    findings: list[CaseFindings] = []
+    for case in cases:
+        if watch is not None:
+            watch.expect(case)
+        ended.extend(run_cases([case], place, references, clock=time.perf_counter, save=keep, on_result=results.print).results)
+        if watch is not None:
+            findings.append(watched(watch, case, ended[-1].error))
+            for finding in findings[-1].findings:
+                app.say("\n" + render_finding(finding, findings[-1], lines.line) + "\n")
+    return RunReport(results=tuple(ended)), findings
+
+
+def _watch() -> Watch:
+    from tilec.runner.sanitize import Watch
+
+    return Watch()
 
 
 def _saver(app: App, folder: Path) -> Save:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tilec.bundle.read import Bundle
     from tilec.runner.cases import BoundCase
     from tilec.runner.run import CaseResult, OutputResult, RunReport
+    from tilec.runner.sanitize import CaseFindings
     from tilec.runtime.seam import Device
 
 TINTS = {
@@ -83,8 +84,8 @@ def summary(report: RunReport, device: Device) -> str:
     return "\n".join(lines)
 
 
-def print_json(app: App, bundle: Bundle, device: Device, report: RunReport, *, ok: bool) -> None:
-    """The whole run as one document."""
+def print_json(app: App, bundle: Bundle, device: Device, report: RunReport, *, ok: bool, findings: Sequence[CaseFindings] | None) -> None:
+    """The whole run as one document; `findings` are those of `--check`."""
     from tilec.runner.report import to_json
 
     package = bundle.info.package
@@ -92,4 +93,6 @@ def print_json(app: App, bundle: Bundle, device: Device, report: RunReport, *, o
     if device.interprets is None:
         shown |= {"ordinal": device.ordinal, "compute_capability": list(device.cc), "driver": list(device.driver)}
     body = {**to_json(report), "ok": ok}
+    if findings is not None:
+        body["findings"] = [{"case": item.case.name, **finding.as_json()} for item in findings for finding in item.findings]
     app.document("run", {"package": package.name, "version": package.version, "bundle": bundle.digest, "device": shown, **body})

@@ -66,6 +66,7 @@ class CaseFindings:
         findings: defects, those of all orders together; the same one once.
         notes: what is no defect and still worth knowing.
         blocks: blocks of one run.
+        skipped: why the case needs a GPU; empty where it does not.
         error: why the case could not be checked, None if it was.
     """
 
@@ -74,35 +75,46 @@ class CaseFindings:
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     blocks: int = 0
+    skipped: str = ""
     error: TilecError | None = None
 
     @property
     def status(self) -> str:
-        """`clean`, `findings` or `error`."""
-        return "error" if self.error else "findings" if self.findings else "clean"
+        """`clean`, `findings`, `error` or `skipped`."""
+        if self.findings:
+            return "findings"
+        return "error" if self.error else "skipped" if self.skipped else "clean"
 
 
 class Watch:
     """Makes the checkers of launches, and keeps them: `CpuOptions.observer` of a cpu device.
 
-    Attributes:
-        uninitialized: parameters of the next launches whose contents mean nothing before the kernel writes them.
+    Args:
+        not_finite: report the first NaN or infinity that is made from finite numbers.
     """
 
-    def __init__(self, bundle: Bundle, *, not_finite: bool = False) -> None:
-        self.uninitialized: frozenset[str] = frozenset()
-        variants = [variant for kernel in bundle.info.kernels for variant in kernel.variants]
-        self._slots = {variant.id: tuple(slot.expr for slot in variant.abi) for variant in variants}
+    def __init__(self, *, not_finite: bool = False) -> None:
+        self._uninitialized: frozenset[str] = frozenset()
+        self._slots: dict[str, tuple[str, ...]] = {}
         self._not_finite = not_finite
         self._seen: list[tuple[CpuRun, Checker]] = []
         self._lock = threading.Lock()
+
+    def know(self, bundle: Bundle) -> None:
+        """Take names for what kernels of a bundle are given."""
+        for kernel in bundle.info.kernels:
+            self._slots.update((variant.id, tuple(slot.expr for slot in variant.abi)) for variant in kernel.variants)
+
+    def expect(self, case: BoundCase) -> None:
+        """The next launches are a case's: its inputs with `dist = "empty"` mean nothing before the kernel writes them."""
+        self._uninitialized = frozenset(item.name for item in case.inputs if item.dist == "empty")
 
     def __call__(self, run: CpuRun) -> Checker:
         """The checker of one launch."""
         checker = Checker(
             run.program.function,
             run.memory,
-            uninitialized=self.uninitialized,
+            uninitialized=self._uninitialized,
             slots=self._slots.get(run.kernel, ()),
             not_finite=self._not_finite,
         )
@@ -126,7 +138,8 @@ class Sanitizer:
     """
 
     def __init__(self, bundle: Bundle, options: SanitizeOptions = SanitizeOptions()) -> None:
-        self._watch = Watch(bundle, not_finite=options.not_finite)
+        self._watch = Watch(not_finite=options.not_finite)
+        self._watch.know(bundle)
         self._devices = {}
         for order in options.orders:
             driver = CpuDriver(CpuOptions(order=order, steps=options.steps, observer=self._watch, output=_silent))
@@ -134,7 +147,10 @@ class Sanitizer:
 
     def check(self, case: BoundCase) -> CaseFindings:
         """Run a case in every order. Defects end up in the result, and errors of tilec too."""
-        self._watch.uninitialized = frozenset(item.name for item in case.inputs if item.dist == "empty")
+        first = next(iter(self._devices.values()))
+        if refusal := first.refusal(case.kernel, dict(case.axes)):
+            return CaseFindings(case=case, skipped=refusal)
+        self._watch.expect(case)
         found: dict[tuple[Any, ...], Finding] = {}
         outputs: dict[str | int, dict[str, Array]] = {}
         runs: list[tuple[CpuRun, Checker]] = []
@@ -167,6 +183,16 @@ class Sanitizer:
         )
 
 
+def watched(watch: Watch, case: BoundCase, error: TilecError | None) -> CaseFindings:
+    """What a watch saw of a case that was run once, and that ended with `error` if any."""
+    found: dict[tuple[Any, ...], Finding] = {}
+    runs = watch.take()
+    _keep(found, (finding for _, checker in runs for finding in checker.findings))
+    if isinstance(error, FaultError):
+        _keep(found, [_fault(error)])
+    return CaseFindings(case=case, variants=tuple(dict.fromkeys(run.kernel for run, _ in runs)), findings=tuple(found.values()))
+
+
 def sanitize_cases(
     cases: Iterable[BoundCase], sanitizer: Sanitizer, *, on_result: Callable[[CaseFindings], None] | None = None
 ) -> tuple[CaseFindings, ...]:
@@ -182,8 +208,8 @@ def sanitize_cases(
 def to_json(results: Sequence[CaseFindings]) -> dict[str, Any]:
     """All results as JSON values."""
     return {
-        "ok": all(result.status == "clean" for result in results),
-        "counts": {status: sum(result.status == status for result in results) for status in ("clean", "findings", "error")},
+        "ok": all(result.status in ("clean", "skipped") for result in results),
+        "counts": {status: sum(result.status == status for result in results) for status in ("clean", "findings", "error", "skipped")},
         "cases": [_case_json(result) for result in results],
         "checked": list(CHECKED),
         "not_checked": list(NOT_CHECKED),
@@ -200,6 +226,8 @@ def _case_json(result: CaseFindings) -> dict[str, Any]:
         "findings": [finding.as_json() for finding in result.findings],
         "notes": list(result.notes),
     }
+    if result.skipped:
+        row["skipped"] = result.skipped
     if result.error is not None:
         row["error"] = {"type": type(result.error).__name__, "message": str(result.error)}
     return row
@@ -219,7 +247,7 @@ def _fault(error: FaultError) -> Finding:
     return Finding(
         kind=FindingKind.FAULT,
         what=error.what,
-        location=Loc(place.file, place.line, place.column) if place else None,
+        location=Loc(place.file, place.line, max(place.column - 1, 0)) if place else None,
         block=error.block,
         parameter=error.parameter,
         index=error.index,

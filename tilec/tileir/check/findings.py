@@ -62,7 +62,7 @@ class Finding:
     hint: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The finding as JSON takes it."""
+        """The finding as JSON takes it; lines and columns count from 1."""
         found: dict[str, Any] = {
             "kind": self.kind.value,
             "what": self.what,
@@ -80,4 +80,4 @@ class Finding:
 
 
 def _place(loc: Loc | None) -> dict[str, Any] | None:
-    return {"file": loc.file, "line": loc.line, "column": loc.column} if loc else None
+    return {"file": loc.file, "line": loc.line, "column": loc.column + 1} if loc else None

@@ -256,5 +256,5 @@ def test_findings_are_json():
     scene.access(1, WRITE, [3, 5], [[0, 1], [1, 2]])
     found = scene.checker.findings[0].as_json()
     assert found["kind"] == "write-write race"
-    assert found["location"] == {"file": "k.py", "line": 1, "column": 5}
-    assert found["other"] == {"what": "writes", "location": {"file": "k.py", "line": 1, "column": 5}, "block": [5, 0, 0]}
+    assert found["location"] == {"file": "k.py", "line": 1, "column": 6}
+    assert found["other"] == {"what": "writes", "location": {"file": "k.py", "line": 1, "column": 6}, "block": [5, 0, 0]}

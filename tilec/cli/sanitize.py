@@ -1,0 +1,133 @@
+"""`tilec sanitize`: check tile kernels on the cpu device for races, bad accesses and broken promises."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tilec.cli.app import App, examples, json_option
+
+if TYPE_CHECKING:
+    from tilec.bundle.read import Bundle
+    from tilec.cli.findings import Sources
+    from tilec.runner.cases import BoundCase
+    from tilec.runner.sanitize import CaseFindings, SanitizeOptions
+
+FOUND = 86
+NOTHING_TO_CHECK = 3
+TINTS = {"clean": ("clean", "green"), "findings": ("FOUND", "red"), "error": ("ERROR", "red"), "skipped": ("-", "yellow")}
+
+
+@click.command(
+    short_help="Find races and bad accesses of tile kernels, without a GPU.",
+    epilog=examples(
+        "tilec sanitize                              # every case of every tile kernel",
+        "tilec sanitize softmax --case odd",
+        "tilec sanitize -k 'gemm/*' --nan            # also where the first NaN or infinity comes from",
+        "tilec sanitize --seed 1 --seed 2            # two random orders of the blocks, beside forward and reverse",
+        "tilec sanitize --bundle dist/acme_kernels-0.3.0.tilec --json",
+    )
+    + "\n\nExit codes: 0 nothing found, 86 something is, 1 a case could not be checked, 2 usage or manifest, 3 there is nothing to check.",
+)
+@click.argument("kernels", nargs=-1, metavar="[KERNEL]...")
+@click.option("-k", "--select", multiple=True, metavar="GLOB", help="Only cases whose name (gemm/4k[f16]) matches.")
+@click.option("--case", "cases", multiple=True, metavar="NAME", help="Only cases of this name.")
+@click.option("--device", type=click.Choice(["cpu"]), default="cpu", show_default=True, help="Where the kernels are run.")
+@click.option("--seed", "seeds", multiple=True, type=click.IntRange(0, 2**63 - 1), help="A random order of the blocks.  [default: 0]")
+@click.option("--nan", is_flag=True, help="Report the first NaN or infinity that is made from finite numbers.")
+@click.option(
+    "--steps", type=click.IntRange(1), default=10_000_000, show_default=True, help="Most passes of loops before one counts as endless."
+)
+@click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already.")
+@click.option("--targets", multiple=True, metavar="LIST", help="Targets to build for (default: [targets] default).")
+@json_option
+@click.pass_obj
+def command(
+    app: App,
+    kernels: tuple[str, ...],
+    select: tuple[str, ...],
+    cases: tuple[str, ...],
+    device: str,
+    seeds: tuple[int, ...],
+    nan: bool,
+    steps: int,
+    bundle: str | None,
+    targets: tuple[str, ...],
+) -> int:
+    """Run the cases of KERNELs (default: all) on the cpu device, watch every access, and report what a GPU would hide.
+
+    Each case runs with its blocks in forward, reverse and random order; the results have to be the same.
+    """
+    from tilec.cli.cases import Wish, check_wish, chosen_cases, open_bundle, project_manifest
+    from tilec.runner.sanitize import SanitizeOptions
+
+    del device  # there is one so far; the option says where in scripts that will know more
+    wish = Wish(kernels=kernels, select=select, cases=cases, args=(), axes=(), reference="")
+    manifest = project_manifest(app)
+    check_wish(manifest, wish)
+    opened = open_bundle(app, bundle, targets)
+    bound = chosen_cases(opened, manifest, wish)
+    orders: tuple[str | int, ...] = ("forward", "reverse", *(seeds or (0,)))
+    options = SanitizeOptions(orders=orders, not_finite=nan, steps=steps)
+    return sanitize(app, opened, bound, options, root=manifest.root)
+
+
+def sanitize(app: App, bundle: Bundle, cases: tuple[BoundCase, ...], options: SanitizeOptions, *, root: str) -> int:
+    """Check cases, show what is found, and give the exit code."""
+    from pathlib import Path
+
+    from tilec.cli.findings import Sources
+    from tilec.runner.sanitize import Sanitizer, sanitize_cases, to_json
+
+    lines = Sources(Path(root))
+    width = max(len(case.name) for case in cases)
+    results = sanitize_cases(cases, Sanitizer(bundle, options), on_result=lambda result: _show(app, result, width, lines))
+    code = _ending(results)
+    if app.json:
+        package = bundle.info.package
+        head = {"package": package.name, "version": package.version, "bundle": bundle.digest, "orders": list(options.orders)}
+        app.document("sanitize", {**head, **to_json(results)})
+    else:
+        app.say(_summary(results))
+    return code
+
+
+def _ending(results: tuple[CaseFindings, ...]) -> int:
+    statuses = {result.status for result in results}
+    if "findings" in statuses:
+        return FOUND
+    if "error" in statuses:
+        return 1
+    return 0 if "clean" in statuses else NOTHING_TO_CHECK
+
+
+def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
+    from tilec.cli.findings import render_finding
+    from tilec.cli.tables import plural
+
+    word, tint = TINTS[result.status]
+    what = plural(result.blocks, "block") if result.blocks else ""
+    if result.findings:
+        what = f"{plural(len(result.findings), 'finding')}, {what}".removesuffix(", ")
+    app.say(f"{result.case.name:<{width}}  {click.style(f'{word:<6}', fg=tint, bold=True)}  {result.skipped or what}".rstrip())
+    for finding in result.findings:
+        app.say("\n" + render_finding(finding, result, lines.line))
+    if result.findings:
+        app.say("")
+    for note in result.notes:
+        app.say(f"  note: {note}")
+    if result.error is not None:
+        app.say("\n".join(f"  {row}" for row in str(result.error).splitlines()))
+
+
+def _summary(results: tuple[CaseFindings, ...]) -> str:
+    from tilec.cli.tables import plural
+    from tilec.runner.sanitize import CHECKED, NOT_CHECKED
+
+    counts = {status: sum(result.status == status for result in results) for status in ("clean", "findings", "error", "skipped")}
+    names = {"clean": "clean", "findings": "with findings", "error": "could not be checked", "skipped": "without Tile IR, which need a GPU"}
+    parts = [f"{count} {names[status]}" for status, count in counts.items() if count]
+    rows = [f"\n{plural(len(results), 'case')} on the cpu device: {', '.join(parts)}"]
+    rows += ["checked:", *(f"  {text}" for text in CHECKED), "not checked:", *(f"  {text}" for text in NOT_CHECKED)]
+    return "\n".join(rows)
