@@ -216,7 +216,7 @@ def test_an_edit_in_the_middle_of_a_build_is_noticed(tmp_path: Path) -> None:
         (root / "k" / "factor.cuh").write_text("#define FACTOR 3.0f\n")
         words = process.stderr.read()
     assert process.wait() == 1
-    assert "k/twice.cu: error: k/twice.cu, or a file that it includes or imports, was changed while it was compiled\n" in words
+    assert "k/twice.cu: error: k/twice.cu, or a file that it includes, imports or opens, was changed while it was compiled\n" in words
     assert "  fix: build again\n" in words
     assert cli.good(root, "build").jobs == {"twice-sm_90"}
     (root / "k" / "factor.cuh").write_text("#define FACTOR 2.0f\n")
