@@ -121,8 +121,8 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
             manifest=project.manifest,
             scratch=work.path,
         )
-        outputs = publish(publication, work.outputs())
-        work.save(fingerprint, outputs, KeyMaker(tools=declared.tools, inputs=declared.inputs).snapshot(plan.jobs))
+        keys = KeyMaker(tools=declared.tools, inputs=declared.inputs).snapshot(plan.jobs)
+        outputs = publish(publication, work.outputs(), remember=lambda outputs: work.save(fingerprint, outputs, keys))
         _stamp(project, declared, request, outputs, jobs=len(done), since=since)
     warnings = tuple(dict.fromkeys(w for outcome in done for w in outcome.warnings))
     compiled = sum(not outcome.cached for outcome in done)

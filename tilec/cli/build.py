@@ -157,12 +157,13 @@ def _build(app: App, request: BuildRequest) -> None:
     from tilec.cli import progress, summary
 
     app.detail(f"manifest {app.show(request.manifest_path)}, {request.workers} at once, cache {request.cache_dir or 'off'}")
-    observer = progress.make_observer(app)
+    observer, before = progress.make_observer(app), _last_build(request)
     try:
         result = build.build(request, observer)
     except KeyboardInterrupt:
         progress.close(observer)
-        app.note("interrupted: nothing was written, earlier output is as it was")
+        done = _last_build(request) != before
+        app.note("interrupted: every output was in place" if done else "interrupted: nothing was written, earlier output is as it was")
         raise click.exceptions.Exit(130) from None
     finally:
         progress.close(observer)
@@ -170,6 +171,14 @@ def _build(app: App, request: BuildRequest) -> None:
         app.document("build", summary.result_json(result))
     else:
         summary.print_summary(app, result)
+
+
+def _last_build(request: BuildRequest) -> int:
+    """When the last build put its outputs in place, in nanoseconds; 0 where none did."""
+    try:
+        return (request.manifest_path.parent / ".tilec" / "state.json").stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _list(app: App, request: BuildRequest) -> None:

@@ -51,11 +51,16 @@ class Publication:
     scratch: Path
 
 
-def publish(publication: Publication, previous: Sequence[Output]) -> tuple[Output, ...]:
+def publish(publication: Publication, previous: Sequence[Output], *, remember: Callable[[tuple[Output, ...]], None]) -> tuple[Output, ...]:
     """Write everything that `emit` names, and remove standard files of the previous build that this one no longer makes.
 
     Everything is written beside its place first, then renamed: the bundle, the package, the wheel, standard files. A package names its
     bundle by digest and is switched over by the rename of its `__init__.py`, so that at any moment it is the old one or the new one.
+
+    Args:
+        publication: what is to be written.
+        previous: outputs of the previous build.
+        remember: told of the outputs when they are in place, and not kept from it by Ctrl-C.
 
     Raises:
         OutputError: something cannot be written; what was there before is untouched. (A rename that fails in the middle, which only
@@ -69,6 +74,7 @@ def publish(publication: Publication, previous: Sequence[Output]) -> tuple[Outpu
             _remove_stale(previous, outputs)
             if "package" in publication.emit:
                 _remove_old_bundles(directory / info.package.module, info, outputs)
+            remember(outputs)
     return outputs
 
 

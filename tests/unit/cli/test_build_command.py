@@ -148,6 +148,17 @@ def test_interrupt_says_that_nothing_was_written(cli, project: Path, fake_build)
     assert done.err == "interrupted: nothing was written, earlier output is as it was\n"
 
 
+def test_interrupt_at_the_very_end_says_that_outputs_are_there(cli, project: Path, fake_build) -> None:
+    def interrupted(request: object, observer: object) -> None:
+        (project / ".tilec").mkdir()
+        (project / ".tilec" / "state.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    fake_build.build = interrupted
+    done = cli("build")
+    assert (done.code, done.err) == (130, "interrupted: every output was in place\n")
+
+
 def test_failures_are_told_with_exit_code_1(cli, project: Path, fake_build) -> None:
     def fail(request: object, observer: object) -> None:
         place = Location(file="k.cu", line=1, column=1)
