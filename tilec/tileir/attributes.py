@@ -7,7 +7,8 @@ import enum
 from tilec.tileir.cursor import Cursor
 from tilec.tileir.ir import Attribute, Bounded, DivBy, FloatAttr, HintsAttr, IntegerAttr, SameElements, Scalar
 from tilec.tileir.ops import AttributeSpec, Kind
-from tilec.tileir.tables import Constants, Strings, Types
+from tilec.tileir.tables import Constants, Strings
+from tilec.tileir.types import Types
 
 _MAX_DEPTH = 16
 _INTEGER, _FLOAT, _BOOL, _TYPE, _STRING, _ARRAY, _DENSE, _DIV_BY, _SAME, _DICTIONARY, _HINTS, _BOUNDED = range(1, 13)

@@ -5,14 +5,31 @@ from __future__ import annotations
 from tilec.errors import TileIRError
 
 _MAX_VARINT = 10  # bytes: 64 bits at 7 a byte
+MAX_ITEMS = 2_000_000  # things that one file may make: a large kernel has some ten thousand
+
+
+class Budget:
+    """How many more things a file may make, so that a small file cannot fill the memory."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, items: int = MAX_ITEMS) -> None:
+        self.left = items
+
+    def spend(self, items: int) -> None:
+        """Take `items` off."""
+        self.left -= items
+        if self.left < 0:
+            raise damaged(f"it has more than {MAX_ITEMS} operations, values and attributes")
 
 
 class Cursor:
     """A place in `data[start:end]` that moves on as it reads. Offsets in messages count from the file's start."""
 
-    __slots__ = ("_data", "at", "end", "where")
+    __slots__ = ("_budget", "_data", "at", "end", "where")
 
-    def __init__(self, data: bytes, where: str, start: int = 0, end: int | None = None) -> None:
+    def __init__(self, data: bytes, where: str, start: int = 0, end: int | None = None, budget: Budget | None = None) -> None:
+        self._budget = budget or Budget()
         self._data = data
         self.where = where
         self.at = start
@@ -55,12 +72,22 @@ class Cursor:
         raw = self.varint()
         return ~(raw >> 1) if raw & 1 else raw >> 1
 
-    def count(self) -> int:
-        """A number of things that follow, each of at least one byte: more than the data holds is damage, not memory."""
+    def size(self) -> int:
+        """A number of bytes that follow."""
         found = self.varint()
         if found > self.end - self.at:
             raise self.fail(f"a list of {found} items is longer than the data")
         return found
+
+    def count(self) -> int:
+        """A number of things that follow, each of at least one byte: more than the data holds is damage, not memory."""
+        found = self.size()
+        self._budget.spend(found)
+        return found
+
+    def spend(self, items: int) -> None:
+        """Count things against what the file may make."""
+        self._budget.spend(items)
 
     def ints(self, width: int) -> tuple[int, ...]:
         """A count, then signed little-endian numbers of `width` bytes."""
@@ -77,23 +104,23 @@ class Cursor:
         if size > self.end - start:
             raise self.fail(f"the {where} is longer than the data")
         self.at += size
-        return Cursor(self._data, where, start, self.at)
+        return Cursor(self._data, where, start, self.at, self._budget)
 
     def part(self, begin: int, end: int) -> Cursor:
         """A cursor over bytes `begin` to `end` from here, which stay unread."""
         if not 0 <= begin <= end <= self.end - self.at:
             raise self.fail("an offset of a table points outside")
-        return Cursor(self._data, self.where, self.at + begin, self.at + end)
+        return Cursor(self._data, self.where, self.at + begin, self.at + end, self._budget)
 
-    def fresh(self) -> Cursor:
-        """Another cursor at this place."""
-        return Cursor(self._data, self.where, self.at, self.end)
+    def rest(self) -> int:
+        """How many bytes are left."""
+        return self.end - self.at
+
+
+CAUSE = "the file is damaged, cut short, or was not written by a Tile IR compiler"
+FIX = "build it again"
 
 
 def damaged(what: str) -> TileIRError:
     """The error for bytes that are no sound Tile IR."""
-    return TileIRError(
-        f"Tile IR cannot be read: {what}",
-        cause="the file is damaged, cut short, or was not written by a Tile IR compiler",
-        fix="build it again",
-    )
+    return TileIRError(f"Tile IR cannot be read: {what}", cause=CAUSE, fix=FIX)

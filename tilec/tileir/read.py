@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tilec.errors import TileIRError
 from tilec.tileir.attributes import Attributes
 from tilec.tileir.cursor import Cursor, damaged
 from tilec.tileir.ir import Function, Global, Loc, Module, Scalar, Signature, Tile, Value, Version
 from tilec.tileir.read_ops import OpReader
-from tilec.tileir.tables import Constants, Locs, Strings, Table, Types
+from tilec.tileir.tables import Constants, Locs, Strings, Table
+from tilec.tileir.types import Types
+from tilec.tileir.values import Array
+from tilec.tileir.verify import verify
 
 MAGIC = b"\x7fTileIR\x00"
 OLDEST: Version = (13, 1)
 NEWEST: Version = (13, 4)
-MAX_SIZE = 256 << 20  # bytes; a kernel's module has some thousands
+MAX_SIZE = 64 << 20  # bytes; a kernel's module has some thousands
 
 _END, _STRING, _FUNCTION, _DEBUG, _CONSTANT, _TYPE, _GLOBAL = range(7)
 _SECTIONS = {1: "string section", 2: "function section", 3: "debug section", 4: "constant section", 5: "type section", 6: "global section"}
@@ -20,11 +25,18 @@ _ENTRY, _HINTS = 0x02, 0x04
 
 
 def read_module(data: bytes) -> Module:
-    """Read a whole bytecode file.
+    """Read a whole bytecode file, and check that its operations fit together (see `verify`).
 
     Raises:
         TileIRError: it is damaged, or has a version, an operation or a type that is not known; the message says which.
     """
+    module = decode(data)
+    verify(module)
+    return module
+
+
+def decode(data: bytes) -> Module:
+    """Read a whole bytecode file without looking at what the operations mean."""
     version = read_version(data)
     sections = _sections(Cursor(data, "file", len(MAGIC) + 4))
     strings = Strings(_table(sections, _STRING, 4))
@@ -83,30 +95,30 @@ class _Debug:
     """Which location belongs to which operation."""
 
     def __init__(self, cursor: Cursor | None, strings: Strings) -> None:
-        self._starts: list[int] = []
-        self._indices: list[int] = []
+        self._bounds: Array = np.zeros(1, np.int64)
+        self._indices: Array = np.zeros(0, np.uint64)
         if cursor is None:
             self._locs = Locs(Table(None, 4, 0), strings)
             return
         base = cursor.at
-        number = cursor.count()
+        number = cursor.size()
         cursor.align(4, base)
-        raw = cursor.take(4 * number)
-        self._starts = [int.from_bytes(raw[i : i + 4], "little") for i in range(0, len(raw), 4)]
-        total = cursor.count()
+        starts = np.frombuffer(cursor.take(4 * number), "<u4").astype(np.int64)
+        total = cursor.size()
         cursor.align(8, base)
-        raw = cursor.take(8 * total)
-        self._indices = [int.from_bytes(raw[i : i + 8], "little") for i in range(0, len(raw), 8)]
+        self._indices = np.frombuffer(cursor.take(8 * total), "<u8")
+        self._bounds = np.append(starts, total)
+        if (self._bounds[1:] < self._bounds[:-1]).any():
+            raise cursor.fail("functions share debug information")
         self._locs = Locs(Table(cursor, 4, base), strings)
 
     def of_function(self, number: int) -> list[Loc | None]:
         """Locations of a function and its operations; empty without debug information. `number` counts from 1."""
-        if number == 0 or not self._starts:
+        if number == 0 or len(self._bounds) == 1:
             return []
-        if number > len(self._starts):
-            raise damaged(f"a function refers to debug information {number} of {len(self._starts)}")
-        bounds = [*self._starts, len(self._indices)]
-        return [self._locs[index] for index in self._indices[bounds[number - 1] : bounds[number]]]
+        if number >= len(self._bounds):
+            raise damaged(f"a function refers to debug information {number} of {len(self._bounds) - 1}")
+        return [self._locs[int(index)] for index in self._indices[self._bounds[number - 1] : self._bounds[number]]]
 
 
 def _functions(
@@ -122,6 +134,7 @@ def _functions(
             raise cursor.fail(f"the type of {name} is no function's")
         flags = cursor.byte()
         locs = debug.of_function(cursor.varint())
+        cursor.spend(len(locs))
         hints = attributes.hints(cursor) if flags & _HINTS else None
         body = cursor.inner(cursor.varint(), f"function {name}")
         reader = OpReader(version, types, attributes, locs[1:])

@@ -6,9 +6,10 @@ from tilec.tileir.attributes import Attributes
 from tilec.tileir.cursor import Cursor
 from tilec.tileir.ir import Attribute, Block, Loc, Op, Type, Value, Version
 from tilec.tileir.ops import BY_CODE, Arity, OpSpec
-from tilec.tileir.tables import Types
+from tilec.tileir.types import Types
 
-_MAX_DEPTH = 200  # of regions in regions
+_OP_ITEMS = 4  # what an operation counts for in the file's budget
+_MAX_DEPTH = 50  # of regions in regions; each level takes some frames of Python's stack
 
 
 class OpReader:
@@ -44,6 +45,7 @@ class OpReader:
             raise cursor.fail(f"operation number {code}: {known}")
         number = self._ops
         self._ops += 1
+        cursor.spend(_OP_ITEMS)
         types = self._result_types(spec, cursor)
         flags = self._flags(spec, cursor)
         attributes = self._read_attributes(spec, cursor, flags)
@@ -66,7 +68,7 @@ class OpReader:
                 raise cursor.fail(f"{spec.name} has {number} results instead of {len(spec.results)}")
         else:
             number = len(spec.results)
-        return tuple(self._types[cursor.varint()] for _ in range(number))
+        return tuple(self._types.value(cursor.varint()) for _ in range(number))
 
     def _flags(self, spec: OpSpec, cursor: Cursor) -> frozenset[str]:
         if not spec.flags or self._version < spec.flags_since:
@@ -129,7 +131,7 @@ class OpReader:
         if blocks != 1:
             raise cursor.fail(f"a region has {blocks} blocks instead of one")
         outer = len(self._scope)
-        args = self._define(tuple(self._types[cursor.varint()] for _ in range(cursor.count())))
+        args = self._define(tuple(self._types.value(cursor.varint()) for _ in range(cursor.count())))
         ops = tuple(self._op(cursor, depth) for _ in range(cursor.count()))
         del self._scope[outer:]
         return Block(args, ops)
