@@ -70,6 +70,32 @@ def _get_global(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     return lambda frame: frame.set(result, np.array([frame.launch.globals[name]], np.int64))
 
 
+def _alloca(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    result, count, alignment = op.results[0], op.attributes["count"], op.attributes["alignment"]
+    assert isinstance(count, int)
+    assert isinstance(alignment, int)
+    element = layout(pointee(op, result))
+    size = -(-count // 2) if element.packed else count * element.size
+    aligned = max(alignment, 16)
+    apart = -(-size // aligned) * aligned + aligned
+
+    def step(frame: Frame) -> None:
+        """Memory of each block's own. In a loop a block gets the same again: what it had ended with the pass."""
+        assert frame.batch is not None
+        regions, every = frame.batch.allocated
+        known = every.setdefault(op.number, {})
+        blocks = frame.blocks.tolist()
+        fresh = [block for block in blocks if block not in known]
+        if fresh:
+            region = frame.launch.memory.new("alloca", apart * len(fresh), aligned)
+            region.itemsize = element.size
+            regions.append(region)
+            known.update((block, region.address + place * apart) for place, block in enumerate(fresh))
+        frame.set(result, np.array([known[block] for block in blocks], np.int64))
+
+    return step
+
+
 def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     source, mask, padding = op.operand("source"), op.optional("mask"), op.optional("padding")
     kind = Kind.of(op, layout(pointee(op, source)), AccessKind.READ)
@@ -106,6 +132,7 @@ BINDERS: dict[str, Binder] = {
     "int_to_ptr": _pass,
     "ptr_to_ptr": _pass,
     "get_global": _get_global,
+    "alloca": _alloca,
     "load_ptr_tko": _load,
     "store_ptr_tko": _store,
 }

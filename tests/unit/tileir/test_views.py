@@ -8,7 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.unit.tileir.build import I32, TOKEN, run_op
 from tests.unit.tileir.watching import Watcher
@@ -23,6 +23,7 @@ from tilec.tileir.ir import (
     StridedView,
     TensorView,
     Tile,
+    Type,
     View,
 )
 from tilec.tileir.layout import LAYOUTS
@@ -200,6 +201,7 @@ def test_stores_leave_what_the_reference_leaves(case: Case, seed: int, one: bool
     np.testing.assert_array_equal(case.data, result)
 
 
+@settings(max_examples=50)
 @given(case=cases(elements=(Scalar.F32, Scalar.I8, Scalar.F64), plain=True))
 def test_each_block_may_have_a_tensor_of_its_own(case: Case) -> None:
     whole = case.tensor()
@@ -220,7 +222,7 @@ def test_each_block_may_have_a_tensor_of_its_own(case: Case) -> None:
 
 def load(case: Case, memory: Memory, tensor: Tensor | None = None, **more: Any) -> tuple[Array, None]:
     operands: dict[str, Any] = {"view": (case.view, tensor or case.tensor()), "index": case.index}
-    kinds = [Tile(case.element, case.view.tile), TOKEN]
+    kinds: list[Type] = [Tile(case.element, case.view.tile), TOKEN]
     found = run_op("load_view_tko", operands, kinds, ATTRIBUTES, memory=memory, blocks=case.blocks, **more)
     return found[0], found[1]
 
@@ -262,8 +264,8 @@ def test_a_tile_that_goes_past_memory_is_a_fault_though_its_tensor_does_not_say_
     with pytest.raises(FaultError) as error:
         matrix(array, (2, 2), np.array([0, 1, 2]), np.array([0]), extents=(6, 4), grid=(2, 2, 1))
     assert str(error.value) == (
-        f"{error.value.location}: kernel: load_view_tko reads element (4, 0) of a view with extents (6, 4), which is element 16 of x with 16 elements, "
-        "in block (0, 1, 0)\n"
+        f"{error.value.location}: kernel: load_view_tko reads element (4, 0) of a view with extents (6, 4), which is element 16 "
+        "of x with 16 elements, in block (0, 1, 0)\n"
         "  cause: the extents or strides that the view was made with describe more memory than the parameter has\n"
         "  fix: pass the array's own shape and strides to the kernel"
     )
