@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilec.errors import TilecError
 from tilec.tileir.frame import Frame, Step, whole
 from tilec.tileir.ir import Op, Value
-from tilec.tileir.limits import fault
+from tilec.tileir.limits import fault, unexpected
 from tilec.tileir.values import Rows, join, take
 
 
@@ -67,10 +68,17 @@ Control: TypeAlias = Callable[[Frame], Passage]
 class Code:
     """The operations of a block: runs of steps, each with the control operation behind it, and how the block ends."""
 
-    __slots__ = ("_exit", "_parts", "_values")
+    __slots__ = ("_exit", "_ops", "_parts", "_values")
 
-    def __init__(self, parts: Sequence[tuple[tuple[Step, ...], Control | None]], way: Exit, values: tuple[Value, ...]) -> None:
+    def __init__(
+        self,
+        parts: Sequence[tuple[tuple[Step, ...], Control | None]],
+        way: Exit,
+        values: tuple[Value, ...],
+        ops: Mapping[Step, Op] | None = None,
+    ) -> None:
         self._parts = tuple(parts)
+        self._ops = ops or {}
         self._exit = way
         self._values = values
 
@@ -79,8 +87,13 @@ class Code:
         left: list[Leave] = []
         rows: Rows | None = None
         for steps, control in self._parts:
-            for step in steps:
-                step(frame)
+            try:
+                for step in steps:
+                    step(frame)
+            except TilecError:
+                raise
+            except Exception as exc:
+                raise unexpected(exc, self._ops.get(step), frame) from exc
             if control is None:
                 continue
             onward, leaves = yield from control(frame)
@@ -178,7 +191,12 @@ def watched(op: Op, step: Step) -> Control:
     """A plain operation behind which the run stops."""
 
     def control(frame: Frame) -> Passage:
-        step(frame)
+        try:
+            step(frame)
+        except TilecError:
+            raise
+        except Exception as exc:
+            raise unexpected(exc, op, frame) from exc
         yield Pause(Moment.AFTER, op, frame)
         return Onward(frame), []
 

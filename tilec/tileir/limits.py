@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from tilec.errors import FaultError
+from tilec.errors import FaultError, InternalError, TilecError
 from tilec.tileir.faults import block_of, location
 from tilec.tileir.frame import Frame, Launch
 from tilec.tileir.ir import Op
@@ -73,6 +73,26 @@ def fault(op: Op, frame: Frame, row: int, what: str, *, cause: str = "", fix: st
     kernel = frame.launch.kernel
     return FaultError(
         f"{kernel}: {op.name} in block {block}: {what}", cause=cause, fix=fix, kernel=kernel, location=location(op), block=block
+    )
+
+
+def unexpected(error: Exception, op: Op | None, frame: Frame) -> TilecError:
+    """What an operation's failure is that nobody foresaw."""
+    kernel, name = frame.launch.kernel, op.name if op else "an operation"
+    where = location(op) if op else None
+    if isinstance(error, MemoryError):
+        return FaultError(
+            f"{kernel}: no memory is left for {name}",
+            cause=f"{frame.size} blocks run together, and their tiles do not fit",
+            fix="let fewer blocks run together",
+            kernel=kernel,
+            location=where,
+        )
+    return InternalError(
+        f"{kernel}: {name} failed in the interpreter: {type(error).__name__}: {error}",
+        fix="report this with the kernel's Tile IR",
+        kernel=kernel,
+        location=where,
     )
 
 

@@ -3,50 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Mapping
 
 from tilec.errors import TileIRError
+from tilec.tileir import (
+    access,
+    atomics,
+    convert,
+    floats,
+    functions,
+    grid,
+    integer,
+    mma,
+    pointers,
+    printing,
+    promises,
+    reduce,
+    shape,
+    views,
+)
 from tilec.tileir.control import Code, Control, Exit, branch, counted, endless, finish, watched
 from tilec.tileir.faults import location
 from tilec.tileir.frame import Binder, Body, Frame, Step
 from tilec.tileir.ir import Block, Function, Module, Op, Signature, Tile
 from tilec.tileir.waiting import waiting_loops
 
-_OWNERS = (
-    "arith",
-    "integer",
-    "floats",
-    "convert",
-    "functions",
-    "shape",
-    "reduce",
-    "mma",
-    "memory",
-    "views",
-    "access",
-    "atomics",
-    "pointers",
-    "grid",
-    "promises",
-    "printing",
-)
-
-
-def _binders() -> dict[str, Binder]:
-    found: dict[str, Binder] = {}
-    for name in _OWNERS:
-        try:
-            module = importlib.import_module(f"tilec.tileir.{name}")
-        except ModuleNotFoundError as exc:
-            if exc.name != f"tilec.tileir.{name}":
-                raise
-            continue
-        found.update(getattr(module, "BINDERS", {}))
-    return found
-
-
-BINDERS: Mapping[str, Binder] = _binders()
+_OWNERS = (access, atomics, convert, floats, functions, grid, integer, mma, pointers, printing, promises, reduce, shape, views)
+BINDERS: Mapping[str, Binder] = {name: binder for owner in _OWNERS for name, binder in owner.BINDERS.items()}
 CONTROL = frozenset({"if", "for", "loop", "yield", "continue", "break", "return"})
 
 
@@ -120,15 +103,17 @@ class _Coder:
         """Code of a block. `exits` says how it may end and how many values each way gives; without a last word it is `implied`."""
         parts: list[tuple[tuple[Step, ...], Control | None]] = []
         steps: list[Step] = []
+        ops: dict[Step, Op] = {}
         dead = {} if self._watch else _last_uses(block)
         for place, op in enumerate(block.ops):
             if op.name in _EXITS:
                 given = op.operands.get("values", ())
                 way = _checked_exit(op, exits, len(given), last=place == len(block.ops) - 1)
-                return Code([*parts, (tuple(steps), None)], way, given)
+                return Code([*parts, (tuple(steps), None)], way, given, ops)
             control = self._control(op, exits)
             if control is None:
                 step = _bound(op)(op, body_of)
+                ops[step] = op
                 if self._watch:
                     control = watched(op, step)
                 else:
@@ -140,7 +125,7 @@ class _Coder:
                 steps.append(_forgetting(dead[place]))
         if exits[implied]:
             raise TileIRError(f"a block of Tile IR ends without the {exits[implied]} values that it has to give", cause="damaged Tile IR")
-        return Code([*parts, (tuple(steps), None)], implied, ())
+        return Code([*parts, (tuple(steps), None)], implied, (), ops)
 
     def _control(self, op: Op, exits: Mapping[Exit, int]) -> Control | None:
         """What runs an operation of control flow; None for any other."""

@@ -158,7 +158,7 @@ def step(
     return Stepper(program, arguments, grid, memory, blocks, options)  # type: ignore[arg-type]
 
 
-def trace(
+def trace_lines(
     program: Program,
     arguments: Sequence[Any],
     grid: Grid,
@@ -223,7 +223,7 @@ def _executed(pause: Pause) -> Executed:
 
 def _alone(held: Any) -> Any:
     """What the only block of a frame holds."""
-    return held[0] if isinstance(held, np.ndarray) else held
+    return held[0, ...] if isinstance(held, np.ndarray) else held
 
 
 def _number(block: Coordinates, grid: Grid) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import random
 from collections.abc import Callable, Generator, Iterator
@@ -17,8 +18,12 @@ from tilec.tileir.limits import stopped
 IN_FLIGHT = 256
 # Rounds in which no block ends or leaves its loop before anybody suspects that all of them wait for ever ...
 _PATIENCE = 1000
-# ... and rounds in which then nothing that any block knows may change.
-_PROOF = 16
+# ... and rounds in which then nothing that any block knows may change. Each block runs at least twice in them.
+_PROOF = 80
+# A block that waits again and again is asked less and less often, but every so many rounds.
+_SELDOM = 32
+# Times that a block may run in one round, on average.
+_MOVES = 64
 
 
 @dataclasses.dataclass(kw_only=True, slots=True, eq=False)
@@ -27,6 +32,8 @@ class _Turn:
     run: Run
     loop: Op | None = None
     done: bool = False
+    waits: int = 0
+    due: int = 0
 
 
 def take_turns(
@@ -51,7 +58,7 @@ def take_turns(
     """
     chance = random.Random(order) if isinstance(order, int) else None  # noqa: S311 - an order, no secret
     flight: list[_Turn] = []
-    idle = 0
+    idle = rounds = 0
     known: list[int] = []
     while True:
         for number in numbers:
@@ -67,9 +74,8 @@ def take_turns(
         turns = flight[::-1] if order == "reverse" else list(flight)
         if chance is not None:
             chance.shuffle(turns)
-        moved = False
-        for turn in turns:
-            moved = (yield from _resume(turn)) or moved
+        rounds += 1
+        moved = yield from _round(flight, turns, rounds)
         flight = [turn for turn in flight if not turn.done]
         idle = 0 if moved else idle + 1
         if idle >= _PATIENCE:
@@ -78,6 +84,27 @@ def take_turns(
                 known, idle = states, _PATIENCE
             elif idle >= _PATIENCE + _PROOF:
                 raise _stuck(kernel, flight)
+
+
+def _round(flight: list[_Turn], turns: list[_Turn], number: int) -> Generator[Pause, None, bool]:
+    """Let every block that is due run; gives whether any got on."""
+    neighbours = {id(turn): flight[max(0, place - 1) : place + 2] for place, turn in enumerate(flight)}
+    pending = collections.deque(turn for turn in turns if turn.due <= number)
+    moved = False
+    for _ in range(_MOVES * len(flight)):
+        if not pending:
+            break
+        turn = pending.popleft()
+        if turn.done:
+            continue
+        if (yield from _resume(turn)):
+            moved, turn.waits = True, 0
+            # In a chain the next block waits for just this.
+            pending.extendleft(other for other in neighbours[id(turn)] if other.waits)
+        else:
+            turn.waits += 1
+            turn.due = number + min(1 << turn.waits, _SELDOM)
+    return moved
 
 
 def _resume(turn: _Turn) -> Generator[Pause, None, bool]:

@@ -1,0 +1,148 @@
+"""Tile kernels whose blocks part, leave early or wait for each other, and what compiles and launches them on the CPU."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import cuda.tile as ct
+import cuda.tile.compilation as ctc
+import numpy as np
+
+from tilec.tileir.execute import Options, execute, prepare
+from tilec.tileir.ir import Module
+from tilec.tileir.memory import Memory, Region
+from tilec.tileir.read import read_module
+
+DTYPES = {"float32": ct.float32, "int32": ct.int32}
+
+
+@ct.kernel
+def divergent(x, y):
+    i = ct.bid(0)
+    tile = ct.load(x, (i,), (16,))
+    if i % 3 == 0:
+        tile = tile * 2
+    elif i % 3 == 1:
+        if i > 4:  # noqa: SIM108 - a branch is what is tested
+            tile = tile - 100
+        else:
+            tile = tile + 100
+    ct.store(y, (i,), tile)
+
+
+@ct.kernel
+def own_bounds(n, y):
+    """Each block sums 0, 2, 4 ... below its own bound."""
+    i = ct.bid(0)
+    bound = ct.load(n, (i,), (1,)).item()
+    total = 0
+    for k in range(0, bound, 2):
+        total += k
+    ct.store(y, (i,), ct.full((1,), total, ct.int32))
+
+
+@ct.kernel
+def collatz(y, limit: ct.Constant[int]):
+    """Steps of a number to 1: breaks there, skips even numbers by `continue`, and gives up at a limit."""
+    i = ct.bid(0)
+    number = i + 1
+    steps = 0
+    while steps < limit:
+        if number == 1:
+            break
+        steps += 1
+        if number % 2 == 0:
+            number = number // 2
+            continue
+        number = 3 * number + 1
+    ct.store(y, (i,), ct.full((1,), steps, ct.int32))
+
+
+@ct.kernel
+def early(x, y):
+    i = ct.bid(0)
+    if i % 2 == 1:
+        return
+    tile = ct.load(x, (i,), (16,))
+    if i == 4:
+        ct.store(y, (i,), tile + 1000)
+        return
+    ct.store(y, (i,), tile + 1)
+
+
+@ct.kernel
+def locked(lock, total):
+    """A spin lock around a read, an addition and a write that are not atomic."""
+    while ct.atomic_cas(lock, 0, 0, 1, memory_order=ct.MemoryOrder.ACQUIRE) == 1:
+        pass
+    old = ct.load(total, (0,), (1,))
+    ct.store(total, (0,), old + 1)
+    ct.atomic_xchg(lock, 0, 0, memory_order=ct.MemoryOrder.RELEASE)
+
+
+@ct.kernel
+def later(flag, y):
+    """Block 0 waits for what the last block says."""
+    i = ct.bid(0)
+    if i == ct.num_blocks(0) - 1:
+        ct.store(y, (0,), ct.full((1,), 7, ct.int32))
+        ct.atomic_xchg(flag, 0, 1, memory_order=ct.MemoryOrder.RELEASE)
+    if i == 0:
+        while ct.atomic_add(flag, 0, 0, memory_order=ct.MemoryOrder.ACQUIRE) == 0:
+            pass
+        ct.store(y, (1,), ct.load(y, (0,), (1,)) + 1)
+
+
+@ct.kernel
+def chained(x, flags, sums):
+    """A running sum over blocks: each waits for the one before it."""
+    i = ct.bid(0)
+    own = ct.sum(ct.load(x, (i,), (16,)))
+    before = 0
+    if i > 0:
+        while ct.atomic_add(flags, i - 1, 0, memory_order=ct.MemoryOrder.ACQUIRE) == 0:
+            pass
+        before = ct.load(sums, (i - 1,), (1,)).item()
+    ct.store(sums, (i,), ct.full((1,), before + own, ct.int32))
+    ct.atomic_xchg(flags, i, 1, memory_order=ct.MemoryOrder.RELEASE)
+
+
+@ct.kernel
+def stuck(flag):
+    while ct.atomic_add(flag, 0, 0) == 0:
+        pass
+
+
+@ct.kernel
+def talks(x):
+    i = ct.bid(0)
+    ct.printf("block %d: %f\n", i, ct.load(x, (i,), (2,)))
+    ct.assert_(ct.load(x, (i,), (2,)) < 5.0, "too large")  # noqa: PT009 - cuda.tile calls it so
+
+
+def compiled(kernel: Any, arguments: Sequence[Any]) -> Module:
+    """The kernel's Tile IR for arguments of these types: arrays, and constants of kernels as plain ints."""
+    constraints = [
+        ctc.ArrayConstraint(
+            DTYPES[a.dtype.name], a.ndim, index_dtype=ct.int32, stride_lower_bound_incl=0, alias_groups=(), may_alias_internally=False
+        )
+        if isinstance(a, np.ndarray)
+        else ctc.ConstantConstraint(a)
+        for a in arguments
+    ]
+    output = io.BytesIO()
+    signature = ctc.KernelSignature(constraints, ctc.CallingConvention.cutile_python_v2(), symbol="kernel")
+    ctc.export_kernel(kernel, [signature], output, gpu_code=None, output_format="tileir_bytecode", bytecode_version="13.3")
+    return read_module(output.getvalue())
+
+
+def run(function: Any, blocks: int, *arguments: Any, **options: Any) -> None:
+    """Compile a kernel and launch it on a row of blocks."""
+    arrays = [a for a in arguments if isinstance(a, np.ndarray)]
+    flat: list[int] = []
+    for array in arrays:
+        flat += [array.ctypes.data, *array.shape, *(stride // array.itemsize for stride in array.strides)]
+    memory = Memory(Region.of(f"array{place}", array) for place, array in enumerate(arrays))
+    execute(prepare(compiled(function, arguments)), flat, (blocks, 1, 1), memory, Options(**options))

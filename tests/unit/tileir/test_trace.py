@@ -1,0 +1,121 @@
+"""Stepping through blocks: what each operation held, breakpoints, look-ups, and the lines of a trace."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.unit.tileir.build import I32, TOKEN, Builder, module, tile
+from tests.unit.tileir.test_control import add, less
+from tilec import tileir
+from tilec.errors import FaultError, UsageError
+from tilec.tileir.execute import Options, execute, prepare
+from tilec.tileir.ir import Module, Overflow, Scalar, Value
+from tilec.tileir.memory import Memory
+from tilec.tileir.trace import short
+
+ROW = tile(Scalar.I32, 8)
+
+
+def kernel() -> Module:
+    """Adds the block's number to 0 .. 7, once more in each pass of a loop of two, and in block 3 asserts what is not so."""
+
+    def fill(b: Builder) -> None:
+        x, _, _ = b.op("get_tile_block_id", {}, [I32] * 3)  # line 1
+        row = b.op("iota", {}, ROW)
+        wide = b.op("broadcast", {"source": b.op("reshape", {"source": x}, tile(Scalar.I32, 1))}, ROW)
+
+        def body(_: Value, total: Value) -> None:
+            more = b.op("addi", {"lhs": total, "rhs": wide}, ROW, {"overflow": Overflow.NONE}, line=50)
+            b.op("continue", {"values": [more]})
+
+        ends = {"lower": b.constant(0), "upper": b.constant(2), "step": b.constant(1), "init": [row]}
+        total = b.op("for", ends, [ROW], {}, [b.region([I32, ROW], body)], line=40)
+        b.op("print_tko", {"args": [total]}, TOKEN, {"text": "%d\n"}, line=60)
+        b.op("assert", {"condition": less(b, x, b.constant(3))}, (), {"message": "far"}, line=70)
+        b.ret()
+
+    return module((), fill)
+
+
+def test_each_step_shows_an_operation_with_its_tiles() -> None:
+    steps = list(tileir.step(kernel(), [], (4, 1, 1), Memory(), (2, 0, 0), Options(output=lambda text: None)))
+    names = [executed.op.name for executed in steps]
+    assert names[:4] == ["get_tile_block_id", "iota", "reshape", "broadcast"]
+    assert (names.count("addi"), names.count("for")) == (2, 1)
+    assert {executed.block for executed in steps} == {(2, 0, 0)}
+    assert [int(item) for item in steps[0].results] == [2, 0, 0]
+    first, second = (executed for executed in steps if executed.op.name == "addi")
+    assert first.line == 50
+    assert first.operands["lhs"][0].tolist() == list(range(8))
+    assert first.results[0].tolist() == [2 + i for i in range(8)]
+    assert second.results[0].tolist() == [4 + i for i in range(8)]
+    loop = next(executed for executed in steps if executed.op.name == "for")
+    assert loop.starts
+    assert loop.results == ()
+    assert [int(loop.operands[name][0]) for name in ("lower", "upper", "step")] == [0, 2, 1]
+
+
+def test_a_breakpoint_stops_at_each_pass_and_values_can_be_looked_up() -> None:
+    with tileir.step(kernel(), [], (4, 1, 1), Memory(), (1, 0, 0)) as stepper:
+        with pytest.raises(KeyError, match="%0 has no value yet"):
+            stepper.value(0)
+        first = stepper.run_to(50)
+        assert first is not None
+        number = first.op.results[0].index
+        assert stepper.value(number).tolist() == [1 + i for i in range(8)]
+        second = stepper.run_to(50, "kernel.py")
+        assert second is not None
+        assert stepper.value(second.op.results[0]).tolist() == [2 + i for i in range(8)]
+        assert stepper.run_to(50, "other.py") is None
+        assert stepper.last is not None
+        assert list(stepper) == []
+
+
+def test_several_blocks_run_one_after_another_and_print() -> None:
+    texts: list[str] = []
+    stepper = tileir.step(prepare(kernel()), [], (4, 1, 1), Memory(), [(1, 0, 0), (0, 0, 0)], Options(output=texts.append))
+    blocks = [executed.block for executed in stepper]
+    assert list(dict.fromkeys(blocks)) == [(1, 0, 0), (0, 0, 0)]
+    assert texts == ["[2, 3, 4, 5, 6, 7, 8, 9]\n", "[0, 1, 2, 3, 4, 5, 6, 7]\n"]
+
+
+def test_a_fault_comes_out_of_the_step_that_meets_it() -> None:
+    stepper = tileir.step(kernel(), [], (4, 1, 1), Memory(), (3, 0, 0), Options(output=lambda text: None))
+    assert stepper.run_to(60) is not None
+    with pytest.raises(FaultError, match=r"block \(3, 0, 0\): the assertion failed: far"):
+        stepper.finish()
+
+
+def test_blocks_must_be_of_the_grid() -> None:
+    with pytest.raises(UsageError, match=r"block \(4, 0, 0\) is not of the grid \(4, 1, 1\)"):
+        tileir.step(kernel(), [], (4, 1, 1), Memory(), (4, 0, 0))
+
+
+def test_a_trace_has_a_line_for_each_operation() -> None:
+    lines = list(tileir.trace_lines(prepare(kernel()), [], (4, 1, 1), Memory(), [(2, 0, 0)], Options(output=lambda text: None)))
+    assert lines[0] == "block (2, 0, 0)"
+    assert lines[1].startswith("  kernel.py:1:1: %0, %1, %2 = get_tile_block_id  -> int32 2, int32 0, int32 0")
+    assert any(line.endswith("broadcast %4  -> int32[8] 2, 2, 2, 2, 2, 2, ...") for line in lines)
+    assert any(line.startswith("  kernel.py:40:1: ") and " for " in line and " <- int32 0, int32 2, int32 1" in line for line in lines)
+
+
+def test_tiles_are_shown_short() -> None:
+    assert short(np.float32(0.1)[None][0:1]) == "float32[1] 0.1"
+    assert short(np.zeros((2, 4), np.bool_)) == "bool[2x4] False, False, False, False, False, False, ..."
+    assert short(object()) == "object"
+
+
+def test_stepping_gives_what_a_launch_gives() -> None:
+    stepped: list[str] = []
+    launched: list[str] = []
+    for x in range(3):
+        tileir.step(kernel(), [], (3, 1, 1), Memory(), (x, 0, 0), Options(output=stepped.append)).finish()
+    execute(prepare(kernel()), [], (3, 1, 1), Memory(), Options(output=launched.append))
+    assert "".join(stepped) == "".join(launched)
+
+
+def test_a_value_of_the_loop_is_added_up() -> None:
+    made = module((), lambda b: (add(b, b.constant(1), b.constant(2)), b.ret()))
+    *_, last = tileir.step(made, [], (1, 1, 1), Memory())
+    assert int(last.results[0]) == 3
