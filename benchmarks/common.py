@@ -81,13 +81,28 @@ def toolkit() -> Path:
     sys.exit("no toolkit wheels: install tilec[build]")
 
 
-def example_project(folder: Path) -> Path:
-    """A copy of the examples' project: manifest, sources and licence, nothing built."""
+def example_project(folder: Path, kernels: Sequence[str] = ()) -> Path:
+    """A copy of the examples' project: manifest (of some kernels alone, where they are named), sources and licence, nothing built."""
     project = folder / "project"
     shutil.copytree(ROOT / "examples", project / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("tilec.toml", "LICENSE"):
         shutil.copy(ROOT / name, project / name)
+    if kernels:
+        manifest = project / "tilec.toml"
+        manifest.write_text(_only(manifest.read_text(encoding="utf-8"), kernels), encoding="utf-8")
     return project
+
+
+def _only(manifest: str, kernels: Sequence[str]) -> str:
+    """A manifest without the tables of other kernels."""
+    kept, here = [], True
+    for line in manifest.splitlines(keepends=True):
+        if line.startswith("["):
+            table = line.strip("[] \n").split(".")
+            here = table[0] != "kernel" or table[1] in kernels
+        if here:
+            kept.append(line)
+    return "".join(kept)
 
 
 def machine() -> dict[str, Any]:
