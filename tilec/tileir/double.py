@@ -26,7 +26,7 @@ def add(x: Array, y: Array, rounding: Rounding) -> Array:
 def multiply(x: Array, y: Array, rounding: Rounding) -> Array:
     """x * y."""
     product, error = exact.two_product(x, y)
-    hard = _outside(product) | _outside(x) | _outside(y)
+    hard = _outside(product) | _outside(x) | _outside(y) | _vanished(product, x, y)
     return _by_fractions(exact.directed(product, error, rounding), hard, lambda a, b: a * b, rounding, x, y)
 
 
@@ -41,8 +41,9 @@ def divide(x: Array, y: Array, rounding: Rounding) -> Array:
 def square_root(x: Array, rounding: Rounding) -> Array:
     """The square root of x."""
     root = np.sqrt(x)
-    small = x < _SMALL
-    error = exact.residual_of_root(np.where(small, x * 2.0**600, x), np.where(small, root * 2.0**300, root))
+    # Scaled by powers of four so that no step leaves the range.
+    scale = np.where(x < _SMALL, 2.0**300, np.where(x > _LARGE, 2.0**-300, 1.0))
+    error = exact.residual_of_root(x * scale * scale, root * scale)
     return exact.directed(root, error, rounding)
 
 
@@ -53,18 +54,24 @@ def fused(x: Array, y: Array, z: Array, rounding: Rounding) -> Array:
     high, rest = exact.two_sum(product, middle)
     tail, error = exact.two_sum(lowest, rest)
     total, last = exact.two_sum(high, exact.odd(tail, error))
-    plain = product + z
-    hard = _outside(product) | _outside(x) | _outside(y) | _outside(z)
+    # A product that is merely too large does not cancel an infinity.
+    plain = np.where(np.isinf(z) & np.isfinite(x) & np.isfinite(y), z, product + z)
+    hard = _outside(product) | _outside(x) | _outside(y) | _outside(z) | _vanished(product, x, y)
     simple = (product == 0) | ~np.isfinite(plain)  # nothing is lost, or the result is infinite or no number
     result = np.where(simple, plain, exact.directed(total, last, rounding))
-    result = _by_fractions(result, hard, lambda a, b, c: a * b + c, rounding, x, y, z)
-    return exact.cancelled(result, product, z) if rounding is Rounding.NEGATIVE_INF else result
+    if rounding is Rounding.NEGATIVE_INF:
+        result = exact.cancelled(result, product, z)
+    return _by_fractions(result, hard, lambda a, b, c: a * b + c, rounding, x, y, z)
 
 
 def _outside(value: Array) -> Array:
     """Where error terms that belong to a number might not be numbers of float64."""
     size = np.abs(value)
     return ((size > _LARGE) | (size < _SMALL)) & (value != 0)
+
+
+def _vanished(product: Array, x: Array, y: Array) -> Array:
+    return (product == 0) & (x != 0) & (y != 0)
 
 
 def _by_fractions(result: Array, hard: Array, function: Callable[..., Fraction], rounding: Rounding, *tiles: Array) -> Array:
