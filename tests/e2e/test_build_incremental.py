@@ -149,16 +149,20 @@ def test_a_header_that_comes_in_front_of_another_is_seen(cli: Cli, project: Path
 
 
 def test_headers_in_hidden_folders_are_seen(cli: Cli, tmp_path: Path) -> None:
-    """One that is edited, and one that is new, in a folder that was there before."""
-    text = '#include ".detail/a.cuh"\n#if __has_include(".detail/b.cuh")\n#include ".detail/b.cuh"\n#endif'
+    """One that is edited, and one that is new, in a folder that nothing was read from."""
+    text = '#include ".detail/a.cuh"\n#if __has_include(".more/b.cuh")\n#include ".more/b.cuh"\n#endif'
     manifest = MANIFEST[: MANIFEST.index("[kernel.near]")] + MANIFEST[MANIFEST.index("[kernel.alone]") : MANIFEST.index("[kernel.scaled]")]
-    files = {"k/alone.cu": CU.format(include=text, name="alone", factor="FACTOR"), "include/.detail/a.cuh": "#define FACTOR 3.0f\n"}
+    files = {
+        "k/alone.cu": CU.format(include=text, name="alone", factor="FACTOR"),
+        "include/.detail/a.cuh": "#define FACTOR 3.0f\n",
+        "include/.more/c.cuh": "",
+    }
     root = write(tmp_path, manifest, files)
     assert cli.good(root, "build").jobs == {"alone-sm_90"}
-    for name, text in (("a", "#define FACTOR 4.0f\n"), ("b", "#undef FACTOR\n#define FACTOR 5.0f\n")):
+    for name, text in ((".detail/a", "#define FACTOR 4.0f\n"), (".more/b", "#undef FACTOR\n#define FACTOR 5.0f\n")):
         time.sleep(0.1)  # what is as new as the build would be looked at anyway
         assert "up to date" in cli.good(root, "build").out
-        (root / f"include/.detail/{name}.cuh").write_text(text)
+        (root / f"include/{name}.cuh").write_text(text)
         assert cli.good(root, "build").jobs == {"alone-sm_90"}
 
 
