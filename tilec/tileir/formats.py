@@ -82,6 +82,7 @@ def narrow(wide: Array, element: Scalar, rounding: Rounding = Rounding.NEAREST_E
 def rounded(exact: Array, element: Scalar, rounding: Rounding) -> Array:
     """Float64 numbers rounded to those that a type has; what is too large becomes infinite or the largest number."""
     form = FORMATS[element]
+    exact = exact if form.signed else np.abs(exact)  # the hardware drops the sign first
     _, exponents = np.frexp(exact)
     steps = np.maximum(exponents - form.digits, form.lowest - form.digits + 1)
     # Scaled so that the last digit counts ones. Numbers of f64 below its own normal range scale exactly in two steps.
@@ -95,13 +96,11 @@ def rounded(exact: Array, element: Scalar, rounding: Rounding) -> Array:
 
 
 def _special(result: Array, exact: Array, form: Format) -> Array:
-    """NaN, infinities and negative numbers in formats that lack them."""
+    """NaN, infinities and zero in formats that lack them."""
     if not form.infinite:
         result = np.where(np.isinf(exact), np.copysign(form.largest, exact), result)
     if not form.zero:
-        result = np.where(result < 2.0**form.lowest, 2.0**form.lowest, result)
-    elif not form.signed:
-        result = np.where(result <= 0, 0.0, result)
+        result = np.maximum(result, 2.0**form.lowest)
     return np.where(np.isnan(exact), np.nan if form.nan else form.largest, result)
 
 

@@ -79,12 +79,12 @@ def encode(number: Number, kind: Scalar, rounding: Rounding) -> int | None:
     layout = LAYOUTS[kind]
     if number.nan:
         return 0b0111 if layout.top == "finite" else None
+    if not layout.signed:
+        number = dataclasses.replace(number, negative=False)
     sign = int(number.negative) << (layout.fraction + layout.exponent)
     largest = _largest(layout)
     if number.infinite:
         return sign | largest if layout.saturates else sign | largest + 1
-    if number.negative and not layout.signed:
-        return 0
     away = {
         Rounding.ZERO: False,
         Rounding.POSITIVE_INF: not number.negative,
