@@ -84,7 +84,7 @@ class ViewAccess:
             frame=frame,
             addresses=np.broadcast_to(_addresses(base, offsets, self.kind), shape),
             mask=None if mask.all() else np.broadcast_to(mask, shape),
-            places=lambda where: _where(where, places, geometry.dims, tensor, shape),
+            index=lambda where: _index(where, places, geometry.dims, tensor, shape),
             promised=broken if broken.any() else None,
         )
 
@@ -133,7 +133,7 @@ def _addresses(base: Array, offsets: Array, kind: Kind) -> Array:
     return advanced(base, offsets) if kind.layout.packed else base + offsets * kind.layout.size
 
 
-def _where(
+def _index(
     where: tuple[Array, ...], places: list[Array], dims: tuple[int, ...], tensor: Tensor, shape: tuple[int, ...]
 ) -> tuple[Array, Array]:
     """Index in the tensor, and the tensor's extents, of some elements of the tiles."""

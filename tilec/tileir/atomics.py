@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilec.tileir.access import ViewAccess
-from tilec.tileir.elements import Elements, Kind, Part, resolve
+from tilec.tileir.elements import Elements, Kind, Part, places, resolve
 from tilec.tileir.frame import Binder, Body, Frame, Step, whole
 from tilec.tileir.ir import AtomicMode, Block, Op
 from tilec.tileir.layout import layout
@@ -146,7 +146,7 @@ def _flat(part: Part, kind: Kind, arrays: tuple[Array, ...]) -> tuple[Array, Row
     memory, lead = part.region.typed(kind.layout.raw)
     offsets = part.offsets.reshape(-1) if part.mask is None else part.offsets[part.mask]
     chosen = [array.reshape(-1) if part.mask is None else array[part.mask] for array in arrays]
-    return memory, (offsets - lead) // kind.layout.size, chosen
+    return memory, places(offsets, lead, kind.layout.size), chosen
 
 
 def _put(found: Array, part: Part, before: Array) -> None:

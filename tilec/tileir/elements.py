@@ -53,7 +53,7 @@ class Elements:
     Attributes:
         addresses: int64, shape (blocks or 1, *tile). For four-bit types `UPPER` tells the halves of a byte apart.
         mask: which are wanted, of the same shape; None for all.
-        places: of elements in a view's tensor; None for pointers.
+        index: of elements in a view's tensor; None for pointers.
         promised: which elements the operation declared in bounds of the tensor though they are not; None for none. Without an observer
             they are touched like others, as long as there is memory.
     """
@@ -62,13 +62,13 @@ class Elements:
     frame: Frame
     addresses: Array
     mask: Array | None
-    places: Places | None = None
+    index: Places | None = None
     promised: Array | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Part:
-    """Elements that lie in one region: `mask` says which, None for all; the offsets of the others mean nothing."""
+    """Elements that lie in one region: `mask` says which, None for all; the offsets of the others lie there too, but mean nothing."""
 
     region: Region
     offsets: Array
@@ -83,8 +83,11 @@ def resolve(elements: Elements, written: Array | None = None) -> list[Part]:
     promised = elements.promised
     if promised is not None and frame.launch.observer is not None:
         mask, promised = _report(elements, addresses, promised, promised=True), None
-    if mask is not None and not mask.any():
-        return []
+    if mask is not None:
+        if not mask.any():
+            return []
+        # Those that are not wanted become one that is: from here on all can be treated alike.
+        addresses = np.where(mask, addresses, addresses[np.unravel_index(int(mask.argmax()), mask.shape)])
     _check_alignment(elements, addresses, mask)
     parts, left = _split(elements, addresses, mask)
     if left is not None:
@@ -102,13 +105,14 @@ def gather(elements: Elements) -> Array:
     """The elements as they lie in memory, four-bit ones each in a byte of its own; zero where they are not wanted or not there."""
     layout = elements.kind.layout
     parts = resolve(elements)
-    if len(parts) == 1 and parts[0].mask is None:
-        return _read(parts[0], layout, elements.addresses, parts[0].offsets)
-    found = np.zeros(elements.addresses.shape, layout.raw)
-    for part in parts:
-        if part.mask is None:
-            return _read(part, layout, elements.addresses, part.offsets)
-        found[part.mask] = _read(part, layout, elements.addresses[part.mask], part.offsets[part.mask])
+    if not parts:
+        return np.zeros(elements.addresses.shape, layout.raw)
+    found = _read(parts[0], layout, elements.addresses)
+    if parts[0].mask is not None:
+        np.copyto(found, np.zeros((), layout.raw), where=~parts[0].mask)
+    for part in parts[1:]:
+        assert part.mask is not None
+        np.copyto(found, _read(part, layout, elements.addresses), where=part.mask)
     return found
 
 
@@ -117,8 +121,7 @@ def scatter(elements: Elements, raw: Array) -> None:
     layout = elements.kind.layout
     shape = elements.addresses.shape
     # Where all blocks store to the same place, what the last of them stores stays.
-    raw = raw[-1:] if shape[0] == 1 and raw.shape[0] > 1 else raw
-    whole = np.broadcast_to(raw, shape)
+    whole = np.broadcast_to(raw[-1:] if shape[0] == 1 else raw, shape)
     for part in resolve(elements, raw):
         if part.mask is None:
             _write(part, layout, elements.addresses, part.offsets, whole)
@@ -133,13 +136,20 @@ def advanced(base: Array, number: Array) -> Array:
     return found
 
 
-def _read(part: Part, layout: Layout, addresses: Array, offsets: Array) -> Array:
+def _read(part: Part, layout: Layout, addresses: Array) -> Array:
     if layout.packed:
-        pairs = part.region.data[offsets]
+        pairs = part.region.data[part.offsets]
         return np.where(addresses & UPPER, pairs >> 4, pairs & 15).astype(np.uint8)
     typed, lead = part.region.typed(layout.raw)
-    found: Array = typed[(offsets - lead) // layout.size if layout.size > 1 else offsets]
-    return found
+    return typed.take(places(part.offsets, lead, layout.size))
+
+
+def places(offsets: Array, lead: int, size: int) -> Array:
+    """Places of elements that start at `lead`, by their byte offsets."""
+    if size == 1:
+        return offsets
+    found = offsets - lead if lead else offsets
+    return found >> (size.bit_length() - 1)
 
 
 def _write(part: Part, layout: Layout, addresses: Array, offsets: Array, raw: Array) -> None:
@@ -150,25 +160,20 @@ def _write(part: Part, layout: Layout, addresses: Array, offsets: Array, raw: Ar
         data[high] = data[high] & 0x0F | raw[upper] << 4
         return
     typed, lead = part.region.typed(layout.raw)
-    typed[(offsets - lead) // layout.size if layout.size > 1 else offsets] = raw
+    typed[places(offsets, lead, layout.size)] = raw
 
 
 def _check_alignment(elements: Elements, addresses: Array, mask: Array | None) -> None:
     size = elements.kind.layout.size
-    if size == 1:
-        return
-    odd = (addresses & (size - 1)) != 0
-    if mask is not None:
-        odd &= mask
-    if odd.any():
-        misaligned(elements.frame, elements.kind.op, addresses, odd, size)
+    if size > 1 and int(np.bitwise_or.reduce(addresses, axis=None)) & (size - 1):
+        odd = (addresses & (size - 1)) != 0
+        misaligned(elements.frame, elements.kind.op, addresses, odd if mask is None else odd & mask, size)
 
 
 def _split(elements: Elements, addresses: Array, mask: Array | None) -> tuple[list[Part], Array | None]:
     """The elements by region, and which are in none (None if all are somewhere)."""
     memory, size = elements.frame.launch.memory, elements.kind.layout.size
-    wanted = addresses if mask is None else addresses[mask]
-    low, high = int(wanted.min()), int(wanted.max()) + size
+    low, high = int(addresses.min()), int(addresses.max()) + size
     region = memory.find(low, elements.kind.writes)
     if region is not None and high <= region.end:
         return [Part(region=region, offsets=addresses - region.address, mask=mask)], None
@@ -189,7 +194,7 @@ def _candidates(regions: tuple[Region, ...], writing: bool, low: int, high: int)
 def _report(elements: Elements, addresses: Array, which: Array, *, promised: bool) -> Any:
     """Say that elements lie outside, or raise. What is wanted without them, where the launch goes on."""
     where = np.nonzero(which)
-    index, shape = elements.places(where) if elements.places is not None else (None, None)
+    index, shape = elements.index(where) if elements.index is not None else (None, None)
     told = Outside(
         op=elements.kind.op,
         frame=elements.frame,
@@ -215,7 +220,7 @@ def _tell(elements: Elements, part: Part, written: Array | None) -> None:
             op=kind.op,
             frame=frame,
             region=part.region,
-            offsets=np.broadcast_to(part.offsets if part.mask is None else np.where(part.mask, part.offsets, 0), shape),
+            offsets=np.broadcast_to(part.offsets, shape),
             mask=None if part.mask is None else np.broadcast_to(part.mask, shape),
             size=kind.layout.size,
             kind=kind.kind,
