@@ -26,14 +26,15 @@ _CAUSES = {
 
 
 _SUFFIX = ".tilec-new"
+_STALE = 3600.0  # seconds after which nobody still writes a file
 
 
 @final
 class Stage:
     """Files on the way to their places, which they take together once all of them are written.
 
-    A context manager: when it is left, what was not put in place is removed. Leftovers of processes that were killed are removed from the
-    directories that it writes to, so only one process at a time may stage files there.
+    A context manager: when it is left, what was not put in place is removed. So are leftovers of processes that were killed, an hour later
+    and from the directories that it writes to.
     """
 
     def __init__(self) -> None:
@@ -56,9 +57,7 @@ class Stage:
         self._waiting[path] = temporary
         if path.parent not in self._swept:
             self._swept.add(path.parent)
-            for left in path.parent.glob(f".*{_SUFFIX}"):
-                if left not in self._waiting.values():
-                    left.unlink(missing_ok=True)
+            _sweep(path.parent, before=temporary.stat().st_mtime - _STALE)
 
     def write(self, path: Path, data: bytes) -> bool:
         """Stage a file, unless it has this content already; whether that was done.
@@ -143,6 +142,13 @@ def write_if_changed(path: Path, data: bytes, *, stage: Stage | None = None) -> 
     with atomic_write(path, stage=stage) as file:
         file.write(data)
     return True
+
+
+def _sweep(folder: Path, *, before: float) -> None:
+    for left in folder.glob(f".*{_SUFFIX}"):
+        with contextlib.suppress(OSError):
+            if left.stat().st_mtime < before:
+                left.unlink()
 
 
 def output_error(path: Path, exc: OSError) -> OutputError:

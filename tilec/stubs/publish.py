@@ -141,10 +141,12 @@ def _standard_files(directory: Path, publication: Publication, stage: Stage) -> 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
     """Too late for Ctrl-C: the outputs are switched over whole."""
-    if threading.current_thread() is not threading.main_thread():  # no other hears of it
+    before = signal.getsignal(signal.SIGINT)
+    # No other thread hears of it, and a handler that is not Python's could not be put back.
+    if threading.current_thread() is not threading.main_thread() or before is None:
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -65,15 +66,15 @@ def test_an_obstacle_is_seen_before_the_first_file_is_put_in_place(tmp_path: Pat
 
 
 def test_what_a_killed_process_left_is_swept_beside_new_files(tmp_path: Path) -> None:
-    path = tmp_path / "a"
+    path, mine, running = tmp_path / "a", tmp_path / ".notes.tmp", tmp_path / ".c.abcd1234.tilec-new"
     with Stage() as stage:
         stage.write(path, b"1")
         left = stage.where(path).rename(stage.where(path).with_name(".b.txt.abcd1234.tilec-new"))
-    mine = tmp_path / ".notes.tmp"
     mine.write_bytes(b"mine")
+    running.write_bytes(b"of another process")
+    for old in (left, mine):
+        os.utime(old, (1, 1))
     with Stage() as stage:
         stage.write(path, b"2")
-        stage.write(tmp_path / "c", b"3")
         stage.put_in_place()
-    assert not left.exists()
-    assert names_in(tmp_path) == [".notes.tmp", "a", "c"]
+    assert names_in(tmp_path) == [running.name, mine.name, "a"]
