@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -15,6 +16,7 @@ from tilec.tileir.values import Array
 _FIRST_NEW = 1 << 48
 # Left free after each such region: an index that is a little off hits nothing.
 _GAP = 1 << 20
+_LARGE = 31 << 20
 
 
 class Region:
@@ -110,6 +112,7 @@ class Memory:
     """All regions of a launch or of a device. Regions may overlap: one array can be given for two parameters. Threads may share it."""
 
     def __init__(self, regions: Iterable[Region] = ()) -> None:
+        _keep_pages()
         self._lock = threading.Lock()
         self._next = _FIRST_NEW
         self._table = _Table(tuple(regions))
@@ -171,6 +174,16 @@ class _Table:
                 best = region
             at -= 1
         return best
+
+
+@functools.cache
+def _keep_pages() -> None:
+    """Let the C library keep memory that tiles leave.
+
+    glibc gives freed memory back to the system, and fresh pages cost more than what most operations do with them. It stops doing so
+    for sizes up to that of the largest block, of less than 32 MiB, that it saw freed. A block that nobody touches takes no memory.
+    """
+    np.empty(_LARGE, np.uint8)
 
 
 class _Bytes:
