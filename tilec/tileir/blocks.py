@@ -13,7 +13,7 @@ from tilec.tileir.ir import Function, Tile
 from tilec.tileir.values import Array, storage
 
 # Bytes of one value for a whole batch: what stays in a core's cache while a few of them are worked on.
-_CACHE = 1 << 20
+_CACHE = 2 << 20
 # Bytes of all tiles of a batch that may live at once.
 _MEMORY = 256 << 20
 # Blocks in flight at most, however small their tiles.
