@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib.metadata
 import json
 import os
 import platform
+import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,14 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 CUDA_KERNELS = ("reduce_sum", "block_scan", "elementwise", "stencil")
 TILE_KERNELS = ("vector_add", "saxpy", "softmax", "rms_norm", "layer_norm", "gemm")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Spent:
+    """Wall seconds, and processor seconds of all child processes."""
+
+    wall: float
+    cpu: float
 
 
 def options(doc: str, *, repeats: int = 3) -> argparse.ArgumentParser:
@@ -60,6 +70,19 @@ def timed(command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: 
     if done.returncode:
         sys.exit(f"{' '.join(command)} exited with {done.returncode}\n{done.stdout}\n{done.stderr}")
     return seconds
+
+
+def spent(work: Callable[[], object]) -> Spent:
+    """What a piece of work that runs in child processes takes."""
+    before, start = _children(), time.perf_counter()
+    work()
+    return Spent(wall=time.perf_counter() - start, cpu=_children() - before)
+
+
+def _children() -> float:
+    """Processor seconds of all children that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:

@@ -9,16 +9,15 @@ doing. One more build, watched from inside, says where its time goes.
 from __future__ import annotations
 
 import dataclasses
-import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
-from common import TILE_KERNELS, example_project, median, options, save, tilec, timed
+from common import TILE_KERNELS, example_project, median, options, save, spent, tilec, timed
 
 from tilec.build import BuildRequest, plan_only
 from tilec.build import build as build_here
@@ -34,14 +33,6 @@ class Run:
 
     job: str
     command: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Spent:
-    """Wall seconds, and processor seconds of all child processes."""
-
-    wall: float
-    cpu: float
 
 
 def main() -> None:
@@ -137,19 +128,6 @@ def at_once(runs: Sequence[Run], processes: int) -> None:
     """Run commands in this order, several at a time."""
     with ThreadPoolExecutor(processes) as pool:
         list(pool.map(lambda run: timed(run.command), runs))
-
-
-def spent(work: Callable[[], object]) -> Spent:
-    """What a piece of work that runs in child processes takes."""
-    before, start = children(), time.perf_counter()
-    work()
-    return Spent(wall=time.perf_counter() - start, cpu=children() - before)
-
-
-def children() -> float:
-    """Processor seconds of all children that have ended."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 class Watch(SilentObserver):
