@@ -20,6 +20,7 @@ from tilec.tileir.control import Run
 from tilec.tileir.estimate import refuse_huge
 from tilec.tileir.frame import Frame, Grid, Launch
 from tilec.tileir.ir import Module, Pointer, Scalar, Tile, Value
+from tilec.tileir.layout import layout
 from tilec.tileir.limits import Batch, stopped
 from tilec.tileir.program import Program, bind, run_whole
 from tilec.tileir.turns import IN_FLIGHT, take_turns
@@ -161,9 +162,11 @@ def globals_in(module: Module, memory: Memory) -> Iterator[dict[str, int]]:
     regions = {}
     try:
         for variable in module.globals:
-            data = np.ascontiguousarray(elements(variable.type, variable.data)).reshape(-1).view(np.uint8)
+            form = layout(variable.type.element)
+            data = form.bytes_of(elements(variable.type, variable.data))
             region = memory.new(variable.name, data.size, max(variable.alignment, 16))
             region.data[:] = data
+            region.itemsize = form.size
             region.writable = not variable.constant
             regions[variable.name] = region
         yield {name: region.address for name, region in regions.items()}

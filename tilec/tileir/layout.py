@@ -34,11 +34,6 @@ class Layout:
     size: int
     packed: bool
 
-    @property
-    def plain(self) -> bool:
-        """Whether the bytes in memory are those that are held."""
-        return self.raw == self.held and not self.packed and self.element is not Scalar.TF32
-
     def decode(self, raw: Array) -> Array:
         """What is held for elements as read from memory; for four-bit types each comes in a byte of its own."""
         found: Array
@@ -60,6 +55,14 @@ class Layout:
             found: Array = held.view(_BYTE) & np.uint8(15)
             return found
         return held if held.dtype == self.raw else held.view(self.raw)
+
+    def bytes_of(self, held: Array) -> Array:
+        """The bytes of a tile's elements in memory, one after the other."""
+        raw = np.ascontiguousarray(self.encode(held)).reshape(-1)
+        if not self.packed:
+            return raw.view(_BYTE)
+        even = np.concatenate([raw, np.zeros(raw.size % 2, _BYTE)])
+        return even[::2] | even[1::2] << np.uint8(4)
 
     def padding(self, padding: Padding | None) -> Any:
         """What a view's load gives outside its tensor, as an element in memory. Without padding any value would do: zero."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -186,6 +187,8 @@ def _cut(
     edges: list[tuple[int, Array, Array]], tile: tuple[int, ...], strides: tuple[int, ...], addresses: Array, rows: int
 ) -> list[Box] | None:
     """Boxes of tiles that lie across edges: along each axis in `edges` from its lows to its highs."""
+    if math.prod((tile[axis] + 1) ** 2 for axis, _, _ in edges) >= 1 << 62:
+        return None
     key = np.zeros(1, np.int64)
     for axis, low, high in edges:
         key = (key * (tile[axis] + 1) + low) * (tile[axis] + 1) + np.maximum(low, high)
