@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tests.corpus.entries import Array, Entry, inputs_of
@@ -25,12 +26,21 @@ from tilec.runtime.devices import process_driver
 from tilec.runtime.load import load
 
 
-def ulps(one: Array, two: Array) -> Array:
-    """Distance of each pair of elements: numbers of their dtype between them. Two NaNs are equal; a NaN and a number infinitely far."""
+def ulps(one: Array, two: Array, scale: Array | None = None) -> Array:
+    """Distance of each pair of elements: numbers of their dtype between them. Two NaNs are equal; a NaN and a number infinitely far.
+
+    With `scale`, units in the last place are those of the numbers there: a sum is as exact as its largest terms let it be.
+    """
     if one.dtype.kind in "biu":
         return (one != two).astype(np.float64) * np.abs(one.astype(np.float64) - two.astype(np.float64))
-    nan_one, nan_two = np.isnan(one.astype(np.float64)), np.isnan(two.astype(np.float64))
-    distance = np.abs(_ordered(one) - _ordered(two)).astype(np.float64)
+    with np.errstate(all="ignore"):
+        wide_one, wide_two = one.astype(np.float64), two.astype(np.float64)
+        nan_one, nan_two = np.isnan(wide_one), np.isnan(wide_two)
+        if scale is None:
+            distance = np.abs(_ordered(one) - _ordered(two)).astype(np.float64)
+        else:
+            unit = np.abs(scale.astype(np.float64)) * float(ml_dtypes.finfo(one.dtype).eps)
+            distance = np.where(wide_one == wide_two, 0.0, np.abs(wide_one - wide_two) / unit)
     found: Array = np.where(nan_one & nan_two, 0.0, np.where(nan_one | nan_two, np.inf, distance))
     return found
 
@@ -40,13 +50,16 @@ def canonical(array: Array) -> bytes:
     if array.dtype.kind in "biu":
         return array.tobytes()
     clean = array.copy()
-    clean[np.isnan(array.astype(np.float64))] = np.nan
+    with np.errstate(all="ignore"):
+        clean[np.isnan(array.astype(np.float64))] = np.nan
     return clean.tobytes()
 
 
-def run(entry: Entry, device: ModuleDevice) -> dict[str, Array]:
-    """Launch one entry; its outputs."""
+def run(entry: Entry, device: ModuleDevice, *, absolute: bool = False) -> dict[str, Array]:
+    """Launch one entry, with its inputs or with their absolute values; its outputs."""
     given = inputs_of(entry)
+    if absolute:
+        given = {name: np.abs(array) if array.dtype.kind not in "bu" else array for name, array in given.items()}
     arguments = {arg.name: device.to_device(given[arg.name], arg.dtype) for arg in entry.args}
     device.launch(entry.name, arguments, {})
     return {arg.name: device.from_device(arguments[arg.name]) for arg in entry.args if arg.out}
@@ -57,12 +70,12 @@ def digest(outputs: dict[str, Array]) -> str:
     return hashlib.sha256(b"".join(canonical(array) for array in outputs.values())).hexdigest()[:16]
 
 
-def hold(entry: Entry, gpu: dict[str, Array], cpu: dict[str, Array]) -> dict[str, Any]:
-    """One row of the report."""
+def hold(entry: Entry, gpu: dict[str, Array], cpu: dict[str, Array], scale: dict[str, Array]) -> dict[str, Any]:
+    """One row of the report; `scale` is empty where the distance is that of the results themselves."""
     row: dict[str, Any] = {"name": entry.name, "operation": entry.operation, "allowed": tolerance(entry), "digest": digest(gpu)}
     worst, off, first = 0.0, 0, None
     for name, expected in gpu.items():
-        distance = ulps(cpu[name], expected)
+        distance = ulps(cpu[name], expected, scale.get(name))
         worst = max(worst, float(distance.max(initial=0.0)))
         off += int((distance > 0).sum())
         if first is None and (distance > tolerance(entry)).any():
@@ -73,15 +86,20 @@ def hold(entry: Entry, gpu: dict[str, Array], cpu: dict[str, Array]) -> dict[str
     return row | ({"first": first} if first else {})
 
 
-def compare(chosen: Iterable[Entry], bundle: Path, device: str) -> dict[str, Any]:
-    """The whole report."""
+def compare(chosen: Iterable[Entry], bundle: Path, device: str, keep: Path | None = None) -> dict[str, Any]:
+    """The whole report; in the directory `keep` the arrays of whatever is not equal."""
     driver = process_driver()
     module = load(bundle, device, driver=driver)
     gpu, cpu = ModuleDevice(module, driver), cpu_device(bundle)
     rows = []
     for entry in chosen:
         try:
-            rows.append(hold(entry, run(entry, gpu), run(entry, cpu)))
+            one, two = run(entry, gpu), run(entry, cpu)
+            scale = {} if entry.ordered else run(entry, cpu, absolute=True)
+            rows.append(hold(entry, one, two, scale))
+            if keep is not None and rows[-1]["status"] != "equal":
+                named = {f"{side}_{name}": array for side, found in (("gpu", one), ("cpu", two)) for name, array in found.items()}
+                np.savez(keep / entry.name, **{name: array.view(f"V{array.itemsize}") for name, array in named.items()})
         except TilecError as error:
             rows.append({"name": entry.name, "operation": entry.operation, "status": "error", "error": str(error)})
     counts = {status: sum(row["status"] == status for row in rows) for status in ("equal", "within", "differs", "error")}
@@ -111,9 +129,10 @@ def main() -> int:
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--keep", type=Path, help="directory for the arrays of what is not equal")
     parser.add_argument("-k", default="", help="only entries whose name contains this")
     chosen = parser.parse_args()
-    report = compare([entry for entry in entries() if chosen.k in entry.name], chosen.bundle, chosen.device)
+    report = compare([entry for entry in entries() if chosen.k in entry.name], chosen.bundle, chosen.device, chosen.keep)
     chosen.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     sys.stdout.write(f"{report['device']}: {report['counts']}\n")
     return 1 if report["counts"]["differs"] or report["counts"]["error"] else 0

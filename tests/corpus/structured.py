@@ -123,12 +123,6 @@ def _shapes() -> Iterator[Entry]:
         args = (Arg(name="z", dtype=dtype, shape=(64,), out=True), Arg(name="x", dtype="u8", shape=(64 * size,)))
         unpack = f"ct.unpack_from_bytes(t, ct.{TILE_NAMES[dtype]})"
         yield _entry("unpack", (dtype,), "", args, f"t = ct.load(x, (ct.bid(0),), ({64 * size},))", f"ct.store(z, (ct.bid(0),), {unpack})")
-    args = (Arg(name="z", dtype="f32", shape=(64,), out=True), Arg(name="x", dtype="u8", shape=(32,)))
-    body = (
-        "t = ct.unpack_from_bytes(ct.load(x, (ct.bid(0),), (32,)), ct.float4_e2m1fn)",
-        "ct.store(z, (ct.bid(0),), t.astype(ct.float32))",
-    )
-    yield _entry("unpack", ("f4e2m1",), "", args, *body)
 
 
 def _memory() -> Iterator[Entry]:

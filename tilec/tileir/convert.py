@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilec.tileir import exact, integer, overflow
+from tilec.tileir.chunks import chunked
 from tilec.tileir.formats import narrow, widen
 from tilec.tileir.ir import Block, Op, Pointer, Rounding, Scalar, Signedness
 from tilec.tileir.steps import attribute, compute, compute_float, element, element_or_pointer, tile, told
@@ -42,12 +43,19 @@ def _truncate(op: Op, _: Bodies) -> Step:
 def _float_to_float(op: Op, _: Bodies) -> Step:
     kind, target = element(op.operand("source")), element(op.results[0])
     rounding = attribute(op, "rounding", Rounding.NEAREST_EVEN)
+    if Scalar.F64 in (kind, target):
+        return compute_float(op, chunked(lambda x: narrow(widen(x, kind), target, rounding)), "source")
     return compute_float(op, lambda x: narrow(widen(x, kind), target, rounding), "source")
 
 
 def _float_to_int(op: Op, _: Bodies) -> Step:
-    """What does not fit becomes the nearest number that does, and a NaN zero, also where `saturating` is not asked for."""
+    """What does not fit becomes the nearest number that does, and a NaN zero, also where `saturating` is not asked for.
+
+    To i1 it is a question instead, as GPUs answer it: whether the number is not zero, which a NaN is not either.
+    """
     kind, target = element(op.operand("source")), element(op.results[0])
+    if target is Scalar.I1:
+        return compute(op, lambda x: widen(x, kind) != 0, "source")
     is_signed = op.attributes["signedness"] is Signedness.SIGNED
     round_to = _ROUND[attribute(op, "rounding", Rounding.NEAREST_INT_TO_ZERO)]
     least = -(2 ** (target.bits - 1)) if is_signed else 0
@@ -87,7 +95,7 @@ def _int_to_float(op: Op, _: Bodies) -> Step:
             return exact.directed(nearest, error, rounding)
         return narrow(exact.odd(nearest, error), target, rounding)
 
-    return compute_float(op, convert, "source")
+    return compute_float(op, chunked(convert), "source")
 
 
 def _float64(numbers: Array) -> tuple[Array, Array]:

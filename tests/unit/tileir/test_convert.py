@@ -64,7 +64,15 @@ def test_a_number_just_beside_a_tie_is_not_rounded_twice(target: Scalar) -> None
     assert found.tolist() == [1, 1 + step, 1, -1 - step]
 
 
-@pytest.mark.parametrize("target", INTEGERS, ids=str)
+@pytest.mark.parametrize("source", [*FLOATS, Scalar.F8E4M3FN, Scalar.F8E5M2], ids=str)
+def test_a_float_as_i1_says_whether_it_is_not_zero(source: Scalar) -> None:
+    some = every(source)
+    found = convert("ftoi", source, Scalar.I1, floats(some, source), signedness=Signedness.UNSIGNED)
+    numbers = [decode(bits, source) for bits in some]
+    assert found.tolist() == [number.nan or number.infinite or number.value != 0 for number in numbers]
+
+
+@pytest.mark.parametrize("target", INTEGERS[1:], ids=str)
 @pytest.mark.parametrize("sign", list(Signedness), ids=lambda item: item.name.lower())
 @pytest.mark.parametrize("source", [*FLOATS, Scalar.F8E4M3FN, Scalar.F8E5M2], ids=str)
 def test_floats_become_the_nearest_integer_that_there_is(source: Scalar, sign: Signedness, target: Scalar) -> None:
