@@ -18,6 +18,8 @@ from tilec.cli.app import App, examples, json_option
 from tilec.errors import OutputError, TilecError, UsageError
 
 KINDS = {"tile": ("common", "tile"), "cuda": ("common", "cuda"), "mixed": ("common", "tile", "cuda")}
+# A tile kernel runs on any machine.
+NEXT = {"tile": "tilec run", "cuda": "tilec build", "mixed": "tilec run"}
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
@@ -49,7 +51,7 @@ def command(app: App, name: str, kind: str) -> None:
         return
     for file in sorted(files):
         app.say(f"  {app.show(target / file)}")
-    app.say(f"{click.style('created', fg='green', bold=True)} {app.show(target)}; next: cd {app.show(target)} && tilec build")
+    app.say(f"{click.style('created', fg='green', bold=True)} {app.show(target)}; next: cd {app.show(target)} && {NEXT[kind]}")
 
 
 def module_name(name: str) -> str:

@@ -117,7 +117,12 @@ def _launch(
 
     traced: list[str] = []
     driver, found = find_device(
-        app, device, cpu, work=lambda: _work(manifest, wish), manifest=manifest, traced=traced.append if app.json else app.say
+        app,
+        device,
+        cpu,
+        work=lambda: _work(manifest, wish),
+        manifest=manifest,
+        traced=(lambda line: traced.append(click.unstyle(line))) if app.json else app.say,
     )
     opened = open_bundle(app, bundle, targets)
     bound = case_of_arguments(app, opened, wish) if wish.args else chosen_cases(opened, manifest, wish)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -84,8 +85,9 @@ def find_device(
         UsageError: no such device, or options that it does not have.
         NoDeviceError: the GPU that was named is not there.
     """
+    root = Path(manifest.root) if manifest else app.base
     if name == CPU or (name == AUTO and wish.given):
-        return _cpu(app, wish, traced)
+        return _cpu(app, wish, traced, root)
     if name != AUTO:
         if wish.given:
             raise UsageError(f"{wish.given} needs the cpu device, and --device is {name}", fix="pass --device cpu")
@@ -95,7 +97,7 @@ def find_device(
     except MissingError as error:
         reason = str(getattr(error.__cause__, "what", error.what)).partition(":")[0]
         app.note(f"running on the cpu device, without a GPU: {reason}")
-        return _cpu(app, wish, traced)
+        return _cpu(app, wish, traced, root)
     app.detail(f"running on {device}")
     return driver, device
 
@@ -119,7 +121,7 @@ def _gpu(name: str, work: Callable[[], str], manifest: Manifest | None) -> tuple
         raise NoDeviceError(f"running {work()} needs a GPU ({name}): {error.what}", cause=error.cause, fix=fix) from error
 
 
-def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None]) -> tuple[DeviceDriver, Device]:
+def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None], root: Path) -> tuple[DeviceDriver, Device]:
     from tilec.runtime.cpu_driver import CPU as DEVICE
     from tilec.runtime.cpu_driver import CpuDriver
     from tilec.runtime.cpu_launch import CpuOptions, execute_run
@@ -128,10 +130,10 @@ def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None]) -> tuple[Device
         click.echo(text, nl=False, err=app.json)
 
     def trace(run: CpuRun) -> None:
-        from tilec.tileir.trace import trace as lines
+        from tilec.cli.findings import Sources
+        from tilec.cli.run_trace import trace_run
 
-        for line in lines(run.program, run.arguments, run.grid, run.memory, wish.blocks, run.options):
-            traced(line)
+        trace_run(run, wish.blocks, Sources(root).line, traced)
 
     order = wish.order if wish.order != "" else ORDERS[0]
     options = CpuOptions(order=order, output=show, observer=wish.watch, run=trace if wish.blocks else execute_run)

@@ -139,7 +139,7 @@ class Launching:
             if wish.observer is not None:
                 run = dataclasses.replace(run, options=dataclasses.replace(options, observer=wish.observer(run)))
             wish.run(run)
-        except TilecError:
+        except (TilecError, OSError):  # the latter from whoever takes what the kernel prints
             raise
         except MemoryError as error:
             raise out_of_memory(f"{parts.kernel}: {error}", kernel=parts.kernel) from error

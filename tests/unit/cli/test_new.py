@@ -25,7 +25,7 @@ def test_a_project_is_made(cli, tmp_path: Path, kind: str) -> None:
     root = tmp_path / "acme-kernels"
     made = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
     assert made == sorted([*COMMON, *FILES[kind]])
-    assert done.out.splitlines()[-1] == "created acme-kernels; next: cd acme-kernels && tilec build"
+    assert done.out.splitlines()[-1] == f"created acme-kernels; next: cd acme-kernels && tilec {'build' if kind == 'cuda' else 'run'}"
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["acme-kernels"]
     for path in root.rglob("*"):
         if path.is_file():
@@ -45,6 +45,7 @@ def test_its_manifest_loads(cli, tmp_path: Path, kind: str) -> None:
     assert {kernel.language for kernel in manifest.kernels} == ({"tile", "cuda"} if kind == "mixed" else {kind})
     assert all(kernel.cases for kernel in manifest.kernels)
     assert Target.parse("sm_90") in manifest.targets.default
+    assert (Target.parse("tileir") in manifest.targets.default) == (kind != "cuda")  # what a machine without a GPU runs
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -69,6 +70,7 @@ def test_the_workflow_keeps_its_own_braces(cli, tmp_path: Path) -> None:
     assert "key: tilec-${{ github.run_id }}\n" in text
     assert "tilec[build]==" in text
     assert "      - run: tilec check\n      - run: tilec build" in text
+    assert "      - run: tilec run --device cpu --bundle dist/acme-0.1.0.tilec\n" in text
 
 
 def test_json(cli, tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ def test_json(cli, tmp_path: Path) -> None:
 
 def test_it_goes_where_one_says(cli, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
-    assert cli("-C", "src", "new", "acme").out.endswith("created src/acme; next: cd src/acme && tilec build\n")
+    assert cli("-C", "src", "new", "acme").out.endswith("created src/acme; next: cd src/acme && tilec run\n")
 
 
 @pytest.mark.parametrize(

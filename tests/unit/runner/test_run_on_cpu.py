@@ -1,0 +1,225 @@
+"""`tilec run` where there is no GPU: which device is taken, what is skipped and why, and what it exits with. Kernels are Python here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import I32, PTR, program_of
+from tilec.bundle.write import write_bundle
+from tilec.cli.main import run
+from tilec.errors import FaultError, Location, MissingError, NoDeviceError
+from tilec.model.arch import Target
+from tilec.model.digest import sha256
+from tilec.model.image import ImageInfo
+from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
+from tilec.model.signature import AbiSlot, Param, ParamKind
+from tilec.runtime import _driver, cpu_driver
+from tilec.runtime.cpu_launch import CpuOptions, CpuRun
+from tilec.testing.fake_driver import FakeDriver
+
+IMAGE = b"an image"
+ABI = (
+    *(AbiSlot(type="ptr", expr=f"{name}.ptr", size=8, align=8) for name in "zx"),
+    AbiSlot(type="i32", expr="x.size", size=4, align=4),
+)
+
+
+def kernel(name: str, target: str, language: str, **facts: Any) -> KernelInfo:
+    found = ImageInfo(target=Target.parse(target), digest=sha256(IMAGE), size=len(IMAGE), symbol=name, **facts)
+    return KernelInfo(
+        name=name,
+        language=language,
+        location=Location(file="kernels.py", line=1),
+        params=(
+            Param(name="z", kind=ParamKind.TENSOR, dtype="f32", rank=1, out=True),
+            Param(name="x", kind=ParamKind.TENSOR, dtype="f32", rank=1),
+        ),
+        launch=LaunchInfo(grid=("cdiv(x.size, 256)",), block=("1",)),
+        variants=(VariantInfo(id=name, abi=ABI, images=(found,)),),
+    )
+
+
+INFO = BundleInfo(
+    package=PackageInfo(name="acme", version="1.0", module="acme"),
+    kernels=(
+        kernel("twice", "tileir", "tile", ptx_isa=(13, 3), cuda=(13, 3)),
+        kernel("broken", "tileir", "tile"),
+        kernel("native", "sm_90", "cuda"),
+        kernel("narrow", "sm_90", "tile", exact=True),
+    ),
+)
+HEAD = 'edition = 1\n[package]\nname = "acme"\nversion = "1.0"\n[targets]\ndefault = ["sm_90"]\n'
+TABLE = """\
+[kernel.{name}]
+source = "{source}"
+launch = {{ grid = ["1"]{block} }}
+params = {{ z = {{ dtype = "f32", rank = 1, out = true }}, x = {{ dtype = "f32", rank = 1 }} }}
+[kernel.{name}.case.small]
+inputs.x = {{ shape = [40], dtype = "f32", dist = "ones" }}
+inputs.z = {{ shape = ["x.size"], dtype = "f32", dist = "empty" }}
+reference = "reference.py:twice"
+"""
+
+
+def manifest(*names: str) -> str:
+    sources = {"native": ("kernels.cu", ", block = [1]")}
+    tables = [
+        TABLE.format(name=name, source=source, block=block) for name in names for source, block in [sources.get(name, ("kernels.py", ""))]
+    ]
+    return HEAD + "".join(tables)
+
+
+class PythonDevice(cpu_driver.CpuDriver):
+    """A cpu device that doubles; `broken` faults, and says what order of blocks it was asked for."""
+
+    def __init__(self, options: CpuOptions) -> None:
+        super().__init__(dataclasses.replace(options, run=twice))
+
+    def load_module(self, ordinal: int, data: bytes) -> Any:
+        return data
+
+    def function(self, module: Any, symbol: str) -> Any:
+        return program_of(PTR, PTR, I32)
+
+
+def twice(run: CpuRun) -> None:
+    if run.kernel == "broken":
+        raise FaultError(f"{run.kernel}: blocks in {run.options.order!r} order: it went wrong", kernel=run.kernel)
+    run.options.output("a kernel prints\n")
+    np.multiply(run.regions["x"].data.view("f4"), 2, out=run.regions["z"].data.view("f4"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+Tilec = Callable[..., Ran]
+
+
+@pytest.fixture
+def tilec(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tilec:
+    def missing() -> None:
+        raise NoDeviceError("the CUDA driver (libcuda) cannot be loaded: not found")
+
+    monkeypatch.setattr(_driver, "driver", missing)
+    monkeypatch.setattr(cpu_driver, "CpuDriver", PythonDevice)
+    (tmp_path / "kernels.py").write_text("")
+    (tmp_path / "kernels.cu").write_text("")
+    (tmp_path / "reference.py").write_text("def twice(x):\n    return 2 * x\n")
+    write_bundle(tmp_path / "acme.tilec", INFO, lambda _digest: IMAGE)
+
+    def call(names: str, *args: str) -> Ran:
+        (tmp_path / "tilec.toml").write_text(manifest(*names.split()))
+        capsys.readouterr()
+        code = run(["run", "--bundle", "acme.tilec", *args], {"HOME": str(tmp_path)}, tmp_path)
+        caught = capsys.readouterr()
+        return Ran(code, caught.out, caught.err)
+
+    return call
+
+
+SKIPPED_CUDA = "skipped native: it is a CUDA C++ kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
+
+
+def test_without_a_gpu_the_cpu_device_is_taken_and_it_says_so(tilec: Tilec) -> None:
+    done = tilec("twice native")
+    assert done.code == 0
+    assert done.err == "running on the cpu device, without a GPU: the CUDA driver (libcuda) cannot be loaded\n"
+    lines = done.out.splitlines()
+    assert lines[1] == "a kernel prints"
+    assert lines[2].split()[:5] == ["twice/small", "ok", "z", "0", "0"]
+    assert lines[3].split()[:2] == ["native/small", "skip"]
+    assert lines[5] == "2 cases on the cpu device: 1 passed, 1 skipped"
+    assert lines[6].startswith(SKIPPED_CUDA)
+
+
+def test_a_cpu_device_that_is_named_needs_no_excuse(tilec: Tilec) -> None:
+    done = tilec("twice", "--device", "cpu")
+    assert (done.code, done.err) == (0, "")
+
+
+def test_a_gpu_is_taken_where_there_is_one(tilec: Tilec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_driver, "driver", FakeDriver)
+    done = tilec("twice")
+    assert done.code == 1
+    assert "NoImageError" not in done.err
+    assert "twice: no image runs on Fake H200 (compute capability 9.0, driver of CUDA 13.0)" in done.out
+
+
+def test_bindings_that_are_not_installed_are_no_obstacle(tilec: Tilec, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise MissingError("the package cuda-bindings cannot be imported: no")
+
+    monkeypatch.setattr(_driver, "driver", missing)
+    done = tilec("twice")
+    assert (done.code, done.err) == (0, "running on the cpu device, without a GPU: the package cuda-bindings cannot be imported\n")
+
+
+@pytest.mark.parametrize(
+    ("names", "arguments", "words"),
+    [
+        ("native", (), SKIPPED_CUDA),
+        ("twice native", ("native",), SKIPPED_CUDA),
+        ("twice native", ("twice", "native"), "1 passed, 1 skipped"),
+        ("narrow", (), 'skipped narrow: the kernel was built without portable Tile IR: add "tileir" to default in [targets]'),
+        ("twice native", ("native", "--arg", "x=f32[3]", "--arg", "z=f32[3]"), "skipped native: it is a CUDA C++ kernel"),
+    ],
+)
+def test_nothing_that_could_be_run_is_no_success(tilec: Tilec, names: str, arguments: tuple[str, ...], words: str) -> None:
+    done = tilec(names, *arguments)
+    assert done.code == 3
+    assert words in done.out
+
+
+def test_a_failure_counts_more_than_a_skip(tilec: Tilec) -> None:
+    done = tilec("twice broken native", "broken", "native", "--block-order", "7")
+    assert done.code == 1
+    assert "  broken: blocks in 7 order: it went wrong" in done.out
+    assert "2 cases on the cpu device: 1 could not be run or compared, 1 skipped" in done.out
+
+
+def test_json_has_the_skipped_cases_and_nothing_that_a_kernel_prints(tilec: Tilec) -> None:
+    done = tilec("twice native", "--json")
+    document = json.loads(done.out)
+    assert done.code == 0
+    assert "a kernel prints" in done.err
+    assert (document["ok"], document["device"]) == (True, {"kind": "cpu", "name": "CPU"})
+    assert document["counts"] == {"passed": 1, "failed": 0, "error": 0, "ran": 0, "skipped": 1}
+    passed, skipped = document["cases"]
+    assert (passed["status"], skipped["status"], skipped["outputs"]) == ("passed", "skipped", [])
+    assert skipped["reason"].startswith("it is a CUDA C++ kernel")
+    alone = tilec("native", "--json")
+    assert (alone.code, json.loads(alone.out)["ok"]) == (3, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--block-order", "sideways"], "--block-order 'sideways': take forward, reverse or a whole number"),
+        (["--block-order", "reverse", "--device", "cuda:1"], "--block-order needs the cpu device, and --device is cuda:1"),
+        (["--trace", "none"], "--trace 'none' is none of the cases: name one\n  fix: cases are twice/small, native/small"),
+        (["--block", "0"], "--block goes with --trace"),
+        (["--trace", "twice/small", "--block", "0,x"], "--block '0,x': take its place in the grid, such as 3 or 3,0"),
+        (["--device", "cpu:0"], "'cpu:0' is no device that kernels run on"),
+    ],
+)
+def test_usage(tilec: Tilec, arguments: list[str], words: str) -> None:
+    done = tilec("twice native", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert words in done.err
+
+
+def test_what_cannot_be_traced(tilec: Tilec) -> None:
+    done = tilec("twice native", "--trace", "native/small")
+    assert done.code == 3
+    assert "error: native/small cannot be traced: it is a CUDA C++ kernel" in done.err

@@ -1,0 +1,37 @@
+"""What chosen blocks of a launch do, operation by operation, under the lines of the source that they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from tilec.cli.findings import SourceLine
+    from tilec.runtime.cpu_launch import CpuRun
+
+
+def trace_run(run: CpuRun, blocks: Sequence[tuple[int, int, int]], source: SourceLine, say: Callable[[str], None]) -> None:
+    """Run these blocks of a launch, and no others.
+
+    Args:
+        run: the launch.
+        blocks: their places in the grid.
+        source: gives a line of a file.
+        say: takes each line as it comes: the block, then a line of the source wherever it changes, with its operations under it.
+    """
+    from tilec.tileir.trace import step
+
+    block: tuple[int, int, int] | None = None
+    place: tuple[str, int] | None = None
+    with step(run.program, run.arguments, run.grid, run.memory, blocks, run.options) as stepper:
+        for executed in stepper:
+            if executed.block != block:
+                block, place = executed.block, None
+                say(click.style(f"block {block} of grid {run.grid}, {run.kernel}", bold=True))
+            here = executed.location
+            if here is not None and (here.file, here.line) != place:
+                place = here.file, here.line
+                say(f"{here.file}:{here.line}: {click.style(source(here.file, here.line).strip(), fg='cyan')}".rstrip())
+            say(f"    {str(executed).removeprefix(f'{here}: ')}")
