@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from tilec.bundle.cubin import read_cubin
 from tilec.errors import CompileError
 from tilec.frontends import _cuda_program, _cuda_ptxas
 from tilec.frontends._cuda_nvrtc import Nvrtc
+from tilec.frontends.base import ToolSearch
 from tilec.frontends.cuda import CudaFrontend
+from tilec.inspection import dump
 from tilec.model.arch import Target
 from tilec.model.image import Image
 from tilec.model.job import Job, Member, Option, Source
@@ -259,3 +262,21 @@ def test_one_program_is_kept_at_most(tmp_path: Path, compiled) -> None:
     for target in ("sm_80", "sm_90", "sm_80"):
         shared.compile(jobs(root, *POINTS, target=target)[0])
     assert compiled == [4, 4, 4]
+
+
+def test_one_entry_point_can_be_shown(tmp_path: Path) -> None:
+    """Each disassembler and PTX, as `tilec inspect` uses them."""
+    group = jobs(write(tmp_path, FILES), *POINTS)
+    search = ToolSearch(path=os.environ.get("PATH", ""))
+    image = frontend().compile(group[2])
+    for tool, flags in dump._disassemblers(image.data, image.info.symbol).items():
+        _, text = dump._disassemble(image.data, ".cubin", search, {tool: flags})
+        assert image.info.symbol in text
+        assert "plain" not in text
+    ptx = frontend().compile(dataclasses.replace(group[2], target=Target.parse("compute_90")))
+    text = dump._one_entry(ptx.data.decode(), ptx.info.symbol)
+    assert [line.split()[2].rstrip("(") for line in text.splitlines() if " .entry " in line] == [ptx.info.symbol]
+    again = _cuda_ptxas.assemble(
+        frontend()._require(("ptxas",))["ptxas"].path, text, arch="sm_90", opt=3, lineinfo=False, extra=(), timeout=60.0
+    )
+    assert [kernel.name for kernel in read_cubin(again.cubin).kernels] == [ptx.info.symbol]

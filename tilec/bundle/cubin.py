@@ -120,6 +120,19 @@ def read_cubin(data: bytes) -> Cubin:
         raise BundleError(f"the cubin is damaged: {exc}") from exc
 
 
+def entry_index(data: bytes, name: str) -> int:
+    """The place of an entry point in the symbol table of a cubin, as disassemblers count; 0 where it has no other entry points.
+
+    Raises:
+        BundleError: the bytes are no cubin, are damaged, or have no such entry point.
+    """
+    cubin = read_cubin(data)
+    cubin.kernel(name)
+    if len(cubin.kernels) == 1:
+        return 0
+    return next(index for index, symbol in enumerate(_symbols(data, _sections(data))) if symbol.entry and symbol.name == name)
+
+
 def _read(data: bytes) -> Cubin:
     if len(data) < 64 or data[:6] != b"\x7fELF\x02\x01":
         raise BundleError("these bytes are no cubin (no 64-bit little-endian ELF)")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 import fnmatch
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tilec.bundle.cubin import entry_index
 from tilec.bundle.read import Bundle
 from tilec.errors import BundleError, ToolchainError, UsageError
 from tilec.frontends._run import run_tool
@@ -19,6 +21,10 @@ from tilec.model.arch import TargetKind
 from tilec.model.image import ImageInfo
 from tilec.model.suggest import did_you_mean
 
+_ENTRY = re.compile(
+    r"^[ \t]*(?:// \.(?:globl|weak)[^\n]*\n)?(?:\.(?:visible|weak)[ \t]+)?\.entry[ \t]+(?P<name>[\w$%]+)[^{};]*\{", re.MULTILINE
+)
+_TOKEN = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"|[{}]')
 IDS_SHOWN = 12
 TIMEOUT = 120.0
 
@@ -64,9 +70,9 @@ def dump(bundle: Bundle, form: Form, select: str, search: ToolSearch) -> Dump:
     data = bundle.image(image.digest)
     match form:
         case Form.PTX:
-            return Dump(id=name, image=image, text=_text(data, name))
+            return Dump(id=name, image=image, text=_one_entry(_text(data, name), image.symbol))
         case Form.SASS:
-            tool, text = _disassemble(data, ".cubin", search, {"nvdisasm": ("-c",), "cuobjdump": ("-sass",)})
+            tool, text = _disassemble(data, ".cubin", search, _disassemblers(data, image.symbol))
         case Form.TILEIR:
             tool, text = _disassemble(data, ".tilebc", search, {"tileirdisasm": ()})
     return Dump(id=name, image=image, text=text, tool=tool)
@@ -117,6 +123,39 @@ def _text(data: bytes, name: str) -> str:
         return data.rstrip(b"\0").decode()
     except UnicodeDecodeError as exc:
         raise BundleError(f"{name}: the PTX image is no text", cause="the bundle was made by something else than tilec") from exc
+
+
+def _one_entry(text: str, symbol: str) -> str:
+    """PTX without the entry points of other variants; what several may use stays."""
+    parts, kept = [], 0
+    entries = list(_ENTRY.finditer(text))
+    if symbol not in {entry["name"] for entry in entries}:
+        return text
+    for entry in entries:
+        if entry["name"] != symbol:
+            parts.append(text[kept : entry.start()])
+            kept = _end(text, entry.end())
+    return "".join((*parts, text[kept:]))
+
+
+def _end(text: str, start: int) -> int:
+    """Where a body ends whose opening brace stands before `start`."""
+    depth = 1
+    for token in _TOKEN.finditer(text, start):
+        depth += (token[0] == "{") - (token[0] == "}")
+        if not depth:
+            return token.end()
+    return len(text)
+
+
+def _disassemblers(data: bytes, symbol: str) -> dict[str, tuple[str, ...]]:
+    """Disassemblers of machine code with their flags: one entry point alone where the image holds several."""
+    try:
+        index = entry_index(data, symbol)
+    except BundleError:
+        index = 0  # whoever disassembles it will say more
+    alone = (("-fun", str(index)), ("-fun", symbol)) if index else ((), ())
+    return {"nvdisasm": ("-c", *alone[0]), "cuobjdump": ("-sass", *alone[1])}
 
 
 def _disassemble(data: bytes, suffix: str, search: ToolSearch, tools: dict[str, tuple[str, ...]]) -> tuple[str, str]:

@@ -53,6 +53,15 @@ def test_ptx_is_printed_as_it_is(tmp_path: Path) -> None:
     assert (found.id, found.text, found.tool) == ("k-0-compute_80", PTX.decode(), "")
 
 
+def test_ptx_of_one_entry_point_where_there_are_several(tmp_path: Path) -> None:
+    head = ".version 8.0\n.target sm_80\n.func f()\n{\n\tret;\n}\n"
+    one = '\t// .globl\tk\n.visible .entry k(\n\t.param .u64 p\n)\n{\n\t{ // callseq 0 }\n\t}\n{\n}\n\t.pragma "{";\n\tret;\n}\n'
+    other = one.replace("\tk\n", "\tk2\n").replace(" k(", " k2(")
+    data = (head + other + one + other.replace("k2", "k3")).encode()
+    text = dump(bundle(tmp_path, {"compute_80": data}), Form.PTX, "", SEARCH).text
+    assert text.replace("\n\n", "\n") == head + one
+
+
 def test_ptx_that_is_no_text(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="k-0-compute_80: the PTX image is no text"):
         dump(bundle(tmp_path, {"compute_80": b"\xff\xfe\xfd"}), Form.PTX, "", SEARCH)
