@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilec.tileir import double, exact, fma
+from tilec.tileir.chunks import chunked
 from tilec.tileir.formats import FORMATS, narrow, widen
 from tilec.tileir.ir import Block, Op, Ordering, Predicate, Rounding, Scalar
 from tilec.tileir.steps import attribute, compute, compute_float, element
@@ -67,9 +68,9 @@ def _rounding_once(name: str, kind: Scalar, rounding: Rounding) -> Callable[...,
     nearest = rounding in _NEAREST
     if kind is Scalar.F64 and (name == "fma" or not nearest):
         general = _DOUBLE[name]
-        return lambda *tiles: general(*tiles, rounding)
+        return chunked(lambda *tiles: general(*tiles, rounding))
     if name == "fma" and nearest and kind in (Scalar.F32, Scalar.F16):
-        return fma.float32 if kind is Scalar.F32 else fma.float16
+        return chunked(fma.float32 if kind is Scalar.F32 else fma.float16)
     if nearest and name != "fma" and kind is not Scalar.TF32:
         ufunc = _UFUNCS[name]
         if kind in (Scalar.F32, Scalar.F64):
@@ -79,7 +80,7 @@ def _rounding_once(name: str, kind: Scalar, rounding: Rounding) -> Callable[...,
     function = _EXACT[name]
     if rounding is Rounding.NEGATIVE_INF and name in _SUMS:
         function = functools.partial(function, down=True)
-    return lambda *tiles: narrow(function(*[widen(held, kind).astype(np.float64) for held in tiles]), kind, rounding)
+    return chunked(lambda *tiles: narrow(function(*[widen(held, kind).astype(np.float64) for held in tiles]), kind, rounding))
 
 
 def _arithmetic(op: Op, _: Bodies) -> Step:
@@ -129,13 +130,12 @@ def _sign(op: Op, _: Bodies) -> Step:
     return compute_float(op, lambda x: ufunc(x.view(bits), mask).view(held), "source")
 
 
-def _unary(op: Op, _: Bodies) -> Step:
-    """`ceil`, `floor` and `rsqrt`, whose second roundings to fewer digits are harmless or within what the hardware does."""
+def _whole(op: Op, _: Bodies) -> Step:
+    """`ceil` and `floor`, whose results every type has."""
     kind = element(op.results[0])
-    ufunc = _UNARY[op.name]
-    if kind in (Scalar.F32, Scalar.F64):
-        flush = attribute(op, "flush_to_zero", False) and kind is Scalar.F32
-        return compute_float(op, (lambda x: flushed(ufunc(flushed(x)))) if flush else ufunc, "source")
+    ufunc = np.ceil if op.name == "ceil" else np.floor
+    if kind in _NATIVE:
+        return compute_float(op, ufunc, "source")
     return compute_float(op, lambda x: narrow(ufunc(widen(x, kind)), kind), "source")
 
 
@@ -180,14 +180,13 @@ _OPPOSITE = {
     Predicate.GREATER_THAN: Predicate.LESS_THAN_OR_EQUAL,
     Predicate.GREATER_THAN_OR_EQUAL: Predicate.LESS_THAN,
 }
-_UNARY: dict[str, Callable[[Array], Array]] = {"ceil": np.ceil, "floor": np.floor, "rsqrt": lambda x: 1 / np.sqrt(x)}
 _OPERANDS = {"sqrt": ("source",), "fma": ("lhs", "rhs", "acc")}
 
 BINDERS: dict[str, Binder] = {
     **dict.fromkeys(("addf", "subf", "mulf", "divf", "sqrt", "fma"), _arithmetic),
     **dict.fromkeys(("maxf", "minf"), _extreme),
     **dict.fromkeys(("absf", "negf"), _sign),
-    **dict.fromkeys(("ceil", "floor", "rsqrt"), _unary),
+    **dict.fromkeys(("ceil", "floor"), _whole),
     "remf": _remainder,
     "cmpf": _compare,
 }
