@@ -260,7 +260,7 @@ Attribute: TypeAlias = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Loc:
-    """A place in the kernel's source; `caller` is where the function was inlined."""
+    """A place in the kernel's source; lines count from 1, columns from 0. `caller` is where the function was inlined."""
 
     file: str
     line: int
@@ -352,8 +352,9 @@ class Global:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Module:
-    """What one bytecode file holds."""
+    """What one bytecode file holds. `producer` is what the compiler that wrote it calls itself, if it says so."""
 
     version: Version
     functions: tuple[Function, ...]
     globals: tuple[Global, ...]
+    producer: str = ""

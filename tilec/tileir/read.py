@@ -19,8 +19,16 @@ OLDEST: Version = (13, 1)
 NEWEST: Version = (13, 4)
 MAX_SIZE = 64 << 20  # bytes; a kernel's module has some thousands
 
-_END, _STRING, _FUNCTION, _DEBUG, _CONSTANT, _TYPE, _GLOBAL = range(7)
-_SECTIONS = {1: "string section", 2: "function section", 3: "debug section", 4: "constant section", 5: "type section", 6: "global section"}
+_END, _STRING, _FUNCTION, _DEBUG, _CONSTANT, _TYPE, _GLOBAL, _PRODUCER = range(8)
+_SECTIONS = {
+    _STRING: "string section",
+    _FUNCTION: "function section",
+    _DEBUG: "debug section",
+    _CONSTANT: "constant section",
+    _TYPE: "type section",
+    _GLOBAL: "global section",
+    _PRODUCER: "producer section",
+}
 _ENTRY, _HINTS = 0x02, 0x04
 
 
@@ -45,7 +53,13 @@ def decode(data: bytes) -> Module:
     attributes = Attributes(strings, types, constants)
     debug = _Debug(sections.get(_DEBUG), strings)
     functions = _functions(sections.get(_FUNCTION), version, strings, types, attributes, debug)
-    return Module(version=version, functions=functions, globals=_globals(sections.get(_GLOBAL), version, strings, types, constants))
+    producer = sections.get(_PRODUCER)
+    return Module(
+        version=version,
+        functions=functions,
+        globals=_globals(sections.get(_GLOBAL), version, strings, types, constants),
+        producer=strings[producer.varint()] if producer else "",
+    )
 
 
 def read_version(data: bytes) -> Version:

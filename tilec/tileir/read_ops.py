@@ -22,6 +22,7 @@ class OpReader:
         self._attributes = attributes
         self._locs = locs
         self._ops = 0
+        self._located = 0  # how many operations of the file there were: those that are made here have no location
         self._scope: list[Value] = []  # by the file's numbers, which are used again after a region
 
     def body(self, cursor: Cursor, params: tuple[Value, ...]) -> Block:
@@ -43,8 +44,9 @@ class OpReader:
                 else "it is not known to this version of tilec"
             )
             raise cursor.fail(f"operation number {code}: {known}")
-        number = self._ops
+        number, place = self._ops, self._located
         self._ops += 1
+        self._located += 1
         cursor.spend(_OP_ITEMS)
         types = self._result_types(spec, cursor)
         flags = self._flags(spec, cursor)
@@ -52,7 +54,7 @@ class OpReader:
         operands = self._operands(spec, cursor, flags)
         regions = self._regions(spec, cursor, depth)
         results = self._define(types)
-        loc = self._locs[number] if number < len(self._locs) else None
+        loc = self._locs[place] if place < len(self._locs) else None
         return Op(name=spec.name, results=results, operands=operands, attributes=attributes, regions=regions, loc=loc, number=number)
 
     def _define(self, types: tuple[Type, ...]) -> tuple[Value, ...]:
@@ -128,10 +130,19 @@ class OpReader:
         if depth > _MAX_DEPTH:
             raise cursor.fail("regions are nested too deeply")
         blocks = cursor.varint()
-        if blocks != 1:
+        if not blocks:
+            return self._nothing()
+        if blocks > 1:
             raise cursor.fail(f"a region has {blocks} blocks instead of one")
         outer = len(self._scope)
         args = self._define(tuple(self._types.value(cursor.varint()) for _ in range(cursor.count())))
         ops = tuple(self._op(cursor, depth) for _ in range(cursor.count()))
         del self._scope[outer:]
         return Block(args, ops)
+
+    def _nothing(self) -> Block:
+        """What an `if` without an `else` does there: it yields nothing."""
+        number = self._ops
+        self._ops += 1
+        end = Op(name="yield", results=(), operands={"values": ()}, attributes={}, regions=(), loc=None, number=number)
+        return Block((), (end,))

@@ -197,11 +197,11 @@ def _printed(op: Op) -> str:
 
 
 def _alloca(op: Op) -> str:
-    count, alignment = number(op, "count"), number(op, "alignment")
-    if count < 1:
-        return "it has no elements"
-    sound = 1 <= alignment <= _MAX_ALIGNMENT and not alignment & (alignment - 1)
-    return "" if sound else f"an alignment of {alignment} does not make sense"
+    alignment, pointer = number(op, "alignment"), tile(op, ">result").element
+    assert isinstance(pointer, Pointer)
+    least = -(-pointer.pointee.bits // 8)
+    sound = least <= alignment <= _MAX_ALIGNMENT and not alignment & (alignment - 1)
+    return "" if sound else f"an alignment of {alignment} is not for {pointer.pointee}"
 
 
 def _several(op: Op) -> str:
@@ -224,7 +224,7 @@ _ATOMIC_ORDERS = _orders(MemoryOrder.RELAXED, MemoryOrder.ACQUIRE, MemoryOrder.R
 _READ, _WRITTEN = _orders(MemoryOrder.RELAXED, MemoryOrder.ACQUIRE), _orders(MemoryOrder.RELAXED, MemoryOrder.RELEASE)
 _XYZ = (">x", ">y", ">z")
 _VIEWS = (PartitionView, StridedView, GatherScatterView)
-_SHAPE = (tiles(INTS, ">", rank=0), equal(">"))
+_SHAPE = (tiles(INTS, ">", rank=0),)
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "load_ptr_tko": (

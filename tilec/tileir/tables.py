@@ -92,7 +92,9 @@ class Locs:
         tag = item.byte()
         if tag == _LOC:
             item.varint()  # the scope: its file is the one that the location names
-            return Loc(self._strings[item.varint()], item.varint(), item.varint())
+            file, line, column = self._strings[item.varint()], item.varint(), item.varint()
+            # Of Python sources columns are counted from 0, of C++ sources from 1.
+            return Loc(file, line, column if file.endswith(".py") else max(column - 1, 0))
         if tag == _CALL_SITE:
             return _inlined(item, self._get(item.varint(), depth + 1), self._get(item.varint(), depth + 1))
         if tag == _SUBPROGRAM:
