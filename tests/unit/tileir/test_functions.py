@@ -87,7 +87,7 @@ def run(name: str, kind: Scalar, *tiles: Array, **attributes: object) -> Array:
 
 def units(got: float, exact: Decimal, kind: Scalar) -> float:
     """Distance in units of the last place of the exact result."""
-    info = ml_dtypes.finfo(storage(kind))
+    info = ml_dtypes.finfo(storage(kind))  # type: ignore[no-untyped-call]
     if abs(exact) >= Decimal(float(info.max)):
         return 0.0 if abs(got) >= float(info.max) else math.inf
     exponent = max(math.frexp(float(exact))[1], info.minexp + 1)
