@@ -129,3 +129,20 @@ def test_kernels_print_and_assert() -> None:
     ):
         kernels.run(kernels.talks, 3, x, output=texts.append)
     assert "".join(texts) == "".join(f"block {i}: [{2 * i:f}, {2 * i + 1:f}]\n" for i in range(3))
+
+
+def test_stepping_goes_by_source_lines_of_the_kernel() -> None:
+    x = np.arange(4 * 16, dtype=np.int32)
+    flags, sums = np.zeros(4, np.int32), np.zeros(4, np.int32)
+    with kernels.stepped(kernels.chained, 4, (2, 0, 0), x, flags, sums) as stepper:
+        line = kernels.line_of("own = ct.sum")
+        stop = stepper.run_to(line, "tileir_kernels.py")
+        assert stop is not None
+        assert stop.block == (2, 0, 0)
+        found = {executed.op.name: executed for executed in [stop, *(next(stepper) for _ in range(6))] if executed.line == line}
+        assert found["load_view_tko"].results[0].tolist() == list(range(32, 48))
+        assert int(found["reduce"].results[0]) == sum(range(32, 48))
+        stepper.finish()
+    # Where blocks wait for each other all of them run, though one is shown.
+    assert flags.tolist() == [1] * 4
+    np.testing.assert_array_equal(sums, np.cumsum(x.reshape(4, 16).sum(1)))

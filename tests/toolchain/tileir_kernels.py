@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import cuda.tile as ct
@@ -14,6 +15,7 @@ from tilec.tileir.execute import Options, execute, prepare
 from tilec.tileir.ir import Module
 from tilec.tileir.memory import Memory, Region
 from tilec.tileir.read import read_module
+from tilec.tileir.trace import Stepper, step
 
 DTYPES = {"float32": ct.float32, "int32": ct.int32}
 
@@ -140,9 +142,26 @@ def compiled(kernel: Any, arguments: Sequence[Any]) -> Module:
 
 def run(function: Any, blocks: int, *arguments: Any, **options: Any) -> None:
     """Compile a kernel and launch it on a row of blocks."""
+    flat, memory = lent(arguments)
+    execute(prepare(compiled(function, arguments)), flat, (blocks, 1, 1), memory, Options(**options))
+
+
+def stepped(function: Any, blocks: int, block: tuple[int, int, int], *arguments: Any) -> Stepper:
+    """Compile a kernel and step through one of a row of blocks."""
+    flat, memory = lent(arguments)
+    return step(compiled(function, arguments), flat, (blocks, 1, 1), memory, block)
+
+
+def lent(arguments: Sequence[Any]) -> tuple[list[int], Memory]:
+    """What the entry point of a kernel takes for these arguments, and the memory of the arrays among them."""
     arrays = [a for a in arguments if isinstance(a, np.ndarray)]
     flat: list[int] = []
     for array in arrays:
         flat += [array.ctypes.data, *array.shape, *(stride // array.itemsize for stride in array.strides)]
-    memory = Memory(Region.of(f"array{place}", array) for place, array in enumerate(arrays))
-    execute(prepare(compiled(function, arguments)), flat, (blocks, 1, 1), memory, Options(**options))
+    return flat, Memory(Region.of(f"array{place}", array) for place, array in enumerate(arrays))
+
+
+def line_of(text: str) -> int:
+    """The line of this file that holds a text first."""
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return 1 + next(place for place, line in enumerate(lines) if text in line)
