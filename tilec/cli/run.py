@@ -49,6 +49,9 @@ FOUND = 86
 @click.option("--save", type=click.Path(file_okay=False), metavar="DIR", help="Write every output as DIR/CASE.OUTPUT.npy.")
 @click.option("--device", default="auto", show_default=True, metavar="NAME", help="cuda, cuda:N, cpu, or auto: a GPU if there is one.")
 @click.option("--block-order", default="", metavar="ORDER", help="On the cpu device: forward, reverse, or the seed of a random order.")
+@click.option(
+    "--steps", type=click.IntRange(min=1), metavar="N", help="On the cpu device: stop after so many passes of loops (10 million)."
+)
 @click.option("--trace", default="", metavar="CASE", help="On the cpu device: print each operation of one block (or more) of a case.")
 @click.option("--block", "blocks", multiple=True, metavar="X[,Y[,Z]]", help="With --trace: which block (default: 0,0,0).")
 @click.option("--check", is_flag=True, help="On the cpu device: also report races, bad accesses and broken promises (see `sanitize`).")
@@ -67,6 +70,7 @@ def command(
     save: str | None,
     device: str,
     block_order: str,
+    steps: int | None,
     trace: str,
     blocks: tuple[str, ...],
     check: bool,
@@ -90,7 +94,7 @@ def command(
         raise click.UsageError("--block goes with --trace", click.get_current_context())
     wish = Wish(kernels=kernels, select=select, cases=cases, args=args, axes=axes, reference=reference)
     shown = tuple(map(parse_block, blocks)) or (((0, 0, 0),) if trace else ())
-    cpu = CpuWish(order=parse_order(block_order), blocks=shown, watch=_watch() if check else None)
+    cpu = CpuWish(order=parse_order(block_order), blocks=shown, steps=steps or 0, watch=_watch() if check else None)
     # Run from a bundle with --arg needs no project at all.
     manifest = None if bundle and args else project_manifest(app)
     if manifest is not None:

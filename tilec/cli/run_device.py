@@ -29,17 +29,20 @@ class CpuWish:
     Attributes:
         order: of the blocks; empty for the usual one.
         blocks: to trace instead of running all; empty for a whole run.
+        steps: most passes of a batch of blocks through its loops; 0 for the usual limit.
         watch: makes the checkers of launches; None to check nothing.
     """
 
     order: str | int = ""
     blocks: tuple[tuple[int, int, int], ...] = ()
+    steps: int = 0
     watch: Watch | None = None
 
     @property
     def given(self) -> str:
         """The option that asks for the cpu device; empty where none does."""
-        return "--check" if self.watch else "--trace" if self.blocks else "--block-order" if self.order != "" else ""
+        asked = {"--check": self.watch, "--trace": self.blocks, "--block-order": self.order != "", "--steps": self.steps}
+        return next((option for option, given in asked.items() if given), "")
 
 
 def parse_order(text: str) -> str | int:
@@ -136,5 +139,5 @@ def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None], root: Path) -> 
         trace_run(run, wish.blocks, Sources(root).line, traced)
 
     order = wish.order if wish.order != "" else ORDERS[0]
-    options = CpuOptions(order=order, output=show, observer=wish.watch, run=trace if wish.blocks else execute_run)
+    options = CpuOptions(order=order, steps=wish.steps, output=show, observer=wish.watch, run=trace if wish.blocks else execute_run)
     return CpuDriver(options), DEVICE

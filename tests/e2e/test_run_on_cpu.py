@@ -1,0 +1,169 @@
+"""Real kernels, compiled and run without a GPU: every tile example, loops without an end, Ctrl-C, generated packages."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import Cli, await_true, environment, write
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGETS = ("--targets", "tileir,compute_80")  # CUDA kernels are built too, to be skipped
+PASSED = {
+    *(f"vector_add/{case}[{dtype}]" for case in ("1m", "odd", "one") for dtype in ("f32", "f16")),
+    "saxpy/1m",
+    "saxpy/odd",
+    "softmax/1k",
+    "softmax/odd",
+    "softmax/wide",
+    "rms_norm/4k[bf16]",
+    "rms_norm/odd[bf16]",
+    "layer_norm/1k",
+    "layer_norm/odd",
+    "gemm/1k[f16]",
+    "gemm/1k[bf16]",
+    "gemm/4k",
+    "gemm/odd[f16]",
+    "gemm/odd[bf16]",
+    "gemm/small_tiles",
+}
+NEED_A_GPU = {"reduce_sum", "block_scan", "elementwise", "stencil"}
+
+HEAD = """edition = 1
+[package]
+name = "acme"
+version = "1.0.0"
+[targets]
+default = ["tileir"]
+min-driver = "580"
+"""
+KERNEL = """
+[kernel.{name}]
+source = "k/{name}.py"
+matrix = {{ TILE = [128] }}
+launch = {{ requires = ["x.shape == z.shape"], grid = ["cdiv(z.shape[0], TILE)"] }}
+[kernel.{name}.params]
+z = {{ dtype = "f32", rank = 1, out = true }}
+x = {{ dtype = "f32", rank = 1 }}
+[kernel.{name}.case.small]
+inputs.x = {{ shape = [{size}], dtype = "f32", dist = "ones" }}
+inputs.z = {{ shape = [{size}], dtype = "f32", dist = "empty" }}
+reference = "k/reference.py:same"
+"""
+REFERENCE = "def same(x):\n    return x\n"
+SPIN = """import cuda.tile as ct
+
+
+@ct.kernel
+def spin(z, x, TILE: ct.Constant[int]):
+    i = ct.bid(0)
+    n = 1
+    while n > 0:
+        n = n * 1
+    ct.store(z, (i,), ct.load(x, (i,), (TILE,)) * n)
+"""
+COPY = """import cuda.tile as ct
+
+
+@ct.kernel
+def copy(z, x, TILE: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(z, (i,), ct.load(x, (i,), (TILE,)))
+"""
+
+
+def project(root: Path, name: str, source: str, size: int = 1000) -> Path:
+    return write(root, HEAD + KERNEL.format(name=name, size=size), {f"k/{name}.py": source, "k/reference.py": REFERENCE})
+
+
+def test_every_case_of_the_tile_examples_passes(cli: Cli, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for name in ("tilec.toml", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    document = cli.good(tmp_path, "run", "--device", "cpu", "--json", *TARGETS).json()
+    cases = {case["name"]: case for case in document["cases"]}
+    assert {name for name, case in cases.items() if case["status"] == "passed"} == PASSED
+    skipped = [case for case in cases.values() if case["status"] == "skipped"]
+    assert {case["kernel"] for case in skipped} == NEED_A_GPU
+    assert len(skipped) + len(PASSED) == len(cases)
+    assert (document["ok"], document["device"]) == (True, {"kind": "cpu", "name": "CPU"})
+
+
+def test_a_loop_without_an_end_stops_at_its_limit_and_says_where(cli: Cli, tmp_path: Path) -> None:
+    done = cli(project(tmp_path, "spin", SPIN), "run", "--device", "cpu", "--steps", "500")
+    assert done.code == 1
+    assert "  k/spin.py:8:5: spin-TILE128: loop in block (0, 0, 0): still running after 500 passes of its loops" in done.out
+    assert "raise the limit of steps" in done.out
+
+
+@pytest.mark.parametrize("more", [(), ("--trace", "spin/small")], ids=["run", "trace"])
+def test_ctrl_c_ends_a_run_at_once(tmp_path: Path, more: tuple[str, ...]) -> None:
+    cli = Cli(environment(tmp_path / "cache"))
+    root = project(tmp_path / "project", "spin", SPIN)
+    cli.good(root, "build")
+    with cli.start(root, "run", "--device", "cpu", *more) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        await_true("the kernel runs", lambda: _threads(process.pid) > 1)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        _, words = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert time.monotonic() - began < 5
+    assert "interrupted" in words
+    assert "Traceback" not in words
+
+
+def _threads(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
+def test_tensors_without_elements_and_wrong_shapes(cli: Cli, tmp_path: Path) -> None:
+    root = project(tmp_path, "copy", COPY)
+    empty = cli(root, "run", "copy", "--arg", "x=f32[0]", "--arg", "z=f32[0]", "--reference", "k/reference.py:same")
+    assert (empty.code, empty.out.splitlines()[1].split()[:3]) == (0, ["copy", "ok", "z"])
+    wrong = cli(root, "run", "copy", "--arg", "x=f32[5]", "--arg", "z=f32[4]")
+    assert wrong.code == 1
+    assert "copy: requires x.shape == z.shape: left-hand side is (5,), right-hand side is (4,)" in wrong.out
+
+
+def test_without_tile_ir_it_says_what_to_add(cli: Cli, tmp_path: Path) -> None:
+    root = project(tmp_path, "copy", COPY)
+    done = cli(root, "run", "--targets", "sm_90")
+    assert done.code == 3
+    assert 'skipped copy: the kernel was built without portable Tile IR: add "tileir" to default in [targets], and build again' in done.out
+    assert cli.good(root, "run").out.splitlines()[1].split()[:2] == ["copy/small", "ok"]
+
+
+def test_a_generated_package_runs_on_numpy_arrays(cli: Cli, tmp_path: Path) -> None:
+    root = project(tmp_path, "copy", COPY)
+    cli.good(root, "build")
+    code = """
+import numpy as np, acme
+from tilec.runtime import DeviceBuffer, Stream
+kernels = acme.load("cpu")
+x, z = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
+x.flags.writeable = False
+with Stream("cpu") as stream:
+    kernels.copy(stream, z, x)
+    stream.sync()
+assert (z == x).all()
+buffer = DeviceBuffer((1000,), "f32", "cpu")
+kernels.copy(0, buffer, x)
+assert (buffer.to_host() == x).all()
+print(kernels["copy"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root / "dist", env=dict(cli.env), capture_output=True, encoding="utf-8", timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "<Launcher copy on the cpu device>\n"
