@@ -74,9 +74,26 @@ def _format(op: Op, found: re.Match[str], arg: Value) -> Callable[[Any], str]:
         spec = f"%{flags}{width}{precise}{kind}"
         return lambda item: spec % float(item)
     if kind in "aA":
+        digits = int(precision) if precise else None
         case = str.upper if kind == "A" else str
-        return lambda item: f"{case(float(item).hex()):>{width or 0}}"
+        fit = str.ljust if "-" in flags else str.rjust
+        return lambda item: fit(case(_hexadecimal(float(item), digits)), int(width or 0))
     raise _wrong(op, f"has the format {found.group()}, which is for neither integers nor floating point numbers")
+
+
+def _hexadecimal(number: float, digits: int | None) -> str:
+    """A number as C's %a writes it: as many digits as it needs, or as were asked for."""
+    text = number.hex()
+    if "p" not in text:
+        return text
+    head, _, rest = text.partition(".")
+    fraction, _, exponent = rest.partition("p")
+    if digits is not None and digits < len(fraction):
+        whole = round(int(head[-1] + fraction, 16) / 16 ** (len(fraction) - digits))
+        shown = f"{whole:0{digits + 1}x}"
+        head, fraction = head[:-1] + shown[: len(shown) - digits], shown[len(shown) - digits :]
+    fraction = fraction.rstrip("0") if digits is None else fraction.ljust(digits, "0")
+    return f"{head}{'.' if fraction else ''}{fraction}p{exponent}"
 
 
 def _tile(held: Array, show: Callable[[Any], str]) -> str:
