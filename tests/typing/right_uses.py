@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import sample
 from typing_extensions import assert_type
 
@@ -60,3 +61,11 @@ def uses(foreign: Foreign, old: Old, stream: TorchStream, size: int) -> None:
     assert_type(launcher, Launcher)
     assert_type(launcher.variant(BM=64), Launcher)
     assert_type(launcher.explain(foreign, foreign, foreign), Explanation)
+
+
+def on_the_cpu_device(size: int) -> None:
+    kernels = sample.load("cpu")
+    z, x = np.zeros(size, np.float32), np.ones(size, np.float32)
+    with Stream("cpu") as stream:
+        kernels.add(stream, z, x, DeviceBuffer.from_host(x, "cpu"))
+        stream.sync()

@@ -24,7 +24,7 @@ MISSING = 3
         "tilec doctor --json | jq '.tools[] | select(.found | not)'",
     )
     + "\n\nExit codes: 0 kernels can be built here, 3 a compiler is missing or does not fit. A missing driver or GPU is shown and is no "
-    "failure: only running kernels needs them.",
+    "failure: building needs none, and tile kernels run without.",
 )
 @click.option("--prefer", type=click.Choice(["wheels", "system"]), help="Where to look for tools first (default: what the project says).")
 @json_option
@@ -69,8 +69,11 @@ def _print(app: App, found: Machine) -> None:
     for language, lacks in found.languages.items():
         verdict = f"{_bad('cannot be built')}: {', '.join(lacks)} missing or unfit" if lacks else _good("can be built")
         app.say(f"{language:<8} {verdict}")
-    runs = _good("yes") if found.driver.gpus else "no: there is no GPU that can be used (building needs none)"
-    app.say(f"run      {runs}")
+    cpu = "tile kernels on the cpu device (target tileir)"
+    gpus = (
+        f"{_good('all kernels on a GPU')}, {cpu}" if found.driver.gpus else f"{_good(cpu)}; the rest needs a GPU, and none can be used here"
+    )
+    app.say(f"run      {gpus}")
     if not found.can_build:
         app.say()
         app.say("  fix: pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)")

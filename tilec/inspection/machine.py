@@ -121,6 +121,8 @@ def examine(search: ToolSearch, cache_dir: Path | None, driver: Callable[[], Dri
 
 def to_json(machine: Machine) -> dict[str, Any]:
     """The machine as JSON values."""
+    from tilec.tileir.read import NEWEST, OLDEST  # here: it brings NumPy along
+
     driver = machine.driver
     return {
         "ok": machine.can_build,
@@ -136,6 +138,7 @@ def to_json(machine: Machine) -> dict[str, Any]:
             "ptx_isa": list(driver.ptx_isa) if driver.ptx_isa else None,
             "problem": driver.problem,
         },
+        "cpu": {"tile_ir": [list(OLDEST), list(NEWEST)]},
         "gpus": [dataclasses.asdict(gpu) | {"cc": list(gpu.cc)} for gpu in driver.gpus],
         "cache": {"path": machine.cache.path or None, "writable": not machine.cache.problem, "problem": machine.cache.problem},
     }

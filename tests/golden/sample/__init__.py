@@ -155,7 +155,7 @@ def load(device: DeviceLike = 0) -> Module:
     """Load the package's bundle on a device.
 
     Args:
-        device: a number, `"cuda:1"`, or a device object of torch, CuPy or cuda.core.
+        device: a number, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core.
 
     Returns:
         The kernels; images are loaded at the first launch that needs them.

@@ -76,10 +76,13 @@ def test_doctor_on_a_bare_machine(cli, bare, tmp_path: Path) -> None:
     assert f"cache    {tmp_path}/home/.cache/tilec (writable)" in lines
     assert "cuda     cannot be built: libnvrtc, libnvrtc-builtins, headers, ptxas missing or unfit" in lines
     assert "tile     cannot be built: tileiras, cuda-tile missing or unfit" in lines
-    assert "run      no: there is no GPU that can be used (building needs none)" in lines
+    assert "run      tile kernels on the cpu device (target tileir); the rest needs a GPU, and none can be used here" in lines
     assert lines[-1] == "  fix: pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
     assert not (tmp_path / "home").exists()
     assert "/w4/ptxas" in cli("doctor", "-v").out
+
+
+RUNS = "run      all kernels on a GPU, tile kernels on the cpu device (target tileir)"
 
 
 def test_doctor_on_a_full_machine(cli, full) -> None:
@@ -92,7 +95,7 @@ def test_doctor_on_a_full_machine(cli, full) -> None:
     assert (
         "GPU 1    NVIDIA New, compute capability 19.0, 132 multiprocessors (not in tilec's table: build PTX (compute_NN) for it)" in lines
     )
-    assert lines[-3:] == ["cuda     can be built", "tile     can be built", "run      yes"]
+    assert lines[-3:] == ["cuda     can be built", "tile     can be built", RUNS]
 
 
 def test_a_tool_that_does_not_fit_counts_as_missing(cli, full, monkeypatch) -> None:
@@ -111,6 +114,7 @@ def test_doctor_as_json(cli, bare) -> None:
     document = json.loads(done.out)
     assert (document["schema_version"], document["kind"], document["ok"]) == (1, "doctor", False)
     assert document["languages"]["tile"] == {"ok": False, "missing": ["tileiras", "cuda-tile"]}
+    assert document["cpu"] == {"tile_ir": [[13, 1], [13, 4]]}
     assert document["driver"] == {"found": False, "cuda": None, "ptx_isa": None, "problem": "the CUDA driver (libcuda) cannot be loaded"}
     assert document["tools"][0]["found"] is False
     assert len(document["tools"][0]["looked"]) == 5
