@@ -10,6 +10,7 @@ import numpy as np
 
 from tilec.tileir.access import ViewAccess
 from tilec.tileir.elements import Elements, Kind, Part, places, resolve
+from tilec.tileir.floats import flushed
 from tilec.tileir.frame import Binder, Body, Frame, Step, whole
 from tilec.tileir.ir import AtomicMode, Block, Op
 from tilec.tileir.layout import layout
@@ -32,6 +33,7 @@ _UFUNCS: dict[AtomicMode, Any] = {
 _UNSIGNED = {AtomicMode.UMAX, AtomicMode.UMIN}
 # Sorting small numbers of two bytes is many times faster.
 _SHORT = 1 << 16
+_LEAST_NORMAL = np.finfo(np.float32).smallest_normal
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -76,7 +78,12 @@ def update(memory: Array, index: Rows, values: Array, mode: AtomicMode) -> Array
         return update(
             memory.view(unsigned), index, values.view(unsigned), AtomicMode.MAX if mode is AtomicMode.UMAX else AtomicMode.MIN
         ).view(memory.dtype)
-    ufunc = _UFUNCS[mode]
+    if mode is AtomicMode.ADDF and memory.dtype == np.float32:
+        return _add_flushed(memory, index, flushed(values))
+    return _in_turn(memory, index, values, _UFUNCS[mode])
+
+
+def _in_turn(memory: Array, index: Rows, values: Array, ufunc: Any) -> Array:
     if bool((index[1:] > index[:-1]).all()):
         before: Array = memory[index]
         memory[index] = ufunc(before, values)
@@ -96,6 +103,24 @@ def update(memory: Array, index: Rows, values: Array, mode: AtomicMode) -> Array
         before[these] = found
         memory[places] = ufunc(found, values[these])
     return before
+
+
+def _add_flushed(memory: Array, index: Rows, values: Array) -> Array:
+    """Add float32 numbers as a GPU's atomic units do: numbers below the normal range count as zeros, as summands and as sums."""
+    original = memory[index]
+    before = _in_turn(memory, index, values, np.add)
+    if not (_subnormal(before) or _subnormal(memory[index])):
+        return before
+    memory[index] = original
+    for these in Groups.of(index).rounds():
+        found = memory[index[these]]
+        before[these] = found
+        memory[index[these]] = flushed(flushed(found) + values[these])
+    return before
+
+
+def _subnormal(held: Array) -> bool:
+    return bool(((np.abs(held) < _LEAST_NORMAL) & (held != 0)).any())
 
 
 def compare_and_swap(memory: Array, index: Rows, compare: Array, values: Array) -> Array:
@@ -236,6 +261,8 @@ def _combine(mode: AtomicMode, dtype: np.dtype[Any]) -> Callable[[Array, Array],
     if mode is AtomicMode.XCHG:
         return lambda _old, new: new
     ufunc = _UFUNCS[mode]
+    if mode is AtomicMode.ADDF and dtype == np.float32:
+        return lambda old, new: flushed(flushed(old) + flushed(new))
     if mode in _UNSIGNED:
         unsigned = np.dtype(f"u{dtype.itemsize}")
         return lambda old, new: ufunc(old.view(unsigned), new.view(unsigned)).view(dtype)

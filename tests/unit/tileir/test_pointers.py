@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tests.unit.tileir.build import TOKEN, launch, run_op, tile
+from tests.unit.tileir.build import TOKEN, Builder, launch, program, run_op, tile
 from tests.unit.tileir.watching import Watcher
 from tilec.errors import FaultError
+from tilec.tileir.execute import globals_in
 from tilec.tileir.frame import Frame
-from tilec.tileir.ir import MemoryOrder, Op, Pointer, Scalar, Value
+from tilec.tileir.ir import Global, MemoryOrder, Op, Pointer, Scalar, Value
 from tilec.tileir.layout import LAYOUTS
 from tilec.tileir.limits import Batch
 from tilec.tileir.memory import Memory, Region
@@ -159,6 +160,57 @@ def test_pointers_become_numbers_and_other_pointers() -> None:
 def test_a_global_s_address() -> None:
     (found,) = run_op("get_global", {}, tile(Pointer(Scalar.F32)), {"name": "table"}, addresses={"table": BASE})
     assert found.tolist() == [BASE]
+
+
+@pytest.mark.parametrize(
+    ("element", "held"),
+    [
+        (Scalar.I4, np.array([1, -2, 7, -8], np.int8)),
+        (Scalar.I1, np.array([True, False, False, True])),
+        (Scalar.TF32, np.array([1.5, -2, 0, 3], np.float32)),
+        (Scalar.F64, np.array([1.5, -2, 0, 3])),
+    ],
+)
+def test_variables_of_a_module_are_loaded_and_stored(element: Scalar, held: Array) -> None:
+    pointers = tile(Pointer(element), 4)
+    data = held.tobytes()
+    if element is Scalar.I1:
+        data = np.packbits(held, bitorder="little").tobytes()
+    elif element is Scalar.TF32:
+        data = b"".join(int(bits >> 13).to_bytes(3, "little") for bits in held.view(np.uint32).tolist())
+
+    def fill(builder: Builder) -> None:
+        def spread(name: str) -> Value:
+            base = builder.op("get_global", {}, tile(Pointer(element)), {"name": name})
+            wide = builder.op("broadcast", {"source": builder.op("reshape", {"source": base}, tile(Pointer(element), 1))}, pointers)
+            places = builder.constant(np.arange(4, dtype=np.int32), Scalar.I32, 4)
+            made: Value = builder.op("offset", {"pointer": wide, "offset": places}, pointers)
+            return made
+
+        found, _ = builder.op("load_ptr_tko", {"source": spread("table")}, [tile(element, 4), TOKEN], WEAK)
+        builder.op("store_ptr_tko", {"destination": spread("copy"), "value": found}, TOKEN, WEAK)
+        again, _ = builder.op("load_ptr_tko", {"source": spread("copy")}, [tile(element, 4), TOKEN], WEAK)
+        seen.append(again)
+        builder.ret()
+
+    seen: list[Value] = []
+    kind = tile(element, 4)
+    zeros = bytes(len(data))
+    variables = [
+        Global(name="table", type=kind, data=data, alignment=0, constant=True),
+        Global(name="copy", type=kind, data=zeros, alignment=64),
+    ]
+    made = program([], fill, variables=variables)
+    memory = Memory()
+    with globals_in(made.module, memory) as addresses:
+        assert addresses["copy"] % 64 == 0
+        frame = Frame(launch(1, memory, addresses=addresses), np.arange(1))
+        for step in (BINDERS[op.name](op, lambda block: lambda frame: ()) for op in made.function.body.ops[:-1]):
+            step(frame)
+        assert frame.get(seen[0]).tolist() == [held.tolist()]
+        (table,) = [region for region in memory.regions if region.name == "table"]
+        assert not table.writable
+    assert memory.regions == ()
 
 
 def test_an_address_past_the_end_names_the_parameter_and_the_element() -> None:
