@@ -30,6 +30,8 @@ _UFUNCS: dict[AtomicMode, Any] = {
     AtomicMode.UMAX: np.maximum,
     AtomicMode.UMIN: np.minimum,
 }
+# What undoes an operation on integers, which wrap.
+_INVERSES: dict[Any, Any] = {np.add: np.subtract, np.bitwise_xor: np.bitwise_xor}
 _UNSIGNED = {AtomicMode.UMAX, AtomicMode.UMIN}
 # Sorting small numbers of two bytes is many times faster.
 _SHORT = 1 << 16
@@ -91,6 +93,8 @@ def _in_turn(memory: Array, index: Rows, values: Array, ufunc: Any) -> Array:
     if bool((index == index[0]).all()):
         return _chain(memory, int(index[0]), values, ufunc)
     groups = Groups.of(index)
+    if ufunc in _INVERSES and values.dtype.kind in "iu":
+        return _sum_up(memory, index, values, groups, ufunc)
     before = np.empty_like(values)
     if len(groups.starts) <= int(groups.counts.max()):
         for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
@@ -146,6 +150,22 @@ def _chain(memory: Array, place: int, values: Array, ufunc: Any) -> Array:
     ufunc.accumulate(steps, out=steps)
     memory[place] = steps[-1]
     return steps[:-1]
+
+
+def _sum_up(memory: Array, index: Rows, values: Array, groups: Groups, ufunc: Any) -> Array:
+    """All updates of all elements at once: running totals, from which each element takes off what went before its own."""
+    inverse = _INVERSES[ufunc]
+    ordered = values[groups.order]
+    totals = ufunc.accumulate(ordered)
+    places = index[groups.order[groups.starts]]
+    first = memory[places]
+    earlier = inverse(totals[groups.starts], ordered[groups.starts])
+    # What an element held, without the totals of the elements before it.
+    offsets = inverse(first, earlier)
+    memory[places] = ufunc(offsets, totals[groups.starts + groups.counts - 1])
+    before = np.empty_like(values)
+    before[groups.order] = inverse(ufunc(totals, np.repeat(offsets, groups.counts)), ordered)
+    return before
 
 
 def _exchange(memory: Array, index: Rows, values: Array) -> Array:
