@@ -106,7 +106,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
             return BuildResult(
                 outputs=last, info=None, jobs=len(keyed), compiled=0, cached=len(keyed), seconds=seconds, up_to_date=True, notes=plan.notes
             )
-        outcomes = pool.compile(keyed, fresh=request.force)
+        outcomes = pool.compile(keyed, fresh=request.force, meanwhile=lambda: _prepare(emit))
         done = require_done(plan, outcomes, project.manifest.locate, declared)
         info = bundle_info(project, declared, plan, request.profile, outcomes=done)
         from tilec.stubs.publish import Publication, publish  # an up-to-date build writes nothing and should not wait for the templates
@@ -137,6 +137,14 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         warnings=warnings,
         notes=(*plan.notes, *beyond_min_driver(info)),
     )
+
+
+def _prepare(emit: Sequence[str]) -> None:
+    """Load what writing outputs needs: an up-to-date build should not wait for it, any other can do it while its last jobs are compiled."""
+    from tilec.stubs import publish, render
+
+    if publish.HOLDS_PACKAGE.intersection(emit):
+        render.package_template()
 
 
 def _stamp(project: Project, declared: Declared, request: BuildRequest, outputs: Sequence[Output], *, jobs: int, since: int) -> None:

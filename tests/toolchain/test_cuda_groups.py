@@ -280,3 +280,11 @@ def test_one_entry_point_can_be_shown(tmp_path: Path) -> None:
         frontend()._require(("ptxas",))["ptxas"].path, text, arch="sm_90", opt=3, lineinfo=False, extra=(), timeout=60.0
     )
     assert [kernel.name for kernel in read_cubin(again.cubin).kernels] == [ptx.info.symbol]
+
+
+def test_a_group_that_takes_too_long_says_so_and_is_not_tried_alone_here(tmp_path: Path) -> None:
+    """Whoever handed out the job decides: what a time limit cuts off depends on the machine."""
+    with pytest.raises(CompileError) as caught:
+        frontend().compile(jobs(write(tmp_path, FILES), *POINTS, timeout=1e-9)[0])
+    assert caught.value.overtime
+    assert caught.value.what == "compiling for sm_90 took longer than 4e-09 s and was ended"

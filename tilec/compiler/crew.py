@@ -69,10 +69,18 @@ class Crew:
         self._waiting: deque[Task] = deque()
         self._selector = selectors.DefaultSelector()
 
-    def run(self, tasks: Sequence[Task], *, begun: Callable[[Task], None], ended: Callable[[Task, wire.Reply, str], None]) -> None:
+    def run(
+        self,
+        tasks: Sequence[Task],
+        *,
+        begun: Callable[[Task], None],
+        ended: Callable[[Task, wire.Reply, str], None],
+        meanwhile: Callable[[], None] | None = None,
+    ) -> None:
         """Do every task, in this order but for affinities.
 
-        `ended` gets the reply and what the worker printed (empty for tasks that went well).
+        `ended` gets the reply and what the worker printed (empty for tasks that went well). `meanwhile` is called once, when every task
+        was handed out and the last are being done.
 
         Raises:
             ToolchainError: no worker can be started.
@@ -86,6 +94,9 @@ class Crew:
                 if task is not None:
                     self._idle.remove(worker)
                     self._give(worker, task, begun)
+            if meanwhile and self._busy and not waiting:
+                meanwhile()
+                meanwhile = None
             self._wait(ended)
 
     def close(self) -> None:

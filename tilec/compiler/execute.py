@@ -6,7 +6,7 @@ import dataclasses
 import os
 import shutil
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, final
@@ -135,12 +135,13 @@ class Pool:
         self._crew.run(tasks, begun=lambda _: None, ended=ended)
         return tuple(results[place] for place in range(len(tasks)))
 
-    def compile(self, jobs: Sequence[KeyedJob], *, fresh: bool = False) -> tuple[Outcome, ...]:
+    def compile(self, jobs: Sequence[KeyedJob], *, fresh: bool = False, meanwhile: Callable[[], None] | None = None) -> tuple[Outcome, ...]:
         """The outcome of each job, in the order of `jobs`; jobs with one key are compiled once.
 
         Args:
             jobs: what to compile.
             fresh: compile even what is in the cache.
+            meanwhile: called once while the last jobs are compiled, where any are: something short that this process has to do anyway.
 
         Raises:
             ToolchainError: no worker process can be started.
@@ -158,7 +159,7 @@ class Pool:
                     outcomes[keyed.key] = found
         self._observer.started(len(jobs), len(jobs) - sum(map(len, missing.values())))
         if missing:
-            self._compile(missing, outcomes, fresh)
+            self._compile(missing, outcomes, fresh, meanwhile)
         self._observer.finished()
         return tuple(outcomes[keyed.key] for keyed in jobs)
 
@@ -206,7 +207,13 @@ class Pool:
             return None
         return Done(info=entry.info, abi=entry.abi, warnings=entry.warnings, blob=entry.blob, cached=True, seconds=0.0)
 
-    def _compile(self, missing: Mapping[str, list[KeyedJob]], outcomes: dict[str, Outcome], fresh: bool) -> None:
+    def _compile(
+        self,
+        missing: Mapping[str, list[KeyedJob]],
+        outcomes: dict[str, Outcome],
+        fresh: bool,
+        meanwhile: Callable[[], None] | None,
+    ) -> None:
         firsts = self._longest_first([twins[0] for twins in missing.values()])
         announced: set[str] = set()
 
@@ -231,7 +238,7 @@ class Pool:
 
         near = Counter(_neighbours(keyed.job) for keyed in firsts)
         tasks = [_compile_task(keyed, fresh=fresh, alone=near[_neighbours(keyed.job)] == 1) for keyed in firsts]
-        self._crew.run(tasks, begun=begun, ended=ended)
+        self._crew.run(tasks, begun=begun, ended=ended, meanwhile=meanwhile)
         self._timings.save()
 
     def _longest_first(self, jobs: Sequence[KeyedJob]) -> list[KeyedJob]:

@@ -24,6 +24,7 @@ from tilec.stubs.render import render_package
 from tilec.stubs.wheel import write_wheel
 
 _SUFFIX = {TargetKind.CUBIN: "cubin", TargetKind.PTX: "ptx"}
+HOLDS_PACKAGE = frozenset(("package", "wheel"))
 _STANDARD = ("fatbin", "cubin", "ptx")
 RUNTIME = ("tilec>=0.1,<0.2",)
 

@@ -11,7 +11,7 @@ from tilec.model.kernel import BundleInfo
 from tilec.stubs.view import package_view
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Template
 
 
 def render_package(info: BundleInfo, bundle_name: str) -> dict[str, bytes]:
@@ -27,17 +27,17 @@ def render_package(info: BundleInfo, bundle_name: str) -> dict[str, bytes]:
     Raises:
         UsageError: a kernel's or a parameter's name cannot be one in Python.
     """
-    template = _environment().get_template("__init__.py.jinja")
-    text = template.render(package=package_view(info, bundle_name))
+    text = package_template().render(package=package_view(info, bundle_name))
     return {"__init__.py": text.encode(), "py.typed": b""}
 
 
 @functools.cache
-def _environment() -> Environment:
+def package_template() -> Template:
+    """The template of a package's module; the first call loads Jinja2 and compiles it, which takes longer than to fill it in."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     # Every text in a view is escaped for the place where it stands: HTML's escaping would only spoil it.
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(_templates()),
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701
@@ -45,6 +45,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    return environment.get_template("__init__.py.jinja")
 
 
 def _templates() -> Path:
