@@ -43,9 +43,7 @@ def _truncate(op: Op, _: Bodies) -> Step:
 def _float_to_float(op: Op, _: Bodies) -> Step:
     kind, target = element(op.operand("source")), element(op.results[0])
     rounding = attribute(op, "rounding", Rounding.NEAREST_EVEN)
-    if Scalar.F64 in (kind, target):
-        return compute_float(op, chunked(lambda x: narrow(widen(x, kind), target, rounding)), "source")
-    return compute_float(op, lambda x: narrow(widen(x, kind), target, rounding), "source")
+    return compute_float(op, chunked(lambda x: narrow(widen(x, kind), target, rounding)), "source")
 
 
 def _float_to_int(op: Op, _: Bodies) -> Step:

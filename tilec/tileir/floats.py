@@ -76,7 +76,7 @@ def _rounding_once(name: str, kind: Scalar, rounding: Rounding) -> Callable[...,
         if kind in (Scalar.F32, Scalar.F64):
             return ufunc
         # Twice the digits and two more make a second rounding harmless, for these operations.
-        return lambda *tiles: narrow(ufunc(*[widen(held, kind) for held in tiles]), kind)
+        return chunked(lambda *tiles: narrow(ufunc(*[widen(held, kind) for held in tiles]), kind))
     function = _EXACT[name]
     if rounding is Rounding.NEGATIVE_INF and name in _SUMS:
         function = functools.partial(function, down=True)
@@ -109,7 +109,7 @@ def extreme(name: str, kind: Scalar, propagate: bool, flush: bool) -> Callable[[
         return lambda x, y: choose(flushed(x), flushed(y))
     if kind in _NATIVE:
         return choose
-    return lambda x, y: narrow(choose(widen(x, kind), widen(y, kind)), kind)
+    return chunked(lambda x, y: narrow(choose(widen(x, kind), widen(y, kind)), kind))
 
 
 def _extreme(op: Op, _: Bodies) -> Step:
@@ -136,7 +136,7 @@ def _whole(op: Op, _: Bodies) -> Step:
     ufunc = np.ceil if op.name == "ceil" else np.floor
     if kind in _NATIVE:
         return compute_float(op, ufunc, "source")
-    return compute_float(op, lambda x: narrow(ufunc(widen(x, kind)), kind), "source")
+    return compute_float(op, chunked(lambda x: narrow(ufunc(widen(x, kind)), kind)), "source")
 
 
 def _remainder(op: Op, _: Bodies) -> Step:
@@ -144,7 +144,7 @@ def _remainder(op: Op, _: Bodies) -> Step:
     kind = element(op.results[0])
     if kind in _NATIVE:
         return compute_float(op, np.fmod, "lhs", "rhs")
-    return compute_float(op, lambda x, y: narrow(np.fmod(widen(x, kind), widen(y, kind)), kind), "lhs", "rhs")
+    return compute_float(op, chunked(lambda x, y: narrow(np.fmod(widen(x, kind), widen(y, kind)), kind)), "lhs", "rhs")
 
 
 def comparison(predicate: Predicate, ordering: Ordering) -> Callable[[Array, Array], Array]:
@@ -161,7 +161,7 @@ def _compare(op: Op, _: Bodies) -> Step:
     function = comparison(op.attributes["predicate"], op.attributes["ordering"])  # type: ignore[arg-type]
     if kind in _NATIVE:
         return compute(op, function, "lhs", "rhs")
-    return compute(op, lambda x, y: function(widen(x, kind), widen(y, kind)), "lhs", "rhs")
+    return compute(op, chunked(lambda x, y: function(widen(x, kind), widen(y, kind))), "lhs", "rhs")
 
 
 _ORDERED: dict[Predicate, Callable[[Array, Array], Array]] = {

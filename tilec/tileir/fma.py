@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tilec.tileir import exact
+from tilec.tileir.formats import narrow, widen
+from tilec.tileir.ir import Scalar
 from tilec.tileir.values import Array
 
 _DROPPED = np.int64((1 << 29) - 1)  # digits of a float64 that a float32 lacks
@@ -34,4 +36,5 @@ def float32(x: Array, y: Array, z: Array) -> Array:
 
 def float16(x: Array, y: Array, z: Array) -> Array:
     """The same for float16: the float64 sum is exact wherever its digits could matter."""
-    return (np.multiply(x.astype(np.float32), y, dtype=np.float64) + z).astype(np.float16)
+    total = np.multiply(widen(x, Scalar.F16), widen(y, Scalar.F16), dtype=np.float64)
+    return narrow(total + widen(z, Scalar.F16), Scalar.F16)

@@ -75,6 +75,8 @@ def narrow(wide: Array, element: Scalar, rounding: Rounding = Rounding.NEAREST_E
     if rounding is Rounding.NEAREST_EVEN:
         if element in (Scalar.F32, Scalar.F64):
             return wide.astype(STORAGE[element], copy=False)
+        if element is Scalar.F16:
+            return _to_half(wide)
         return _to_tf32(wide) if element is Scalar.TF32 else wide.astype(STORAGE[element])
     if element is Scalar.F64 or (element is Scalar.F32 and wide.dtype == np.float32):
         return wide.astype(STORAGE[element], copy=False)
@@ -146,6 +148,31 @@ def _to_tf32(wide: Array) -> Array:
     if special.any():
         result[special] = bits[special]
     return result.view(np.float32)
+
+
+def _to_half(wide: Array) -> Array:
+    """Float32 as the nearest float16, ties to even. NumPy's own conversion takes up to a hundred times as long for tiny numbers."""
+    bits = np.ascontiguousarray(wide).view(np.uint32)
+    size = bits & np.uint32(0x7FFFFFFF)
+    result = size >> np.uint32(13)
+    result &= np.uint32(1)
+    result += size
+    result += np.uint32(0xC8000FFF)  # the exponent's bias is 112 less; half of the last place more
+    result >>= np.uint32(13)
+    # Below float16's normal range: the last place of 0.5 in float32 is its least number, so that an addition rounds.
+    tiny = (size.view(np.float32) + np.float32(0.5)).view(np.uint32)
+    tiny -= np.uint32(0x3F000000)
+    tiny -= result
+    tiny *= size < np.uint32(0x38800000)
+    result += tiny
+    np.minimum(result, np.uint32(0x7C00), out=result)
+    special = size > np.uint32(0x7F800000)
+    if special.any():
+        result[special] = np.uint32(0x7FFF)
+    signs = bits >> np.uint32(16)
+    signs &= np.uint32(0x8000)
+    result |= signs
+    return result.astype(np.uint16).view(np.float16)
 
 
 def _stored(values: Array, element: Scalar) -> Array:

@@ -53,6 +53,19 @@ def test_every_half_precision_number_becomes_the_nearest_small_one(target: Scala
     check_floats(Scalar.F16, target, tuple(range(0, 1 << 16, 5)), Rounding.NEAREST_EVEN)
 
 
+@pytest.mark.parametrize("target", [Scalar.F16, Scalar.BF16], ids=str)
+def test_any_float32_becomes_the_half_that_other_libraries_give(target: Scalar) -> None:
+    rng = np.random.default_rng(0)
+    anything = rng.integers(0, 1 << 32, 100_000, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    near = np.ldexp(rng.standard_normal(100_000), rng.integers(-30, 18, 100_000)).astype(np.float32)
+    for numbers in (anything, near):
+        found = convert("ftof", Scalar.F32, target, numbers, rounding=Rounding.NEAREST_EVEN)
+        with np.errstate(all="ignore"):
+            want = numbers.astype(storage(target))
+        np.testing.assert_array_equal(found.astype(np.float32), want.astype(np.float32))
+        assert (np.signbit(found) == np.signbit(numbers))[~np.isnan(numbers)].all()
+
+
 @pytest.mark.parametrize("target", [Scalar.BF16, Scalar.F16, Scalar.TF32, Scalar.F8E4M3FN, Scalar.F32], ids=str)
 def test_a_number_just_beside_a_tie_is_not_rounded_twice(target: Scalar) -> None:
     # 1 and half of the last place of the target, and the least bit of a float64 more or less.
