@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilec.runtime.devices import devices
+from tilec.runtime.events import Event
 from tilec.runtime.launch import Launcher
 from tilec.runtime.load import Module, load, load_packaged
 from tilec.runtime.memory import DeviceBuffer
@@ -15,6 +16,7 @@ __all__ = [
     "Device",
     "DeviceBuffer",
     "DeviceLike",
+    "Event",
     "Explanation",
     "Launcher",
     "Module",

@@ -16,6 +16,7 @@ from tilec.runtime.seam import Device, Dim3, FunctionFacts, FunctionHandle, Laun
 _PORTABLE_CLUSTER = 8
 _INVALID_CONTEXT = 201
 _INVALID_HANDLE = 400
+_NOT_READY = 600
 
 
 @functools.cache
@@ -306,6 +307,48 @@ class Driver:
         """Wait for everything on a stream."""
         with self.current(ordinal):
             self._ask("cuStreamSynchronize", stream)
+
+    # Events
+
+    def create_event(self, ordinal: int) -> int:
+        """A mark that can be set in streams."""
+        with self.current(ordinal):
+            return int(self._ask("cuEventCreate", self._api.CUevent_flags.CU_EVENT_DEFAULT.value))
+
+    def destroy_event(self, ordinal: int, event: int) -> None:
+        """Give an event back; streams that wait for it still do."""
+        with self.current(ordinal):
+            self._ask("cuEventDestroy", event)
+
+    def record_event(self, ordinal: int, event: int, stream: int) -> None:
+        """Set the mark behind what a stream has to do; it was elsewhere before."""
+        with self.current(ordinal):
+            self._ask("cuEventRecord", event, stream)
+
+    def wait_event(self, ordinal: int, stream: int, event: int) -> None:
+        """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
+        with self.current(ordinal):
+            self._ask("cuStreamWaitEvent", stream, event, 0)
+
+    def event_reached(self, ordinal: int, event: int) -> bool:
+        """Whether everything before the mark is done."""
+        with self.current(ordinal):
+            result = self._api.cuEventQuery(event)[0]
+        if int(result) == _NOT_READY:
+            return False
+        if result != self._success:
+            raise self._error("cuEventQuery", result)
+        return True
+
+    def synchronize_event(self, ordinal: int, event: int) -> None:
+        """Wait until the mark is reached."""
+        with self.current(ordinal):
+            self._ask("cuEventSynchronize", event)
+
+    def elapsed(self, ordinal: int, start: int, end: int) -> float:
+        """Seconds between two marks that were reached."""
+        with self.current(ordinal):
+            return float(self._ask("cuEventElapsedTime", start, end)) / 1e3
 
     # Results
 

@@ -18,7 +18,7 @@ from tilec.errors import DriverError, NoDeviceError, SchedulingError
 from tilec.model.arch import Version
 from tilec.runtime.cpu_launch import CpuOptions, Launching, out_of_memory
 from tilec.runtime.cpu_memory import Allocations
-from tilec.runtime.cpu_queue import Queue
+from tilec.runtime.cpu_queue import Mark, Queue
 from tilec.runtime.layout import ON_CPU, ON_GPU
 from tilec.runtime.seam import Device, FunctionFacts, LaunchCall, LaunchParts, LaunchShape
 from tilec.tileir.execute import prepare
@@ -60,6 +60,7 @@ class CpuDriver:
         self._lock = threading.RLock()
         self._handles = itertools.count(0x1000, 0x10)
         self._queues: dict[int, Queue] = {0: _queue(0)}
+        self._marks: dict[int, Mark | None] = {}
         _DRIVERS.add(self)
 
     # The device
@@ -203,6 +204,54 @@ class CpuDriver:
         """Wait for everything on a stream; raise what its work came to."""
         self._queue(stream).wait()
 
+    # Events
+
+    def create_event(self, ordinal: int) -> int:
+        """A mark that can be set in streams."""
+        self.device(ordinal)
+        with self._lock:
+            handle = next(self._handles)
+            self._marks[handle] = None
+        return handle
+
+    def destroy_event(self, ordinal: int, event: int) -> None:
+        """Give an event back; streams that wait for it still do."""
+        self._marks.pop(event, None)
+
+    def record_event(self, ordinal: int, event: int, stream: int) -> None:
+        """Set the mark behind what a stream has to do; it was elsewhere before."""
+        self._mark(event)
+        self._marks[event] = Mark(self._queue(stream))
+
+    def wait_event(self, ordinal: int, stream: int, event: int) -> None:
+        """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
+        mark = self._mark(event)
+        if mark is not None:
+            self._queue(stream).put(mark.wait, always=True)
+
+    def event_reached(self, ordinal: int, event: int) -> bool:
+        """Whether everything before the mark is done."""
+        mark = self._mark(event)
+        return mark is None or mark.reached
+
+    def synchronize_event(self, ordinal: int, event: int) -> None:
+        """Wait until the mark is reached; errors of the stream stay there."""
+        mark = self._mark(event)
+        if mark is not None:
+            mark.wait(_never)
+
+    def elapsed(self, ordinal: int, start: int, end: int) -> float:
+        """Seconds between two marks that were reached."""
+        times = [mark.time if (mark := self._mark(event)) is not None else None for event in (start, end)]
+        if times[0] is None or times[1] is None:
+            raise SchedulingError("an event was not reached yet, or never recorded", fix="record both, and wait for the later one")
+        return times[1] - times[0]
+
+    def _mark(self, event: int) -> Mark | None:
+        if event not in self._marks:
+            raise SchedulingError(f"{event:#x} is no event of the cpu device, or was given back")
+        return self._marks[event]
+
     def _queue(self, stream: int, kernel: str = "") -> Queue:
         queue = self._queues.get(stream)
         if queue is None:
@@ -215,6 +264,7 @@ class CpuDriver:
         """Start with empty streams: in a forked child, which has none of its parent's threads."""
         self._lock = threading.RLock()
         self._queues = {handle: _queue(handle) for handle in self._queues}
+        self._marks = dict.fromkeys(self._marks)
 
     def close(self, patience: float) -> None:
         """Give up all work, and wait up to this many seconds until it has stopped."""
@@ -227,6 +277,10 @@ class CpuDriver:
 
 def _queue(handle: int) -> Queue:
     return Queue(f"tilec-cpu-stream-{handle:#x}")
+
+
+def _never() -> bool:
+    return False
 
 
 def _forked() -> None:

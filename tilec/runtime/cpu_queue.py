@@ -5,12 +5,15 @@ from __future__ import annotations
 import collections
 import dataclasses
 import threading
+import time
 from collections.abc import Callable
 
 # Gets a function that says whether the work is to be given up.
 Work = Callable[[Callable[[], bool]], None]
 # Seconds for which a thread without work waits for more before it ends.
 _LINGER = 0.5
+# Seconds after which one who waits for a mark looks whether to give up.
+_PATIENCE = 0.05
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,19 +83,14 @@ class Queue:
             raise
         self.check()
 
-    def wait_for(self, number: int) -> None:
-        """Wait until the work of this number is done, well or not."""
+    def wait_for(self, number: int, seconds: float | None = None) -> bool:
+        """Wait until the work of this number is done, well or not, but no longer than this; whether it is."""
         with self._changed:
-            self._changed.wait_for(lambda: self._done >= number)
+            return self._changed.wait_for(lambda: self._done >= number, seconds)
 
     def done(self, number: int) -> bool:
         """Whether the work of this number is done."""
         return self._done >= number
-
-    @property
-    def last(self) -> int:
-        """Number of the newest work."""
-        return self._put
 
     def give_up(self) -> None:
         """Drop what is queued and ask what is running to stop. Memory is given back all the same."""
@@ -100,9 +98,8 @@ class Queue:
             self._given_up = self._put
 
     def join(self, seconds: float) -> bool:
-        """Wait for the work to end, but no longer than this; whether it did."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._done >= self._put, seconds)
+        """Wait for all work to end, but no longer than this; whether it did."""
+        return self.wait_for(self._put, seconds)
 
     def _run(self) -> None:
         while (task := self._next()) is not None:
@@ -130,3 +127,30 @@ class Queue:
                 return self._tasks.popleft()
             self._thread = None
             return None
+
+
+class Mark:
+    """A place in a queue's work.
+
+    Attributes:
+        time: when it was reached, in seconds of a clock that only runs forward; None before.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        """Set it behind what the queue has to do."""
+        self.time: float | None = None
+        self._queue = queue
+        self._number = queue.put(self._reach, always=True)
+
+    @property
+    def reached(self) -> bool:
+        """Whether all work before it is done."""
+        return self._queue.done(self._number)
+
+    def wait(self, given_up: Callable[[], bool]) -> None:
+        """Wait until it is reached, or this is given up."""
+        while not self._queue.wait_for(self._number, _PATIENCE) and not given_up():
+            pass
+
+    def _reach(self, _: Callable[[], bool]) -> None:
+        self.time = time.perf_counter()

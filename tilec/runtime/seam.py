@@ -185,3 +185,24 @@ class DeviceDriver(Protocol):
 
     def synchronize(self, ordinal: int, stream: int) -> None:
         """Wait for everything on a stream."""
+
+    def create_event(self, ordinal: int) -> int:
+        """A mark that can be set in streams."""
+
+    def destroy_event(self, ordinal: int, event: int) -> None:
+        """Give an event back; streams that wait for it still do."""
+
+    def record_event(self, ordinal: int, event: int, stream: int) -> None:
+        """Set the mark behind what a stream has to do; it was elsewhere before."""
+
+    def wait_event(self, ordinal: int, stream: int, event: int) -> None:
+        """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
+
+    def event_reached(self, ordinal: int, event: int) -> bool:
+        """Whether everything before the mark is done."""
+
+    def synchronize_event(self, ordinal: int, event: int) -> None:
+        """Wait until the mark is reached."""
+
+    def elapsed(self, ordinal: int, start: int, end: int) -> float:
+        """Seconds between two marks that were reached."""

@@ -234,6 +234,35 @@ class FakeDriver:
         """Launches have run when they return."""
         self._note("synchronize")
 
+    def create_event(self, ordinal: int) -> int:
+        """A number that names an event."""
+        self._note("create_event")
+        return next(self._streams)
+
+    def destroy_event(self, ordinal: int, event: int) -> None:
+        """Nothing is left to give back."""
+        self._note("destroy_event")
+
+    def record_event(self, ordinal: int, event: int, stream: int) -> None:
+        """Work is done when it returns, and so is everything before the mark."""
+        self._note("record_event")
+
+    def wait_event(self, ordinal: int, stream: int, event: int) -> None:
+        """There is nothing to wait for."""
+        self._note("wait_event")
+
+    def event_reached(self, ordinal: int, event: int) -> bool:
+        """Always."""
+        return True
+
+    def synchronize_event(self, ordinal: int, event: int) -> None:
+        """There is nothing to wait for."""
+        self._note("synchronize_event")
+
+    def elapsed(self, ordinal: int, start: int, end: int) -> float:
+        """Work here takes no time."""
+        return 0.0
+
     def _kernel(self, symbol: str) -> FakeKernel:
         return self.kernels.get(symbol, FakeKernel())
 

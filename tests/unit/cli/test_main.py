@@ -322,4 +322,4 @@ def test_a_path_that_the_terminal_cannot_show(tmp_path: Path) -> None:
     code = "import sys; sys.argv[1:] = ['-C', '\\u6838', 'new', 'acme']; from tilec.cli.main import main; main()"
     done = python(code, cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "latin-1"})
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1] == r"created \u6838/acme; next: cd \u6838/acme && tilec build"
+    assert done.stdout.splitlines()[-1] == r"created \u6838/acme; next: cd \u6838/acme && tilec run"

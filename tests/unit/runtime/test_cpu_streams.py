@@ -17,7 +17,7 @@ import pytest
 from tests.cpu_samples import ADD, add, device, ones
 from tests.runtime_samples import bundle_of
 from tilec.errors import DriverError, FaultError, InternalError, NoDeviceError, SchedulingError
-from tilec.runtime import DeviceBuffer, Stream, load
+from tilec.runtime import DeviceBuffer, Event, Stream, load
 from tilec.runtime.cpu_driver import CPU, CpuDriver, cpu_driver
 from tilec.runtime.cpu_launch import CpuRun
 from tilec.runtime.devices import driver_of, find_device
@@ -240,6 +240,64 @@ def test_an_interrupted_wait_gives_the_work_up(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.undo()
     driver.synchronize(-1, 0)
     assert asked == [True]  # the second never started
+
+
+# --- events ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_event_orders_two_streams_and_measures_time() -> None:
+    gate = Gate()
+    module, driver = device(lambda run: gate(run) if run.arguments[4] < 10 else gate.ran.append(float(run.arguments[4])))
+    with Stream("cpu", driver=driver) as one, Stream("cpu", driver=driver) as two:
+        with Event("cpu", driver=driver) as start, Event("cpu", driver=driver) as end:
+            assert start.reached
+            start.hold(two)  # never recorded: nothing to wait for
+            start.record(one)
+            module.add(one, ones(4), ones(4), ones(4), alpha=1.0)
+            end.record(one)
+            end.hold(two)
+            module.add(two, ones(4), ones(4), ones(4), alpha=10.0)
+            assert gate.started.wait(10)
+            assert (start.reached, end.reached) == (True, False)
+            with pytest.raises(SchedulingError, match=r"^an event was not reached yet, or never recorded"):
+                end.since(start)
+            time.sleep(0.05)
+            assert gate.ran == []
+            gate.open.set()
+            end.sync()
+            assert end.since(start) > 0.04
+        two.sync()
+    assert gate.ran == [1.0, 10.0]
+
+
+def test_a_mark_behind_a_failed_launch_is_reached() -> None:
+    module, driver = device(fails)
+    with Event("cpu", driver=driver) as event:
+        module.add(0, ones(4), ones(4), ones(4), alpha=-1.0)
+        event.record(0)
+        event.sync()
+        assert event.reached
+    with pytest.raises(FaultError):
+        driver.synchronize(-1, 0)
+    event.close()
+    with pytest.raises(SchedulingError, match=r"^the event is closed"):
+        event.sync()
+    with pytest.raises(SchedulingError, match=r"^0x5 is no event of the cpu device, or was given back"):
+        driver.event_reached(-1, 5)
+
+
+def test_who_waits_for_a_mark_can_be_interrupted() -> None:
+    gate = Gate()
+    module, driver = device(gate)
+    with Stream("cpu", driver=driver) as one, Stream("cpu", driver=driver) as two, Event("cpu", driver=driver) as event:
+        module.add(one, ones(4), ones(4), ones(4))
+        event.record(one)
+        event.hold(two)
+        queue = driver._queues[two.handle]
+        queue.give_up()
+        assert queue.join(10)
+        gate.open.set()
+        one.sync()
 
 
 # --- the process -------------------------------------------------------------------------------------------------------------------

@@ -281,3 +281,29 @@ def test_an_error_inside_a_context_leaves_the_threads_own():
     with contextlib.suppress(ValueError), driver.current(0):
         raise ValueError
     assert api.current == 0
+
+
+def test_events() -> None:
+    api = Api()
+    api.values |= {"cuEventCreate": 0x99, "cuEventElapsedTime": 2.5}
+    driver = Driver(api)
+    assert driver.create_event(0) == 0x99
+    driver.record_event(0, 0x99, 0x77)
+    driver.wait_event(0, 0x88, 0x99)
+    assert driver.event_reached(0, 0x99)
+    assert driver.elapsed(0, 0x98, 0x99) == 0.0025
+    driver.destroy_event(0, 0x99)
+    made = [call for call in api.calls if "Event" in str(call[0])]
+    assert made == [
+        ("cuEventCreate", 0),
+        ("cuEventRecord", 0x99, 0x77),
+        ("cuStreamWaitEvent", 0x88, 0x99, 0),
+        ("cuEventQuery", 0x99),
+        ("cuEventElapsedTime", 0x98, 0x99),
+        ("cuEventDestroy", 0x99),
+    ]
+    assert not Driver(Api(cuEventQuery="NOT_READY")).event_reached(0, 0x99)
+    with pytest.raises(DriverError, match="cuEventQuery failed: CUDA_ERROR_LAUNCH_FAILED"):
+        Driver(Api(cuEventQuery="LAUNCH_FAILED")).event_reached(0, 0x99)
+    with pytest.raises(DriverError, match="cuEventSynchronize failed: CUDA_ERROR_INVALID_HANDLE"):
+        Driver(Api(cuEventSynchronize="INVALID_HANDLE")).synchronize_event(0, 0x99)

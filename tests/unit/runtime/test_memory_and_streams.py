@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilec.errors import DriverError, DTypeError, NoDeviceError, SchedulingError, UsageError
-from tilec.runtime import DeviceBuffer, Stream, devices
+from tilec.runtime import DeviceBuffer, Event, Stream, devices
 from tilec.runtime.devices import find_device, ordinal_of
 from tilec.runtime.streams import stream_handle
 from tilec.testing.fake_driver import H200, FakeDriver
@@ -90,6 +90,19 @@ def test_streams_of_our_own(driver):
     assert driver.calls == ["create_stream", "synchronize", "destroy_stream"]
     with pytest.raises(SchedulingError, match="the stream is closed"):
         stream.sync()
+
+
+def test_events_of_our_own(driver):
+    with Event(driver=driver) as event, Event(driver=driver) as later:
+        event.record(0)
+        event.hold(7)
+        event.sync()
+        assert event.reached
+        assert later.since(event) == 0
+    later.close()
+    assert driver.calls == [*["create_event"] * 2, "record_event", "wait_event", "synchronize_event", *["destroy_event"] * 2]
+    with pytest.raises(SchedulingError, match="the event is closed"):
+        event.record(0)
 
 
 class TorchStream:
