@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import itertools
 import os
@@ -21,8 +22,9 @@ from tilec.runtime.cpu_memory import Allocations
 from tilec.runtime.cpu_queue import Mark, Queue
 from tilec.runtime.layout import ON_CPU, ON_GPU
 from tilec.runtime.seam import Device, FunctionFacts, LaunchCall, LaunchParts, LaunchShape
-from tilec.tileir.execute import prepare
+from tilec.tileir.execute import memory_of_variables, prepare
 from tilec.tileir.ir import Module
+from tilec.tileir.memory import Region
 from tilec.tileir.program import Program
 from tilec.tileir.read import NEWEST, OLDEST, read_module
 
@@ -32,6 +34,14 @@ _FACTS = FunctionFacts(max_threads=1, static_shared=0, registers=0)
 _DRIVERS: weakref.WeakSet[CpuDriver] = weakref.WeakSet()
 # Seconds that the end of the process waits for a launch to stop.
 _PATIENCE = 2.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class LoadedModule:
+    """A module of Tile IR, and the memory of its variables, which live as long as it is loaded."""
+
+    module: Module
+    variables: tuple[Region, ...]
 
 
 @functools.cache
@@ -89,13 +99,14 @@ class CpuDriver:
 
     # Images
 
-    def load_module(self, ordinal: int, data: bytes) -> Module:
+    def load_module(self, ordinal: int, data: bytes) -> LoadedModule:
         """Read Tile IR."""
-        return read_module(data)
+        module = read_module(data)
+        return LoadedModule(module=module, variables=memory_of_variables(module))
 
-    def function(self, module: Module, symbol: str) -> Program:
-        """Make an entry point ready to run."""
-        return prepare(module, symbol)
+    def function(self, module: LoadedModule, symbol: str) -> Program:
+        """Make an entry point ready to run. What it writes to the module's variables stays there."""
+        return prepare(module.module, symbol, module.variables)
 
     def function_facts(self, function: Program) -> FunctionFacts:
         """It needs nothing that is scarce."""

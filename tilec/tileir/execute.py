@@ -19,15 +19,15 @@ from tilec.tileir.constants import elements
 from tilec.tileir.control import Run
 from tilec.tileir.estimate import refuse_huge
 from tilec.tileir.frame import Frame, Grid, Launch
-from tilec.tileir.ir import Module, Pointer, Scalar, Tile, Value
+from tilec.tileir.ir import Global, Module, Pointer, Scalar, Tile, Value
 from tilec.tileir.layout import layout
 from tilec.tileir.limits import Batch, stopped
+from tilec.tileir.memory import Memory, Region
 from tilec.tileir.program import Program, bind, run_whole
 from tilec.tileir.turns import IN_FLIGHT, take_turns
 from tilec.tileir.values import Array, storage
 
 if TYPE_CHECKING:
-    from tilec.tileir.memory import Memory
     from tilec.tileir.observe import Observer
 
 
@@ -67,13 +67,16 @@ class Options:
 DEFAULT = Options()
 
 
-def prepare(module: Module, entry: str = "") -> Program:
+def prepare(module: Module, entry: str = "", variables: tuple[Region, ...] = ()) -> Program:
     """Make a kernel ready to run. `entry` may be empty where the module has one.
+
+    `variables` is memory of the module's variables, as `memory_of_variables` makes it, where they are to keep what launches leave in
+    them. Without it each launch starts with the values that the module gives them.
 
     Raises:
         TileIRError: there is no such entry, or it has something that is not known.
     """
-    return bind(module, entry)
+    return dataclasses.replace(bind(module, entry), variables=variables)
 
 
 def execute(program: Program, arguments: Sequence[Any], grid: Grid, memory: Memory, options: Options = DEFAULT) -> None:
@@ -151,27 +154,39 @@ def launched(program: Program, arguments: Sequence[Any], grid: Grid, memory: Mem
         yield None
         return
     refuse_huge(program, grid, options.batch, options.elements, kernel)
-    with globals_in(program.module, memory) as addresses, np.errstate(all="ignore"):
+    with globals_in(program.module, memory, program.variables) as addresses, np.errstate(all="ignore"):
         launch = Launch(kernel=kernel, grid=grid, memory=memory, observer=options.observer, output=options.output, globals=addresses)
         yield Start(program=program, launch=launch, values=values, options=options)
 
 
+def memory_of_variables(module: Module) -> tuple[Region, ...]:
+    """Memory for the module's variables, holding what the module says."""
+    return tuple(_variable(variable) for variable in module.globals)
+
+
+def _variable(variable: Global) -> Region:
+    assert isinstance(variable.type.element, Scalar)
+    form = layout(variable.type.element)
+    data = form.bytes_of(elements(variable.type, variable.data))
+    alignment = max(variable.alignment, 16)
+    room = np.zeros(data.size + alignment, np.uint8)
+    start = -room.ctypes.data % alignment
+    room[start : start + data.size] = data
+    region = Region.of(variable.name, room[start : start + data.size], writable=not variable.constant)
+    region.itemsize = form.size
+    return region
+
+
 @contextmanager
-def globals_in(module: Module, memory: Memory) -> Iterator[dict[str, int]]:
+def globals_in(module: Module, memory: Memory, given: Sequence[Region] = ()) -> Iterator[dict[str, int]]:
     """The module's variables in memory, for as long as a launch takes; gives their addresses."""
-    regions = {}
+    regions = given or memory_of_variables(module)
     try:
-        for variable in module.globals:
-            form = layout(variable.type.element)
-            data = form.bytes_of(elements(variable.type, variable.data))
-            region = memory.new(variable.name, data.size, max(variable.alignment, 16))
-            region.data[:] = data
-            region.itemsize = form.size
-            region.writable = not variable.constant
-            regions[variable.name] = region
-        yield {name: region.address for name, region in regions.items()}
+        for region in regions:
+            memory.add(region)
+        yield {region.name: region.address for region in regions}
     finally:
-        for region in regions.values():
+        for region in regions:
             memory.discard(region)
 
 

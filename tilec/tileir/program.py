@@ -26,6 +26,7 @@ from tilec.tileir.control import Code, Control, Exit, branch, counted, endless, 
 from tilec.tileir.faults import location
 from tilec.tileir.frame import Binder, Body, Frame, Step
 from tilec.tileir.ir import Block, Function, Module, Op, Signature, Tile
+from tilec.tileir.memory import Region
 from tilec.tileir.waiting import waiting_loops
 
 _OWNERS = (access, atomics, convert, floats, functions, grid, integer, mma, pointers, printing, promises, reduce, shape, views)
@@ -42,6 +43,7 @@ class Program:
         code: its operations.
         waits: loops in which a block may wait for another one; where there are any, blocks take turns.
         watched: whether the run stops at every operation.
+        variables: memory of the module's variables; empty where every launch has its own.
     """
 
     module: Module
@@ -49,6 +51,7 @@ class Program:
     code: Code
     waits: frozenset[Op]
     watched: bool = False
+    variables: tuple[Region, ...] = ()
 
     @property
     def name(self) -> str:

@@ -77,7 +77,8 @@ class Stepper:
     def __init__(
         self, program: Program, arguments: Sequence[Any], grid: Grid, memory: Memory, blocks: Sequence[Coordinates], options: Options
     ) -> None:
-        self._program = program if program.watched else bind(program.module, program.name, watch=True)
+        watching = program if program.watched else bind(program.module, program.name, watch=True)
+        self._program = dataclasses.replace(watching, variables=program.variables)
         self._frame: Frame | None = None
         self._stack = contextlib.ExitStack()
         self.last: Executed | None = None

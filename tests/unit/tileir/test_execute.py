@@ -12,8 +12,8 @@ import pytest
 from tests.unit.tileir.build import I1, I32, I64, TOKEN, Builder, module, program, tile
 from tilec.errors import ArgumentError, FaultError, InternalError
 from tilec.tileir import program as programs
-from tilec.tileir.execute import Options, execute, prepare
-from tilec.tileir.ir import Global, Pointer, Scalar, Tile, Value
+from tilec.tileir.execute import Options, execute, memory_of_variables, prepare
+from tilec.tileir.ir import AtomicMode, Global, MemoryOrder, MemoryScope, Pointer, Scalar, Tile, Value
 from tilec.tileir.memory import Memory
 
 POINTER = tile(Pointer(Scalar.F32))
@@ -87,6 +87,25 @@ def test_variables_live_as_long_as_the_launch() -> None:
     assert seen == [([5, 6], False)]
     assert addresses[0] % 64 == 0
     assert memory.regions == ()
+
+
+def bumping(b: Builder) -> None:
+    """Adds one to a variable, and prints what it was."""
+    pointer = b.op("get_global", {}, tile(Pointer(Scalar.I32)), {"name": "count"})
+    more = {"order": MemoryOrder.RELAXED, "scope": MemoryScope.DEVICE, "mode": AtomicMode.ADD}
+    old, _ = b.op("atomic_rmw_tko", {"pointers": pointer, "value": b.constant(1)}, [I32, TOKEN], more)
+    b.op("print_tko", {"args": [old]}, TOKEN, {"text": "%d;"})
+    b.ret()
+
+
+def test_variables_keep_their_values_where_the_caller_keeps_their_memory() -> None:
+    variable = Global(name="count", type=Tile(Scalar.I32, ()), data=np.int32(5).tobytes(), alignment=0)
+    code = module((), bumping, variables=[variable])
+    texts: list[str] = []
+    for made in (prepare(code), prepare(code, variables=memory_of_variables(code))):
+        for _ in range(2):
+            execute(made, [], (2, 1, 1), Memory(), Options(output=texts.append))
+    assert texts == ["5;6;", "5;6;", "5;6;", "7;8;"]
 
 
 def counting(b: Builder) -> None:
