@@ -63,6 +63,8 @@ def main() -> None:
     }
     for line in sys.stdin:
         name = line.strip()
+        for result in (z, s, c):
+            result.fill_(float("nan"))
         start = time.perf_counter()
         cases[name]()
         seconds = time.perf_counter() - start
