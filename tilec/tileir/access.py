@@ -63,38 +63,41 @@ class ViewAccess:
 
     def elements(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> Elements:
         """The elements of the tiles, one by one; those outside the tensor are masked."""
-        geometry = self.geometry
-        rank = len(geometry.tile)
-        offsets = np.zeros((1,) * (rank + 1), np.int64)
-        mask, broken = np.ones(offsets.shape, np.bool_), np.zeros(offsets.shape, np.bool_)
+        geometry, unit = self.geometry, 1 if self.kind.layout.packed else self.kind.layout.size
+        column = (-1, *(1,) * len(geometry.tile))
+        firsts, tails = np.zeros(column[1:], np.int64)[None], np.zeros(column[1:], np.int64)[None]
+        mask, broken = np.ones(firsts.shape, np.bool_), np.zeros(firsts.shape, np.bool_)
         places = [self._places(axis, start) for axis, start in enumerate(starts)]
-        for place, dim, checked in zip(places, geometry.dims, self.checked, strict=True):
-            column = (-1, *(1,) * rank)
-            offsets = offsets + place * tensor.strides[:, dim].reshape(column)
-            inside = (place >= 0) & (place < tensor.extents[:, dim].reshape(column))
+        for (first, along), dim, checked in zip(places, geometry.dims, self.checked, strict=True):
+            stride, extent = (tensor.strides[:, dim] * unit).reshape(column), tensor.extents[:, dim].reshape(column)
+            firsts, tails = firsts + first * stride, tails + along * stride
+            if (first >= 0).all() and (first + along.size <= extent).all():
+                continue
+            inside = (first + along >= 0) & (first + along < extent)
             if checked:
                 mask = mask & inside
             else:
                 broken = broken | ~inside
-        base = tensor.base.reshape(-1, *(1,) * rank)
-        shape = np.broadcast_shapes(offsets.shape, base.shape, mask.shape, broken.shape)
-        broken = np.broadcast_to(broken & mask, shape)
+        base = tensor.base.reshape(column)
+        addresses = advanced(base, firsts + tails) if self.kind.layout.packed else base + firsts + tails
+        broken = broken & mask
+        shape = np.broadcast_shapes(addresses.shape, broken.shape)
         return Elements(
             kind=self.kind,
             frame=frame,
-            addresses=np.broadcast_to(_addresses(base, offsets, self.kind), shape),
+            addresses=np.broadcast_to(addresses, shape),
             mask=None if mask.all() else np.broadcast_to(mask, shape),
             index=lambda where: _index(where, places, geometry.dims, tensor, shape),
-            promised=broken if broken.any() else None,
+            promised=np.broadcast_to(broken, shape) if broken.any() else None,
         )
 
-    def _places(self, axis: int, start: Array) -> Array:
-        """Places along a dimension of the tensor, as an array that spreads over the tiles."""
+    def _places(self, axis: int, start: Array) -> tuple[Array, Array]:
+        """Places along a dimension of the tensor: the first of each tile, and how far on the others are."""
         rank = len(self.geometry.tile)
         shape = tuple(-1 if item == axis else 1 for item in range(rank))
         if axis == self.geometry.sparse:
-            return start.reshape(len(start), *shape)
-        return start.reshape(-1, *(1,) * rank) + np.arange(self.geometry.tile[axis]).reshape(1, *shape)
+            return start.reshape(len(start), *shape), np.zeros((1,) * (rank + 1), np.int64)
+        return start.reshape(-1, *(1,) * rank), np.arange(self.geometry.tile[axis]).reshape(1, *shape)
 
     def gathered(self, found: Array) -> Array:
         """Tiles from the tiles of single places that `plan` gives for sparse ones."""
@@ -129,17 +132,13 @@ def _spread(tensor: Tensor, starts: list[Array], sparse: int) -> tuple[Tensor, l
     return Tensor(repeat(tensor.base), repeat(tensor.extents), repeat(tensor.strides)), every
 
 
-def _addresses(base: Array, offsets: Array, kind: Kind) -> Array:
-    return advanced(base, offsets) if kind.layout.packed else base + offsets * kind.layout.size
-
-
 def _index(
-    where: tuple[Array, ...], places: list[Array], dims: tuple[int, ...], tensor: Tensor, shape: tuple[int, ...]
+    where: tuple[Array, ...], places: list[tuple[Array, Array]], dims: tuple[int, ...], tensor: Tensor, shape: tuple[int, ...]
 ) -> tuple[Array, Array]:
     """Index in the tensor, and the tensor's extents, of some elements of the tiles."""
     index = np.zeros((len(where[0]), tensor.extents.shape[1]), np.int64)
-    for place, dim in zip(places, dims, strict=True):
-        index[:, dim] = np.broadcast_to(place, shape)[where]
+    for (first, along), dim in zip(places, dims, strict=True):
+        index[:, dim] = np.broadcast_to(first, shape)[where] + np.broadcast_to(along, shape)[where]
     extents = tensor.extents if len(tensor.extents) == 1 else tensor.extents[where[0]]
     return index, np.broadcast_to(extents, index.shape)
 

@@ -295,6 +295,14 @@ def test_a_broken_promise_of_bounds() -> None:
         matrix(array, (2, 2), np.array([1]), np.array([2]), inbounds=inbounds)
 
 
+def test_what_is_checked_along_one_dimension_breaks_no_promise_along_another() -> None:
+    array = np.ones((4, 4), np.float32)
+    watcher = Watcher()
+    found = matrix(array, (2, 2), np.array([5]), np.array([7]), inbounds=(False, True), observer=watcher)[0]
+    assert (found == 0).all()
+    assert (watcher.outsides, watcher.accesses) == ([], [])
+
+
 def test_an_observer_that_goes_on_reads_zeros_and_writes_nothing() -> None:
     array = np.ones((4, 4), np.float32)
     watcher = Watcher(go_on=True)
