@@ -98,3 +98,29 @@ def _short(number: str, kind: Scalar) -> str:
         return number
     value = float(scalar(FloatAttr(kind, int(number, 16))) if number.startswith("0x") else np.array(float(number)).astype(STORAGE[kind]))
     return "nan" if np.isnan(value) else f"{value:.4e}"
+
+
+Places = tuple[tuple[str, int, int], ...]
+
+
+def places(text: str) -> list[tuple[str, Places]]:
+    """Name and places (file, line, column; innermost first) of every operation without blocks, from what `-g` adds to a disassembly."""
+    records = dict(re.findall(r"^(#loc\d*) = (.*)$", text, re.MULTILINE))
+    found = []
+    for line in text.splitlines():
+        said = re.match(r"^ +(?:[%\w$.:,# -]+ = )?(\w+)\b.* loc\((#loc\d*)\)$", line)
+        if said and not line.strip().startswith(("}", "(")):
+            found.append((said[1], _places(said[2], records)))
+    return found
+
+
+def _places(name: str, records: dict[str, str]) -> Places:
+    record = records[name]
+    if at := re.fullmatch(r'loc\("(.*)":(\d+):(\d+)\)', record):
+        return ((at[1], int(at[2]), int(at[3])),)
+    if inlined := re.fullmatch(r"loc\(callsite\((#loc\d*) at (#loc\d*)\)\)", record):
+        return _places(inlined[1], records) + _places(inlined[2], records)
+    if scoped := re.match(r"#cuda_tile.di_loc<(#loc\d*) in ", record):
+        return _places(scoped[1], records)
+    assert record == "loc(unknown)", record
+    return ()

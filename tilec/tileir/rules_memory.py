@@ -47,7 +47,7 @@ _WORDS = frozenset({Scalar.I32, Scalar.I64})
 _SUMMED = frozenset({Scalar.F16, Scalar.BF16, Scalar.F32, Scalar.F64})
 _SWAPPED: Elements = frozenset({Scalar.I32, Scalar.I64, Scalar.F32, Scalar.F64})
 _INDEX: Elements = frozenset({Scalar.I32})
-_MAX_ALIGNMENT = 1 << 12
+_MAX_ALIGNMENT = 1 << 20
 
 
 def _points_to(pointers: str, ref: str) -> Rule:

@@ -266,9 +266,9 @@ def _plain(value: Attribute) -> str:
 
 def _hints(hints: HintsAttr) -> str:
     parts = []
-    for arch, found in hints.by_arch.items():
+    for arch, found in sorted(hints.by_arch.items()):
         named = found.items() if isinstance(found, Mapping) else ()
-        inner = ", ".join(f"{name} = {_hint(value)}" for name, value in named)
+        inner = ", ".join(f"{name} = {_hint(value)}" for name, value in sorted(named))
         parts.append(f"{arch} = {{{inner}}}")
     return ", ".join(parts)
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from tilec.errors import Location, TileIRError
 from tilec.tileir import rules_memory, rules_numbers
 from tilec.tileir.constants import sizes
-from tilec.tileir.cursor import CAUSE, FIX, damaged
-from tilec.tileir.ir import Block, Function, Global, Module, Op, Pointer, Scalar, Tile, Type, Value
+from tilec.tileir.cursor import FIX, damaged
+from tilec.tileir.ir import Block, Function, Global, Module, Op, Pointer, Scalar, Tile, Token, Type, Value
 from tilec.tileir.rules import INTS, Rule, tile, tiles
 from tilec.tileir.typenames import type_text
 
@@ -116,6 +116,8 @@ def _operation(op: Op, place: _Place, variables: Mapping[str, Global]) -> None:
             _global(op, place, variables)
         case "if" if any(region.args for region in op.regions):
             raise _misfit(op, place, "its blocks have arguments")
+        case "for" | "loop" if what := _moves(op):
+            raise _misfit(op, place, what)
         case "for":
             bound = op.operand("lower").type
             if op.operand("upper").type != bound or op.operand("step").type != bound:
@@ -128,6 +130,14 @@ def _operation(op: Op, place: _Place, variables: Mapping[str, Global]) -> None:
 
 def _carried(op: Op, place: _Place, expected: tuple[Type, ...]) -> None:
     _same(op, place, "arguments of its block", _types(op.regions[0].args), expected)
+
+
+def _moves(op: Op) -> str:
+    """What goes around a loop, or leaves it, is a tile or a token: views are made where they are used."""
+    for value in (*op.operands["init"], *op.results):
+        if not isinstance(value.type, Tile | Token):
+            return f"{type_text(value.type)} cannot be carried around a loop"
+    return ""
 
 
 def _global(op: Op, place: _Place, variables: Mapping[str, Global]) -> None:
@@ -187,10 +197,10 @@ def _listed(found: tuple[Type, ...]) -> str:
 
 
 def _misfit(op: Op, place: _Place, what: str) -> TileIRError:
-    at = Location(file=op.loc.file, line=op.loc.line, column=op.loc.column) if op.loc else None
+    at = Location(file=op.loc.file, line=op.loc.line, column=op.loc.column + 1) if op.loc else None
     return TileIRError(
         f"Tile IR does not fit together: operation {op.number} of {place.function.name}, {op.name}: {what}",
-        cause=CAUSE,
+        cause="the compiler that wrote it has a fault (tileiras and drivers refuse this too), or the file is damaged",
         fix=FIX,
         kernel=place.function.name,
         location=at,

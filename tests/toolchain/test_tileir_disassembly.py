@@ -1,0 +1,154 @@
+"""The reader and the printer against the toolkit's disassembler: same operations, types, attributes and places."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("cuda.tile", reason="needs cuda-tile")
+
+from tests.toolchain.tile_corpus import KERNELS, compiled
+from tests.toolchain.tile_disassembly import Places, canonical, disassemble, places
+from tests.toolchain.tile_samples import SAMPLES, Call, module
+from tilec.errors import TileIRError
+from tilec.frontends._tools import find_tool
+from tilec.frontends.base import ToolSearch
+from tilec.tileir.ir import Loc, Module, Version
+from tilec.tileir.ops import OPS
+from tilec.tileir.read import read_module
+from tilec.tileir.text import render
+
+pytestmark = pytest.mark.toolchain
+
+VERSIONS: tuple[Version, ...] = ((13, 1), (13, 2), (13, 3), (13, 4))
+CASES = [(name, version) for name, (_, _, since) in KERNELS.items() for version in VERSIONS if version >= since]
+
+CPP = """#include <cuda_tile.h>
+namespace ct = ::cuda::tiles;
+using namespace ct::literals;
+
+__tile__ auto twice(ct::tile<float, ct::shape<64>> v) { return v + v; }
+
+__tile_global__ void sums(float* __restrict__ a, float* b, int n) {
+  ct::partition_view in{ct::tensor_span{a, ct::extents{n}}, ct::shape{64_ic}};
+  ct::partition_view out{ct::tensor_span{b, ct::extents{n}}, ct::shape{64_ic}};
+  auto i = ct::bid().x;
+  auto x = in.load(i);
+  for (int k = 0; k < n; ++k) {
+    x = x + twice(x);
+    if (k > 5) break;
+  }
+  out.store(x, i);
+}
+"""
+
+
+def same(data: bytes) -> Module:
+    """Read a file, and hold what tilec prints of it against the disassembler."""
+    read = read_module(data)
+    disassembled = disassemble(data)
+    assert disassembled is not None
+    assert canonical(render(read)) == canonical(disassembled)
+    return read
+
+
+@pytest.mark.parametrize(("name", "version"), CASES, ids=lambda part: part if isinstance(part, str) else f"{part[0]}.{part[1]}")
+def test_kernels_of_cuda_tile(name: str, version: Version) -> None:
+    assert same(compiled(name, version)).version == version
+
+
+@pytest.mark.parametrize("divisible", [4, 16])
+@pytest.mark.parametrize("name", ["shapes", "products", "views", "parts"])
+def test_kernels_with_assumptions(name: str, divisible: int) -> None:
+    assert any(op.name == "assume" for op in same(compiled(name, divisible=divisible)).functions[0].walk())
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}")
+def test_every_operation(sample: Call) -> None:
+    same(module(sample))
+
+
+def test_the_samples_and_kernels_leave_no_operation_out() -> None:
+    names = {op.name for name, version in CASES for op in read_module(compiled(name, version)).functions[0].walk()}
+    assert len(names) >= 90
+    names |= {op.name for sample in SAMPLES for op in read_module(module(sample)).functions[0].walk()}
+    assert names == OPS.keys()
+
+
+@pytest.mark.parametrize("name", ["floats", "control", "reductions", "views"])
+def test_places_of_operations(name: str) -> None:
+    data = compiled(name)
+    text = disassemble(data, "-g")
+    assert text is not None
+    assert list(located(read_module(data), first=0)) == places(text)
+
+
+def located(module: Module, first: int) -> Iterator[tuple[str, Places]]:
+    """The same of a module; columns count from `first` in the file."""
+    for op in module.functions[0].walk():
+        if not op.regions and (op.name not in ("yield", "continue") or op.operands["values"]):
+            yield op.name, tuple((loc.file, loc.line, loc.column + first) for loc in chain(op.loc))
+
+
+def chain(loc: Loc | None) -> Iterator[Loc]:
+    while loc is not None:
+        yield loc
+        loc = loc.caller
+
+
+def test_a_helper_in_a_helper_names_every_call() -> None:
+    source = (Path(__file__).parent / "tile_corpus.py").read_text(encoding="utf-8").splitlines()
+    chains = [list(chain(op.loc)) for op in read_module(compiled("floats")).functions[0].walk() if op.name == "fma"]
+    [deepest] = [found for found in chains if len(found) == 3]
+    lines = [source[loc.line - 1].strip() for loc in deepest]
+    assert lines[0] == "return x * 2.0 + 1.0"
+    assert lines[1] == "return ct.exp(inner(x))"
+    assert "helper(b)" in lines[2]
+    assert lines[0][deepest[0].column - 4 :].startswith("x * 2.0")
+
+
+def test_what_no_assembler_takes_is_refused_with_its_place() -> None:
+    # Division of unsigned integers that rounds down.
+    data = compiled("unsigned_divisions")
+    assert disassemble(data) is None
+    with pytest.raises(TileIRError) as caught:
+        read_module(data)
+    assert "divi: rounding negative_inf is not for this division" in str(caught.value)
+    assert caught.value.location is not None
+    assert caught.value.location.file.endswith("tile_corpus.py")
+    assert caught.value.kernel == "unsigned_divisions"
+
+
+@pytest.fixture(scope="module")
+def cpp(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, str]:
+    """Bytecode that nvcc writes for CUDA Tile C++, with line information, and the name of its source."""
+    folder = tmp_path_factory.mktemp("cpp")
+    source, output = folder / "sums.cu", folder / "sums.tilebc"
+    source.write_text(CPP)
+    nvcc = find_tool("nvcc", ToolSearch(path=os.environ.get("PATH", ""))).path
+    command = [str(nvcc), "--tilebc", "--enable-tile", "-std=c++20", "-arch=sm_90", "-lineinfo", "-o", str(output), str(source)]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    return output.read_bytes(), str(source)
+
+
+def test_tile_cpp_is_read_too(cpp: tuple[bytes, str]) -> None:
+    read = same(cpp[0])
+    assert read.producer.startswith("Cuda compilation tools")
+    assert {"loop", "if", "break", "load_view_tko"} <= {op.name for op in read.functions[0].walk()}
+    text = disassemble(cpp[0], "-g")
+    assert text is not None
+    # Columns of C++ count from 1 in the file.
+    assert [item for item in located(read, first=1) if item[1]] == [item for item in places(text) if item[1]]
+
+
+def test_tile_cpp_with_its_source(cpp: tuple[bytes, str]) -> None:
+    shown = render(read_module(cpp[0]), {cpp[1]: CPP.splitlines()})
+    assert f"  // {cpp[1]}:11 | auto x = in.load(i);\n" in shown
+    assert f"{cpp[1]}:5 | __tile__ auto twice(ct::tile<float, ct::shape<64>> v) {{ return v + v; }}\n" in shown
+    # nvcc counts columns behind its macros, so those of line 5 are not the source's.
+    assert re.search(rf"  // 5:\d+, called at {re.escape(cpp[1])}:13:", shown)

@@ -1,0 +1,314 @@
+"""Kernels that together use everything public in cuda.tile, and what compiles them to Tile IR of any version."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import cuda.tile as ct
+
+from tilec.frontends import _tile_api as api
+from tilec.tileir.ir import Version
+
+NEWEST: Version = (13, 4)
+DTYPES = {
+    "f32": "float32",
+    "f64": "float64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i32": "int32",
+    "u32": "uint32",
+    "i64": "int64",
+    "u8": "uint8",
+    "i8": "int8",
+    "bool": "bool_",
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+    "e8m0": "float8_e8m0fnu",
+}
+
+
+def helper(x):
+    return ct.exp(inner(x))
+
+
+def inner(x):
+    return x * 2.0 + 1.0
+
+
+@ct.kernel
+def floats(x, y):
+    i = ct.bid(0)
+    a = ct.load(x, (i,), (16,))
+    b = ct.load(y, (i,), (16,))
+    c = ct.add(a, b, rounding_mode=ct.RoundingMode.RZ) + ct.sub(a, b, flush_to_zero=True)
+    c = ct.mul(c, 3.0, rounding_mode=ct.RoundingMode.RM) / ct.truediv(a, b, rounding_mode=ct.RoundingMode.APPROX, flush_to_zero=True)
+    c = c + ct.exp(a) + ct.exp2(b, flush_to_zero=True) + ct.log(a) + ct.log2(b)
+    c = c + ct.sqrt(a, rounding_mode=ct.RoundingMode.RP) + ct.rsqrt(b) + ct.sqrt(a, rounding_mode=ct.RoundingMode.APPROX)
+    c = c + ct.sin(a) * ct.cos(b) - ct.tan(a) + ct.sinh(a) + ct.cosh(b) + ct.tanh(a)
+    c = c + ct.floor(a) + ct.ceil(b) + ct.abs(a) - ct.negative(b) + ct.pow(a, b) + a % b + ct.mod(a, 2.0)
+    c = ct.maximum(c, a, propagate_nan=True) + ct.minimum(c, b, flush_to_zero=True) + a // b
+    c = ct.where(ct.isnan(c) | (a > b) & (a >= 0.0), c, ct.where((a < b) | (a <= 1.0), a, helper(b)))
+    ct.store(y, (i,), ct.where((a == b) | (a != 2.0), c, 0.0))
+
+
+@ct.kernel
+def angles(x, y):
+    ct.store(y, (0,), ct.atan2(ct.load(x, (0,), (8,)), ct.load(y, (0,), (8,))))
+
+
+@ct.kernel
+def integers(x, y, n):
+    i = ct.bid(1) + ct.num_blocks(0) * ct.bid(2)
+    a = ct.load(x, (i,), (16,))
+    b = ct.load(y, (i,), (16,))
+    c = a + b * 3 + a % b + ct.cdiv(a, 4)
+    c = (c & a | b ^ n) << 2 >> 1
+    c = c + ct.bitwise_not(a) + ct.maximum(a, b) + ct.minimum(a, n) + abs(a) - (-b)
+    c = c + ct.where((a < b) | (a >= b) & (a == 3) | (a != b) | (a <= 2) | (a > 9), a, b)
+    ct.store(y, (i,), c)
+
+
+@ct.kernel
+def divisions(x, y):
+    a = ct.load(x, (0,), (16,))
+    d, e = divmod(a, ct.load(y, (0,), (16,)))
+    ct.store(y, (0,), a // d + ct.floordiv(d, e))
+
+
+@ct.kernel
+def powers(x, n):
+    ct.store(x, (0,), ct.pow(ct.load(x, (0,), (8,)), ct.load(n, (0,), (8,))) + ct.load(x, (1,), (8,)) ** 2)
+
+
+@ct.kernel
+def conversions(x, y, h, z):
+    a = ct.load(x, (0, 0), (8, 16))
+    b = a.astype(ct.int32) + a.astype(ct.uint8).astype(ct.int32) + a.astype(ct.int64).astype(ct.int32)
+    c = b.astype(ct.float16).astype(ct.bfloat16).astype(ct.float32) + a.astype(ct.float8_e4m3fn).astype(ct.float32)
+    c = c + a.astype(ct.tfloat32).astype(ct.float32) + a.astype(ct.float64).astype(ct.float32) + a.astype(ct.float8_e5m2).astype(ct.float32)
+    c = (
+        c
+        + ct.bitcast(ct.bitcast(a, ct.int32) & 0x7FFFFFFF, ct.float32)
+        + (a > 0.0).astype(ct.float32)
+        + a.astype(ct.bool_).astype(ct.float32)
+    )
+    ct.store(y, (0, 0), b.astype(ct.int8))
+    ct.store(h, (0, 0), a.astype(ct.float16))
+    ct.store(z, (0, 0), c)
+
+
+@ct.kernel
+def truncated(x, h):
+    ct.store(h, (0,), ct.load(x, (0,), (8,)).astype(ct.float16, rounding_mode=ct.RoundingMode.RZ))
+
+
+@ct.kernel
+def shapes(x, y):
+    a = ct.load(x, (0, 0), (4, 8), order=(1, 0), padding_mode=ct.PaddingMode.NAN)
+    b = ct.permute(ct.reshape(a, (2, 2, 8)), (2, 0, 1)).reshape((8, 4)).transpose()
+    c = ct.cat((a, b), 0)
+    c = c.extract((1, 0), (4, 8)) + ct.broadcast_to(ct.expand_dims(ct.arange(8, dtype=ct.float32), 0), (4, 8))
+    c = c + ct.full((4, 8), 0.1, ct.float32) + ct.zeros((4, 8), ct.float32) + ct.ones((4, 8), ct.float32)
+    ct.store(y, (0, 0), c + ct.arange(8, dtype=ct.int32, start=3, step=2)[None, :].astype(ct.float32))
+
+
+@ct.kernel
+def inserted(x, y):
+    a = ct.load(x, (0, 0), (4, 8))
+    ct.store(y, (0, 0), ct.insert(a, (1, 0), ct.zeros((2, 8), ct.float32)))
+
+
+def keep_larger(a, b):
+    return ct.where(a > b, a, b)
+
+
+@ct.kernel
+def reductions(x, y, z):
+    a = ct.load(x, (0, 0), (8, 16))
+    b = ct.sum(a, 1) + ct.prod(a, 1) + ct.max(a, 1) + ct.min(a, 1, propagate_nan=True)
+    b = b + ct.reduce(a, 1, keep_larger, float("-inf")) + ct.argmax(a, 1).astype(ct.float32) + ct.argmin(a, 1).astype(ct.float32)
+    ct.store(z, (0,), b + ct.sum(a) + ct.max(a.astype(ct.int32), 1).astype(ct.float32))
+    c = ct.cumsum(a, 1) + ct.cumprod(a, 0, reverse=True) + ct.scan(a, 1, keep_larger, float("-inf"))
+    ct.store(y, (0, 0), c)
+
+
+@ct.kernel
+def products(a, b, c, d, e):
+    acc = ct.zeros((16, 16), ct.float32)
+    for k in range(ct.num_tiles(a, 1, (16, 32))):
+        acc = ct.mma(ct.load(a, (0, k), (16, 32)), ct.load(b, (k, 0), (32, 16)), acc)
+    ct.store(c, (0, 0), acc + (ct.load(a, (0, 0), (16, 16)) @ ct.load(b, (0, 0), (16, 16))).astype(ct.float32))
+    whole = ct.mma(ct.load(d, (0, 0), (16, 32)), ct.load(d, (0, 0), (32, 16)), ct.zeros((16, 16), ct.int32))
+    ct.store(e, (0, 0), whole)
+
+
+@ct.kernel
+def scaled(a, s, c):
+    x = ct.load(a, (0, 0), (32, 64))
+    scale = ct.load(s, (0, 0), (32, 2))
+    ct.store(c, (0, 0), ct.mma_scaled(x, scale, ct.transpose(x), ct.transpose(scale), ct.zeros((32, 32), ct.float32)))
+
+
+@ct.kernel
+def packed(x, y):
+    a = ct.load(x, (0,), (16,))
+    b = ct.unpack_from_bytes(a, ct.float4_e2m1fn).astype(ct.float32)
+    ct.store(y, (0,), ct.pack_to_bytes(b.astype(ct.float4_e2m1fn)) + ct.pack_to_bytes(ct.unpack_from_bytes(a, ct.int16)))
+
+
+@ct.kernel
+def gathered(x, indices, y):
+    i = ct.load(indices, (0,), (16,))
+    a = ct.gather(x, (i, i), padding_value=1.0) + ct.gather(x, (i, 0), mask=i > 3, check_bounds=False, latency=2)
+    ct.scatter(y, (i, 1), a, mask=i < 100)
+    ct.scatter(y, (i, i), a, check_bounds=False)
+
+
+@ct.kernel
+def atomics(x, f, indices):
+    i = ct.load(indices, (0,), (8,))
+    a = ct.atomic_add(x, i, 1, memory_order=ct.MemoryOrder.RELAXED, memory_scope=ct.MemoryScope.BLOCK)
+    a = a + ct.atomic_max(x, i, 2) + ct.atomic_min(x, i, 3, memory_order=ct.MemoryOrder.RELEASE)
+    a = a + ct.atomic_and(x, i, 2) + ct.atomic_or(x, i, 3) + ct.atomic_xor(x, i, 5) + ct.atomic_xchg(x, i, 7)
+    a = a + ct.atomic_cas(x, i, 0, a, memory_order=ct.MemoryOrder.ACQUIRE, memory_scope=ct.MemoryScope.SYS)
+    ct.store(x, (0,), a)
+    ct.atomic_add(f, i, 1.0)
+
+
+@ct.kernel
+def views(x, y):
+    step = x.tiled_view((2, 8), traversal_steps=(1, 4), padding_mode=ct.PaddingMode.NEG_INF)
+    total = ct.zeros((2, 8), ct.float32)
+    for i in range(step.num_tiles(0)):
+        total = total + step.load((i, 0))
+    out = y.tiled_view((2, 8))
+    out.store((ct.bid(0), 0), total)
+    rows = ct.load_advanced_indexing(x, (ct.arange(4, dtype=ct.int32), ct.Slice(ct.bid(0), 8)), padding_mode=ct.PaddingMode.ZERO)
+    ct.store_advanced_indexing(y, (ct.arange(4, dtype=ct.int32), ct.Slice(0, 8)), rows)
+
+
+@ct.kernel
+def summed(x, y):
+    view = y.tiled_view((8,))
+    a = ct.load(x, (0,), (8,))
+    view.atomic_store_add((0,), a)
+    view.atomic_store_max((1,), a)
+
+
+@ct.kernel
+def control(x, y, n):
+    i = ct.bid(0)
+    total = ct.zeros((8,), ct.float32)
+    if i == 0:
+        return
+    for k in range(1, n, 3):
+        if k == i:
+            continue
+        total = total + ct.load(x, (k,), (8,))
+    steps = 0
+    while True:
+        steps = steps + 1
+        if steps > 5:
+            break
+        if steps == 3:  # noqa: SIM108 - a branch is what is tested
+            total = total * 2.0
+        else:
+            total = total + 1.0
+    ct.store(y, (i,), total if i > 3 else -total)
+
+
+@ct.kernel
+def talks(x):
+    a = ct.load(x, (0,), (4,))
+    ct.printf("values %f of %d\n", a, ct.bid(0))
+    ct.print(a, ct.bid(0), sep=", ")
+    ct.assert_(a < 5.0, 'not "small"')  # noqa: PT009 - cuda.tile calls it so
+
+
+@ct.kernel
+def parts(x, y, n):
+    left = x.slice(axis=1, start=n, stop=n + 8)
+    a = ct.load(left, (0, 0), (4, 8), latency=3, allow_tma=False)
+    ct.store(y, (0, 0), a, latency=4)
+
+
+@ct.kernel(occupancy=2, num_ctas=ct.ByTarget(sm_100=2, default=1))
+def hinted(x, n: ct.ScalarInt64, big: ct.IndexedWithInt64):
+    ct.store(big, (n,), ct.load(x, (ct.assume_divisible_by(ct.bid(0), 4),), (8,)))
+
+
+@ct.kernel
+def raw(x, y):
+    memory = x.get_raw_memory()
+    i = ct.arange(8, dtype=ct.int32)
+    memory.store_offset(i, memory.load_offset(i + 1, mask=i < 7, padding_value=0.0))
+    memory.atomic_add_offset(i, 1.0)
+    ct.store(y, (0,), ct.load(y, (0,), (8,), memory_order=ct.MemoryOrder.ACQUIRE, memory_scope=ct.MemoryScope.DEVICE))
+
+
+@ct.kernel
+def dependent(x):
+    ct.grid_dependency_control_wait()
+    ct.store(x, (0,), ct.load(x, (0,), (8,)))
+    ct.grid_dependency_control_launch_dependents()
+
+
+# A kernel, its arguments as `dtype:rank`, `dtype` for a scalar, and the first version that it can be written in.
+KERNELS: dict[str, tuple[Any, str, Version]] = {
+    "floats": (floats, "f32:1 f32:1", (13, 1)),
+    "angles": (angles, "f64:1 f64:1", (13, 2)),
+    "integers": (integers, "i32:1 i32:1 i32", (13, 1)),
+    "unsigned": (integers, "u32:1 u32:1 u32", (13, 1)),
+    "divisions": (divisions, "i64:1 i64:1", (13, 1)),
+    "powers": (powers, "f32:1 i32:1", (13, 4)),
+    "conversions": (conversions, "f32:2 i8:2 f16:2 f32:2", (13, 1)),
+    "truncated": (truncated, "f32:1 f16:1", (13, 4)),
+    "shapes": (shapes, "f32:2 f32:2", (13, 1)),
+    "inserted": (inserted, "f32:2 f32:2", (13, 4)),
+    "reductions": (reductions, "f32:2 f32:2 f32:1", (13, 1)),
+    "products": (products, "bf16:2 bf16:2 f32:2 i8:2 i32:2", (13, 1)),
+    "products_f8": (products, "e4m3:2 e4m3:2 f32:2 u8:2 i32:2", (13, 1)),
+    "scaled": (scaled, "e5m2:2 e8m0:2 f32:2", (13, 3)),
+    "packed": (packed, "u8:1 u8:1", (13, 3)),
+    "gathered": (gathered, "f32:2 i32:1 f32:2", (13, 1)),
+    "atomics": (atomics, "i32:1 f32:1 i32:1", (13, 1)),
+    "views": (views, "f32:2 f32:2", (13, 3)),
+    "summed": (summed, "i32:1 i32:1", (13, 3)),
+    "control": (control, "f32:1 f32:1 i32", (13, 1)),
+    "talks": (talks, "f32:1", (13, 2)),
+    "parts": (parts, "f32:2 f32:2 i32", (13, 1)),
+    "hinted": (hinted, "f16:1 i64 f16:1", (13, 1)),
+    "raw": (raw, "f32:1 f32:1", (13, 1)),
+    "dependent": (dependent, "f32:1", (13, 4)),
+}
+
+# What cuda-tile writes, and no assembler takes.
+REFUSED: dict[str, tuple[Any, str, Version]] = {"unsigned_divisions": (divisions, "u32:1 u32:1", (13, 1))}
+
+
+@functools.cache
+def compiled(name: str, version: Version = NEWEST, divisible: int = 1) -> bytes:
+    """A kernel's Tile IR; `divisible` is what is promised of its arrays."""
+    kernel, arguments, _ = (KERNELS | REFUSED)[name]
+    words = arguments.split()
+    shared = sum(":" in word for word in words) > 1
+    bindings = [_binding(word, divisible, shared=shared, wide=name == "hinted" and place == 2) for place, word in enumerate(words)]
+    return api.export(kernel, bindings, symbol=name, target="sm_100", version=version).bytecode
+
+
+def _binding(word: str, divisible: int, *, shared: bool, wide: bool) -> api.Binding:
+    dtype, _, rank = word.partition(":")
+    if not rank:
+        return api.Scalar(DTYPES[dtype])
+    dims = int(rank)
+    return api.Array(
+        dtype=DTYPES[dtype],
+        index="i64" if wide else "i32",
+        strides=(*(None,) * (dims - 1), 1 if divisible > 1 else None),
+        shape_divisible=(divisible,) * dims,
+        stride_divisible=(*(divisible,) * (dims - 1), 1),
+        align=divisible,
+        shared=shared,
+        overlaps_itself=False,
+    )
