@@ -1,7 +1,7 @@
 """Runs the corpus on a GPU and on the cpu device, and says how far their results are apart.
 
-`python -m tests.corpus.compare BUNDLE --out FILE` on a machine with a GPU; it needs no compiler. The file also holds a digest of what
-the GPU gave for every entry, so that machines without one can be held against it.
+`python -m tests.corpus.compare BUNDLE --out FILE` on a machine with a GPU; it needs no compiler. With `--record` it also writes what the
+GPU gave (`recorded.py` reads it), so that machines without one can be held against it.
 """
 
 from __future__ import annotations
@@ -65,6 +65,27 @@ def run(entry: Entry, device: ModuleDevice, *, absolute: bool = False) -> dict[s
     return {arg.name: device.from_device(arguments[arg.name]) for arg in entry.args if arg.out}
 
 
+class Record:
+    """What a GPU gave: the digest of every entry, and the arrays of those that the cpu device may give a little otherwise."""
+
+    def __init__(self) -> None:
+        self.digests: dict[str, str] = {}
+        self.arrays: dict[str, Array] = {}
+
+    def take(self, entry: Entry, outputs: dict[str, Array]) -> None:
+        """Keep an entry's outputs."""
+        self.digests[entry.name] = digest(outputs)
+        if tolerance(entry):
+            self.arrays.update((f"{entry.name}.{name}", array.view(np.uint8)) for name, array in outputs.items())
+
+    def write(self, path: Path, **about: Any) -> None:
+        """Write PATH.json and PATH.npz."""
+        text = json.dumps({**about, "digests": self.digests}, indent=0, sort_keys=True)
+        path.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+        with path.with_suffix(".npz").open("wb") as file:
+            np.savez_compressed(file, **self.arrays)  # type: ignore[arg-type]
+
+
 def digest(outputs: dict[str, Array]) -> str:
     """What outputs are, in 16 characters."""
     return hashlib.sha256(b"".join(canonical(array) for array in outputs.values())).hexdigest()[:16]
@@ -72,7 +93,7 @@ def digest(outputs: dict[str, Array]) -> str:
 
 def hold(entry: Entry, gpu: dict[str, Array], cpu: dict[str, Array], scale: dict[str, Array]) -> dict[str, Any]:
     """One row of the report; `scale` is empty where the distance is that of the results themselves."""
-    row: dict[str, Any] = {"name": entry.name, "operation": entry.operation, "allowed": tolerance(entry), "digest": digest(gpu)}
+    row: dict[str, Any] = {"name": entry.name, "operation": entry.operation, "allowed": tolerance(entry)}
     worst, off, first = 0.0, 0, None
     for name, expected in gpu.items():
         distance = ulps(cpu[name], expected, scale.get(name))
@@ -86,8 +107,8 @@ def hold(entry: Entry, gpu: dict[str, Array], cpu: dict[str, Array], scale: dict
     return row | ({"first": first} if first else {})
 
 
-def compare(chosen: Iterable[Entry], bundle: Path, device: str, keep: Path | None = None) -> dict[str, Any]:
-    """The whole report; in the directory `keep` the arrays of whatever is not equal."""
+def compare(chosen: Iterable[Entry], bundle: Path, device: str, record: Record | None = None) -> dict[str, Any]:
+    """The whole report; `record` takes what the GPU gave."""
     driver = process_driver()
     module = load(bundle, device, driver=driver)
     gpu, cpu = ModuleDevice(module, driver), cpu_device(bundle)
@@ -97,9 +118,8 @@ def compare(chosen: Iterable[Entry], bundle: Path, device: str, keep: Path | Non
             one, two = run(entry, gpu), run(entry, cpu)
             scale = {} if entry.ordered else run(entry, cpu, absolute=True)
             rows.append(hold(entry, one, two, scale))
-            if keep is not None and rows[-1]["status"] != "equal":
-                named = {f"{side}_{name}": array for side, found in (("gpu", one), ("cpu", two)) for name, array in found.items()}
-                np.savez(keep / entry.name, **{name: array.view(f"V{array.itemsize}") for name, array in named.items()})
+            if record is not None:
+                record.take(entry, one)
         except TilecError as error:
             rows.append({"name": entry.name, "operation": entry.operation, "status": "error", "error": str(error)})
     counts = {status: sum(row["status"] == status for row in rows) for status in ("equal", "within", "differs", "error")}
@@ -129,10 +149,13 @@ def main() -> int:
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--keep", type=Path, help="directory for the arrays of what is not equal")
+    parser.add_argument("--record", type=Path, metavar="NAME", help="write NAME.json and NAME.npz: what the GPU gave")
     parser.add_argument("-k", default="", help="only entries whose name contains this")
     chosen = parser.parse_args()
-    report = compare([entry for entry in entries() if chosen.k in entry.name], chosen.bundle, chosen.device, chosen.keep)
+    record = Record() if chosen.record else None
+    report = compare([entry for entry in entries() if chosen.k in entry.name], chosen.bundle, chosen.device, record)
+    if record is not None:
+        record.write(chosen.record, device=report["device"], driver=report["driver"])
     chosen.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     sys.stdout.write(f"{report['device']}: {report['counts']}\n")
     return 1 if report["counts"]["differs"] or report["counts"]["error"] else 0
