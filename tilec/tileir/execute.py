@@ -93,7 +93,7 @@ def execute(program: Program, arguments: Sequence[Any], grid: Grid, memory: Memo
         ArgumentError: arguments that do not fit. LaunchLimitError: no grid.
         FaultError: the kernel did what it must not; names operation, place in the source and block.
     """
-    with launched(program, arguments, grid, memory, options) as start:
+    with launched(program, arguments, grid, memory, options) as start, np.errstate(all="ignore"):
         if start is None:
             return
         if program.waits:
@@ -154,7 +154,7 @@ def launched(program: Program, arguments: Sequence[Any], grid: Grid, memory: Mem
         yield None
         return
     refuse_huge(program, grid, options.batch, options.elements, kernel)
-    with globals_in(program.module, memory, program.variables) as addresses, np.errstate(all="ignore"):
+    with globals_in(program.module, memory, program.variables) as addresses:
         launch = Launch(kernel=kernel, grid=grid, memory=memory, observer=options.observer, output=options.output, globals=addresses)
         yield Start(program=program, launch=launch, values=values, options=options)
 

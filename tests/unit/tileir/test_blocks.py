@@ -86,6 +86,19 @@ def test_an_estimate_counts_blocks_elements_and_memory() -> None:
     assert estimate(tiles(16, 64), (0, 1, 1)).elements == 0
 
 
+def test_matrix_products_count_for_more_than_their_elements() -> None:
+    def fill(b: Builder) -> None:
+        kind = tile(Scalar.F32, 16, 64)
+        factor = b.op("broadcast", {"source": b.op("reshape", {"source": b.constant(1.0, Scalar.F32)}, tile(Scalar.F32, 1, 1))}, kind)
+        turned = b.op("permute", {"source": factor}, tile(Scalar.F32, 64, 16), {"permutation": (1, 0)})
+        square = tile(Scalar.F32, 16, 16)
+        start = b.op("broadcast", {"source": b.op("reshape", {"source": b.constant(0.0, Scalar.F32)}, tile(Scalar.F32, 1, 1))}, square)
+        b.op("mmaf", {"lhs": factor, "rhs": turned, "acc": start}, square)
+        b.ret()
+
+    assert estimate(program((), fill), (1, 1, 1)).elements == 4 + 2 * 1024 + 256 + 256 * (1 + 64 // 16)
+
+
 def test_times_are_told_in_fitting_units() -> None:
     assert [duration(seconds) for seconds in (0.0015, 3, 150, 7200, 200_000)] == ["2 ms", "3 seconds", "2 minutes", "2 hours", "2 days"]
 

@@ -72,6 +72,12 @@ def test_a_breakpoint_stops_at_each_pass_and_values_can_be_looked_up() -> None:
         assert list(stepper) == []
 
 
+def test_numpy_warns_as_before_while_a_kernel_is_stepped_through() -> None:
+    with np.errstate(all="raise"), tileir.step(kernel(), [], (4, 1, 1), Memory(), (1, 0, 0)) as stepper:
+        assert stepper.run_to(50) is not None
+        assert set(np.geterr().values()) == {"raise"}
+
+
 def test_several_blocks_run_one_after_another_and_print() -> None:
     texts: list[str] = []
     stepper = tileir.step(prepare(kernel()), [], (4, 1, 1), Memory(), [(1, 0, 0), (0, 0, 0)], Options(output=texts.append))
