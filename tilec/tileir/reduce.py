@@ -14,7 +14,7 @@ from tilec.tileir import integer
 from tilec.tileir.floats import EXTREMES
 from tilec.tileir.formats import narrow, widen
 from tilec.tileir.frame import whole
-from tilec.tileir.ir import Block, Op, Rounding, Scalar, Signedness
+from tilec.tileir.ir import Block, Op, Overflow, Rounding, Scalar, Signedness
 from tilec.tileir.steps import attribute, element, told
 from tilec.tileir.values import Array
 
@@ -91,8 +91,10 @@ def _known(op: Op) -> Op | None:
     operands = [value for values in inner.operands.values() for value in values]
     if last.operands.get("values", ()) != inner.results or inner.name not in _COMBINING or set(operands) != set(block.args):
         return None
-    exact = not attribute(inner, "flush_to_zero", False) and attribute(inner, "rounding", Rounding.NEAREST_EVEN) is Rounding.NEAREST_EVEN
-    return inner if exact and len(operands) == 2 else None
+    plain = {"flush_to_zero": False, "rounding": Rounding.NEAREST_EVEN, "overflow": Overflow.NONE}
+    if len(operands) != 2 or any(attribute(inner, name, usual) != usual for name, usual in plain.items()):
+        return None
+    return inner
 
 
 def _reduction(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:

@@ -14,7 +14,8 @@ import pytest
 from tests.unit.tileir.build import Builder, run_op, tile
 from tests.unit.tileir.samples import held_integers, signed
 from tilec.tileir import tolerance
-from tilec.tileir.ir import Block, Ordering, Overflow, Predicate, Rounding, Scalar, Signedness, Value
+from tilec.tileir.frame import Frame
+from tilec.tileir.ir import Block, Op, Ordering, Overflow, Predicate, Rounding, Scalar, Signedness, Value
 from tilec.tileir.values import Array, storage
 
 NEAREST = {"rounding": Rounding.NEAREST_EVEN}
@@ -280,3 +281,17 @@ def test_one_element_is_its_own_reduction() -> None:
 def test_what_blocks_share_is_reduced_once() -> None:
     held = random(Scalar.F32, 1, 8)
     assert reduce(held, Scalar.F32, 0, single("addf", Scalar.F32, NEAREST), blocks=5).shape == (1,)
+
+
+def test_a_promise_inside_a_reduction_is_watched() -> None:
+    class Watcher:
+        seen = 0
+
+        def overflowed(self, op: Op, frame: Frame, wrapped: Array) -> None:
+            self.seen += int(wrapped.sum())
+
+    watcher: Any = Watcher()
+    held = np.array([[100, 100, 1, 1], [1, 2, 3, 4]], np.int8)
+    found = reduce(held, Scalar.I8, 0, single("addi", Scalar.I8, {"overflow": Overflow.NSW}), observer=watcher)
+    assert found.tolist() == [-54, 10]
+    assert watcher.seen == 1
