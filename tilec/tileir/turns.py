@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import random
 from collections.abc import Callable, Generator, Iterator
 
@@ -16,10 +17,10 @@ from tilec.tileir.limits import stopped
 
 # Blocks in flight at once, as many as a large GPU holds. They start in the order of their numbers.
 IN_FLIGHT = 256
-# Rounds in which no block ends or leaves its loop before anybody suspects that all of them wait for ever ...
-_PATIENCE = 1000
-# ... and rounds in which then nothing that any block knows may change. Each block runs at least twice in them.
-_PROOF = 80
+# Passes of a loop after which a block is suspected to wait for ever ...
+_PATIENCE = 32
+# ... and how often nothing that it knows may have changed then, for all blocks in flight, before that is taken for certain.
+_PROOF = 8
 # A block that waits again and again is asked less and less often, but every so many rounds.
 _SELDOM = 32
 # Times that a block may run in one round, on average.
@@ -34,6 +35,8 @@ class _Turn:
     done: bool = False
     waits: int = 0
     due: int = 0
+    state: int = 0
+    same: int = 0
 
 
 def take_turns(
@@ -58,14 +61,11 @@ def take_turns(
     """
     chance = random.Random(order) if isinstance(order, int) else None  # noqa: S311 - an order, no secret
     flight: list[_Turn] = []
-    idle = rounds = 0
-    known: list[int] = []
+    rounds = 0
     while True:
-        for number in numbers:
+        for number in itertools.islice(numbers, most - len(flight)):
             frame, run = start(number)
             flight.append(_Turn(frame=frame, run=run))
-            if len(flight) >= most:
-                break
         if not flight:
             return
         kernel = flight[0].frame.launch.kernel
@@ -74,16 +74,13 @@ def take_turns(
         turns = flight[::-1] if order == "reverse" else list(flight)
         if chance is not None:
             chance.shuffle(turns)
-        rounds += 1
-        moved = yield from _round(flight, turns, rounds)
-        flight = [turn for turn in flight if not turn.done]
-        idle = 0 if moved else idle + 1
-        if idle >= _PATIENCE:
-            states = [_state(turn.frame) for turn in flight]
-            if states != known:
-                known, idle = states, _PATIENCE
-            elif idle >= _PATIENCE + _PROOF:
-                raise _stuck(kernel, flight)
+        rounds = max(rounds + 1, min(turn.due for turn in flight))
+        if (yield from _round(flight, turns, rounds)):
+            flight = [turn for turn in flight if not turn.done]
+            for turn in flight:
+                turn.same = 0
+        elif all(turn.same >= _PROOF for turn in flight):
+            raise _stuck(kernel, flight)
 
 
 def _round(flight: list[_Turn], turns: list[_Turn], number: int) -> Generator[Pause, None, bool]:
@@ -103,7 +100,10 @@ def _round(flight: list[_Turn], turns: list[_Turn], number: int) -> Generator[Pa
             pending.extendleft(other for other in neighbours[id(turn)] if other.waits)
         else:
             turn.waits += 1
-            turn.due = number + min(1 << turn.waits, _SELDOM)
+            turn.due = number + min(1 << min(turn.waits, 8), _SELDOM)
+            if turn.waits > _PATIENCE:
+                before, turn.state = turn.state, _state(turn.frame)
+                turn.same = turn.same + 1 if turn.state == before else 0
     return moved
 
 
