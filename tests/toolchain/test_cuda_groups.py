@@ -149,6 +149,17 @@ def test_an_edited_header_is_a_new_program(tmp_path: Path, compiled) -> None:
     assert before.info.digest != after.info.digest
 
 
+def test_an_edited_header_that_a_macro_names_is_a_new_program(tmp_path: Path) -> None:
+    root = write(tmp_path, {**FILES, "k/a.cu": TEXT.replace('"size.cuh"', "HEADER")})
+    options: dict[str, Option] = {"define": (("HEADER", '"size.cuh"'),)}
+    group = jobs(root, *POINTS, options=options)
+    shared = frontend()
+    before = shared.compile(group[0])
+    write(root, {"k/size.cuh": "#define SIZE 8\n"})
+    after = shared.compile(group[0])
+    assert (before.info.resources.shared, after.info.resources.shared) == (8, 16)
+
+
 def test_other_targets_levels_and_options_are_other_programs(tmp_path: Path, compiled) -> None:
     root = write(tmp_path, FILES)
     shared = frontend()

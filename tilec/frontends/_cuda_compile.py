@@ -64,7 +64,8 @@ class Compiler:
     def _state(self, expressions: tuple[str, ...]) -> tuple[object, ...]:
         """Everything that what is compiled depends on, as it is now; the kind of target is not part of it."""
         job, spec = self._job, self._job.spec
-        files = _cuda_includes.closure(spec.source.root, spec.source.path, self._asked.options.include)
+        options = self._asked.options
+        files = _cuda_includes.closure(spec.source.root, spec.source.path, options.include, [value for _, value in options.define])
         return (spec.source, job.target.number, spec.opt, spec.lineinfo, expressions, tuple(files))
 
     def _expression(self, member: Member) -> str:

@@ -202,7 +202,8 @@ class ProgramCompiler:
         minimal = ["--minimal"] if _cuda_includes.is_small(*place) else []
         if asked.found.decl.template and asked.job.variant.axes and len(self._expressions) == 1:
             # One of several instances that are compiled alone: the others have the same headers.
-            key = (place, tuple(_cuda_includes.closure(*place)), tuple(arguments))
+            files = _cuda_includes.closure(*place, [value for _, value in asked.options.define])
+            key = (place, tuple(files), tuple(arguments))
             used = HEADERS.use(key)
             with contextlib.nullcontext(used) if used else HEADERS.create(key) as precompiled:
                 program = compile_with(*minimal, *precompiled)
