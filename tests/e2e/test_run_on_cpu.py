@@ -157,6 +157,14 @@ with Stream("cpu") as stream:
     kernels.copy(stream, z, x)
     stream.sync()
 assert (z == x).all()
+streams, results = [Stream("cpu") for _ in range(4)], [np.zeros(10**6, np.float32) for _ in range(4)]
+inputs = [np.full(10**6, number, np.float32) for number in range(4)]
+for _ in range(3):
+    for stream, result, given in zip(streams, results, inputs):
+        kernels.copy(stream, result, given)
+for stream in streams:
+    stream.sync()
+assert all((result == given).all() for result, given in zip(results, inputs))
 buffer = DeviceBuffer((1000,), "f32", "cpu")
 kernels.copy(0, buffer, x)
 assert (buffer.to_host() == x).all()

@@ -57,6 +57,7 @@ class CpuOptions:
         order: of the blocks: "forward", "reverse", or the seed of a random one.
         batch: most blocks in flight; 0 to have it chosen.
         steps: most passes of loops of one batch of blocks; 0 for the interpreter's own limit.
+        elements: most elements that a launch may compute, by the estimate before it starts; 0 for the interpreter's own limit.
         output: takes what kernels print; None for standard output.
         observer: makes the observer of a launch, on the stream's thread and just before the launch; None for none.
         run: does a launch; replaced by who wants to look at it closer.
@@ -65,6 +66,7 @@ class CpuOptions:
     order: str | int = "forward"
     batch: int = 0
     steps: int = 0
+    elements: int = 0
     output: Callable[[str], None] | None = None
     observer: Callable[[CpuRun], Observer | None] | None = None
     run: Callable[[CpuRun], None] = execute_run
@@ -89,7 +91,7 @@ class Launching:
         if needed != parts.sizes:
             what = f"{parts.kernel}: the image's parameters have {_listed(needed)} bytes, and launches pass {_listed(parts.sizes)}"
             raise BundleError(what, cause="the bundle's index and its images disagree", fix="build the bundle again", kernel=parts.kernel)
-        refuse_huge(program, grid, options.batch, DEFAULT.elements, parts.kernel)
+        refuse_huge(program, grid, options.batch, options.elements or DEFAULT.elements, parts.kernel)
 
     def prepare(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> Callable[[Callable[[], bool]], None]:
         """Take a launch's arguments, and give what runs it later.
@@ -121,11 +123,15 @@ class Launching:
         self, arguments: Sequence[Any], memory: Sequence[Region], regions: Mapping[str, Region], cancelled: Callable[[], bool]
     ) -> None:
         parts, wish = self._parts, self._options
-        options = Options(kernel=parts.kernel, order=wish.order, batch=wish.batch, cancelled=cancelled)
-        if wish.steps:
-            options = dataclasses.replace(options, steps=wish.steps)
-        if wish.output is not None:
-            options = dataclasses.replace(options, output=wish.output)
+        options = Options(
+            kernel=parts.kernel,
+            order=wish.order,
+            batch=wish.batch,
+            steps=wish.steps or DEFAULT.steps,
+            elements=wish.elements or DEFAULT.elements,
+            output=wish.output or DEFAULT.output,
+            cancelled=cancelled,
+        )
         run = CpuRun(
             kernel=parts.kernel,
             program=self._program,

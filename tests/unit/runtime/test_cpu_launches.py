@@ -28,7 +28,7 @@ from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.model.signature import Param, ParamKind
 from tilec.runtime import DeviceBuffer, load
 from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.cpu_launch import CpuRun
+from tilec.runtime.cpu_launch import CpuOptions, CpuRun
 from tilec.tileir.ir import Scalar, Tile
 
 # --- what a launch gets ------------------------------------------------------------------------------------------------------------
@@ -284,6 +284,10 @@ def test_a_huge_grid_is_refused_before_anything_is_enqueued() -> None:
         LaunchLimitError, match=r"^add-any: grid \(2000000000, 60000, 60000\) is too much for the cpu device: .* blocks, .* days"
     ):
         module.add(0, ones(4), ones(4), ones(4))
+    driver = PythonKernels(CpuOptions(run=lambda run: None, elements=2**100))
+    driver.function = lambda module, symbol: work  # type: ignore[method-assign]
+    load(bundle_of(wide), "cpu", driver=driver).add(0, ones(4), ones(4), ones(4))
+    driver.synchronize(-1, 0)
     over = dataclasses.replace(ADD, launch=LaunchInfo(grid=("3000000000",)))
     with pytest.raises(LaunchLimitError, match=r"^add: grid.x is 3000000000, and the cpu device allows 2147483647"):
         device(add, over)[0].add(0, ones(4), ones(4), ones(4))
