@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilec.errors import TileIRError
 
 _MAX_VARINT = 10  # bytes: 64 bits at 7 a byte
-MAX_ITEMS = 2_000_000  # things that one file may make: a large kernel has some ten thousand
+MAX_ITEMS = 500_000  # things that one file may make: a large kernel has some ten thousand
 
 
 class Budget:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilec.tileir.constants import sizes
-from tilec.tileir.ir import Attribute, FloatAttr, IntegerAttr, Op, Rounding, Scalar, Signedness, Tile
+from tilec.tileir.ir import Attribute, FloatAttr, IntegerAttr, Op, Overflow, Rounding, Scalar, Signedness, Tile
 from tilec.tileir.rules import (
     ANY,
     ANY_FLOAT,
@@ -133,6 +133,10 @@ def _divi(op: Op) -> str:
     signed = {Rounding.NEGATIVE_INF} if op.attributes["signedness"] is Signedness.SIGNED else set()
     assert isinstance(mode, Rounding)
     return "" if mode in {Rounding.ZERO, Rounding.POSITIVE_INF} | signed else f"rounding {mode.name.lower()} is not for this division"
+
+
+def _signed_promise(op: Op) -> str:
+    return "it cannot promise no_unsigned_wrap alone" if op.attributes["overflow"] is Overflow.NUW else ""
 
 
 def _constant(op: Op) -> str:
@@ -275,7 +279,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     **dict.fromkeys(("maxf", "minf"), _binary(FLOATS, flush)),
     **dict.fromkeys(("exp", "tanh"), _unary(FLOATS, _FULL_OR_APPROX)),
     **dict.fromkeys(("exp2", "rsqrt"), _unary(FLOATS, flush)),
-    **dict.fromkeys(("absi", "negi"), _unary(INTS)),
+    "absi": _unary(INTS),
+    "negi": _unary(INTS, _signed_promise),
     **dict.fromkeys(("addi", "subi", "muli", "mulhii", "remi", "maxi", "mini", "andi", "ori", "xori", "shli", "shri"), _INT),
     "sqrt": _unary(FLOATS, rounding(IEEE, f32={Rounding.APPROX}), flush),
     "divf": _binary(FLOATS, rounding(IEEE, f32={Rounding.APPROX, Rounding.FULL}), flush),

@@ -1,0 +1,216 @@
+"""The reader of Tile IR takes any bytes: a module or one kind of error comes out, in bounded time and memory."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilec.errors import TileIRError
+from tilec.tileir.ir import Module
+from tilec.tileir.read import MAGIC, read_module
+from tilec.tileir.text import render
+
+FOLDER = Path(__file__).parents[1] / "samples" / "tileir"
+FILES = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("*.tilebc"))}
+NAMES = sorted(FILES)
+SECONDS = 5.0  # for files of some kilobytes that take milliseconds
+BYTES = 32 << 20
+
+
+def taken(data: bytes) -> Module | None:
+    """What is read, or None where it is refused; whatever is read can be printed."""
+    start = time.perf_counter()
+    try:
+        module = read_module(data)
+        assert render(module)
+    except TileIRError:
+        module = None
+    assert time.perf_counter() - start < SECONDS
+    return module
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_files_are_whole(name: str) -> None:
+    module = taken(FILES[name])
+    assert module is not None
+    assert sum(1 for function in module.functions for _ in function.walk()) > 10
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_cut_file_is_taken(name: str) -> None:
+    whole = FILES[name]
+    assert [length for length in range(len(whole)) if taken(whole[:length])] == []
+
+
+@settings(max_examples=400)
+@given(st.sampled_from(NAMES), st.lists(st.tuples(st.integers(0, 2**32), st.integers(0, 255)), min_size=1, max_size=8))
+def test_changed_bytes(name: str, changes: list[tuple[int, int]]) -> None:
+    data = bytearray(FILES[name])
+    for place, value in changes:
+        data[place % len(data)] = value
+    taken(bytes(data))
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(NAMES), st.integers(0, 2**32), st.integers(0, 7))
+def test_one_bit(name: str, place: int, bit: int) -> None:
+    data = bytearray(FILES[name])
+    data[place % len(data)] ^= 1 << bit
+    taken(bytes(data))
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(NAMES), st.data())
+def test_parts_that_are_moved_left_out_or_put_in(name: str, data: st.DataObject) -> None:
+    whole = FILES[name]
+    first, second, third = sorted(data.draw(st.tuples(*[st.integers(len(MAGIC), len(whole))] * 3), label="places"))
+    put = data.draw(st.binary(max_size=6), label="bytes")
+    taken(data.draw(st.sampled_from([
+        whole[:first] + whole[second:third] + whole[first:second] + whole[third:],
+        whole[:first] + put + whole[second:],
+        whole[:first] + whole[first:second] * 3 + whole[second:],
+    ])))  # fmt: skip
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 255), st.integers(0, 255), st.binary(max_size=300))
+def test_any_bytes_behind_a_header(major: int, minor: int, tail: bytes) -> None:
+    assert taken(MAGIC + bytes([major, minor]) + tail) is None
+    assert taken(MAGIC + b"\x0d\x03\0\0" + tail) is None or not tail
+    assert taken(tail) is None
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(NAMES), st.integers(0, 2**32), st.sampled_from([b"\xff" * 9 + b"\1", b"\xff\xff\xff\x7f", b"\xff\xff\x03"]))
+def test_huge_numbers_take_no_memory(name: str, place: int, number: bytes) -> None:
+    whole = FILES[name]
+    at = 12 + place % (len(whole) - 12)
+    tracemalloc.start()
+    try:
+        taken(whole[:at] + number + whole[at + 1 :])
+        assert tracemalloc.get_traced_memory()[1] < BYTES
+    finally:
+        tracemalloc.stop()
+
+
+# Files made to be costly: small on disk, large once read.
+
+
+def varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def section(number: int, content: bytes) -> bytes:
+    return bytes([number]) + varint(len(content)) + content
+
+
+def table(items: list[bytes], width: int = 4) -> bytes:
+    """A table at a section's start, its offsets behind padding."""
+    head = varint(len(items))
+    head += bytes(-len(head) % width)
+    offsets, at = b"", 0
+    for item in items:
+        offsets += at.to_bytes(width, "little")
+        at += len(item)
+    return head + offsets + b"".join(items)
+
+
+def assembled(types: list[bytes], body: bytes, debug: bytes = b"", functions: int = 1, records: int = 0) -> bytes:
+    """A file with one kernel `k`: type 0 is its signature."""
+    one = varint(0) + varint(0) + b"\x02" + varint(records) + varint(len(body)) + body
+    parts = section(2, varint(functions) + one * functions) + section(5, table(types)) + section(1, table([b"k"]))
+    return MAGIC + b"\x0d\x04\0\0" + parts + (section(3, debug) if debug else b"") + b"\0"
+
+
+SIGNATURE = b"\x10\0\0"
+RETURN = b"\x5c\0\0"
+TOKEN_TYPE = b"\x11"
+MAKE_TOKEN = b"\x44\1"
+
+
+def refused(data: bytes, limit: int) -> str:
+    tracemalloc.start()
+    start = time.perf_counter()
+    try:
+        with pytest.raises(TileIRError) as caught:
+            read_module(data)
+        assert tracemalloc.get_traced_memory()[1] < limit
+    finally:
+        tracemalloc.stop()
+    assert time.perf_counter() - start < 60
+    return str(caught.value)
+
+
+def test_the_smallest_file() -> None:
+    module = read_module(assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + RETURN))
+    assert [op.name for op in module.functions[0].walk()] == ["make_token", "return"]
+
+
+def test_too_many_operations() -> None:
+    # Their number is what bounds the memory: 100,000 take less than 100 MB.
+    with pytest.raises(TileIRError, match="more than 500000 operations, values and attributes"):
+        read_module(assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN * 130_000 + RETURN))
+
+
+def test_too_many_operands() -> None:
+    join = b"\x3c\1\1" + varint(600_000) + b"\0" * 600_000
+    assert "more than 500000" in refused(assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + join + RETURN), 100 << 20)
+
+
+def test_regions_in_regions() -> None:
+    # A loop without values whose only block has the next loop, and so on.
+    nested = functools.reduce(lambda inner, _: b"\x41\0\0\1\1\0\1" + inner, range(5000), b"\x0a\0\0")
+    assert "regions are nested too deeply" in refused(assembled([SIGNATURE], nested), 100 << 20)
+
+
+def test_types_in_types() -> None:
+    # Each signature has the next one for both parameters.
+    types = [b"\x10\2" + varint(n + 1) * 2 + b"\0" for n in range(60)] + [SIGNATURE]
+    assert "types are nested too deeply" in refused(assembled(types, RETURN), 10 << 20)
+    assert "types are nested too deeply" in refused(assembled([b"\x10\1\0\0"], RETURN), 10 << 20)
+
+
+def places(records: list[bytes], index: int) -> bytes:
+    """A debug section for one function whose two operations are at one record."""
+    numbers = b"\1" + bytes(3) + bytes(4) + b"\3"
+    numbers += bytes(-len(numbers) % 8) + index.to_bytes(8, "little") * 3
+    count = varint(len(records))
+    head = count + bytes(-(len(numbers) + len(count)) % 4)
+    offsets = b"".join(sum(map(len, records[:n])).to_bytes(4, "little") for n in range(len(records)))
+    return numbers + head + offsets + b"".join(records)
+
+
+def test_call_sites_that_double() -> None:
+    # Each call site has the one before it both as callee and as caller.
+    records = [b"\x04\0\0\1\1"] + [b"\x06" + varint(n) * 2 for n in range(1, 40)]
+    data = assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + RETURN, places(records, 40), records=1)
+    assert "debug locations are nested too deeply" in refused(data, 10 << 20)
+    loop = assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + RETURN, places([b"\x06\1\1"], 1), records=1)
+    assert "debug locations are nested too deeply" in refused(loop, 10 << 20)
+
+
+def test_places_of_inlined_functions() -> None:
+    records = [b"\x04\0\0\1\1", b"\x04\0\0\2\1", b"\x04\0\0\3\1", b"\x06\1\2", b"\x06\4\3"]
+    data = assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + RETURN, places(records, 5), records=1)
+    loc = read_module(data).functions[0].body.ops[0].loc
+    lines = []
+    while loc is not None:
+        lines.append((loc.file, loc.line, loc.column))
+        loc = loc.caller
+    assert lines == [("k", 1, 0), ("k", 2, 0), ("k", 3, 0)]
+
+
+def test_a_huge_file_is_not_looked_at() -> None:
+    with contextlib.suppress(MemoryError):
+        assert "more than" in refused(MAGIC + bytes(64 << 20), 200 << 20)
