@@ -163,10 +163,11 @@ class CpuDriver:
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:
         """Give memory back; launches that use it keep it until they are done."""
-        if stream is not None and (queue := self._queues.get(stream)) is not None:
-            queue.put(lambda _: self._free(address), always=True)
-        else:
+        queue = None if stream is None else self._queues.get(stream)
+        if queue is None or queue.idle:  # a buffer that is collected last of all finds no thread to start
             self._free(address)
+        else:
+            queue.put(lambda _: self._free(address), always=True)
 
     def _free(self, address: int) -> None:
         if not self._allocations.free(address):
@@ -274,6 +275,7 @@ class CpuDriver:
     def renew(self) -> None:
         """Start with empty streams: in a forked child, which has none of its parent's threads."""
         self._lock = threading.RLock()
+        self._allocations.renew()
         self._queues = {handle: _queue(handle) for handle in self._queues}
         self._marks = dict.fromkeys(self._marks)
 

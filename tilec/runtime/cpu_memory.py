@@ -23,6 +23,10 @@ class Allocations:
         self._bytes: dict[int, Bytes] = {}
         self._starts: list[int] = []
 
+    def renew(self) -> None:
+        """Forget who held the lock: in a forked child nobody does."""
+        self._lock = threading.RLock()
+
     def allocate(self, size: int) -> int:
         """Memory of this many bytes; its address.
 

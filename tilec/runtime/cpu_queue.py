@@ -92,6 +92,11 @@ class Queue:
         """Whether the work of this number is done."""
         return self._done >= number
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is queued or running."""
+        return self._done == self._put
+
     def give_up(self) -> None:
         """Drop what is queued and ask what is running to stop. Memory is given back all the same."""
         with self._changed:

@@ -336,6 +336,17 @@ def test_a_process_that_ends_does_not_wait_for_a_busy_stream() -> None:
     assert time.monotonic() - began < 30
 
 
+def test_a_buffer_that_is_collected_last_of_all_is_quiet() -> None:
+    code = """
+import builtins
+from tilec.runtime import DeviceBuffer, Stream
+builtins.stream = Stream("cpu")
+builtins.buffer = DeviceBuffer((4,), "f32", "cpu", builtins.stream)
+"""
+    done = run_python(code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_ctrl_c_ends_a_wait() -> None:
     code = HEAD + "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\ndriver.synchronize(-1, 0)\n"
     done = run_python(code)
