@@ -11,6 +11,7 @@ import numpy as np
 from tilec.tileir.check.findings import Finding, FindingKind, Place, Side
 from tilec.tileir.check.order import SyncLog, is_strong
 from tilec.tileir.check.promises import Promises
+from tilec.tileir.check.provenance import Provenance
 from tilec.tileir.check.shadow import Shadow, Touch, key, spans
 from tilec.tileir.frame import Frame
 from tilec.tileir.ir import AtomicMode, Function, Op
@@ -55,9 +56,13 @@ class Checker:
         self._uninitialized = uninitialized
         self._shadows = spans(memory.regions, uninitialized)
         self._records: list[_Record] = []
+        self._numbers: dict[_Record, int] = {}
         self._log = SyncLog()
         self._found: dict[tuple[Any, ...], Finding] = {}
         self._promises = Promises(function, slots)
+        names = [slot.partition(".")[0] for slot in slots]
+        self._parameters = frozenset(names)
+        self._provenance = Provenance(function, names)
         self._not_finite = not_finite
 
     @property
@@ -72,25 +77,28 @@ class Checker:
 
     def access(self, access: Access) -> None:
         """Look for conflicts with what was done to these elements before, and keep who did this."""
-        region = access.region
-        shadow = self._shadow(region)
-        strong = is_strong(access)
-        touch = shadow.touch(access.offsets + (region.address - shadow.address), access.mask, access.size)
-        if not len(touch.cells):
+        shadow = self._shadow(access.region)
+        self._stray(access, shadow)
+        if shadow.blank is None and self._never_written(shadow):
             return
-        self._records.append(_Record(access.op, access.kind, strong, self._log.time))
-        number = len(self._records)
-        blocks = (access.frame.blocks[touch.rows] + 1).astype(np.int32)
+        strong = is_strong(access)
+        touch = shadow.touch(access, in_order=strong)
+        if not touch.count:
+            return
+        number = self._number(_Record(access.op, access.kind, strong, self._log.time))
         if strong:
-            self._log.record(access, touch.rows, shadow.address + touch.cells * shadow.unit)
+            self._log.record(access, touch, shadow.address, shadow.unit)
         self._uninitialized_read(access, shadow, touch)
-        self._against_writers(access, shadow, touch, blocks, number)
-        if access.kind is not AccessKind.READ:
-            self._against_readers(access, shadow, touch, blocks, number)
-            shadow.note_write(touch, blocks, number)
-            self._within(access, shadow, touch, blocks, number)
-        else:
-            shadow.note_read(touch, blocks, number)
+        if shadow.was_written:
+            self._against_writers(access, shadow, touch, number)
+        if access.kind is AccessKind.READ:
+            shadow.note_read(touch, number, strong=strong)
+            return
+        if shadow.was_read:
+            self._against_readers(access, shadow, touch, number)
+        shadow.note_write(touch, number)
+        if not strong and not isinstance(touch.cells, slice):
+            self._against_writers(access, shadow, touch, number)  # blocks of this batch: the last one stands in the shadow by now
 
     def outside(self, outside: Outside) -> bool:
         """Report it and go on."""
@@ -119,7 +127,7 @@ class Checker:
                 parameter=name,
                 index=index,
                 count=len(rows),
-                hint=_PROMISED_HINT if outside.promised else "mask the access where it is beyond the tensor",
+                hint=_PROMISED_HINT if outside.promised else _MASK_HINT,
             ),
         )
         return True
@@ -167,21 +175,61 @@ class Checker:
             found = self._shadows[key(region)] = Shadow([region], self._uninitialized)
         return found
 
-    def _uninitialized_read(self, access: Access, shadow: Shadow, touch: Touch) -> None:
-        if access.kind is AccessKind.WRITE or access.op.attributes.get("mode") is AtomicMode.XCHG:
+    def _never_written(self, shadow: Shadow) -> bool:
+        """Whether it is certain that no block writes a span, so that who reads it does not matter."""
+        written = self._provenance.written
+        return written is not None and shadow.names <= self._parameters and not shadow.names & written and not shadow.was_written
+
+    def _number(self, record: _Record) -> int:
+        """The number of an access in the shadows: from 1, and the same for equal ones, so that long loops need no more memory."""
+        number = self._numbers.get(record)
+        if number is None:
+            self._records.append(record)
+            number = self._numbers[record] = len(self._records)
+        return number
+
+    def _stray(self, access: Access, shadow: Shadow) -> None:
+        """Report pointers that left their parameter's memory and landed in another's."""
+        names = self._provenance.of(access.op) if self._parameters else None
+        if names is None or names & shadow.names or (access.mask is not None and not access.mask.any()):
             return
-        blank = np.flatnonzero(~shadow.initialized[touch.cells])
+        where = np.unravel_index(0 if access.mask is None else int(access.mask.argmax()), access.offsets.shape)
+        address = access.region.address + int(access.offsets[where])
+        home = next((region for region in self._memory.regions if region.name in names), None)
+        name = home.name if home is not None else min(names)
+        index = home.element(address - home.address) if home is not None else ()
+        verb = "reads" if access.kind is AccessKind.READ else "writes"
+        landed = f"which has {home.data.size // home.itemsize}" if home is not None else "which has no elements"
+        shadow.was_written |= access.kind is not AccessKind.READ
+        self._add(
+            (FindingKind.OUT_OF_BOUNDS, access.op.number, name),
+            Finding(
+                kind=FindingKind.OUT_OF_BOUNDS,
+                what=f"{verb} element [{_list(index)}] of {name}, {landed}: that is memory of {access.region.name}",
+                location=access.op.loc,
+                block=self._place(access.frame, int(where[0])),
+                parameter=name,
+                index=index,
+                count=access.offsets.size if access.mask is None else int(access.mask.sum()),
+                hint=_MASK_HINT,
+            ),
+        )
+
+    def _uninitialized_read(self, access: Access, shadow: Shadow, touch: Touch) -> None:
+        if shadow.blank is None or access.kind is AccessKind.WRITE or access.op.attributes.get("mode") is AtomicMode.XCHG:
+            return
+        blank = np.flatnonzero(shadow.blank[touch.cells])
         if len(blank):
             name = access.region.name
             at = int(blank[0])
-            index = self._element(access.region, shadow, int(touch.cells[at]))
+            index = self._element(access.region, shadow, touch.cell(at))
             self._add(
                 (FindingKind.UNINITIALIZED, access.op.number, name),
                 Finding(
                     kind=FindingKind.UNINITIALIZED,
                     what=f"reads {name}[{_list(index)}], which nothing has written",
                     location=access.op.loc,
-                    block=self._place(access.frame, int(touch.rows[at])),
+                    block=self._place(access.frame, touch.row(at)),
                     parameter=name,
                     index=index,
                     count=len(blank),
@@ -189,32 +237,28 @@ class Checker:
                 ),
             )
 
-    def _against_writers(self, access: Access, shadow: Shadow, touch: Touch, blocks: Array, number: int) -> None:
-        owner = shadow.writer[touch.cells]
-        self._conflicts(access, shadow, touch, blocks, number, owner, shadow.write[touch.cells])
+    def _against_writers(self, access: Access, shadow: Shadow, touch: Touch, number: int) -> None:
+        self._conflicts(access, shadow, touch, number, shadow.writer[touch.cells], shadow.write)
 
-    def _against_readers(self, access: Access, shadow: Shadow, touch: Touch, blocks: Array, number: int) -> None:
+    def _against_readers(self, access: Access, shadow: Shadow, touch: Touch, number: int) -> None:
         for who, which in ((shadow.reader, shadow.read), (shadow.reader_too, shadow.read_too)):
-            self._conflicts(access, shadow, touch, blocks, number, who[touch.cells], which[touch.cells])
+            self._conflicts(access, shadow, touch, number, who[touch.cells], which)
 
-    def _within(self, access: Access, shadow: Shadow, touch: Touch, blocks: Array, number: int) -> None:
-        """Conflicts of blocks of the batch by this very operation: the last one stands in the shadow by now."""
-        if not self._records[number - 1].strong:
-            owner = shadow.writer[touch.cells]
-            self._conflicts(access, shadow, touch, blocks, number, owner, shadow.write[touch.cells])
-
-    def _conflicts(self, access: Access, shadow: Shadow, touch: Touch, blocks: Array, number: int, owner: Array, which: Array) -> None:
-        """Report elements whose earlier access `which` by block `owner` is another block's, unordered, and not both are strong."""
-        at = np.flatnonzero((owner != 0) & (owner != blocks))
+    def _conflicts(self, access: Access, shadow: Shadow, touch: Touch, number: int, owner: Array, accesses: Array) -> None:
+        """Report elements whose earlier access by block `owner` is another block's, unordered, and not both are strong."""
+        other = owner != touch.blocks
+        if not other.any():
+            return
+        at = np.flatnonzero(other & (owner != 0))
         if not len(at):
             return
-        now = self._records[number - 1]
-        for earlier in np.unique(which[at]).tolist():
+        now, which = self._records[number - 1], accesses[touch.cells][at]
+        for earlier in np.unique(which).tolist():
             record = self._records[earlier - 1]
             if record.strong and now.strong:
                 continue
-            mine = at[which[at] == earlier]
-            races = mine if not self._log.time else self._unordered(mine, owner, blocks, record, now)
+            mine = at[which == earlier]
+            races = mine if not self._log.time else self._unordered(mine, owner, touch.blocks, record, now)
             if len(races):
                 self._race(access, shadow, touch, record, races, owner)
 
@@ -227,10 +271,10 @@ class Checker:
     def _race(self, access: Access, shadow: Shadow, touch: Touch, record: _Record, at: Array, owner: Array) -> None:
         first = int(at[0])
         name = access.region.name
-        index = self._element(access.region, shadow, int(touch.cells[first]))
+        index = self._element(access.region, shadow, touch.cell(first))
         both_write = AccessKind.READ not in (access.kind, record.kind)
         kind = FindingKind.WRITE_RACE if both_write else FindingKind.READ_RACE
-        block = self._place(access.frame, int(touch.rows[first]))
+        block = self._place(access.frame, touch.row(first))
         numbers = np.asarray([int(owner[first]) - 1], np.int64)
         other: Place = _triple(access.frame.launch.coordinates(numbers), 0)
         verbs = (_VERBS[access.kind, is_strong(access)], _VERBS[record.kind, record.strong])
@@ -269,6 +313,7 @@ class Checker:
             self._found[where] = finding
 
 
+_MASK_HINT = "mask the access where it is beyond the tensor"
 _PROMISED_HINT = "leave the bounds check on, or launch only shapes for which the declaration holds"
 _RACE_HINT = "give each element to one block, or combine with an atomic"
 _VERBS: Mapping[tuple[AccessKind, bool], str] = {

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import array
+
+import numpy as np
+
+from tilec.tileir.check.shadow import Touch
 from tilec.tileir.ir import MemoryOrder, MemoryScope
 from tilec.tileir.observe import Access, AccessKind
-from tilec.tileir.values import Array
 
 _ACQUIRES = (MemoryOrder.ACQUIRE, MemoryOrder.ACQ_REL)
 _RELEASES = (MemoryOrder.RELEASE, MemoryOrder.ACQ_REL)
+_ACQUIRE, _RELEASE, _KEEP = 1, 2, 4  # what an event does; _KEEP: what was released there before stays so
 _SEEN = -1
 _MOST_WORK = 20_000_000  # events looked at in all: enough for thousands of conflicting pairs, and still seconds
+_MOST_EVENTS = 20_000_000  # of 17 bytes each
 
 
 class SyncLog:
@@ -21,33 +27,38 @@ class SyncLog:
 
     def __init__(self) -> None:
         self.exhausted = False
-        self._events: list[tuple[int, int, bool, bool, bool]] = []  # block, address, acquires, releases, keeps what was released before
+        self._blocks, self._addresses, self._flags = array.array("q"), array.array("q"), bytearray()
         self._known: dict[tuple[int, int], dict[int, int]] = {}
         self._work = 0
 
     @property
     def time(self) -> int:
         """Now."""
-        return len(self._events)
+        return len(self._flags)
 
-    def record(self, access: Access, rows: Array, addresses: Array) -> None:
-        """Note a strong access of blocks (one per address, in the order in which they take place)."""
-        acquires = access.order in _ACQUIRES and access.kind is not AccessKind.WRITE
-        releases = access.order in _RELEASES and access.kind is not AccessKind.READ
-        writes = access.kind is AccessKind.WRITE
-        if access.kind is AccessKind.READ and not acquires:
+    def record(self, access: Access, touch: Touch, address: int, unit: int) -> None:
+        """Note a strong access of blocks, in the order in which they take place; cells of `unit` bytes are counted from `address`."""
+        flags = _ACQUIRE * (access.order in _ACQUIRES and access.kind is not AccessKind.WRITE)
+        flags |= _RELEASE * (access.order in _RELEASES and access.kind is not AccessKind.READ)
+        flags |= _KEEP * (access.kind is not AccessKind.WRITE)
+        # What is relaxed and writes nothing of its own over a release changes no order.
+        if flags == _KEEP:
             return
-        blocks = access.frame.blocks[rows].tolist()
-        flags = ([flag] * len(blocks) for flag in (acquires, releases, not writes))
-        self._events.extend(zip(blocks, addresses.tolist(), *flags, strict=True))
+        if len(self._flags) + touch.count > _MOST_EVENTS:
+            self.exhausted = True
+            return
+        cells = np.arange(touch.cells.start, touch.cells.stop) if isinstance(touch.cells, slice) else touch.cells
+        self._blocks.frombytes((touch.blocks.astype(np.int64) - 1).tobytes())
+        self._addresses.frombytes((address + cells * unit).astype(np.int64).tobytes())
+        self._flags.extend(bytes([flags]) * touch.count)
 
     def ordered(self, first: int, since: int, second: int, until: int) -> bool:
         """Whether what block `first` did at time `since` comes before what block `second` does at time `until`."""
-        if not self._events:
-            return False
+        if self.exhausted:
+            return True
         known = self._known.get((first, since))
         if known is None or known[_SEEN] < until:
-            self._work += len(self._events) - since
+            self._work += self.time - since
             if self._work > _MOST_WORK:
                 self.exhausted = True
                 return True
@@ -58,15 +69,15 @@ class SyncLog:
         """Per block the time from which on it is ordered after the access; under _SEEN the time up to which that was looked at."""
         after = {first: since}
         carrying: set[int] = set()
-        for time in range(since, len(self._events)):
-            block, address, acquires, releases, keeps = self._events[time]
-            if acquires and address in carrying:
+        for time in range(since, self.time):
+            block, address, flags = self._blocks[time], self._addresses[time], self._flags[time]
+            if flags & _ACQUIRE and address in carrying:
                 after.setdefault(block, time + 1)
-            if releases and block in after:
+            if flags & _RELEASE and block in after:
                 carrying.add(address)
-            elif not keeps:
+            elif not flags & _KEEP:
                 carrying.discard(address)
-        after[_SEEN] = len(self._events)
+        after[_SEEN] = self.time
         return after
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tilec.tileir.check.checker import Checker
-from tilec.tileir.check.findings import FindingKind
+from tilec.tileir.check.findings import Finding, FindingKind, Side
 from tilec.tileir.check.order import SyncLog
 from tilec.tileir.frame import Frame, Launch
 from tilec.tileir.ir import Block, Function, Loc, MemoryOrder, MemoryScope, Op, Signature
@@ -65,7 +67,18 @@ class Scene:
         return [finding.kind for finding in self.checker.findings]
 
 
-def test_blocks_that_keep_apart_have_no_race():
+def line_of(side: Finding | Side | None) -> int:
+    assert side is not None
+    assert side.location is not None
+    return side.location.line
+
+
+def other_of(found: Finding) -> Side:
+    assert found.other is not None
+    return found.other
+
+
+def test_blocks_that_keep_apart_have_no_race() -> None:
     scene = Scene()
     scene.access(1, READ, [0, 1], [[0, 1], [2, 3]])
     scene.access(2, WRITE, [0, 1], [[0, 1], [2, 3]])
@@ -73,7 +86,7 @@ def test_blocks_that_keep_apart_have_no_race():
     assert scene.kinds() == []
 
 
-def test_two_blocks_of_one_batch_write_one_element():
+def test_two_blocks_of_one_batch_write_one_element() -> None:
     scene = Scene()
     scene.access(1, WRITE, [3, 5], [[0, 1], [1, 2]])
     (found,) = scene.checker.findings
@@ -81,29 +94,28 @@ def test_two_blocks_of_one_batch_write_one_element():
     assert found.what == "block (3, 0, 0) writes x[1], which block (5, 0, 0) writes in the same launch"
     assert (found.block, found.parameter, found.index, found.count) == ((3, 0, 0), "x", (1,), 1)
     assert found.location == Loc("k.py", 1, 5)
-    assert found.other is not None
-    assert (found.other.block, found.other.location) == ((5, 0, 0), Loc("k.py", 1, 5))
+    assert (other_of(found).block, other_of(found).location) == ((5, 0, 0), Loc("k.py", 1, 5))
 
 
 @pytest.mark.parametrize("first", [READ, WRITE])
-def test_conflicts_are_seen_whichever_comes_first(first):
+def test_conflicts_are_seen_whichever_comes_first(first: AccessKind) -> None:
     scene = Scene()
     scene.access(1, first, [0], [[7]])
     scene.access(2, WRITE if first is READ else READ, [9], [[7]])
     (found,) = scene.checker.findings
     assert found.kind is FindingKind.READ_RACE
-    assert found.location.line == 2
-    assert found.other.location.line == 1
+    assert line_of(found) == 2
+    assert line_of(found.other) == 1
 
 
-def test_many_readers_hide_no_writer():
+def test_many_readers_hide_no_writer() -> None:
     scene = Scene()
     scene.access(1, READ, list(range(8)), [[4]] * 8)
     scene.access(2, WRITE, [0], [[4]])
     assert scene.kinds() == [FindingKind.READ_RACE]
 
 
-def test_a_block_may_read_and_write_its_own():
+def test_a_block_may_read_and_write_its_own() -> None:
     scene = Scene()
     for line in range(3):
         scene.access(2 * line, READ, [0], [[4]])
@@ -111,20 +123,20 @@ def test_a_block_may_read_and_write_its_own():
     assert scene.kinds() == []
 
 
-def test_the_same_conflict_is_counted_not_repeated():
+def test_the_same_conflict_is_counted_not_repeated() -> None:
     scene = Scene()
     scene.access(1, WRITE, [0, 1, 2], [[0, 1]] * 3)
     (found,) = scene.checker.findings
     assert found.count == 4
 
 
-def test_masked_elements_do_not_count():
+def test_masked_elements_do_not_count() -> None:
     scene = Scene()
     scene.access(1, WRITE, [0, 1], [[0, 1], [1, 2]], mask=[[True, False], [True, True]])
     assert scene.kinds() == []
 
 
-def test_atomics_race_with_plain_accesses_only():
+def test_atomics_race_with_plain_accesses_only() -> None:
     scene = Scene()
     scene.access(1, ATOMIC, [0, 1], [[0], [0]], order=ACQ_REL)
     scene.access(1, ATOMIC, [2], [[0]], order=RELAXED)
@@ -133,14 +145,14 @@ def test_atomics_race_with_plain_accesses_only():
     assert scene.kinds() == [FindingKind.WRITE_RACE]
 
 
-def test_atomics_of_the_block_alone_order_nothing_between_blocks():
+def test_atomics_of_the_block_alone_order_nothing_between_blocks() -> None:
     scene = Scene()
     scene.access(1, ATOMIC, [0, 1], [[0], [0]], order=ACQ_REL, scope=MemoryScope.TILE_BLOCK)
     assert scene.kinds() == [FindingKind.WRITE_RACE]
 
 
 @pytest.mark.parametrize(("released", "acquired", "races"), [(ACQ_REL, ACQ_REL, 0), (RELAXED, ACQ_REL, 1), (ACQ_REL, RELAXED, 1)])
-def test_a_flag_orders_what_it_releases_and_acquires(released, acquired, races):
+def test_a_flag_orders_what_it_releases_and_acquires(released: MemoryOrder, acquired: MemoryOrder, races: int) -> None:
     scene = Scene()
     scene.access(1, WRITE, [0], [[5]])
     scene.access(2, ATOMIC, [0], [[0]], name="flag", order=released)
@@ -149,7 +161,7 @@ def test_a_flag_orders_what_it_releases_and_acquires(released, acquired, races):
     assert len(scene.kinds()) == races
 
 
-def test_what_comes_after_the_release_is_not_ordered():
+def test_what_comes_after_the_release_is_not_ordered() -> None:
     scene = Scene()
     scene.access(2, ATOMIC, [0], [[0]], name="flag", order=ACQ_REL)
     scene.access(1, WRITE, [0], [[5]])
@@ -158,7 +170,7 @@ def test_what_comes_after_the_release_is_not_ordered():
     assert scene.kinds() == [FindingKind.READ_RACE]
 
 
-def test_another_flag_orders_nothing():
+def test_another_flag_orders_nothing() -> None:
     scene = Scene()
     scene.access(1, WRITE, [0], [[5]])
     scene.access(2, ATOMIC, [0], [[0]], name="flag", order=ACQ_REL)
@@ -167,7 +179,7 @@ def test_another_flag_orders_nothing():
     assert scene.kinds() == [FindingKind.READ_RACE]
 
 
-def test_order_passes_through_a_third_block():
+def test_order_passes_through_a_third_block() -> None:
     scene = Scene()
     scene.access(1, WRITE, [0], [[5]])
     scene.access(2, WRITE, [0], [[0]], name="flag", order=RELEASE)
@@ -178,7 +190,7 @@ def test_order_passes_through_a_third_block():
     assert scene.kinds() == []
 
 
-def test_the_last_of_many_blocks_is_ordered_after_all():
+def test_the_last_of_many_blocks_is_ordered_after_all() -> None:
     scene = Scene()
     blocks = list(range(8))
     scene.access(1, WRITE, blocks, [[block] for block in blocks])
@@ -189,7 +201,76 @@ def test_the_last_of_many_blocks_is_ordered_after_all():
     assert scene.kinds() == [FindingKind.READ_RACE]
 
 
-def test_reads_of_what_nothing_wrote():
+def test_a_later_read_of_the_same_block_counts() -> None:
+    scene = Scene()
+    scene.access(1, READ, [1], [[5]])
+    scene.access(2, ATOMIC, [1], [[0]], name="flag", order=ACQ_REL)
+    scene.access(3, READ, [1], [[5]])
+    scene.access(4, ATOMIC, [0], [[0]], name="flag", order=ACQ_REL)
+    scene.access(5, WRITE, [0], [[5]])
+    (found,) = scene.checker.findings
+    assert line_of(found.other) == 3
+
+
+def test_an_atomic_read_hides_no_plain_one() -> None:
+    scene = Scene()
+    scene.access(1, READ, [1], [[5]])
+    scene.access(2, READ, [1], [[5]], order=RELAXED)
+    scene.access(3, WRITE, [0], [[5]], order=RELAXED)
+    (found,) = scene.checker.findings
+    assert line_of(found.other) == 1
+
+
+def test_rows_in_any_order_are_told_by_their_blocks() -> None:
+    scene = Scene()
+    scene.access(1, WRITE, [2, 0, 1], [[4, 5], [0, 1], [2, 3]])
+    scene.access(2, READ, [7], [[3]])
+    (found,) = scene.checker.findings
+    assert (found.block, found.index, other_of(found).block) == ((7, 0, 0), (3,), (1, 0, 0))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([READ, WRITE]), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=4)),
+        max_size=6,
+    )
+)
+def test_races_are_found_where_two_blocks_meet_and_nowhere_else(accesses: list[tuple[AccessKind, list[tuple[int, int]]]]) -> None:
+    scene = Scene()
+    for line, (kind, touched) in enumerate(accesses):
+        scene.access(line, kind, [block for block, _ in touched], [[2 * part, 2 * part + 1] for _, part in touched])
+    done = [(kind, *place) for kind, touched in accesses for place in touched]
+    expected = any(
+        one[1] != two[1] and one[2] == two[2] and WRITE in (one[0], two[0]) for place, one in enumerate(done) for two in done[place:]
+    )
+    assert bool(scene.checker.findings) == expected
+
+
+def test_equal_accesses_are_remembered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    op = scene.op(1)
+    monkeypatch.setattr(scene, "op", lambda line: op)  # a loop does the same operation
+    for _ in range(50):
+        scene.access(1, WRITE, [0, 1], [[0, 1], [2, 3]])
+    assert len(scene.checker._records) == 1
+
+
+def test_relaxed_atomics_need_no_memory() -> None:
+    scene = Scene()
+    scene.access(1, ATOMIC, [0, 1], [[0], [0]], name="flag", order=RELAXED)
+    assert scene.checker._log.time == 0
+
+
+def test_more_synchronisation_than_can_be_kept_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilec.tileir.check.order._MOST_EVENTS", 3)
+    scene = Scene()
+    for block in range(4):
+        scene.access(1, ATOMIC, [block], [[0]], name="flag", order=ACQ_REL)
+    assert scene.checker.unsure
+    assert scene.checker._log.time == 3
+
+
+def test_reads_of_what_nothing_wrote() -> None:
     scene = Scene(uninitialized=("y",))
     scene.access(1, READ, [0], [[0, 1]], name="x")
     scene.access(2, WRITE, [0], [[0, 1]], name="y")
@@ -201,23 +282,23 @@ def test_reads_of_what_nothing_wrote():
     assert (found.parameter, found.index, found.count) == ("y", (2,), 1)
 
 
-def test_parameters_that_share_memory_are_one():
+def test_parameters_that_share_memory_are_one() -> None:
     scene = Scene(alias=True)
     scene.access(1, READ, [0], [[3]], name="x")
     scene.access(2, WRITE, [1], [[3]], name="y")
     assert scene.kinds() == [FindingKind.READ_RACE]
 
 
-def test_elements_of_other_sizes_are_compared_by_their_bytes():
+def test_elements_of_other_sizes_are_compared_by_their_bytes() -> None:
     scene = Scene()
     scene.access(1, WRITE, [0], [[0]], size=4)
     scene.access(2, WRITE, [1], [[7]], size=1)
     scene.access(3, WRITE, [1], [[1]], size=2)
     (found,) = scene.checker.findings
-    assert (found.index, found.other.block) == ((0,), (0, 0, 0))
+    assert (found.index, other_of(found).block) == ((0,), (0, 0, 0))
 
 
-def test_an_access_outside_says_which_element_of_what():
+def test_an_access_outside_says_which_element_of_what() -> None:
     scene = Scene()
     frame = Frame(scene.launch, np.arange(4))
     end = scene.regions["y"].address + 4 * 66
@@ -237,7 +318,7 @@ def test_an_access_outside_says_which_element_of_what():
     assert (found.block, found.index, found.count) == ((2, 0, 0), (66,), 2)
 
 
-def test_too_much_synchronisation_is_taken_for_order_and_said(monkeypatch):
+def test_too_much_synchronisation_is_taken_for_order_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilec.tileir.check.order._MOST_WORK", 0)
     scene = Scene()
     scene.access(1, WRITE, [0], [[5]])
@@ -247,11 +328,11 @@ def test_too_much_synchronisation_is_taken_for_order_and_said(monkeypatch):
     assert scene.checker.unsure
 
 
-def test_an_empty_log_orders_nothing():
+def test_an_empty_log_orders_nothing() -> None:
     assert not SyncLog().ordered(0, 0, 1, 0)
 
 
-def test_findings_are_json():
+def test_findings_are_json() -> None:
     scene = Scene()
     scene.access(1, WRITE, [3, 5], [[0, 1], [1, 2]])
     found = scene.checker.findings[0].as_json()
