@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from tilec.errors import UsageError
 from tilec.tileir.frame import Grid
-from tilec.tileir.ir import Function, Tile
+from tilec.tileir.ir import Function, Op, Tile, Type
 from tilec.tileir.values import Array, storage
 
 # Bytes of one value for a whole batch: what stays in a core's cache while a few of them are worked on.
@@ -18,28 +19,66 @@ _CACHE = 2 << 20
 _MEMORY = 256 << 20
 # Blocks in flight at most, however small their tiles.
 _MOST = 8192
+# Blocks in flight where they take turns, as many as a large GPU holds. They start in the order of their numbers.
+_IN_FLIGHT = 256
+# Matrix products, and how many multiplications of theirs take the time of another operation's element.
+_PRODUCTS = frozenset({"mmaf", "mmai", "mmaf_scaled"})
+_FUSED = 16
 
 
-def batch_size(function: Function) -> int:
-    """How many blocks to run together: their tiles fit the cache, and all of them a bounded memory."""
-    largest, total = _sizes(function)
-    return max(1, min(_MOST, _CACHE // largest, _MEMORY // total))
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Footprint:
+    """What one block of a kernel takes, each loop's body counted once.
+
+    Attributes:
+        largest: bytes of its largest tile. total: bytes of all of them.
+        elements: that its operations compute, or as many as take the time. calls: its operations.
+        loops: whether there are loops.
+    """
+
+    largest: int
+    total: int
+    elements: int
+    calls: int
+    loops: bool
+
+    @property
+    def batch(self) -> int:
+        """How many blocks to run together: their tiles fit the cache, and all of them a bounded memory."""
+        return max(1, min(_MOST, _CACHE // self.largest, _MEMORY // self.total))
+
+    @property
+    def flight(self) -> int:
+        """How many blocks that take turns may be in flight in a bounded memory; two at least, or none could wait for another."""
+        return max(2, min(_IN_FLIGHT, 4 * _MEMORY // self.total))
 
 
-def flight_size(function: Function) -> int:
-    """How many blocks that take turns may be in flight in a bounded memory; two at least, or none could wait for another."""
-    return max(2, 4 * _MEMORY // _sizes(function)[1])
+def footprint(function: Function) -> Footprint:
+    """What one block of a kernel takes."""
+    ops = list(function.walk())
+    sizes = [_bytes(result.type) for op in ops for result in op.results]
+    return Footprint(
+        largest=max(sizes, default=1) or 1,
+        total=sum(sizes) or 1,
+        elements=sum(map(_work, ops)),
+        calls=len(ops),
+        loops=any(op.name in ("for", "loop") for op in ops),
+    )
 
 
-def _sizes(function: Function) -> tuple[int, int]:
-    """Bytes of the largest tile of a block, and of all."""
-    sizes = [tile_bytes(result.type) for op in function.walk() for result in op.results]
-    return max(sizes, default=1) or 1, sum(sizes) or 1
-
-
-def tile_bytes(kind: object) -> int:
+def _bytes(kind: Type) -> int:
     """Bytes of a value of one block; 0 for what is no tile."""
     return storage(kind.element).itemsize * math.prod(kind.shape) if isinstance(kind, Tile) else 0
+
+
+def _work(op: Op) -> int:
+    """Elements that an operation computes for one block, or as many as take its time."""
+    own = sum(math.prod(result.type.shape) if isinstance(result.type, Tile) else 1 for result in op.results)
+    if op.name in _PRODUCTS:
+        factor = op.operand("lhs").type
+        assert isinstance(factor, Tile)
+        own *= 1 + factor.shape[-1] // _FUSED
+    return own
 
 
 def batches(grid: Grid, size: int, order: str | int) -> Iterator[Array]:

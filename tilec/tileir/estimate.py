@@ -6,17 +6,12 @@ import dataclasses
 import math
 
 from tilec.errors import LaunchLimitError
-from tilec.tileir.blocks import batch_size, tile_bytes
 from tilec.tileir.frame import Grid
-from tilec.tileir.ir import Op, Tile
 from tilec.tileir.program import Program
 
 # Elements that NumPy computes in a second, and what an operation costs however small its tile: both of a slow core.
 _RATE = 300e6
 _CALL = 3e-6
-# Matrix products, and how many multiplications of theirs take the time of another operation's element.
-_PRODUCTS = frozenset({"mmaf", "mmai", "mmaf_scaled"})
-_FUSED = 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,29 +42,12 @@ class Estimate:
 def estimate(program: Program, grid: Grid, batch: int = 0) -> Estimate:
     """Estimate a launch on a grid; `batch` as in `Options`."""
     blocks = math.prod(grid)
-    together = min(batch or batch_size(program.function), max(blocks, 1))
-    calls = 0
-    elements = 0
-    size = 0
-    loops = False
-    for op in program.function.walk():
-        calls += 1
-        loops |= op.name in ("for", "loop")
-        for result in op.results:
-            size += tile_bytes(result.type)
-        elements += _work(op)
-    seconds = blocks * elements / _RATE + -(-blocks // together) * calls * _CALL
-    return Estimate(blocks=blocks, batch=together, elements=blocks * elements, memory=together * size, seconds=seconds, loops=loops)
-
-
-def _work(op: Op) -> int:
-    """Elements that an operation computes for one block, or as many as take its time."""
-    own = sum(math.prod(result.type.shape) if isinstance(result.type, Tile) else 1 for result in op.results)
-    if op.name in _PRODUCTS:
-        factor = op.operand("lhs").type
-        assert isinstance(factor, Tile)
-        own *= 1 + factor.shape[-1] // _FUSED
-    return own
+    each = program.footprint
+    together = min(batch or each.batch, max(blocks, 1))
+    elements = blocks * each.elements
+    seconds = elements / _RATE + -(-blocks // together) * each.calls * _CALL
+    memory = together * each.total
+    return Estimate(blocks=blocks, batch=together, elements=elements, memory=memory, seconds=seconds, loops=each.loops)
 
 
 def refuse_huge(program: Program, grid: Grid, batch: int, most: int, kernel: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilec.errors import ArgumentError, LaunchLimitError
-from tilec.tileir.blocks import batch_size, batches, flight_size
+from tilec.tileir.blocks import batches
 from tilec.tileir.constants import elements
 from tilec.tileir.control import Run
 from tilec.tileir.estimate import refuse_huge
@@ -24,7 +24,7 @@ from tilec.tileir.layout import layout
 from tilec.tileir.limits import Batch, stopped
 from tilec.tileir.memory import Memory, Region
 from tilec.tileir.program import Program, bind, run_whole
-from tilec.tileir.turns import IN_FLIGHT, take_turns
+from tilec.tileir.turns import take_turns
 from tilec.tileir.values import Array, storage
 
 if TYPE_CHECKING:
@@ -98,11 +98,11 @@ def execute(program: Program, arguments: Sequence[Any], grid: Grid, memory: Memo
             return
         if program.waits:
             numbers = itertools.chain.from_iterable(blocks.tolist() for blocks in batches(grid, _CHUNK, "forward"))
-            most = min(IN_FLIGHT, flight_size(program.function))
+            most = program.footprint.flight
             turns = take_turns(numbers, start.one, most=most, order=options.order, cancelled=options.cancelled)
             collections.deque(turns, maxlen=0)
             return
-        for blocks in batches(grid, options.batch or batch_size(program.function), options.order):
+        for blocks in batches(grid, options.batch or program.footprint.batch, options.order):
             start.check()
             _finish(start, blocks)
 

@@ -22,6 +22,7 @@ from tilec.tileir import (
     shape,
     views,
 )
+from tilec.tileir.blocks import Footprint, footprint
 from tilec.tileir.control import Code, Control, Exit, branch, counted, endless, finish, watched
 from tilec.tileir.faults import location
 from tilec.tileir.frame import Binder, Body, Frame, Step
@@ -40,7 +41,7 @@ class Program:
 
     Attributes:
         module: what it is part of. function: its entry.
-        code: its operations.
+        code: its operations. footprint: what one block takes.
         waits: loops in which a block may wait for another one; where there are any, blocks take turns.
         watched: whether the run stops at every operation.
         variables: memory of the module's variables; empty where every launch has its own.
@@ -49,6 +50,7 @@ class Program:
     module: Module
     function: Function
     code: Code
+    footprint: Footprint
     waits: frozenset[Op]
     watched: bool = False
     variables: tuple[Region, ...] = ()
@@ -73,7 +75,7 @@ def bind(module: Module, entry: str = "", watch: bool = False) -> Program:
     function = _entry(module, entry)
     waits = waiting_loops(function)
     code = _Coder(waits, watch).code(function.body, {Exit.RETURN: 0}, Exit.RETURN)
-    return Program(module=module, function=function, code=code, waits=waits, watched=watch)
+    return Program(module=module, function=function, code=code, footprint=footprint(function), waits=waits, watched=watch)
 
 
 def body_of(block: Block) -> Body:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilec.errors import Location, UsageError
-from tilec.tileir.blocks import batches, flight_size
+from tilec.tileir.blocks import batches
 from tilec.tileir.control import Moment, Pause
 from tilec.tileir.execute import DEFAULT, Options, Start, launched
 from tilec.tileir.faults import block_of, location
 from tilec.tileir.frame import Frame, Grid
 from tilec.tileir.ir import Module, Op, Value
 from tilec.tileir.program import Program, bind
-from tilec.tileir.turns import IN_FLIGHT, take_turns
+from tilec.tileir.turns import take_turns
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -204,7 +204,7 @@ def _pauses(start: Start, chosen: list[int], options: Options) -> Iterator[Pause
                 frame.batch.flush(frame.blocks)
         return
     numbers = (int(number) for blocks in batches(start.launch.grid, 4096, "forward") for number in blocks)
-    most = min(IN_FLIGHT, flight_size(start.program.function))
+    most = start.program.footprint.flight
     for pause in take_turns(numbers, start.one, most=most, order=options.order, cancelled=options.cancelled):
         if int(pause.frame.blocks[0]) in chosen:
             yield pause

@@ -15,8 +15,6 @@ from tilec.tileir.frame import Frame
 from tilec.tileir.ir import Op
 from tilec.tileir.limits import stopped
 
-# Blocks in flight at once, as many as a large GPU holds. They start in the order of their numbers.
-IN_FLIGHT = 256
 # Passes of a loop after which a block is suspected to wait for ever ...
 _PATIENCE = 32
 # ... and how often nothing that it knows may have changed then, for all blocks in flight, before that is taken for certain.
@@ -43,7 +41,7 @@ def take_turns(
     numbers: Iterator[int],
     start: Callable[[int], tuple[Frame, Run]],
     *,
-    most: int = IN_FLIGHT,
+    most: int,
     order: str | int = "forward",
     cancelled: Callable[[], bool] | None = None,
 ) -> Iterator[Pause]:
@@ -80,7 +78,7 @@ def take_turns(
             for turn in flight:
                 turn.same = 0
         elif all(turn.same >= _PROOF for turn in flight):
-            raise _stuck(kernel, flight)
+            raise _stuck(kernel, flight, most)
 
 
 def _round(flight: list[_Turn], turns: list[_Turn], number: int) -> Generator[Pause, None, bool]:
@@ -127,13 +125,13 @@ def _state(frame: Frame) -> int:
     return hash(tuple((index, held.tobytes()) for index, held in frame.held().items() if hasattr(held, "tobytes")))
 
 
-def _stuck(kernel: str, flight: list[_Turn]) -> FaultError:
+def _stuck(kernel: str, flight: list[_Turn], most: int) -> FaultError:
     first = flight[0]
     others = f" and {len(flight) - 1} more" if len(flight) > 1 else ""
     assert first.loop is not None
     return FaultError(
         f"{kernel}: block {block_of(first.frame, 0)}{others} wait in a {first.loop.name} for what no block in flight does",
-        cause=f"a lock that is never released, or a wait for a block that has not started: {IN_FLIGHT} blocks at most are in flight, "
+        cause=f"a lock that is never released, or a wait for a block that has not started: {most} blocks at most are in flight, "
         "in the order of their numbers",
         fix="let blocks wait only for blocks with smaller numbers, or launch no more blocks than run at once",
         kernel=kernel,

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from tests.unit.tileir.build import Builder, module, program, tile
 from tilec.errors import LaunchLimitError, UsageError
-from tilec.tileir.blocks import batch_size, batches, flight_size
+from tilec.tileir.blocks import batches
 from tilec.tileir.estimate import duration, estimate
 from tilec.tileir.execute import Options, execute, prepare
 from tilec.tileir.ir import Rounding, Scalar
@@ -69,12 +69,13 @@ def tiles(*shape: int):
 
 
 def test_more_blocks_run_together_where_tiles_are_small() -> None:
-    sizes = [batch_size(tiles(side, side).function) for side in (1, 16, 64, 1024)]
+    sizes = [tiles(side, side).footprint.batch for side in (1, 16, 64, 1024)]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > 1000
     assert 32 <= sizes[2] <= 256
     assert sizes[3] == 1
-    assert flight_size(tiles(4096, 4096).function) >= 2
+    assert tiles(4096, 4096).footprint.flight == 7
+    assert tiles(16).footprint.flight == 256
 
 
 def test_an_estimate_counts_blocks_elements_and_memory() -> None:
