@@ -95,7 +95,7 @@ def test_symbols(tmp_path: Path) -> None:
     decl = job(write(tmp_path, {"k/a.cu": text}), "kernel_a").spec.decl
     error = refused(tmp_path, text, "kernel_b", decl=decl)
     assert error.what == 'the source has no instance kernel_b: identifier "kernel_b" is undefined'
-    assert error.fix == "the source has kernel_a; did you mean kernel_a"
+    assert error.fix == "the source has kernel_a; did you mean 'kernel_a'"
 
 
 def test_inline_assembly(tmp_path: Path) -> None:
