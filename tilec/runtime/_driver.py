@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from tilec.errors import DriverError, MissingError, NoDeviceError
+from tilec.errors import DriverError, MissingError
 from tilec.model.arch import Version
-from tilec.runtime.results import ADVICE, NO_DEVICE
+from tilec.runtime._driver_memory import MemoryCalls
 from tilec.runtime.seam import Device, Dim3, FunctionFacts, FunctionHandle, LaunchCall, LaunchParts, LaunchShape, ModuleHandle
 
 _PORTABLE_CLUSTER = 8
 _INVALID_CONTEXT = 201
 _INVALID_HANDLE = 400
-_NOT_READY = 600
 
 
 @functools.cache
@@ -35,32 +32,12 @@ def driver() -> Driver:
     return Driver(api)
 
 
-class Driver:
+class Driver(MemoryCalls):
     """`DeviceDriver` on cuda.bindings. All contexts are the devices' primary ones, which torch and CuPy share."""
 
     holds_arguments = False  # streams of CUDA outlive no tensor by themselves: that is the caller's care, as with every other launch
 
-    def __init__(self, api: Any) -> None:
-        """Start the driver API.
-
-        Args:
-            api: the module `cuda.bindings.driver`.
-        """
-        self._api = api
-        self._success = api.CUresult.CUDA_SUCCESS
-        self._lock = threading.Lock()
-        self._contexts: dict[int, Any] = {}
-        try:
-            result = api.cuInit(0)[0]
-        except (RuntimeError, OSError) as error:  # the bindings find libcuda at their first call
-            raise _no_driver(error) from error
-        if result != self._success:
-            raise self._no_device("cuInit", result)
-        self._count = int(self._ask("cuDeviceGetCount"))
-        if self._count == 0:
-            raise self._no_device("cuDeviceGetCount", api.CUresult.CUDA_ERROR_NO_DEVICE)
-
-    # Devices and contexts
+    # Devices
 
     def version(self) -> Version:
         """CUDA release that the driver serves."""
@@ -97,41 +74,6 @@ class Driver:
             cooperative=bool(fact("COOPERATIVE_LAUNCH")),
             cluster=bool(fact("CLUSTER_LAUNCH")),
         )
-
-    @contextlib.contextmanager
-    def current(self, ordinal: int) -> Iterator[None]:
-        """Make the device's primary context current, and restore the thread's own afterwards."""
-        with self._pushed(self._context(ordinal)):
-            yield
-
-    def adopt(self, ordinal: int) -> None:
-        """Give a thread that has no context the device's primary one, for good, as the CUDA runtime does it."""
-        if not int(self._ask("cuCtxGetCurrent")):
-            self._ask("cuCtxSetCurrent", self._context(ordinal))
-
-    @contextlib.contextmanager
-    def _pushed(self, context: Any) -> Iterator[None]:
-        self._ask("cuCtxPushCurrent", context)
-        try:
-            yield
-        finally:
-            self._ask("cuCtxPopCurrent")
-
-    def _handle(self, ordinal: int) -> Any:
-        if not 0 <= ordinal < self._count:
-            what = f"there is no device {ordinal}: this process sees {self._count}, numbered from 0"
-            raise NoDeviceError(what, fix=ADVICE["CUDA_ERROR_INVALID_DEVICE"][1])
-        return self._ask("cuDeviceGet", ordinal)
-
-    def _context(self, ordinal: int) -> Any:
-        """The primary context of a device, retained once and kept for the process."""
-        found = self._contexts.get(ordinal)
-        if found is None:
-            with self._lock:
-                if ordinal not in self._contexts:
-                    self._contexts[ordinal] = self._ask("cuDevicePrimaryCtxRetain", self._handle(ordinal))
-                found = self._contexts[ordinal]
-        return found
 
     # Images
 
@@ -254,135 +196,3 @@ class Driver:
         config.attrs = attributes
         config.numAttrs = len(attributes)
         return config
-
-    # Memory and streams
-
-    def pointer_device(self, address: int) -> int | None:
-        """Ordinal of the device that an address belongs to; None for an address that the driver does not know."""
-        name = self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        result, *values = self._api.cuPointerGetAttribute(name, address)
-        return int(values[0]) if result == self._success else None
-
-    def allocate(self, ordinal: int, size: int, stream: int | None) -> int:
-        """Device memory, in stream order where a stream is given."""
-        with self.current(ordinal):
-            return int(self._ask("cuMemAlloc", size) if stream is None else self._ask("cuMemAllocAsync", size, stream))
-
-    def free(self, ordinal: int, address: int, stream: int | None) -> None:
-        """Give memory back, in stream order where a stream is given."""
-        with self.current(ordinal):
-            if stream is None:
-                self._ask("cuMemFree", address)
-            else:
-                self._ask("cuMemFreeAsync", address, stream)
-
-    def copy_in(self, ordinal: int, address: int, source: int, size: int, stream: int) -> None:
-        """Copy host memory (address `source`) to the device and wait for it."""
-        with self.current(ordinal):
-            self._ask("cuMemcpyHtoDAsync", address, source, size, stream)
-            self._ask("cuStreamSynchronize", stream)
-
-    def copy_out(self, ordinal: int, target: int, address: int, size: int, stream: int) -> None:
-        """Copy device memory to host memory (address `target`) and wait for it."""
-        with self.current(ordinal):
-            self._ask("cuMemcpyDtoHAsync", target, address, size, stream)
-            self._ask("cuStreamSynchronize", stream)
-
-    def fill(self, ordinal: int, address: int, byte: int, size: int, stream: int) -> None:
-        """Set every byte of device memory, in stream order."""
-        with self.current(ordinal):
-            self._ask("cuMemsetD8Async", address, byte, size, stream)
-
-    def create_stream(self, ordinal: int) -> int:
-        """A stream that does not wait for the legacy default stream."""
-        with self.current(ordinal):
-            return int(self._ask("cuStreamCreate", self._api.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
-
-    def destroy_stream(self, ordinal: int, stream: int) -> None:
-        """Give a stream back; work on it still finishes."""
-        with self.current(ordinal):
-            self._ask("cuStreamDestroy", stream)
-
-    def synchronize(self, ordinal: int, stream: int) -> None:
-        """Wait for everything on a stream."""
-        with self.current(ordinal):
-            self._ask("cuStreamSynchronize", stream)
-
-    # Events
-
-    def create_event(self, ordinal: int) -> int:
-        """A mark that can be set in streams."""
-        with self.current(ordinal):
-            return int(self._ask("cuEventCreate", self._api.CUevent_flags.CU_EVENT_DEFAULT.value))
-
-    def destroy_event(self, ordinal: int, event: int) -> None:
-        """Give an event back; streams that wait for it still do."""
-        with self.current(ordinal):
-            self._ask("cuEventDestroy", event)
-
-    def record_event(self, ordinal: int, event: int, stream: int) -> None:
-        """Set the mark behind what a stream has to do; it was elsewhere before."""
-        with self.current(ordinal):
-            self._ask("cuEventRecord", event, stream)
-
-    def wait_event(self, ordinal: int, stream: int, event: int) -> None:
-        """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
-        with self.current(ordinal):
-            self._ask("cuStreamWaitEvent", stream, event, 0)
-
-    def event_reached(self, ordinal: int, event: int) -> bool:
-        """Whether everything before the mark is done."""
-        with self.current(ordinal):
-            result = self._api.cuEventQuery(event)[0]
-        if int(result) == _NOT_READY:
-            return False
-        if result != self._success:
-            raise self._error("cuEventQuery", result)
-        return True
-
-    def synchronize_event(self, ordinal: int, event: int) -> None:
-        """Wait until the mark is reached."""
-        with self.current(ordinal):
-            self._ask("cuEventSynchronize", event)
-
-    def elapsed(self, ordinal: int, start: int, end: int) -> float:
-        """Seconds between two marks that were reached."""
-        with self.current(ordinal):
-            return float(self._ask("cuEventElapsedTime", start, end)) / 1e3
-
-    # Results
-
-    def _ask(self, call: str, *arguments: Any) -> Any:
-        """Make one driver call; its value, or its failure as an error."""
-        result, *values = getattr(self._api, call)(*arguments)
-        if result != self._success:
-            raise self._error(call, result)
-        return values[0] if values else None
-
-    def _error(self, call: str, result: Any, *, kernel: str = "") -> DriverError:
-        name = _result_name(result)
-        text = self._api.cuGetErrorString(result)[1]
-        words = text.decode("utf-8", "replace") if isinstance(text, bytes) else ""
-        cause, fix = ADVICE.get(name, ("", ""))
-        subject = f"{kernel}: " if kernel else ""
-        what = f"{subject}{call} failed: {name}" + (f" ({words})" if words else "")
-        return DriverError(what, result=name, code=int(result), cause=cause, fix=fix, kernel=kernel)
-
-    def _no_device(self, call: str, result: Any) -> NoDeviceError | DriverError:
-        name = _result_name(result)
-        if name not in NO_DEVICE:
-            return self._error(call, result)
-        cause, fix = ADVICE.get(name, ("the driver library is a stub, or the device is in use by another process", "look at nvidia-smi"))
-        return NoDeviceError(f"no NVIDIA GPU can be used: {call} gave {name}", cause=cause, fix=fix)
-
-
-def _result_name(result: Any) -> str:
-    return getattr(result, "name", "") or f"CUDA result {int(result)}"
-
-
-def _no_driver(error: BaseException) -> NoDeviceError:
-    return NoDeviceError(
-        f"the CUDA driver (libcuda) cannot be loaded: {error}",
-        cause="no NVIDIA driver is installed on this machine, or this container was started without its GPU",
-        fix="install the NVIDIA driver, or start the container with its GPU (--gpus all); building and inspecting need no driver",
-    )

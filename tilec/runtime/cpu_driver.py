@@ -19,9 +19,10 @@ from tilec.errors import DriverError, NoDeviceError, SchedulingError
 from tilec.model.arch import Version
 from tilec.runtime.cpu_launch import CpuOptions, Launching, out_of_memory
 from tilec.runtime.cpu_memory import Allocations
+from tilec.runtime.cpu_pools import Pool
 from tilec.runtime.cpu_queue import Mark, Queue
 from tilec.runtime.layout import ON_CPU, ON_GPU
-from tilec.runtime.seam import Device, FunctionFacts, LaunchCall, LaunchParts, LaunchShape
+from tilec.runtime.seam import CopyKind, Device, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
 from tilec.tileir.execute import memory_of_variables, prepare
 from tilec.tileir.ir import Module
 from tilec.tileir.memory import Region
@@ -30,6 +31,8 @@ from tilec.tileir.read import NEWEST, OLDEST, read_module
 
 # A tile kernel's block is 1 by 1 by 1, and it declares no shared memory: what a GPU would bound is not bounded here.
 CPU = Device(ordinal=ON_CPU, name="CPU", cc=(0, 0), driver=(0, 0), cooperative=False, cluster=True, interprets=(OLDEST, NEWEST))
+# What memory that was freed is filled with, where that is asked for.
+POISON = 0xDD
 _FACTS = FunctionFacts(max_threads=1, static_shared=0, registers=0)
 _DRIVERS: weakref.WeakSet[CpuDriver] = weakref.WeakSet()
 # Seconds that the end of the process waits for a launch to stop.
@@ -59,17 +62,23 @@ class CpuDriver:
 
     holds_arguments = True
 
-    def __init__(self, options: CpuOptions | None = None) -> None:
+    def __init__(self, options: CpuOptions | None = None, *, poison: bool = False, pace: Callable[[], None] | None = None) -> None:
         """Make a device.
 
         Args:
             options: how it runs kernels; None for the usual way.
+            poison: fill memory that is freed, so that who still reads it sees that.
+            pace: called on the thread of a stream before each of its works; tests delay streams with it.
         """
+        self._poison = poison
+        self._pace = pace
         self._options = options or CpuOptions()
         self._allocations = Allocations()
+        self._pool = Pool(self._allocations)
+        self._owners: dict[int, tuple[Pool, int]] = {}  # pool and size of each allocation
         self._lock = threading.RLock()
         self._handles = itertools.count(0x1000, 0x10)
-        self._queues: dict[int, Queue] = {0: _queue(0)}
+        self._queues: dict[int, Queue] = {0: self._new_queue(0)}
         self._marks: dict[int, Mark | None] = {}
         _DRIVERS.add(self)
 
@@ -154,24 +163,84 @@ class CpuDriver:
         """Asked for tensors that only say of themselves that a CUDA device reaches them: this device's own, or a GPU's."""
         return ON_GPU if self._allocations.holding(address) is None else ON_CPU
 
-    def allocate(self, ordinal: int, size: int, stream: int | None) -> int:
+    def allocate(self, ordinal: int, size: int, stream: int | None, pool: Pool | None = None) -> int:
         """Host memory, aligned as a GPU's; the contents are whatever was there."""
+        owner = pool or self._pool
         try:
-            return self._allocations.allocate(size)
+            address = owner.allocate(size)
         except (MemoryError, ValueError) as error:
             raise out_of_memory(f"{size} bytes cannot be allocated on the cpu device") from error
+        self._owners[address] = (owner, size)
+        return address
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:
         """Give memory back; launches that use it keep it until they are done."""
-        queue = None if stream is None else self._queues.get(stream)
-        if queue is None or queue.idle:  # a buffer that is collected last of all finds no thread to start
-            self._free(address)
-        else:
+        if stream is not None and (queue := self._queues.get(stream)) is not None:
             queue.put(lambda _: self._free(address), always=True)
+        else:
+            self._free(address)
 
     def _free(self, address: int) -> None:
-        if not self._allocations.free(address):
+        owner = self._owners.pop(address, None)
+        if owner is None:
             raise _invalid(f"{address:#x} is no allocation of the cpu device, or was freed before")
+        if self._poison and (data := self._allocations.part(address, owner[1])) is not None:
+            data.fill(POISON)
+        owner[0].free(address, owner[1])
+
+    def allocate_pinned(self, ordinal: int, size: int) -> int:
+        """Host memory as any other: it is all within reach here."""
+        return self.allocate(ordinal, size, None)
+
+    def free_pinned(self, ordinal: int, address: int) -> None:
+        """Give it back."""
+        self._free(address)
+
+    def memory_info(self, ordinal: int) -> tuple[int, int]:
+        """(free, total) bytes of the machine."""
+        page = os.sysconf("SC_PAGE_SIZE")
+        return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+
+    def default_pool(self, ordinal: int) -> Pool:
+        """The pool of all allocations that name no other."""
+        return self._pool
+
+    def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> Pool:
+        """A pool of its own."""
+        self.device(ordinal)
+        return Pool(self._allocations, release_threshold, max_size)
+
+    def destroy_pool(self, ordinal: int, pool: Pool) -> None:
+        """Give a pool back; what is allocated of it stays until it is freed."""
+        pool.set_threshold(0)
+        pool.trim(0)
+
+    def set_release_threshold(self, ordinal: int, pool: Pool, size: int) -> None:
+        """Set how many unused bytes a pool keeps."""
+        pool.set_threshold(size)
+
+    def pool_stats(self, ordinal: int, pool: Pool) -> PoolStats:
+        """What a pool holds."""
+        return pool.stats
+
+    def trim_pool(self, ordinal: int, pool: Pool, keep: int) -> None:
+        """Give unused memory back until the pool has no more than `keep` bytes."""
+        pool.trim(keep)
+
+    # Copies
+
+    def copy_async(self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind) -> None:
+        """Copy in stream order. Host memory must stay as it is until the copy is done."""
+        to = None if kind is CopyKind.TO_HOST else self._part(target, size)
+        of = None if kind is CopyKind.TO_DEVICE else self._part(source, size)
+        queue = self._queue(stream)
+        queue.check()
+
+        def copy(_: Callable[[], bool]) -> None:
+            # The parts are held, so that memory which is freed too early has other contents, and not another owner.
+            ctypes.memmove(target if to is None else to.ctypes.data, source if of is None else of.ctypes.data, size)
+
+        queue.put(copy)
 
     def copy_in(self, ordinal: int, address: int, source: int, size: int, stream: int) -> None:
         """Copy other memory into an allocation, in stream order, and wait for it."""
@@ -204,7 +273,7 @@ class CpuDriver:
         self.device(ordinal)
         with self._lock:
             handle = next(self._handles)
-            self._queues[handle] = _queue(handle)
+            self._queues[handle] = self._new_queue(handle)
         return handle
 
     def destroy_stream(self, ordinal: int, stream: int) -> None:
@@ -218,7 +287,7 @@ class CpuDriver:
 
     # Events
 
-    def create_event(self, ordinal: int) -> int:
+    def create_event(self, ordinal: int, *, timed: bool = True) -> int:
         """A mark that can be set in streams."""
         self.device(ordinal)
         with self._lock:
@@ -239,7 +308,7 @@ class CpuDriver:
         """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
         mark = self._mark(event)
         if mark is not None:
-            self._queue(stream).put(mark.wait, always=True)
+            self._queue(stream).put(mark.follow, always=True)
 
     def event_reached(self, ordinal: int, event: int) -> bool:
         """Whether everything before the mark is done."""
@@ -272,11 +341,14 @@ class CpuDriver:
             raise SchedulingError(what, fix=fix, kernel=kernel)
         return queue
 
+    def _new_queue(self, handle: int) -> Queue:
+        return Queue(f"tilec-cpu-stream-{handle:#x}", self._pace)
+
     def renew(self) -> None:
         """Start with empty streams: in a forked child, which has none of its parent's threads."""
         self._lock = threading.RLock()
         self._allocations.renew()
-        self._queues = {handle: _queue(handle) for handle in self._queues}
+        self._queues = {handle: self._new_queue(handle) for handle in self._queues}
         self._marks = dict.fromkeys(self._marks)
 
     def close(self, patience: float) -> None:
@@ -286,10 +358,6 @@ class CpuDriver:
             queue.give_up()
         for queue in queues:
             queue.join(patience)
-
-
-def _queue(handle: int) -> Queue:
-    return Queue(f"tilec-cpu-stream-{handle:#x}")
 
 
 def _never() -> bool:

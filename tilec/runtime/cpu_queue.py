@@ -30,13 +30,15 @@ class Queue:
     The first error stays until somebody is told of it, by `wait` or `check`; work that was queued behind it until then is dropped.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, pace: Callable[[], None] | None = None) -> None:
         """Start empty.
 
         Args:
             name: of the thread.
+            pace: called on the thread before each work.
         """
         self._name = name
+        self._pace = pace
         self._changed = threading.Condition()  # reentrant: a collected buffer may enqueue from inside
         self._tasks: collections.deque[_Task] = collections.deque()
         self._thread: threading.Thread | None = None
@@ -97,6 +99,11 @@ class Queue:
         """Whether nothing is queued or running."""
         return self._done == self._put
 
+    @property
+    def failure(self) -> BaseException | None:
+        """The error that nobody was told of yet."""
+        return self._error
+
     def give_up(self) -> None:
         """Drop what is queued and ask what is running to stop. Memory is given back all the same."""
         with self._changed:
@@ -112,6 +119,8 @@ class Queue:
             error: BaseException | None = None
             if task.always or not (self._error or number <= self._given_up):
                 try:
+                    if self._pace is not None:
+                        self._pace()
                     task.work(lambda number=number: number <= self._given_up)  # type: ignore[misc]
                 except BaseException as exc:  # noqa: BLE001 - it belongs to whoever waits for it
                     error = exc
@@ -139,11 +148,13 @@ class Mark:
 
     Attributes:
         time: when it was reached, in seconds of a clock that only runs forward; None before.
+        error: what work before it came to, if nobody was told until it was reached.
     """
 
     def __init__(self, queue: Queue) -> None:
         """Set it behind what the queue has to do."""
         self.time: float | None = None
+        self.error: BaseException | None = None
         self._queue = queue
         self._number = queue.put(self._reach, always=True)
 
@@ -157,5 +168,12 @@ class Mark:
         while not self._queue.wait_for(self._number, _PATIENCE) and not given_up():
             pass
 
+    def follow(self, given_up: Callable[[], bool]) -> None:
+        """Wait as `wait` does, for work that needs what comes before the mark: it fails where that failed."""
+        self.wait(given_up)
+        if self.error is not None:
+            raise self.error
+
     def _reach(self, _: Callable[[], bool]) -> None:
+        self.error = self._queue.failure
         self.time = time.perf_counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ Dim3 = tuple[int, int, int]
 # Opaque handles of the driver: whatever it gives is handed back to it.
 ModuleHandle = Any
 FunctionHandle = Any
+PoolHandle = Any
 # Enqueues one launch: (address of the array of parameter addresses, 0) gives a sequence whose first item is the result, false for
 # success. Bound once per plan and stream, so that a launch pays for one call with two arguments. A driver that holds arguments gets
 # (addresses of the tensors first, all arguments of the call) in place of the 0.
@@ -110,6 +112,31 @@ class LaunchParts:
     tensors: tuple[TensorPart, ...]
 
 
+class CopyKind(enum.Enum):
+    """From where to where a copy goes: between host memory and device memory, or inside device memory (of one device or of two)."""
+
+    TO_DEVICE = "to the device"
+    TO_HOST = "to the host"
+    ON_DEVICE = "on the device"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class PoolStats:
+    """What a memory pool holds, in bytes.
+
+    Attributes:
+        used: allocated and not yet given back. reserved: taken from the device, used or kept for later.
+        used_high, reserved_high: the most of each since the pool was made.
+        release_threshold: what is kept for later beyond this goes back to the device when something is waited for.
+    """
+
+    used: int
+    reserved: int
+    used_high: int
+    reserved_high: int
+    release_threshold: int
+
+
 class DeviceDriver(Protocol):
     """A driver as tilec uses it. Every failure is a `DriverError` (or `NoDeviceError`) with cause and fix."""
 
@@ -162,8 +189,8 @@ class DeviceDriver(Protocol):
     def pointer_device(self, address: int) -> int | None:
         """Ordinal of the device that an address belongs to; None for an address that the driver does not know."""
 
-    def allocate(self, ordinal: int, size: int, stream: int | None) -> int:
-        """Device memory, in stream order where a stream is given."""
+    def allocate(self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None) -> int:
+        """Device memory, in stream order where a stream is given; out of a pool, the device's default one, where there is a stream."""
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:
         """Give memory back, in stream order where a stream is given."""
@@ -177,6 +204,36 @@ class DeviceDriver(Protocol):
     def fill(self, ordinal: int, address: int, byte: int, size: int, stream: int) -> None:
         """Set every byte of device memory, in stream order."""
 
+    def copy_async(self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind) -> None:
+        """Copy in stream order. Host memory must stay as it is until the copy is done; only pinned memory is copied without waiting."""
+
+    def allocate_pinned(self, ordinal: int, size: int) -> int:
+        """Host memory that the device copies from and to by itself."""
+
+    def free_pinned(self, ordinal: int, address: int) -> None:
+        """Give pinned memory back; nothing may use it any more."""
+
+    def memory_info(self, ordinal: int) -> tuple[int, int]:
+        """(free, total) bytes of the device."""
+
+    def default_pool(self, ordinal: int) -> PoolHandle:
+        """The pool that allocations in stream order come from unless they name another."""
+
+    def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> PoolHandle:
+        """A pool of its own; `max_size` bounds what it takes from the device, 0 does not."""
+
+    def destroy_pool(self, ordinal: int, pool: PoolHandle) -> None:
+        """Give a pool back; its memory goes when the last of it is freed."""
+
+    def set_release_threshold(self, ordinal: int, pool: PoolHandle, size: int) -> None:
+        """Set how many unused bytes a pool keeps."""
+
+    def pool_stats(self, ordinal: int, pool: PoolHandle) -> PoolStats:
+        """What a pool holds."""
+
+    def trim_pool(self, ordinal: int, pool: PoolHandle, keep: int) -> None:
+        """Give unused memory back to the device until the pool has no more than `keep` bytes, where it can."""
+
     def create_stream(self, ordinal: int) -> int:
         """A stream that does not wait for the legacy default stream."""
 
@@ -186,8 +243,8 @@ class DeviceDriver(Protocol):
     def synchronize(self, ordinal: int, stream: int) -> None:
         """Wait for everything on a stream."""
 
-    def create_event(self, ordinal: int) -> int:
-        """A mark that can be set in streams."""
+    def create_event(self, ordinal: int, *, timed: bool = True) -> int:
+        """A mark that can be set in streams; one that only orders them, without times, costs less."""
 
     def destroy_event(self, ordinal: int, event: int) -> None:
         """Give an event back; streams that wait for it still do."""

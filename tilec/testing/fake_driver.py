@@ -16,7 +16,7 @@ from tilec.errors import DriverError, NoDeviceError
 from tilec.model.arch import Version
 from tilec.model.signature import AbiSlot
 from tilec.runtime.scalars import format_of
-from tilec.runtime.seam import Device, FunctionFacts, LaunchCall, LaunchParts, LaunchShape
+from tilec.runtime.seam import CopyKind, Device, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
 
 H200 = Device(
     ordinal=0,
@@ -56,6 +56,15 @@ class FakeLaunch:
     arguments: tuple[Any, ...]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class FakeStep:
+    """One call that a stream orders: `stream` is None for what is done at once, `what` an address or an event."""
+
+    call: str
+    stream: int | None
+    what: int
+
+
 class FakeDriver:
     """`DeviceDriver` for tests.
 
@@ -63,6 +72,8 @@ class FakeDriver:
         launches: every launch, in order.
         loads: (device, image) of every module that was loaded.
         calls: names of the calls that change something, in order.
+        steps: what streams order, in order: allocations, frees, copies, fills, events, launches.
+        pending: events that are not reached, although they were recorded.
         errors: launches that came from a thread without a context, as a tool that watches the driver reports them.
         fail: results to give instead of success, by call name: `{"load_module": "CUDA_ERROR_NO_BINARY_FOR_GPU"}`.
     """
@@ -76,10 +87,13 @@ class FakeDriver:
         self.launches: list[FakeLaunch] = []
         self.loads: list[tuple[int, bytes]] = []
         self.calls: list[str] = []
+        self.steps: list[FakeStep] = []
+        self.pending: set[int] = set()
         self.errors: list[str] = []
         self.fail: dict[str, str] = {}
         self.allowed_shared: dict[str, int] = {}
         self._memory: dict[int, tuple[int, Any]] = {}
+        self._pools: dict[int, _FakePool] = {0: _FakePool()}
         self._foreign: dict[int, int] = {}
         self._streams = itertools.count(0x1000, 0x10)
         self._lock = threading.Lock()
@@ -173,6 +187,7 @@ class FakeDriver:
                 return (_NO_CONTEXT,)
             arguments = tuple(_unpack(parameters, index, slot) for index, slot in enumerate(kernel.abi))
             with self._lock:
+                self.steps.append(FakeStep(call="launch", stream=stream, what=0))
                 self.launches.append(FakeLaunch(device=ordinal, symbol=function, shape=shape, stream=stream, arguments=arguments))
             if "launch" in self.fail:
                 return (self.fail["launch"],)
@@ -195,12 +210,15 @@ class FakeDriver:
         """Device of an address: of an allocation, or as told by `own`."""
         return self._foreign.get(address, self._memory.get(address, (None, None))[0])
 
-    def allocate(self, ordinal: int, size: int, stream: int | None) -> int:
+    def allocate(self, ordinal: int, size: int, stream: int | None, pool: int | None = None) -> int:
         """Host memory, aligned to 256 bytes."""
         self._note("allocate")
         buffer = ctypes.create_string_buffer(size + 256)
         address = -(-ctypes.addressof(buffer) // 256) * 256
         self._memory[address] = (ordinal, buffer)
+        self._step("allocate", stream, address)
+        if stream is not None:
+            self._pools[pool or 0].add(address, size)
         return address
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:
@@ -208,6 +226,21 @@ class FakeDriver:
         self._note("free")
         if self._memory.pop(address, None) is None:
             raise DriverError(f"cuMemFree failed: CUDA_ERROR_INVALID_VALUE ({address:#x})", result="CUDA_ERROR_INVALID_VALUE", code=1)
+        self._step("free", stream, address)
+        for pool in self._pools.values():
+            pool.sizes.pop(address, None)
+
+    def allocate_pinned(self, ordinal: int, size: int) -> int:
+        """Host memory as any other."""
+        return self.allocate(ordinal, size, None)
+
+    def free_pinned(self, ordinal: int, address: int) -> None:
+        """Give it back."""
+        self.free(ordinal, address, None)
+
+    def memory_info(self, ordinal: int) -> tuple[int, int]:
+        """A device of 1 GiB."""
+        return 2**30 - sum(sum(pool.sizes.values()) for pool in self._pools.values()), 2**30
 
     def copy_in(self, ordinal: int, address: int, source: int, size: int, stream: int) -> None:
         """Copy host memory to an allocation."""
@@ -217,9 +250,47 @@ class FakeDriver:
         """Copy an allocation to host memory."""
         ctypes.memmove(target, address, size)
 
+    def copy_async(self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind) -> None:
+        """Copy at once."""
+        self._note("copy_async")
+        self._step("copy", stream, target)
+        ctypes.memmove(target, source, size)
+
     def fill(self, ordinal: int, address: int, byte: int, size: int, stream: int) -> None:
         """Set every byte of an allocation."""
+        self._step("fill", stream, address)
         ctypes.memset(address, byte, size)
+
+    def default_pool(self, ordinal: int) -> int:
+        """Pool 0."""
+        return 0
+
+    def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> int:
+        """A number that names a pool."""
+        self._note("create_pool")
+        handle = next(self._streams)
+        self._pools[handle] = _FakePool(threshold=release_threshold)
+        return handle
+
+    def destroy_pool(self, ordinal: int, pool: int) -> None:
+        """Forget it."""
+        self._note("destroy_pool")
+        del self._pools[pool]
+
+    def set_release_threshold(self, ordinal: int, pool: int, size: int) -> None:
+        """Remember it."""
+        self._note("set_release_threshold")
+        self._pools[pool].threshold = size
+
+    def pool_stats(self, ordinal: int, pool: int) -> PoolStats:
+        """What is allocated; nothing is kept for later."""
+        found = self._pools[pool]
+        used = sum(found.sizes.values())
+        return PoolStats(used=used, reserved=used, used_high=found.high, reserved_high=found.high, release_threshold=found.threshold)
+
+    def trim_pool(self, ordinal: int, pool: int, keep: int) -> None:
+        """There is nothing to give back."""
+        self._note("trim_pool")
 
     def create_stream(self, ordinal: int) -> int:
         """A number that names a stream."""
@@ -234,7 +305,7 @@ class FakeDriver:
         """Launches have run when they return."""
         self._note("synchronize")
 
-    def create_event(self, ordinal: int) -> int:
+    def create_event(self, ordinal: int, *, timed: bool = True) -> int:
         """A number that names an event."""
         self._note("create_event")
         return next(self._streams)
@@ -246,14 +317,16 @@ class FakeDriver:
     def record_event(self, ordinal: int, event: int, stream: int) -> None:
         """Work is done when it returns, and so is everything before the mark."""
         self._note("record_event")
+        self._step("record", stream, event)
 
     def wait_event(self, ordinal: int, stream: int, event: int) -> None:
         """There is nothing to wait for."""
         self._note("wait_event")
+        self._step("wait", stream, event)
 
     def event_reached(self, ordinal: int, event: int) -> bool:
-        """Always."""
-        return True
+        """Unless it is one of `pending`."""
+        return event not in self.pending
 
     def synchronize_event(self, ordinal: int, event: int) -> None:
         """There is nothing to wait for."""
@@ -263,6 +336,10 @@ class FakeDriver:
         """Work here takes no time."""
         return 0.0
 
+    def _step(self, call: str, stream: int | None, what: int) -> None:
+        with self._lock:
+            self.steps.append(FakeStep(call=call, stream=stream, what=what))
+
     def _kernel(self, symbol: str) -> FakeKernel:
         return self.kernels.get(symbol, FakeKernel())
 
@@ -270,6 +347,17 @@ class FakeDriver:
         self.calls.append(call)
         if call in self.fail:
             raise DriverError(f"{call} failed: {self.fail[call]}", result=self.fail[call])
+
+
+@dataclasses.dataclass(slots=True)
+class _FakePool:
+    threshold: int = 0
+    high: int = 0
+    sizes: dict[int, int] = dataclasses.field(default_factory=dict)
+
+    def add(self, address: int, size: int) -> None:
+        self.sizes[address] = size
+        self.high = max(self.high, sum(self.sizes.values()))
 
 
 def _unpack(parameters: int, index: int, slot: AbiSlot) -> Any:

@@ -1,0 +1,80 @@
+"""Asynchronous copies, pinned memory and pools through a double of cuda.bindings.driver."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.runtime.test_driver import Api
+from tilec.errors import DriverError
+from tilec.runtime._driver import Driver
+from tilec.runtime.seam import CopyKind, PoolStats
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [(CopyKind.TO_DEVICE, "cuMemcpyHtoDAsync"), (CopyKind.TO_HOST, "cuMemcpyDtoHAsync"), (CopyKind.ON_DEVICE, "cuMemcpyAsync")],
+)
+def test_a_copy_is_enqueued_in_the_devices_context_and_not_waited_for(kind: CopyKind, call: str) -> None:
+    api = Api()
+    Driver(api).copy_async(0, 0x10, 0x20, 64, 0x77, kind)
+    assert api.made(call) == [(0x10, 0x20, 64, 0x77)]
+    assert api.made("cuStreamSynchronize") == []
+    assert api.current == 0
+
+
+def test_pinned_memory() -> None:
+    api = Api()
+    api.values["cuMemHostAlloc"] = 0x5000
+    driver = Driver(api)
+    assert driver.allocate_pinned(0, 4096) == 0x5000
+    driver.free_pinned(0, 0x5000)
+    assert api.made("cuMemHostAlloc") == [(4096, 1)], "portable: every context may copy from it"
+    assert api.made("cuMemFreeHost") == [(0x5000,)]
+
+
+def test_events_that_only_order_cost_no_times() -> None:
+    api = Api()
+    Driver(api).create_event(0, timed=False)
+    assert api.made("cuEventCreate") == [(2,)]
+
+
+def test_a_pool_of_ones_own() -> None:
+    api = Api()
+    api.values |= {"cuMemPoolCreate": 0x6000, "cuMemAllocFromPoolAsync": 0x7000, "cuMemPoolGetAttribute": 12}
+    driver = Driver(api)
+    pool = driver.create_pool(0, 1 << 20, 1 << 30)
+    (props,) = api.made("cuMemPoolCreate")[0]
+    assert (props.location.id, props.maxSize) == (0, 1 << 30)
+    (_, attribute, value) = api.made("cuMemPoolSetAttribute")[0]
+    assert (attribute.name, int(value)) == ("CU_MEMPOOL_ATTR_RELEASE_THRESHOLD", 1 << 20)
+    assert driver.allocate(0, 64, 0x77, pool) == 0x7000
+    assert api.made("cuMemAllocFromPoolAsync") == [(64, 0x6000, 0x77)]
+    assert driver.pool_stats(0, pool) == PoolStats(used=12, reserved=12, used_high=12, reserved_high=12, release_threshold=12)
+    driver.trim_pool(0, pool, 5)
+    driver.destroy_pool(0, pool)
+    assert api.made("cuMemPoolTrimTo") == [(0x6000, 5)]
+    assert api.made("cuMemPoolDestroy") == [(0x6000,)]
+    driver.default_pool(0)
+    assert len(api.made("cuDeviceGetDefaultMemPool")) == 1
+
+
+def test_a_pool_whose_threshold_is_refused_is_given_back() -> None:
+    api = Api(cuMemPoolSetAttribute="INVALID_VALUE")
+    api.values["cuMemPoolCreate"] = 0x6000
+    with pytest.raises(DriverError, match="cuMemPoolSetAttribute failed: CUDA_ERROR_INVALID_VALUE"):
+        Driver(api).create_pool(0, 1)
+    assert api.made("cuMemPoolDestroy") == [(0x6000,)]
+
+
+def test_memory_of_the_device() -> None:
+    class Told(Api):
+        def cuMemGetInfo(self):  # noqa: N802
+            return (self.CUresult.CUDA_SUCCESS, 3, 8)
+
+    class Lost(Api):
+        def cuMemGetInfo(self):  # noqa: N802
+            return (self.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, 0, 0)
+
+    assert Driver(Told()).memory_info(0) == (3, 8)
+    with pytest.raises(DriverError, match="cuMemGetInfo failed: CUDA_ERROR_ILLEGAL_ADDRESS"):
+        Driver(Lost()).memory_info(0)

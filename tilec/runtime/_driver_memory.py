@@ -1,0 +1,199 @@
+"""Memory, copies, pools, streams and events through cuda.bindings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilec.runtime._driver_calls import Calls
+from tilec.runtime.seam import CopyKind, PoolHandle, PoolStats
+
+_NOT_READY = 600
+_COPIES = {CopyKind.TO_DEVICE: "cuMemcpyHtoDAsync", CopyKind.TO_HOST: "cuMemcpyDtoHAsync", CopyKind.ON_DEVICE: "cuMemcpyAsync"}
+
+
+class MemoryCalls(Calls):
+    """The part of `DeviceDriver` that moves and orders, on cuda.bindings."""
+
+    # Memory
+
+    def pointer_device(self, address: int) -> int | None:
+        """Ordinal of the device that an address belongs to; None for an address that the driver does not know."""
+        name = self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        result, *values = self._api.cuPointerGetAttribute(name, address)
+        return int(values[0]) if result == self._success else None
+
+    def allocate(self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None) -> int:
+        """Device memory, in stream order where a stream is given; out of a pool, the device's default one, where there is a stream."""
+        with self.current(ordinal):
+            if stream is None:
+                return int(self._ask("cuMemAlloc", size))
+            if pool is None:
+                return int(self._ask("cuMemAllocAsync", size, stream))
+            return int(self._ask("cuMemAllocFromPoolAsync", size, pool, stream))
+
+    def free(self, ordinal: int, address: int, stream: int | None) -> None:
+        """Give memory back, in stream order where a stream is given."""
+        with self.current(ordinal):
+            if stream is None:
+                self._ask("cuMemFree", address)
+            else:
+                self._ask("cuMemFreeAsync", address, stream)
+
+    def allocate_pinned(self, ordinal: int, size: int) -> int:
+        """Host memory that the device copies from and to by itself."""
+        with self.current(ordinal):
+            return int(self._ask("cuMemHostAlloc", size, self._api.CU_MEMHOSTALLOC_PORTABLE))
+
+    def free_pinned(self, ordinal: int, address: int) -> None:
+        """Give pinned memory back; nothing may use it any more."""
+        with self.current(ordinal):
+            self._ask("cuMemFreeHost", address)
+
+    def memory_info(self, ordinal: int) -> tuple[int, int]:
+        """(free, total) bytes of the device."""
+        with self.current(ordinal):
+            result, free, total = self._api.cuMemGetInfo()
+        if result != self._success:
+            raise self._error("cuMemGetInfo", result)
+        return int(free), int(total)
+
+    # Copies
+
+    def copy_in(self, ordinal: int, address: int, source: int, size: int, stream: int) -> None:
+        """Copy host memory (address `source`) to the device and wait for it."""
+        with self.current(ordinal):
+            self._ask("cuMemcpyHtoDAsync", address, source, size, stream)
+            self._ask("cuStreamSynchronize", stream)
+
+    def copy_out(self, ordinal: int, target: int, address: int, size: int, stream: int) -> None:
+        """Copy device memory to host memory (address `target`) and wait for it."""
+        with self.current(ordinal):
+            self._ask("cuMemcpyDtoHAsync", target, address, size, stream)
+            self._ask("cuStreamSynchronize", stream)
+
+    def copy_async(self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind) -> None:
+        """Copy in stream order. Host memory must stay as it is until the copy is done; only pinned memory is copied without waiting."""
+        with self.current(ordinal):
+            self._ask(_COPIES[kind], target, source, size, stream)
+
+    def fill(self, ordinal: int, address: int, byte: int, size: int, stream: int) -> None:
+        """Set every byte of device memory, in stream order."""
+        with self.current(ordinal):
+            self._ask("cuMemsetD8Async", address, byte, size, stream)
+
+    # Pools
+
+    def default_pool(self, ordinal: int) -> PoolHandle:
+        """The pool that allocations in stream order come from unless they name another."""
+        return self._ask("cuDeviceGetDefaultMemPool", self._handle(ordinal))
+
+    def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> PoolHandle:
+        """A pool of its own; `max_size` bounds what it takes from the device, 0 does not."""
+        api = self._api
+        wanted = api.CUmemPoolProps()
+        wanted.allocType = api.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        wanted.handleTypes = api.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE
+        wanted.location.type = api.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        wanted.location.id = ordinal
+        wanted.maxSize = max_size
+        with self.current(ordinal):
+            pool = self._ask("cuMemPoolCreate", wanted)
+            try:
+                self.set_release_threshold(ordinal, pool, release_threshold)
+            except BaseException:
+                self._ask("cuMemPoolDestroy", pool)
+                raise
+        return pool
+
+    def destroy_pool(self, ordinal: int, pool: PoolHandle) -> None:
+        """Give a pool back; its memory goes when the last of it is freed."""
+        with self.current(ordinal):
+            self._ask("cuMemPoolDestroy", pool)
+
+    def set_release_threshold(self, ordinal: int, pool: PoolHandle, size: int) -> None:
+        """Set how many unused bytes a pool keeps."""
+        with self.current(ordinal):
+            self._ask("cuMemPoolSetAttribute", pool, self._pool_attribute("RELEASE_THRESHOLD"), self._api.cuuint64_t(size))
+
+    def pool_stats(self, ordinal: int, pool: PoolHandle) -> PoolStats:
+        """What a pool holds."""
+        with self.current(ordinal):
+
+            def fact(name: str) -> int:
+                return int(self._ask("cuMemPoolGetAttribute", pool, self._pool_attribute(name)))
+
+            return PoolStats(
+                used=fact("USED_MEM_CURRENT"),
+                reserved=fact("RESERVED_MEM_CURRENT"),
+                used_high=fact("USED_MEM_HIGH"),
+                reserved_high=fact("RESERVED_MEM_HIGH"),
+                release_threshold=fact("RELEASE_THRESHOLD"),
+            )
+
+    def trim_pool(self, ordinal: int, pool: PoolHandle, keep: int) -> None:
+        """Give unused memory back to the device until the pool has no more than `keep` bytes, where it can."""
+        with self.current(ordinal):
+            self._ask("cuMemPoolTrimTo", pool, keep)
+
+    def _pool_attribute(self, name: str) -> Any:
+        return getattr(self._api.CUmemPool_attribute, f"CU_MEMPOOL_ATTR_{name}")
+
+    # Streams
+
+    def create_stream(self, ordinal: int) -> int:
+        """A stream that does not wait for the legacy default stream."""
+        with self.current(ordinal):
+            return int(self._ask("cuStreamCreate", self._api.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
+
+    def destroy_stream(self, ordinal: int, stream: int) -> None:
+        """Give a stream back; work on it still finishes."""
+        with self.current(ordinal):
+            self._ask("cuStreamDestroy", stream)
+
+    def synchronize(self, ordinal: int, stream: int) -> None:
+        """Wait for everything on a stream."""
+        with self.current(ordinal):
+            self._ask("cuStreamSynchronize", stream)
+
+    # Events
+
+    def create_event(self, ordinal: int, *, timed: bool = True) -> int:
+        """A mark that can be set in streams; one that only orders them, without times, costs less."""
+        kinds = self._api.CUevent_flags
+        with self.current(ordinal):
+            return int(self._ask("cuEventCreate", (kinds.CU_EVENT_DEFAULT if timed else kinds.CU_EVENT_DISABLE_TIMING).value))
+
+    def destroy_event(self, ordinal: int, event: int) -> None:
+        """Give an event back; streams that wait for it still do."""
+        with self.current(ordinal):
+            self._ask("cuEventDestroy", event)
+
+    def record_event(self, ordinal: int, event: int, stream: int) -> None:
+        """Set the mark behind what a stream has to do; it was elsewhere before."""
+        with self.current(ordinal):
+            self._ask("cuEventRecord", event, stream)
+
+    def wait_event(self, ordinal: int, stream: int, event: int) -> None:
+        """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
+        with self.current(ordinal):
+            self._ask("cuStreamWaitEvent", stream, event, 0)
+
+    def event_reached(self, ordinal: int, event: int) -> bool:
+        """Whether everything before the mark is done."""
+        with self.current(ordinal):
+            result = self._api.cuEventQuery(event)[0]
+        if int(result) == _NOT_READY:
+            return False
+        if result != self._success:
+            raise self._error("cuEventQuery", result)
+        return True
+
+    def synchronize_event(self, ordinal: int, event: int) -> None:
+        """Wait until the mark is reached."""
+        with self.current(ordinal):
+            self._ask("cuEventSynchronize", event)
+
+    def elapsed(self, ordinal: int, start: int, end: int) -> float:
+        """Seconds between two marks that were reached."""
+        with self.current(ordinal):
+            return float(self._ask("cuEventElapsedTime", start, end)) / 1e3
