@@ -357,8 +357,9 @@ def test_ctrl_c_ends_a_wait() -> None:
 
 def test_a_forked_child_has_streams_of_its_own() -> None:
     code = """
-import os, numpy as np
+import os, warnings, numpy as np
 from tests.cpu_samples import device, ones
+warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
 module, driver = device()
 z = ones(4)
 module.add(0, z, ones(4), ones(4))
