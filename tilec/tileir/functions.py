@@ -1,8 +1,4 @@
-"""Functions that no type holds exactly: exponentials, logarithms, powers, trigonometry. `tolerance.py` says how near they come.
-
-Float32 results are computed in float64 and rounded once, which makes them the same on every machine but for sines and cosines: in
-float64 those are thirty times as slow as NumPy's float32 ones, which are as near as the hardware's.
-"""
+"""Functions that no type holds exactly: exponentials, logarithms, powers, trigonometry. `tolerance.py` says how near they come."""
 
 from __future__ import annotations
 
@@ -95,6 +91,8 @@ _UFUNCS: dict[str, Any] = {
     "fpowf": np.power,
     "atan2": np.arctan2,
 }
+# Float32 results are computed in float64 and rounded once, which makes them the same on every machine. But in float64 these are thirty
+# times as slow as in float32, where NumPy's come as near as the hardware's.
 _FLOAT32 = frozenset({"sin", "cos"})
 _SINGLE: dict[str, Function] = {"rsqrt": chunked(_inverse_root)}
 _SINGLE_EXP2 = _through_float64(np.exp2)
