@@ -165,7 +165,8 @@ class Reader:
     def _run_python(self, step: Step) -> str:
         """What a block prints on a machine with one (pretended) H200."""
         out = io.StringIO()
-        with pretended_gpu(self.cwd / "dist"), contextlib.redirect_stdout(out):
+        with pretended_gpu(self.cwd / "dist"), contextlib.redirect_stdout(out), pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.cwd)
             exec(compile(step.text, step.place, "exec"), {"__name__": "__docs__"})
         return out.getvalue()
 
