@@ -110,13 +110,19 @@ def test_tools_other_than_those_of_the_lock(cli: Cli, tmp_path: Path) -> None:
 
 def test_run_without_a_gpu(cli: Cli, tmp_path: Path) -> None:
     root = write(tmp_path, HEAD + TWICE + CASE, {"reference.py": "def twice(x):\n    return 2 * x\n"})
-    done = cli(root, "run", CUDA_VISIBLE_DEVICES="")
+    done = cli(root, "run", "--device", "cuda:0", CUDA_VISIBLE_DEVICES="")
     assert (done.code, done.out) == (3, "")
     first, cause, fix = done.err.rstrip("\n").split("\n")
     assert first.startswith("error: running 1 case of acme needs a GPU (cuda:0): ")
     assert cause.startswith("  cause: ")
-    assert fix.startswith("  fix: build here with `tilec build`, carry the project and its bundle to a machine with an NVIDIA GPU")
+    assert fix.startswith(
+        "  fix: leave --device out, or say --device cpu, to run the tile kernels here; or carry the project and its bundle to a "
+    )
     assert not (root / "dist").exists()
+    without = cli(root, "run", CUDA_VISIBLE_DEVICES="")
+    assert without.code == 3
+    assert without.err.startswith("running on the cpu device, without a GPU: ")
+    assert "skipped twice: it is a CUDA C++ kernel, compiled to code of a GPU; the cpu device runs tile kernels only" in without.out
 
 
 @pytest.mark.parametrize(

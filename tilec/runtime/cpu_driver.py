@@ -175,10 +175,11 @@ class CpuDriver:
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:
         """Give memory back; launches that use it keep it until they are done."""
-        if stream is not None and (queue := self._queues.get(stream)) is not None:
-            queue.put(lambda _: self._free(address), always=True)
-        else:
+        queue = None if stream is None else self._queues.get(stream)
+        if queue is None or queue.idle:  # a buffer that is collected last of all finds no thread to start
             self._free(address)
+        else:
+            queue.put(lambda _: self._free(address), always=True)
 
     def _free(self, address: int) -> None:
         owner = self._owners.pop(address, None)
