@@ -16,6 +16,7 @@ from tests.toolchain.tile_corpus import KERNELS, compiled
 from tests.toolchain.tile_disassembly import Places, canonical, disassemble, places
 from tests.toolchain.tile_samples import SAMPLES, Call, module
 from tilec.errors import TileIRError
+from tilec.frontends import _tile_api as api
 from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
 from tilec.tileir.ir import Loc, Module, Version
@@ -110,6 +111,28 @@ def test_a_helper_in_a_helper_names_every_call() -> None:
     assert lines[1] == "return ct.exp(inner(x))"
     assert "helper(b)" in lines[2]
     assert lines[0][deepest[0].column - 4 :].startswith("x * 2.0")
+
+
+def test_the_sample_is_what_its_source_compiles_to() -> None:
+    from tests.samples.tileir.scale import scale
+
+    arrays = [
+        api.Array(
+            dtype="float32",
+            index="i32",
+            strides=(*(None,) * (rank - 1), 1),
+            shape_divisible=(1,) * rank,
+            stride_divisible=(1,) * rank,
+            align=16,
+            shared=False,
+            overlaps_itself=False,
+        )
+        for rank in (2, 1)
+    ]
+    bindings = [*arrays, api.Scalar("int32"), api.Constant(2.5)]
+    made = api.export(scale, bindings, symbol="scale", target="", version=(13, 3)).bytecode
+    assert made == (Path(__file__).parents[1] / "samples" / "tileir" / "scale.tilebc").read_bytes()
+    same(made)
 
 
 def test_what_no_assembler_takes_is_refused_with_its_place() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tilec.cli.app import App, examples, json_option
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, table, terminal_width
+from tilec.errors import UsageError
 
 if TYPE_CHECKING:
     from tilec.inspection.container import Container
@@ -27,6 +29,7 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">size"
         "tilec inspect dist/*.whl --select 'gemm-*'",
         "tilec inspect dist/acme_kernels --json | jq '.kernels[].name'",
         "tilec inspect dist/acme_kernels --sass --select gemm-f16-BM128-sm_90",
+        "tilec inspect dist/acme_kernels --tileir --select softmax-f32-tileir",
         "tilec inspect dist/acme_kernels --verify           # read and check every byte",
     )
     + "\n\nExit codes: 0 done, 1 the bundle is damaged or no bundle, 2 usage, 3 a disassembler is missing.",
@@ -35,11 +38,12 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">size"
 @click.option("--select", default="", metavar="ID", help="Only images (or kernels) whose id matches; the image to dump.")
 @click.option("--ptx", "form", flag_value="ptx", default=None, help="Print the PTX of one image.")
 @click.option("--sass", "form", flag_value="sass", help="Print the machine code of one image (nvdisasm or cuobjdump).")
-@click.option("--tileir", "form", flag_value="tileir", help="Print the Tile IR of one image (tileirdisasm).")
+@click.option("--tileir", "form", flag_value="tileir", help="Print the Tile IR of one image, with its source lines.")
+@click.option("--raw", is_flag=True, help="Print Tile IR as NVIDIA's tileirdisasm does.")
 @click.option("--verify", is_flag=True, help="Read every image and check its digest.")
 @json_option
 @click.pass_obj
-def command(app: App, file: str, select: str, form: str | None, verify: bool) -> None:
+def command(app: App, file: str, select: str, form: str | None, raw: bool, verify: bool) -> None:
     """Show what is inside FILE: a .tilec bundle, a generated package's directory, or a wheel that holds one.
 
     Kernels, signatures, variants, targets, resources, sizes, digests and the toolchain that made them. Needs no GPU.
@@ -48,11 +52,13 @@ def command(app: App, file: str, select: str, form: str | None, verify: bool) ->
 
     if form and app.json:
         raise click.UsageError(f"--json and --{form} cannot be combined", click.get_current_context())
+    if raw and form != "tileir":
+        raise click.UsageError("--raw goes with --tileir", click.get_current_context())
     opened = container.open_container(app.path(file))
     if verify:
         opened.bundle.verify()
     if form:
-        _dump(app, opened, form, select)
+        _dump(app, opened, form, select, raw=raw)
         return
     found = container.describe(opened)
     if select:
@@ -63,12 +69,20 @@ def command(app: App, file: str, select: str, form: str | None, verify: bool) ->
         _print(app, found, verified=verify)
 
 
-def _dump(app: App, opened: Container, form: str, select: str) -> None:
+def _dump(app: App, opened: Container, form: str, select: str, *, raw: bool) -> None:
     from tilec.inspection.dump import Form, dump
 
-    found = dump(opened.bundle, Form(form), select, app.settings.search)
+    found = dump(opened.bundle, Form(form), select, app.settings.search, _sources(app), raw=raw)
     app.detail(f"{found.id}: {found.image.digest}{f', {found.tool}' if found.tool else ''}")
     click.echo(found.text, nl=not found.text.endswith("\n"))
+
+
+def _sources(app: App) -> Path:
+    """Where source files are, if they are here at all: the project's directory."""
+    try:
+        return app.manifest_path().parent
+    except UsageError:
+        return app.base
 
 
 def _print(app: App, found: Report, *, verified: bool) -> None:

@@ -89,7 +89,7 @@ _TABLE: dict[str, _Row] = {
     "cicc": _Row(kind="bin", use="part of nvcc"),
     "fatbinary": _Row(kind="bin", use="part of nvcc"),
     "tileiras": _Row(kind="bin", use="compiles Tile IR"),
-    "tileirdisasm": _Row(kind="bin", use="tilec inspect --tileir"),
+    "tileirdisasm": _Row(kind="bin", use="tilec inspect --tileir --raw"),
     "libnvfatbin": _Row(kind="lib", use="--emit fatbin"),
     "libnvJitLink": _Row(kind="lib", use="links device code"),
     "libnvvm": _Row(kind="lib", use="compiles NVVM IR"),

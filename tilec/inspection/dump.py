@@ -1,4 +1,4 @@
-"""The code of one image as text: PTX as it is, machine code and Tile IR through the toolkit's disassemblers."""
+"""The code of one image as text: PTX and Tile IR by tilec itself, machine code through the toolkit's disassemblers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tilec.frontends._run import run_tool
 from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.report import image_id
+from tilec.inspection.tileir import tileir_text
 from tilec.model.arch import TargetKind
 from tilec.model.image import ImageInfo
 from tilec.model.suggest import did_you_mean
@@ -44,7 +45,7 @@ class Form(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Dump:
-    """The text of one image, and the tool that made it (empty for PTX)."""
+    """The text of one image, and the tool that made it (empty where tilec did)."""
 
     id: str
     image: ImageInfo
@@ -52,7 +53,7 @@ class Dump:
     tool: str = ""
 
 
-def dump(bundle: Bundle, form: Form, select: str, search: ToolSearch) -> Dump:
+def dump(bundle: Bundle, form: Form, select: str, search: ToolSearch, folder: Path = Path(), *, raw: bool = False) -> Dump:
     """The text of the one image that `select` names.
 
     Args:
@@ -60,11 +61,14 @@ def dump(bundle: Bundle, form: Form, select: str, search: ToolSearch) -> Dump:
         form: which text.
         select: id of the image (`gemm-f16-BM128-sm_90`) or a glob that only it matches; empty where the bundle has only one.
         search: where the disassembler is looked for.
+        folder: where the bundle's source files may be, for their lines.
+        raw: Tile IR as NVIDIA's disassembler prints it.
 
     Raises:
         UsageError: `select` names no such image, or several.
         ToolchainError: the disassembler is missing, or cannot read the image.
         BundleError: the image is damaged.
+        TileIRError: the same of Tile IR, or it has something that is not known.
     """
     name, image = pick(bundle, form, select)
     data = bundle.image(image.digest)
@@ -73,8 +77,10 @@ def dump(bundle: Bundle, form: Form, select: str, search: ToolSearch) -> Dump:
             return Dump(id=name, image=image, text=_one_entry(_text(data, name), image.symbol))
         case Form.SASS:
             tool, text = _disassemble(data, ".cubin", search, _disassemblers(data, image.symbol))
-        case Form.TILEIR:
+        case Form.TILEIR if raw:
             tool, text = _disassemble(data, ".tilebc", search, {"tileirdisasm": ()})
+        case Form.TILEIR:
+            return Dump(id=name, image=image, text=tileir_text(data, bundle.info.sources, folder))
     return Dump(id=name, image=image, text=text, tool=tool)
 
 

@@ -73,12 +73,27 @@ def test_ptx_goes_out_alone(cli, tmp_path: Path, monkeypatch) -> None:
     assert done.err.startswith("add-f16-B64-compute_80: ")
 
 
+@pytest.mark.parametrize("place", ["", "project"])
+def test_tile_ir_looks_for_sources_in_the_project(cli, tmp_path: Path, monkeypatch, place: str) -> None:
+    (tmp_path / "project").mkdir()
+    write_sample(tmp_path / "project" / "acme.tilec")
+    if place:
+        (tmp_path / place / "tilec.toml").write_text("")
+    monkeypatch.setattr(
+        "tilec.inspection.dump.pick", lambda bundle, form, select: ("k-tileir", bundle.info.kernels[0].variants[0].images[0])
+    )
+    monkeypatch.setattr("tilec.inspection.dump.tileir_text", lambda data, sources, folder: f"{folder.name} {len(sources)}")
+    done = cli("-C", "project", "inspect", "acme.tilec", "--tileir")
+    assert done.out.split()[0] == "project"
+
+
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
         (("nothing.tilec",), 1, "nothing.tilec: no such file or directory\n"),
         (("acme.tilec", "--select", "nope"), 2, "error: --select: nothing matches 'nope'\n  fix: kernels are add, rmsnorm\n"),
         (("acme.tilec", "--tileir"), 2, "error: --tileir: the bundle has no tileir image; it has cubin and ptx\n"),
+        (("acme.tilec", "--sass", "--raw"), 2, "error: --raw goes with --tileir\n"),
     ],
 )
 def test_messages(cli, sample: Path, args: tuple[str, ...], code: int, message: str) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from tests.bundle_samples import Sample
 from tilec.bundle.read import Bundle
 from tilec.bundle.write import write_bundle
-from tilec.errors import BundleError, ToolchainError, UsageError
+from tilec.errors import BundleError, TileIRError, ToolchainError, UsageError
 from tilec.frontends.base import ToolSearch
 from tilec.inspection import dump as module
 from tilec.inspection.dump import Form, dump, pick
+from tilec.inspection.tileir import tileir_text
 from tilec.model.arch import Target
 from tilec.model.image import ImageInfo
 
@@ -134,13 +136,13 @@ def test_without_a_disassembler_it_says_what_is_missing(tmp_path: Path, monkeypa
     with pytest.raises(ToolchainError, match=r"nvdisasm not found; looked for:\n(.*\n)*  fix: pip install 'tilec\[build\]'"):
         dump(bundle(tmp_path, {"sm_80": b"\x7fELF"}), Form.SASS, "", search)
     with pytest.raises(ToolchainError, match="tileirdisasm not found"):
-        dump(bundle(tmp_path, {"tileir": b"TileIR"}), Form.TILEIR, "", search)
+        dump(bundle(tmp_path, {"tileir": b"TileIR"}), Form.TILEIR, "", search, raw=True)
 
 
 def test_a_disassembler_that_fails_is_quoted(tmp_path: Path, monkeypatch) -> None:
     search = tool(tmp_path, monkeypatch, "tileirdisasm", 'echo "cannot read $1" >&2; exit 3')
     with pytest.raises(ToolchainError) as caught:
-        dump(bundle(tmp_path, {"tileir": b"TileIR"}), Form.TILEIR, "", search)
+        dump(bundle(tmp_path, {"tileir": b"TileIR"}), Form.TILEIR, "", search, raw=True)
     assert "cannot read this image: cannot read image\n  cause: the image was made by a newer toolkit" in str(caught.value)
 
 
@@ -148,4 +150,30 @@ def test_a_disassembler_that_hangs_is_ended(tmp_path: Path, monkeypatch) -> None
     monkeypatch.setattr(module, "TIMEOUT", 0.2)
     search = tool(tmp_path, monkeypatch, "tileirdisasm", 'test "$1" = --version || sleep 60')
     with pytest.raises(ToolchainError, match="tileirdisasm did not finish"):
-        dump(bundle(tmp_path, {"tileir": b"TileIR"}), Form.TILEIR, "", search)
+        dump(bundle(tmp_path, {"tileir": b"TileIR"}), Form.TILEIR, "", search, raw=True)
+
+
+TILEIR = (Path(__file__).parents[2] / "samples" / "tileir" / "talks.tilebc").read_bytes()
+
+
+def test_tile_ir_is_printed_without_any_tool(tmp_path: Path) -> None:
+    found = dump(bundle(tmp_path, {"tileir": TILEIR}), Form.TILEIR, "", SEARCH)
+    assert (found.id, found.tool) == ("k-0-tileir", "")
+    assert found.text.startswith("// Tile IR 13.2\n\nentry @talks(%0: tile<ptr<f32>>, %1: tile<i32>, %2: tile<i32>) ")
+    assert ' = print_tko "values %f of %d\\0A", ' in found.text
+
+
+def test_damaged_tile_ir_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TileIRError, match="Tile IR cannot be read: it does not start as Tile IR does"):
+        dump(bundle(tmp_path, {"tileir": b"TileIR"}), Form.TILEIR, "", SEARCH)
+
+
+@pytest.mark.parametrize(("digest", "shown"), [("", True), ("0" * 64, False)])
+def test_source_lines_are_those_of_unchanged_files(tmp_path: Path, digest: str, shown: bool) -> None:
+    path = tmp_path / "tests" / "toolchain" / "tile_corpus.py"
+    path.parent.mkdir(parents=True)
+    path.write_text("\n".join(f"line {number}" for number in range(1, 301)))
+    sources = (("tests/toolchain/tile_corpus.py", digest or hashlib.sha256(path.read_bytes()).hexdigest()),)
+    found = tileir_text(TILEIR, sources, tmp_path)
+    assert bool(re.search(r"^  // tests/toolchain/tile_corpus.py:(\d+) \| line \1$", found, re.MULTILINE)) is shown
+    assert tileir_text(TILEIR, sources, tmp_path / "elsewhere") == tileir_text(TILEIR, (), tmp_path)

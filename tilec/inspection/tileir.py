@@ -1,0 +1,36 @@
+"""Tile IR of an image as text, under the source lines it comes from where the sources are at hand."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from tilec.model.digest import sha256
+from tilec.tileir.read import read_module
+from tilec.tileir.text import render
+
+MAX_SOURCE = 16 << 20  # bytes
+
+
+def tileir_text(data: bytes, sources: Sequence[tuple[str, str]], folder: Path) -> str:
+    """Tile IR as text.
+
+    Args:
+        data: the bytecode.
+        sources: names and digests of the source files that the bundle was built from.
+        folder: where those files may be; only what has not changed since is shown.
+
+    Raises:
+        TileIRError: the bytecode is damaged, or has something that is not known.
+    """
+    return render(read_module(data), {name: lines for name, digest in sources if (lines := _lines(folder / name, digest))})
+
+
+def _lines(path: Path, digest: str) -> list[str]:
+    """The lines of an unchanged source file; none where it is not there, has changed or is no text."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if path.stat().st_size <= MAX_SOURCE:
+            data = path.read_bytes()
+            return data.decode().splitlines() if sha256(data) == digest else []
+    return []
