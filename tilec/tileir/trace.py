@@ -21,6 +21,7 @@ from tilec.tileir.frame import Frame, Grid
 from tilec.tileir.ir import Module, Op, Value
 from tilec.tileir.program import Program, bind
 from tilec.tileir.turns import take_turns
+from tilec.tileir.views import Tensor
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -179,6 +180,8 @@ def trace_lines(
 
 def short(item: Any) -> str:
     """A value in a few words: type, shape and first elements."""
+    if isinstance(item, Tensor):
+        return f"tensor {tuple(item.extents[0].tolist())} at {int(item.base[0]):#x}"
     if not isinstance(item, np.ndarray):
         return type(item).__name__
     if item.ndim == 0:

@@ -11,10 +11,11 @@ from tests.unit.tileir.build import I1, I32, Builder, module, run_op, tile
 from tilec.errors import FaultError
 from tilec.tileir.execute import Options, execute, prepare
 from tilec.tileir.frame import Frame
-from tilec.tileir.ir import Bounded, DivBy, Op, Pointer, SameElements, Scalar
+from tilec.tileir.ir import Bounded, DivBy, Op, Pointer, SameElements, Scalar, TensorView
 from tilec.tileir.memory import Memory
 from tilec.tileir.observe import Access, Outside
 from tilec.tileir.values import Array
+from tilec.tileir.views import Tensor
 
 
 class Listener:
@@ -117,3 +118,11 @@ def test_only_the_failing_blocks_are_named() -> None:
     assert listener.broken == [[1, 3]]
     with pytest.raises(FaultError, match=r"block \(1, 0, 0\): the assertion failed: odd"):
         run_op("assert", {"condition": (I1, np.array([True, False, True, False]))}, (), {"message": "odd"})
+
+
+def test_the_base_of_a_tensor_may_be_promised_to_be_aligned() -> None:
+    kind, listener = TensorView(Scalar.F32, (None,), (1,)), Listener()
+    tensor = Tensor(np.array([64, 68, 128]), np.array([[8]]), np.array([[1]]))
+    (result,) = run_op("assume", {"value": (kind, tensor)}, kind, {"predicate": DivBy(16)}, observer=listener, blocks=3)
+    assert result is tensor
+    assert listener.broken == [[1]]

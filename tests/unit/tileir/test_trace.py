@@ -13,6 +13,7 @@ from tilec.tileir.execute import Options, execute, prepare
 from tilec.tileir.ir import Module, Overflow, Scalar, Value
 from tilec.tileir.memory import Memory
 from tilec.tileir.trace import short
+from tilec.tileir.views import Tensor
 
 ROW = tile(Scalar.I32, 8)
 
@@ -109,6 +110,7 @@ def test_a_trace_has_a_line_for_each_operation() -> None:
 def test_tiles_are_shown_short() -> None:
     assert short(np.float32(0.1)[None][0:1]) == "float32[1] 0.1"
     assert short(np.zeros((2, 4), np.bool_)) == "bool[2x4] False, False, False, False, False, False, ..."
+    assert short(Tensor(np.array([4096]), np.array([[3, 4]]), np.array([[4, 1]]))) == "tensor (3, 4) at 0x1000"
     assert short(object()) == "object"
 
 
