@@ -67,14 +67,20 @@ def _inverse_root(x: Array) -> Array:
     return np.divide(1.0, np.sqrt(x, dtype=np.float64)).astype(x.dtype)
 
 
-def _power(x: Array, exponent: Array) -> Array:
-    """x ** exponent, of any two types, in float64: it holds every exponent of 32 bits."""
-    return np.power(x, exponent, dtype=np.float64, casting="unsafe")
-
-
 def _power_of_int(op: Op, _: Bodies) -> Step:
     kind = element(op.results[0])
     return compute_float(op, chunked(lambda x, n: narrow(_power(widen(x, kind), integer.signed(n)), kind)), "source", "exponent")
+
+
+def _power(x: Array, exponent: Array) -> Array:
+    """x ** exponent as GPUs compute it, digit by digit of the exponent, each product rounded, and the inverse last."""
+    left = np.abs(exponent.astype(np.int64))
+    result, square = np.ones(np.broadcast_shapes(x.shape, exponent.shape), x.dtype), x
+    while left.any():
+        result = np.where(left & 1, result * square, result)
+        square = square * square
+        left >>= 1
+    return np.where(exponent < 0, 1 / result, result)
 
 
 _UFUNCS: dict[str, Any] = {

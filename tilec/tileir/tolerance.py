@@ -18,7 +18,6 @@ FUNCTIONS: dict[str, tuple[float, float]] = {
     "cosh": (0.51, 4.0),
     "tanh": (0.51, 4.0),
     "fpowf": (0.51, 4.0),
-    "fpowi": (0.51, 4.0),
     "atan2": (0.51, 4.0),
     "rsqrt": (0.51, 1.5),
 }

@@ -126,6 +126,22 @@ def test_powers_with_whole_exponents(kind: Scalar) -> None:
             assert found.astype(float)[0, 2:4].tolist() == [2, -0.5]
 
 
+@pytest.mark.parametrize("kind", [Scalar.F32, Scalar.F64], ids=str)
+def test_powers_multiply_as_a_gpu_does(kind: Scalar) -> None:
+    number = storage(kind).type
+    rng = np.random.default_rng(9)
+    base, exponents = rng.standard_normal(200).astype(number), rng.integers(-12, 13, 200).astype(np.int32)
+    (found,) = run_op(
+        "fpowi", {"source": (tile(kind, 200), base[None]), "exponent": (tile(Scalar.I32, 200), exponents[None])}, tile(kind, 200)
+    )
+    for got, x, n in zip(found[0], base, exponents.tolist(), strict=True):
+        want, left = number(1), abs(n)
+        while left:
+            want = want * x if left % 2 else want
+            x, left = x * x, left // 2
+        assert got == (1 / want if n < 0 else want)
+
+
 def test_special_arguments() -> None:
     inf, nan = math.inf, math.nan
     cases = {
