@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tilec.manifest.types import Manifest
     from tilec.runner.sanitize import Watch
     from tilec.runtime.cpu_launch import CpuRun
-    from tilec.runtime.seam import Device, DeviceDriver
+    from tilec.runtime.seam import DeviceDriver, DeviceInfo
 
 AUTO, CPU = "auto", "cpu"
 ORDERS = ("forward", "reverse")
@@ -73,7 +73,7 @@ def parse_block(text: str) -> tuple[int, int, int]:
 
 def find_device(
     app: App, name: str, wish: CpuWish, *, work: Callable[[], str], manifest: Manifest | None, traced: Callable[[str], None]
-) -> tuple[DeviceDriver, Device]:
+) -> tuple[DeviceDriver, DeviceInfo]:
     """The device of a run, before anything is built for it.
 
     Args:
@@ -101,11 +101,11 @@ def find_device(
         reason = str(getattr(error.__cause__, "what", error.what)).partition(":")[0]
         app.note(f"running on the cpu device, without a GPU: {reason}")
         return _cpu(app, wish, traced, root)
-    app.detail(f"running on {device}")
+    app.note(f"running on {device}")
     return driver, device
 
 
-def _gpu(name: str, work: Callable[[], str], manifest: Manifest | None) -> tuple[DeviceDriver, Device]:
+def _gpu(name: str, work: Callable[[], str], manifest: Manifest | None) -> tuple[DeviceDriver, DeviceInfo]:
     from tilec.runtime import _driver
     from tilec.runtime.devices import find_device as facts_of
     from tilec.runtime.devices import ordinal_of
@@ -124,7 +124,7 @@ def _gpu(name: str, work: Callable[[], str], manifest: Manifest | None) -> tuple
         raise NoDeviceError(f"running {work()} needs a GPU ({name}): {error.what}", cause=error.cause, fix=fix) from error
 
 
-def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None], root: Path) -> tuple[DeviceDriver, Device]:
+def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None], root: Path) -> tuple[DeviceDriver, DeviceInfo]:
     from tilec.runtime.cpu_driver import CPU as DEVICE
     from tilec.runtime.cpu_driver import CpuDriver
     from tilec.runtime.cpu_launch import CpuOptions, execute_run

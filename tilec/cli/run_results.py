@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tilec.runner.cases import BoundCase
     from tilec.runner.run import CaseResult, OutputResult, RunReport
     from tilec.runner.sanitize import CaseFindings
-    from tilec.runtime.seam import Device
+    from tilec.runtime.seam import DeviceInfo
 
 TINTS = {
     "passed": ("ok", "green"),
@@ -71,7 +71,7 @@ def _difference(output: OutputResult) -> str:
     return f"{where}; {found.mismatches} of {found.total} elements are off (rtol {limit.rtol:g}, atol {limit.atol:g})"
 
 
-def summary(report: RunReport, device: Device) -> str:
+def summary(report: RunReport, device: DeviceInfo) -> str:
     """How many cases ended how, and why some were skipped: once for each reason, with its kernels."""
     where = "the cpu device" if device.interprets else device.name
     parts = [f"{count} {text}" for status, text in COUNTED.items() if (count := report.count(status))]
@@ -84,7 +84,9 @@ def summary(report: RunReport, device: Device) -> str:
     return "\n".join(lines)
 
 
-def print_json(app: App, bundle: Bundle, device: Device, report: RunReport, *, ok: bool, findings: Sequence[CaseFindings] | None) -> None:
+def print_json(
+    app: App, bundle: Bundle, device: DeviceInfo, report: RunReport, *, ok: bool, findings: Sequence[CaseFindings] | None
+) -> None:
     """The whole run as one document; `findings` are those of `--check`."""
     from tilec.runner.report import to_json
 

@@ -9,12 +9,12 @@ from tilec.runtime.load import Module, load, load_packaged
 from tilec.runtime.memory import DeviceBuffer
 from tilec.runtime.prepare import Explanation
 from tilec.runtime.protocols import DeviceLike, StreamLike, StructLike, TensorLike
-from tilec.runtime.seam import Device
+from tilec.runtime.seam import DeviceInfo
 from tilec.runtime.streams import Stream
 
 __all__ = [
-    "Device",
     "DeviceBuffer",
+    "DeviceInfo",
     "DeviceLike",
     "Event",
     "Explanation",

@@ -9,7 +9,7 @@ from typing import Any
 from tilec.errors import DriverError, MissingError
 from tilec.model.arch import Version
 from tilec.runtime._driver_memory import MemoryCalls
-from tilec.runtime.seam import Device, Dim3, FunctionFacts, FunctionHandle, LaunchCall, LaunchParts, LaunchShape, ModuleHandle
+from tilec.runtime.seam import DeviceInfo, Dim3, FunctionFacts, FunctionHandle, LaunchCall, LaunchParts, LaunchShape, ModuleHandle
 
 _PORTABLE_CLUSTER = 8
 _INVALID_CONTEXT = 201
@@ -48,7 +48,7 @@ class Driver(MemoryCalls):
         """Number of visible devices."""
         return self._count
 
-    def device(self, ordinal: int) -> Device:
+    def device(self, ordinal: int) -> DeviceInfo:
         """Facts about one device; asking for them makes no context."""
         handle = self._handle(ordinal)
         names = self._api.CUdevice_attribute
@@ -60,7 +60,7 @@ class Driver(MemoryCalls):
             return fact(f"MAX_{name}_DIM_X"), fact(f"MAX_{name}_DIM_Y"), fact(f"MAX_{name}_DIM_Z")
 
         raw = self._ask("cuDeviceGetName", 256, handle)
-        return Device(
+        return DeviceInfo(
             ordinal=ordinal,
             name=bytes(raw).split(b"\0", 1)[0].decode("utf-8", "replace"),
             cc=(fact("COMPUTE_CAPABILITY_MAJOR"), fact("COMPUTE_CAPABILITY_MINOR")),

@@ -24,7 +24,7 @@ from tilec.runtime.arguments import UnreadableError, tensor_facts
 from tilec.runtime.contract import Contract
 from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts, contiguous_stride, may_overlap, overlaps_itself
 from tilec.runtime.scalars import is_number, numpy_dtype, refusal, shown
-from tilec.runtime.seam import Device, DeviceDriver
+from tilec.runtime.seam import DeviceDriver, DeviceInfo
 
 Values = tuple[Any, ...]
 
@@ -76,7 +76,7 @@ class Call:
         if size != param.size:
             raise self.refuse(ArgumentError, param, f"takes {param.size} bytes, got {size}")
 
-    def check_signature(self, device: Device) -> None:
+    def check_signature(self, device: DeviceInfo) -> None:
         """Dtypes (which binds the dtype axes), ranks, devices, layouts, writability, aliasing: in this order.
 
         Raises:
@@ -155,7 +155,7 @@ class Call:
                 dims = f"{len(facts.shape)} dimension{'' if len(facts.shape) == 1 else 's'}"
                 raise self.refuse(RankError, param, f"has {dims} (shape {facts.shape}), the kernel takes {param.rank}")
 
-    def check_places(self, device: Device) -> None:
+    def check_places(self, device: DeviceInfo) -> None:
         """Every tensor lives on the kernel's device, and has memory there if it has elements."""
         for param, facts in self._tensor_params():
             if facts.device in (device.ordinal, ON_ANY):

@@ -22,7 +22,7 @@ from tilec.runtime.cpu_memory import Allocations
 from tilec.runtime.cpu_pools import Pool
 from tilec.runtime.cpu_queue import Mark, Queue
 from tilec.runtime.layout import ON_CPU, ON_GPU
-from tilec.runtime.seam import CopyKind, Device, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
+from tilec.runtime.seam import CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
 from tilec.tileir.execute import memory_of_variables, prepare
 from tilec.tileir.ir import Module
 from tilec.tileir.memory import Region
@@ -30,7 +30,7 @@ from tilec.tileir.program import Program
 from tilec.tileir.read import NEWEST, OLDEST, read_module
 
 # A tile kernel's block is 1 by 1 by 1, and it declares no shared memory: what a GPU would bound is not bounded here.
-CPU = Device(ordinal=ON_CPU, name="CPU", cc=(0, 0), driver=(0, 0), cooperative=False, cluster=True, interprets=(OLDEST, NEWEST))
+CPU = DeviceInfo(ordinal=ON_CPU, name="CPU", cc=(0, 0), driver=(0, 0), cooperative=False, cluster=True, interprets=(OLDEST, NEWEST))
 # What memory that was freed is filled with, where that is asked for.
 POISON = 0xDD
 _FACTS = FunctionFacts(max_threads=1, static_shared=0, registers=0)
@@ -92,7 +92,7 @@ class CpuDriver:
         """One."""
         return 1
 
-    def device(self, ordinal: int) -> Device:
+    def device(self, ordinal: int) -> DeviceInfo:
         """Facts about the device."""
         if ordinal != ON_CPU:
             raise NoDeviceError(f"there is no device {ordinal} here: this is the cpu device", fix='name it "cpu"')

@@ -8,12 +8,12 @@ from typing import Any
 from tilec.errors import UsageError
 from tilec.runtime.layout import ON_CPU
 from tilec.runtime.protocols import DeviceLike
-from tilec.runtime.seam import Device, DeviceDriver
+from tilec.runtime.seam import DeviceDriver, DeviceInfo
 
 _NAME = re.compile(r"cuda(?::([0-9]{1,4}))?")
 
 
-def find_device(device: DeviceLike, driver: DeviceDriver | None = None) -> Device:
+def find_device(device: DeviceLike, driver: DeviceDriver | None = None) -> DeviceInfo:
     """Facts about a device.
 
     Args:
@@ -54,7 +54,7 @@ def ordinal_of(device: DeviceLike) -> int:
     """
     if isinstance(device, int) and not isinstance(device, bool):
         return device
-    if isinstance(device, Device):
+    if isinstance(device, DeviceInfo):
         return device.ordinal
     if isinstance(device, str):
         match = _NAME.fullmatch(device)
@@ -75,7 +75,7 @@ def ordinal_of(device: DeviceLike) -> int:
     raise UsageError(f"{device!r} is no device that kernels run on", fix=fix)
 
 
-def devices(driver: DeviceDriver | None = None) -> tuple[Device, ...]:
+def devices(driver: DeviceDriver | None = None) -> tuple[DeviceInfo, ...]:
     """All GPUs that this process sees; the cpu device is always there besides.
 
     Raises:

@@ -11,7 +11,7 @@ from tilec.model.expr import Expr
 from tilec.model.image import ImageInfo
 from tilec.runtime.checks import Call
 from tilec.runtime.images import Function
-from tilec.runtime.seam import Device, DeviceDriver, Dim3, LaunchShape
+from tilec.runtime.seam import DeviceDriver, DeviceInfo, Dim3, LaunchShape
 
 _AXES = "xyz"
 _PORTABLE_CLUSTER = 8
@@ -47,7 +47,7 @@ def _whole(call: Call, noun: str, expression: Expr) -> int:
     return int(value)
 
 
-def check_device_limits(name: str, shape: LaunchShape, device: Device) -> None:
+def check_device_limits(name: str, shape: LaunchShape, device: DeviceInfo) -> None:
     """Grid and block against what the device allows at all.
 
     Raises:
@@ -67,7 +67,7 @@ def check_device_limits(name: str, shape: LaunchShape, device: Device) -> None:
             raise _refuse(name, f"grid.{axis} {blocks} times block.{axis} {extent} is beyond 32-bit coordinates")
 
 
-def check_image_limits(name: str, shape: LaunchShape, device: Device, image: ImageInfo, function: Function) -> None:
+def check_image_limits(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function) -> None:
     """Block and shared memory against the image.
 
     Raises:
@@ -96,7 +96,7 @@ def _check_block(name: str, shape: LaunchShape, image: ImageInfo, function: Func
         raise _refuse(name, f"the block has {threads} threads, and with {registers} registers each {most} fit")
 
 
-def check_residency(name: str, shape: LaunchShape, device: Device, image: ImageInfo, function: Function, driver: DeviceDriver) -> None:
+def check_residency(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> None:
     """Clusters and cooperative launches: supported by the device, of a shape that divides the grid, and resident at once.
 
     Raises:

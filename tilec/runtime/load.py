@@ -14,7 +14,7 @@ from tilec.runtime.images import store_of
 from tilec.runtime.launch import Launcher
 from tilec.runtime.prepare import Site
 from tilec.runtime.protocols import DeviceLike
-from tilec.runtime.seam import Device, DeviceDriver
+from tilec.runtime.seam import DeviceDriver, DeviceInfo
 
 
 def load(bundle: Path | str | bytes | Bundle, device: DeviceLike = 0, *, driver: DeviceDriver | None = None) -> Module:
@@ -68,7 +68,7 @@ class Module:
         return self._site.bundle.info
 
     @property
-    def device(self) -> Device:
+    def device(self) -> DeviceInfo:
         """Where it is loaded."""
         return self._site.device
 

@@ -19,7 +19,7 @@ from tilec.runtime.images import ImageStore
 from tilec.runtime.layout import byte_range
 from tilec.runtime.limits import check_device_limits, check_image_limits, check_residency, launch_shape
 from tilec.runtime.packing import Block, Packing
-from tilec.runtime.seam import Device, DeviceDriver, LaunchCall, LaunchParts, LaunchShape, TensorPart
+from tilec.runtime.seam import DeviceDriver, DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
 from tilec.runtime.select import Considered, select_variant, settle_axes
 
 # Streams for which a plan keeps a ready call; with more in turn than this it starts over.
@@ -31,7 +31,7 @@ class Site:
     """Where a bundle is loaded: one device, through one driver, with what is loaded there."""
 
     bundle: Bundle
-    device: Device
+    device: DeviceInfo
     driver: DeviceDriver
     store: ImageStore
 
@@ -124,7 +124,7 @@ class Explanation:
     """
 
     kernel: str
-    device: Device
+    device: DeviceInfo
     axes: tuple[tuple[str, AxisValue], ...]
     considered: tuple[Considered, ...]
     images: Choice

@@ -22,7 +22,7 @@ LaunchCall = Callable[[int, Any], Any]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Device:
+class DeviceInfo:
     """One GPU, or the cpu device: what it is and what a launch on it may ask for.
 
     Attributes:
@@ -150,7 +150,7 @@ class DeviceDriver(Protocol):
     def device_count(self) -> int:
         """Number of visible devices."""
 
-    def device(self, ordinal: int) -> Device:
+    def device(self, ordinal: int) -> DeviceInfo:
         """Facts about one device."""
 
     def current(self, ordinal: int) -> AbstractContextManager[None]:

@@ -16,9 +16,9 @@ from tilec.errors import DriverError, NoDeviceError
 from tilec.model.arch import Version
 from tilec.model.signature import AbiSlot
 from tilec.runtime.scalars import format_of
-from tilec.runtime.seam import CopyKind, Device, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
+from tilec.runtime.seam import CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
 
-H200 = Device(
+H200 = DeviceInfo(
     ordinal=0,
     name="Fake H200",
     cc=(9, 0),
@@ -80,7 +80,7 @@ class FakeDriver:
 
     holds_arguments = False
 
-    def __init__(self, devices: Sequence[Device] = (H200,), kernels: Mapping[str, FakeKernel] | None = None) -> None:
+    def __init__(self, devices: Sequence[DeviceInfo] = (H200,), kernels: Mapping[str, FakeKernel] | None = None) -> None:
         """Make a driver that serves these devices and knows these kernels by symbol; others take no arguments."""
         self.devices = tuple(devices)
         self.kernels = dict(kernels or {})
@@ -111,7 +111,7 @@ class FakeDriver:
         """Number of visible devices."""
         return len(self.devices)
 
-    def device(self, ordinal: int) -> Device:
+    def device(self, ordinal: int) -> DeviceInfo:
         """Facts about one device."""
         if not 0 <= ordinal < len(self.devices):
             raise NoDeviceError(f"there is no device {ordinal}: this process sees {len(self.devices)}, numbered from 0")
