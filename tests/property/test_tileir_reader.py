@@ -126,10 +126,10 @@ def table(items: list[bytes], width: int = 4) -> bytes:
     return head + offsets + b"".join(items)
 
 
-def assembled(types: list[bytes], body: bytes, debug: bytes = b"", functions: int = 1, records: int = 0) -> bytes:
+def assembled(types: list[bytes], body: bytes, debug: bytes = b"", records: int = 0) -> bytes:
     """A file with one kernel `k`: type 0 is its signature."""
     one = varint(0) + varint(0) + b"\x02" + varint(records) + varint(len(body)) + body
-    parts = section(2, varint(functions) + one * functions) + section(5, table(types)) + section(1, table([b"k"]))
+    parts = section(2, varint(1) + one) + section(5, table(types)) + section(1, table([b"k"]))
     return MAGIC + b"\x0d\x04\0\0" + parts + (section(3, debug) if debug else b"") + b"\0"
 
 

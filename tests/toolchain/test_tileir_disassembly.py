@@ -14,11 +14,15 @@ pytest.importorskip("cuda.tile", reason="needs cuda-tile")
 
 from tests.toolchain.tile_corpus import KERNELS, compiled
 from tests.toolchain.tile_disassembly import Places, canonical, disassemble, places
+from tests.toolchain.tile_jobs import frontend
 from tests.toolchain.tile_samples import SAMPLES, Call, module
+from tilec.build import BuildRequest, plan_only
+from tilec.compiler.events import SilentObserver
 from tilec.errors import TileIRError
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
+from tilec.model.arch import TargetKind
 from tilec.tileir.ir import Loc, Module, Version
 from tilec.tileir.ops import OPS
 from tilec.tileir.read import read_module
@@ -111,6 +115,15 @@ def test_a_helper_in_a_helper_names_every_call() -> None:
     assert lines[1] == "return ct.exp(inner(x))"
     assert "helper(b)" in lines[2]
     assert lines[0][deepest[0].column - 4 :].startswith("x * 2.0")
+
+
+def test_every_variant_of_the_tile_examples() -> None:
+    plan = plan_only(BuildRequest(manifest_path=Path(__file__).parents[2] / "tilec.toml"), SilentObserver())
+    jobs = [job for kernel in plan.kernels for job in kernel.jobs if job.spec.language == "tile" and job.target.kind is TargetKind.TILEIR]
+    assert len({job.variant.id for job in jobs}) == len(jobs) >= 20
+    tile = frontend()
+    for job in jobs:
+        same(tile.compile(job).data)
 
 
 def test_the_sample_is_what_its_source_compiles_to() -> None:

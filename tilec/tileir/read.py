@@ -30,6 +30,7 @@ _SECTIONS = {
     _PRODUCER: "producer section",
 }
 _ENTRY, _HINTS = 0x02, 0x04
+_FUNCTION_ITEMS = 16  # what a function counts for in the file's budget
 
 
 def read_module(data: bytes) -> Module:
@@ -148,7 +149,7 @@ def _functions(
             raise cursor.fail(f"the type of {name} is no function's")
         flags = cursor.byte()
         locs = debug.of_function(cursor.varint())
-        cursor.spend(len(locs))
+        cursor.spend(_FUNCTION_ITEMS + len(locs) + len(signature.params))
         hints = attributes.hints(cursor) if flags & _HINTS else None
         body = cursor.inner(cursor.varint(), f"function {name}")
         reader = OpReader(version, types, attributes, locs[1:])

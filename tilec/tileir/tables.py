@@ -98,8 +98,8 @@ class Locs:
         if tag == _CALL_SITE:
             return _inlined(item, self._get(item.varint(), depth + 1), self._get(item.varint(), depth + 1))
         if tag == _SUBPROGRAM:
-            file, line = item.varint(), item.varint()
-            return Loc(self._file(file), line, 0)
+            unit = item.varint()
+            return Loc(self._file(unit), item.varint(), 0)
         if tag in (_UNKNOWN, _COMPILE_UNIT, _FILE, _LEXICAL_BLOCK):
             return None
         raise item.fail(f"debug record number {tag} is not known to this version of tilec")
@@ -121,6 +121,7 @@ def _inlined(item: Cursor, callee: Loc | None, caller: Loc | None) -> Loc | None
         callee = callee.caller
         if len(chain) > _MAX_DEPTH:
             raise item.fail("debug locations are nested too deeply")
+    item.spend(len(chain))
     for place in reversed(chain):
         caller = dataclasses.replace(place, caller=caller)
     return caller

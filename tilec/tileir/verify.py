@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tilec.errors import Location, TileIRError
 from tilec.tileir import rules_memory, rules_numbers
@@ -13,6 +13,7 @@ from tilec.tileir.ir import Block, Function, Global, Module, Op, Pointer, Scalar
 from tilec.tileir.rules import INTS, Rule, tile, tiles
 from tilec.tileir.typenames import type_text
 
+_SHOWN = 8  # types of a list in a message
 _TERMINATORS = frozenset({"return", "yield", "break", "continue"})
 # Which terminators may end the block of an operation. Those of an `if` may end with all that may end what is around it and with `yield`,
 # and a `loop` may be left by `return` where what is around it may.
@@ -122,14 +123,14 @@ def _operation(op: Op, place: _Place, variables: Mapping[str, Global]) -> None:
             bound = op.operand("lower").type
             if op.operand("upper").type != bound or op.operand("step").type != bound:
                 raise _misfit(op, place, "its bounds and step differ in type")
-            _carried(op, place, (bound, *_types(op.operands["init"])))
-            _same(op, place, "results", _types(op.results), _types(op.operands["init"]))
+            _carried(op, place, (bound, *op.operands["init"]))
+            _same(op, place, "results", op.results, op.operands["init"])
         case "loop":
-            _carried(op, place, _types(op.operands["init"]))
+            _carried(op, place, op.operands["init"])
 
 
-def _carried(op: Op, place: _Place, expected: tuple[Type, ...]) -> None:
-    _same(op, place, "arguments of its block", _types(op.regions[0].args), expected)
+def _carried(op: Op, place: _Place, expected: Sequence[Value | Type]) -> None:
+    _same(op, place, "arguments of its block", op.regions[0].args, expected)
 
 
 def _moves(op: Op) -> str:
@@ -163,37 +164,39 @@ def _ending(block: Block, place: _Place) -> None:
             raise _misfit(op, place, "operations follow it in its block")
     if last.name not in place.ends:
         raise _misfit(last, place, f"it cannot end {where}")
-    _same(last, place, "values", _types(last.operands["values"]), _wanted(last, place))
+    _same(last, place, "values", last.operands["values"], _wanted(last, place))
 
 
-def _wanted(last: Op, place: _Place) -> tuple[Type, ...]:
+def _wanted(last: Op, place: _Place) -> Sequence[Value | Type]:
+    """What the end of a block has to hand on."""
     loop, holder = place.loop, place.holder
     match last.name:
         case "return":
             return place.function.signature.results
         case "continue":
             assert loop is not None
-            return _types(loop.operands["init"])
+            return loop.operands["init"]
         case "break":
             assert loop is not None
-            return _types(loop.results)
+            return loop.results
     assert holder is not None
     if holder.name == "if":
-        return _types(holder.results)
-    return tuple(Tile(value.type.element, ()) for value in holder.operands["operands"] if isinstance(value.type, Tile))
+        return holder.results
+    return [Tile(value.type.element, ()) for value in holder.operands["operands"] if isinstance(value.type, Tile)]
 
 
-def _types(values: tuple[Value, ...]) -> tuple[Type, ...]:
-    return tuple(value.type for value in values)
-
-
-def _same(op: Op, place: _Place, what: str, found: tuple[Type, ...], expected: tuple[Type, ...]) -> None:
-    if found != expected:
+def _same(op: Op, place: _Place, what: str, found: Sequence[Value | Type], expected: Sequence[Value | Type]) -> None:
+    if len(found) != len(expected) or any(_type(a) != _type(b) for a, b in zip(found, expected, strict=True)):
         raise _misfit(op, place, f"the {what} are ({_listed(found)}) instead of ({_listed(expected)})")
 
 
-def _listed(found: tuple[Type, ...]) -> str:
-    return ", ".join(map(type_text, found))
+def _type(item: Value | Type) -> Type:
+    return item.type if isinstance(item, Value) else item
+
+
+def _listed(found: Sequence[Value | Type]) -> str:
+    shown = ", ".join(type_text(_type(item)) for item in found[:_SHOWN])
+    return f"{shown} and {len(found) - _SHOWN} more" if len(found) > _SHOWN else shown
 
 
 def _misfit(op: Op, place: _Place, what: str) -> TileIRError:
