@@ -128,6 +128,9 @@ def _summary(results: tuple[CaseFindings, ...]) -> str:
     counts = {status: sum(result.status == status for result in results) for status in ("clean", "findings", "error", "skipped")}
     names = {"clean": "clean", "findings": "with findings", "error": "could not be checked", "skipped": "without Tile IR, which need a GPU"}
     parts = [f"{count} {names[status]}" for status, count in counts.items() if count]
-    rows = [f"\n{plural(len(results), 'case')} on the cpu device: {', '.join(parts)}"]
-    rows += ["checked:", *(f"  {text}" for text in CHECKED), "not checked:", *(f"  {text}" for text in NOT_CHECKED)]
+    ends_with_space = results[-1].findings and not results[-1].notes and results[-1].error is None
+    rows = [] if ends_with_space else [""]
+    rows.append(f"{plural(len(results), 'case')} on the cpu device: {', '.join(parts)}")
+    if counts["clean"] or counts["findings"]:
+        rows += ["checked:", *(f"  {text}" for text in CHECKED), "not checked:", *(f"  {text}" for text in NOT_CHECKED)]
     return "\n".join(rows)

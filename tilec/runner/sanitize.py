@@ -20,7 +20,7 @@ from tilec.runtime.cpu_launch import CpuOptions, CpuRun
 from tilec.runtime.load import load
 from tilec.tileir.check.checker import Checker
 from tilec.tileir.check.findings import Finding, FindingKind
-from tilec.tileir.ir import AtomicMode, Loc
+from tilec.tileir.ir import Loc
 
 if TYPE_CHECKING:
     from tilec.bundle.read import Bundle
@@ -262,15 +262,15 @@ def _orders(
     if not outputs:
         return [], []
     first_order, first = next(iter(outputs.items()))
-    adds = any(_adds_floats(run) for run, _ in runs)
+    combine = any(_synchronises(run) for run, _ in runs)
     found, notes = [], []
     for name in case.outs:
         for order, other in outputs.items():
             if _same(first[name], other[name]):
                 continue
             dtype = next(p.dtype for p in case.params if p.name == name)
-            if adds and compare(first[name], other[name], tolerance_for(case.tolerance, dtype)).ok:
-                notes.append(f"{name} differs in its rounding with the order of the blocks: atomic additions of floats do")
+            if combine and compare(first[name], other[name], tolerance_for(case.tolerance, dtype)).ok:
+                notes.append(f"{name} differs in its rounding with the order of the blocks, as sums of floats do")
                 break
             found.append(_dependence(name, (first_order, first[name]), (order, other[name])))
             break
@@ -307,8 +307,9 @@ def _bytes(array: Array) -> Array:
     return np.frombuffer(array.tobytes(), np.uint8).reshape(-1, array.itemsize)
 
 
-def _adds_floats(run: CpuRun) -> bool:
-    return any(op.attributes.get("mode") is AtomicMode.ADDF for op in run.program.function.walk())
+def _synchronises(run: CpuRun) -> bool:
+    """Whether blocks may add to what others left, one after another as they come: by atomic additions, or holding a lock."""
+    return any(op.name.startswith("atomic_") for op in run.program.function.walk())
 
 
 def _silent(_: str) -> None:

@@ -66,7 +66,6 @@ def stores_unchecked_tail(y, x):
 @ct.kernel
 def leaves_the_row(y, x):
     # Inside the memory of x, but beyond its second extent: the next row.
-    rows = ct.bid(0) + ct.zeros((TILE,), ct.int32)
     ct.store(y, (ct.bid(0), 0), ct.load(x, (ct.bid(0), 0), (1, TILE), check_bounds=False))
 
 
@@ -105,7 +104,7 @@ def promises_divisible(y, x, n):
 @ct.kernel
 def asserts_positive(y, x):
     tile = ct.load(x, (ct.bid(0),), (TILE,))
-    ct.assert_(tile > 0.0, "x must be positive")
+    ct.assert_(tile > 0.0, "x must be positive")  # noqa: PT009
     ct.store(y, (ct.bid(0),), tile)
 
 

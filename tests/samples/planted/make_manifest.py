@@ -5,35 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 
 # kernel: (file, grid, parameters). A parameter is (name, dtype, shape or value, how its case fills it); names of outputs end in "!".
-F, I = "f32", "i32"
-_XY = [("y!", F, [64], "empty"), ("x", F, [64], "normal")]
-_COUNT = [("count!", I, [1], "zeros"), ("x", F, [64], "normal")]
-_LAST = [("total!", F, [1], "empty"), ("partial!", F, [4], "empty"), ("count!", I, [1], "zeros"), ("x", F, [64], "normal")]
-_SPLIT = [("c!", F, [16, 16], "zeros"), ("a", F, [16, 64], "normal"), ("b", F, [64, 16], "normal")]
-_FLAG = [("y!", F, [64], "empty"), ("flag!", I, [1], "zeros"), ("x", F, [64], "normal")]
-_TAIL = [("y!", F, [60], "empty"), ("x", F, [60], "normal")]
+F32, I32 = "f32", "i32"
+_Y, _X = ("y!", F32, [64], "empty"), ("x", F32, [64], "normal")
+_XY = [_Y, _X]
+_COUNT = [("count!", I32, [1], "zeros"), ("x", F32, [64], "normal")]
+_LAST = [("total!", F32, [1], "empty"), ("partial!", F32, [4], "empty"), ("count!", I32, [1], "zeros"), ("x", F32, [64], "normal")]
+_SPLIT = [("c!", F32, [16, 16], "zeros"), ("a", F32, [16, 64], "normal"), ("b", F32, [64, 16], "normal")]
+_FLAG = [("y!", F32, [64], "empty"), ("flag!", I32, [1], "zeros"), ("x", F32, [64], "normal")]
+_PARTS = [("c!", F32, [64, 16], "empty"), ("partial!", F32, [64, 16], "empty"), ("flag!", I32, [4], "zeros")]
+_PARTS += [("a", F32, [64, 32], "normal"), ("b", F32, [32, 16], "normal")]
+_LOCK = [("total!", F32, [1], "zeros"), ("lock!", I32, [1], "zeros"), ("x", F32, [256], "normal")]
+_TAIL = [("y!", F32, [60], "empty"), ("x", F32, [60], "normal")]
 KERNELS = {
     "all_write_first_tile": ("races", [4], _XY),
     "each_writes_its_tile": ("races", [4], _XY),
     "tiles_overlap_by_half": ("races", [4], _XY),
     "tiles_side_by_side": ("races", [4], _XY),
-    "reads_neighbour_in_place": ("races", [4], [("y!", F, [64], "normal")]),
+    "reads_neighbour_in_place": ("races", [4], [("y!", F32, [64], "normal")]),
     "reads_neighbour_of_input": ("races", [4], _XY),
     "counts_without_atomics": ("races", [4], _COUNT),
     "counts_with_atomics": ("races", [4], _COUNT),
     "resets_what_others_count": ("races", [4], _COUNT),
     "last_block_sums_relaxed": ("races", [4], _LAST),
     "last_block_sums": ("races", [4], _LAST),
-    "ignores_second_axis": ("races", [4, 3], [("y!", F, [64], "empty"), ("x", F, [3, 64], "normal")]),
-    "uses_second_axis": ("races", [4, 3], [("y!", F, [3, 64], "empty"), ("x", F, [3, 64], "normal")]),
+    "ignores_second_axis": ("races", [4, 3], [("y!", F32, [64], "empty"), ("x", F32, [3, 64], "normal")]),
+    "uses_second_axis": ("races", [4, 3], [("y!", F32, [3, 64], "empty"), ("x", F32, [3, 64], "normal")]),
     "split_k_stores": ("races", [4], _SPLIT),
     "split_k_adds": ("races", [4], _SPLIT),
-    "smooths_in_place": ("races", [4], [("y!", F, [64], "normal")]),
+    "smooths_in_place": ("races", [4], [("y!", F32, [64], "normal")]),
     "smooths_into_another": ("races", [4], _XY),
-    "scatters_to_one_place": ("races:scatters_by_index", [4], [*_XY, ("where", I, [64], "zeros")]),
-    "scatters_to_all_places": ("races:scatters_by_index", [4], [*_XY, ("where", I, [64], "arange")]),
-    "last_exchange_wins": ("races", [4], [("y!", I, [1], "zeros"), ("x", F, [64], "normal")]),
-    "largest_wins": ("races", [4], [("y!", I, [1], "zeros"), ("x", F, [64], "normal")]),
+    "scatters_to_one_place": ("races:scatters_by_index", [4], [*_XY, ("where", I32, [64], "zeros")]),
+    "scatters_to_all_places": ("races:scatters_by_index", [4], [*_XY, ("where", I32, [64], "arange")]),
+    "last_exchange_wins": ("races", [4], [("y!", I32, [1], "zeros"), ("x", F32, [64], "normal")]),
+    "largest_wins": ("races", [4], [("y!", I32, [1], "zeros"), ("x", F32, [64], "normal")]),
     "waits_for_a_flag": ("races", [4], _FLAG),
     "waits_for_a_relaxed_flag": ("races", [4], _FLAG),
     "gathers_beyond_the_end": ("accesses", [4], _XY),
@@ -47,23 +51,63 @@ KERNELS = {
     "loads_unchecked_whole": ("accesses:loads_unchecked_tail", [4], _XY),
     "loads_checked_tail": ("accesses", [4], _TAIL),
     "stores_unchecked_tail": ("accesses", [4], _TAIL),
-    "leaves_the_row": ("accesses", [4], [("y!", F, [4, 12], "empty"), ("x", F, [4, 12], "normal")]),
+    "leaves_the_row": ("accesses", [4], [("y!", F32, [4, 12], "empty"), ("x", F32, [4, 12], "normal")]),
     "adds_to_unwritten": ("accesses", [4], _XY),
     "adds_to_what_it_wrote": ("accesses", [4], _XY),
-    "adds_to_given": ("accesses:adds_to_unwritten", [4], [("y!", F, [64], "normal"), ("x", F, [64], "normal")]),
-    "counts_into_unwritten": ("accesses", [4], [("count!", I, [1], "empty"), ("x", F, [64], "normal")]),
+    "adds_to_given": ("accesses:adds_to_unwritten", [4], [("y!", F32, [64], "normal"), ("x", F32, [64], "normal")]),
+    "counts_into_unwritten": ("accesses", [4], [("count!", I32, [1], "empty"), ("x", F32, [64], "normal")]),
     "reads_more_than_it_wrote": ("accesses", [4], _XY),
-    "promises_divisible_by_8_of_60": ("accesses:promises_divisible", [4], [*_XY, ("n", I, 60, "")]),
-    "promises_divisible_by_8_of_56": ("accesses:promises_divisible", [4], [*_XY, ("n", I, 56, "")]),
+    "promises_divisible_by_8_of_60": ("accesses:promises_divisible", [4], [*_XY, ("n", I32, 60, "")]),
+    "promises_divisible_by_8_of_56": ("accesses:promises_divisible", [4], [*_XY, ("n", I32, 56, "")]),
     "asserts_positive_of_normal": ("accesses:asserts_positive", [4], _XY),
-    "asserts_positive_of_ones": ("accesses:asserts_positive", [4], [("y!", F, [64], "empty"), ("x", F, [64], "ones")]),
+    "asserts_positive_of_ones": ("accesses:asserts_positive", [4], [("y!", F32, [64], "empty"), ("x", F32, [64], "ones")]),
     "takes_log_of_normal": ("accesses:takes_log", [4], _XY),
-    "takes_log_of_ones": ("accesses:takes_log", [4], [("y!", F, [64], "empty"), ("x", F, [64], "ones")]),
-    "divides_by_zero_sum": ("accesses:divides_by_sum", [4], [("y!", F, [64], "empty"), ("x", F, [64], "zeros")]),
-    "divides_by_a_sum": ("accesses:divides_by_sum", [4], [("y!", F, [64], "empty"), ("x", F, [64], "ones")]),
+    "takes_log_of_ones": ("accesses:takes_log", [4], [("y!", F32, [64], "empty"), ("x", F32, [64], "ones")]),
+    "divides_by_zero_sum": ("accesses:divides_by_sum", [4], [("y!", F32, [64], "empty"), ("x", F32, [64], "zeros")]),
+    "divides_by_a_sum": ("accesses:divides_by_sum", [4], [("y!", F32, [64], "empty"), ("x", F32, [64], "ones")]),
     "never_ends": ("accesses", [4], _XY),
     "waits_for_nobody": ("accesses", [4], _FLAG),
     "ends_after_a_while": ("accesses", [4], _XY),
+    "grid_stride": ("tricky", [3], [*_XY, ("n", I32, 64, "")]),
+    "work_queue": ("tricky", [3], [*_XY, ("ticket!", I32, [1], "zeros"), ("n", I32, 64, "")]),
+    "spin_lock": ("tricky", [16], _LOCK),
+    "ticket_lock": ("tricky", [4], [("total!", F32, [1], "zeros"), ("ticket!", I32, [1], "zeros"), ("serving!", I32, [1], "zeros"), _X]),
+    "stream_k": ("tricky", [8], _PARTS),
+    "chain_scan": ("tricky", [4], [_Y, ("carry!", F32, [4], "empty"), ("flag!", I32, [4], "zeros"), _X]),
+    "in_place": ("tricky", [4], [("y!", F32, [64], "normal")]),
+    "in_place_gather": ("tricky", [4], [("y!", F32, [64], "normal")]),
+    "padded_in_place": ("tricky", [4], [("y!", F32, [60], "normal")]),
+    "transpose_in_place": ("tricky", [4, 4], [("a!", F32, [16, 16], "normal")]),
+    "histogram": ("tricky", [4], [("count!", I32, [8], "zeros"), ("x", I32, [64], "arange")]),
+    "two_pass": ("tricky", [4], [("total!", F32, [1], "empty"), ("partial!", F32, [4], "empty"), ("count!", I32, [1], "zeros"), _X]),
+    "interleaved": ("tricky", [4], _XY),
+    "only_one_writes": ("tricky", [4], _XY),
+    "max_by_cas": ("tricky", [4], [("best!", I32, [1], "zeros"), _X]),
+    "masked_diagonal": ("tricky", [4], _XY),
+    "grid_barrier": ("tricky", [4], [_Y, ("tmp!", F32, [64], "empty"), ("arrived!", I32, [1], "zeros"), _X]),
+    "barrier_in_place": ("tricky", [4], [("y!", F32, [64], "normal"), ("arrived!", I32, [1], "zeros")]),
+    "stride_off_by_one": ("tricky", [3], [*_XY, ("n", I32, 64, "")]),
+    "lock_without_release": ("tricky", [16], _LOCK),
+    "lock_released_early": ("tricky", [16], _LOCK),
+    "stream_k_flag_first": ("tricky", [8], _PARTS),
+    "chain_wrong_flag": ("tricky", [4], [_Y, ("carry!", F32, [4], "empty"), ("flag!", I32, [4], "zeros"), _X]),
+    "reads_again_after_release": ("tricky", [2], [("y!", F32, [64], "normal"), ("flag!", I32, [1], "zeros"), _X]),
+    "middle_reader_is_not_ordered": ("tricky", [4], [("y!", F32, [64], "normal"), ("flag!", I32, [1], "zeros"), _X]),
+    "transpose_twice": ("tricky", [4, 4], [("a!", F32, [16, 16], "normal")]),
+    "histogram_without_atomics": ("tricky", [4], [("count!", I32, [8], "zeros"), ("x", I32, [64], "arange")]),
+    "last_block_misses_one": (
+        "tricky",
+        [4],
+        [("total!", F32, [1], "empty"), ("partial!", F32, [4], "empty"), ("count!", I32, [1], "zeros"), _X],
+    ),
+    "broadcast_equal": ("tricky", [4], _XY),
+    "barrier_missing": ("tricky", [4], [_Y, ("tmp!", F32, [64], "empty"), ("arrived!", I32, [1], "zeros"), _X]),
+    "polls_without_atomics": ("tricky", [4], [_Y, ("flag!", I32, [1], "zeros"), _X]),
+    "ticket_order_matters": ("tricky", [4], [_Y, ("ticket!", I32, [1], "zeros"), _X]),
+    "lands_in_another": ("tricky", [4], [("y!", F32, [64], "empty"), ("z!", F32, [1024 * 1024], "empty"), ("x", F32, [64], "normal")]),
+    "writes_the_input": ("tricky", [4], _XY),
+    "in_helper": ("tricky", [4], _XY),
+    "unicode": ("tricky:unicode_lines", [4], _XY),
 }
 
 
@@ -82,7 +126,12 @@ def manifest() -> str:
     ]
     for name, (source, grid, params) in KERNELS.items():
         file, _, function = source.partition(":")
-        lines += ["", f"[kernel.{name}]", f'source = "{file}.py:{function or name}"', f"launch = {{ grid = {[str(n) for n in grid]} }}".replace("'", '"')]
+        lines += [
+            "",
+            f"[kernel.{name}]",
+            f'source = "{file}.py:{function or name}"',
+            f"launch = {{ grid = {[str(n) for n in grid]} }}".replace("'", '"'),
+        ]
         for param, dtype, shape, _ in params:
             out = ", out = true" if param.endswith("!") else ""
             rank = f", rank = {len(shape)}" if isinstance(shape, list) else ""

@@ -103,9 +103,9 @@ class Checker:
     def outside(self, outside: Outside) -> bool:
         """Report it and go on."""
         rows = outside.rows
-        region = self._memory.nearest(int(outside.addresses[0]))
-        name = region.name if region else ""
         address = int(outside.addresses[0])
+        region = self._home(outside.op) or self._memory.nearest(address)
+        name = region.name if region else ""
         if outside.index is not None and outside.shape is not None:
             index = tuple(int(n) for n in outside.index[0])
             extents = ", ".join(str(int(n)) for n in outside.shape[0])
@@ -195,7 +195,7 @@ class Checker:
             return
         where = np.unravel_index(0 if access.mask is None else int(access.mask.argmax()), access.offsets.shape)
         address = access.region.address + int(access.offsets[where])
-        home = next((region for region in self._memory.regions if region.name in names), None)
+        home = self._home(access.op)
         name = home.name if home is not None else min(names)
         index = home.element(address - home.address) if home is not None else ()
         verb = "reads" if access.kind is AccessKind.READ else "writes"
@@ -214,6 +214,11 @@ class Checker:
                 hint=_MASK_HINT,
             ),
         )
+
+    def _home(self, op: Op) -> Region | None:
+        """The memory that an access is about, wherever it goes; None where that is not known."""
+        names = self._provenance.of(op) if self._parameters else None
+        return next((region for region in self._memory.regions if region.name in names), None) if names else None
 
     def _uninitialized_read(self, access: Access, shadow: Shadow, touch: Touch) -> None:
         if shadow.blank is None or access.kind is AccessKind.WRITE or access.op.attributes.get("mode") is AtomicMode.XCHG:

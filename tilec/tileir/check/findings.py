@@ -67,6 +67,7 @@ class Finding:
             "kind": self.kind.value,
             "what": self.what,
             "location": _place(self.location),
+            "callers": _callers(self.location),
             "block": list(self.block),
             "parameter": self.parameter,
             "index": list(self.index),
@@ -77,6 +78,15 @@ class Finding:
             other = self.other
             found["other"] = {"what": other.what, "location": _place(other.location), "block": list(other.block)}
         return found
+
+
+def _callers(loc: Loc | None) -> list[dict[str, Any] | None]:
+    """Where helpers were called from, innermost first."""
+    found = []
+    while loc is not None and loc.caller is not None:
+        loc = loc.caller
+        found.append(_place(loc))
+    return found
 
 
 def _place(loc: Loc | None) -> dict[str, Any] | None:

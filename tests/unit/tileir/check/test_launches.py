@@ -162,6 +162,16 @@ def test_a_pointer_that_lands_in_another_parameter() -> None:
     assert (stray.kind, stray.parameter, stray.index, line(stray)) == (FindingKind.OUT_OF_BOUNDS, "y", (-3,), 3)
 
 
+def test_an_access_outside_belongs_to_its_pointer_and_not_to_what_lies_near() -> None:
+    whole = np.zeros(1000, np.int32)
+
+    def fill(b: Builder, x: Value, y: Value) -> None:
+        store(b, at(b, y, b.constant(500)), b.constant(1))
+
+    (found,) = checked([POINTER, POINTER], fill, ["x", "y"], {"x": whole[510:520], "y": whole[:10]}, ["x.ptr", "y.ptr"], blocks=1)
+    assert found.what == "writes element [500] of y, which has 10"
+
+
 def test_what_no_block_writes_is_not_followed() -> None:
     x, y = np.zeros(16, np.int32), np.zeros(16, np.int32)
     made = program([POINTER, POINTER], ended(lambda b, x, y: store(b, at(b, y, block(b)), load(b, x))))
