@@ -18,9 +18,16 @@ TilecError                      1   base: what happened, the usual cause, the ne
 |- CaseError                    1   a case's reference failed or gives something else than the kernel's outputs
 `- DeviceError                  1   the host runtime
    |- DriverError               1   a CUDA driver call failed; carries the result's name
+   |  `- OutOfMemoryError       1   a device's memory is used up (also a MemoryError); carries what was asked, used and reserved
    |- ContextError              1   no usable context for a device
    |- SchedulingError           1   streams and policies
+   |  |- NestedExecutionError   1   an op was executed while another one is, on the same thread
+   |  `- UsedOpError            1   an op was used a second time; names where it went
    |- InternalError             1   a broken invariant of tilec itself
+   |- TensorError               1   a shape, slice, dtype or partition that does not fit a tensor (also a ValueError)
+   |- OwnershipError            1   who may use a tensor
+   |  |- UseAfterMoveError      1   it was moved elsewhere; names where
+   |  `- BorrowError            1   somebody else reads or writes it; names both
    |- FaultError                1   a kernel did on the cpu device what it must not: operation, block, element
    `- LaunchError               1   refused before the driver was asked; starts with the kernel's name
       |- ArgumentError          1   count, name or kind of an argument (also a TypeError)
@@ -95,6 +102,9 @@ class TilecError(Exception):
         kernel: kernel or variant id the error is about.
         target: target the error is about.
         location: where in the user's sources.
+
+    Attributes:
+        op: the DeviceOp that it came out of, with where that was made; empty for none.
     """
 
     exit_code: ClassVar[int] = 1
@@ -116,14 +126,17 @@ class TilecError(Exception):
         self.kernel = kernel
         self.target = target
         self.location = location
+        self.op = ""
 
     def __str__(self) -> str:
-        """What happened, then cause and next step on lines of their own."""
+        """What happened, then cause, next step and op on lines of their own."""
         text = f"{self.location}: {self.what}" if self.location else self.what
         if self.cause:
             text += f"\n  cause: {self.cause}"
         if self.fix:
             text += f"\n  fix: {self.fix}"
+        if self.op:
+            text += f"\n  op: {self.op}"
         return text
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -254,12 +267,55 @@ class DriverError(DeviceError):
         self.code = code
 
 
+class OutOfMemoryError(DriverError, MemoryError):
+    """A device has no memory of the size that was asked for. Everything that was there before still works.
+
+    Attributes:
+        requested: bytes that were asked for. used, reserved: bytes of the pool that are allocated, and that it has of the device.
+        free, total: bytes of the device.
+    """
+
+    def __init__(
+        self, what: str, *, requested: int, used: int, reserved: int, free: int, total: int, cause: str = "", fix: str = ""
+    ) -> None:
+        super().__init__(what, result="CUDA_ERROR_OUT_OF_MEMORY", code=2, cause=cause, fix=fix)
+        self.requested = requested
+        self.used = used
+        self.reserved = reserved
+        self.free = free
+        self.total = total
+
+
+class TensorError(DeviceError, ValueError):
+    """A shape, slice, dtype or partition does not fit a tensor."""
+
+
+class OwnershipError(DeviceError):
+    """Who may use a tensor: it has other owners, or another user."""
+
+
+class UseAfterMoveError(OwnershipError):
+    """A tensor was moved elsewhere; the message names where to."""
+
+
+class BorrowError(OwnershipError):
+    """Somebody else reads or writes a tensor, or a borrow has ended; the message names both sides and where each was made."""
+
+
 class ContextError(DeviceError):
     """There is no usable context for a device."""
 
 
 class SchedulingError(DeviceError):
     """Streams and scheduling policies."""
+
+
+class NestedExecutionError(SchedulingError):
+    """An op was executed while another one is, on the same thread: inside of `then`, for example."""
+
+
+class UsedOpError(SchedulingError):
+    """An op was used a second time. It is single use: the message names where it went."""
 
 
 class InternalError(DeviceError):

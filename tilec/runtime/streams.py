@@ -7,7 +7,9 @@ from operator import attrgetter
 from typing import Any, final
 
 from tilec.errors import ArgumentError, SchedulingError
+from tilec.runtime import marks
 from tilec.runtime.devices import driver_of, ordinal_of
+from tilec.runtime.layout import ON_CPU
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.scalars import shown
 from tilec.runtime.seam import DeviceDriver
@@ -77,7 +79,7 @@ HANDLES = Handles()
 class Stream:
     """A stream of tilec's own, for programs without a framework. It is given back by `close`, or at the end of a `with` block."""
 
-    __slots__ = ("_driver", "_handle", "device")
+    __slots__ = ("_borrowed", "_driver", "_handle", "_owner", "device")
 
     def __init__(self, device: DeviceLike = 0, *, driver: DeviceDriver | None = None) -> None:
         """Make a stream that does not wait for the legacy default stream.
@@ -89,6 +91,41 @@ class Stream:
         self._driver = driver or driver_of(device)
         self.device = ordinal_of(device)
         self._handle: int | None = self._driver.create_stream(self.device)
+        self._borrowed = False
+        self._owner: Any = None
+        marks.opened(self._driver, self.device, self._handle)
+
+    @classmethod
+    def borrow_raw(cls, handle: int, device: DeviceLike = 0, *, owner: Any = None, driver: DeviceDriver | None = None) -> Stream:
+        """A stream that another library made. `close` leaves it as it is.
+
+        Args:
+            handle: of the driver (`cuda_stream` of torch, `ptr` of CuPy); 0 is the legacy default stream.
+            device: whose it is.
+            owner: whom to keep alive as long as this object: the library's own stream object.
+            driver: what serves the device; the process's driver of it by default.
+
+        Raises:
+            ArgumentError: it is no handle.
+        """
+        made = cls.__new__(cls)
+        made._driver = driver or driver_of(device)
+        made.device = ordinal_of(device)
+        made._handle = stream_handle(handle, "Stream.borrow_raw")
+        made._borrowed = True
+        made._owner = owner
+        return made
+
+    @property
+    def driver(self) -> DeviceDriver:
+        """What serves its device."""
+        return self._driver
+
+    def __repr__(self) -> str:
+        """`<Stream 0x1000 on cuda:0>`, `<Stream closed on cpu>`."""
+        where = "cpu" if self.device == ON_CPU else f"cuda:{self.device}"
+        what = "closed" if self._handle is None else f"{self._handle:#x}"
+        return f"<Stream {what} on {where}{', borrowed' if self._borrowed else ''}>"
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """(0, handle), as other libraries read it."""
@@ -110,9 +147,10 @@ class Stream:
         self._driver.synchronize(self.device, self.handle)
 
     def close(self) -> None:
-        """Give the stream back; work on it still finishes. May be called more than once."""
+        """Give the stream back; work on it still finishes. May be called more than once; one that is borrowed stays as it is."""
         handle, self._handle = self._handle, None
-        if handle is not None:
+        if handle is not None and not self._borrowed:
+            marks.closing(self._driver, self.device, handle)
             self._driver.destroy_stream(self.device, handle)
 
     def __enter__(self) -> Stream:

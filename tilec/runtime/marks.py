@@ -1,0 +1,85 @@
+"""Places in streams that other streams wait for, on events that are used again; and streams that go while somebody counts on them."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+from tilec.runtime.seam import DeviceDriver
+
+_Pools = dict[int, list[int]]
+_POOLS: weakref.WeakKeyDictionary[DeviceDriver, _Pools] = weakref.WeakKeyDictionary()
+_FOLLOWED: weakref.WeakKeyDictionary[DeviceDriver, dict[tuple[int, int], weakref.WeakSet[Any]]] = weakref.WeakKeyDictionary()
+_LOCK = threading.RLock()
+
+
+class Mark:
+    """Everything that a stream had to do when this was made. The event goes back to a pool with the object: no call of the driver.
+
+    Attributes:
+        driver, ordinal: whose event it is. event: the handle.
+    """
+
+    __slots__ = ("__weakref__", "_pool", "driver", "event", "ordinal")
+
+    def __init__(self, driver: DeviceDriver, ordinal: int, stream: int) -> None:
+        """Record an event on a stream.
+
+        Args:
+            driver: of the device.
+            ordinal: the stream's device.
+            stream: its handle.
+        """
+        pool = _POOLS.setdefault(driver, {}).setdefault(ordinal, [])
+        try:
+            event = pool.pop()
+        except IndexError:
+            event = driver.create_event(ordinal, timed=False)
+        self.driver = driver
+        self.ordinal = ordinal
+        self.event = event
+        self._pool = pool
+        driver.record_event(ordinal, event, stream)
+
+    def hold(self, ordinal: int, stream: int) -> None:
+        """Let what a stream (of this device) is given from now on wait."""
+        self.driver.wait_event(ordinal, stream, self.event)
+
+    @property
+    def reached(self) -> bool:
+        """Whether all of it is done; on a GPU, a failure of it is raised."""
+        return self.driver.event_reached(self.ordinal, self.event)
+
+    def sync(self) -> None:
+        """Wait until all of it is done."""
+        self.driver.synchronize_event(self.ordinal, self.event)
+
+    def __del__(self) -> None:
+        """Let the event be used again: who waits for it already does so for what it stood for then."""
+        if hasattr(self, "_pool"):
+            self._pool.append(self.event)
+
+
+def opened(driver: DeviceDriver, ordinal: int, stream: int) -> None:
+    """A stream was made that may be closed."""
+    with _LOCK:
+        _FOLLOWED.setdefault(driver, {})[ordinal, stream] = weakref.WeakSet()
+
+
+def follow(driver: DeviceDriver, ordinal: int, stream: int, follower: Any) -> None:
+    """Let `follower.settle((ordinal, stream), mark)` be called before a stream goes; streams of others never say so."""
+    followers = _FOLLOWED.get(driver, {}).get((ordinal, stream))
+    if followers is not None:
+        with _LOCK:
+            followers.add(follower)
+
+
+def closing(driver: DeviceDriver, ordinal: int, stream: int) -> None:
+    """A stream is about to go: who counts on it gets a mark instead."""
+    with _LOCK:
+        followers = list(_FOLLOWED.get(driver, {}).pop((ordinal, stream), ()))
+    if followers:
+        mark = Mark(driver, ordinal, stream)
+        for follower in followers:
+            follower.settle((ordinal, stream), mark)

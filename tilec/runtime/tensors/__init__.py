@@ -1,0 +1,1 @@
+"""Tensors: device memory with a shape, and who may use it."""

@@ -1,0 +1,181 @@
+"""Who may use a tensor now: any number of readers, or one writer. Pure: knows no device and no memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import sys
+import threading
+from types import FrameType
+from typing import final
+
+from tilec.errors import BorrowError, Location
+
+_NUMBERS = itertools.count()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Holder:
+    """Who uses a tensor, as messages name it: what it is (`the view`, `the launch of add`), and where it was made."""
+
+    what: str
+    where: Location | None = None
+
+    def __str__(self) -> str:
+        """`the view (app.py:12)`."""
+        return f"{self.what} ({self.where})" if self.where else self.what
+
+
+def holder(what: str) -> Holder:
+    """Who is being made now, by the innermost line outside of tilec."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads files, which costs a thousand times as much
+    while frame is not None:
+        if not frame.f_globals.get("__name__", "").startswith("tilec."):
+            return Holder(what=what, where=Location(file=frame.f_code.co_filename, line=frame.f_lineno))
+        frame = frame.f_back
+    return Holder(what=what)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """A claim that is held: who has it, and whether it may write."""
+
+    who: Holder
+    writes: bool
+
+
+class Lease:
+    """The claims on one tensor. A claim is taken softly when somebody who will use the tensor is made, and lasts until it is released.
+
+    A borrow has a lease of its own, made with its claim as `parent`: the claims on that end with the borrow.
+    Threads may take and release claims at the same time.
+    """
+
+    __slots__ = ("_held", "_lock", "_parent")
+
+    def __init__(self, parent: Claim | None = None) -> None:
+        """Start with no claim.
+
+        Args:
+            parent: the claim through which the tensor is used; it is kept.
+        """
+        self._held: dict[int, Held] = {}  # what claims say, not the claims: those end with their objects
+        self._lock = threading.RLock()
+        self._parent = parent
+
+    def read(self, who: Holder) -> Claim:
+        """Claim the tensor for reading.
+
+        Raises:
+            BorrowError: somebody writes it, or the borrow that it comes from has ended.
+        """
+        return self._take(who, writes=False)
+
+    def write(self, who: Holder) -> Claim:
+        """Claim the tensor for reading and writing.
+
+        Raises:
+            BorrowError: somebody reads or writes it, or the borrow that it comes from has ended.
+        """
+        return self._take(who, writes=True)
+
+    def require_free(self, who: Holder, verb: str = "moved into") -> None:
+        """See that nobody has a claim.
+
+        Raises:
+            BorrowError: somebody has, or the borrow that it comes from has ended.
+        """
+        self._require_parent(who)
+        for held in self.claims:
+            raise _conflict(f"the tensor cannot be {verb} {who}", held)
+
+    @property
+    def claims(self) -> tuple[Held, ...]:
+        """Those that are held now, oldest first."""
+        return tuple(self._held.values())
+
+    @property
+    def held(self) -> bool:
+        """Whether anybody has a claim."""
+        return bool(self._held)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the borrow that it comes from has ended."""
+        return self._parent is not None and not self._parent.active
+
+    def _take(self, who: Holder, *, writes: bool) -> Claim:
+        with self._lock:
+            self._require_parent(who)
+            for held in self.claims:
+                if writes or held.writes:
+                    raise _conflict(f"the tensor cannot be {'written' if writes else 'read'} by {who}", held)
+            taken = Claim(self, who, writes=writes)
+            self._held[taken.number] = Held(who=who, writes=writes)
+            return taken
+
+    def _require_parent(self, who: Holder) -> None:
+        if self._parent is not None:
+            self._parent.require(who)
+
+    def _drop(self, number: int) -> None:
+        # One step of the interpreter, without the lock: claims are also released by the collector, whatever this thread holds.
+        self._held.pop(number, None)
+
+
+@final
+class Claim:
+    """The right to read a tensor, or to read and write it, until `release`, the end of a `with` block, or of this object.
+
+    Attributes:
+        who: has it. writes: whether it may write.
+        number: grows from claim to claim.
+    """
+
+    __slots__ = ("__weakref__", "_lease", "number", "who", "writes")
+
+    def __init__(self, lease: Lease, who: Holder, *, writes: bool) -> None:
+        """Made by `Lease.read` and `Lease.write` alone."""
+        self.number = next(_NUMBERS)
+        self.who = who
+        self.writes = writes
+        self._lease = lease
+
+    @property
+    def active(self) -> bool:
+        """Whether it still holds."""
+        return self.number in self._lease._held and not self._lease.ended  # noqa: SLF001 - the two are one thing
+
+    def require(self, who: Holder) -> None:
+        """See that it still holds: checked again when something that was made with it runs.
+
+        Raises:
+            BorrowError: it has ended.
+        """
+        if not self.active:
+            what = f"{who} cannot use the tensor: {self.who} has ended"
+            raise BorrowError(
+                what, cause="it was used after the end of its `with` block, or after release()", fix="use it inside the block"
+            )
+
+    def release(self) -> None:
+        """Give it up; may be called more than once."""
+        self._lease._drop(self.number)  # noqa: SLF001
+
+    def __del__(self) -> None:
+        """Give it up."""
+        self.release()
+
+    def __enter__(self) -> Claim:
+        """The claim itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give it up."""
+        self.release()
+
+
+def _conflict(what: str, held: Held) -> BorrowError:
+    verb = "writes" if held.writes else "reads"
+    fix = "run or drop the one before the other is made, or work on a copy (dup)"
+    return BorrowError(f"{what}: {held.who} still {verb} it", fix=fix)

@@ -1,0 +1,250 @@
+"""One piece of device memory: who may use it, where it was used last, and that it is given back after that, in stream order."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from typing import Any
+
+from tilec.errors import DriverError, OutOfMemoryError
+from tilec.runtime.marks import Mark, follow
+from tilec.runtime.seam import DeviceDriver, PoolHandle
+from tilec.runtime.tensors.drops import DROPS
+from tilec.runtime.tensors.lease import Lease
+from tilec.runtime.tensors.uses import StreamKey, Use, Uses
+
+# No stream: the host itself.
+_HOST = (-9, 0)
+
+
+class Storage:
+    """Memory of one device. When the object goes, the memory follows in stream order, after its last use on whatever stream.
+
+    How an execution uses it: `enter` before it enqueues (the stream then waits for conflicting uses on other streams), `leave` after it
+    has (the use is remembered). A launch whose stream its caller chose does both at once, with `pass_through`.
+
+    Attributes:
+        driver, ordinal: of its device. address, nbytes: of the memory; 0 for none.
+        lease: claims on all of it, by what was made and not yet run, and by borrows.
+        uses: the last ones.
+        owner: whom memory of somebody else belongs to; None for tilec's own.
+        sole: handle of the stream that all uses since the last write are on, where there is but one and it needs no mark; else None.
+        readers: handles of streams whose reads need no mark, and wait for nothing more.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_finalizer",
+        "_followed",
+        "_lock",
+        "address",
+        "driver",
+        "lease",
+        "nbytes",
+        "ordinal",
+        "owner",
+        "readers",
+        "sole",
+        "uses",
+    )
+
+    def __init__(self, driver: DeviceDriver, ordinal: int, address: int, nbytes: int, *, owner: Any = None) -> None:
+        """Describe memory of somebody else, which stays there as long as `owner` does; `allocate` makes memory of tilec's own.
+
+        Args:
+            driver: of the device.
+            ordinal: of the device.
+            address: of the first byte.
+            nbytes: how many.
+            owner: whom to keep alive until the last use is over.
+        """
+        self.driver = driver
+        self.ordinal = ordinal
+        self.address = address
+        self.nbytes = nbytes
+        self.owner = owner
+        self.lease = Lease()
+        self.uses = Uses()
+        self.sole: int | None = None
+        self.readers: set[int] = set()
+        self._followed: set[StreamKey] = set()
+        self._lock = threading.RLock()
+        self._finalizer: Any = None
+        if owner is not None:
+            self._finish(_let_go, driver, owner, self.uses)
+
+    @classmethod
+    def allocate(cls, driver: DeviceDriver, ordinal: int, nbytes: int, stream: int, pool: PoolHandle | None = None) -> Storage:
+        """Take memory in the order of a stream; the contents are whatever was there.
+
+        Args:
+            driver: of the device.
+            ordinal: of the device.
+            nbytes: how many; for 0 there is no memory and no address.
+            stream: in whose order.
+            pool: out of which pool; None for the device's default one.
+
+        Raises:
+            OutOfMemoryError: there is no memory of this size. DriverError: the driver refuses otherwise.
+        """
+        DROPS.drain()
+        made = cls(driver, ordinal, allocate_bytes(driver, ordinal, nbytes, stream, pool) if nbytes else 0, nbytes)
+        made.pass_through(stream, write=True)
+        if nbytes:
+            made._finish(_free, driver, ordinal, made.address, made.uses)
+        return made
+
+    def enter(self, stream: int, *, write: bool, ordinal: int | None = None) -> None:
+        """Let a stream wait until it may use the memory: for the last write, and for reads too where it is going to write.
+
+        Args:
+            stream: handle.
+            write: whether the use writes.
+            ordinal: the stream's device; None for the memory's.
+        """
+        key = self._key(stream, ordinal)
+        with self._lock:
+            for use in self.uses.before(key, write=write):
+                hold(self.driver, use, key)
+
+    def leave(self, stream: int, *, write: bool, mark: Mark | None = None, ordinal: int | None = None) -> None:
+        """Remember a use that was enqueued.
+
+        Args:
+            stream: handle.
+            write: whether it wrote.
+            mark: behind the use; one can serve many storages. None counts all that the stream is given until somebody has to wait: that
+                costs nothing now, and may let others wait for more than they need.
+            ordinal: the stream's device; None for the memory's.
+        """
+        key = self._key(stream, ordinal)
+        with self._lock:
+            self.uses.note(key, mark, write=write)
+            if key not in self._followed:
+                self._followed.add(key)
+                follow(self.driver, *key, self)
+                follow(self.driver, *key, self.uses)
+            plain = mark is None and key[0] == self.ordinal
+            if write:
+                self.readers.clear()
+                self.sole = stream if plain else None
+            elif self.sole != stream or not plain:
+                self.sole = None
+            if plain:
+                self.readers.add(stream)
+            else:
+                self.readers.discard(stream)
+
+    def pass_through(self, stream: int, *, write: bool) -> None:
+        """`enter` and `leave` at once, for a use that follows immediately on a stream of the memory's device."""
+        with self._lock:
+            self.enter(stream, write=write)
+            self.leave(stream, write=write)
+
+    def settle(self, stream: StreamKey, mark: Mark) -> None:  # noqa: ARG002 - what `uses` needs, which is told too
+        """A stream is about to go: nothing is known of a later one with the same handle."""
+        with self._lock:
+            self._followed.discard(stream)
+            self.readers.discard(stream[1])
+            if self.sole == stream[1]:
+                self.sole = None
+
+    def sync(self, *, write: bool) -> None:
+        """Wait until the host may read the memory, or write it."""
+        with self._lock:
+            marks = [mark_of(self.driver, use) for use in self.uses.before(_HOST, write=write)]
+        for mark in marks:
+            mark.sync()
+
+    def free(self) -> None:
+        """Give the memory back now, after its last use in stream order; the object must not be used any more. Once is enough."""
+        if self._finalizer is not None:
+            self._finalizer()
+
+    @property
+    def freed(self) -> bool:
+        """Whether the memory was given back."""
+        return self._finalizer is not None and not self._finalizer.alive
+
+    def _key(self, stream: int, ordinal: int | None) -> StreamKey:
+        return (self.ordinal if ordinal is None else ordinal, stream)
+
+    def _finish(self, function: Any, *arguments: Any) -> None:
+        self._finalizer = weakref.finalize(self, DROPS.call, functools.partial(function, *arguments))
+        self._finalizer.atexit = False  # the driver takes everything back at the process's end, and may be gone by then
+
+
+def allocate_bytes(driver: DeviceDriver, ordinal: int, nbytes: int, stream: int, pool: PoolHandle | None = None) -> int:
+    """Address of new memory in the order of a stream.
+
+    Raises:
+        OutOfMemoryError: with what was asked for and what there is.
+    """
+    try:
+        return driver.allocate(ordinal, nbytes, stream, pool)
+    except DriverError as error:
+        if error.result != "CUDA_ERROR_OUT_OF_MEMORY":
+            raise
+        raise _out_of_memory(driver, ordinal, nbytes, pool) from error
+
+
+def hold(driver: DeviceDriver, use: Use, stream: StreamKey) -> None:
+    """Let a stream wait for a use on another one."""
+    mark_of(driver, use).hold(*stream)
+
+
+def mark_of(driver: DeviceDriver, use: Use) -> Mark:
+    """The mark behind a use: its own, or one behind all that its stream has to do now."""
+    return Mark(driver, *use.stream) if use.mark is None else use.mark
+
+
+def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
+    """Give memory back after its last uses. It is the collector that calls: nothing here waits for the device."""
+    last = uses.last
+    if len(last) == 1 and last[0].stream[0] == ordinal and last[0].stream not in uses.gone:
+        driver.free(ordinal, address, last[0].stream[1])  # the stream's own order is enough
+        return
+    # A stream that nobody can close, and that nobody uses: what waits there holds up nothing else.
+    home = (ordinal, freeing_stream(driver, ordinal))
+    for use in last:
+        hold(driver, use, home)
+    driver.free(ordinal, address, home[1])
+
+
+def _let_go(driver: DeviceDriver, owner: Any, uses: Uses) -> None:
+    """Keep the owner of foreign memory until its last uses are over."""
+    marks = [mark_of(driver, use) for use in uses.last]
+    if marks:
+        DROPS.keep(marks, owner)
+        DROPS.drain()
+
+
+_STREAMS: weakref.WeakKeyDictionary[DeviceDriver, dict[int, int]] = weakref.WeakKeyDictionary()
+
+
+def freeing_stream(driver: DeviceDriver, ordinal: int) -> int:
+    """The stream of a device in whose order memory is freed that several streams used; made when it is first needed."""
+    streams = _STREAMS.setdefault(driver, {})
+    if ordinal not in streams:
+        streams[ordinal] = driver.create_stream(ordinal)
+    return streams[ordinal]
+
+
+def _out_of_memory(driver: DeviceDriver, ordinal: int, nbytes: int, pool: PoolHandle | None) -> OutOfMemoryError:
+    stats = driver.pool_stats(ordinal, driver.default_pool(ordinal) if pool is None else pool)
+    free, total = driver.memory_info(ordinal)
+    what = (
+        f"{driver.device(ordinal)} has no memory of {nbytes} bytes: the pool uses {stats.used} of {stats.reserved} that it has reserved, "
+        f"and {free} of the device's {total} are free"
+    )
+    return OutOfMemoryError(
+        what,
+        requested=nbytes,
+        used=stats.used,
+        reserved=stats.reserved,
+        free=free,
+        total=total,
+        cause="tensors that are still alive, memory that a framework caches, or other processes take the rest",
+        fix="drop tensors that are not needed any more, trim pools (MemPool.trim, torch.cuda.empty_cache), or use smaller inputs",
+    )
