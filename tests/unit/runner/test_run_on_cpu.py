@@ -152,7 +152,7 @@ def test_a_gpu_is_taken_where_there_is_one(tilec: Tilec, monkeypatch: pytest.Mon
     monkeypatch.setattr(_driver, "driver", FakeDriver)
     done = tilec("twice")
     assert done.code == 1
-    assert "NoImageError" not in done.err
+    assert done.err == "running on device 0 (Fake H200)\n"
     assert "twice: no image runs on Fake H200 (compute capability 9.0, driver of CUDA 13.0)" in done.out
 
 
