@@ -1,0 +1,62 @@
+"""The tile examples give on the cpu device what they give on the GPU, case by case."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilec.bundle.read import Bundle
+from tilec.frontends.base import ToolSearch
+from tilec.project import open_project
+from tilec.runner.cases import BoundCase, expand_cases
+from tilec.runner.compare import compare, tolerance_for
+from tilec.runner.device import ModuleDevice
+from tilec.runner.inputs import make_inputs
+from tilec.runner.run import arguments_on
+from tilec.runtime.devices import driver_of
+from tilec.runtime.load import load
+
+pytestmark = pytest.mark.gpu
+
+ROOT = Path(__file__).resolve().parents[2]
+# Every element is the same bit by bit: one addition or multiplication rounds alike everywhere.
+EXACT = ("vector_add",)
+
+
+@pytest.fixture(scope="module")
+def bundle(dist: Path) -> Bundle:
+    return Bundle.open(next(dist.glob("tilec-examples-*.tilec")))
+
+
+@pytest.fixture(scope="module")
+def devices(bundle: Bundle, torch) -> dict[str, ModuleDevice]:
+    return {name: ModuleDevice(load(bundle, name, driver=driver_of(name)), driver_of(name)) for name in ("cuda:0", "cpu")}
+
+
+def cases(bundle: Bundle) -> list[BoundCase]:
+    manifest = open_project(ROOT / "tilec.toml", ToolSearch(path="")).manifest
+    built = {kernel.name: kernel for kernel in bundle.info.kernels if kernel.language == "tile"}
+    return [case for kernel in manifest.kernels if kernel.name in built for case in expand_cases(kernel, built[kernel.name], locate=None)]
+
+
+def test_every_tile_case_agrees(bundle, devices):
+    chosen = cases(bundle)
+    assert {case.kernel for case in chosen} == {"vector_add", "saxpy", "softmax", "rms_norm", "layer_norm", "gemm"}
+    off = []
+    for case in chosen:
+        found = {}
+        for name, device in devices.items():
+            arguments = arguments_on(case, device, make_inputs(case))
+            device.launch(case.kernel, arguments, dict(case.choose))
+            found[name] = {out: device.from_device(arguments[out]) for out in case.outs}
+        for out in case.outs:
+            gpu, cpu = found["cuda:0"][out], found["cpu"][out]
+            dtype = next(param.dtype for param in case.params if param.name == out)
+            if case.kernel in EXACT:
+                same = np.array_equal(gpu.view(f"u{gpu.itemsize}"), cpu.view(f"u{cpu.itemsize}"))
+            else:
+                same = compare(cpu, gpu, tolerance_for(case.tolerance, dtype)).ok
+            off.extend([] if same else [f"{case.name}: {out}"])
+    assert not off
