@@ -203,7 +203,6 @@ def _run(
     from tilec.cli.run_results import Results
     from tilec.runner.reference import References
     from tilec.runner.run import RunReport, run_cases
-    from tilec.runner.sanitize import watched
 
     results, references, lines = Results(app, cases), References(root), Sources(Path(root))
     results.print_head()
@@ -215,6 +214,8 @@ def _run(
             watch.expect(case)
         ended.extend(run_cases([case], place, references, clock=time.perf_counter, save=keep, on_result=results.print).results)
         if watch is not None:
+            from tilec.runner.sanitize import watched  # not where nothing is watched: it imports what launching needs not
+
             findings.append(watched(watch, case, ended[-1].error))
             for finding in findings[-1].findings:
                 app.say("\n" + render_finding(finding, findings[-1], lines.line) + "\n")
