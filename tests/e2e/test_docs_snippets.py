@@ -21,6 +21,7 @@ from tilec import errors
 from tilec.cli import settings
 from tilec.cli.main import COMMANDS, cli
 from tilec.cli.new import render
+from tilec.cli.sanitize import FOUND
 from tilec.manifest import keys
 from tilec.manifest.load import load_text
 from tilec.manifest.shapes import Either, Later, ListOf, Shape
@@ -37,7 +38,7 @@ else:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
-PAGES = ("README.md", "docs/guide.md", "docs/manifest.md", "docs/launching.md", "docs/frontends.md", "docs/ci.md")
+PAGES = ("README.md", "docs/guide.md", "docs/manifest.md", "docs/launching.md", "docs/frontends.md", "docs/ci.md", "docs/debugging.md")
 FOLLOWED = {"file", "append", "edit", "output", "plugin", "fake"}
 LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh")}
 
@@ -65,6 +66,12 @@ def test_the_guide_and_what_builds_on_it(reader: Reader) -> None:
 
 def test_the_frontends_page(reader: Reader) -> None:
     for step in steps("docs/frontends.md"):
+        reader.follow(step)
+
+
+def test_the_page_on_debugging(reader: Reader) -> None:
+    """The race that it shows is found as it shows it, and gone once it is mended."""
+    for step in steps("docs/debugging.md"):
         reader.follow(step)
 
 
@@ -131,7 +138,7 @@ def check_commands(step: Step) -> None:
 
 
 def check_command(place: str, line: str) -> None:
-    words = re.split(r"\s+(?:&&|\||>)", line)[0].split()
+    words = re.split(r";|\s+(?:&&|\||>)", line)[0].split()
     name = next((word for word in words if word in COMMANDS), "")
     assert name or words[0].startswith("-"), f"{place}: no command in `tilec {line}`"
     command: Any = cli.get_command(cli.make_context("tilec", ["--debug", "schema"], resilient_parsing=True), name) if name else cli
@@ -149,7 +156,7 @@ def inline(page: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_in_the_text_exist(page: str) -> None:
-    planned = {"bench", "tune", "sanitize"}
+    planned = {"bench", "tune"}
     for code in inline(page):
         words = code.replace("\\|", "|").split()
         if words[:1] == ["tilec"] and len(words) > 1 and words[1] not in planned and not words[1].startswith("--debug"):
@@ -316,4 +323,4 @@ def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> No
     read = set(re.findall(r'env\.get\("(\w+)"', Path(settings.__file__).read_text(encoding="utf-8")))
     assert read == set(re.findall(r"`([A-Z_]{2,})`", " ".join(row[0] for row in rows("docs/manifest.md", "Environment"))))
     codes = {value.exit_code for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.TilecError)}
-    assert [row[0] for row in rows("docs/manifest.md", "Exit codes")] == [str(code) for code in sorted({0, 130, *codes})]
+    assert [row[0] for row in rows("docs/manifest.md", "Exit codes")] == [str(code) for code in sorted({0, FOUND, 130, *codes})]
