@@ -38,6 +38,7 @@ NOT_CHECKED = (
     "inputs other than those of the cases",
     "what a GPU's compiler and memory do: rounding of its functions, timing, resources",
 )
+_UNSURE = "there are too many atomics to follow which accesses all of them order: those left are taken to be in order"
 DEFAULT_ORDERS: tuple[str | int, ...] = ("forward", "reverse", 0)
 
 
@@ -151,46 +152,99 @@ class Sanitizer:
         if refusal := first.refusal(case.kernel, dict(case.axes)):
             return CaseFindings(case=case, skipped=refusal)
         self._watch.expect(case)
-        found: dict[tuple[Any, ...], Finding] = {}
-        outputs: dict[str | int, dict[str, Array]] = {}
-        runs: list[tuple[CpuRun, Checker]] = []
+        seen = _Seen(case)
         try:
             for order, device in self._devices.items():
-                arguments = arguments_on(case, device, make_inputs(case))
-                try:
-                    device.launch(case.kernel, arguments, dict(case.choose))
-                except FaultError as error:
-                    runs.extend(taken := self._watch.take())
-                    _keep(found, (finding for _, checker in taken for finding in checker.findings))
-                    _keep(found, [_fault(error)])
+                if not self._run(seen, order, device):
                     break  # the other orders would stop at the same place, after the same time
-                runs.extend(taken := self._watch.take())
-                _keep(found, (finding for _, checker in taken for finding in checker.findings))
-                outputs[order] = {name: device.from_device(arguments[name]) for name in case.outs}
         except TilecError as error:
-            return CaseFindings(case=case, findings=tuple(found.values()), error=error)
-        different, notes = _orders(case, outputs, runs)
-        _keep(found, different)
-        if any(checker.unsure for _, checker in runs):
-            notes.append("there are too many atomics to follow which accesses all of them order: those left are taken to be in order")
-        x, y, z = runs[0][0].grid if runs else (0, 0, 0)
+            seen.take(self._watch)
+            return seen.result(error)
+        return seen.result()
+
+    def _run(self, seen: _Seen, order: str | int, device: ModuleDevice) -> bool:
+        """Run a case in one order; whether it came to its end."""
+        case = seen.case
+        arguments = arguments_on(case, device, make_inputs(case))
+        try:
+            device.launch(case.kernel, arguments, dict(case.choose))
+        except FaultError as error:
+            seen.take(self._watch)
+            seen.keep([_fault(error)])
+            return False
+        seen.take(self._watch)
+        seen.compare(order, {name: device.from_device(arguments[name]) for name in case.outs})
+        return True
+
+
+class _Seen:
+    """What came of a case so far: findings, facts of its launches, and the outputs of its first order. Shadows and memory go."""
+
+    def __init__(self, case: BoundCase) -> None:
+        self.case = case
+        self._found: dict[tuple[Any, ...], Finding] = {}
+        self._notes: dict[str, str] = {}
+        self._variants: dict[str, int] = {}
+        self._combines = False
+        self._different: set[str] = set()
+        self._first: tuple[str | int, dict[str, Array]] | None = None
+
+    def keep(self, findings: Iterable[Finding]) -> None:
+        """Add findings; of the same defect in several orders the first stays, with the largest count."""
+        for finding in findings:
+            places = sorted(str(place) for place in (finding.location, finding.other and finding.other.location))
+            key = (finding.kind, finding.parameter, *places)
+            known = self._found.get(key)
+            self._found[key] = finding if known is None else dataclasses.replace(known, count=max(known.count, finding.count))
+
+    def take(self, watch: Watch) -> None:
+        """Add what a watch saw."""
+        for run, checker in watch.take():
+            self.keep(checker.findings)
+            x, y, z = run.grid
+            self._variants.setdefault(run.kernel, x * y * z)
+            self._combines |= _synchronises(run)
+            if checker.unsure:
+                self._notes["unsure"] = _UNSURE
+
+    def compare(self, order: str | int, outputs: dict[str, Array]) -> None:
+        """Hold the outputs of an order against those of the first: what differs is a finding, or a note where rounding explains it."""
+        if self._first is None:
+            self._first = order, outputs
+            return
+        first_order, first = self._first
+        for name, other in outputs.items():
+            if name in self._different or _same(first[name], other):
+                continue
+            self._different.add(name)
+            dtype = next(p.dtype for p in self.case.params if p.name == name)
+            if self._combines and compare(first[name], other, tolerance_for(self.case.tolerance, dtype)).ok:
+                self._notes[name] = f"{name} differs in its rounding with the order of the blocks, as sums of floats do"
+            else:
+                self.keep([_dependence(name, (first_order, first[name]), (order, other))])
+
+    def result(self, error: TilecError | None = None) -> CaseFindings:
+        """All of it."""
+        blocks = max(self._variants.values(), default=0)
+        if not blocks and not self._found and error is None:
+            self._notes["blocks"] = "the grid has no blocks: there was nothing to check"
         return CaseFindings(
-            case=case,
-            variants=tuple(dict.fromkeys(run.kernel for run, _ in runs)),
-            findings=tuple(found.values()),
-            notes=tuple(notes),
-            blocks=x * y * z,
+            case=self.case,
+            variants=tuple(self._variants),
+            findings=tuple(self._found.values()),
+            notes=tuple(self._notes.values()),
+            blocks=blocks,
+            error=error,
         )
 
 
 def watched(watch: Watch, case: BoundCase, error: TilecError | None) -> CaseFindings:
     """What a watch saw of a case that was run once, and that ended with `error` if any."""
-    found: dict[tuple[Any, ...], Finding] = {}
-    runs = watch.take()
-    _keep(found, (finding for _, checker in runs for finding in checker.findings))
+    seen = _Seen(case)
+    seen.take(watch)
     if isinstance(error, FaultError):
-        _keep(found, [_fault(error)])
-    return CaseFindings(case=case, variants=tuple(dict.fromkeys(run.kernel for run, _ in runs)), findings=tuple(found.values()))
+        seen.keep([_fault(error)])
+    return seen.result()
 
 
 def sanitize_cases(
@@ -233,15 +287,6 @@ def _case_json(result: CaseFindings) -> dict[str, Any]:
     return row
 
 
-def _keep(found: dict[tuple[Any, ...], Finding], more: Iterable[Finding]) -> None:
-    """Add findings; of the same defect in several orders the first stays, with the largest count."""
-    for finding in more:
-        places = sorted(str(place) for place in (finding.location, finding.other and finding.other.location))
-        key = (finding.kind, finding.parameter, *places)
-        known = found.get(key)
-        found[key] = finding if known is None else dataclasses.replace(known, count=max(known.count, finding.count))
-
-
 def _fault(error: FaultError) -> Finding:
     place = error.location
     return Finding(
@@ -253,28 +298,6 @@ def _fault(error: FaultError) -> Finding:
         index=error.index,
         hint=error.fix,
     )
-
-
-def _orders(
-    case: BoundCase, outputs: dict[str | int, dict[str, Array]], runs: Sequence[tuple[CpuRun, Checker]]
-) -> tuple[list[Finding], list[str]]:
-    """Outputs that differ between orders, and notes on those that differ by rounding alone."""
-    if not outputs:
-        return [], []
-    first_order, first = next(iter(outputs.items()))
-    combine = any(_synchronises(run) for run, _ in runs)
-    found, notes = [], []
-    for name in case.outs:
-        for order, other in outputs.items():
-            if _same(first[name], other[name]):
-                continue
-            dtype = next(p.dtype for p in case.params if p.name == name)
-            if combine and compare(first[name], other[name], tolerance_for(case.tolerance, dtype)).ok:
-                notes.append(f"{name} differs in its rounding with the order of the blocks, as sums of floats do")
-                break
-            found.append(_dependence(name, (first_order, first[name]), (order, other[name])))
-            break
-    return found, notes
 
 
 def _dependence(name: str, one: tuple[str | int, Array], two: tuple[str | int, Array]) -> Finding:

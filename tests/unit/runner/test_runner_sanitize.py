@@ -52,17 +52,17 @@ def numbers(run: CpuRun) -> np.ndarray:
     return found
 
 
-def bound(**more: Any) -> BoundCase:
-    inputs = (made("z", 300, dtype="f32", dist="empty"), made("x", 300, dtype="f32"), made("y", 300, dtype="f32", seed=1))
+def bound(size: int = 300, **more: Any) -> BoundCase:
+    inputs = (made("z", size, dtype="f32", dist="empty"), made("x", size, dtype="f32"), made("y", size, dtype="f32", seed=1))
     (found,) = expand_cases(kernel(case("some", *inputs, **more)), ADD)
     return found
 
 
 @pytest.fixture
-def check(monkeypatch: pytest.MonkeyPatch) -> Check:
-    """Checks one case of a kernel that is a Python function."""
+def sanitizer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sanitizer]:
+    """Makes what checks a kernel that is a Python function."""
 
-    def checks(work: Work, *, atomic: bool = False, options: SanitizeOptions = DEFAULT, **more: Any) -> CaseFindings:
+    def makes(work: Work, *, atomic: bool = False, options: SanitizeOptions = DEFAULT) -> Sanitizer:
         class Kernels(CpuDriver):
             def __init__(self, options: CpuOptions) -> None:
                 super().__init__(dataclasses.replace(options, run=work))
@@ -74,7 +74,17 @@ def check(monkeypatch: pytest.MonkeyPatch) -> Check:
                 return of_program(atomic=atomic)
 
         monkeypatch.setattr(sanitize, "CpuDriver", Kernels)
-        return Sanitizer(bundle_of(ADD), options).check(bound(**more))
+        return Sanitizer(bundle_of(ADD), options)
+
+    return makes
+
+
+@pytest.fixture
+def check(sanitizer: Callable[..., Sanitizer]) -> Check:
+    """Checks one case of such a kernel."""
+
+    def checks(work: Work, *, atomic: bool = False, options: SanitizeOptions = DEFAULT, **more: Any) -> CaseFindings:
+        return sanitizer(work, atomic=atomic, options=options).check(bound(**more))
 
     return checks
 
@@ -197,6 +207,34 @@ def race(run: CpuRun) -> None:
     )
     run.options.observer.access(access)
     numbers(run)[:] = 1
+
+
+def test_findings_before_an_error_stay_and_belong_to_their_case(check: Check) -> None:
+    def work(run: CpuRun) -> None:
+        race(run)
+        raise ZeroDivisionError
+
+    found = check(work)
+    assert ([item.kind for item in found.findings], found.status) == ([FindingKind.WRITE_RACE], "findings")
+    assert found.error is not None
+
+
+def test_one_case_leaves_nothing_to_the_next(sanitizer: Callable[..., Sanitizer]) -> None:
+    bad = [True, False, False, False]
+
+    def work(run: CpuRun) -> None:
+        if bad.pop(0):
+            race(run)
+            raise ZeroDivisionError
+
+    both = sanitizer(work)
+    assert both.check(bound()).findings
+    assert both.check(bound()).status == "clean"
+
+
+def test_no_blocks_are_said(check: Check) -> None:
+    (empty,) = check(lambda run: None, size=0).notes
+    assert empty == "the grid has no blocks: there was nothing to check"
 
 
 def test_a_race_in_every_order_is_one_finding(check: Check) -> None:
