@@ -258,18 +258,20 @@ class Checker:
         if not len(at):
             return
         now, which = self._records[number - 1], accesses[touch.cells][at]
-        for earlier in np.unique(which).tolist():
+        numbers = np.unique(which).tolist()
+        for earlier in numbers:
             record = self._records[earlier - 1]
             if record.strong and now.strong:
                 continue
             mine = at[which == earlier]
-            races = mine if not self._log.time else self._unordered(mine, owner, touch.blocks, record, now)
+            races = mine if not self._log.time else self._unordered(mine, owner, touch.blocks, record, now, len(numbers))
             if len(races):
                 self._race(access, shadow, touch, record, races, owner)
 
-    def _unordered(self, at: Array, owner: Array, blocks: Array, record: _Record, now: _Record) -> Array:
+    def _unordered(self, at: Array, owner: Array, blocks: Array, record: _Record, now: _Record, records: int) -> Array:
         pairs, which = np.unique(np.stack([owner[at], blocks[at]]), axis=1, return_inverse=True)
-        free = [not self._log.ordered(first - 1, record.time, second - 1, now.time) for first, second in pairs.T.tolist()]
+        many = len(np.unique(pairs[0])) * records > len(np.unique(pairs[1]))
+        free = [not self._log.ordered(one - 1, record.time, two - 1, now.time, backward=many) for one, two in pairs.T.tolist()]
         unordered: Array = at[np.array(free, np.bool_)[which.reshape(-1)]]
         return unordered
 

@@ -13,8 +13,8 @@ from tilec.tileir.observe import Access, AccessKind
 _ACQUIRES = (MemoryOrder.ACQUIRE, MemoryOrder.ACQ_REL)
 _RELEASES = (MemoryOrder.RELEASE, MemoryOrder.ACQ_REL)
 _ACQUIRE, _RELEASE, _KEEP = 1, 2, 4  # what an event does; _KEEP: what was released there before stays so
-_SEEN = -1
 _MOST_WORK = 20_000_000  # events looked at in all: enough for thousands of conflicting pairs, and still seconds
+_MOST_KEPT = 256  # accesses whose order is remembered: each is as large as the number of blocks
 _MOST_EVENTS = 20_000_000  # of 17 bytes each
 
 
@@ -28,7 +28,9 @@ class SyncLog:
     def __init__(self) -> None:
         self.exhausted = False
         self._blocks, self._addresses, self._flags = array.array("q"), array.array("q"), bytearray()
-        self._known: dict[tuple[int, int], dict[int, int]] = {}
+        # By block and time of an access: per block from when on it is after it, addresses that carry this on, up to when that was followed.
+        self._after: dict[tuple[int, int], tuple[dict[int, int], set[int], list[int]]] = {}
+        self._before: dict[tuple[int, int], dict[int, int]] = {}
         self._work = 0
 
     @property
@@ -52,24 +54,26 @@ class SyncLog:
         self._addresses.frombytes((address + cells * unit).astype(np.int64).tobytes())
         self._flags.extend(bytes([flags]) * touch.count)
 
-    def ordered(self, first: int, since: int, second: int, until: int) -> bool:
-        """Whether what block `first` did at time `since` comes before what block `second` does at time `until`."""
+    def ordered(self, first: int, since: int, second: int, until: int, *, backward: bool = False) -> bool:
+        """Whether what block `first` did at time `since` comes before what block `second` does at time `until`.
+
+        What is looked up is remembered: `backward` is faster where one block comes after many, the other way where many come after one.
+        """
         if self.exhausted:
             return True
-        known = self._known.get((first, since))
-        if known is None or known[_SEEN] < until:
-            self._work += self.time - since
-            if self._work > _MOST_WORK:
-                self.exhausted = True
-                return True
-            known = self._known[(first, since)] = self._follow(first, since)
-        return known.get(second, until + 1) <= until
+        if backward:
+            found = self._led_to(second, until).get(first, -1) >= since
+        else:
+            found = self._led_from(first, since, until).get(second, until + 1) <= until
+        return found or self.exhausted
 
-    def _follow(self, first: int, since: int) -> dict[int, int]:
-        """Per block the time from which on it is ordered after the access; under _SEEN the time up to which that was looked at."""
-        after = {first: since}
-        carrying: set[int] = set()
-        for time in range(since, self.time):
+    def _led_from(self, first: int, since: int, until: int) -> dict[int, int]:
+        """Per block the time from which on it is ordered after the access."""
+        if len(self._after) > _MOST_KEPT:
+            self._after.clear()
+        after, carrying, seen = self._after.setdefault((first, since), ({first: since}, set(), [since]))
+        self._spend(max(until - seen[0], 0))
+        for time in range(seen[0], until):
             block, address, flags = self._blocks[time], self._addresses[time], self._flags[time]
             if flags & _ACQUIRE and address in carrying:
                 after.setdefault(block, time + 1)
@@ -77,8 +81,33 @@ class SyncLog:
                 carrying.add(address)
             elif not flags & _KEEP:
                 carrying.discard(address)
-        after[_SEEN] = self.time
+        seen[0] = max(seen[0], until)
         return after
+
+    def _led_to(self, second: int, until: int) -> dict[int, int]:
+        """Per block the last release that orders it before the access: what it did up to then, it did before."""
+        known = self._before.get((second, until))
+        if known is not None:
+            return known
+        if len(self._before) > _MOST_KEPT:
+            self._before.clear()
+        self._spend(until)
+        before = {second: until}
+        wanted: set[int] = set()
+        for time in range(until - 1, -1, -1):
+            block, address, flags = self._blocks[time], self._addresses[time], self._flags[time]
+            if flags & _RELEASE and address in wanted:
+                before.setdefault(block, time)
+            if not flags & _KEEP:
+                wanted.discard(address)
+            if flags & _ACQUIRE and block in before:
+                wanted.add(address)
+        self._before[second, until] = before
+        return before
+
+    def _spend(self, events: int) -> None:
+        self._work += events
+        self.exhausted |= self._work > _MOST_WORK
 
 
 def is_strong(access: Access) -> bool:

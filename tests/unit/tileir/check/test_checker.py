@@ -332,6 +332,40 @@ def test_an_empty_log_orders_nothing() -> None:
     assert not SyncLog().ordered(0, 0, 1, 0)
 
 
+EVENTS = st.tuples(
+    st.sampled_from([READ, WRITE, ATOMIC]), st.integers(0, 3), st.integers(0, 2), st.sampled_from([RELAXED, ACQUIRE, RELEASE, ACQ_REL])
+)
+
+
+@given(st.lists(EVENTS, max_size=14), st.lists(st.integers(0, 14), min_size=2, max_size=2), st.integers(0, 3), st.integers(0, 3))
+def test_order_is_the_same_looked_at_from_either_end(
+    events: list[tuple[AccessKind, int, int, MemoryOrder]], times: list[int], first: int, second: int
+) -> None:
+    scene = Scene()
+    for line, (kind, block, element, order) in enumerate(events):
+        scene.access(line, kind, [block], [[element]], name="flag", order=order)
+    log = scene.checker._log
+    since, until = sorted(min(time, log.time) for time in times)
+    if first != second:
+        forward = log.ordered(first, since, second, until)
+        assert log.ordered(first, since, second, until, backward=True) == forward
+        for step in range(since, until + 1):  # in steps, as a launch goes on, or at once
+            log.ordered(first, since, second, step)
+        assert SyncLog.ordered(log, first, since, second, until) == forward
+
+
+def test_the_last_of_ten_thousand_blocks_is_still_followed() -> None:
+    scene = Scene()
+    number = 10_000
+    for start in range(0, number, 1000):
+        blocks = list(range(start, start + 1000))
+        scene.access(1, WRITE, blocks, [[block % 64] for block in blocks], mask=[[block >= number - 64] for block in blocks])
+        scene.access(2, ATOMIC, blocks, [[0]] * 1000, name="flag", order=ACQ_REL)
+    scene.access(3, READ, [number - 1], [list(range(64))])
+    assert scene.kinds() == []
+    assert scene.checker._log._work <= number
+
+
 def test_findings_are_json() -> None:
     scene = Scene()
     scene.access(1, WRITE, [3, 5], [[0, 1], [1, 2]])
