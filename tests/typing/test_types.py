@@ -25,7 +25,7 @@ def project(tmp_path_factory):
     (folder / "sample").mkdir()
     shutil.copy(GOLDEN, folder / "sample" / "__init__.py")
     (folder / "sample" / "py.typed").touch()
-    for file in ("right_uses.py", "wrong_uses.py"):
+    for file in ("right_uses.py", "right_ops.py", "wrong_uses.py"):
         shutil.copy(HERE / file, folder / file)
     return folder
 
@@ -53,8 +53,8 @@ def pyright(folder, file):
 
 
 def test_mypy_accepts_the_package_and_right_uses(project):
-    done = mypy(project, "sample", "right_uses.py")
-    assert (done.stdout.strip(), done.returncode) == ("Success: no issues found in 2 source files", 0)
+    done = mypy(project, "sample", "right_uses.py", "right_ops.py")
+    assert (done.stdout.strip(), done.returncode) == ("Success: no issues found in 3 source files", 0)
 
 
 def test_mypy_refuses_every_wrong_use(project):
@@ -66,8 +66,9 @@ def test_pyright_accepts_the_package(project):
     assert pyright(project, "sample") == []
 
 
-def test_pyright_accepts_right_uses(project):
-    assert pyright(project, "right_uses.py") == []
+@pytest.mark.parametrize("file", ["right_uses.py", "right_ops.py"])
+def test_pyright_accepts_right_uses(project, file):
+    assert pyright(project, file) == []
 
 
 def test_pyright_refuses_every_wrong_use(project):

@@ -2,29 +2,61 @@
 
 from __future__ import annotations
 
+from tilec.runtime.device import Device
 from tilec.runtime.devices import devices
 from tilec.runtime.events import Event
 from tilec.runtime.launch import Launcher
 from tilec.runtime.load import Module, load, load_packaged
 from tilec.runtime.memory import DeviceBuffer
+from tilec.runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
+from tilec.runtime.ops.context import ExecutionContext
+from tilec.runtime.ops.future import DeviceFuture
+from tilec.runtime.ops.op import DeviceOp
+from tilec.runtime.ops.policy import (
+    SchedulingPolicy,
+    SingleStream,
+    StreamPoolRoundRobin,
+    current_device,
+    current_policy,
+    set_default_device,
+    use_device,
+    use_policy,
+)
 from tilec.runtime.prepare import Explanation
 from tilec.runtime.protocols import DeviceLike, StreamLike, StructLike, TensorLike
 from tilec.runtime.seam import DeviceInfo
 from tilec.runtime.streams import Stream
 
 __all__ = [
+    "Device",
     "DeviceBuffer",
+    "DeviceFuture",
     "DeviceInfo",
     "DeviceLike",
+    "DeviceOp",
     "Event",
+    "ExecutionContext",
     "Explanation",
     "Launcher",
     "Module",
+    "SchedulingPolicy",
+    "SingleStream",
     "Stream",
     "StreamLike",
+    "StreamPoolRoundRobin",
     "StructLike",
     "TensorLike",
+    "as_op",
+    "current_device",
+    "current_policy",
     "devices",
+    "empty",
     "load",
     "load_packaged",
+    "set_default_device",
+    "use_device",
+    "use_policy",
+    "value",
+    "with_context",
+    "zip_ops",
 ]

@@ -168,10 +168,18 @@ class MemoryCalls(Calls):
         with self.current(ordinal):
             self._ask("cuEventDestroy", event)
 
-    def record_event(self, ordinal: int, event: int, stream: int) -> None:
+    def position(self, ordinal: int, stream: int) -> int:  # noqa: ARG002 - only drivers that tell works apart count
+        """A failed work fails the context: there is nothing to tell apart."""
+        return 0
+
+    def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:  # noqa: ARG002 - as `position`
         """Set the mark behind what a stream has to do; it was elsewhere before."""
         with self.current(ordinal):
             self._ask("cuEventRecord", event, stream)
+
+    def event_failure(self, ordinal: int, event: int) -> BaseException | None:  # noqa: ARG002 - as `position`
+        """Nothing: a failure is raised by whoever asks whether the mark is reached."""
+        return None
 
     def wait_event(self, ordinal: int, stream: int, event: int) -> None:
         """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""

@@ -300,10 +300,14 @@ class CpuDriver:
         """Give an event back; streams that wait for it still do."""
         self._marks.pop(event, None)
 
-    def record_event(self, ordinal: int, event: int, stream: int) -> None:
+    def position(self, ordinal: int, stream: int) -> int:
+        """Where in a stream's work the next one goes."""
+        return self._queue(stream).position
+
+    def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:
         """Set the mark behind what a stream has to do; it was elsewhere before."""
         self._mark(event)
-        self._marks[event] = Mark(self._queue(stream))
+        self._marks[event] = Mark(self._queue(stream), since)
 
     def wait_event(self, ordinal: int, stream: int, event: int) -> None:
         """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
@@ -315,6 +319,11 @@ class CpuDriver:
         """Whether everything before the mark is done."""
         mark = self._mark(event)
         return mark is None or mark.reached
+
+    def event_failure(self, ordinal: int, event: int) -> BaseException | None:
+        """What the work before a mark came to that is reached; who asks takes care of it."""
+        mark = self._mark(event)
+        return None if mark is None else mark.told()
 
     def synchronize_event(self, ordinal: int, event: int) -> None:
         """Wait until the mark is reached; errors of the stream stay there."""

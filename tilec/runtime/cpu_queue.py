@@ -6,12 +6,15 @@ import collections
 import dataclasses
 import threading
 import time
+import traceback
 from collections.abc import Callable
 
 # Gets a function that says whether the work is to be given up.
 Work = Callable[[Callable[[], bool]], None]
 # Seconds for which a thread without work waits for more before it ends.
 _LINGER = 0.5
+# Failures that a queue remembers after somebody was told.
+_FAILURES = 64
 # Seconds after which one who waits for a mark looks whether to give up.
 _PATIENCE = 0.05
 
@@ -46,6 +49,8 @@ class Queue:
         self._put = 0
         self._done = 0
         self._given_up = 0  # work up to this number is dropped
+        # Works that failed, or were dropped behind one that had: known also to marks behind them after somebody else was told.
+        self._failures: collections.deque[tuple[int, BaseException]] = collections.deque(maxlen=_FAILURES)
 
     def put(self, work: Work, *, always: bool = False) -> int:
         """Queue work; its number.
@@ -104,6 +109,22 @@ class Queue:
         """The error that nobody was told of yet."""
         return self._error
 
+    @property
+    def position(self) -> int:
+        """The number of the work that was queued last."""
+        return self._put
+
+    def failed_since(self, position: int) -> BaseException | None:
+        """The first error of works behind this position."""
+        with self._changed:
+            return next((error for number, error in self._failures if number > position), None)
+
+    def forgive(self, error: BaseException) -> None:
+        """Somebody was told of this error."""
+        with self._changed:
+            if self._error is error:
+                self._error = None
+
     def give_up(self) -> None:
         """Drop what is queued and ask what is running to stop. Memory is given back all the same."""
         with self._changed:
@@ -117,20 +138,25 @@ class Queue:
         while (task := self._next()) is not None:
             number = self._done + 1
             error: BaseException | None = None
-            if task.always or not (self._error or number <= self._given_up):
+            behind = self._error
+            if task.always or not (behind or number <= self._given_up):
                 try:
                     if self._pace is not None:
                         self._pace()
                     task.work(lambda number=number: number <= self._given_up)  # type: ignore[misc]
                 except BaseException as exc:  # noqa: BLE001 - it belongs to whoever waits for it
                     error = exc
+                    _let_go(exc)
+            elif behind is not None:
+                self._failures.append((number, behind))
             del task  # with the arguments that it holds, before anybody is told that it is done
             with self._changed:
-                if error is not None and self._error is None and number > self._given_up:
-                    self._error = error
+                if error is not None and number > self._given_up:
+                    self._failures.append((number, error))
+                    self._error = self._error or error
                 self._done = number
                 self._changed.notify_all()
-            del error
+            del error, behind
 
     def _next(self) -> _Task | None:
         """The oldest work; None where there was none for a while, and then the thread ends."""
@@ -148,14 +174,15 @@ class Mark:
 
     Attributes:
         time: when it was reached, in seconds of a clock that only runs forward; None before.
-        error: what work before it came to, if nobody was told until it was reached.
+        error: what work before it came to: all that nobody was told of until it was reached, and all from `since` on.
     """
 
-    def __init__(self, queue: Queue) -> None:
-        """Set it behind what the queue has to do."""
+    def __init__(self, queue: Queue, since: int | None = None) -> None:
+        """Set it behind what the queue has to do; `since` is the queue's position where the work began that it is about."""
         self.time: float | None = None
         self.error: BaseException | None = None
         self._queue = queue
+        self._since = since
         self._number = queue.put(self._reach, always=True)
 
     @property
@@ -168,6 +195,12 @@ class Mark:
         while not self._queue.wait_for(self._number, _PATIENCE) and not given_up():
             pass
 
+    def told(self) -> BaseException | None:
+        """`error`, for somebody who takes care of it."""
+        if self.error is not None:
+            self._queue.forgive(self.error)
+        return self.error
+
     def follow(self, given_up: Callable[[], bool]) -> None:
         """Wait as `wait` does, for work that needs what comes before the mark: it fails where that failed."""
         self.wait(given_up)
@@ -176,4 +209,13 @@ class Mark:
 
     def _reach(self, _: Callable[[], bool]) -> None:
         self.error = self._queue.failure
+        if self.error is None and self._since is not None:
+            self.error = self._queue.failed_since(self._since)
         self.time = time.perf_counter()
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Empty the frames of an error and of those behind it: they hold the arguments of the work."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__

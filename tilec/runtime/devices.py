@@ -34,6 +34,9 @@ def driver_of(device: DeviceLike) -> DeviceDriver:
         UsageError: `device` names none.
         NoDeviceError: there is no CUDA driver or no GPU.
     """
+    own: DeviceDriver | None = getattr(device, "_tilec_driver_", None)
+    if own is not None:  # a `Device`, which may have a driver of its own
+        return own
     if ordinal_of(device) != ON_CPU or isinstance(device, int):
         return process_driver()
     # Imported here: launching on a GPU needs no interpreter.
@@ -46,8 +49,8 @@ def ordinal_of(device: DeviceLike) -> int:
     """The number of a device; -1 for the cpu device.
 
     Args:
-        device: an int, `"cuda"` or `"cuda:1"`, `"cpu"`, a `Device`, or a device object of torch (`index`), CuPy (`id`), cuda.core
-            (`device_id`) or JAX (`local_hardware_id`: its `id` counts the devices of all processes).
+        device: an int, `"cuda"` or `"cuda:1"`, `"cpu"`, a `Device` or its `DeviceInfo`, or a device object of torch (`index`), CuPy
+            (`id`), cuda.core (`device_id`) or JAX (`local_hardware_id`: its `id` counts the devices of all processes).
 
     Raises:
         UsageError: it names no device that kernels run on.

@@ -23,13 +23,14 @@ class Mark:
 
     __slots__ = ("__weakref__", "_pool", "driver", "event", "ordinal")
 
-    def __init__(self, driver: DeviceDriver, ordinal: int, stream: int) -> None:
+    def __init__(self, driver: DeviceDriver, ordinal: int, stream: int, since: int | None = None) -> None:
         """Record an event on a stream.
 
         Args:
             driver: of the device.
             ordinal: the stream's device.
             stream: its handle.
+            since: position of the stream where the work begins whose failure `failure` tells.
         """
         pool = _POOLS.setdefault(driver, {}).setdefault(ordinal, [])
         try:
@@ -40,7 +41,7 @@ class Mark:
         self.ordinal = ordinal
         self.event = event
         self._pool = pool
-        driver.record_event(ordinal, event, stream)
+        driver.record_event(ordinal, event, stream, since)
 
     def hold(self, ordinal: int, stream: int) -> None:
         """Let what a stream (of this device) is given from now on wait."""
@@ -50,6 +51,11 @@ class Mark:
     def reached(self) -> bool:
         """Whether all of it is done; on a GPU, a failure of it is raised."""
         return self.driver.event_reached(self.ordinal, self.event)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What the work before it came to, once it is reached; who asks takes care of it."""
+        return self.driver.event_failure(self.ordinal, self.event)
 
     def sync(self) -> None:
         """Wait until all of it is done."""

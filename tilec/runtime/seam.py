@@ -249,14 +249,23 @@ class DeviceDriver(Protocol):
     def destroy_event(self, ordinal: int, event: int) -> None:
         """Give an event back; streams that wait for it still do."""
 
-    def record_event(self, ordinal: int, event: int, stream: int) -> None:
-        """Set the mark behind what a stream has to do; it was elsewhere before."""
+    def position(self, ordinal: int, stream: int) -> int:
+        """Where in a stream's work the next one goes, for `record_event`; 0 from a driver that does not count."""
+
+    def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:
+        """Set the mark behind what a stream has to do; it was elsewhere before. `event_failure` tells of the work from `since` on."""
 
     def wait_event(self, ordinal: int, stream: int, event: int) -> None:
         """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
 
     def event_reached(self, ordinal: int, event: int) -> bool:
         """Whether everything before the mark is done."""
+
+    def event_failure(self, ordinal: int, event: int) -> BaseException | None:
+        """What the work before a mark came to that is reached, where the driver tells works apart; else waiting raises it.
+
+        Who asks takes care of it: the stream goes on.
+        """
 
     def synchronize_event(self, ordinal: int, event: int) -> None:
         """Wait until the mark is reached."""

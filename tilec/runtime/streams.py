@@ -109,11 +109,10 @@ class Stream:
             ArgumentError: it is no handle.
         """
         made = cls.__new__(cls)
-        made._driver = driver or driver_of(device)
+        found = stream_handle(handle, "Stream.borrow_raw")
         made.device = ordinal_of(device)
-        made._handle = stream_handle(handle, "Stream.borrow_raw")
-        made._borrowed = True
-        made._owner = owner
+        made._driver, made._handle = driver or driver_of(device), found  # noqa: SLF001 - its own class
+        made._borrowed, made._owner = True, owner  # noqa: SLF001
         return made
 
     @property

@@ -1,0 +1,203 @@
+"""Who picks the stream: policies, and the default device and policy of threads and tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.runtime.ops.device_samples import Held
+from tilec.errors import ArgumentError, NoDeviceError, SchedulingError, UsageError
+from tilec.runtime import Device, Stream
+from tilec.runtime.ops import policy
+from tilec.runtime.ops.combinators import with_context
+from tilec.runtime.ops.op import DeviceOp
+from tilec.runtime.ops.policy import (
+    SingleStream,
+    StreamPoolRoundRobin,
+    as_stream,
+    current_device,
+    current_policy,
+    default_policy,
+    set_default_device,
+    use_device,
+    use_policy,
+)
+from tilec.testing.fake_driver import H200, FakeDriver
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    found = Held()
+    with use_device(found.device):
+        yield found
+
+
+def stream() -> DeviceOp[int]:
+    return with_context(lambda ctx: ctx.stream)
+
+
+def test_the_default_policy_takes_four_streams_in_turn(held: Held) -> None:
+    used = [stream().sync() for _ in range(8)]
+    assert used[:4] == used[4:]
+    assert len(set(used)) == 4
+
+
+def test_all_threads_share_a_devices_policy(held: Held) -> None:
+    assert default_policy(held.device) is default_policy(Device(held.device))
+    used = [stream().sync() for _ in range(4)]
+    seen: list[int] = []
+
+    def other() -> None:
+        with use_device(held.device):
+            seen.append(stream().sync())
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert seen == used[:1]
+
+
+def test_a_single_stream_is_one(held: Held) -> None:
+    with use_policy(SingleStream(held.device)):
+        assert len({stream().sync() for _ in range(5)}) == 1
+
+
+def test_a_pool_of_any_size(held: Held) -> None:
+    with use_policy(StreamPoolRoundRobin(3)) as pool:  # the default device is where it is made
+        used = [stream().sync() for _ in range(6)]
+    assert len(set(used)) == 3
+    assert repr(pool) == "<StreamPoolRoundRobin on <Device cpu>>"
+
+
+def test_a_pool_needs_a_stream() -> None:
+    with pytest.raises(SchedulingError, match="a pool of 0 streams has none to give"):
+        StreamPoolRoundRobin(0, "cpu")
+
+
+def test_a_closed_policy_says_so_and_gives_its_streams_back() -> None:
+    driver = FakeDriver()
+    pool = StreamPoolRoundRobin(2, Device(0, driver=driver))
+    assert pool.next_stream() is not pool.next_stream()
+    pool.close()
+    pool.close()
+    assert driver.calls.count("destroy_stream") == 2
+    with pytest.raises(SchedulingError, match="is closed"):
+        pool.next_stream()
+
+
+def test_a_policy_of_ones_own(held: Held) -> None:
+    mine = held.device.new_stream()
+
+    class Mine:
+        def next_stream(self) -> Stream:
+            return mine
+
+    with use_policy(Mine()):
+        assert stream().sync() == mine.handle
+    assert stream().schedule(Mine()).result() == mine.handle
+
+
+def test_what_is_no_policy_is_refused(held: Held) -> None:
+    for refused in (lambda: stream().schedule(4), lambda: use_policy("SingleStream").__enter__()):
+        with pytest.raises(SchedulingError, match=r"is no scheduling policy: it has no next_stream\(\)"):
+            refused()
+
+
+def test_the_innermost_default_counts(held: Held) -> None:
+    single = SingleStream(held.device)
+    with use_policy(single):
+        assert current_policy() is single
+        with use_device(held.device):  # a device brings its own policy
+            assert current_policy() is default_policy(held.device)
+        assert current_policy() is single
+    assert current_policy() is default_policy(held.device)
+
+
+def test_a_policy_brings_its_device() -> None:
+    device = Device(0, driver=FakeDriver())
+    with use_policy(SingleStream(device)):
+        assert current_device() == device
+
+
+def test_an_exception_restores_the_default(held: Held) -> None:
+    with pytest.raises(ValueError, match="mine"), use_device(Device(0, driver=FakeDriver())):
+        raise ValueError("mine")
+    assert current_device() == held.device
+
+
+def test_without_a_gpu_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> FakeDriver:
+        raise NoDeviceError("no NVIDIA GPU can be used")
+
+    monkeypatch.setattr("tilec.runtime._driver.driver", none)
+    monkeypatch.setattr(policy, "_process", policy._NONE)
+    with pytest.raises(NoDeviceError, match="no NVIDIA GPU can be used"):
+        stream().sync()
+
+
+def test_the_default_is_device_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver()
+    monkeypatch.setattr("tilec.runtime._driver.driver", lambda: driver)
+    monkeypatch.setattr(policy, "_process", policy._NONE)
+    assert current_device() == Device(0, driver=driver)
+    assert current_device() is current_device()
+
+
+def test_the_default_of_the_process_is_that_of_every_thread(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "_process", policy._NONE)
+    set_default_device(held.device)
+    seen: list[Device] = []
+    thread = threading.Thread(target=lambda: seen.append(current_device()))
+    thread.start()
+    thread.join()
+    assert seen == [held.device]
+    with pytest.raises(UsageError):
+        set_default_device("tpu")
+
+
+def test_tasks_have_defaults_of_their_own(held: Held) -> None:
+    one, two = SingleStream(held.device), SingleStream(held.device)
+
+    async def use(mine: SingleStream) -> set[int]:
+        with use_policy(mine):
+            seen = set()
+            for _ in range(3):
+                seen.add(await stream())
+                await asyncio.sleep(0)
+            return seen
+
+    async def both() -> list[set[int]]:
+        return list(await asyncio.gather(use(one), use(two)))
+
+    first, second = asyncio.run(both())
+    assert (len(first), len(second)) == (1, 1)
+    assert first != second
+
+
+def test_a_thread_inherits_what_its_context_had(held: Held) -> None:
+    async def main() -> Device:
+        return await asyncio.to_thread(current_device)
+
+    assert asyncio.run(main()) == held.device
+
+
+def test_streams_of_others_are_taken() -> None:
+    driver = FakeDriver(devices=(H200, H200))
+
+    class TorchDevice:
+        index = 1
+
+    class TorchStream:
+        cuda_stream = 0x77
+        device = TorchDevice()
+
+    with use_device(Device(0, driver=driver)):
+        assert (as_stream(0x55).handle, as_stream(0x55).device) == (0x55, 0)
+        assert as_stream(0).handle == 0
+        foreign = as_stream(TorchStream())
+        assert (foreign.handle, foreign.driver) == (0x77, driver)
+        with pytest.raises(ArgumentError, match="DeviceOp: the stream is None"):
+            as_stream(None)

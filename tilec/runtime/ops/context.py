@@ -1,0 +1,169 @@
+"""What an op has while it runs: its stream, the memory that it uses there, and what must live until the device is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tilec.errors import TilecError
+from tilec.runtime.marks import Mark
+from tilec.runtime.seam import CopyKind, DeviceDriver
+from tilec.runtime.streams import Stream
+from tilec.runtime.tensors.storage import Storage, allocate_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tilec.runtime.ops.op import DeviceOp
+
+T = TypeVar("T")
+
+
+class ExecutionContext:
+    """One execution on one stream. It is given to `_execute`, and is of no use afterwards.
+
+    It is a stream too: launchers and other libraries take it as one.
+
+    Attributes:
+        driver: of the device. device: its ordinal. stream: the stream's handle.
+    """
+
+    __slots__ = ("_allocated", "_kept", "_owner", "_since", "_touched", "device", "driver", "stream")
+
+    def __init__(self, stream: Stream) -> None:
+        """Begin on a stream.
+
+        Raises:
+            SchedulingError: the stream is closed.
+        """
+        self.driver: DeviceDriver = stream.driver
+        self.device = stream.device
+        self.stream = stream.handle
+        self._owner = stream
+        self._since = self.driver.position(self.device, self.stream)
+        self._touched: dict[int, tuple[Storage, bool]] = {}
+        self._kept: list[Any] = []
+        self._allocated: set[int] = set()
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """(0, handle), as other libraries read it."""
+        return 0, self.stream
+
+    def run(self, op: DeviceOp[T]) -> T:
+        """Enqueue another op here, as a part of this one; its result, which is not ready before the stream gets there.
+
+        Raises:
+            UsedOpError: it was used before.
+        """
+        op._take("executed as a part of another op")  # noqa: SLF001 - the two are one thing
+        return op._run_in(self)  # noqa: SLF001
+
+    # Memory that ops share
+
+    def reads(self, storage: Storage) -> None:
+        """Use memory that others may use too: the stream waits for the last write, wherever that was."""
+        self._touch(storage, write=False)
+
+    def writes(self, storage: Storage) -> None:
+        """Use memory alone: the stream waits for its last write and for all reads since then, wherever they were."""
+        self._touch(storage, write=True)
+
+    def wait_for(self, mark: Mark) -> None:
+        """Let the stream wait for a place in another one."""
+        if mark.driver is self.driver:
+            mark.hold(self.device, self.stream)
+        else:  # drivers cannot wait for each other's streams
+            mark.sync()
+
+    def mark(self) -> Mark:
+        """The place that the stream has got to by now."""
+        return Mark(self.driver, self.device, self.stream, self._since)
+
+    def keep(self, *things: Any) -> None:
+        """Keep objects alive until the device is done with this execution."""
+        self._kept.extend(things)
+
+    # Memory of the op's own
+
+    def malloc_async(self, nbytes: int) -> int:
+        """Address of new memory, in stream order. Give it back with `free_async`, in this execution or in a later one.
+
+        If this execution fails, what it allocated is given back.
+
+        Raises:
+            OutOfMemoryError: there is no memory of this size.
+        """
+        address = allocate_bytes(self.driver, self.device, nbytes, self.stream)
+        self._allocated.add(address)
+        return address
+
+    def free_async(self, address: int) -> None:
+        """Give memory of `malloc_async` back, in stream order."""
+        self._allocated.discard(address)
+        self.driver.free(self.device, address, self.stream)
+
+    def memcpy_htod_async(self, address: int, host: Any) -> None:
+        """Copy host memory to the device, in stream order.
+
+        Args:
+            address: where to.
+            host: a NumPy array, or anything that NumPy makes one of. It is kept alive, and must not change until the copy is done.
+        """
+        import numpy as np
+
+        array = np.ascontiguousarray(host)
+        self._copy(address, array, CopyKind.TO_DEVICE)
+
+    def memcpy_dtoh_async(self, host: np.ndarray[Any, Any], address: int) -> None:
+        """Copy device memory into a C-contiguous NumPy array, in stream order. It is kept alive.
+
+        Raises:
+            ValueError: the array is not C-contiguous, or read only.
+        """
+        if not (host.flags.c_contiguous and host.flags.writeable):
+            raise ValueError("memcpy_dtoh_async writes into a C-contiguous NumPy array that is not read only")
+        self._copy(address, host, CopyKind.TO_HOST)
+
+    def memcpy_dtod_async(self, target: int, source: int, nbytes: int) -> None:
+        """Copy device memory to device memory, in stream order."""
+        self.driver.copy_async(self.device, target, source, nbytes, self.stream, CopyKind.ON_DEVICE)
+
+    def _copy(self, address: int, array: np.ndarray[Any, Any], kind: CopyKind) -> None:
+        if array.nbytes:
+            self.keep(array)
+            ends = (address, array.ctypes.data)
+            target, source = ends if kind is CopyKind.TO_DEVICE else (ends[1], ends[0])
+            self.driver.copy_async(self.device, target, source, array.nbytes, self.stream, kind)
+
+    def _touch(self, storage: Storage, *, write: bool) -> None:
+        before = self._touched.get(id(storage))
+        if before is not None and (before[1] or not write):
+            return  # this execution uses it in this way already, and a stream waits for itself
+        storage.enter(self.stream, write=write, ordinal=self.device)
+        self._touched[id(storage)] = (storage, write)
+
+    def _finish(self, *, failed: bool = False) -> Mark:
+        """End: every memory that was used learns of it. What was kept is in `_kept`, and has to live until the mark is reached."""
+        if failed:
+            for address in self._allocated:
+                self.driver.free(self.device, address, self.stream)
+        mark = self.mark()
+        for storage, write in self._touched.values():
+            storage.leave(self.stream, write=write, mark=mark, ordinal=self.device)
+        self._touched = {}
+        return mark
+
+    def _abandon(self) -> None:
+        """End an execution that failed, where its error is what matters: nothing is raised here."""
+        try:
+            mark = self._finish(failed=True)
+        except TilecError:  # the device is lost: there is nothing that could still use anything
+            return
+        self._release(mark)
+
+    def _release(self, mark: Mark) -> None:
+        """Let go what was kept, once the mark is reached."""
+        from tilec.runtime.ops.watcher import WATCHER
+
+        kept, self._kept = self._kept, []
+        if kept:
+            WATCHER.keep(mark, kept)

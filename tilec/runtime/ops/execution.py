@@ -1,0 +1,99 @@
+"""Runs one op on one stream: what every way to drive an op (sync, await, enqueue) has in common."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from tilec.errors import NestedExecutionError, TilecError
+from tilec.runtime.marks import Mark
+from tilec.runtime.ops.context import ExecutionContext
+from tilec.runtime.ops.site import label
+
+if TYPE_CHECKING:
+    from tilec.runtime.ops.op import DeviceOp
+    from tilec.runtime.streams import Stream
+
+T = TypeVar("T")
+
+
+class Execution(NamedTuple, Generic[T]):
+    """An op that was enqueued.
+
+    Attributes:
+        value: its result, which is ready once the mark is reached.
+        mark: the end of its work. context: holds what must live until then.
+    """
+
+    value: T
+    mark: Mark
+    context: ExecutionContext
+
+
+class _Running(threading.local):
+    """The op that this thread enqueues at the moment."""
+
+    op: DeviceOp[object] | None = None
+
+
+_RUNNING = _Running()
+
+
+def submit(op: DeviceOp[T], stream: Stream) -> Execution[T]:
+    """Enqueue an op.
+
+    Raises:
+        NestedExecutionError: this thread enqueues another op at the moment.
+        UsedOpError: it was used before.
+    """
+    refuse_nested(op)
+    op._take("executed")  # noqa: SLF001 - the two are one thing
+    context = ExecutionContext(stream)
+    _RUNNING.op = op
+    try:
+        value = op._run_in(context)  # noqa: SLF001
+        mark = context._finish()  # noqa: SLF001
+    except BaseException:
+        context._abandon()  # noqa: SLF001
+        raise
+    finally:
+        _RUNNING.op = None
+    return Execution(value, mark, context)
+
+
+def refuse_nested(op: DeviceOp[object]) -> None:
+    """See that this thread may execute an op.
+
+    Raises:
+        NestedExecutionError: it enqueues another one at the moment.
+    """
+    outer = _RUNNING.op
+    if outer is not None:
+        raise NestedExecutionError(
+            f"<DeviceOp {op.label}> cannot be executed while this thread executes <DeviceOp {outer.label}>",
+            cause="sync, await or future inside of a function of `then`, or of an op's _execute: on another stream, it could use memory "
+            "that the outer op has not written yet",
+            fix="return the op from the function of `then`, or run it with the context: ctx.run(op)",
+        )
+
+
+def wait(execution: Execution[T], op: DeviceOp[object]) -> T:
+    """Wait for an op that was enqueued; its result.
+
+    Raises:
+        BaseException: what its work came to.
+    """
+    error: BaseException | None = None
+    mark = execution.mark
+    try:
+        mark.sync()
+        error = mark.failure
+    except TilecError as lost:
+        error = lost
+    except BaseException:  # Ctrl-C: the device goes on
+        execution.context._release(mark)  # noqa: SLF001
+        raise
+    if error is not None:
+        label(error, op.label)
+        raise error
+    return execution.value

@@ -1,0 +1,240 @@
+"""DeviceFuture: an op that was enqueued, whose result threads and tasks can wait for."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from typing import Any, Generic, NamedTuple, TypeVar, cast, final
+
+from tilec.errors import NestedExecutionError, TilecError, UsedOpError
+from tilec.runtime.marks import Mark
+from tilec.runtime.ops.execution import Execution, refuse_nested, submit
+from tilec.runtime.ops.op import DeviceOp
+from tilec.runtime.ops.policy import SchedulingPolicy, as_stream
+from tilec.runtime.ops.site import label
+from tilec.runtime.ops.watcher import WATCHER
+
+T = TypeVar("T")
+_LOG = logging.getLogger("tilec.runtime")
+# Seconds for which a task that awaits asks by itself, before it lets others run: small ops are done by then.
+_SPIN = 20e-6
+
+
+class _Failed(NamedTuple):
+    """What an op came to that has no result."""
+
+    error: BaseException
+
+
+class _Done(NamedTuple):
+    """The result of an op."""
+
+    value: Any
+
+
+@final
+class DeviceFuture(Generic[T]):
+    """The result of an op that was enqueued. Whoever drops it, or cancels the task that awaits it, leaves the work as it is:
+    its arguments live until the device is done, and are given back then (to `result`, or to their memory's pool).
+    """
+
+    def __init__(self, op: DeviceOp[T]) -> None:
+        """Made by `DeviceOp.future` and `DeviceOp.schedule`."""
+        self._label = op.label
+        self._changed = threading.Condition()
+        self._outcome: _Failed | _Done | None = None
+        self._execution: Execution[T] | None = None
+        self._callbacks: list[Callable[[DeviceFuture[T]], object]] = []
+
+    def done(self) -> bool:
+        """Whether the device is done, well or not. Does not wait."""
+        if self._outcome is None:
+            execution = self._execution
+            if execution is not None and _reached(execution.mark):
+                self._look(execution.mark)
+        return self._outcome is not None
+
+    def result(self, timeout: float | None = None) -> T:
+        """The op's result, once the device is done.
+
+        Args:
+            timeout: most seconds to wait; None for as long as it takes.
+
+        Raises:
+            TimeoutError: the device is not done by then.
+            BaseException: what the op came to.
+        """
+        execution = self._execution
+        if timeout is None and execution is not None:  # sooner than the watcher would say it
+            with contextlib.suppress(TilecError):  # told by the mark's failure
+                execution.mark.sync()
+            self._look(execution.mark)
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._outcome is not None, timeout):
+                raise TimeoutError(f"the device is not done with {self._label} after {timeout} s")
+        return self._give()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What the op came to; None for a result. Waits as `result` does."""
+        try:
+            self.result(timeout)
+        except BaseException:
+            if self._outcome is None:  # the wait was ended, not the op
+                raise
+        return self._outcome.error if isinstance(self._outcome, _Failed) else None
+
+    def add_done_callback(self, function: Callable[[DeviceFuture[T]], object]) -> None:
+        """Call a function with this future once the device is done: at once where it is, else on the watcher's thread.
+
+        It should be short, and wait for nothing. What it raises is logged.
+        """
+        with self._changed:
+            if self._outcome is None:
+                self._callbacks.append(function)
+                return
+        _call(function, self)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Let other tasks run until the device is done. Under asyncio, trio, and anyio on either."""
+        self._spin()
+        if self._outcome is None:
+            trio = sys.modules.get("trio")
+            if trio is not None and _under_trio(trio):
+                yield from _trio_wait(trio, self).__await__()
+            else:
+                yield from _asyncio_wait(self).__await__()
+        return self._give()
+
+    def __repr__(self) -> str:
+        """State, and the op with its place."""
+        state = "running" if self._outcome is None else "failed" if isinstance(self._outcome, _Failed) else "done"
+        return f"<DeviceFuture {state}: {self._label}>"
+
+    def _give(self) -> T:
+        outcome = self._outcome
+        if isinstance(outcome, _Failed):
+            raise outcome.error
+        assert outcome is not None
+        return cast("T", outcome.value)
+
+    def _spin(self) -> None:
+        end = time.perf_counter() + _SPIN
+        while not self.done() and time.perf_counter() < end:
+            pass
+
+    def _begin(self, execution: Execution[T], stream: int) -> None:
+        self._execution = execution
+        # The watcher has this future until then: with its value, the arguments.
+        WATCHER.watch(execution.mark, stream, self._finish)
+
+    def _look(self, mark: Mark) -> None:
+        try:
+            error = mark.failure
+        except TilecError as lost:
+            error = lost
+        self._finish(error)
+
+    def _finish(self, error: BaseException | None) -> None:
+        """Take what the work came to; the first who knows does it."""
+        with self._changed:
+            if self._outcome is not None:
+                return
+            execution, self._execution = self._execution, None
+            if error is not None:
+                label(error, self._label)
+                self._outcome = _Failed(error)
+            elif execution is not None:
+                self._outcome = _Done(execution.value)
+            callbacks, self._callbacks = self._callbacks, []
+            self._changed.notify_all()
+        del execution  # with what was kept for the device
+        for function in callbacks:
+            _call(function, self)
+
+
+def start(op: DeviceOp[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFuture[T]:
+    """Enqueue an op on a stream of a policy; its future, which has the error where that failed.
+
+    Raises:
+        UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
+    """
+    refuse_nested(op)
+    future = DeviceFuture(op)
+    try:
+        stream = as_stream(policy().next_stream())
+        future._begin(submit(op, stream), stream.handle)  # noqa: SLF001 - its own module
+    except (UsedOpError, NestedExecutionError) as error:
+        if error.op:  # of an op inside of this one
+            future._finish(error)  # noqa: SLF001
+        else:
+            raise
+    except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the result
+        future._finish(error)  # noqa: SLF001
+    return future
+
+
+async def _asyncio_wait(future: DeviceFuture[Any]) -> None:
+    import asyncio  # whoever awaits has it, and nobody else needs it
+
+    loop = asyncio.get_running_loop()
+    waiter = loop.create_future()
+
+    def wake() -> None:
+        if not waiter.done():  # cancelled meanwhile
+            waiter.set_result(None)
+
+    def told(_: DeviceFuture[Any]) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(wake)
+
+    future.add_done_callback(told)
+    await waiter
+
+
+async def _trio_wait(trio: Any, future: DeviceFuture[Any]) -> None:
+    token, task = trio.lowlevel.current_trio_token(), trio.lowlevel.current_task()
+    waiting = [True]
+
+    def wake() -> None:
+        if waiting.pop():
+            trio.lowlevel.reschedule(task)
+        waiting.append(False)
+
+    def told(_: DeviceFuture[Any]) -> None:
+        try:
+            token.run_sync_soon(wake)
+        except trio.RunFinishedError:
+            _LOG.debug("a task that awaited %r is gone", future)
+
+    def abort(_: Any) -> Any:
+        waiting[0] = False
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    future.add_done_callback(told)
+    await trio.lowlevel.wait_task_rescheduled(abort)
+
+
+def _under_trio(trio: Any) -> bool:
+    try:
+        trio.lowlevel.current_task()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _reached(mark: Mark) -> bool:
+    try:
+        return mark.reached
+    except TilecError:  # the device is lost
+        return True
+
+
+def _call(function: Callable[[DeviceFuture[T]], object], future: DeviceFuture[T]) -> None:
+    try:
+        function(future)
+    except Exception:  # noqa: BLE001 - nobody waits for it
+        _LOG.exception("a callback of %r failed", future)

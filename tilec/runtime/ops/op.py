@@ -1,0 +1,284 @@
+"""DeviceOp: work for a device that is described now and done later, once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
+
+from tilec.errors import Location, UsageError, UsedOpError
+from tilec.runtime.ops.context import ExecutionContext
+from tilec.runtime.ops.execution import refuse_nested, submit, wait
+from tilec.runtime.ops.policy import SchedulingPolicy, as_stream, current_policy, require_policy
+from tilec.runtime.ops.site import Site, label, location, site
+from tilec.runtime.protocols import StreamLike
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from tilec.runtime.ops.future import DeviceFuture
+
+T = TypeVar("T")
+U = TypeVar("U")
+T_co = TypeVar("T_co", covariant=True)
+First = TypeVar("First")
+Last = TypeVar("Last")
+# Steps of a chain that its repr shows.
+_SHOWN = 4
+
+
+class DeviceOp(ABC, Generic[T_co]):
+    """Work for a device, with a result of type `T`. Building it does no device work; running it does, once.
+
+    An op of one's own is a subclass with fields and `_execute`; it may be a dataclass.
+    """
+
+    _site: Site
+    _gone: tuple[str, Site]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - they are __init__'s
+        """Note where it is made; subclasses need not call `super().__init__()`."""
+        self = super().__new__(cls)
+        state = self.__dict__  # not through attributes, which a frozen dataclass refuses
+        state["_site"] = site()
+        state["_fresh"] = True
+        return self
+
+    @abstractmethod
+    def _execute(self, ctx: ExecutionContext) -> T_co:
+        """Enqueue the work on the context's stream; the result, which need not be ready yet. Called once."""
+
+    @property
+    def created(self) -> Location:
+        """Where it was made."""
+        return location(self._site)
+
+    @property
+    def name(self) -> str:
+        """What it is, for messages."""
+        return type(self).__name__.lstrip("_").lower() if type(self).__module__.startswith("tilec.") else type(self).__name__
+
+    @property
+    def label(self) -> str:
+        """Name and place, as errors show them."""
+        return f"{self.name}, created at {self.created}"
+
+    def __repr__(self) -> str:
+        """`<DeviceOp zip, created at app.py:12>`."""
+        return f"<DeviceOp {self.label}>"
+
+    # Running it
+
+    def sync(self) -> T_co:
+        """Run it on a stream that the current policy picks, and wait.
+
+        Raises:
+            UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
+            BaseException: what the op, or its work on the device, came to.
+        """
+        refuse_nested(self)
+        return self.sync_on(current_policy().next_stream())
+
+    def sync_on(self, stream: StreamLike) -> T_co:
+        """Run it on a stream, and wait for it. Everything else as for `sync`."""
+        return wait(submit(self, as_stream(stream)), self)
+
+    def enqueue_on(self, stream: StreamLike) -> T_co:
+        """Unchecked: enqueue it on a stream, and give the result at once, which the device may not have made yet.
+
+        What uses the result on another stream, or on the host, has to wait for this one first: nothing checks that.
+        """
+        execution = submit(self, as_stream(stream))
+        execution.context._release(execution.mark)  # noqa: SLF001 - the two are one thing
+        return execution.value
+
+    def future(self) -> DeviceFuture[T_co]:
+        """Enqueue it now on a stream that the current policy picks; the future of its result. Does not wait.
+
+        Raises:
+            UsedOpError: it was used before. NestedExecutionError: this thread executes another op. Everything else is in the future.
+        """
+        from tilec.runtime.ops.future import start
+
+        return start(self, current_policy)
+
+    def schedule(self, policy: SchedulingPolicy) -> DeviceFuture[T_co]:
+        """As `future`, on a stream that this policy picks.
+
+        Raises:
+            SchedulingError: it is no policy.
+        """
+        from tilec.runtime.ops.future import start
+
+        require_policy(policy)
+        return start(self, lambda: policy)
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        """Enqueue it, and let other tasks run until the result is ready."""
+        return self.future().__await__()
+
+    # Combining it
+
+    def then(self, function: Callable[[T_co], DeviceOp[U]]) -> DeviceOp[U]:
+        """Go on with the op that a function makes of the result, on the same stream: it sees what this one wrote.
+
+        The function runs on the host while the work is enqueued, before the device has done it.
+        """
+        return self._chain("then", function)
+
+    def map(self, function: Callable[[T_co], U]) -> DeviceOp[U]:
+        """Make something else of the result on the host. The device may not have made it yet: do not read it."""
+        return self._chain("map", function)
+
+    def inspect(self, function: Callable[[T_co], object]) -> DeviceOp[T_co]:
+        """Show the result to a function, and go on with it as it is."""
+
+        def look(value: Any) -> Any:
+            function(value)
+            return value
+
+        return self._chain("inspect", look)
+
+    @overload
+    def first(self: DeviceOp[tuple[First]]) -> DeviceOp[First]: ...
+    @overload
+    def first(self: DeviceOp[tuple[First, Any]]) -> DeviceOp[First]: ...
+    @overload
+    def first(self: DeviceOp[tuple[First, Any, Any]]) -> DeviceOp[First]: ...
+    @overload
+    def first(self: DeviceOp[tuple[First, Any, Any, Any]]) -> DeviceOp[First]: ...
+    @overload
+    def first(self: DeviceOp[tuple[First, Any, Any, Any, Any]]) -> DeviceOp[First]: ...
+    @overload
+    def first(self: DeviceOp[tuple[First, Any, Any, Any, Any, Any]]) -> DeviceOp[First]: ...
+    @overload
+    def first(self: DeviceOp[tuple[First, ...]]) -> DeviceOp[First]: ...
+    def first(self: DeviceOp[Any]) -> DeviceOp[Any]:
+        """The first element of a tuple."""
+        return self._chain("first", lambda value: _element(value, 0))
+
+    @overload
+    def last(self: DeviceOp[tuple[Last]]) -> DeviceOp[Last]: ...
+    @overload
+    def last(self: DeviceOp[tuple[Any, Last]]) -> DeviceOp[Last]: ...
+    @overload
+    def last(self: DeviceOp[tuple[Any, Any, Last]]) -> DeviceOp[Last]: ...
+    @overload
+    def last(self: DeviceOp[tuple[Any, Any, Any, Last]]) -> DeviceOp[Last]: ...
+    @overload
+    def last(self: DeviceOp[tuple[Any, Any, Any, Any, Last]]) -> DeviceOp[Last]: ...
+    @overload
+    def last(self: DeviceOp[tuple[Any, Any, Any, Any, Any, Last]]) -> DeviceOp[Last]: ...
+    @overload
+    def last(self: DeviceOp[tuple[Last, ...]]) -> DeviceOp[Last]: ...
+    def last(self: DeviceOp[Any]) -> DeviceOp[Any]:
+        """The last element of a tuple."""
+        return self._chain("last", lambda value: _element(value, -1))
+
+    def boxed(self) -> DeviceOp[T_co]:
+        """The op itself: every op has one type here, so lists may hold any."""
+        return self
+
+    def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
+        steps = self._steps if isinstance(self, Chain) else []
+        self._take(f"moved into {verb}")
+        made = Chain(self._source if isinstance(self, Chain) else self, steps)
+        steps.append((verb, function, made._site))  # noqa: SLF001 - an op too
+        return made
+
+    # Single use
+
+    def _take(self, where: str) -> None:
+        """Use it up. Of threads that do so at the same time, one succeeds.
+
+        Raises:
+            UsedOpError: it was used before.
+        """
+        if self.__dict__.pop("_fresh", None) is None:
+            raise self._used()
+        self.__dict__["_gone"] = (where, site())
+
+    def _used(self) -> UsedOpError:
+        where, place = self.__dict__.get("_gone", ("used", self._site))
+        return UsedOpError(
+            f"<DeviceOp {self.label}> was used before: {where} at {location(place)}",
+            cause="an op is single use: it moves into what is made of it, and runs once",
+            fix="make a new one, or let all users share it: op.shared()",
+        )
+
+    def _run_in(self, ctx: ExecutionContext) -> T_co:
+        """Execute it as what was taken; its errors say where it was made."""
+        try:
+            return self._execute(ctx)
+        except BaseException as error:
+            label(error, self.label)
+            raise
+
+
+@final
+class Chain(DeviceOp[Any]):
+    """An op and the steps behind it, in one list: a chain of thousands is as deep as one of two."""
+
+    def __init__(self, source: DeviceOp[Any], steps: list[tuple[str, Callable[[Any], Any], Site]]) -> None:
+        """Made by `DeviceOp.then` and its like alone."""
+        self._source = source
+        self._steps = steps
+
+    @property
+    def name(self) -> str:
+        """`zip.then.map`."""
+        verbs = [verb for verb, _, _ in self._steps]
+        if len(verbs) > _SHOWN:
+            return f"{self._source.name}.{verbs[0]} … {verbs[-1]} ({len(verbs)} steps)"
+        return ".".join([self._source.name, *verbs])
+
+    def _execute(self, ctx: ExecutionContext) -> Any:
+        # Nothing of the chain outlives its execution: what the functions hold may be tensors.
+        steps = list(self._steps)
+        self._steps[:] = [(verb, _spent, place) for verb, _, place in steps]  # in place: ops that it was made of have this list too
+        value = self._source._run_in(ctx)  # noqa: SLF001 - an op too
+        for verb, function, place in steps:
+            try:
+                value = function(value)
+                if verb == "then":
+                    value = ctx.run(_op_of(value))
+            except BaseException as error:
+                label(error, f"{verb}, created at {location(place)}")
+                raise
+        return value
+
+
+def take_all(ops: Sequence[DeviceOp[Any]], where: str) -> None:
+    """Use several ops up, or none of them.
+
+    Raises:
+        UsedOpError: one was used before, or is there twice.
+    """
+    taken: list[DeviceOp[Any]] = []
+    try:
+        for op in ops:
+            op._take(where)  # noqa: SLF001 - its own module
+            taken.append(op)
+    except UsedOpError:
+        for op in taken:
+            op.__dict__["_fresh"] = True
+        raise
+
+
+def _op_of(value: Any) -> DeviceOp[Any]:
+    if isinstance(value, DeviceOp):
+        return value
+    what = f"the function of `then` gave a {type(value).__qualname__}, and not a DeviceOp"
+    raise UsageError(what, fix="return an op, value(x) for one that is only a value, or use `map`")
+
+
+def _element(value: Any, place: int) -> Any:
+    if not isinstance(value, tuple) or not value:
+        what = f"`{'last' if place else 'first'}` needs a tuple with elements, and the op gave a {type(value).__qualname__}"
+        raise UsageError(what, fix="use `map` for other results")
+    return value[place]
+
+
+def _spent(value: Any) -> Any:
+    """In place of a chain's functions once it has run."""
+    return value

@@ -1,0 +1,209 @@
+"""Who picks the stream of an op that names none: scheduling policies, and the device and policy that are the default here."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+import itertools
+import threading
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from tilec.errors import SchedulingError
+from tilec.runtime.device import Device
+from tilec.runtime.protocols import DeviceLike, StreamLike
+from tilec.runtime.streams import Stream, stream_handle
+
+# Streams of the policy that a device has by itself.
+_STREAMS = 4
+
+
+class SchedulingPolicy(Protocol):
+    """Picks the stream of an op, and nothing else. It may be asked from any thread."""
+
+    def next_stream(self) -> StreamLike:
+        """The stream of the next op; its device is where the op runs."""
+
+
+class StreamPoolRoundRobin:
+    """Each op on the next of a few streams, so that ops that do not depend on each other overlap."""
+
+    def __init__(self, streams: int = _STREAMS, device: DeviceLike | None = None) -> None:
+        """Make streams when they are first needed.
+
+        Args:
+            streams: how many.
+            device: where; None for the default device of the caller.
+
+        Raises:
+            SchedulingError: fewer than one stream.
+        """
+        if streams < 1:
+            raise SchedulingError(f"a pool of {streams} streams has none to give", fix="ask for one stream at least")
+        self.device = current_device() if device is None else Device(device)
+        self._places = itertools.cycle(range(streams))
+        self._streams: list[Stream | None] = [None] * streams
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def next_stream(self) -> Stream:
+        """The next stream in turn.
+
+        Raises:
+            SchedulingError: the policy is closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise SchedulingError(f"{self!r} is closed", fix="make a new policy, or close it after its last op")
+            place = next(self._places)
+            stream = self._streams[place]
+            if stream is None:
+                stream = self._streams[place] = self.device.new_stream()
+            return stream
+
+    def close(self) -> None:
+        """Give the streams back; work on them still finishes. May be called more than once."""
+        with self._lock:
+            self._closed = True
+            streams, self._streams = self._streams, []
+        for stream in streams:
+            if stream is not None:
+                stream.close()
+
+    def __repr__(self) -> str:
+        """Name and device."""
+        return f"<{type(self).__name__} on {self.device!r}>"
+
+
+class SingleStream(StreamPoolRoundRobin):
+    """Every op on one stream, in the order in which they are run."""
+
+    def __init__(self, device: DeviceLike | None = None) -> None:
+        """Make the stream when it is first needed.
+
+        Args:
+            device: where; None for the default device of the caller.
+        """
+        super().__init__(1, device)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Defaults:
+    """What is the default in one context. A policy beats a device; None leaves it to what is further out."""
+
+    device: Device | None = None
+    policy: SchedulingPolicy | None = None
+
+
+_NONE = _Defaults()
+_HERE: contextvars.ContextVar[_Defaults] = contextvars.ContextVar("tilec_defaults", default=_NONE)
+# By device: for the life of the process, as streams that threads share have to be.
+_POLICIES: dict[Device, StreamPoolRoundRobin] = {}
+_LOCK = threading.RLock()
+_process = _Defaults()
+
+
+def current_device() -> Device:
+    """The default device here: of the innermost `use_device`, else of `set_default_device`, else device 0.
+
+    Raises:
+        NoDeviceError: none was named, and there is no GPU.
+    """
+    return _HERE.get().device or _process.device or _device_0()
+
+
+def current_policy() -> SchedulingPolicy:
+    """The default policy here: of the innermost `use_policy` or `use_device`, whichever is further in; else the default device's own.
+
+    Raises:
+        NoDeviceError: none was named, and there is no GPU.
+    """
+    return _HERE.get().policy or default_policy(current_device())
+
+
+def default_policy(device: Device) -> SchedulingPolicy:
+    """The policy that a device has by itself: four streams in turn, which all threads share."""
+    with _LOCK:
+        if device not in _POLICIES:
+            _POLICIES[device] = StreamPoolRoundRobin(_STREAMS, device)
+        return _POLICIES[device]
+
+
+def set_default_device(device: DeviceLike | None) -> None:
+    """Set the default device of the process, for every thread and task that is in no `use_device`; None for device 0 again.
+
+    Raises:
+        UsageError: it names no device. NoDeviceError: there is no such device.
+    """
+    global _process
+    _process = _Defaults(device=None if device is None else Device(device))
+
+
+@contextlib.contextmanager
+def use_device(device: DeviceLike) -> Iterator[Device]:
+    """Make a device, and the policy that it has by itself, the default of this thread or task.
+
+    Raises:
+        UsageError: it names no device. NoDeviceError: there is no such device.
+    """
+    found = Device(device)
+    with _within(_Defaults(device=found)):
+        yield found
+
+
+@contextlib.contextmanager
+def use_policy(policy: SchedulingPolicy) -> Iterator[SchedulingPolicy]:
+    """Make a policy the default of this thread or task, and its device too where it has one.
+
+    Raises:
+        SchedulingError: it has no `next_stream`.
+    """
+    require_policy(policy)
+    device = getattr(policy, "device", None)
+    with _within(_Defaults(device=device if isinstance(device, Device) else _HERE.get().device, policy=policy)):
+        yield policy
+
+
+def require_policy(policy: Any) -> None:
+    """See that something is a policy.
+
+    Raises:
+        SchedulingError: it has no `next_stream`.
+    """
+    if not callable(getattr(policy, "next_stream", None)):
+        fix = "pass StreamPoolRoundRobin(4), SingleStream(), or an object with next_stream()"
+        raise SchedulingError(f"{policy!r} is no scheduling policy: it has no next_stream()", fix=fix)
+
+
+def as_stream(stream: StreamLike | Stream) -> Stream:
+    """A stream of any library as one of tilec, with its device.
+
+    Raises:
+        ArgumentError: it is none.
+    """
+    if isinstance(stream, Stream):
+        return stream
+    handle = stream_handle(stream, "DeviceOp")
+    device = current_device()
+    index = getattr(getattr(stream, "device", None), "index", None)
+    if type(index) is int and index != device.ordinal:  # torch streams say where they are
+        device = Device(index, driver=device.driver)
+    return Stream.borrow_raw(handle, device, owner=stream, driver=device.driver)
+
+
+@contextlib.contextmanager
+def _within(defaults: _Defaults) -> Iterator[None]:
+    token = _HERE.set(defaults)
+    try:
+        yield
+    finally:
+        _HERE.reset(token)
+
+
+def _device_0() -> Device:
+    global _process
+    found = Device(0)
+    if _process.device is None:
+        _process = _Defaults(device=found)
+    return found

@@ -1,0 +1,126 @@
+"""One thread per process that asks whether marks are reached, calls whoever waits for them, and lets go what the device used."""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tilec.errors import TilecError
+from tilec.runtime.marks import Mark
+from tilec.runtime.tensors.drops import DROPS
+
+_LOG = logging.getLogger("tilec.runtime")
+# Gets what the work before the mark came to; None where it is done well.
+Told = Callable[[BaseException | None], None]
+# Seconds between two rounds: the first, and the most, where somebody waits, and where things only are to be let go.
+_SOON, _LATE, _LAZY = 20e-6, 1e-3, 5e-3
+# Seconds without work after which the thread ends, and for which the end of the process waits for the device.
+_LINGER, _PATIENCE = 0.5, 2.0
+# (id of the driver, device, stream): marks of one stream are reached in order, so only the first of each is asked.
+_Line = tuple[int, int, int]
+
+
+class Watcher:
+    """Marks that somebody waits for, in lines: one for each stream. The thread comes with the first mark and goes when all are reached."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self._changed = threading.Condition()
+        self._lines: dict[_Line, collections.deque[tuple[Mark, Told]]] = {}
+        self._thread: threading.Thread | None = None
+        self._drops = False
+
+    def watch(self, mark: Mark, stream: int, told: Told) -> None:
+        """Call `told` on the watcher's thread once a mark is reached. Until then the watcher keeps it alive, with all that it holds."""
+        with self._changed:
+            line = (id(mark.driver), mark.ordinal, stream)
+            self._lines.setdefault(line, collections.deque()).append((mark, told))
+            self._wake()
+
+    def keep(self, mark: Mark, thing: Any) -> None:
+        """Keep an object alive until a mark is reached."""
+        DROPS.keep((mark,), thing)
+        with self._changed:
+            self._drops = True
+            self._wake()
+
+    def drain(self, seconds: float) -> bool:
+        """Wait until every mark is reached, but no longer than this; whether they are."""
+        end = time.monotonic() + seconds
+        while DROPS.drain() or self._lines:
+            if time.monotonic() > end:
+                return False
+            time.sleep(_LATE)
+        return True
+
+    def renew(self) -> None:
+        """Start over in a forked child, which has none of its parent's threads and streams."""
+        self.__init__()  # type: ignore[misc]
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            # A daemon: a process that ends does not wait for what nobody waited for.
+            self._thread = threading.Thread(target=self._run, name="tilec-watcher", daemon=True)
+            self._thread.start()
+        else:
+            self._changed.notify()
+
+    def _run(self) -> None:
+        pause = _SOON
+        while True:
+            busy = self._round()
+            with self._changed:
+                self._drops = False  # before it is looked: what comes after that sets it again
+            left = DROPS.drain()
+            with self._changed:
+                if self._lines or left or self._drops:
+                    most = _LATE if self._lines else _LAZY
+                    pause = _SOON if busy else min(pause * 2, most)
+                    woken = self._changed.wait(pause)
+                    pause = _SOON if woken else pause
+                elif not self._changed.wait_for(lambda: self._lines or self._drops, _LINGER):
+                    self._thread = None
+                    return
+
+    def _round(self) -> bool:
+        """Ask the first mark of every line, and call those who wait for it where it is reached; whether any was."""
+        with self._changed:
+            heads = [(line, marks[0]) for line, marks in self._lines.items()]
+        busy = False
+        for line, (mark, told) in heads:
+            reached, error = _ask(mark)
+            if reached:
+                busy = True
+                with self._changed:
+                    marks = self._lines[line]
+                    marks.popleft()
+                    if not marks:
+                        del self._lines[line]
+                _tell(told, error)
+        return busy
+
+
+def _ask(mark: Mark) -> tuple[bool, BaseException | None]:
+    try:
+        return (True, mark.failure) if mark.reached else (False, None)
+    except TilecError as error:  # the device is lost
+        return True, error
+
+
+def _tell(told: Told, error: BaseException | None) -> None:
+    try:
+        told(error)
+    except Exception:  # noqa: BLE001 - nobody waits for it
+        _LOG.exception("a callback of a DeviceFuture failed")
+
+
+WATCHER = Watcher()
+os.register_at_fork(after_in_child=WATCHER.renew)
+# What host memory the device still reads must not go with the interpreter.
+atexit.register(WATCHER.drain, _PATIENCE)
