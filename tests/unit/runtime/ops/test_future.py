@@ -1,0 +1,446 @@
+"""DeviceFuture: done, result and callbacks; await under asyncio, trio and anyio; cancellation keeps arguments until the device is done."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import multiprocessing
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anyio
+import numpy as np
+import pytest
+import trio
+
+from tests.cpu_samples import ones
+from tests.unit.runtime.ops.device_samples import CPU, Held
+from tilec.errors import DriverError, NestedExecutionError, UsedOpError
+from tilec.runtime import Device, DeviceOp, ExecutionContext, SingleStream, use_device, value, with_context, zip_ops
+from tilec.runtime.ops.future import DeviceFuture
+from tilec.runtime.ops.watcher import WATCHER, Watcher
+from tilec.runtime.tensors.storage import Storage
+from tilec.testing.fake_driver import FakeDriver
+
+HERE = "test_future.py"
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    found = Held()
+    with use_device(found.device):
+        yield found
+
+
+def grow(held: Held, x: Any, *also: Any) -> DeviceOp[Any]:
+    """z = x + 1; `also` is kept until the device is done."""
+
+    def body(ctx: ExecutionContext) -> Any:
+        ctx.keep(*also)
+        return held.add(ctx, np.zeros_like(x), x)
+
+    return with_context(body)
+
+
+class Thing:
+    """Something whose end can be seen."""
+
+
+def becomes(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 5
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.002)
+        gc.collect()
+    return condition()
+
+
+# --- without a loop --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_future_is_enqueued_at_once_and_done_later(held: Held) -> None:
+    with held.held():
+        future = grow(held, ones(4)).future()
+        assert not future.done()
+        assert repr(future).startswith("<DeviceFuture running: with_context, created at ")
+    assert future.result().tolist() == [2.0] * 4
+    assert future.done()
+    assert repr(future).startswith("<DeviceFuture done: ")
+    assert future.result() is future.result()
+    assert future.exception() is None
+
+
+def test_a_wait_can_be_bounded(held: Held) -> None:
+    with held.held():
+        future = grow(held, ones(4)).future()
+        with pytest.raises(TimeoutError, match=rf"the device is not done with with_context, created at .*{HERE}:\d+ after 0.01 s"):
+            future.result(timeout=0.01)
+        with pytest.raises(TimeoutError):
+            future.exception(timeout=0.01)
+    assert future.result(timeout=5).tolist() == [2.0] * 4
+
+
+def test_callbacks_are_called_once_each(held: Held) -> None:
+    called: list[tuple[DeviceFuture[Any], str]] = []
+    with held.held():
+        future = grow(held, ones(4)).future()
+        future.add_done_callback(lambda f: called.append((f, threading.current_thread().name)))
+    assert becomes(lambda: len(called) == 1)
+    assert called[0][0] is future
+    future.add_done_callback(lambda f: called.append((f, threading.current_thread().name)))
+    assert called[1] == (future, threading.current_thread().name)
+
+
+def test_a_callback_that_raises_is_logged_and_harms_no_other(held: Held, caplog: pytest.LogCaptureFixture) -> None:
+    called: list[int] = []
+
+    def fail(_: object) -> None:
+        raise ValueError("mine")
+
+    with caplog.at_level(logging.ERROR, "tilec.runtime"):
+        with held.held():
+            future = grow(held, ones(4)).future()
+            future.add_done_callback(fail)
+            future.add_done_callback(lambda _: called.append(1))
+        assert becomes(lambda: called == [1])
+    assert "a callback of <DeviceFuture done: with_context" in caplog.text
+    assert "mine" in caplog.text
+
+
+def test_an_error_while_enqueuing_is_in_the_future(held: Held) -> None:
+    def fail(_: object) -> None:
+        raise DriverError("refused")
+
+    future = with_context(fail).future()
+    assert future.done()
+    assert repr(future).startswith("<DeviceFuture failed: ")
+    with pytest.raises(DriverError, match=rf"refused\n  op: with_context, created at .*{HERE}"):
+        future.result()
+    assert isinstance(future.exception(), DriverError)
+
+
+def test_an_error_of_the_device_is_in_the_future(held: Held) -> None:
+    held.fail = True
+    future = grow(held, ones(4)).future()
+    with pytest.raises(OSError, match="the kernel failed") as caught:
+        future.result()
+    assert future.exception() is caught.value
+    held.fail = False
+    for _ in range(8):  # every stream of the policy still works
+        assert grow(held, ones(4)).sync().tolist() == [2.0] * 4
+
+
+def test_what_is_wrong_at_the_call_is_raised_there(held: Held) -> None:
+    op = value(1)
+    op.sync()
+    with pytest.raises(UsedOpError):
+        op.future()
+    nested = value(2).map(lambda _: value(3).future()).future()
+    with pytest.raises(NestedExecutionError):
+        nested.result()
+
+
+def test_a_lost_device_fails_what_waits() -> None:
+    driver = FakeDriver()
+    driver.fail["synchronize_event"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
+    with use_device(Device(0, driver=driver)), pytest.raises(DriverError, match="CUDA_ERROR_ILLEGAL_ADDRESS"):
+        value(1).sync()
+
+    def lost(*_: object) -> bool:
+        raise DriverError("cuEventQuery failed: CUDA_ERROR_ILLEGAL_ADDRESS")
+
+    driver.event_reached = lost
+    driver.event_failure = lost
+    with use_device(Device(0, driver=driver)):
+        future = value(1).future()
+    with pytest.raises(DriverError, match=r"cuEventQuery failed(.|\n)*op: value, created at"):
+        future.result()
+
+
+def test_schedule_takes_the_policys_stream(held: Held) -> None:
+    policy = SingleStream(held.device)
+    handle = policy.next_stream().handle
+    futures = [with_context(lambda ctx: ctx.stream).schedule(policy) for _ in range(3)]
+    assert {future.result() for future in futures} == {handle}
+
+
+def test_independent_futures_overlap(held: Held) -> None:
+    """Four streams: the fifth op waits behind the first, the others for nobody."""
+    both = threading.Barrier(2, timeout=10)
+
+    def meet(ctx: ExecutionContext) -> None:
+        held.driver._queue(ctx.stream).put(lambda _: both.wait())
+
+    one, other = with_context(meet).future(), with_context(meet).future()
+    one.result()
+    other.result()
+
+
+# --- asyncio ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_await_gives_the_result_and_lets_others_run(held: Held) -> None:
+    async def main() -> tuple[Any, int]:
+        turns = 0
+        with held.held():
+            task = asyncio.ensure_future(_await(grow(held, ones(4))))
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+                turns += 1
+            assert not task.done()
+        return await task, turns
+
+    result, turns = asyncio.run(main())
+    assert result.tolist() == [2.0] * 4
+    assert turns == 20
+
+
+def test_hundreds_of_futures_at_once(held: Held) -> None:
+    async def main() -> list[Any]:
+        with held.held():
+            futures = [grow(held, np.full(4, i, np.float32)).future() for i in range(400)]
+            tasks = [asyncio.ensure_future(_await(future)) for future in futures]
+            await asyncio.sleep(0.01)
+        return list(await asyncio.gather(*tasks))
+
+    assert [int(found[0]) for found in asyncio.run(main())] == list(range(1, 401))
+    assert [thread.name for thread in threading.enumerate()].count("tilec-watcher") <= 1
+
+
+def test_errors_reach_the_task_with_the_place_of_the_op(held: Held) -> None:
+    async def main() -> None:
+        await zip_ops(value(1), with_context(fail))
+
+    def fail(_: object) -> None:
+        raise DriverError("refused")
+
+    with pytest.raises(DriverError, match=rf"refused\n  op: with_context, created at .*{HERE}:\d+$"):
+        asyncio.run(main())
+
+
+def test_errors_of_the_device_reach_the_task(held: Held) -> None:
+    held.fail = True
+
+    async def main() -> None:
+        with held.held():
+            future = grow(held, ones(4)).future()
+            await asyncio.sleep(0)
+        await future
+
+    with pytest.raises(OSError, match="the kernel failed"):
+        asyncio.run(main())
+
+
+def test_a_cancelled_await_keeps_arguments_until_the_device_is_done(held: Held) -> None:
+    """The device still reads them: they go when it is done, not when the task does."""
+
+    async def main() -> tuple[Any, Any]:
+        x, also = ones(4), Thing()
+        alive = weakref.ref(x), weakref.ref(also)
+        task = asyncio.ensure_future(_await(grow(held, x, also)))
+        del x, also
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        del task
+        gc.collect()
+        assert all(thing() is not None for thing in alive)
+        return alive
+
+    with held.held():
+        alive = asyncio.run(main())
+        gc.collect()
+        assert all(thing() is not None for thing in alive)
+    assert becomes(lambda: all(thing() is None for thing in alive))
+    assert held.runs == 1
+
+
+def test_what_a_cancelled_await_used_is_still_ordered(held: Held) -> None:
+    storage = Storage.allocate(held.driver, CPU, 64, 0)
+    order: list[str] = []
+
+    def slow(ctx: ExecutionContext) -> None:
+        ctx.writes(storage)
+        held.add(ctx, np.zeros(4, np.float32), ones(4))
+        held.driver._queue(ctx.stream).put(lambda _: order.append("cancelled"))
+
+    def after(ctx: ExecutionContext) -> None:
+        ctx.writes(storage)
+        held.driver._queue(ctx.stream).put(lambda _: order.append("after"))
+
+    async def main() -> None:
+        task = asyncio.ensure_future(_await(with_context(slow)))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with held.held():
+        asyncio.run(main())
+        later = with_context(after).future()
+    later.result()
+    assert order == ["cancelled", "after"]
+
+
+def test_a_future_whose_await_was_cancelled_gives_the_result_all_the_same(held: Held) -> None:
+    async def main() -> Any:
+        future = grow(held, ones(4)).future()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(_await(future), 0.01)
+        held.gate.set()
+        return await future
+
+    held.gate.clear()
+    assert asyncio.run(main()).tolist() == [2.0] * 4
+
+
+def test_a_loop_that_is_closed_meanwhile_harms_nobody(held: Held, caplog: pytest.LogCaptureFixture) -> None:
+    loop = asyncio.new_event_loop()
+    with held.held():
+        future = grow(held, ones(4)).future()
+        task = loop.create_task(_await(future))
+        loop.run_until_complete(asyncio.sleep(0.005))
+        task.cancel()
+        loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+        loop.close()
+    assert future.result().tolist() == [2.0] * 4
+    assert caplog.text == ""
+
+
+def test_two_tasks_may_await_one_future(held: Held) -> None:
+    async def main() -> list[Any]:
+        with held.held():
+            future = grow(held, ones(4)).future()
+            tasks = [asyncio.ensure_future(_await(future)) for _ in range(2)]
+            await asyncio.sleep(0.005)
+        return list(await asyncio.gather(*tasks))
+
+    one, other = asyncio.run(main())
+    assert one is other
+
+
+# --- trio and anyio ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_await_under_anyio(held: Held, backend: str) -> None:
+    results: list[Any] = []
+
+    async def one(op: DeviceOp[Any]) -> None:
+        results.append((await op).tolist())
+
+    async def main() -> None:
+        with held.held():
+            async with anyio.create_task_group() as group:
+                for i in range(50):
+                    group.start_soon(one, grow(held, np.full(2, i, np.float32)))
+                await anyio.sleep(0.01)
+                assert results == []
+                held.gate.set()
+
+    anyio.run(main, backend=backend)
+    assert sorted(results) == [[i + 1.0] * 2 for i in range(50)]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_cancellation_under_anyio(held: Held, backend: str) -> None:
+    alive: list[Any] = []
+
+    async def main() -> None:
+        also = Thing()
+        alive.append(weakref.ref(also))
+        op = grow(held, ones(4), also)
+        del also
+        with anyio.move_on_after(0.01) as scope:
+            await op
+        assert scope.cancelled_caught
+        del op
+        gc.collect()
+        assert alive[0]() is not None
+
+    with held.held():
+        anyio.run(main, backend=backend)
+        gc.collect()
+        assert alive[0]() is not None
+    assert becomes(lambda: alive[0]() is None)
+
+
+def test_errors_reach_a_task_of_trio(held: Held) -> None:
+    held.fail = True
+
+    async def main() -> None:
+        with held.held():
+            future = grow(held, ones(4)).future()
+            await trio.sleep(0)
+        await future
+
+    with pytest.raises(OSError, match="the kernel failed"):
+        trio.run(main)
+
+
+# --- the watcher -----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_watcher_ends_when_all_is_done_and_comes_back(held: Held) -> None:
+    watcher = Watcher()
+    told: list[BaseException | None] = []
+    for expected in (1, 2):
+        execution = held.device.new_stream()
+        with held.held():
+            future = grow(held, ones(4)).schedule(_On(execution))
+            assert future._execution is not None
+            watcher.watch(future._execution.mark, execution.handle, told.append)
+            thread = watcher._thread
+            assert thread is not None
+            assert thread.daemon
+        assert becomes(lambda expected=expected: told == [None] * expected)
+        assert becomes(lambda: watcher._thread is None)
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_draining_waits_until_nothing_is_kept(held: Held) -> None:
+    thing = Thing()
+    alive = weakref.ref(thing)
+    stream = held.device.new_stream()
+    with held.held():
+        grow(held, ones(4), thing).enqueue_on(stream)
+        del thing
+        assert not WATCHER.drain(0.01)
+        assert alive() is not None
+    assert WATCHER.drain(5)
+    assert becomes(lambda: alive() is None)
+
+
+def _child(results: Any) -> None:
+    with use_device("cpu"):
+        results.put(value(3).map(lambda x: x + 1).future().result(timeout=10))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_a_watcher_of_its_own(held: Held) -> None:
+    with held.held():
+        future = grow(held, ones(4)).future()
+        context = multiprocessing.get_context("fork")
+        results = context.Queue()
+        child = context.Process(target=_child, args=(results,))
+        child.start()
+        assert results.get(timeout=20) == 4
+        child.join(10)
+    assert future.result().tolist() == [2.0] * 4
+
+
+async def _await(thing: Any) -> Any:
+    return await thing
+
+
+class _On:
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def next_stream(self) -> Any:
+        return self.stream
