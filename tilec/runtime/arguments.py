@@ -24,12 +24,18 @@ class Readers(dict[type, Reader]):
 
     Attributes:
         torch_types: torch's tensor types among them; launch paths read these in place.
+        leased_types: tilec's own types with leases, which are told whether a launch reads or writes them, and on which stream.
     """
 
     def __init__(self) -> None:
         """Start with no type known."""
         super().__init__()
         self.torch_types: set[type] = set()
+        self.leased_types: set[type] = set()
+
+    def leased(self, value: Any) -> bool:
+        """Whether a value is of one of `leased_types`."""
+        return self[type(value)] is not None and type(value) in self.leased_types
 
     def __missing__(self, cls: type) -> Reader:
         """Classify a type."""
@@ -37,6 +43,9 @@ class Readers(dict[type, Reader]):
         if _is_torch(cls):
             self.torch_types.add(cls)
             reader = _look_torch
+        elif hasattr(cls, "_tilec_read_"):
+            self.leased_types.add(cls)
+            reader = attrgetter("_tilec_look_")
         else:
             reader = attrgetter("_tilec_look_") if hasattr(cls, "_tilec_facts_") else _look_any
         self[cls] = reader

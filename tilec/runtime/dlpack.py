@@ -7,43 +7,43 @@ import dataclasses
 from typing import Any
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
-_READ_ONLY = 1
+READ_ONLY = 1
 # What the array standard says for "do not synchronise": the launch names its stream, and its order is the caller's.
 _NO_SYNC = -1
 
 
-class _Device(ctypes.Structure):
+class RawDevice(ctypes.Structure):
     _fields_ = (("type", ctypes.c_int32), ("id", ctypes.c_int32))
 
 
-class _DType(ctypes.Structure):
+class RawDType(ctypes.Structure):
     _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
 
 
-class _Tensor(ctypes.Structure):
+class RawTensor(ctypes.Structure):
     _fields_ = (
         ("data", ctypes.c_void_p),
-        ("device", _Device),
+        ("device", RawDevice),
         ("ndim", ctypes.c_int32),
-        ("dtype", _DType),
+        ("dtype", RawDType),
         ("shape", ctypes.POINTER(ctypes.c_int64)),
         ("strides", ctypes.POINTER(ctypes.c_int64)),
         ("byte_offset", ctypes.c_uint64),
     )
 
 
-class _Managed(ctypes.Structure):
-    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+class RawManaged(ctypes.Structure):
+    _fields_ = (("tensor", RawTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
-class _Versioned(ctypes.Structure):
+class RawVersioned(ctypes.Structure):
     _fields_ = (
         ("major", ctypes.c_uint32),
         ("minor", ctypes.c_uint32),
         ("context", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
+        ("tensor", RawTensor),
     )
 
 
@@ -84,16 +84,16 @@ def view(exporter: Any, *, stream: int | None = _NO_SYNC) -> View:
     except TypeError:  # an exporter from before DLPack 1.0
         capsule = exporter.__dlpack__(stream=stream)
     if _is_valid(capsule, b"dltensor_versioned"):
-        versioned = _Versioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))
+        versioned = RawVersioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))
         if versioned.major != 1:
             raise ValueError(f"its DLPack version is {versioned.major}.{versioned.minor}, and 1.x is known")
-        return _read(versioned.tensor, readonly=bool(versioned.flags & _READ_ONLY))
+        return _read(versioned.tensor, readonly=bool(versioned.flags & READ_ONLY))
     if _is_valid(capsule, b"dltensor"):
-        return _read(_Managed.from_address(_get_pointer(capsule, b"dltensor")).tensor, readonly=False)
+        return _read(RawManaged.from_address(_get_pointer(capsule, b"dltensor")).tensor, readonly=False)
     raise ValueError("its __dlpack__ gave no DLPack capsule")
 
 
-def _read(tensor: _Tensor, *, readonly: bool) -> View:
+def _read(tensor: RawTensor, *, readonly: bool) -> View:
     rank = tensor.ndim
     return View(
         address=(tensor.data or 0) + tensor.byte_offset,

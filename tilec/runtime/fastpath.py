@@ -20,15 +20,16 @@ KeyOf = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 _TEMPLATE = """
 def key_of(values):
     {unpack} = values
-{read}
+{look}
     return {key}
 
 def launch(stream, values):
     try:
         {unpack} = values
-{read_deeper}
+        s = stream if type(stream) is int else handles[type(stream)](stream)
+{read}
         plan = plans[{key}]
-        call = plan.calls[stream if type(stream) is int else handles[type(stream)](stream)]
+        call = plan.calls[s]
     except Exception:
         plan = None
     if plan is None:
@@ -53,12 +54,16 @@ def launch(stream, values):
         failed(plan, call, block, stream, result)
     plan.blocks.append(block)
 """
+# Tensors of tilec's own see to the order of streams, and refuse what their leases forbid.
+_LEASED = """    elif t in leased_types:
+        p{i}, f{i} = a{i}.{method}(s, device)
+"""
 # torch's attributes are read in place: a call per tensor would cost as much as two of them.
 _READ = """
     t = type(a{i})
     if t is Buffer:
         p{i}, f{i} = a{i}._tilec_look_
-    elif t in torch_types:
+{leased}    elif t in torch_types:
         p{i} = a{i}.data_ptr()
         f{i} = (a{i}.dtype, a{i}.shape, a{i}.get_device()) if a{i}.is_contiguous() and not a{i}.is_neg() else torch_strided(a{i})
     else:
@@ -73,6 +78,7 @@ def fast_path(
     failed: Callable[..., None],
     *,
     holds: bool,
+    device: int,
 ) -> tuple[Launch, KeyOf]:
     """The launch function of a kernel, and the function that gives the key of a call.
 
@@ -86,12 +92,16 @@ def fast_path(
         slow: takes every call that is not known, or that does not fit; raises what is wrong with it.
         failed: deals with a launch that the driver refused.
         holds: whether the driver holds arguments, and gets them.
+        device: ordinal of the device that the kernel is on.
     """
     source = _source(contract, "(packed, values)" if holds else "0")
     names: dict[str, Any] = {
+        "__name__": __name__,  # frames of tilec are no place that messages name
         "Buffer": DeviceBuffer,
+        "device": device,
         "failed": failed,
         "handles": HANDLES,
+        "leased_types": READERS.leased_types,
         "plans": plans,
         "readers": READERS,
         "slow": slow,
@@ -104,7 +114,7 @@ def fast_path(
 
 def _source(contract: Contract, held: str) -> str:
     count = len(contract.params)
-    read = [line for i in contract.tensors for line in _READ.format(i=i).strip("\n").split("\n")]
+    looked, read = _reading(contract, leased=False), _reading(contract, leased=True)
     moduli = dict(zip(contract.tensors, contract.moduli, strict=True))
     checked = [i for i in contract.tensors if moduli[i] > 1]
     parts = [*(f"f{i}" for i in contract.tensors), *(f"type(a{i})" for i in contract.others)]
@@ -133,13 +143,23 @@ def _source(contract: Contract, held: str) -> str:
     return _TEMPLATE.format(
         unpack=unpack,
         held=held,
-        read="\n".join(read) or "    pass",
-        read_deeper="\n".join(f"    {line}" for line in read) or "        pass",
+        look="\n".join(looked) or "    pass",
+        read="\n".join(f"    {line}" for line in read),
         key=key,
         packed=_tuple([*(f"p{i}" for i in contract.tensors), *(f"a{i}" for i in free)]),
         changed="True" if always else changed,
         apart=apart.strip("\n") if pairs else "",
     )
+
+
+def _reading(contract: Contract, *, leased: bool) -> list[str]:
+    """The lines that read all tensors; with leases, that tell those of tilec's own what the launch does."""
+    lines = []
+    for i in contract.tensors:
+        method = "_tilec_write_" if contract.params[i].out else "_tilec_read_"
+        own = _LEASED.format(i=i, method=method) if leased else ""
+        lines += _READ.format(i=i, leased=own).strip("\n").split("\n")
+    return lines
 
 
 def _tuple(parts: list[str]) -> str:

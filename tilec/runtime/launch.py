@@ -7,6 +7,7 @@ from typing import Any
 
 from tilec.errors import VariantError
 from tilec.model.kernel import AxisValue, KernelInfo
+from tilec.runtime.arguments import READERS
 from tilec.runtime.binding import bind, check_axes, check_count
 from tilec.runtime.contract import Contract
 from tilec.runtime.fastpath import KeyOf, Launch, fast_path
@@ -16,6 +17,7 @@ from tilec.runtime.protocols import StreamLike
 from tilec.runtime.seam import LaunchCall
 from tilec.runtime.select import no_variant
 from tilec.runtime.streams import stream_handle
+from tilec.runtime.tensors.lease import holder
 
 # Plans that one launcher remembers; with more shapes in turn than this it starts over.
 MOST_PLANS = 1024
@@ -133,7 +135,12 @@ class Launcher:
             with self._lock:
                 contract = Contract(self.info)
                 self._fast, self._key_of = fast_path(
-                    contract, self._plans, self._slow, self._failed, holds=self._site.driver.holds_arguments
+                    contract,
+                    self._plans,
+                    self._slow,
+                    self._failed,
+                    holds=self._site.driver.holds_arguments,
+                    device=self._site.device.ordinal,
                 )
                 self._contract = contract  # last: who sees it may use the rest
         return contract
@@ -159,6 +166,8 @@ class Launcher:
         contract = self._ready()
         check_count(contract, values)
         handle = stream_handle(stream, self.info.name)
+        leased = [place for place in contract.tensors if READERS.leased(values[place])]
+        self._check_leases(contract, values, leased)
         plan, packed = prepare(contract, values, self.pinned, self._site)
         try:
             key = self._key_of(values)
@@ -172,11 +181,21 @@ class Launcher:
         block = plan.new_block()
         plan.refill(block, packed, values)
         driver = self._site.driver
+        for place in leased:
+            tensor: Any = values[place]
+            (tensor._tilec_write_ if contract.params[place].out else tensor._tilec_read_)(handle, tensor.device)
         driver.adopt(self._site.device.ordinal)
         result = call(block.address, (packed, values) if driver.holds_arguments else 0)[0]
         if result:
             self._failed(plan, call, block, handle, result)
         plan.blocks.append(block)
+
+    def _check_leases(self, contract: Contract, values: tuple[Any, ...], leased: list[int]) -> None:
+        """See that tilec's own tensors may be used as the kernel uses them; errors name both sides."""
+        who = holder(f"the launch of {self.info.name}")
+        for place in leased:
+            tensor = values[place]
+            (tensor.require_writable if contract.params[place].out else tensor.require_readable)(who)
 
     def _failed(self, plan: Plan, call: LaunchCall, block: Block, stream: Any, result: Any) -> None:
         """Let the driver deal with a launch that it refused; returns where a second try was accepted."""

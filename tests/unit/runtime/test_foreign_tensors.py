@@ -12,7 +12,7 @@ import pytest
 
 from tests.runtime_samples import Array
 from tilec.runtime.arguments import READERS, UnreadableError, tensor_facts
-from tilec.runtime.dlpack import _DType, _Managed, _Tensor, _Versioned, view
+from tilec.runtime.dlpack import RawDType, RawManaged, RawTensor, RawVersioned, view
 from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts
 
 _new = ctypes.pythonapi.PyCapsule_New
@@ -33,17 +33,17 @@ class Exporter:
         self.streams = []
         extents = (ctypes.c_int64 * max(len(shape), 1))(*shape)
         steps = (ctypes.c_int64 * max(len(shape), 1))(*strides) if strides is not None else None
-        tensor = _Tensor()
+        tensor = RawTensor()
         tensor.data = 0x20000
         tensor.byte_offset = offset
         tensor.device.type, tensor.device.id = device
         tensor.ndim = len(shape)
-        tensor.dtype = _DType(*dtype)
+        tensor.dtype = RawDType(*dtype)
         tensor.shape = ctypes.cast(extents, ctypes.POINTER(ctypes.c_int64))
         if steps is not None:
             tensor.strides = ctypes.cast(steps, ctypes.POINTER(ctypes.c_int64))
         self.keep = (extents, steps)
-        self.managed = _Versioned(major=major, flags=flags, tensor=tensor) if versioned else _Managed(tensor=tensor)
+        self.managed = RawVersioned(major=major, flags=flags, tensor=tensor) if versioned else RawManaged(tensor=tensor)
 
     def __dlpack_device__(self):
         return self.device

@@ -30,6 +30,7 @@ class Storage:
         uses: the last ones.
         owner: whom memory of somebody else belongs to; None for tilec's own.
         sole: handle of the stream that all uses since the last write are on, where there is but one and it needs no mark; else None.
+        lock: held while ownership or last uses change.
         readers: handles of streams whose reads need no mark, and wait for nothing more.
     """
 
@@ -37,10 +38,10 @@ class Storage:
         "__weakref__",
         "_finalizer",
         "_followed",
-        "_lock",
         "address",
         "driver",
         "lease",
+        "lock",
         "nbytes",
         "ordinal",
         "owner",
@@ -69,7 +70,7 @@ class Storage:
         self.sole: int | None = None
         self.readers: set[int] = set()
         self._followed: set[StreamKey] = set()
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._finalizer: Any = None
         if owner is not None:
             self._finish(_let_go, driver, owner, self.uses)
@@ -104,7 +105,7 @@ class Storage:
             ordinal: the stream's device; None for the memory's.
         """
         key = self._key(stream, ordinal)
-        with self._lock:
+        with self.lock:
             for use in self.uses.before(key, write=write):
                 hold(self.driver, use, key)
 
@@ -119,7 +120,7 @@ class Storage:
             ordinal: the stream's device; None for the memory's.
         """
         key = self._key(stream, ordinal)
-        with self._lock:
+        with self.lock:
             self.uses.note(key, mark, write=write)
             if key not in self._followed:
                 self._followed.add(key)
@@ -138,13 +139,13 @@ class Storage:
 
     def pass_through(self, stream: int, *, write: bool) -> None:
         """`enter` and `leave` at once, for a use that follows immediately on a stream of the memory's device."""
-        with self._lock:
+        with self.lock:
             self.enter(stream, write=write)
             self.leave(stream, write=write)
 
     def settle(self, stream: StreamKey, mark: Mark) -> None:  # noqa: ARG002 - what `uses` needs, which is told too
         """A stream is about to go: nothing is known of a later one with the same handle."""
-        with self._lock:
+        with self.lock:
             self._followed.discard(stream)
             self.readers.discard(stream[1])
             if self.sole == stream[1]:
@@ -152,7 +153,7 @@ class Storage:
 
     def sync(self, *, write: bool) -> None:
         """Wait until the host may read the memory, or write it."""
-        with self._lock:
+        with self.lock:
             marks = [mark_of(self.driver, use) for use in self.uses.before(_HOST, write=write)]
         for mark in marks:
             mark.sync()

@@ -1,0 +1,324 @@
+"""Tensors: metadata, moves, borrows, views and shared owners; who is in whose way is named with where it was made."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilec.errors import BorrowError, OutOfMemoryError, OwnershipError, TensorError, UseAfterMoveError
+from tilec.model.dtype import DTYPES
+from tilec.runtime.tensors.described import dtype_name
+from tilec.runtime.tensors.lease import Holder
+from tilec.runtime.tensors.tensor import Tensor
+from tilec.testing.fake_driver import FakeDriver
+
+Make = Callable[..., Tensor]
+OP = Holder(what="the op")
+
+
+# --- metadata ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_metadata_asks_no_device(gpu: FakeDriver, on_gpu: Make) -> None:
+    t = on_gpu(4, 8)
+    gpu.calls.clear()
+    assert (t.shape, t.strides, t.dtype, t.device, t.ndim, t.size, t.itemsize, t.nbytes) == ((4, 8), (8, 1), "f32", 0, 2, 32, 4, 128)
+    assert (t.is_contiguous, t.readonly, len(t), t.ptr) == (True, False, 4, t.storage.address)
+    assert repr(t) == "<Tensor f32[4, 8] on cuda:0>"
+    part = t[1:3, 2:6]
+    assert repr(part) == "<TensorView f32[2, 4], strides (8, 1) on cuda:0>"
+    assert (part.ptr, part.readonly, part.is_contiguous) == (t.ptr + 40, True, False)
+    assert gpu.calls == []
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_dtype_goes_to_numpy_and_back(name: str, tensor: Make) -> None:
+    t = tensor(4, dtype=name, data=np.zeros(4, np.dtype(f"V{DTYPES[name].bytes}")) if not DTYPES[name].typestr else 1)
+    assert (t.dtype, t.itemsize) == (name, DTYPES[name].bytes)
+    assert np.asarray(t).dtype.itemsize == DTYPES[name].bytes
+
+
+def test_dtypes_by_the_names_of_others() -> None:
+    import ml_dtypes
+
+    assert dtype_name(np.float32) == dtype_name(np.dtype("f4")) == dtype_name("float32") == dtype_name("f32") == "f32"
+    assert dtype_name(ml_dtypes.bfloat16) == dtype_name(np.dtype(ml_dtypes.bfloat16)) == dtype_name("torch.bfloat16") == "bf16"
+    with pytest.raises(TensorError, match=r"^'complex64' is no dtype; known are bool, i8, "):
+        dtype_name("complex64")
+
+
+def test_tensors_of_no_dimensions_and_of_no_elements(tensor: Make) -> None:
+    scalar, empty = tensor(), tensor(0, 4)
+    assert (scalar.shape, scalar.size, np.asarray(scalar).shape) == ((), 1, ())
+    assert (empty.nbytes, empty.ptr, np.asarray(empty).shape) == (0, 0, (0, 4))
+    with pytest.raises(TypeError, match="no length"):
+        len(scalar)
+
+
+def test_iterating_gives_slices(tensor: Make) -> None:
+    assert [np.asarray(row).tolist() for row in tensor(2, 3)] == [[0, 1, 2], [3, 4, 5]]
+
+
+# --- moves -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_moved_tensor_says_where_it_went(tensor: Make) -> None:
+    t = tensor(4, 8)
+    moved = t.reshape(8, 4)
+    assert (moved.shape, moved.storage) == ((8, 4), t.storage)
+    with pytest.raises(UseAfterMoveError) as caught:
+        t.share()
+    assert caught.value.what.startswith("share (")
+    assert f"cannot use the tensor: it was moved into reshape ({__file__}:" in caught.value.what
+    assert caught.value.fix
+    assert f"<Tensor f32[4, 8] on cpu, moved into reshape ({__file__}:" in repr(t)
+    for use in (t.borrow, t.borrow_mut, lambda: t[0], lambda: t.view(32), lambda: t.partition(2, 2), lambda: t.move(OP), lambda: t.ptr):
+        with pytest.raises(UseAfterMoveError):
+            use()
+    assert t.shape == (4, 8), "metadata stays"
+
+
+def test_what_does_not_fit_moves_nothing(tensor: Make) -> None:
+    t = tensor(4, 8)
+    for refused in (lambda: t.reshape(5), lambda: t.reinterpret("f64", 5), lambda: t.partition(2), lambda: t.partition_mut(2, 0)):
+        with pytest.raises(TensorError):
+            refused()
+    assert t.move(OP).shape == (4, 8)
+
+
+def test_reinterpret_is_the_same_bytes(tensor: Make) -> None:
+    t = tensor(4, data=[0.0, 1.0, 2.0, -1.0]).reinterpret("i32")
+    assert np.asarray(t).tolist() == [0, 0x3F800000, 0x40000000, -0x40800000]
+    odd = Tensor.borrow_raw(t.ptr + 4, (2,), "f32", device="cpu", driver=t.storage.driver)
+    with pytest.raises(TensorError, match=r"is not aligned to elements of 8 bytes \(f64\)"):
+        odd.reinterpret("f64")
+
+
+def test_only_one_thread_gets_a_tensor(tensor: Make) -> None:
+    for _ in range(50):
+        t, won, start = tensor(4), [], threading.Barrier(4)
+
+        def take(t: Tensor = t, won: list[Tensor] = won, start: threading.Barrier = start) -> None:
+            start.wait()
+            with contextlib.suppress(UseAfterMoveError):
+                won.append(t.move(OP))
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(won) == 1
+
+
+def test_out_of_memory_leaves_everything_as_it_was(cpu: Any) -> None:
+    pool = cpu.create_pool(-1, 0, 1000)
+    kept = Tensor.uninitialized(100, "f32", driver=cpu, ordinal=-1, stream=0, pool=pool)
+    with pytest.raises(OutOfMemoryError, match=r"^the cpu device has no memory of 800 bytes: the pool uses 400 of 400") as caught:
+        Tensor.uninitialized(200, "f32", driver=cpu, ordinal=-1, stream=0, pool=pool)
+    assert (caught.value.requested, caught.value.used) == (800, 400)
+    assert np.asarray(kept).shape == (100,)
+    del kept
+    cpu.synchronize(-1, 0)
+    assert Tensor.uninitialized(200, "f32", driver=cpu, ordinal=-1, stream=0, pool=pool).nbytes == 800
+
+
+# --- views -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_views_share_the_memory(tensor: Make) -> None:
+    t = tensor(4, 8)
+    matrix = t.view(8, 4)
+    assert np.asarray(matrix).tolist() == np.arange(32).reshape(8, 4).tolist()
+    assert np.asarray(t.view(-1)).shape == (32,)
+    block = t.slice((1, 3), (2, 6))
+    assert np.asarray(block).tolist() == np.arange(32).reshape(4, 8)[1:3, 2:6].tolist()
+    assert np.asarray(t.slice(range(2), slice(4, None))).tolist() == np.arange(32).reshape(4, 8)[0:2, 4:].tolist()
+    assert np.asarray(block[1, 1:]).tolist() == [19, 20, 21]
+    assert np.asarray(tensor(1024).slice((100, 200)).slice((10, 20))).tolist() == list(range(110, 120))
+    with pytest.raises(TensorError, match="is no range"):
+        t.slice(3)
+    with pytest.raises(TensorError, match="is not contiguous"):
+        block.view(8)
+
+
+def test_a_viewed_tensor_can_be_read_but_not_written_or_moved(tensor: Make) -> None:
+    t = tensor(4)
+    view = t[1:3]
+    assert np.asarray(t.borrow()).tolist() == [0, 1, 2, 3]
+    moves = ((t.share, "moved into share"), (lambda: t.partition(2), "moved into the partition"))
+    for refused, name in ((t.borrow_mut, "written by the mutable borrow"), *moves):
+        with pytest.raises(BorrowError) as caught:
+            refused()
+        assert caught.value.what.startswith(f"the tensor cannot be {name} (")
+        assert caught.value.what.endswith(" still reads it")
+        assert caught.value.what.count(__file__) == 2, "both sides are named with where they were made"
+    view.release()
+    view.release()
+    assert repr(view).endswith(", released>")
+    with pytest.raises(BorrowError, match=r"cannot use the tensor: the slice \(.*\) has ended"):
+        view[0]
+    with t.borrow_mut():
+        pass
+
+
+def test_a_view_that_nobody_has_is_in_nobodys_way(tensor: Make) -> None:
+    t = tensor(4)
+    inner = t[1:3][0:1]
+    with pytest.raises(BorrowError):
+        t.share()
+    del inner
+    t.share()
+
+
+# --- borrows -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_borrow_ends_with_its_block(tensor: Make) -> None:
+    t = tensor(4)
+    with t.borrow() as first, t.borrow() as second:
+        assert np.asarray(first).tolist() == np.asarray(second).tolist()
+        with pytest.raises(BorrowError, match=r"the borrow .* still reads it"):
+            t.borrow_mut()
+    with t.borrow_mut() as m:
+        np.from_dlpack(m)[...] = 7
+        for refused in (t.borrow, t.borrow_mut, t.share, lambda: t[0]):
+            with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
+                refused()
+        with m[1:] as part:
+            with pytest.raises(BorrowError, match=r"cannot be written by the partition in place .*: the slice .* still reads it"):
+                m.partition(2)
+            assert np.asarray(part).tolist() == [7, 7, 7]
+    with pytest.raises(BorrowError, match=r"the mutable borrow .* has ended"):
+        m.partition(2)
+    with pytest.raises(BorrowError, match=r"the mutable borrow .* has ended"):
+        np.asarray(m)
+    assert repr(m).endswith(", released>")
+    assert np.asarray(t).tolist() == [7] * 4
+
+
+def test_a_borrow_ends_with_an_error_too(tensor: Make) -> None:
+    t = tensor(4)
+    with pytest.raises(RuntimeError), t.borrow_mut():
+        raise RuntimeError
+    t.share()
+
+
+# --- shared ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_owners_are_counted(tensor: Make) -> None:
+    shared = tensor(4, 8).share()
+    other = shared.reshape(32)
+    third = shared.clone()
+    assert (shared.owners, other.shape, repr(third)) == (3, (32,), "<SharedTensor f32[4, 8] on cpu, 3 owners>")
+    with pytest.raises(OwnershipError) as caught:
+        shared.try_unwrap()
+    assert f"cannot take the tensor: it has 3 owners, among them the shared tensor ({__file__}:" in caught.value.what
+    with pytest.raises(OwnershipError):
+        shared.try_partition(2, 2)
+    other.drop()
+    other.drop()
+    with pytest.raises(UseAfterMoveError, match=r"it went into drop \("):
+        other.clone()
+    del third
+    gc.collect()
+    view = shared[0]
+    with pytest.raises(BorrowError, match=r"the tensor cannot be taken by try_unwrap .*: the slice .* still reads it"):
+        shared.try_unwrap()
+    view.release()
+    owned = shared.try_unwrap()
+    assert (owned.shape, owned.readonly) == ((4, 8), False)
+    with pytest.raises(UseAfterMoveError, match="it went into try_unwrap"):
+        shared.try_unwrap()
+    assert "went into try_unwrap" in repr(shared)
+    with owned.borrow_mut() as m:
+        assert not m.readonly
+
+
+def test_a_shared_tensor_is_partitioned_by_its_single_owner(tensor: Make) -> None:
+    shared = tensor(4, 8).share()
+    with pytest.raises(TensorError):
+        shared.try_partition(4)
+    assert shared.owners == 1
+    assert shared.try_partition(2, 4).grid == (2, 2)
+    assert tensor(4).share().reinterpret("u32", 2, 2).shape == (2, 2)
+
+
+# --- partitions --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_owns_and_gives_back(tensor: Make) -> None:
+    t = tensor(5, 8)
+    part = t.partition(2, 4)
+    assert (part.grid, part.tile, part.tiles, part.shape, part.prefix) == ((3, 2), (2, 4), 6, (5, 8), False)
+    assert repr(part) == "<Partition f32[5, 8] on cpu, tiles of (2, 4), grid (3, 2)>"
+    moved = part.move(OP)
+    with pytest.raises(UseAfterMoveError, match="it was moved into the op"):
+        part.unpartition()
+    back = moved.unpartition()
+    assert back.storage is t.storage
+    with pytest.raises(UseAfterMoveError, match=r"it was moved into unpartition \("):
+        moved.unpartition()
+    with back.partition((2, 4)) as owned:
+        pass
+    assert owned.unpartition().shape == (5, 8), "the end of a block gives up no tensor"
+
+
+def test_a_prefix_bounds_the_grid_from_above(tensor: Make) -> None:
+    part = tensor(8).partition_prefix(2)
+    assert part.prefix
+    assert repr(part).endswith("grid (4,) at most>")
+    assert part.move(OP).prefix
+    with pytest.raises(TensorError, match="a prefix is written cannot be mapped"):
+        tensor(8).partition_prefix(2).map(2)
+
+
+def test_a_partition_in_place_writes_the_tensor_itself(tensor: Make) -> None:
+    t = tensor(8)
+    with t.partition_mut(2) as part:
+        assert part.unpartition() is part.base
+        assert part.move(OP).base is part.base
+        with pytest.raises(BorrowError, match=r"the partition in place .* still writes it"):
+            t.borrow()
+    with pytest.raises(BorrowError, match=r"the partition in place .* has ended"):
+        part.unpartition()
+    part = t.partition_mut(2)
+    del part
+    with t.borrow_mut() as m:
+        inner = m.partition(4)
+        with pytest.raises(BorrowError, match=r"the partition in place .* still writes it"):
+            m.partition(2)
+        inner.release()
+        assert m.partition(2).grid == (4,)
+    t.share()
+
+
+def test_tiles_are_dealt_out_to_blocks(tensor: Make) -> None:
+    part = tensor(6, 4).partition(2, 2)
+    with pytest.raises(TensorError, match=r"^7 blocks cannot share 6 tiles"):
+        part.map(7)
+    with pytest.raises(TensorError, match=r"^0 blocks cannot share 6 tiles"):
+        part.map(0)
+    mapped = part.map(4)
+    dealt = [list(mapped.tiles_of(block)) for block in range(4)]
+    assert dealt == [[(0, 0), (2, 0)], [(0, 1), (2, 1)], [(1, 0)], [(1, 1)]]
+    assert mapped.move(OP).blocks == 4
+    with pytest.raises(UseAfterMoveError):
+        mapped.unpartition()
+
+
+def test_memory_goes_with_whatever_holds_it_last(gpu: FakeDriver, on_gpu: Make) -> None:
+    view = on_gpu(4)[0:2]
+    shared = on_gpu(4).share()
+    part = on_gpu(4).partition(2)
+    assert "free" not in gpu.calls
+    del view, shared, part
+    assert gpu.calls.count("free") == 3
+    assert gpu._memory == {}

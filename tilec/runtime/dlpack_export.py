@@ -1,0 +1,70 @@
+"""Makes DLPack capsules through ctypes: memory of tilec's own for other libraries, which say when they need it no more."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from typing import Any
+
+from tilec.runtime.dlpack import READ_ONLY, RawDevice, RawDType, RawManaged, RawTensor, RawVersioned, View
+
+_PLAIN, _VERSIONED = b"dltensor", b"dltensor_versioned"
+_VERSION = (1, 0)
+
+# What consumers hold, by the address of its description: the description itself, and whatever keeps the memory.
+_EXPORTED: dict[int, tuple[Any, ...]] = {}
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, _Destructor)(("PyCapsule_New", ctypes.pythonapi))
+# A capsule that is being destroyed must not be touched as an object any more: these take its address.
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+
+
+def capsule(view: View, keep: Any, *, versioned: bool) -> Any:
+    """A capsule that describes a tensor.
+
+    Args:
+        view: the tensor, with its strides.
+        keep: what keeps the memory; let go when the consumer is done, on whatever thread.
+        versioned: as of DLPack 1.0, which knows read-only tensors.
+    """
+    rank = len(view.shape)
+    shape = (ctypes.c_int64 * rank)(*view.shape)
+    stride = (ctypes.c_int64 * rank)(*(view.stride or ()))
+    tensor = RawTensor(
+        data=view.address or None,
+        device=RawDevice(*view.device),
+        ndim=rank,
+        dtype=RawDType(*view.dtype, view.lanes),
+        shape=ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64)),
+        strides=ctypes.cast(stride, ctypes.POINTER(ctypes.c_int64)),
+        byte_offset=0,
+    )
+    deleter = ctypes.cast(_DELETER, ctypes.c_void_p)
+    managed: RawManaged | RawVersioned
+    if versioned:
+        flags = READ_ONLY if view.readonly else 0
+        managed = RawVersioned(major=_VERSION[0], minor=_VERSION[1], context=None, deleter=deleter, flags=flags, tensor=tensor)
+    else:
+        managed = RawManaged(tensor=tensor, context=None, deleter=deleter)
+    address = ctypes.addressof(managed)
+    _EXPORTED[address] = (managed, shape, stride, keep)
+    return _new(address, _VERSIONED if versioned else _PLAIN, _DESTRUCTOR)
+
+
+def _delete(address: int) -> None:
+    _EXPORTED.pop(address, None)
+
+
+def _destroy(address: int) -> None:
+    """A capsule goes. One that was consumed has another name by now: then its consumer calls the deleter."""
+    with contextlib.suppress(Exception):  # nobody is there to catch it
+        for name in (_PLAIN, _VERSIONED):
+            if _is_valid(address, name):
+                _delete(_pointer(address, name))
+
+
+_DELETER = _Deleter(_delete)
+_DESTRUCTOR = _Destructor(_destroy)

@@ -1,0 +1,112 @@
+"""Memory of others as tensors of tilec: through the protocols of other libraries, or at an address."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tilec.errors import TensorError
+from tilec.model.dtype import DTYPES
+from tilec.runtime import dlpack
+from tilec.runtime.arguments import UnreadableError, tensor_facts
+from tilec.runtime.devices import driver_of, ordinal_of
+from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts, settled_stride
+from tilec.runtime.seam import DeviceDriver
+from tilec.runtime.streams import stream_handle
+from tilec.runtime.tensors.described import Described, dtype_name
+from tilec.runtime.tensors.shapes import checked_shape, extent_of
+from tilec.runtime.tensors.storage import Storage, freeing_stream
+
+_LEGACY = 1
+_LARGEST = 2**63 - 1
+
+
+def adopt(source: Any, *, stream: Any = None, driver: DeviceDriver | None = None) -> tuple[Storage, TensorFacts]:
+    """The memory of another library's tensor, which is kept until the last use of it is over.
+
+    Args:
+        source: anything with DLPack, `__cuda_array_interface__` or NumPy's protocol.
+        stream: whose later work may use the tensor at once; others wait for it. None for a stream that is used for nothing else.
+        driver: of its device; the process's by default.
+
+    Raises:
+        TensorError: it is no tensor, is tilec's own, is on no device that is known, or has a dtype or strides that tensors cannot have.
+    """
+    if isinstance(source, Described):
+        raise TensorError(f"{source!r} is a tensor of tilec already", fix="move, share or borrow it")
+    try:
+        facts = tensor_facts(source, lambda address: _pointer_device(address, driver))
+    except UnreadableError as error:
+        raise TensorError(f"this is no tensor that can be used: {error}") from error
+    if facts.dtype not in DTYPES:
+        raise TensorError(f"a tensor of {facts.dtype} cannot be used: known dtypes are {', '.join(DTYPES)}")
+    if facts.device == ON_GPU:
+        raise TensorError("the tensor is on an accelerator that is not CUDA's")
+    ordinal = 0 if facts.device == ON_ANY else facts.device
+    if driver is None:
+        driver = driver_of("cpu" if ordinal == ON_CPU else ordinal)
+    nbytes = _checked_extent(facts)
+    storage = Storage(driver, ordinal, facts.ptr, nbytes, owner=source)
+    _order(storage, source, stream)
+    return storage, dataclasses.replace(facts, device=ordinal)
+
+
+def adopt_raw(
+    pointer: int,
+    layout: tuple[Any, Any, Any],
+    *,
+    device: Any,
+    owner: Any = None,
+    nbytes: int | None = None,
+    driver: DeviceDriver | None = None,
+) -> tuple[Storage, TensorFacts]:
+    """Memory at an address, of which nothing else is known.
+
+    Args:
+        pointer: address of the first element.
+        layout: shape, dtype, and strides in elements or None for a contiguous tensor.
+        device: where it is.
+        owner: what keeps the memory; None where the caller sees to that.
+        nbytes: how many bytes there are from the address on; None where the caller knows that they suffice.
+        driver: of the device; the process's by default.
+
+    Raises:
+        TensorError: the tensor reaches beyond `nbytes`, or its address is not aligned.
+    """
+    shape, name = checked_shape(layout[0]), dtype_name(layout[1])
+    ordinal = ordinal_of(device)
+    stride = settled_stride(shape, None if layout[2] is None else tuple(layout[2]))
+    facts = TensorFacts(ptr=pointer if 0 not in shape else 0, shape=shape, stride=stride, dtype=name, device=ordinal)
+    needed = _checked_extent(facts)
+    if nbytes is not None and needed > nbytes:
+        raise TensorError(f"a tensor of shape {shape}, strides {stride} and {name} needs {needed} bytes, and there are {nbytes}")
+    if needed and (pointer <= 0 or pointer % facts.itemsize):
+        raise TensorError(f"address {pointer:#x} is not aligned to elements of {facts.itemsize} bytes")
+    return Storage(driver or driver_of(device), ordinal, facts.ptr, needed, owner=owner), facts
+
+
+def _checked_extent(facts: TensorFacts) -> int:
+    if any(step < 0 for step in facts.stride):
+        raise TensorError(f"a tensor with strides {facts.stride} runs backwards", fix="make a contiguous copy")
+    needed = extent_of(facts.shape, facts.stride, facts.itemsize)
+    if needed > _LARGEST - facts.ptr:
+        raise TensorError(f"a tensor of shape {facts.shape} and strides {facts.stride} reaches beyond all addresses")
+    return needed
+
+
+def _pointer_device(address: int, driver: DeviceDriver | None) -> int | None:
+    return (driver or driver_of(0)).pointer_device(address)
+
+
+def _order(storage: Storage, source: Any, stream: Any) -> None:
+    """Let work on the storage come after what its owner has enqueued."""
+    if storage.ordinal == ON_CPU:
+        return
+    handle = freeing_stream(storage.driver, storage.ordinal) if stream is None else stream_handle(stream, "from_foreign")
+    if hasattr(source, "__dlpack__"):
+        dlpack.view(source, stream=handle or _LEGACY)  # the exporter lets this stream wait for its own
+    else:
+        named = (getattr(source, "__cuda_array_interface__", None) or {}).get("stream")
+        if named is not None:
+            storage.pass_through(0 if named == _LEGACY else int(named), write=True)
+    storage.pass_through(handle, write=True)

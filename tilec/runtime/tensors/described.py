@@ -1,0 +1,298 @@
+"""What all kinds of tensors have in common: metadata that asks no device, who may use them, and what launches read of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from tilec.errors import BorrowError, TensorError
+from tilec.model.dtype import BY_NUMPY, DTYPES
+from tilec.runtime.arguments import READERS, UnreadableError
+from tilec.runtime.layout import ON_CPU, Key, Shape, TensorFacts, contiguous_stride, interned, settled_stride
+from tilec.runtime.tensors.lease import Holder, Lease
+from tilec.runtime.tensors.shapes import reinterpreted
+from tilec.runtime.tensors.storage import Storage
+
+Look = tuple[int, Key]
+
+
+def dtype_name(dtype: Any) -> str:
+    """tilec's name of a dtype, by that name or by NumPy's, torch's or ml_dtypes' (also the dtype object itself).
+
+    Raises:
+        TensorError: it is none.
+    """
+    name = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
+    if name in DTYPES:
+        return name
+    if name in BY_NUMPY:
+        return BY_NUMPY[name].name
+    name = getattr(dtype, "__name__", "")
+    if name in BY_NUMPY:
+        return BY_NUMPY[name].name
+    raise TensorError(f"{dtype!r} is no dtype; known are {', '.join(DTYPES)}")
+
+
+class Described:
+    """Memory with a shape. Nothing here waits for a device.
+
+    Attributes:
+        storage: the memory. lease: claims on this tensor.
+        noun: what messages call it.
+    """
+
+    __slots__ = ("__weakref__", "_facts", "_look", "lease", "storage")
+
+    noun = "the tensor"
+
+    def __init_subclass__(cls) -> None:
+        """Let launches know the kind before they meet it: their first look has to be one that minds leases."""
+        super().__init_subclass__()
+        READERS[cls]
+
+    def __init__(self, storage: Storage, facts: TensorFacts, lease: Lease) -> None:
+        """Describe memory; made by the kinds of tensors alone."""
+        self.storage = storage
+        self.lease = lease
+        self._facts = facts
+        self._look: Look | None = (facts.ptr, interned(facts.key))
+
+    # Metadata
+
+    @property
+    def shape(self) -> Shape:
+        """Extents."""
+        return self._facts.shape
+
+    @property
+    def strides(self) -> Shape:
+        """Steps in elements."""
+        return self._facts.stride
+
+    @property
+    def dtype(self) -> str:
+        """tilec's name of the dtype, such as `f32`."""
+        return self._facts.dtype
+
+    @property
+    def device(self) -> int:
+        """Ordinal of the device; -1 for the cpu device."""
+        return self.storage.ordinal
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self._facts.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._facts.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self._facts.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return self._facts.nbytes
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether elements lie one after another, the last dimension innermost."""
+        return self._facts.stride == contiguous_stride(self._facts.shape)
+
+    @property
+    def readonly(self) -> bool:
+        """Whether it cannot be written through this."""
+        return self._facts.readonly
+
+    @property
+    def ptr(self) -> int:
+        """Address of the first element.
+
+        Raises:
+            OwnershipError: it was moved elsewhere, or its borrow has ended.
+        """
+        self.require(Holder(what="the address"))
+        return self._facts.ptr
+
+    def __len__(self) -> int:
+        """Extent of the first dimension.
+
+        Raises:
+            TypeError: it has none.
+        """
+        if not self.shape:
+            raise TypeError("a tensor of no dimensions has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        """`<Tensor f32[4, 8] on cuda:0>`; never looks at the contents."""
+        extents = ", ".join(str(extent) for extent in self.shape)
+        where = "cpu" if self.device == ON_CPU else f"cuda:{self.device}"
+        steps = "" if self.is_contiguous else f", strides {self.strides}"
+        return f"<{type(self).__name__} {self.dtype}[{extents}]{steps} on {where}{self._state()}>"
+
+    def _state(self) -> str:
+        return ""
+
+    # Use
+
+    def require(self, who: Holder) -> None:
+        """See that it can be used by somebody: the kinds of tensors say when it cannot.
+
+        Raises:
+            OwnershipError: it was moved elsewhere, or its borrow has ended.
+        """
+        if self.lease.ended:
+            self.lease.read(who).release()  # raises, and says what has ended
+
+    def require_readable(self, who: Holder) -> None:
+        """See that somebody may read it now.
+
+        Raises:
+            OwnershipError: it cannot be used, or is being written.
+        """
+        self.require(who)
+        self.lease.read(who).release()
+
+    def require_writable(self, who: Holder) -> None:
+        """See that somebody may write it now.
+
+        Raises:
+            OwnershipError: it cannot be used, is being read or written, or only read access was given.
+        """
+        self.require(who)
+        if self._facts.readonly:
+            what = f"{who} cannot write {self.noun}: it is there for reading only"
+            raise BorrowError(
+                what, cause="views, shared tensors and borrow() give no right to write", fix="use borrow_mut(), or a copy (dup)"
+            )
+        self.lease.write(who).release()
+
+    def raw(self) -> Raw:
+        """Itself for an execution that sees to leases and order on its own."""
+        return Raw(self.storage, self._facts)
+
+    # What launches read
+
+    @property
+    def _tilec_look_(self) -> Look:
+        if self._look is None or self.lease.ended:
+            self._refuse()
+        return self._look
+
+    def _tilec_facts_(self) -> TensorFacts:
+        if self._look is None or self.lease.ended:
+            self._refuse()
+        return self._facts
+
+    # One call each for a launch, so every attribute is read in place: properties would cost as much as the rest.
+
+    def _tilec_read_(self, stream: int, device: int) -> Look:
+        """Address and key for a launch on this stream that reads; the storage sees to the order. Leaves the path where it must not."""
+        look, lease, storage = self._look, self.lease, self.storage
+        if look is None or storage.ordinal != device or lease._parent is not None or lease._held:  # noqa: SLF001
+            self._look_again(device, write=False)
+        if stream not in storage.readers:
+            storage.pass_through(stream, write=False)
+        return look  # type: ignore[return-value]
+
+    def _tilec_write_(self, stream: int, device: int) -> Look:
+        """Address and key for a launch on this stream that writes."""
+        look, lease, storage = self._look, self.lease, self.storage
+        if look is None or storage.ordinal != device or lease._parent is not None or lease._held:  # noqa: SLF001
+            self._look_again(device, write=True)
+        if storage.sole != stream:
+            storage.pass_through(stream, write=True)
+        return look  # type: ignore[return-value]
+
+    def _look_again(self, device: int, *, write: bool) -> None:
+        lease = self.lease
+        taken = lease.held if write else any(held.writes for held in lease.claims)
+        if self._look is None or self.storage.ordinal != device or lease.ended or taken:
+            self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        """Leave the fast path; the slow one says why."""
+        raise UnreadableError(f"{self.noun} cannot be used now")
+
+
+class Raw:
+    """A tensor without lease and order: launches take its address and facts, and it keeps the memory."""
+
+    __slots__ = ("_facts", "_tilec_look_", "storage")
+
+    def __init__(self, storage: Storage, facts: TensorFacts) -> None:
+        """Made by `Described.raw`."""
+        self.storage = storage
+        self._facts = facts
+        self._tilec_look_ = (facts.ptr, interned(facts.key))
+
+    def _tilec_facts_(self) -> TensorFacts:
+        return self._facts
+
+
+def facts_of(
+    storage: Storage, shape: Shape, dtype: str, stride: Shape | None = None, *, start: int = 0, readonly: bool = False
+) -> TensorFacts:
+    """Facts of a tensor in a storage.
+
+    Args:
+        storage: the memory.
+        shape: extents.
+        dtype: tilec's name.
+        stride: steps in elements; None for a contiguous tensor.
+        start: address of the first element; 0 for the storage's.
+        readonly: whether it must not be written.
+    """
+    return TensorFacts(
+        ptr=(start or storage.address) if 0 not in shape else 0,
+        shape=shape,
+        stride=settled_stride(shape, stride),
+        dtype=dtype,
+        device=storage.ordinal,
+        readonly=readonly,
+    )
+
+
+def with_layout(storage: Storage, facts: TensorFacts, layout: tuple[Shape, Shape, int], *, readonly: bool) -> TensorFacts:
+    """Facts of a part of a tensor: shape, strides, and offset in elements."""
+    shape, stride, offset = layout
+    return facts_of(storage, shape, facts.dtype, stride, start=facts.ptr + offset * facts.itemsize, readonly=readonly)
+
+
+def recast(facts: TensorFacts, storage: Storage, dtype: str, shape: tuple[Any, ...]) -> TensorFacts:
+    """Facts of the same bytes as another dtype; without a shape, of one dimension.
+
+    Raises:
+        TensorError: the number of bytes is another, the tensor is not contiguous, or not aligned to the elements.
+    """
+    sizes = (facts.itemsize, DTYPES[dtype].bytes)
+    wanted = (shape[0] if len(shape) == 1 else shape) if shape else -1
+    new = reinterpreted(facts.shape, facts.stride, sizes, wanted)
+    if facts.ptr % sizes[1]:
+        raise TensorError(f"address {facts.ptr:#x} is not aligned to elements of {sizes[1]} bytes ({dtype})")
+    return facts_of(storage, new, dtype, start=facts.ptr, readonly=facts.readonly)
+
+
+def ranges_of(ranges: Sequence[Any]) -> tuple[slice, ...]:
+    """Slices out of `(start, stop)` pairs, ranges of step 1 and slices.
+
+    Raises:
+        TensorError: one is none of these.
+    """
+    found = []
+    for part in ranges:
+        if isinstance(part, slice):
+            found.append(part)
+        elif isinstance(part, range):
+            found.append(slice(part.start, part.stop, part.step))
+        elif isinstance(part, Sequence) and not isinstance(part, str) and len(part) == 2:
+            found.append(slice(part[0], part[1]))
+        else:
+            raise TensorError(f"{part!r} is no range", fix="pass (start, stop) pairs or slices")
+    return tuple(found)

@@ -1,0 +1,129 @@
+"""Tensors as other libraries read them, without a copy: DLPack, `__cuda_array_interface__`, and NumPy's protocol on the cpu device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tilec.errors import TensorError
+from tilec.model.dtype import DTYPES
+from tilec.runtime import dlpack
+from tilec.runtime.dlpack_export import capsule
+from tilec.runtime.layout import ON_CPU
+from tilec.runtime.tensors.described import Described
+from tilec.runtime.tensors.lease import Holder
+from tilec.runtime.tensors.storage import freeing_stream
+
+# How DLPack and the array interface name streams: 0 is not allowed there.
+_LEGACY, _PER_THREAD = 1, 2
+
+
+class Exchanged(Described):
+    """A tensor that other libraries can look at. They keep its memory as long as they use it, and the order of streams is kept."""
+
+    __slots__ = ()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """(kind, number) of the device as DLPack counts them."""
+        return (dlpack.CPU, 0) if self.device == ON_CPU else (dlpack.CUDA, self.device)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A capsule of the tensor.
+
+        Args:
+            stream: the consumer's; what was enqueued before is waited for there. None is the legacy default stream, -1 asks for no order.
+            max_version: what the consumer reads.
+            dl_device: where the consumer wants it; nothing is copied to another device.
+            copy: whether it wants a copy; none is made.
+
+        Raises:
+            BufferError: a copy, another device, or a description of a read-only tensor for who knows none.
+        """
+        self.require_readable(Holder(what="__dlpack__"))
+        if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
+            raise BufferError("a tilec tensor is given out as it is, without a copy and on its own device")
+        versioned = max_version is not None and max_version[0] >= 1
+        if self.readonly and not versioned:
+            raise BufferError("the tensor is there for reading only, and this consumer's DLPack knows none: use borrow_mut(), or a copy")
+        self._order(stream)
+        facts, row = self._facts, DTYPES[self.dtype]
+        view = dlpack.View(
+            address=facts.ptr,
+            shape=facts.shape,
+            stride=facts.stride,
+            dtype=row.dlpack,
+            lanes=1,
+            device=self.__dlpack_device__(),
+            readonly=facts.readonly,
+        )
+        return capsule(view, self.storage, versioned=versioned)
+
+    def _order(self, stream: Any) -> None:
+        """Let the consumer's stream, or the host, wait for what was enqueued before; remember that it may write."""
+        if self.device == ON_CPU:
+            if stream is not None:
+                raise BufferError(f"memory of the cpu device has no streams that others know, and stream is {stream!r}")
+            self.storage.sync(write=not self.readonly)
+        elif stream != -1:
+            handle = 0 if stream in (None, _LEGACY) else int(stream)
+            self.storage.pass_through(handle, write=not self.readonly)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The tensor as libraries read it that use GPUs; they wait for the stream that it names."""
+        if self.device == ON_CPU:
+            raise AttributeError("memory of the cpu device has no __cuda_array_interface__")
+        self.require_readable(Holder(what="__cuda_array_interface__"))
+        storage = self.storage
+        stream = storage.sole
+        if stream is None:
+            stream = freeing_stream(storage.driver, storage.ordinal)
+            storage.pass_through(stream, write=not self.readonly)
+        return {**self._interface(), "stream": stream or _LEGACY}
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """The tensor as NumPy reads it, once all work on it is done; dtypes that NumPy has not are plain bytes there."""
+        if self.device != ON_CPU:
+            raise AttributeError("memory of a GPU has no __array_interface__")
+        self.require_readable(Holder(what="__array_interface__"))
+        self._order(None)
+        return self._interface()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """A NumPy array of a tensor on the cpu device.
+
+        Raises:
+            TensorError: it is on a GPU.
+        """
+        if self.device != ON_CPU:
+            raise TensorError("NumPy cannot read the memory of a GPU", fix="copy it to the host first: to_host()")
+        import numpy as np
+
+        found = np.asarray(_Described(self))
+        return found.astype(dtype) if dtype is not None and found.dtype != dtype else found.copy() if copy else found
+
+    def __iter__(self) -> Iterator[Any]:
+        """Slices along the first dimension."""
+        return (self[place] for place in range(len(self)))  # type: ignore[index]
+
+    def _interface(self) -> dict[str, Any]:
+        facts, row = self._facts, DTYPES[self.dtype]
+        strides = None if self.is_contiguous else tuple(step * row.bytes for step in facts.stride)
+        typestr = row.typestr or f"|V{row.bytes}"
+        return {"shape": facts.shape, "typestr": typestr, "data": (facts.ptr, facts.readonly), "version": 3, "strides": strides}
+
+
+class _Described:
+    """What NumPy reads of a tensor, which it keeps."""
+
+    def __init__(self, tensor: Exchanged) -> None:
+        self.__array_interface__ = tensor.__array_interface__
+        self.storage = tensor.storage

@@ -1,0 +1,150 @@
+"""Tensors cut into tiles: what a kernel writes, one tile or a run of tiles for each block."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from tilec.errors import TensorError
+from tilec.runtime.layout import Shape
+from tilec.runtime.tensors.described import Described
+from tilec.runtime.tensors.lease import Holder, holder
+from tilec.runtime.tensors.shapes import checked_shape, grid_of
+
+T = TypeVar("T", bound=Described)
+
+
+class Partition(Described, Generic[T]):
+    """A tensor, or a mutable borrow of one, in tiles of one shape. Launchers take it for what they write, and infer their grid from it.
+
+    Attributes:
+        base: what it is cut out of. tile: shape of a tile.
+        grid: tiles along each dimension; the last of each may hang over.
+        prefix: whether a kernel of fewer blocks may write the first tiles only.
+    """
+
+    __slots__ = ("base", "grid", "prefix", "tile")
+
+    noun = "the partition"
+
+    def __init__(self, base: T, tile: tuple[Any, ...], *, prefix: bool = False) -> None:
+        """Made by `partition`, `partition_prefix`, `partition_mut` and `try_partition`, which have seen to ownership."""
+        super().__init__(base.storage, base._facts, base.lease)  # noqa: SLF001 - both are tensors
+        self.base = base
+        self.tile = _tile(tile)
+        self.grid = grid_of(base.shape, self.tile)
+        self.prefix = prefix
+
+    @staticmethod
+    def check(tensor: Described, tile: tuple[Any, ...]) -> None:
+        """See that tiles of this shape cover a tensor, before anything moves.
+
+        Raises:
+            TensorError: they do not.
+        """
+        grid_of(tensor.shape, _tile(tile))
+
+    @property
+    def tiles(self) -> int:
+        """Number of tiles."""
+        return math.prod(self.grid)
+
+    def unpartition(self) -> T:
+        """What it was cut out of; uses the partition up if it owns that.
+
+        Raises:
+            OwnershipError: that was done before, somebody uses it, or the borrow has ended.
+        """
+        who = holder("unpartition")
+        self.base.require(who)
+        return self._moved_base(who)
+
+    def move(self, who: Holder) -> Partition[T]:
+        """The same partition for a new owner, if it owns its tensor: this object is used up. One in place stays as it is.
+
+        Raises:
+            OwnershipError: it was moved before, somebody uses it, or the borrow has ended.
+        """
+        self.base.require(who)
+        return self._again(self._moved_base(who))
+
+    def _moved_base(self, who: Holder) -> T:
+        move = getattr(self.base, "move", None)
+        if move is None:
+            return self.base
+        moved: T = move(who)
+        self._look = None
+        return moved
+
+    def _again(self, base: T) -> Partition[T]:
+        return Partition(base, self.tile, prefix=self.prefix)
+
+    def map(self, blocks: int) -> MappedPartition[T]:
+        """Deal the tiles out to so many blocks, for kernels whose blocks stay and work on one tile after another.
+
+        Raises:
+            TensorError: there are no blocks, more blocks than tiles, or only a prefix is written.
+        """
+        if self.prefix:
+            raise TensorError("a partition of which only a prefix is written cannot be mapped", fix="use partition()")
+        if not 1 <= blocks <= self.tiles:
+            raise TensorError(f"{blocks} blocks cannot share {self.tiles} tiles", fix=f"pass 1 to {self.tiles} blocks")
+        who = holder("map")
+        self.base.require(who)
+        return MappedPartition(self._moved_base(who), self.tile, blocks)
+
+    def release(self) -> None:
+        """End a partition in place; one that owns its tensor stays. May be called more than once."""
+        release = getattr(self.base, "release", None)
+        if release is not None:
+            release()
+
+    def require(self, who: Holder) -> None:
+        """See that its base can be used.
+
+        Raises:
+            OwnershipError: it cannot.
+        """
+        self.base.require(who)
+
+    def __enter__(self) -> Partition[T]:
+        """The partition itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it, if it is in place."""
+        self.release()
+
+    def _state(self) -> str:
+        return f", tiles of {self.tile}, grid {self.grid}{' at most' if self.prefix else ''}"
+
+
+class MappedPartition(Partition[T]):
+    """A partition whose tiles are dealt out to a number of blocks: block b works on tiles b, b + blocks, b + 2 * blocks and so on.
+
+    Attributes:
+        blocks: how many; the grid of a launch is (blocks, 1, 1).
+    """
+
+    __slots__ = ("blocks",)
+
+    noun = "the mapped partition"
+
+    def __init__(self, base: T, tile: Shape, blocks: int) -> None:
+        """Made by `Partition.map` alone."""
+        super().__init__(base, tile)
+        self.blocks = blocks
+
+    def _again(self, base: T) -> MappedPartition[T]:
+        return MappedPartition(base, self.tile, self.blocks)
+
+    def tiles_of(self, block: int) -> Iterator[Shape]:
+        """Places of the tiles of a block, the last dimension fastest."""
+        every = itertools.product(*(range(extent) for extent in self.grid))
+        return itertools.islice(every, block, None, self.blocks)
+
+
+def _tile(tile: tuple[Any, ...]) -> Shape:
+    return checked_shape(tile[0] if len(tile) == 1 else tile)
