@@ -37,7 +37,7 @@ TINTS = {"clean": ("clean", "green"), "findings": ("FOUND", "red"), "error": ("E
 @click.option("--seed", "seeds", multiple=True, type=click.IntRange(0, 2**63 - 1), help="A random order of the blocks.  [default: 0]")
 @click.option("--nan", is_flag=True, help="Report the first NaN or infinity that is made from finite numbers.")
 @click.option(
-    "--steps", type=click.IntRange(1), default=10_000_000, show_default=True, help="Most passes of loops before one counts as endless."
+    "--steps", type=click.IntRange(1), default=1_000_000, show_default=True, help="Most passes of loops before one counts as endless."
 )
 @click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already.")
 @click.option("--targets", multiple=True, metavar="LIST", help="Targets to build for (default: [targets] default).")
