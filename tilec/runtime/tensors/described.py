@@ -190,30 +190,27 @@ class Described:
             self._refuse()
         return self._facts
 
-    # One call each for a launch, so every attribute is read in place: properties would cost as much as the rest.
+    # One call each for a launch, so every attribute is read in place: properties would cost as much as the rest. Both leave the fast
+    # path where a stream has yet to be ordered, so that a launch that is refused touches no stream.
 
     def _tilec_read_(self, stream: int, device: int) -> Look:
-        """Address and key for a launch on this stream that reads; the storage sees to the order. Leaves the path where it must not."""
+        """Address and key for a launch that reads on this stream, which waits for nothing more."""
         look, lease, storage = self._look, self.lease, self.storage
-        if look is None or storage.ordinal != device or lease._parent is not None or lease._held:  # noqa: SLF001
-            self._look_again(device, write=False)
-        if stream not in storage.readers:
-            storage.pass_through(stream, write=False)
+        if look is None or stream not in storage.readers or storage.ordinal != device or lease._parent is not None or lease._held:  # noqa: SLF001
+            self._look_again(device, write=False, ordered=stream in storage.readers)
         return look  # type: ignore[return-value]
 
     def _tilec_write_(self, stream: int, device: int) -> Look:
-        """Address and key for a launch on this stream that writes."""
+        """Address and key for a launch that writes on this stream, which waits for nothing more."""
         look, lease, storage = self._look, self.lease, self.storage
-        if look is None or storage.ordinal != device or lease._parent is not None or lease._held:  # noqa: SLF001
-            self._look_again(device, write=True)
-        if storage.sole != stream:
-            storage.pass_through(stream, write=True)
+        if look is None or storage.sole != stream or storage.ordinal != device or lease._parent is not None or lease._held:  # noqa: SLF001
+            self._look_again(device, write=True, ordered=storage.sole == stream)
         return look  # type: ignore[return-value]
 
-    def _look_again(self, device: int, *, write: bool) -> None:
+    def _look_again(self, device: int, *, write: bool, ordered: bool) -> None:
         lease = self.lease
         taken = lease.held if write else any(held.writes for held in lease.claims)
-        if self._look is None or self.storage.ordinal != device or lease.ended or taken:
+        if self._look is None or self.storage.ordinal != device or lease.ended or taken or not ordered:
             self._refuse()
 
     def _refuse(self) -> NoReturn:

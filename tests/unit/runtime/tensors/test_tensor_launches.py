@@ -1,0 +1,169 @@
+"""Launches of tilec's own tensors: leases are minded from the first launch on, streams are ordered, and looks stay fast."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import device
+from tests.runtime_samples import ADD, bundle_of, fake_driver
+from tilec.errors import ArgumentError, BorrowError, UseAfterMoveError
+from tilec.runtime import Module, Stream, load
+from tilec.runtime.arguments import READERS
+from tilec.runtime.cpu_driver import CpuDriver
+from tilec.runtime.tensors.tensor import Tensor
+from tilec.testing.fake_driver import FakeDriver
+
+
+@pytest.fixture
+def made() -> tuple[Module, FakeDriver]:
+    driver = fake_driver(ADD)
+    return load(bundle_of(ADD), driver=driver), driver
+
+
+def tensors(driver: FakeDriver | CpuDriver, ordinal: int = 0, stream: int = 5, count: int = 3) -> list[Tensor]:
+    return [Tensor.uninitialized(64, "f32", driver=driver, ordinal=ordinal, stream=stream) for _ in range(count)]
+
+
+def steps(driver: FakeDriver) -> list[tuple[str, int | None]]:
+    found = [(step.call, step.stream) for step in driver.steps]
+    driver.steps.clear()
+    return found
+
+
+def test_launches_of_one_stream_cost_no_event(made: tuple[Module, FakeDriver]) -> None:
+    module, driver = made
+    z, x, y = tensors(driver)
+    steps(driver)
+    for _ in range(3):
+        module.add(5, z, x, y)
+    assert steps(driver) == [("launch", 5)] * 3
+    assert driver.launches[-1].arguments[:3] == (z.ptr, x.ptr, y.ptr)
+
+
+def test_a_launch_on_another_stream_waits_for_what_it_conflicts_with(made: tuple[Module, FakeDriver]) -> None:
+    module, driver = made
+    z, x, y = tensors(driver)
+    module.add(5, z, x, y)
+    steps(driver)
+    w = tensors(driver, stream=6, count=1)[0]
+    module.add(6, w, z, x)
+    found = steps(driver)
+    assert found == [("allocate", 6), ("record", 5), ("wait", 6), ("record", 5), ("wait", 6), ("launch", 6)]
+    module.add(6, w, z, x)
+    module.add(5, y, x, x)
+    assert steps(driver) == [("launch", 6), ("launch", 5)], "reads wait once, and readers do not wait for each other"
+    module.add(5, z, x, y)
+    assert steps(driver) == [("record", 6), ("wait", 5), ("launch", 5)], "a write waits for the read of its old contents"
+
+
+def test_leases_are_minded_from_the_first_launch_on(made: tuple[Module, FakeDriver]) -> None:
+    module, driver = made
+    z, x, y = tensors(driver)
+    for _ in range(2):  # first the slow path, then the fast one
+        view = z[0:8]
+        with pytest.raises(BorrowError) as caught:
+            module.add(5, z, x, y)
+        assert caught.value.what.startswith(f"the tensor cannot be written by the launch of add ({__file__}:")
+        assert f"the slice ({__file__}:" in caught.value.what
+        module.add(5, x, z, y)  # reading it is fine
+        view.release()
+        with x.borrow_mut() as m:
+            with pytest.raises(
+                BorrowError, match=r"the tensor cannot be read by the launch of add .*: the mutable borrow .* still writes it"
+            ):
+                module.add(5, z, x, y)
+            module.add(5, m, z, y)
+            part = m.partition(8)
+            with pytest.raises(BorrowError, match=r"the partition in place .* still writes it"):
+                module.add(5, m, z, y)
+            module.add(5, part, z, y)
+        for gone in (m, part):
+            with pytest.raises(BorrowError, match="has ended"):
+                module.add(5, gone, z, y)
+        module.add(5, z, x, y)
+    assert len(driver.launches) == 8
+
+
+def test_what_gives_no_right_to_write_is_not_written(made: tuple[Module, FakeDriver]) -> None:
+    module, driver = made
+    z, x, y = tensors(driver)
+    shared = z.share()
+    module.add(5, x, shared, y)
+    module.add(5, x, shared.clone(), shared)
+    with pytest.raises(BorrowError, match=r"the launch of add \(.*\) cannot write the shared tensor: it is there for reading only"):
+        module.add(5, shared, x, y)
+    with pytest.raises(BorrowError, match=r"the launch of add \(.*\) cannot write the view: it is there for reading only"):
+        module.add(5, x.view(64), y, y)
+    with pytest.raises(UseAfterMoveError, match=r"the launch of add \(.*\) cannot use the tensor: it was moved into share \("):
+        module.add(5, x, z, y)
+    part = x.partition(8)
+    with pytest.raises(UseAfterMoveError, match=r"it was moved into the partition \("):
+        module.add(5, x, y, y)
+    module.add(5, part, y, y)
+    whole = part.unpartition()
+    with pytest.raises(UseAfterMoveError, match=r"it was moved into unpartition \("):
+        module.add(5, part, y, y)
+    module.add(5, whole, y, y)
+    assert len(driver.launches) == 4
+
+
+def test_a_refused_launch_leaves_streams_alone(made: tuple[Module, FakeDriver]) -> None:
+    module, driver = made
+    z, x, y = tensors(driver)
+    short = Tensor.uninitialized(32, "f32", driver=driver, ordinal=0, stream=5)
+    steps(driver)
+    with pytest.raises(ValueError, match="requires"):
+        module.add(6, z, x, short)
+    with pytest.raises(ArgumentError):
+        module.add(6, z, x)
+    cpu = tensors(CpuDriver(), -1, 0, 1)[0]
+    module.add(5, z, x, y)
+    with pytest.raises(ArgumentError, match="is on the CPU"):
+        module.add(6, z, x, cpu)
+    assert steps(driver) == [("launch", 5)]
+
+
+def test_every_kind_is_known_before_its_first_launch() -> None:
+    names = {cls.__name__ for cls in READERS.leased_types}
+    assert names >= {"Tensor", "TensorView", "TensorMut", "SharedTensor", "Partition", "MappedPartition"}
+
+
+def test_raw_tensors_are_for_executions_that_see_to_order_themselves(made: tuple[Module, FakeDriver]) -> None:
+    module, driver = made
+    z, x, y = tensors(driver)
+    with z.borrow_mut() as m, x.borrow() as r:
+        raw = m.raw()
+        steps(driver)
+        module.add(7, raw, r.raw(), y.raw())
+    assert steps(driver) == [("launch", 7)]
+    del z, m
+    assert "free" not in driver.calls, "it keeps the memory"
+    del raw
+    assert driver.calls[-1] == "free"
+
+
+def test_values_are_right_across_streams_that_are_held_up() -> None:
+    """Streams as threads, of which one is slow: every conflicting launch still sees what it must."""
+    slow = threading.Event()
+    slow.set()
+    module, driver = device()
+    driver._pace = lambda: slow.wait(0.02) and None
+    with Stream("cpu", driver=driver) as one, Stream("cpu", driver=driver) as two:
+        z, x, y = tensors(driver, -1, one.handle)
+        for tensor, value in ((x, 1.0), (y, 2.0)):
+            np.from_dlpack(tensor)[...] = value
+        slow.clear()
+        expected = 0.0
+        x_value, y_value = 1.0, 2.0
+        for number in range(12):
+            stream = (one, two)[number % 2]
+            module.add(stream, z, x, y)  # z = x + y
+            expected = x_value + y_value
+            other = (two, one)[number % 3 == 0]
+            module.add(other, x, y, z)  # x = y + z: reads z, writes what was read
+            x_value = y_value + expected
+        assert np.asarray(z)[0] == expected
+        assert np.asarray(x).tolist() == [x_value] * 64
