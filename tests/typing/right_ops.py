@@ -43,6 +43,9 @@ def tuples() -> None:
     six = zip_ops(value(1), value("a"), value(2.0), value(b""), value(True), empty())
     assert_type(six, DeviceOp[tuple[int, str, float, bytes, bool, None]])
     assert_type(six.last().sync(), None)
+    one, text = zip_ops(value(1), value("a")).unzip(2)
+    assert_type(one, DeviceOp[int])
+    assert_type(text, DeviceOp[str])
     many: list[DeviceOp[int]] = [value(1)] * 9
     assert_type(zip_ops(*many), DeviceOp[tuple[int, ...]])
 

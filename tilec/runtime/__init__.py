@@ -22,6 +22,7 @@ from tilec.runtime.ops.policy import (
     use_device,
     use_policy,
 )
+from tilec.runtime.ops.sharing import SharedOp, shared
 from tilec.runtime.prepare import Explanation
 from tilec.runtime.protocols import DeviceLike, StreamLike, StructLike, TensorLike
 from tilec.runtime.seam import DeviceInfo
@@ -40,6 +41,7 @@ __all__ = [
     "Launcher",
     "Module",
     "SchedulingPolicy",
+    "SharedOp",
     "SingleStream",
     "Stream",
     "StreamLike",
@@ -54,6 +56,7 @@ __all__ = [
     "load",
     "load_packaged",
     "set_default_device",
+    "shared",
     "use_device",
     "use_policy",
     "value",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final, overload
 
 from tilec.errors import Location, UsageError, UsedOpError
 from tilec.runtime.ops.context import ExecutionContext
@@ -17,10 +17,17 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tilec.runtime.ops.future import DeviceFuture
+    from tilec.runtime.ops.sharing import SharedOp
 
 T = TypeVar("T")
 U = TypeVar("U")
 T_co = TypeVar("T_co", covariant=True)
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+F = TypeVar("F")
 First = TypeVar("First")
 Last = TypeVar("Last")
 # Steps of a chain that its repr shows.
@@ -175,6 +182,56 @@ class DeviceOp(ABC, Generic[T_co]):
         """The last element of a tuple."""
         return self._chain("last", lambda value: _element(value, -1))
 
+    @overload
+    def unzip(self: DeviceOp[tuple[A]], count: Literal[1]) -> tuple[DeviceOp[A]]: ...
+    @overload
+    def unzip(self: DeviceOp[tuple[A, B]], count: Literal[2]) -> tuple[DeviceOp[A], DeviceOp[B]]: ...
+    @overload
+    def unzip(self: DeviceOp[tuple[A, B, C]], count: Literal[3]) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C]]: ...
+    @overload
+    def unzip(self: DeviceOp[tuple[A, B, C, D]], count: Literal[4]) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C], DeviceOp[D]]: ...
+    @overload
+    def unzip(
+        self: DeviceOp[tuple[A, B, C, D, E]], count: Literal[5]
+    ) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C], DeviceOp[D], DeviceOp[E]]: ...
+    @overload
+    def unzip(
+        self: DeviceOp[tuple[A, B, C, D, E, F]], count: Literal[6]
+    ) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C], DeviceOp[D], DeviceOp[E], DeviceOp[F]]: ...
+    @overload
+    def unzip(self: DeviceOp[tuple[A, ...]], count: int) -> tuple[DeviceOp[A], ...]: ...
+    def unzip(self: DeviceOp[Any], count: int) -> Any:
+        """One op for each element of a tuple. The first of them that runs runs this op; the others wait for it, on whatever stream.
+
+        Args:
+            count: how many elements the tuple has.
+
+        Raises:
+            UsageError: fewer than one; or, when it runs, another number than the tuple has.
+        """
+        from tilec.runtime.ops.sharing import unzip_op
+
+        return unzip_op(self, count)
+
+    def shared(self) -> SharedOp[Any]:
+        """An op that may be used any number of times, from any thread: this one runs once, and all users get its result.
+
+        Tensors are given as shares; an error is repeated to every user.
+        """
+        from tilec.runtime.ops.sharing import share_op
+
+        return share_op(self)
+
+    def unwrap_arc(self) -> DeviceOp[Any]:
+        """The owned tensor of a shared one, where nobody else shares it.
+
+        Raises:
+            OwnershipError: when it runs, there are other owners.
+        """
+        from tilec.runtime.ops.sharing import unwrap
+
+        return self._chain("unwrap_arc", unwrap)
+
     def boxed(self) -> DeviceOp[T_co]:
         """The op itself: every op has one type here, so lists may hold any."""
         return self
@@ -223,10 +280,13 @@ class Chain(DeviceOp[Any]):
         """Made by `DeviceOp.then` and its like alone."""
         self._source = source
         self._steps = steps
+        self._named = ""
 
     @property
     def name(self) -> str:
         """`zip.then.map`."""
+        if self._named:
+            return self._named
         verbs = [verb for verb, _, _ in self._steps]
         if len(verbs) > _SHOWN:
             return f"{self._source.name}.{verbs[0]} … {verbs[-1]} ({len(verbs)} steps)"
@@ -234,9 +294,11 @@ class Chain(DeviceOp[Any]):
 
     def _execute(self, ctx: ExecutionContext) -> Any:
         # Nothing of the chain outlives its execution: what the functions hold may be tensors.
-        steps = list(self._steps)
+        self._named, steps = self.name, list(self._steps)
         self._steps[:] = [(verb, _spent, place) for verb, _, place in steps]  # in place: ops that it was made of have this list too
-        value = self._source._run_in(ctx)  # noqa: SLF001 - an op too
+        source, self._source = self._source, _NOTHING
+        value = source._run_in(ctx)  # noqa: SLF001 - an op too
+        del source
         for verb, function, place in steps:
             try:
                 value = function(value)
@@ -263,6 +325,16 @@ def take_all(ops: Sequence[DeviceOp[Any]], where: str) -> None:
         for op in taken:
             op.__dict__["_fresh"] = True
         raise
+
+
+class _Nothing(DeviceOp[None]):
+    """In place of a chain's source once it has run."""
+
+    def _execute(self, ctx: ExecutionContext) -> None:
+        """It is used up before."""
+
+
+_NOTHING = _Nothing()
 
 
 def _op_of(value: Any) -> DeviceOp[Any]:

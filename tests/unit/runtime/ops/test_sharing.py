@@ -1,0 +1,295 @@
+"""Ops that run once for many: shared ops and unzipped tuples, from any thread, on any stream, with their errors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import ones
+from tests.unit.runtime.ops.device_samples import CPU, Held
+from tilec.errors import DriverError, OwnershipError, SchedulingError, UsageError, UsedOpError
+from tilec.runtime import DeviceOp, ExecutionContext, SingleStream, shared, use_device, use_policy, value, with_context, zip_ops
+from tilec.runtime.tensors.storage import Storage
+
+HERE = "test_sharing.py"
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    found = Held()
+    with use_device(found.device):
+        yield found
+
+
+def grow(held: Held, x: Any) -> DeviceOp[Any]:
+    return with_context(lambda ctx: held.add(ctx, np.zeros_like(x), x))
+
+
+class Share:
+    """Stands for a shared tensor: owners are counted."""
+
+    def __init__(self, owners: set[int]) -> None:
+        self.owners = owners
+        owners.add(id(self))
+
+    def clone(self) -> Share:
+        return Share(self.owners)
+
+    def try_unwrap(self) -> str:
+        if len(self.owners) > 1:
+            raise OwnershipError(f"it has {len(self.owners)} owners")
+        return "owned"
+
+    def __del__(self) -> None:
+        self.owners.discard(id(self))
+
+
+class Owned:
+    """Stands for a tensor."""
+
+    def __init__(self) -> None:
+        self.moved = 0
+
+    def _tilec_facts_(self) -> None:
+        """What tensors have."""
+
+    def share(self) -> Share:
+        self.moved += 1
+        return Share(set())
+
+
+def test_a_shared_op_runs_once(held: Held) -> None:
+    runs: list[int] = []
+    op = with_context(lambda ctx: runs.append(1) or "result").shared()
+    assert runs == []
+    assert [op.sync(), op.sync(), op.clone().sync(), zip_ops(op, op).sync()] == ["result", "result", "result", ("result", "result")]
+    assert runs == [1]
+    assert op.name == "with_context.shared"
+
+
+def test_sharing_moves_the_op(held: Held) -> None:
+    op = value(1)
+    again = op.shared()
+    with pytest.raises(UsedOpError, match="moved into shared"):
+        op.sync()
+    assert again.shared().sync() == again.sync() == 1
+
+
+def test_of_many_threads_one_executes(held: Held) -> None:
+    runs: list[int] = []
+    start = threading.Barrier(16)
+    results: list[Any] = []
+
+    def slowly(ctx: ExecutionContext) -> Any:
+        runs.append(1)
+        threading.Event().wait(0.02)  # everybody comes meanwhile
+        return held.add(ctx, np.zeros(4, np.float32), ones(4))
+
+    op = with_context(slowly).shared()
+
+    def use() -> None:
+        start.wait()
+        with use_device(held.device):
+            results.append(op.sync())
+
+    threads = [threading.Thread(target=use) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert runs == [1]
+    assert len(results) == 16
+    assert all(found is results[0] for found in results)
+
+
+def test_users_on_other_streams_wait_for_the_execution(held: Held) -> None:
+    """The result is in flight when the second user gets it."""
+    with held.held():
+        x = grow(held, ones(4)).shared()
+        first = x.future()
+        second = x.then(lambda z: grow(held, z)).future()
+        assert not first.done()
+        assert not second.done()
+    assert second.result().tolist() == [3.0] * 4
+    assert first.result().tolist() == [2.0] * 4
+
+
+def test_an_error_is_repeated_to_every_user(held: Held) -> None:
+    runs: list[int] = []
+
+    def fail(_: ExecutionContext) -> None:
+        runs.append(1)
+        raise DriverError("refused")
+
+    op = with_context(fail).shared()
+    for use in (op.sync, op.clone().sync, lambda: op.future().result(), lambda: zip_ops(value(1), op).sync()):
+        with pytest.raises(DriverError, match=rf"refused\n  op: with_context, created at .*{HERE}:\d+$"):
+            use()
+    assert runs == [1]
+    assert value(1).sync() == 1
+
+
+def test_an_error_of_the_device_is_told_to_every_user(held: Held) -> None:
+    held.fail = True
+    op = grow(held, ones(4)).shared()
+    for _ in range(6):  # more than there are streams
+        with pytest.raises(OSError, match="the kernel failed"):
+            op.sync()
+    held.fail = False
+    assert grow(held, ones(4)).sync().tolist() == [2.0] * 4
+
+
+def test_an_interrupted_execution_is_no_interrupt_of_later_users(held: Held) -> None:
+    def interrupted(_: ExecutionContext) -> None:
+        raise KeyboardInterrupt
+
+    op = with_context(interrupted).shared()
+    with pytest.raises(KeyboardInterrupt):
+        op.sync()
+    with pytest.raises(SchedulingError, match=r"<DeviceOp with_context, .* was interrupted while it was executed, and runs only once"):
+        op.sync()
+
+
+def test_a_shared_op_cannot_be_a_part_of_itself(held: Held) -> None:
+    made: list[DeviceOp[int]] = []
+    made.append(value(0).then(lambda _: made[0]).shared())
+    with pytest.raises(SchedulingError, match="a shared op is executed as a part of itself"):
+        made[0].sync()
+
+
+def test_a_value_that_is_there(held: Held) -> None:
+    weights = shared({"w": 1})
+    assert weights.sync() is weights.clone().sync()
+    assert repr(weights).startswith("<DeviceOp shared, created at ")
+
+
+def test_tensors_are_given_as_shares_of_their_own(held: Held) -> None:
+    tensor = Owned()
+    op = zip_ops(value(tensor), value(5)).shared()
+    (one, five), (two, _) = op.sync(), op.sync()
+    assert (type(one), five, tensor.moved) == (Share, 5, 1)
+    assert one is not two
+    assert len(one.owners) == 3  # both, and the op's own
+    del op, two
+    assert len(one.owners) == 1
+
+
+def test_a_share_is_unwrapped_where_it_is_the_only_one(held: Held) -> None:
+    op = value(Owned()).shared()
+    with pytest.raises(OwnershipError, match="it has 2 owners"):
+        op.unwrap_arc().sync()
+    alone = value(Owned()).shared().unwrap_arc()  # nobody else has the shared op
+    assert alone.sync() == "owned"
+    assert value(7).unwrap_arc().sync() == 7
+
+
+# --- unzip -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_unzip_gives_an_op_for_each_element(held: Held) -> None:
+    runs: list[int] = []
+    a, b, c = with_context(lambda ctx: runs.append(1) or (1, "b", None)).unzip(3)
+    assert runs == []
+    assert (b.sync(), c.sync(), a.map(lambda x: x + 1).sync()) == ("b", None, 2)
+    assert runs == [1]
+    with pytest.raises(UsedOpError):
+        b.sync()
+    assert b.name == "unzip[1]"
+
+
+def test_an_unzipped_element_is_moved_out(held: Held) -> None:
+    """Nobody but its user has it: parts give owned tensors."""
+    a, b = value((Owned(), Owned())).unzip(2)
+    assert (a.sync().moved, b.sync().moved) == (0, 0)
+    assert a._once.result == [None, None]
+
+
+def test_parts_on_different_streams_wait_for_the_execution(held: Held) -> None:
+    with held.held():
+        z = np.zeros(4, np.float32)
+        a, b = with_context(lambda ctx: (held.add(ctx, z, ones(4)), z)).unzip(2)
+        first = a.future()
+        second = b.then(lambda z: grow(held, z)).future()
+        assert not second.done()
+    assert second.result().tolist() == [3.0] * 4
+    assert first.result() is z
+
+
+def test_parts_in_many_threads(held: Held) -> None:
+    runs: list[int] = []
+    parts = with_context(lambda ctx: runs.append(1) or tuple(range(8))).unzip(8)
+    results: list[int] = []
+    start = threading.Barrier(8)
+
+    def use(part: DeviceOp[int]) -> None:
+        start.wait()
+        with use_device(held.device):
+            results.append(part.sync())
+
+    threads = [threading.Thread(target=use, args=(part,)) for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (runs, sorted(results)) == ([1], list(range(8)))
+
+
+def test_an_error_is_repeated_to_every_part(held: Held) -> None:
+    def fail(_: ExecutionContext) -> tuple[int, int]:
+        raise DriverError("refused")
+
+    for part in with_context(fail).unzip(2):
+        with pytest.raises(DriverError, match="refused"):
+            part.sync()
+
+
+def test_unzip_needs_a_tuple_of_that_many(held: Held) -> None:
+    with pytest.raises(UsageError, match=r"unzip\(2\) of a tuple of 3\n  fix: say unzip\(3\)"):
+        value((1, 2, 3)).unzip(2)[0].sync()
+    with pytest.raises(UsageError, match="unzip needs an op that gives a tuple, and this one gave a list"):
+        value([1, 2]).unzip(2)[0].sync()
+    with pytest.raises(UsageError, match="a tuple has one element at least"):
+        value((1,)).unzip(0)
+
+
+def test_memory_is_freed_behind_its_last_user_on_whatever_stream(held: Held) -> None:
+    """The free of memory that several streams used waits for all of them."""
+    order: list[str] = []
+    storage = Storage.allocate(held.driver, CPU, 64, 0)
+    address = storage.address
+    free = held.driver._free
+
+    def freed(where: int) -> None:
+        if where == address:
+            order.append("freed")
+        free(where)
+
+    held.driver._free = freed
+
+    def use(ctx: ExecutionContext) -> None:
+        ctx.reads(storage)
+        held.add(ctx, np.zeros(4, np.float32), ones(4))
+        held.driver._queue(ctx.stream).put(lambda _: order.append("used"))
+
+    with held.held():
+        futures = [with_context(use).future() for _ in range(3)]
+        storage.free()
+        assert order == []
+    for future in futures:
+        future.result()
+    end = threading.Event()
+    for _ in range(500):
+        if "freed" in order:
+            break
+        end.wait(0.01)
+    assert order == ["used", "used", "used", "freed"]
+
+
+def test_a_shared_op_on_one_stream(held: Held) -> None:
+    with use_policy(SingleStream(held.device)):
+        x = grow(held, ones(4)).shared()
+        assert zip_ops(x, x.then(lambda z: grow(held, z))).last().sync().tolist() == [3.0] * 4
