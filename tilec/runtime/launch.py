@@ -172,27 +172,26 @@ class Launcher:
             key = self._key_of(values)
         except Exception:  # noqa: BLE001 - foreign tensors raise what they like, and a plan need not be remembered
             key = None
-        plan = self._plans.get(key) if leased and key is not None else None
-        if plan is None:
-            plan, packed = prepare(contract, values, self.pinned, self._site)
-            if key is not None:
-                if len(self._plans) >= MOST_PLANS:
-                    self._plans.clear()
-                plan = self._plans.setdefault(key, plan)
-        else:  # only the order of streams was new
-            packed = tuple(READERS[type(values[place])](values[place])[0] for place in contract.tensors)
+        if leased and key in self._plans:  # only the order of streams was new
+            self._plans[key].bound(handle)
+            order(contract, values, leased, handle)
+            return self.path()(stream, values)
+        plan, packed = prepare(contract, values, self.pinned, self._site)
+        if key is not None:
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.clear()
+            plan = self._plans.setdefault(key, plan)
         call = plan.bound(handle)
         block = plan.new_block()
         plan.refill(block, packed, values)
-        for place in leased:
-            tensor: Any = values[place]
-            tensor.storage.pass_through(handle, write=contract.params[place].out)
+        order(contract, values, leased, handle)
         driver = self._site.driver
         driver.adopt(self._site.device.ordinal)
         result = call(block.address, (packed, values) if driver.holds_arguments else 0)[0]
         if result:
             self._failed(plan, call, block, handle, result)
         plan.blocks.append(block)
+        return None
 
     def _check_leases(self, contract: Contract, values: tuple[Any, ...], leased: list[int]) -> None:
         """See that tilec's own tensors may be used as the kernel uses them; errors name both sides."""
@@ -210,3 +209,9 @@ class Launcher:
         except BaseException:
             plan.calls.pop(handle, None)
             raise
+
+
+def order(contract: Contract, values: tuple[Any, ...], leased: list[int], stream: int) -> None:
+    """Let a stream wait for the uses of tilec's own tensors that a launch on it has to come after; it is the next use."""
+    for place in leased:
+        values[place].storage.pass_through(stream, write=contract.params[place].out)
