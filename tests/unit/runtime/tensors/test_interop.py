@@ -1,0 +1,310 @@
+"""Memory that goes to other libraries and comes from them, without a copy: who keeps it, and which stream waits for which."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilec.errors import BorrowError, TensorError, UseAfterMoveError
+from tilec.model.dtype import DTYPES
+from tilec.runtime import dlpack, dlpack_export
+from tilec.runtime.cpu_driver import CpuDriver
+from tilec.runtime.tensors.drops import DROPS
+from tilec.runtime.tensors.lease import Holder
+from tilec.runtime.tensors.storage import freeing_stream
+from tilec.runtime.tensors.tensor import Tensor
+from tilec.testing.fake_driver import FakeDriver
+
+Make = Callable[..., Tensor]
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def steps(driver: FakeDriver) -> list[tuple[str, int | None]]:
+    found = [(step.call, step.stream) for step in driver.steps]
+    driver.steps.clear()
+    return found
+
+
+# --- out ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_numpy_shares_the_memory_and_keeps_it(cpu: CpuDriver, tensor: Make) -> None:
+    for make in (np.asarray, np.from_dlpack):
+        t = tensor(4, 8)
+        part = make(t[1:3, 2:6])
+        whole = make(t)
+        alive = weakref.ref(t.storage)
+        del t
+        gc.collect()
+        assert alive() is not None
+        whole[1, 2] = 99
+        assert part.tolist() == [[99, 11, 12, 13], [18, 19, 20, 21]]
+        assert not part.flags.writeable
+        assert whole.flags.writeable
+        del part, whole
+        assert alive() is None
+    cpu.synchronize(-1, 0)
+    assert cpu.pool_stats(-1, cpu.default_pool(-1)).used == 0
+
+
+@pytest.mark.parametrize("name", [name for name, row in DTYPES.items() if row.typestr])
+def test_every_dtype_of_numpy(name: str, tensor: Make) -> None:
+    t = tensor(2, 3, dtype=name, data=1)
+    for array in (np.asarray(t), np.from_dlpack(t)):
+        assert (str(array.dtype), array.tolist()) == (DTYPES[name].numpy, np.ones((2, 3), DTYPES[name].numpy).tolist())
+
+
+@given(st.lists(st.integers(0, 5), max_size=4).map(tuple), st.sampled_from(["i16", "f64", "bool"]), st.booleans(), st.booleans())
+def test_a_capsule_says_what_the_tensor_is(shape: tuple[int, ...], dtype: str, versioned: bool, part: bool) -> None:
+    driver = CpuDriver()
+    t = Tensor.uninitialized(shape, dtype, driver=driver, ordinal=-1, stream=0)
+    source: Any = t[..., ::2] if part and shape and versioned else t
+    before = len(dlpack_export._EXPORTED)
+
+    class Exporter:
+        def __dlpack__(self, *, stream: Any, max_version: Any = None) -> Any:
+            return source.__dlpack__(max_version=max_version if versioned else None)
+
+    view = dlpack.view(Exporter(), stream=None)
+    assert (view.shape, view.stride, view.address) == (source.shape, source.strides, source.ptr)
+    assert (view.dtype, view.device, view.readonly) == (DTYPES[dtype].dlpack, (dlpack.CPU, 0), source.readonly)
+    assert len(dlpack_export._EXPORTED) == before, "a capsule that nobody took gives its memory back"
+
+
+def test_a_consumers_deleter_gives_the_memory_back(tensor: Make) -> None:
+    t = tensor(4)
+    capsule = t.__dlpack__()
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.restype, address.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    managed = dlpack.RawManaged.from_address(address(capsule, b"dltensor"))
+    rename = ctypes.pythonapi.PyCapsule_SetName
+    rename.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    used = b"used_dltensor"
+    rename(capsule, used)
+    alive = weakref.ref(t.storage)
+    del t, capsule
+    gc.collect()
+    assert alive() is not None, "the consumer holds it now"
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(managed.deleter)(ctypes.addressof(managed))
+    assert alive() is None
+
+
+def test_what_is_not_given_out(tensor: Make) -> None:
+    t = tensor(4)
+    view = t[1:]
+    with pytest.raises(BufferError, match="for reading only, and this consumer's DLPack knows none"):
+        view.__dlpack__()
+    assert view.__dlpack__(max_version=(1, 0)) is not None
+    for options in ({"copy": True}, {"dl_device": (2, 0)}):
+        with pytest.raises(BufferError, match="without a copy and on its own device"):
+            t.__dlpack__(**options)
+    assert t.__dlpack__(dl_device=(1, 0), copy=False) is not None
+    with pytest.raises(BufferError, match="has no streams that others know, and stream is 5"):
+        t.__dlpack__(stream=5)
+    view.release()
+    with pytest.raises(BorrowError, match="has ended"):
+        np.from_dlpack(view)
+    moved = t.move(Holder(what="the op"))
+    for read in (np.from_dlpack, np.asarray):
+        with pytest.raises(UseAfterMoveError, match="it was moved into the op"):
+            read(t)
+    with moved.borrow_mut(), pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
+        np.asarray(moved)
+
+
+def test_numpy_is_told_that_a_gpu_is_another_place(on_gpu: Make) -> None:
+    t = on_gpu(4)
+    assert not hasattr(t, "__array_interface__")
+    with pytest.raises(TensorError, match=r"^NumPy cannot read the memory of a GPU"):
+        np.asarray(t)
+
+
+def test_the_consumers_stream_waits(gpu: FakeDriver, on_gpu: Make) -> None:
+    t = on_gpu(4, 8)
+    assert t.__dlpack_device__() == (dlpack.CUDA, 0)
+    steps(gpu)
+    t.__dlpack__(stream=7)
+    assert steps(gpu) == [("record", 5), ("wait", 7)]
+    t.__dlpack__(stream=-1)
+    assert steps(gpu) == []
+    t.__dlpack__(stream=1)
+    assert steps(gpu) == [("record", 7), ("wait", 0)], "1 is what DLPack calls the legacy default stream"
+    t.__dlpack__()
+    assert steps(gpu) == []
+    del t
+    assert steps(gpu) == [("free", 0)]
+
+
+def test_the_array_interface_names_the_stream_to_wait_for(gpu: FakeDriver, on_gpu: Make) -> None:
+    t = on_gpu(4, 8)
+    interface = t.__cuda_array_interface__
+    assert interface == {"shape": (4, 8), "typestr": "<f4", "data": (t.ptr, False), "version": 3, "strides": None, "stream": 5}
+    view = t[:, 1:3]
+    interface = view.__cuda_array_interface__
+    assert (interface["strides"], interface["data"], interface["shape"]) == ((32, 4), (t.ptr + 4, True), (4, 2))
+    t.storage.pass_through(6, write=False)
+    steps(gpu)
+    stream = view.__cuda_array_interface__["stream"]
+    assert stream == freeing_stream(gpu, 0)
+    assert steps(gpu) == [("record", 5), ("wait", stream)]
+    with pytest.raises(AttributeError):
+        Tensor.from_foreign(np.ones(3)).__cuda_array_interface__  # noqa: B018
+    assert on_gpu(2, dtype="bf16").__cuda_array_interface__["typestr"] == "|V2"
+
+
+# --- in ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_array_is_a_tensor_and_lives_with_it(cpu: CpuDriver) -> None:
+    array = np.zeros((3, 4))
+    gone: list[str] = []
+    t = Tensor.from_foreign(array[:, 1:3], driver=cpu)
+    assert (t.dtype, t.shape, t.strides, t.device, t.ptr) == ("f64", (3, 2), (4, 1), -1, array.ctypes.data + 8)
+    weakref.finalize(array, gone.append, "gone")
+    np.asarray(t)[0, 0] = 50
+    assert array[0, 1] == 50
+    del array
+    gc.collect()
+    assert gone == []
+    del t
+    DROPS.drain()
+    assert gone == ["gone"]
+
+
+def test_read_only_arrays_stay_so() -> None:
+    array = np.ones(4, np.int8)
+    array.flags.writeable = False
+    t = Tensor.from_foreign(array)
+    assert t.readonly
+    assert not np.asarray(t).flags.writeable
+
+
+def test_ml_dtypes_arrays() -> None:
+    import ml_dtypes
+
+    array = np.ones(4, ml_dtypes.bfloat16)
+    t = Tensor.from_foreign(array)
+    assert t.dtype == "bf16"
+    assert np.asarray(t).view(ml_dtypes.bfloat16).tolist() == [1.0] * 4
+
+
+class CudaArray:
+    """A tensor of another library with the array interface alone."""
+
+    def __init__(self, address: int, stream: int | None = None, **more: Any) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (4, 8),
+            "typestr": "<f4",
+            "data": (address, False),
+            "version": 3,
+            "strides": None,
+            "stream": stream,
+        } | more
+
+
+def test_the_array_interface_of_others(gpu: FakeDriver) -> None:
+    gpu.own(0x1000, 0)
+    t = Tensor.from_foreign(CudaArray(0x1000, stream=9), driver=gpu)
+    home = freeing_stream(gpu, 0)
+    assert (t.device, t.dtype, t.ptr, t.nbytes) == (0, "f32", 0x1000, 128)
+    assert steps(gpu) == [("record", 9), ("wait", home)]
+    del t
+    assert steps(gpu) == [("record", home)], "its owner is kept until that is reached"
+    t = Tensor.from_foreign(CudaArray(0x1000, stream=1), stream=7, driver=gpu)
+    assert steps(gpu) == [("record", 0), ("wait", 7)]
+    assert t.storage.sole == 7
+    del t
+    assert "free" not in gpu.calls
+
+
+class Exporter:
+    """A tensor of another library with DLPack alone, on a GPU."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.streams: list[Any] = []
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CUDA, 0
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None) -> Any:
+        self.streams.append(stream)
+        return self.tensor.__dlpack__(stream=-1, max_version=max_version)
+
+
+def test_an_exporter_is_asked_to_let_our_stream_wait(gpu: FakeDriver, on_gpu: Make) -> None:
+    exporter = Exporter(on_gpu(4, 8))
+    t = Tensor.from_foreign(exporter, stream=7, driver=gpu)
+    assert exporter.streams == [-1, 7]
+    assert (t.shape, t.storage.sole) == ((4, 8), 7)
+    Tensor.from_foreign(exporter, driver=gpu)
+    assert exporter.streams[2:] == [-1, freeing_stream(gpu, 0)]
+    Tensor.from_foreign(exporter, stream=0, driver=gpu)
+    assert exporter.streams[4:] == [-1, 1], "0 has no meaning in DLPack"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (np.arange(4)[::-1], r"a tensor with strides \(-1,\) runs backwards"),
+        (np.ones(3, np.complex64), "a tensor of complex64 cannot be used: known dtypes are bool"),
+        (7, "this is no tensor that can be used: got a int"),
+    ],
+)
+def test_what_cannot_be_used(source: Any, message: str) -> None:
+    with pytest.raises(TensorError, match=message):
+        Tensor.from_foreign(source)
+
+
+def test_a_tensor_of_tilec_is_not_foreign(tensor: Make) -> None:
+    with pytest.raises(TensorError, match=r"^<Tensor f32\[4\] on cpu> is a tensor of tilec already"):
+        Tensor.from_foreign(tensor(4))
+
+
+# --- at an address -----------------------------------------------------------------------------------------------------------------
+
+
+def test_memory_at_an_address(gpu: FakeDriver) -> None:
+    owner = CudaArray(0x1000)
+    t = Tensor.borrow_raw(0x1000, (4, 8), "f32", strides=(16, 1), owner=owner, nbytes=(3 * 16 + 8) * 4, driver=gpu)
+    assert (t.ptr, t.strides, t.nbytes, t.storage.nbytes) == (0x1000, (16, 1), 128, 224)
+    alive = weakref.ref(owner)
+    del owner
+    assert alive() is not None
+    del t
+    assert alive() is None
+    for arguments, message in (
+        ({"pointer": 0x1000, "shape": (4, 8), "strides": (16, 1), "nbytes": 223}, "needs 224 bytes, and there are 223"),
+        ({"pointer": 0x1002, "shape": (4,)}, "address 0x1002 is not aligned to elements of 4 bytes"),
+        ({"pointer": 0, "shape": (4,)}, "address 0x0 is not aligned"),
+        ({"pointer": 0x1000, "shape": (4,), "strides": (-1,)}, "runs backwards"),
+        ({"pointer": 0x1000, "shape": (2**62,)}, "reaches beyond all addresses"),
+    ):
+        with pytest.raises(TensorError, match=message):
+            Tensor.borrow_raw(dtype="f32", driver=gpu, **arguments)  # type: ignore[arg-type]
+    assert Tensor.borrow_raw(0, (0, 4), "f32", driver=gpu).ptr == 0
+
+
+def test_a_process_ends_while_others_hold_memory() -> None:
+    code = (
+        "import numpy as np\n"
+        "from tilec.runtime.cpu_driver import cpu_driver\n"
+        "from tilec.runtime.tensors.tensor import Tensor\n"
+        "t = Tensor.uninitialized((4,), 'f32', driver=cpu_driver(), ordinal=-1, stream=0)\n"
+        "kept = [np.from_dlpack(t), np.asarray(t), t.__dlpack__(), Tensor.from_foreign(np.ones(3))]\n"
+        "kept.append(kept)\n"
+        "print('end')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
