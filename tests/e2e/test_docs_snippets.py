@@ -38,7 +38,10 @@ else:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
-PAGES = ("README.md", "docs/guide.md", "docs/manifest.md", "docs/launching.md", "docs/frontends.md", "docs/ci.md", "docs/debugging.md")
+PAGES = (
+    "README.md",
+    *(f"docs/{name}.md" for name in ("guide", "manifest", "launching", "frontends", "ci", "debugging", "tensors")),
+)
 FOLLOWED = {"file", "append", "edit", "output", "plugin", "fake"}
 LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh")}
 
@@ -72,6 +75,11 @@ def test_the_frontends_page(reader: Reader) -> None:
 def test_the_page_on_debugging(reader: Reader) -> None:
     """The race that it shows is found as it shows it, and gone once it is mended."""
     for step in steps("docs/debugging.md"):
+        reader.follow(step)
+
+
+def test_the_tensors_page(reader: Reader) -> None:
+    for step in steps("docs/tensors.md"):
         reader.follow(step)
 
 

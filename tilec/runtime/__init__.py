@@ -27,6 +27,11 @@ from tilec.runtime.prepare import Explanation
 from tilec.runtime.protocols import DeviceLike, StreamLike, StructLike, TensorLike
 from tilec.runtime.seam import DeviceInfo
 from tilec.runtime.streams import Stream
+from tilec.runtime.tensors.partition import MappedPartition, Partition
+from tilec.runtime.tensors.pool import MemPool
+from tilec.runtime.tensors.shared import SharedTensor
+from tilec.runtime.tensors.tensor import Tensor, TensorMut
+from tilec.runtime.tensors.view import TensorView
 
 __all__ = [
     "Device",
@@ -39,15 +44,22 @@ __all__ = [
     "ExecutionContext",
     "Explanation",
     "Launcher",
+    "MappedPartition",
+    "MemPool",
     "Module",
+    "Partition",
     "SchedulingPolicy",
     "SharedOp",
+    "SharedTensor",
     "SingleStream",
     "Stream",
     "StreamLike",
     "StreamPoolRoundRobin",
     "StructLike",
+    "Tensor",
     "TensorLike",
+    "TensorMut",
+    "TensorView",
     "as_op",
     "current_device",
     "current_policy",

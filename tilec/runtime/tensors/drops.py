@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tilec.errors import TilecError
 from tilec.runtime.marks import Mark
-
-_LOG = logging.getLogger("tilec.runtime")
 
 
 class Drops:
@@ -81,5 +78,7 @@ def _reached(mark: Mark) -> bool:
 def _make(free: Callable[[], None]) -> None:
     try:
         free()
-    except Exception:  # noqa: BLE001 - the collector calls, and nobody is there to catch it
-        _LOG.warning("memory could not be given back", exc_info=True)
+    except Exception:
+        import logging  # costs more than all of this module, and is hardly ever needed
+
+        logging.getLogger("tilec.runtime").warning("memory could not be given back", exc_info=True)
