@@ -11,6 +11,8 @@ from tilec.runtime.memory import DeviceBuffer
 from tilec.runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.future import DeviceFuture
+from tilec.runtime.ops.launch_ops import AsyncKernelLaunch, LaunchConfig
+from tilec.runtime.ops.modules import KernelFunction, KernelModule, load_module_from_bytes, load_module_from_file, load_module_from_ptx
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.policy import (
     SchedulingPolicy,
@@ -34,6 +36,7 @@ from tilec.runtime.tensors.tensor import Tensor, TensorMut
 from tilec.runtime.tensors.view import TensorView
 
 __all__ = [
+    "AsyncKernelLaunch",
     "Device",
     "DeviceBuffer",
     "DeviceFuture",
@@ -43,6 +46,9 @@ __all__ = [
     "Event",
     "ExecutionContext",
     "Explanation",
+    "KernelFunction",
+    "KernelModule",
+    "LaunchConfig",
     "Launcher",
     "MappedPartition",
     "MemPool",
@@ -66,6 +72,9 @@ __all__ = [
     "devices",
     "empty",
     "load",
+    "load_module_from_bytes",
+    "load_module_from_file",
+    "load_module_from_ptx",
     "load_packaged",
     "set_default_device",
     "shared",

@@ -1,0 +1,360 @@
+"""Kernels without a bundle: their modules and functions, launch configurations, and the op that launches them."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import PythonKernels, ones
+from tests.cubin_samples import build_cubin
+from tests.runtime_samples import Array, slot
+from tilec.errors import (
+    ArgumentError,
+    BorrowError,
+    BundleError,
+    DriverError,
+    DTypeError,
+    LaunchError,
+    LaunchLimitError,
+    UsageError,
+    UseAfterMoveError,
+    UsedOpError,
+)
+from tilec.runtime import (
+    AsyncKernelLaunch,
+    Device,
+    KernelFunction,
+    KernelModule,
+    LaunchConfig,
+    load_module_from_bytes,
+    load_module_from_file,
+    load_module_from_ptx,
+    use_device,
+    value,
+)
+from tilec.runtime.cpu_launch import CpuOptions
+from tilec.runtime.tensors.tensor import Tensor
+from tilec.testing.fake_driver import FakeDriver, FakeKernel
+
+CPU = -1
+TILE_IR = b"\x7fTileIR\x00 of no real kernel"
+PTX = ".version 8.0\n.target sm_80\n.address_size 64\n"
+ABI = (slot("ptr", "z.ptr"), slot("ptr", "x.ptr"), slot("i32", "n"), slot("f32", "alpha"))
+PARAMS = ("ptr", "ptr", "i32", "f32")
+
+
+class Gpu:
+    """A fake GPU with a kernel `scale` of (ptr, ptr, i32, f32)."""
+
+    def __init__(self, **facts: Any) -> None:
+        self.driver = FakeDriver(kernels={"scale": FakeKernel(abi=ABI, **facts), "k": FakeKernel(abi=ABI[:1])})
+        self.device = Device(0, driver=self.driver)
+        self.module = load_module_from_ptx(PTX, self.device)
+
+    def launch(self, params: tuple[str, ...] | None = PARAMS) -> AsyncKernelLaunch:
+        return AsyncKernelLaunch(self.module.function("scale", params))
+
+    def full(self, config: LaunchConfig | None = None) -> AsyncKernelLaunch:
+        launch = self.launch().push_device_ptr(0x1000).push_device_ptr(0x2000).push_arg(1000).push_arg(2.0)
+        return launch.set_launch_config(config or LaunchConfig.for_num_elems(1000))
+
+
+@pytest.fixture
+def gpu() -> Any:
+    found = Gpu()
+    with use_device(found.device):
+        yield found
+
+
+# --- configurations ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_config_for_elements() -> None:
+    config = LaunchConfig.for_num_elems(1000)
+    assert (config.grid, config.block, config.shared, config.cooperative) == ((4, 1, 1), (256, 1, 1), 0, False)
+    assert LaunchConfig.for_num_elems(1024, 128, shared=64).shape.grid == (8, 1, 1)
+    assert LaunchConfig.for_2d(100, 40).shape.grid == (7, 3, 1)
+    assert LaunchConfig.for_2d(100, 40, (32, 8)).block == (32, 8, 1)
+    assert LaunchConfig.for_3d(17, 8, 1).shape.grid == (3, 1, 1)
+
+
+def test_short_extents_are_filled_with_ones() -> None:
+    shape = LaunchConfig(grid=(4, 2), block=128, cluster=(2,), cooperative=True).shape
+    assert (shape.grid, shape.block, shape.cluster, shape.cooperative) == ((4, 2, 1), (128, 1, 1), (2, 1, 1), True)
+    assert LaunchConfig().shape.cluster == ()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LaunchConfig.for_num_elems(-1), "the element count has -1"),
+        (lambda: LaunchConfig.for_num_elems(10, 0), r"the block is \(0,\): it has one thread at least"),
+        (lambda: LaunchConfig(grid=(1, 2, 3, 4)), r"the grid \(1, 2, 3, 4\) has 4 extents, and three are possible"),
+        (lambda: LaunchConfig(block=(1.5,)), "the block has 1.5, and must have whole numbers"),
+        (lambda: LaunchConfig(shared=-1), "the shared has -1"),
+        (lambda: LaunchConfig.covering((3, 3), (8,)), "2 extents cannot be covered by blocks of 1"),
+    ],
+)
+def test_configs_that_cannot_be(make: Any, message: str) -> None:
+    with pytest.raises(LaunchLimitError, match=message):
+        make()
+
+
+# --- modules and functions ---------------------------------------------------------------------------------------------------------
+
+
+def test_modules_are_loaded_where_they_are_asked_for(gpu: Gpu, tmp_path: Path) -> None:
+    path = tmp_path / "k.cubin"
+    path.write_bytes(build_cubin())
+    module = load_module_from_file(path)
+    assert gpu.driver.loads[-1] == (0, build_cubin())
+    assert repr(module) == "<KernelModule on <Device cuda:0 (Fake H200)>: k>"
+    assert load_module_from_bytes(bytes.fromhex("50ed55ba") + bytes(64), gpu.device).device == gpu.device
+    assert repr(module.function("k")) == "<KernelFunction k(bytes (8, 4, 20000)) on <Device cuda:0 (Fake H200)>>"
+
+
+def test_damaged_modules_do_not_reach_the_driver(gpu: Gpu) -> None:
+    """A truncated cubin crashes the process inside of the driver."""
+    before = list(gpu.driver.loads)
+    for cut in (30, 70, len(build_cubin()) // 2, len(build_cubin()) - 10):
+        with pytest.raises(BundleError, match="cubin"):
+            load_module_from_bytes(build_cubin()[:cut])
+    with pytest.raises(BundleError, match="are no cubin, PTX, fatbin or Tile IR"):
+        load_module_from_bytes(b"hello")
+    with pytest.raises(BundleError, match="these 6 bytes are no cubin"):
+        load_module_from_ptx("int x;")
+    assert gpu.driver.loads == before
+
+
+def test_what_a_cubin_says_of_its_parameters_is_checked(gpu: Gpu) -> None:
+    module = load_module_from_bytes(build_cubin())
+    with pytest.raises(BundleError, match="the cubin has no kernel 'other'; it has: k"):
+        module.function("other")
+    with pytest.raises(UsageError, match=r"k: the parameters \(ptr, i32\) have 8, 4 bytes, those of the cubin 8, 4, 20000"):
+        module.function("k", ("ptr", "i32"))
+    with pytest.raises(UsageError, match="k: 'int' is no dtype of a parameter"):
+        module.function("k", ("int",))
+    launch = AsyncKernelLaunch(module.function("k"))
+    with pytest.raises(DTypeError, match="k: argument 0 has 8 bytes, got one of 4"):
+        launch.push_arg(3, "i32")
+
+
+def test_handles_of_others_are_borrowed(gpu: Gpu) -> None:
+    module = KernelModule.borrow_raw(("theirs",))
+    assert module.function("scale", PARAMS).handle == "scale"
+    function = KernelFunction.borrow_raw("scale", symbol="scale", params=PARAMS)
+    loads = len(gpu.driver.loads)
+    launch = AsyncKernelLaunch(function).push_device_ptr(1).push_device_ptr(2).push_arg(3).push_arg(4.0)
+    launch.set_launch_config(LaunchConfig.for_num_elems(3)).sync()
+    assert gpu.driver.launches[-1].arguments == (1, 2, 3, 4.0)
+    assert len(gpu.driver.loads) == loads
+
+
+# --- the launch --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_launch_passes_what_was_pushed_and_gives_it_back(gpu: Gpu) -> None:
+    assert gpu.full().sync() == (0x1000, 0x2000, 1000, 2.0)
+    (launch,) = gpu.driver.launches
+    assert (launch.symbol, launch.arguments, launch.shape.grid) == ("scale", (0x1000, 0x2000, 1000, 2.0), (4, 1, 1))
+
+
+def test_everything_of_a_config_reaches_the_driver(gpu: Gpu) -> None:
+    config = LaunchConfig(grid=(4, 2), block=(64, 2), shared=100_000, cluster=(2, 2), cooperative=True)
+    gpu.full(config).sync()
+    assert gpu.driver.launches[-1].shape == config.shape
+    assert gpu.driver.allowed_shared == {"scale": 100_000}
+
+
+def test_of_no_elements_nothing_is_launched(gpu: Gpu) -> None:
+    assert gpu.full(LaunchConfig.for_num_elems(0)).sync() == (0x1000, 0x2000, 1000, 2.0)
+    assert gpu.driver.launches == []
+
+
+def test_numbers_know_their_dtype_from_the_signature_numpy_or_the_caller(gpu: Gpu) -> None:
+    launch = gpu.launch(None).push_device_ptr(1).push_device_ptr(2).push_arg(np.int32(5)).push_arg(2, "f32")
+    launch.set_launch_config(LaunchConfig()).sync()
+    assert gpu.driver.launches[-1].arguments == (1, 2, 5, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("push", "error", "message"),
+    [
+        (
+            lambda g: g.launch(None).push_arg(5),
+            ArgumentError,
+            r'argument 0 is 5, whose dtype is not known\n  fix: say it: push_arg\(5, "i32"\)',
+        ),
+        (lambda g: g.launch(None).push_arg(5, "int"), DTypeError, "scale: argument 0: 'int' is no dtype"),
+        (lambda g: g.launch().push_arg(5), DTypeError, "argument 0 takes an address or a tensor, got 5"),
+        (
+            lambda g: g.launch().push_device_ptr(1).push_device_ptr(2).push_arg(2**31),
+            ArgumentError,
+            "argument 2 is 2147483648, which i32 cannot",
+        ),
+        (lambda g: g.launch().push_device_ptr(1).push_device_ptr(2).push_arg(np.float32(1)), ArgumentError, "argument 2 takes an integer"),
+        (lambda g: g.launch().push_device_ptr(1).push_device_ptr(2).push_arg(1, "i64"), DTypeError, "argument 2 takes i32, got i64"),
+        (
+            lambda g: g.launch().push_device_ptr(1).push_device_ptr(2).push_device_ptr(3),
+            DTypeError,
+            r"argument 2 takes a number \(i32\), got an address",
+        ),
+        (
+            lambda g: g.launch().push_device_ptr(1).push_device_ptr(2).push_arg(Array(4)),
+            DTypeError,
+            r"argument 2 takes a number \(i32\), got a Array",
+        ),
+        (lambda g: g.launch().push_arg("text"), ArgumentError, "scale: argument 0 takes a number or a tensor: got a str"),
+        (lambda g: g.launch().push_arg(value(1)), ArgumentError, "argument 0 is an op, and a launch takes what is there"),
+        (lambda g: g.launch().push_device_ptr(-1), ArgumentError, "argument 0 is -1, which u64 cannot hold"),
+        (lambda g: g.full().push_arg(1), ArgumentError, "scale: takes 4 arguments, and has them all"),
+        (lambda g: g.launch().set_launch_config((1, 1, 1)), UsageError, "set_launch_config takes a LaunchConfig, got a tuple"),
+    ],
+)
+def test_what_does_not_fit_is_refused_where_it_is_pushed(gpu: Gpu, push: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        push(gpu)
+    assert gpu.driver.launches == []
+
+
+def test_a_launch_needs_all_arguments_and_a_config(gpu: Gpu) -> None:
+    with pytest.raises(ArgumentError, match="scale: takes 4 arguments, got 1"):
+        gpu.launch().push_device_ptr(1).set_launch_config(LaunchConfig()).sync()
+    with pytest.raises(LaunchError, match=r"scale: there is no launch configuration\n  fix: call set_launch_config"):
+        gpu.launch().push_device_ptr(1).sync()
+
+
+def test_a_launch_is_used_once(gpu: Gpu) -> None:
+    launch = gpu.full()
+    launch.sync()
+    for use in (launch.sync, lambda: launch.push_arg(1)):
+        with pytest.raises(UsedOpError, match="<DeviceOp launch of scale, created at"):
+            use()
+
+
+def test_limits_are_checked_before_the_driver_is_asked() -> None:
+    gpu = Gpu(active_blocks=1, active_clusters=0)
+    refused = (
+        (LaunchConfig(grid=2**31), r"scale: grid.x is 2147483648, and device 0 \(Fake H200\) allows 2147483647"),
+        (LaunchConfig(block=2048), "scale: block.x is 2048"),
+        (LaunchConfig(shared=300_000), "scale: a block needs 300000 bytes of shared memory"),
+        (LaunchConfig(grid=133, cooperative=True), "the cooperative grid has 133 blocks, and 132 can be resident"),
+        (LaunchConfig(grid=3, cluster=2), "grid.x is 3, and must be divisible by cluster.x 2"),
+        (LaunchConfig(grid=4, cluster=2), "no cluster of 2 blocks with 1 threads fits"),
+    )
+    with use_device(gpu.device):
+        for config, message in refused:
+            with pytest.raises(LaunchLimitError, match=message):
+                gpu.full(config).sync()
+    assert gpu.driver.launches == []
+
+
+def test_what_a_cubin_was_compiled_for_is_checked(gpu: Gpu) -> None:
+    function = load_module_from_bytes(build_cubin()).function("k")
+    function.sizes = (8,)
+    launch = AsyncKernelLaunch(function).push_device_ptr(1).set_launch_config(LaunchConfig(grid=2, block=512))
+    with pytest.raises(LaunchLimitError, match="the block has 512 threads, and the kernel was compiled for 256 at most"):
+        launch.sync()
+
+
+def test_a_launch_that_the_driver_refuses_says_so(gpu: Gpu) -> None:
+    gpu.driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
+    with pytest.raises(
+        DriverError, match=r"scale: the launch failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES\n  op: launch of scale, created at"
+    ):
+        gpu.full().sync()
+
+
+def test_a_function_runs_on_its_own_device_only(gpu: Gpu) -> None:
+    op = gpu.full()
+    with use_device("cpu"), pytest.raises(LaunchError, match="scale: the function is on <Device cuda:0"):
+        op.sync()
+
+
+def test_arrays_of_others_live_until_the_device_is_done(gpu: Gpu) -> None:
+    reached = [False]
+    gpu.driver.event_reached = lambda ordinal, event: reached[0]
+    x = Array(16, ptr=0x5000)
+    alive = weakref.ref(x)
+    stream = gpu.device.new_stream()
+    launch = gpu.launch().push_arg(x).push_device_ptr(2).push_arg(16).push_arg(1.0).set_launch_config(LaunchConfig.for_num_elems(16))
+    launch.enqueue_on(stream)
+    del x, launch
+    assert gpu.driver.launches[-1].arguments[0] == 0x5000
+    assert alive() is not None
+    reached[0] = True
+    for _ in range(1000):
+        if alive() is None:
+            break
+        time.sleep(0.005)
+    assert alive() is None
+
+
+# --- tensors -----------------------------------------------------------------------------------------------------------------------
+
+
+def tensor(gpu: Gpu, count: int = 16) -> Tensor:
+    return Tensor.uninitialized((count,), "f32", driver=gpu.driver, ordinal=0, stream=5)
+
+
+def test_owned_tensors_move_in_and_come_out(gpu: Gpu) -> None:
+    z, x = tensor(gpu), tensor(gpu)
+    address = z.ptr
+    launch = gpu.launch().push_arg(z).push_arg(x.share()).push_arg(16).push_arg(1.0).set_launch_config(LaunchConfig.for_num_elems(16))
+    with pytest.raises(UseAfterMoveError, match=r"it was moved into the launch of scale \(.*test_launch_ops.py:\d+\)"):
+        gpu.launch().push_arg(z)
+    out, _, _, _ = launch.sync()
+    assert (type(out), out.ptr) == (Tensor, address)
+    assert gpu.driver.launches[-1].arguments[0] == address
+
+
+def test_borrowed_tensors_are_claimed_until_the_launch_has_run(gpu: Gpu) -> None:
+    z, x = tensor(gpu), tensor(gpu)
+    with z.borrow_mut() as out, x.borrow() as view:
+        launch = gpu.launch().push_arg(out).push_arg(view).push_arg(16).push_arg(1.0).set_launch_config(LaunchConfig.for_num_elems(16))
+        with pytest.raises(BorrowError, match=r"the launch of scale \(.*\) still writes it"):
+            gpu.launch().push_arg(out)
+        assert launch.sync()[0] is out
+        out.borrow().release()  # free again
+    z.borrow_mut().release()
+
+
+def test_a_dropped_launch_gives_its_claims_back(gpu: Gpu) -> None:
+    z = tensor(gpu)
+    with z.borrow_mut() as out:
+        launch = gpu.launch().push_arg(out)
+        del launch
+        out.borrow().release()
+
+
+def test_a_launch_cannot_outlive_the_borrow_of_its_argument(gpu: Gpu) -> None:
+    z = tensor(gpu)
+    with z.borrow_mut() as out:
+        launch = gpu.launch().push_arg(out).push_device_ptr(1).push_arg(16).push_arg(1.0).set_launch_config(LaunchConfig())
+    with pytest.raises(BorrowError, match="has ended"):
+        launch.sync()
+    assert gpu.driver.launches == []
+
+
+# --- the cpu device ----------------------------------------------------------------------------------------------------------------
+
+
+def test_on_the_cpu_device() -> None:
+    driver = PythonKernels(CpuOptions(run=add_by_place))
+    device = Device("cpu", driver=driver)
+    function = load_module_from_bytes(TILE_IR, device).function("add", ("ptr", "ptr", "ptr", "i32", "f32"))
+    z, x, y = np.zeros(8, np.float32), ones(8), ones(8)
+    launch = AsyncKernelLaunch(function).push_arg(z).push_arg(x).push_arg(y).push_arg(8).push_arg(3.0)
+    with use_device(device):
+        assert launch.set_launch_config(LaunchConfig()).map(lambda out: out[0]).sync() is z
+    assert z.tolist() == [4.0] * 8
+
+
+def add_by_place(run: Any) -> None:
+    regions = [run.regions[f"argument {place}"].data.view("f4") for place in range(3)]
+    np.add(regions[1] * run.arguments[4], regions[2], out=regions[0])

@@ -1,0 +1,121 @@
+"""The arguments of a launch that runs later: what moves into it, what it borrows, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tilec.errors import UseAfterMoveError
+from tilec.runtime.ops.context import ExecutionContext
+from tilec.runtime.ops.op import DeviceOp, take_all
+from tilec.runtime.scalars import is_number
+from tilec.runtime.tensors.described import Described
+from tilec.runtime.tensors.lease import Claim, Holder
+
+
+class Ready(NamedTuple):
+    """An argument when its launch runs: what the launch takes, and what its op gives back."""
+
+    taken: Any
+    given: Any
+
+
+class Held:
+    """One argument. A tensor or partition that is owned moves in; one that is borrowed or shared is claimed until the launch has run;
+    of an op, the result is used.
+    """
+
+    __slots__ = ("_claim", "_content", "_op", "_who", "_write")
+
+    def __init__(self, content: Any, who: Holder, *, write: bool) -> None:
+        """Use `hold_all`."""
+        self._who = who
+        self._write = write
+        self._claim: Claim | None = None
+        self._op: DeviceOp[Any] | None = None
+        self._content = content
+
+    def claim(self) -> None:
+        """See that the argument may be used so, and claim one that does not move. Undone by the end of this object."""
+        content = self._content
+        if isinstance(content, DeviceOp):
+            self._op, self._content = content, None
+        elif isinstance(content, Described):
+            _require(content, self._who, write=self._write)
+            if _owned(content):
+                content.lease.require_free(self._who)
+            else:
+                lease = content.lease
+                self._claim = lease.write(self._who) if self._write else lease.read(self._who)
+
+    def move(self) -> None:
+        """Take over an argument that is owned."""
+        if isinstance(self._content, Described) and _owned(self._content):
+            self._content = self._content.move(self._who)  # type: ignore[attr-defined]
+
+    def ready(self, ctx: ExecutionContext) -> Ready:
+        """The argument, where the launch runs: checked again, and its memory in the order of the stream.
+
+        Raises:
+            OwnershipError: a borrow has ended meanwhile, or an op's result cannot be used so.
+        """
+        content, op = self._content, self._op
+        if op is not None:
+            self._op = None
+            content = op._run_in(ctx)  # noqa: SLF001 - an op too
+            if isinstance(content, Described):
+                _require(content, self._who, write=self._write)
+        elif self._claim is not None:
+            self._claim.require(self._who)
+        self._content = None
+        if not isinstance(content, Described):
+            if not ctx.driver.holds_arguments and not is_number(content):
+                ctx.keep(content)
+            return Ready(content, content)
+        if self._write:
+            ctx.writes(content.storage)
+        else:
+            ctx.reads(content.storage)
+        return Ready(content.raw(), content)
+
+    def release(self) -> None:
+        """End the claim: what comes later is ordered behind the launch by the stream."""
+        if self._claim is not None:
+            self._claim.release()
+
+
+def hold_all(contents: Sequence[tuple[Any, bool]], who: Holder) -> list[Held]:
+    """Take the arguments of a launch over: all of them, or none where one is refused.
+
+    Args:
+        contents: (argument, whether the launch writes it).
+        who: the launch.
+
+    Raises:
+        OwnershipError: a tensor was moved before, is used by somebody else, or is there twice. UsedOpError: an op was used before.
+    """
+    held = [Held(content, who, write=write) for content, write in contents]
+    owned = [content for content, _ in contents if isinstance(content, Described) and _owned(content)]
+    for place, content in enumerate(owned):
+        if any(content is other for other in owned[:place]):
+            what = f"{who} cannot take {content.noun} twice: it moves in with the first of its places"
+            raise UseAfterMoveError(what, fix="share() it, or pass a view, to read it in several places")
+    for argument in held:
+        argument.claim()
+    take_all([content for content, _ in contents if isinstance(content, DeviceOp)], f"moved into {who.what}")
+    for argument in held:
+        argument.move()
+    return held
+
+
+def _owned(content: Described) -> bool:
+    """Whether using it uses it up: a tensor, or a partition of one that is not in place."""
+    base = getattr(content, "base", content)
+    return hasattr(base, "move")
+
+
+def _require(content: Described, who: Holder, *, write: bool) -> None:
+    if write:
+        content.require_writable(who)
+    else:
+        content.require_readable(who)

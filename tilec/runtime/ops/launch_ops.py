@@ -1,0 +1,336 @@
+"""Launches of kernels that come without a bundle: their configuration, and the op that launches them."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from typing import Any, final
+
+from tilec.errors import ArgumentError, DTypeError, LaunchError, LaunchLimitError, UsageError
+from tilec.model.dtype import BY_NUMPY, DTYPES
+from tilec.runtime.arguments import UnreadableError, tensor_facts
+from tilec.runtime.layout import byte_range
+from tilec.runtime.limits import check_device_limits, check_image_limits, check_residency
+from tilec.runtime.ops.context import ExecutionContext
+from tilec.runtime.ops.holding import Held, hold_all
+from tilec.runtime.ops.modules import KernelFunction, size_of
+from tilec.runtime.ops.op import DeviceOp
+from tilec.runtime.packing import Block
+from tilec.runtime.scalars import encoder_of, format_of, is_number, numpy_dtype, refusal, shown
+from tilec.runtime.seam import Dim3, LaunchParts, LaunchShape, TensorPart
+from tilec.runtime.tensors.described import Described
+from tilec.runtime.tensors.lease import holder
+
+_THREADS = 256
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchConfig:
+    """How a kernel is launched.
+
+    Attributes:
+        grid: blocks along x, y and z; a shorter tuple or a number leaves out ones. With a 0 in it, nothing is launched.
+        block: threads of a block, likewise.
+        shared: dynamic shared memory of a block in bytes.
+        cluster: blocks of a cluster, likewise; empty for none.
+        cooperative: all blocks are resident at once, so that they may wait for each other.
+    """
+
+    grid: Dim3 | tuple[int, ...] | int = (1, 1, 1)
+    block: Dim3 | tuple[int, ...] | int = (1, 1, 1)
+    shared: int = 0
+    cluster: tuple[int, ...] | int = ()
+    cooperative: bool = False
+
+    def __post_init__(self) -> None:
+        """Give grid and block three extents.
+
+        Raises:
+            LaunchLimitError: an extent is no whole number, or negative, or there are more than three.
+        """
+        object.__setattr__(self, "grid", _dim3("grid", self.grid))
+        object.__setattr__(self, "block", _dim3("block", self.block))
+        object.__setattr__(self, "cluster", _dim3("cluster", self.cluster) if self.cluster != () else ())
+        _extents("shared", (self.shared,))
+
+    @classmethod
+    def for_num_elems(cls, count: int, block: int = _THREADS, *, shared: int = 0) -> LaunchConfig:
+        """One thread for each element. Of 0 elements, nothing is launched."""
+        return cls.covering((count,), (block,), shared=shared)
+
+    @classmethod
+    def for_2d(cls, width: int, height: int, block: tuple[int, int] = (16, 16), *, shared: int = 0) -> LaunchConfig:
+        """One thread for each element of a matrix; x runs along `width`."""
+        return cls.covering((width, height), block, shared=shared)
+
+    @classmethod
+    def for_3d(cls, width: int, height: int, depth: int, block: tuple[int, int, int] = (8, 8, 8), *, shared: int = 0) -> LaunchConfig:
+        """One thread for each element of a volume; x runs along `width`."""
+        return cls.covering((width, height, depth), block, shared=shared)
+
+    @classmethod
+    def covering(cls, extents: tuple[int, ...], block: tuple[int, ...], *, shared: int = 0) -> LaunchConfig:
+        """So many blocks along each axis that their threads cover it.
+
+        Raises:
+            LaunchLimitError: an extent is no whole number or negative, or a block has none along an axis.
+        """
+        threads = _extents("block", block)
+        if 0 in threads:
+            raise LaunchLimitError(f"the block is {threads}: it has one thread at least along each axis")
+        if len(threads) != len(extents):
+            raise LaunchLimitError(f"{len(extents)} extents cannot be covered by blocks of {len(threads)}", fix="give as many of both")
+        grid = tuple(-(-extent // most) for extent, most in zip(_extents("element count", extents), threads, strict=True))
+        return cls(grid=grid, block=threads, shared=shared)
+
+    @property
+    def shape(self) -> LaunchShape:
+        """As drivers take it."""
+        return LaunchShape(
+            grid=_dim3("grid", self.grid),
+            block=_dim3("block", self.block),
+            shared=self.shared,
+            cluster=_extents("cluster", self.cluster if isinstance(self.cluster, tuple) else (self.cluster,)),
+            cooperative=self.cooperative,
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Scalar:
+    """An argument by value: its dtype, the number, and what it packs as."""
+
+    dtype: str
+    number: Any
+    packed: Any
+
+
+@final
+class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
+    """An op that launches a function of a module. It gives back its arguments.
+
+    Arguments are pushed in the order of the kernel's parameters. What is known of these is checked; the rest is the caller's care:
+    a kernel that takes other parameters reads what is not there.
+    """
+
+    def __init__(self, function: KernelFunction) -> None:
+        """Launch a function, once its arguments and its configuration are there."""
+        self._function = function
+        self._pushed: list[_Scalar | Held] = []
+        self._config: LaunchConfig | None = None
+
+    @property
+    def name(self) -> str:
+        """`launch of NAME`."""
+        return f"launch of {self._function.symbol}"
+
+    def push_arg(self, argument: Any, dtype: str = "") -> AsyncKernelLaunch:
+        """Add a number, or the address of a tensor.
+
+        A tensor or partition that is owned moves into the launch, and comes out of its result. One that can be written counts as
+        written; views, shared tensors and borrows to read are read. Other libraries' arrays are kept alive.
+
+        Args:
+            argument: a number, a NumPy scalar, or a tensor of any library on the function's device.
+            dtype: of a number that neither the function's parameters nor NumPy tell.
+
+        Raises:
+            ArgumentError: it is neither, does not fit its dtype, or there are more than the function takes.
+            OwnershipError: a tensor cannot be used so. UsedOpError: the launch was used before.
+        """
+        place, wanted = self._next()
+        if is_number(argument):
+            if wanted == "ptr":
+                what = f"{self._at(place)} takes an address or a tensor, got {shown(argument)}"
+                raise DTypeError(what, fix="push_device_ptr takes addresses, unchecked", kernel=self._function.symbol)
+            self._pushed.append(self._scalar(place, argument, dtype or wanted or _numpy_name(argument), wanted))
+            return self
+        if isinstance(argument, DeviceOp):
+            what = f"{self._at(place)} is an op, and a launch takes what is there"
+            raise ArgumentError(what, fix="op.then(lambda x: launch.push_arg(x)), or a launcher of a bundle, which takes ops")
+        if wanted not in ("", "ptr"):
+            raise DTypeError(f"{self._at(place)} takes a number ({wanted}), got a {type(argument).__qualname__}")
+        self._check_size(place, 8)
+        write = isinstance(argument, Described) and not argument.readonly
+        if not isinstance(argument, Described):
+            self._facts(place, argument)  # it is a tensor
+        self._pushed += hold_all([(argument, write)], holder(f"the {self.name}"))
+        return self
+
+    def push_device_ptr(self, address: int) -> AsyncKernelLaunch:
+        """Add an address, unchecked: that its memory is there, is large enough, and is used by nobody else is the caller's care.
+
+        Raises:
+            ArgumentError: it is no address, the parameter is none, or there are more than the function takes.
+        """
+        place, wanted = self._next()
+        if wanted not in ("", "ptr"):
+            raise DTypeError(f"{self._at(place)} takes a number ({wanted}), got an address")
+        self._pushed.append(self._scalar(place, int(address), "ptr", "ptr"))
+        return self
+
+    def set_launch_config(self, config: LaunchConfig) -> AsyncKernelLaunch:
+        """Say how it is launched.
+
+        Raises:
+            UsageError: it is no LaunchConfig.
+        """
+        given: Any = config
+        if not isinstance(given, LaunchConfig):
+            fix = "pass LaunchConfig(...) or LaunchConfig.for_num_elems(n)"
+            raise UsageError(f"set_launch_config takes a LaunchConfig, got a {type(given).__qualname__}", fix=fix)
+        self._config = given
+        return self
+
+    def _execute(self, ctx: ExecutionContext) -> tuple[Any, ...]:
+        function, pushed = self._function, self._pushed
+        name = function.symbol
+        shape = self._shape(ctx)
+        if function.sizes is not None and len(pushed) != len(function.sizes):
+            raise ArgumentError(f"{name}: takes {len(function.sizes)} arguments, got {len(pushed)}", kernel=name)
+        self._pushed = []
+        ready = [(argument, argument) if isinstance(argument, _Scalar) else argument.ready(ctx) for argument in pushed]
+        packer = _Packer(name)
+        for place, (taken, _) in enumerate(ready):
+            if isinstance(taken, _Scalar):
+                packer.add(size_of(taken.dtype), taken.packed, format_of(taken.dtype), pointer=taken.dtype == "ptr")
+            else:
+                packer.add_tensor(self._facts(place, taken))
+        if 0 not in shape.grid:
+            _launch(ctx, function, shape, packer, tuple(taken for taken, _ in ready))
+        for argument in pushed:
+            if isinstance(argument, Held):
+                argument.release()
+        return tuple(given.number if isinstance(given, _Scalar) else given for _, given in ready)
+
+    def _shape(self, ctx: ExecutionContext) -> LaunchShape:
+        """The launch's shape, checked against device and image."""
+        function, config = self._function, self._config
+        name, device = function.symbol, function.device
+        if (ctx.driver, ctx.device) != (device.driver, device.ordinal):
+            what = f"{name}: the function is on {device!r}, and the stream on device {ctx.device} of {type(ctx.driver).__name__}"
+            raise LaunchError(what, fix="run it under use_device, or on a stream of that device", kernel=name)
+        if config is None:
+            raise LaunchError(f"{name}: there is no launch configuration", fix="call set_launch_config before", kernel=name)
+        shape = config.shape
+        check_device_limits(name, shape, device.info)
+        if 0 not in shape.grid:
+            check_image_limits(name, shape, device.info, function.image, function.loaded)
+            if function.loaded.facts.static_shared + shape.shared > device.info.shared_default:
+                device.driver.allow_shared(function.handle, shape.shared)
+            check_residency(name, shape, device.info, function.image, function.loaded, device.driver)
+        return shape
+
+    def _next(self) -> tuple[int, str]:
+        """The next argument's place, and its dtype where it is known."""
+        if "_fresh" not in self.__dict__:
+            raise self._used()
+        place, function = len(self._pushed), self._function
+        if function.sizes is not None and place >= len(function.sizes):
+            raise ArgumentError(f"{function.symbol}: takes {len(function.sizes)} arguments, and has them all", kernel=function.symbol)
+        return place, function.params[place] if function.params is not None else ""
+
+    def _scalar(self, place: int, number: Any, dtype: str, wanted: str) -> _Scalar:
+        where, kernel = self._at(place), self._function.symbol
+        if not dtype:
+            raise ArgumentError(f"{where} is {shown(number)}, whose dtype is not known", fix='say it: push_arg(5, "i32")', kernel=kernel)
+        if dtype != "ptr" and dtype not in DTYPES:
+            raise DTypeError(f"{where}: {dtype!r} is no dtype; known are {', '.join(DTYPES)}", kernel=kernel)
+        if wanted and dtype != wanted:
+            raise DTypeError(f"{where} takes {wanted}, got {dtype}", kernel=kernel)
+        problem = refusal(number, "u64" if dtype == "ptr" else dtype)
+        if problem:
+            raise ArgumentError(f"{where} {problem}", kernel=kernel)
+        self._check_size(place, size_of(dtype))
+        plain = number.item() if numpy_dtype(number) else number
+        encode = encoder_of(dtype)
+        return _Scalar(dtype, number, encode(plain) if encode else plain)
+
+    def _check_size(self, place: int, size: int) -> None:
+        sizes = self._function.sizes
+        if sizes is not None and sizes[place] != size:
+            raise DTypeError(f"{self._at(place)} has {sizes[place]} bytes, got one of {size}", kernel=self._function.symbol)
+
+    def _facts(self, place: int, tensor: Any) -> Any:
+        try:
+            facts = tensor_facts(tensor, self._function.device.driver.pointer_device)
+        except UnreadableError as error:
+            raise ArgumentError(f"{self._at(place)} takes a number or a tensor: {error}", kernel=self._function.symbol) from error
+        return facts
+
+    def _at(self, place: int) -> str:
+        return f"{self._function.symbol}: argument {place}"
+
+
+class _Packer:
+    """The arguments of one launch as a driver takes them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._data = bytearray()
+        self._offsets: list[int] = []
+        self._sizes: list[int] = []
+        self._plain: list[tuple[int, str]] = []
+        self._tensors: list[TensorPart] = []
+        self.addresses: list[int] = []
+
+    def add(self, size: int, packed: Any, code: str, *, pointer: bool) -> None:
+        place = len(self._offsets)
+        self._data += bytes(-len(self._data) % size)
+        if pointer:
+            self._plain.append((place, f"argument {place}"))
+        self._offsets.append(len(self._data))
+        self._sizes.append(size)
+        self._data += struct.pack(f"={code}", packed)
+
+    def add_tensor(self, facts: Any) -> None:
+        place = len(self._offsets)
+        self.add(8, facts.ptr, "Q", pointer=False)
+        first, end = byte_range(facts)
+        self.addresses.append(facts.ptr)
+        self._tensors.append(
+            TensorPart(
+                name=f"argument {place}",
+                first=first,
+                end=end,
+                itemsize=facts.itemsize,
+                shape=facts.shape,
+                stride=facts.stride,
+                readonly=facts.readonly,
+            )
+        )
+
+    def block(self) -> Block:
+        return Block(bytes(self._data), tuple(self._offsets))
+
+    def parts(self) -> LaunchParts:
+        return LaunchParts(kernel=self._name, sizes=tuple(self._sizes), addresses=tuple(self._plain), tensors=tuple(self._tensors))
+
+
+def _launch(ctx: ExecutionContext, function: KernelFunction, shape: LaunchShape, packer: _Packer, values: tuple[Any, ...]) -> None:
+    driver, block = ctx.driver, packer.block()
+    driver.adopt(ctx.device)
+    call = driver.bind_launch(ctx.device, function.handle, shape, ctx.stream, packer.parts())
+    held: Any = (tuple(packer.addresses), values) if driver.holds_arguments else 0
+    result = call(block.address, held)[0]
+    if result:
+        driver.launch_failed(ctx.device, result, ctx.stream, lambda: call(block.address, held)[0], function.symbol)
+
+
+def _numpy_name(number: Any) -> str:
+    row = BY_NUMPY.get(numpy_dtype(number))
+    return row.name if row else "bool" if isinstance(number, bool) else ""
+
+
+def _dim3(noun: str, extents: tuple[int, ...] | int) -> Dim3:
+    given = _extents(noun, extents if isinstance(extents, tuple) else (extents,))
+    if len(given) > 3:
+        raise LaunchLimitError(f"the {noun} {given} has {len(given)} extents, and three are possible")
+    x, y, z = (*given, 1, 1, 1)[:3]
+    return x, y, z
+
+
+def _extents(noun: str, extents: tuple[Any, ...]) -> tuple[int, ...]:
+    for extent in extents:
+        if isinstance(extent, bool) or not isinstance(extent, int) or extent < 0:
+            raise LaunchLimitError(f"the {noun} has {extent!r}, and must have whole numbers that are not negative")
+    return tuple(extents)

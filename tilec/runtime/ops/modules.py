@@ -1,0 +1,183 @@
+"""Kernels that come as a file of the driver's own kinds (cubin, PTX, fatbin, Tile IR), without a bundle: modules and their functions."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any, final
+
+from tilec.bundle.cubin import Cubin, CubinKernel, read_cubin
+from tilec.errors import BundleError, UsageError
+from tilec.model.arch import Target
+from tilec.model.dtype import DTYPES
+from tilec.model.image import ImageInfo
+from tilec.runtime.device import Device
+from tilec.runtime.images import Function as LoadedFunction
+from tilec.runtime.ops.policy import current_device
+from tilec.runtime.protocols import DeviceLike
+
+_ELF = b"\x7fELF"
+_FATBIN = bytes.fromhex("50ed55ba")
+_TILE_IR = b"\x7fTileIR\x00"
+
+
+def load_module_from_file(path: Path | str, device: DeviceLike | None = None) -> KernelModule:
+    """Load a cubin, PTX, a fatbin, or (on the cpu device) Tile IR.
+
+    Args:
+        path: the file.
+        device: where; None for the default device.
+
+    Raises:
+        OSError: the file cannot be read. BundleError: it is damaged, or of no known kind. DriverError: the driver refuses it.
+    """
+    return load_module_from_bytes(Path(path).read_bytes(), device)
+
+
+def load_module_from_ptx(text: str, device: DeviceLike | None = None) -> KernelModule:
+    """Load PTX, which the driver compiles for the device.
+
+    Raises:
+        BundleError: it is no PTX. DriverError: the driver refuses it.
+    """
+    return load_module_from_bytes(text.encode(), device)
+
+
+def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> KernelModule:
+    """Load the contents of a file as `load_module_from_file` does. They are looked at first: drivers crash over a damaged cubin.
+
+    Raises:
+        BundleError: they are damaged, or of no known kind. DriverError: the driver refuses them.
+    """
+    where = current_device() if device is None else Device(device)
+    cubin = None
+    if data.startswith(_ELF):
+        cubin = read_cubin(data)
+    elif not data.startswith((_FATBIN, _TILE_IR)) and b".version" not in data[: 1 << 16]:
+        what = f"these {len(data)} bytes are no cubin, PTX, fatbin or Tile IR"
+        raise BundleError(what, fix="pass the file as nvcc -cubin, -ptx or -fatbin made it")
+    return KernelModule(where.driver.load_module(where.ordinal, data), where, cubin)
+
+
+@final
+class KernelModule:
+    """A module on a device. It stays loaded as long as the process: kernels may still run from it.
+
+    Attributes:
+        handle: the driver's. device: where it is.
+    """
+
+    def __init__(self, handle: Any, device: Device, cubin: Cubin | None = None) -> None:
+        """Use `load_module_from_file`, `_ptx`, `_bytes` or `borrow_raw`."""
+        self.handle = handle
+        self.device = device
+        self._cubin = cubin
+
+    @classmethod
+    def borrow_raw(cls, handle: Any, device: DeviceLike | None = None) -> KernelModule:
+        """A module that another library loaded (a `CUmodule`, or its number), and that it keeps loaded."""
+        return cls(handle, current_device() if device is None else Device(device))
+
+    def function(self, symbol: str, params: tuple[str, ...] | None = None) -> KernelFunction:
+        """An entry point.
+
+        Args:
+            symbol: its name; for C++ the mangled one, unless it is extern "C".
+            params: dtypes of its parameters in order, `ptr` for addresses: launches are checked against them. Of a cubin, sizes are
+                known anyway; None leaves it at that.
+
+        Raises:
+            BundleError: a cubin has no such entry point. DriverError: the driver finds none.
+            UsageError: `params` has a word that is no dtype, or they disagree with the cubin.
+        """
+        known = self._cubin.kernel(symbol) if self._cubin is not None else None
+        handle = self.device.driver.function(self.handle, symbol)
+        return KernelFunction(handle, self.device, symbol, _checked(symbol, params, known), known)
+
+    def __repr__(self) -> str:
+        """Kernels, where they are known, and device."""
+        kernels = ": " + ", ".join(kernel.name for kernel in self._cubin.kernels) if self._cubin else ""
+        return f"<KernelModule on {self.device!r}{kernels}>"
+
+
+@final
+class KernelFunction:
+    """An entry point that `AsyncKernelLaunch` launches.
+
+    Attributes:
+        handle: the driver's. device: where it is. symbol: its name.
+        params: dtypes of its parameters (`ptr` for addresses), where they are known. sizes: their bytes, where they are known.
+    """
+
+    def __init__(self, handle: Any, device: Device, symbol: str, params: tuple[str, ...] | None, cubin: CubinKernel | None) -> None:
+        """Use `KernelModule.function` or `borrow_raw`."""
+        self.handle = handle
+        self.device = device
+        self.symbol = symbol
+        self.params = params
+        self.sizes: tuple[int, ...] | None = None
+        if cubin is not None:
+            self.sizes = tuple(param.size for param in cubin.params)
+        elif params is not None:
+            self.sizes = tuple(size_of(name) for name in params)
+        self._cubin = cubin
+
+    @classmethod
+    def borrow_raw(
+        cls, handle: Any, device: DeviceLike | None = None, *, symbol: str = "function", params: tuple[str, ...] | None = None
+    ) -> KernelFunction:
+        """A function that another library looked up (a `CUfunction`, or its number), and whose module it keeps loaded.
+
+        Args:
+            handle: of the driver.
+            device: where; None for the default device.
+            symbol: what messages call it.
+            params: as for `KernelModule.function`.
+        """
+        return cls(handle, current_device() if device is None else Device(device), symbol, _checked(symbol, params, None), None)
+
+    @functools.cached_property
+    def loaded(self) -> LoadedFunction:
+        """Itself and its resources, for checks of limits."""
+        return LoadedFunction(handle=self.handle, facts=self.device.driver.function_facts(self.handle))
+
+    @functools.cached_property
+    def image(self) -> ImageInfo:
+        """What is known of its image, for checks of limits."""
+        cubin = self._cubin
+        target = Target.parse("tileir" if self.device.info.interprets else "compute_80")
+        if cubin is None:
+            return ImageInfo(target=target, digest="", size=0, symbol=self.symbol)
+        return ImageInfo(
+            target=target,
+            digest="",
+            size=0,
+            symbol=self.symbol,
+            max_threads=cubin.max_threads,
+            required_block=cubin.required_block,
+            cluster=cubin.cluster,
+        )
+
+    def __repr__(self) -> str:
+        """Symbol, parameters, device."""
+        known = ", ".join(self.params) if self.params is not None else "" if self.sizes is None else f"bytes {self.sizes}"
+        return f"<KernelFunction {self.symbol}({known}) on {self.device!r}>"
+
+
+def size_of(dtype: str) -> int:
+    """Bytes of a kernel argument."""
+    return 8 if dtype == "ptr" else DTYPES[dtype].bytes
+
+
+def _checked(symbol: str, params: tuple[str, ...] | None, cubin: CubinKernel | None) -> tuple[str, ...] | None:
+    if params is None:
+        return None
+    for name in params:
+        if name != "ptr" and name not in DTYPES:
+            raise UsageError(f"{symbol}: {name!r} is no dtype of a parameter", fix=f"use ptr, {', '.join(DTYPES)}")
+    sizes = tuple(size_of(name) for name in params)
+    if cubin is not None and sizes != tuple(param.size for param in cubin.params):
+        has = ", ".join(str(param.size) for param in cubin.params) or "none"
+        what = f"{symbol}: the parameters ({', '.join(params)}) have {', '.join(map(str, sizes)) or 'none'} bytes, those of the cubin {has}"
+        raise UsageError(what, fix="name the parameters as the kernel's source has them")
+    return tuple(params)
