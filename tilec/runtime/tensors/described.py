@@ -136,6 +136,14 @@ class Described:
         steps = "" if self.is_contiguous else f", strides {self.strides}"
         return f"<{type(self).__name__} {self.dtype}[{extents}]{steps} on {where}{self._state()}>"
 
+    def __reduce__(self) -> NoReturn:
+        """Tensors are neither pickled nor copied in passing: there would be two owners.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"a {type(self).__name__} can be neither pickled nor copied: copy its contents to the host, or use dup")
+
     def _state(self) -> str:
         return ""
 

@@ -7,7 +7,7 @@ import threading
 import weakref
 from typing import Any
 
-from tilec.errors import DriverError, OutOfMemoryError
+from tilec.errors import DriverError, OutOfMemoryError, SchedulingError
 from tilec.runtime.marks import Mark, follow
 from tilec.runtime.seam import DeviceDriver, PoolHandle
 from tilec.runtime.tensors.drops import DROPS
@@ -16,6 +16,7 @@ from tilec.runtime.tensors.uses import StreamKey, Use, Uses
 
 # No stream: the host itself.
 _HOST = (-9, 0)
+_PER_THREAD = 2
 
 
 class Storage:
@@ -118,8 +119,14 @@ class Storage:
             mark: behind the use; one can serve many storages. None counts all that the stream is given until somebody has to wait: that
                 costs nothing now, and may let others wait for more than they need.
             ordinal: the stream's device; None for the memory's.
+
+        Raises:
+            SchedulingError: the handle names another stream in each thread.
         """
         key = self._key(stream, ordinal)
+        if stream == _PER_THREAD and mark is None:
+            what = "the per-thread default stream (handle 2) cannot use tensors of tilec: each thread means another stream by it"
+            raise SchedulingError(what, fix="use a stream with a handle of its own, or the legacy default stream")
         with self.lock:
             self.uses.note(key, mark, write=write)
             if key not in self._followed:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilec.errors import DriverError, OutOfMemoryError
+from tilec.errors import DriverError, OutOfMemoryError, SchedulingError
 from tilec.runtime import Stream
 from tilec.runtime.cpu_driver import POISON, CpuDriver
 from tilec.runtime.marks import Mark
@@ -115,7 +115,7 @@ def test_frees_wait_for_the_end_of_a_capture(driver: FakeDriver) -> None:
 
 def test_threads_drop_the_last_references() -> None:
     driver = FakeDriver()
-    shared = [Storage.allocate(driver, 0, 64, number % 3) for number in range(300)]
+    shared = [Storage.allocate(driver, 0, 64, 5 + number % 3) for number in range(300)]
 
     def use_and_drop() -> None:
         while shared:
@@ -191,6 +191,13 @@ def test_what_launches_look_at_first(driver: FakeDriver) -> None:
     assert storage.sole is None
     storage.leave(5, write=False, ordinal=1)
     assert (storage.sole, storage.readers) == (None, set()), "a stream of another device may have the same handle"
+
+
+def test_a_stream_that_is_another_one_in_each_thread_is_refused(driver: FakeDriver) -> None:
+    storage = Storage.allocate(driver, 0, 64, 5)
+    with pytest.raises(SchedulingError, match=r"^the per-thread default stream \(handle 2\) cannot use tensors of tilec"):
+        storage.pass_through(2, write=False)
+    storage.leave(2, write=False, mark=Mark(driver, 0, 2))
 
 
 def test_events_are_used_again(driver: FakeDriver) -> None:

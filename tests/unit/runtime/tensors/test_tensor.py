@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
+import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -63,6 +65,12 @@ def test_tensors_of_no_dimensions_and_of_no_elements(tensor: Make) -> None:
 
 def test_iterating_gives_slices(tensor: Make) -> None:
     assert [np.asarray(row).tolist() for row in tensor(2, 3)] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_nothing_makes_a_second_owner_in_passing(tensor: Make) -> None:
+    for double in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"^a Tensor can be neither pickled nor copied"):
+            double(tensor(4))
 
 
 # --- moves -------------------------------------------------------------------------------------------------------------------------

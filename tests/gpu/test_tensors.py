@@ -1,0 +1,233 @@
+"""Tensors on a GPU: order of streams and frees while streams are held up, other libraries both ways, pools, and running out of memory."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+from tilec import errors
+from tilec.runtime import MemPool, Stream, Tensor
+from tilec.runtime._driver import driver
+from tilec.runtime.seam import CopyKind
+from tilec.runtime.tensors.drops import DROPS
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+SIZE = 1 << 20
+# Cycles of a busy loop on the device: some tens of milliseconds.
+LONG = 50_000_000
+
+
+@pytest.fixture
+def streams(torch):
+    return [torch.cuda.Stream() for _ in range(3)]
+
+
+def made(stream, value: float, size: int = SIZE, pool: MemPool | None = None) -> Tensor:
+    """A tensor whose elements are `value`, written in the order of a stream."""
+    handle = None if pool is None else pool.handle
+    t = Tensor.uninitialized(size, "f32", driver=driver(), ordinal=0, stream=stream.cuda_stream, pool=handle)
+    bits = int(np.float32(value).view(np.uint32))
+    assert bits % 0x01010101 == 0, "a value of four equal bytes"
+    driver().fill(0, t.ptr, bits & 0xFF, t.nbytes, stream.cuda_stream)
+    return t
+
+
+ZERO, SAME = 0.0, float(np.uint32(0x3F3F3F3F).view(np.float32))
+
+
+def contents(t: Tensor) -> np.ndarray:
+    t.storage.sync(write=False)
+    out = np.empty(t.size, np.float32)
+    stream = driver().create_stream(0)
+    driver().copy_out(0, out.ctypes.data, t.ptr, t.nbytes, stream)
+    driver().destroy_stream(0, stream)
+    return out
+
+
+def hold(torch, stream) -> None:
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(LONG)
+
+
+def test_a_launch_waits_for_a_writer_on_another_stream(kernels, torch, streams):
+    one, two, _ = streams
+    x, y, z = made(one, SAME), made(one, ZERO), made(one, ZERO)
+    w = made(two, ZERO)
+    kernels.vector_add(one, z, x, y)
+    for _ in range(3):
+        hold(torch, one)
+        kernels.vector_add(one, z, x, y)
+        kernels.vector_add(two, w, z, y)
+    assert np.all(contents(w) == np.float32(SAME))
+
+
+def test_a_writer_waits_for_a_reader_on_another_stream(kernels, torch, streams):
+    one, two, _ = streams
+    x, y, z, w = made(one, SAME), made(one, ZERO), made(one, ZERO), made(two, ZERO)
+    kernels.vector_add(one, z, x, y)
+    torch.cuda.synchronize()
+    hold(torch, two)
+    kernels.vector_add(two, w, z, y)  # reads the old contents, late
+    kernels.vector_add(one, z, y, y)  # writes zeros
+    assert np.all(contents(w) == np.float32(SAME))
+    assert np.all(contents(z) == 0)
+
+
+def test_readers_do_not_wait_for_each_other(kernels, torch, streams):
+    one, two, three = streams
+    x = made(one, SAME)
+    out = [made(stream, ZERO) for stream in (two, three)]
+    zero = made(one, ZERO)
+    kernels.vector_add(two, out[0], x, zero)
+    kernels.vector_add(three, out[1], x, zero)
+    torch.cuda.synchronize()
+    hold(torch, two)
+    kernels.vector_add(two, out[0], x, zero)
+    kernels.vector_add(three, out[1], x, zero)
+    three.synchronize()
+    assert not two.query()
+    torch.cuda.synchronize()
+
+
+def test_memory_is_not_given_out_again_before_its_last_use(kernels, torch, streams):
+    one, two, three = streams
+    pool = MemPool(0, release_threshold=1 << 30)
+    zero, z = made(one, ZERO), made(two, ZERO)
+    kernels.vector_add(two, z, zero, zero)
+    for _ in range(5):
+        x = made(one, SAME, pool=pool)
+        hold(torch, two)
+        kernels.vector_add(two, z, x, zero)
+        del x
+        greedy = [made(three, ZERO, pool=pool) for _ in range(4)]  # would get the memory if it were free
+        three.synchronize()
+        assert np.all(contents(z) == np.float32(SAME))
+        del greedy
+
+
+def test_threads_drop_the_last_references(kernels, torch, streams):
+    pool = MemPool(0)
+    zero = made(streams[0], ZERO, 4096)
+    left = [made(streams[number % 3], SAME, 4096, pool=pool) for number in range(300)]
+
+    def use_and_drop(stream) -> None:
+        out = made(stream, ZERO, 4096)
+        while True:
+            try:
+                x = left.pop()
+            except IndexError:
+                return
+            kernels.vector_add(stream, out, x, zero)
+            del x
+
+    threads = [threading.Thread(target=use_and_drop, args=(stream,)) for stream in streams]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    torch.cuda.synchronize()
+    assert pool.stats.used == 0
+
+
+def test_a_stream_is_closed_before_its_tensors(torch):
+    with Stream(0) as stream:
+        t = Tensor.uninitialized(1024, "f32", driver=driver(), ordinal=0, stream=stream.handle)
+        driver().fill(0, t.ptr, 0, t.nbytes, stream.handle)
+    assert not contents(t).any()
+    del t
+    torch.cuda.synchronize()
+
+
+def test_torch_takes_a_tensor_and_gives_one(kernels, torch, streams):
+    one, two, _ = streams
+    x, zero, z = made(one, SAME), made(one, ZERO), made(one, ZERO)
+    kernels.vector_add(one, z, x, zero)
+    hold(torch, one)
+    kernels.vector_add(one, z, x, zero)
+    with torch.cuda.stream(two):
+        theirs = torch.from_dlpack(z)
+        doubled = theirs * 2
+    two.synchronize()
+    assert torch.all(doubled == 2 * SAME)
+    address = theirs.data_ptr()
+    assert address == z.ptr
+    with torch.cuda.stream(two):
+        torch.cuda._sleep(LONG)
+        theirs.fill_(5.0)
+        back = Tensor.from_foreign(theirs)
+        kernels.vector_add(one, x, back, zero)  # after torch's fill, on another stream
+    assert np.all(contents(x) == 5)
+    del z, theirs
+    torch.cuda.synchronize()
+    assert np.all(contents(back) == 5)
+
+
+def test_cupy_through_the_array_interface(kernels, torch, streams):
+    cupy = pytest.importorskip("cupy")
+    x, zero, z = made(streams[0], SAME), made(streams[0], ZERO), made(streams[0], ZERO)
+    hold(torch, streams[0])
+    kernels.vector_add(streams[0], z, x, zero)
+    assert bool((cupy.asarray(z) == np.float32(SAME)).all())
+    array = cupy.full(SIZE, 3.0, dtype="float32")
+    t = Tensor.from_foreign(array)
+    kernels.vector_add(streams[1], z, t, zero)
+    assert np.all(contents(z) == 3)
+
+
+def test_owners_of_foreign_memory_live_until_the_device_is_done(kernels, torch, streams):
+    zero, z = made(streams[0], ZERO), made(streams[0], ZERO)
+    theirs = torch.full((SIZE,), 2.0, device="cuda")
+    t = Tensor.from_foreign(theirs)
+    hold(torch, streams[0])
+    kernels.vector_add(streams[0], z, t, zero)
+    del t, theirs
+    greedy = [torch.zeros(SIZE, device="cuda") for _ in range(4)]
+    assert np.all(contents(z) == 2)
+    assert DROPS.drain() == 0
+    assert not greedy[0].any()
+
+
+def test_copies_through_pinned_memory(torch):
+    host, other = (driver().allocate_pinned(0, 4096) for _ in range(2))
+    try:
+        stream = driver().create_stream(0)
+        t, u = (Tensor.uninitialized(1024, "u32", driver=driver(), ordinal=0, stream=stream) for _ in range(2))
+        ctypes.memset(host, 7, 4096)
+        driver().copy_async(0, t.ptr, host, 4096, stream, CopyKind.TO_DEVICE)
+        driver().copy_async(0, u.ptr, t.ptr, 4096, stream, CopyKind.ON_DEVICE)
+        driver().copy_async(0, other, u.ptr, 4096, stream, CopyKind.TO_HOST)
+        driver().synchronize(0, stream)
+        assert ctypes.string_at(other, 4096) == bytes([7]) * 4096
+    finally:
+        driver().free_pinned(0, host)
+        driver().free_pinned(0, other)
+
+
+def test_out_of_memory_says_how_much_and_all_goes_on(kernels, torch, streams):
+    x, zero, z = made(streams[0], SAME), made(streams[0], ZERO), made(streams[0], ZERO)
+    for _ in range(2):
+        with pytest.raises(errors.OutOfMemoryError) as caught:
+            Tensor.uninitialized(1 << 43, "f32", driver=driver(), ordinal=0, stream=streams[0].cuda_stream)
+        assert caught.value.requested == 1 << 45
+        assert caught.value.used >= x.nbytes
+        assert 0 < caught.value.free < caught.value.total
+    kernels.vector_add(streams[0], z, x, zero)
+    assert np.all(contents(z) == np.float32(SAME))
+
+
+def test_a_pool_keeps_and_trims(torch, streams):
+    pool = MemPool(0, release_threshold=1 << 30)
+    t = made(streams[0], ZERO, pool=pool)
+    assert pool.stats.used >= t.nbytes
+    del t
+    torch.cuda.synchronize()
+    assert pool.stats.used == 0
+    assert pool.stats.reserved > 0
+    pool.trim()
+    assert pool.stats.reserved == 0
+    pool.close()
