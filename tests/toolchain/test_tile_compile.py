@@ -15,6 +15,7 @@ from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, sample_at, 
 from tilec.bundle.cubin import read_cubin
 from tilec.errors import BundleError, CompileError, ToolchainError
 from tilec.frontends import _sass, _tile_api, _tile_compile
+from tilec.frontends._tile_toolchain import files_digest
 from tilec.frontends._tools import find_tool
 from tilec.model.arch import ARCHS, Target, TargetKind
 from tilec.model.digest import sha256
@@ -309,6 +310,16 @@ def test_missing_tools_are_told(monkeypatch, tmp_path):
     write(tmp_path, {"cuda_tile-1.7.0.dist-info/RECORD": ""})
     with pytest.raises(ToolchainError, match="cuda-tile is half installed"):
         frontend().toolchain()
+
+
+def test_the_digest_of_cuda_tile_is_that_of_its_own_files():
+    own = "cuda/tile/__init__.py,sha256=aaa,1\ncuda/tile/_cext.so,sha256=bbb,2\n"
+    here = (
+        own
+        + "../../../bin/cutile-cache,sha256=ccc,168\ncuda/tile/__pycache__/__init__.pyc,,\ncuda_tile-1.7.0.dist-info/INSTALLER,sha256=ddd,4\n"
+    )
+    assert files_digest(here, "cuda/tile/__init__.py") == files_digest(own, "cuda/tile/__init__.py")
+    assert files_digest(own.replace("bbb", "eee"), "cuda/tile/__init__.py") != files_digest(own, "cuda/tile/__init__.py")
 
 
 def test_the_api_is_as_expected():

@@ -51,8 +51,19 @@ def _python() -> ToolInfo:
     return ToolInfo(name="python", version=version, digest=sha256(str(sys.implementation.cache_tag).encode()))
 
 
+def files_digest(record: str, part: str) -> str:
+    """Digest of the files beside `part` in an installed package's file list.
+
+    Only what the package itself brought counts. Scripts hold the environment's path, and what an installer adds (compiled modules, its
+    own notes) differs from one environment to the next: with these in it, no two environments would share a cache.
+    """
+    folder = part.rpartition("/")[0] + "/"
+    rows = (row for row in record.splitlines() if row.startswith(folder) and ",sha256=" in row)
+    return sha256("\n".join(sorted(rows)).encode())
+
+
 def _package(name: str, stem: str, part: str) -> ToolInfo:
-    """Version and digest of an installed package, from its metadata; its file list names the digest of every file."""
+    """Version and digest of an installed package, from its metadata."""
     for entry in sys.path:
         folder = Path(entry)
         try:
@@ -63,8 +74,8 @@ def _package(name: str, stem: str, part: str) -> ToolInfo:
             if not (folder / part).is_file():
                 raise ToolchainError(f"{name} is half installed: {folder / part} is missing", fix=PACKAGE_FIX)
             try:
-                digest = sha256((info / "RECORD").read_bytes())
-            except OSError as exc:
+                digest = files_digest((info / "RECORD").read_text(encoding="utf-8"), part)
+            except (OSError, UnicodeDecodeError) as exc:
                 raise ToolchainError(f"{name} is half installed: its file list cannot be read ({exc})", fix=PACKAGE_FIX) from exc
             return ToolInfo(name=name, version=info.name[len(stem) + 1 : -len(".dist-info")], digest=digest)
     raise ToolchainError(f"{name} is not installed: tile kernels cannot be compiled", fix=PACKAGE_FIX)
