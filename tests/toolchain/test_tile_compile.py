@@ -314,10 +314,12 @@ def test_missing_tools_are_told(monkeypatch, tmp_path):
 
 def test_the_digest_of_cuda_tile_is_that_of_its_own_files():
     own = "cuda/tile/__init__.py,sha256=aaa,1\ncuda/tile/_cext.so,sha256=bbb,2\n"
-    here = (
-        own
-        + "../../../bin/cutile-cache,sha256=ccc,168\ncuda/tile/__pycache__/__init__.pyc,,\ncuda_tile-1.7.0.dist-info/INSTALLER,sha256=ddd,4\n"
+    more = (
+        "../../../bin/cutile-cache,sha256=ccc,168",
+        "cuda/tile/__pycache__/__init__.pyc,,",
+        "cuda_tile-1.7.0.dist-info/INSTALLER,sha256=ddd,4",
     )
+    here = own + "\n".join(more)
     assert files_digest(here, "cuda/tile/__init__.py") == files_digest(own, "cuda/tile/__init__.py")
     assert files_digest(own.replace("bbb", "eee"), "cuda/tile/__init__.py") != files_digest(own, "cuda/tile/__init__.py")
 
