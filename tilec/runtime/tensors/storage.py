@@ -159,11 +159,13 @@ class Storage:
                 self.sole = None
 
     def sync(self, *, write: bool) -> None:
-        """Wait until the host may read the memory, or write it."""
+        """Wait until the host may read the memory, or write it; a failure of the work that it waits for is raised."""
         with self.lock:
             marks = [mark_of(self.driver, use) for use in self.uses.before(_HOST, write=write)]
         for mark in marks:
             mark.sync()
+            if (failure := mark.failure) is not None:
+                raise failure
 
     def free(self) -> None:
         """Give the memory back now, after its last use in stream order; the object must not be used any more. Once is enough."""

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cpu_samples import device
 from tests.runtime_samples import ADD, bundle_of, fake_driver
-from tilec.errors import ArgumentError, BorrowError, UseAfterMoveError
+from tilec.errors import ArgumentError, BorrowError, FaultError, UseAfterMoveError
 from tilec.runtime import Module, Stream, load
 from tilec.runtime.arguments import READERS
 from tilec.runtime.cpu_driver import CpuDriver
@@ -143,6 +143,22 @@ def test_raw_tensors_are_for_executions_that_see_to_order_themselves(made: tuple
     assert "free" not in driver.calls, "it keeps the memory"
     del raw
     assert driver.calls[-1] == "free"
+
+
+def test_who_reads_what_a_failed_launch_should_have_written_is_told() -> None:
+    def fails(run: object) -> None:
+        raise FaultError("add: no")
+
+    module, driver = device(fails)
+    z, x, y = tensors(driver, -1, 0)
+    module.add(0, z, x, y)
+    for read in (np.asarray, np.from_dlpack):
+        with pytest.raises(FaultError, match=r"^add: no"):
+            read(z)
+        module.add(0, z, x, y)
+    with pytest.raises(FaultError, match=r"^add: no"):
+        driver.synchronize(-1, 0)
+    np.asarray(x)
 
 
 def test_values_are_right_across_streams_that_are_held_up() -> None:
