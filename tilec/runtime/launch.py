@@ -11,6 +11,7 @@ from tilec.runtime.arguments import READERS
 from tilec.runtime.binding import bind, check_axes, check_count
 from tilec.runtime.contract import Contract
 from tilec.runtime.fastpath import KeyOf, Launch, fast_path
+from tilec.runtime.grid import GridWish
 from tilec.runtime.packing import Block
 from tilec.runtime.prepare import Explanation, Plan, Site, explain, prepare
 from tilec.runtime.protocols import StreamLike
@@ -34,11 +35,13 @@ class Launcher:
         pinned: the axes that it is restricted to.
     """
 
-    def __init__(self, info: KernelInfo, site: Site, pinned: dict[str, AxisValue] | None = None) -> None:
+    def __init__(self, info: KernelInfo, site: Site, pinned: dict[str, AxisValue] | None = None, grid: tuple[GridWish, ...] = ()) -> None:
         """Use `Module.kernels` or `Module.NAME`."""
         self.info = info
         self._site = site
         self.pinned = dict(pinned or {})
+        self._grid = grid
+        self._gridded: dict[tuple[GridWish, ...], Launcher] = {}
         self._lock = threading.Lock()
         self._contract: Contract | None = None
         self._plans: dict[tuple[Any, ...], Plan] = {}
@@ -119,6 +122,25 @@ class Launcher:
             raise no_variant(self._ready(), launcher.pinned)
         return launcher
 
+    @property
+    def contract(self) -> Contract:
+        """What every launch is held against."""
+        return self._ready()
+
+    @property
+    def site(self) -> Site:
+        """Where it launches."""
+        return self._site
+
+    def on_grid(self, wishes: tuple[GridWish, ...]) -> Launcher:
+        """This launcher, held to what a caller says of the grid."""
+        launcher = self._gridded.get(wishes)
+        if launcher is None:
+            if len(self._gridded) >= MOST_PLANS:
+                self._gridded.clear()
+            launcher = self._gridded[wishes] = Launcher(self.info, self._site, self.pinned, wishes)
+        return launcher
+
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """Why a call with these arguments (without the stream) takes the variant and the image it takes; nothing is enqueued.
 
@@ -158,7 +180,7 @@ class Launcher:
                 if axes.get(name, value) != value:
                     what = f"{self.info.name}: {name} is {value!r} for this launcher, got {axes[name]!r}"
                     raise VariantError(what, kernel=self.info.name)
-            launcher = self._restricted[key] = Launcher(self.info, self._site, {**self.pinned, **axes})
+            launcher = self._restricted[key] = Launcher(self.info, self._site, {**self.pinned, **axes}, self._grid)
         return launcher
 
     def _slow(self, stream: Any, values: tuple[Any, ...]) -> None:
@@ -176,7 +198,7 @@ class Launcher:
             self._plans[key].bound(handle)
             order(contract, values, leased, handle)
             return self.path()(stream, values)
-        plan, packed = prepare(contract, values, self.pinned, self._site)
+        plan, packed = prepare(contract, values, self.pinned, self._site, self._grid)
         if key is not None:
             if len(self._plans) >= MOST_PLANS:
                 self._plans.clear()

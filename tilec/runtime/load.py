@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilec.bundle.read import Bundle
 from tilec.model.kernel import BundleInfo, KernelInfo
@@ -15,6 +16,9 @@ from tilec.runtime.launch import Launcher
 from tilec.runtime.prepare import Site
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import DeviceDriver, DeviceInfo
+
+if TYPE_CHECKING:
+    from tilec.runtime.ops.lazy import LazyLaunchers
 
 
 def load(bundle: Path | str | bytes | Bundle, device: DeviceLike = 0, *, driver: DeviceDriver | None = None) -> Module:
@@ -71,6 +75,13 @@ class Module:
     def device(self) -> DeviceInfo:
         """Where it is loaded."""
         return self._site.device
+
+    @property
+    def lazy(self) -> LazyLaunchers:
+        """The kernels as functions that give ops: `module.lazy.add(z, x, y)`."""
+        from tilec.runtime.ops.lazy import LazyLaunchers
+
+        return LazyLaunchers(self)
 
     def __getattr__(self, name: str) -> Launcher:
         """The launcher of a kernel."""

@@ -15,6 +15,7 @@ from tilec.model.kernel import AxisValue, VariantInfo
 from tilec.model.signature import ParamKind
 from tilec.runtime.checks import Call, Values
 from tilec.runtime.contract import Contract
+from tilec.runtime.grid import GridWish, settle_grid
 from tilec.runtime.images import ImageStore
 from tilec.runtime.layout import byte_range
 from tilec.runtime.limits import check_device_limits, check_image_limits, check_residency, launch_shape
@@ -152,7 +153,9 @@ class Explanation:
         return "\n".join(lines)
 
 
-def prepare(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site) -> tuple[Plan, Values]:
+def prepare(
+    contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...] = ()
+) -> tuple[Plan, Values]:
     """Check a call in the documented order; its plan, and the addresses of its tensors.
 
     Raises:
@@ -164,6 +167,8 @@ def prepare(contract: Contract, values: Values, axes: dict[str, AxisValue], site
     variant = considered[-1].variant
     name, device, driver = contract.name, site.device, site.driver
     shape = launch_shape(call)
+    if grid:
+        shape = dataclasses.replace(shape, grid=settle_grid(name, shape.grid, grid))
     check_device_limits(name, shape, device)
     image = require_image(variant.images, site.facts, kernel=variant.id, language=contract.info.language)
     packing = Packing(call, variant.abi)

@@ -1,0 +1,288 @@
+"""Launchers of a bundle as ops: arguments of any kind move in, are claimed, or come out of ops, and all of them come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.runtime_samples import ADD, GEMM, Array, loaded
+from tests.unit.runtime.ops.device_samples import CPU, Held
+from tilec.errors import (
+    ArgumentError,
+    BorrowError,
+    LaunchError,
+    LaunchLimitError,
+    OwnershipError,
+    UseAfterMoveError,
+    UsedOpError,
+    VariantError,
+)
+from tilec.runtime import Device, Module, use_device, value, zip_ops
+from tilec.runtime.tensors.partition import Partition
+from tilec.runtime.tensors.tensor import Tensor
+from tilec.testing.fake_driver import FakeDriver
+
+HERE = "test_lazy.py"
+
+
+@pytest.fixture
+def gpu() -> Iterator[tuple[Module, FakeDriver]]:
+    module, driver = loaded(ADD, GEMM)
+    with use_device(Device(0, driver=driver)):
+        yield module, driver
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    found = Held()
+    with use_device(found.device):
+        yield found
+
+
+def on(driver: Any, *shape: int, ordinal: int = 0, dtype: str = "f32") -> Tensor:
+    return Tensor.uninitialized(shape, dtype, driver=driver, ordinal=ordinal, stream=0)
+
+
+def filled(held: Held, count: int, number: float) -> Tensor:
+    made = on(held.driver, count, ordinal=CPU)
+    np.asarray(made)[...] = number
+    return made
+
+
+def test_nothing_is_enqueued_before_the_op_runs(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    op = module.lazy.add(on(driver, 512), on(driver, 512), on(driver, 512), alpha=2.0)
+    assert driver.launches == []
+    assert op.name == "launch of add"
+    z, x, y, alpha = op.sync()
+    (launch,) = driver.launches
+    assert launch.arguments == (z.ptr, x.ptr, y.ptr, 512, 2.0)
+    assert (alpha, launch.shape.grid) == (2.0, (2, 1, 1))
+
+
+def test_the_launch_computes(held: Held) -> None:
+    z, x, _, _ = held.module.lazy.add(filled(held, 8, 0), filled(held, 8, 3), filled(held, 8, 4)).sync()
+    assert np.asarray(z).tolist() == [7.0] * 8
+    assert np.asarray(x).tolist() == [3.0] * 8
+
+
+def test_chains_stay_in_order(held: Held) -> None:
+    def again(found: tuple[Any, ...]) -> Any:
+        z, x, y, _ = found
+        return held.module.lazy.add(x, z, y)
+
+    with held.held():
+        future = held.module.lazy.add(filled(held, 8, 0), filled(held, 8, 3), filled(held, 8, 4)).then(again).then(again).future()
+    assert np.asarray(future.result()[0]).tolist() == [15.0] * 8
+
+
+def test_owned_tensors_move_in(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    z, x, y = (on(driver, 512) for _ in range(3))
+    op = module.lazy.add(z, x, y)
+    for use in (lambda: module.lazy.add(z, on(driver, 512), on(driver, 512)), lambda: x.share(), lambda: module.add(0, z, x, y)):
+        with pytest.raises(UseAfterMoveError, match=rf"moved into the launch of add \(.*{HERE}:\d+\)"):
+            use()
+    op.sync()
+
+
+def test_a_tensor_cannot_move_into_two_places(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    z, x = on(driver, 512), on(driver, 512)
+    with pytest.raises(UseAfterMoveError, match=r"the launch of add \(.*\) cannot take the tensor twice"):
+        module.lazy.add(z, x, x)
+    module.lazy.add(z, x, on(driver, 512)).sync()  # what was refused moved nothing
+
+
+def test_a_launch_that_is_refused_takes_nothing(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    z, x, y = (on(driver, 512) for _ in range(3))
+    used = value(1.0)
+    used.sync()
+    shared = y.share()
+    with pytest.raises(UsedOpError):
+        module.lazy.add(z, x, shared, used)
+    with pytest.raises(BorrowError, match="there for reading only"):
+        module.lazy.add(shared, z, x)
+    with pytest.raises(ArgumentError, match="there is no argument 'beta'"):
+        module.lazy.add(z, x, shared, beta=1)
+    out, _, same, _ = module.lazy.add(z, x, shared).sync()
+    assert same is shared
+    out.borrow_mut().release()
+
+
+def test_shared_and_borrowed_tensors_stay_where_they_are(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    z, x, y = on(driver, 512), on(driver, 1024), on(driver, 512).share()
+    with z.borrow_mut() as out, x[:512] as view:
+        op = module.lazy.add(out, view, y)
+        with pytest.raises(BorrowError, match=rf"the launch of add \(.*{HERE}:\d+\) still writes it"):
+            module.lazy.add(out, view, y)
+        module.lazy.add(on(driver, 512), view, y).sync()  # readers do not mind each other
+        assert op.sync()[:3] == (out, view, y)
+        module.lazy.add(out, view, y).sync()
+    z.borrow_mut().release()
+
+
+def test_a_dropped_op_gives_its_claims_back(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    z, y = on(driver, 512), on(driver, 512).share()
+    with z.borrow_mut() as out:
+        op = module.lazy.add(out, y, y)
+        del op
+        module.lazy.add(out, y, y).sync()
+
+
+def test_an_op_cannot_outlive_what_it_borrows(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    z, y = on(driver, 512), on(driver, 512).share()
+    with z.borrow_mut() as out:
+        op = module.lazy.add(out, y, y)
+    with pytest.raises(BorrowError, match=r"has ended(.|\n)*op: launch of add, created at"):
+        op.sync()
+    assert driver.launches == []
+
+
+def test_ops_and_arrays_mix(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    x = value(on(driver, 512)).shared()
+    array = Array(512, ptr=0x9000)
+    z, given, same, alpha = module.lazy.add(value(on(driver, 512)), x, array, alpha=value(3.0)).sync()
+    assert driver.launches[-1].arguments == (z.ptr, given.ptr, 0x9000, 512, 3.0)
+    assert (same, alpha) == (array, 3.0)
+
+
+def test_launches_on_different_streams_are_ordered(held: Held) -> None:
+    """Write, then read on another stream, then write again on a third: each waits for the one before."""
+    z, x, y = filled(held, 8, 0), filled(held, 8, 1), filled(held, 8, 1).share()
+    streams = [held.device.new_stream() for _ in range(3)]
+    with z.borrow_mut() as out, x.borrow_mut() as other, held.held():
+        held.module.lazy.add(out, other, y).enqueue_on(streams[0])  # z = 2
+        held.module.lazy.add(other, out, y).enqueue_on(streams[1])  # x = 3: reads what was written, writes what was read
+        held.module.lazy.add(out, other, y).enqueue_on(streams[2])  # z = 4
+        assert held.runs == 0
+    for stream in streams:
+        stream.sync()
+    assert (np.asarray(z).tolist(), np.asarray(x).tolist()) == ([4.0] * 8, [3.0] * 8)
+
+
+def test_independent_launches_overlap(held: Held) -> None:
+    with held.held():
+        slow = held.module.lazy.add(filled(held, 8, 0), filled(held, 8, 1), filled(held, 8, 1)).future()
+        assert zip_ops(value(1), value(2)).sync() == (1, 2)
+        assert not slow.done()
+    slow.result()
+
+
+# --- the grid ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_partitions_come_back_as_partitions(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    part, _, _, _ = module.lazy.add(on(driver, 1000).partition(256), on(driver, 1000), on(driver, 1000)).sync()
+    assert type(part) is Partition
+    assert driver.launches[-1].shape.grid == (*part.grid, 1, 1) == (4, 1, 1)
+    assert type(part.unpartition()) is Tensor
+
+
+def test_partitions_in_place(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    z = on(driver, 1000)
+    with z.partition_mut(256) as part:
+        module.lazy.add(part, on(driver, 1000), on(driver, 1000)).sync()
+    z.borrow_mut().release()
+
+
+def test_tiles_of_another_size_are_refused(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    op = module.lazy.add(on(driver, 1000).partition(128), on(driver, 1000), on(driver, 1000))
+    message = (
+        r"add: the kernel's own expressions give the launch grid \(4, 1, 1\), and the partition z gives \(8, 1, 1\)\n  cause: .*other tiles"
+    )
+    with pytest.raises(LaunchLimitError, match=message):
+        op.sync()
+    assert driver.launches == []
+
+
+def test_a_grid_of_the_callers(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(7).sync()
+    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).const_grid(2, 3).sync()
+    assert [launch.shape.grid for launch in driver.launches] == [(7, 1, 1), (2, 3, 1)]
+    op = module.lazy.add(on(driver, 1000).partition(256), on(driver, 1000), on(driver, 1000)).grid(7)
+    with pytest.raises(LaunchLimitError, match=r"add: grid\(\) gives the launch grid \(7, 1, 1\), and the partition z gives \(4, 1, 1\)"):
+        op.sync()
+    for extents in ((), (1, 2, 3, 4), (-1,), (1.0,)):
+        with pytest.raises(LaunchLimitError, match="is not one to three whole numbers"):
+            module.lazy.add(on(driver, 8), on(driver, 8), on(driver, 8)).grid(*extents)
+
+
+def test_prefixes_and_mapped_partitions(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+
+    def add(z: Any) -> Any:
+        return module.lazy.add(z, on(driver, 1000), on(driver, 1000))
+
+    add(on(driver, 1000).partition_prefix(256)).grid(2).sync()
+    add(on(driver, 1000).partition(256).map(3)).sync()
+    assert [launch.shape.grid for launch in driver.launches] == [(2, 1, 1), (3, 1, 1)]
+    with pytest.raises(LaunchLimitError, match=r"and the partition z gives \(4, 1, 1\) at most"):
+        add(on(driver, 1000).partition_prefix(256)).grid(5).sync()
+
+
+# --- the rest ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_variants_are_chosen_by_axis(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+
+    def operands() -> tuple[Tensor, Tensor, Tensor]:
+        c, a, b = (on(driver, 128, 128, dtype="f16") for _ in range(3))
+        return c, a, b
+
+    module.lazy.gemm(*operands(), BM=64).sync()
+    module.lazy.gemm(*operands()).variant(BM=64).sync()
+    module.lazy.gemm(*operands()).sync()
+    assert [launch.symbol for launch in driver.launches] == ["gemm_f16_64", "gemm_f16_64", "gemm_f16_128"]
+    with pytest.raises(VariantError, match="BM = 32 was not built; built are 64, 128"):
+        module.lazy.gemm(*operands(), BM=32)
+    with pytest.raises(VariantError, match="BM = 32 was not built"):
+        module.lazy.gemm(*operands()).variant(BM=32)
+
+
+def test_an_op_runs_where_its_bundle_is_loaded(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    op = module.lazy.add(on(driver, 8), on(driver, 8), on(driver, 8))
+    message = r"add: the bundle is loaded on device 0 \(Fake H200\), and the op is run on the cpu device\n  fix: run it under use_device"
+    with use_device("cpu"), pytest.raises(LaunchError, match=message):
+        op.sync()
+
+
+def test_names_and_reprs(gpu: tuple[Module, FakeDriver]) -> None:
+    module, _ = gpu
+    assert dir(module.lazy) == ["add", "gemm"]
+    assert repr(module.lazy["add"]) == "<LazyLauncher add on device 0 (Fake H200)>"
+    with pytest.raises(AttributeError, match="sample has no kernel 'ad'; did you mean 'add'"):
+        module.lazy.ad  # noqa: B018
+
+
+def test_a_shared_tensor_is_unwrapped_after_its_readers(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    x = value(on(driver, 512)).shared()
+    _, one, two, _ = module.lazy.add(on(driver, 512), x, x).sync()
+    assert one.owners == 3  # both, and the op's own
+    with pytest.raises(OwnershipError, match="it has 3 owners"):
+        value(one).unwrap_arc().sync()
+    del x
+    two.drop()
+    assert type(value(one).unwrap_arc().sync()) is Tensor
+
+
+def test_an_unzipped_launch_gives_owned_tensors(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    z, _, _, _ = module.lazy.add(on(driver, 512), on(driver, 512), on(driver, 512)).unzip(4)
+    assert type(z.sync().share().try_unwrap()) is Tensor
+    assert len(driver.launches) == 1
