@@ -22,6 +22,17 @@ class MemoryCalls(Calls):
         result, *values = self._api.cuPointerGetAttribute(name, address)
         return int(values[0]) if result == self._success else None
 
+    def allocation(self, address: int) -> tuple[int, int] | None:
+        """(first address, bytes) of the allocation that an address lies in; None where the driver does not know."""
+        names = self._api.CUpointer_attribute
+        found = []
+        for name in (names.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, names.CU_POINTER_ATTRIBUTE_RANGE_SIZE):
+            result, *values = self._api.cuPointerGetAttribute(name, address)
+            if result != self._success:
+                return None
+            found.append(int(values[0]))
+        return (found[0], found[1]) if all(found) else None
+
     def allocate(self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None) -> int:
         """Device memory, in stream order where a stream is given; out of a pool, the device's default one, where there is a stream."""
         with self.current(ordinal):

@@ -163,6 +163,11 @@ class CpuDriver:
         """Asked for tensors that only say of themselves that a CUDA device reaches them: this device's own, or a GPU's."""
         return ON_GPU if self._allocations.holding(address) is None else ON_CPU
 
+    def allocation(self, address: int) -> tuple[int, int] | None:
+        """First address and bytes of the allocation of this device that an address lies in."""
+        found = self._allocations.holding(address)
+        return None if found is None else (found[0], found[1].size)
+
     def allocate(self, ordinal: int, size: int, stream: int | None, pool: Pool | None = None) -> int:
         """Host memory, aligned as a GPU's; the contents are whatever was there."""
         owner = pool or self._pool

@@ -189,6 +189,9 @@ class DeviceDriver(Protocol):
     def pointer_device(self, address: int) -> int | None:
         """Ordinal of the device that an address belongs to; None for an address that the driver does not know."""
 
+    def allocation(self, address: int) -> tuple[int, int] | None:
+        """(first address, bytes) of the allocation that an address lies in; None where the driver does not know."""
+
     def allocate(self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None) -> int:
         """Device memory, in stream order where a stream is given; out of a pool, the device's default one, where there is a stream."""
 

@@ -210,6 +210,11 @@ class FakeDriver:
         """Device of an address: of an allocation, or as told by `own`."""
         return self._foreign.get(address, self._memory.get(address, (None, None))[0])
 
+    def allocation(self, address: int) -> tuple[int, int] | None:
+        """Of memory that was allocated here."""
+        held = ((start, len(buffer) - 256) for start, (_, buffer) in self._memory.items())
+        return next(((start, size) for start, size in held if start <= address < start + size), None)
+
     def allocate(self, ordinal: int, size: int, stream: int | None, pool: int | None = None) -> int:
         """Host memory, aligned to 256 bytes."""
         self._note("allocate")
@@ -314,7 +319,15 @@ class FakeDriver:
         """Nothing is left to give back."""
         self._note("destroy_event")
 
-    def record_event(self, ordinal: int, event: int, stream: int) -> None:
+    def position(self, ordinal: int, stream: int) -> int:
+        """Works are not told apart."""
+        return 0
+
+    def event_failure(self, ordinal: int, event: int) -> BaseException | None:
+        """Launches fail at once, or not at all."""
+        return None
+
+    def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:
         """Work is done when it returns, and so is everything before the mark."""
         self._note("record_event")
         self._step("record", stream, event)

@@ -118,6 +118,10 @@ def test_pinned_memory_and_the_machines_own() -> None:
     driver.free_pinned(CPU, address)
     with pytest.raises(DriverError, match="is no allocation of the cpu device, or was freed before"):
         driver.free_pinned(CPU, address)
+    address = driver.allocate(CPU, 100, None)
+    assert driver.allocation(address + 99) == (address, 100)
+    assert driver.allocation(address + 100) is None
+    driver.free(CPU, address, None)
     free, total = driver.memory_info(CPU)
     assert 0 < free <= total
     assert driver.pool_stats(CPU, driver.default_pool(CPU)).used == 0

@@ -78,3 +78,15 @@ def test_memory_of_the_device() -> None:
     assert Driver(Told()).memory_info(0) == (3, 8)
     with pytest.raises(DriverError, match="cuMemGetInfo failed: CUDA_ERROR_ILLEGAL_ADDRESS"):
         Driver(Lost()).memory_info(0)
+
+
+def test_where_an_allocation_ends() -> None:
+    api = Api()
+    api.values["cuPointerGetAttribute"] = 0x400
+    assert Driver(api).allocation(0x420) == (0x400, 0x400)
+    assert [name.name for name, _ in api.made("cuPointerGetAttribute")] == [
+        "CU_POINTER_ATTRIBUTE_RANGE_START_ADDR",
+        "CU_POINTER_ATTRIBUTE_RANGE_SIZE",
+    ]
+    assert Driver(Api()).allocation(0x420) is None
+    assert Driver(Api(cuPointerGetAttribute="INVALID_VALUE")).allocation(0x420) is None

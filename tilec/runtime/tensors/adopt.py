@@ -30,7 +30,8 @@ def adopt(source: Any, *, stream: Any = None, driver: DeviceDriver | None = None
         driver: of its device; the process's by default.
 
     Raises:
-        TensorError: it is no tensor, is tilec's own, is on no device that is known, or has a dtype or strides that tensors cannot have.
+        TensorError: it is no tensor, is tilec's own, is on no device that is known, has a dtype or strides that tensors cannot have, or
+            reaches beyond its allocation.
     """
     if isinstance(source, Described):
         raise TensorError(f"{source!r} is a tensor of tilec already", fix="move, share or borrow it")
@@ -46,6 +47,7 @@ def adopt(source: Any, *, stream: Any = None, driver: DeviceDriver | None = None
     if driver is None:
         driver = driver_of("cpu" if ordinal == ON_CPU else ordinal)
     nbytes = _checked_extent(facts)
+    _check_inside(facts, nbytes, driver)
     storage = Storage(driver, ordinal, facts.ptr, nbytes, owner=source)
     _order(storage, source, stream)
     return storage, dataclasses.replace(facts, device=ordinal)
@@ -94,6 +96,18 @@ def _checked_extent(facts: TensorFacts) -> int:
     return needed
 
 
+def _check_inside(facts: TensorFacts, nbytes: int, driver: DeviceDriver) -> None:
+    """See that the memory is there, as far as the driver knows: who describes a tensor wrongly would have others' memory written."""
+    if nbytes and not facts.ptr:
+        raise TensorError("the tensor has elements and no memory", cause="it is a meta or fake tensor, or its memory was given up")
+    found = driver.allocation(facts.ptr) if nbytes else None
+    if found is not None and facts.ptr + nbytes > found[0] + found[1]:
+        left = found[0] + found[1] - facts.ptr
+        raise TensorError(
+            f"a tensor of shape {facts.shape} and strides {facts.stride} needs {nbytes} bytes, and its allocation ends after {left}"
+        )
+
+
 def _pointer_device(address: int, driver: DeviceDriver | None) -> int | None:
     return (driver or driver_of(0)).pointer_device(address)
 
@@ -104,7 +118,10 @@ def _order(storage: Storage, source: Any, stream: Any) -> None:
         return
     handle = freeing_stream(storage.driver, storage.ordinal) if stream is None else stream_handle(stream, "from_foreign")
     if hasattr(source, "__dlpack__"):
-        dlpack.view(source, stream=handle or _LEGACY)  # the exporter lets this stream wait for its own
+        try:
+            dlpack.view(source, stream=handle or _LEGACY)  # the exporter lets this stream wait for its own
+        except Exception as error:  # foreign tensors raise what they like
+            raise TensorError(f"the tensor is not given out: {error}", fix="detach() it from what computes its gradient") from error
     else:
         named = (getattr(source, "__cuda_array_interface__", None) or {}).get("stream")
         if named is not None:

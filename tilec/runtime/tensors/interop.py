@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from tilec.errors import TensorError
@@ -109,10 +108,6 @@ class Exchanged(Described):
 
         found = np.asarray(_Described(self))
         return found.astype(dtype) if dtype is not None and found.dtype != dtype else found.copy() if copy else found
-
-    def __iter__(self) -> Iterator[Any]:
-        """Slices along the first dimension."""
-        return (self[place] for place in range(len(self)))  # type: ignore[index]
 
     def _interface(self) -> dict[str, Any]:
         facts, row = self._facts, DTYPES[self.dtype]

@@ -10,13 +10,14 @@ from typing import Any, Generic, TypeVar
 from tilec.errors import TensorError
 from tilec.runtime.layout import Shape
 from tilec.runtime.tensors.described import Described
+from tilec.runtime.tensors.interop import Exchanged
 from tilec.runtime.tensors.lease import Holder, holder
 from tilec.runtime.tensors.shapes import checked_shape, grid_of
 
 T = TypeVar("T", bound=Described)
 
 
-class Partition(Described, Generic[T]):
+class Partition(Exchanged, Generic[T]):
     """A tensor, or a mutable borrow of one, in tiles of one shape. Launchers take it for what they write, and infer their grid from it.
 
     Attributes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from tilec.runtime.layout import TensorFacts, contiguous_stride
@@ -51,6 +52,10 @@ class Viewable(Exchanged):
         layout = sliced(facts.shape, facts.stride, index)
         who = holder("the slice")
         return TensorView(self.storage, with_layout(self.storage, facts, layout, readonly=True), self._claim_read(who))
+
+    def __iter__(self) -> Iterator[TensorView]:
+        """Slices along the first dimension."""
+        return (self[place] for place in range(len(self)))
 
     def borrow(self) -> TensorView:
         """Itself to read, for a `with` block: until its end nobody can write or move the tensor.

@@ -267,6 +267,27 @@ def test_what_cannot_be_used(source: Any, message: str) -> None:
         Tensor.from_foreign(source)
 
 
+def test_a_tensor_ends_where_its_allocation_does(gpu: FakeDriver, on_gpu: Make) -> None:
+    t = on_gpu(4, 8)
+    Tensor.from_foreign(CudaArray(t.ptr), driver=gpu)
+    with pytest.raises(TensorError, match=r"^a tensor of shape \(4, 8\) .* needs 128 bytes, and its allocation ends after 96"):
+        Tensor.from_foreign(CudaArray(t.ptr + 32), driver=gpu)
+    with pytest.raises(TensorError, match=r"^the tensor has elements and no memory"):
+        Tensor.from_foreign(CudaArray(0), driver=gpu)
+
+
+def test_an_exporter_that_refuses_is_quoted(gpu: FakeDriver, on_gpu: Make) -> None:
+    class Refusing(Exporter):
+        def __dlpack__(self, *, stream: Any = None, max_version: Any = None) -> Any:
+            if stream != -1:
+                raise BufferError("it needs its gradient")
+            return super().__dlpack__(stream=stream, max_version=max_version)
+
+    with pytest.raises(TensorError, match=r"^the tensor is not given out: it needs its gradient") as caught:
+        Tensor.from_foreign(Refusing(on_gpu(4, 8)), driver=gpu)
+    assert "detach" in caught.value.fix
+
+
 def test_a_tensor_of_tilec_is_not_foreign(tensor: Make) -> None:
     with pytest.raises(TensorError, match=r"^<Tensor f32\[4\] on cpu> is a tensor of tilec already"):
         Tensor.from_foreign(tensor(4))

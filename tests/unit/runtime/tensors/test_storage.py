@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import itertools
 import subprocess
@@ -20,7 +21,7 @@ from tilec.runtime.marks import Mark
 from tilec.runtime.seam import CopyKind
 from tilec.runtime.tensors.drops import DROPS, Drops
 from tilec.runtime.tensors.storage import Storage, freeing_stream
-from tilec.testing.fake_driver import FakeDriver
+from tilec.testing.fake_driver import H200, FakeDriver
 
 CPU = -1
 ROOT = Path(__file__).resolve().parents[4]
@@ -206,6 +207,22 @@ def test_events_are_used_again(driver: FakeDriver) -> None:
     del first
     assert Mark(driver, 0, 6).event == event
     assert driver.calls.count("create_event") == 1
+
+
+def test_streams_of_two_devices_are_told_apart() -> None:
+    driver = FakeDriver(devices=(H200, dataclasses.replace(H200, ordinal=1)))
+    storage = Storage.allocate(driver, 0, 64, 5)
+    storage.enter(5, write=False, ordinal=1)
+    storage.leave(5, write=False, mark=Mark(driver, 1, 5), ordinal=1)
+    assert steps(driver) == [("allocate", 5), ("record", 5), ("wait", 5), ("record", 5)]
+    storage.pass_through(5, write=True)
+    assert steps(driver) == [("wait", 5)], "the stream of the same handle on the other device is another stream"
+    storage.enter(5, write=False, ordinal=1)
+    storage.leave(5, write=False, ordinal=1)
+    steps(driver)
+    del storage
+    home = freeing_stream(driver, 0)
+    assert steps(driver) == [("record", 5), ("wait", home), ("free", home)]
 
 
 class Gate:
