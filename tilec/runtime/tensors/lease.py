@@ -10,6 +10,7 @@ from types import FrameType
 from typing import final
 
 from tilec.errors import BorrowError, Location
+from tilec.runtime.tensors.debug import leases
 
 _NUMBERS = itertools.count()
 
@@ -51,14 +52,16 @@ class Lease:
     Threads may take and release claims at the same time.
     """
 
-    __slots__ = ("_held", "_lock", "_parent")
+    __slots__ = ("_held", "_lock", "_parent", "about")
 
-    def __init__(self, parent: Claim | None = None) -> None:
+    def __init__(self, parent: Claim | None = None, about: str = "") -> None:
         """Start with no claim.
 
         Args:
             parent: the claim through which the tensor is used; it is kept.
+            about: what the log calls the tensor.
         """
+        self.about = about if parent is None else parent.about
         self._held: dict[int, Held] = {}  # what claims say, not the claims: those end with their objects
         self._lock = threading.RLock()
         self._parent = parent
@@ -109,10 +112,14 @@ class Lease:
             self._require_parent(who)
             for held in self.claims:
                 if writes or held.writes:
+                    if (log := leases()) is not None:
+                        log.debug("%s: refused, %s %s and %s %s", self.about, held.who, _verb(held.writes), who, _verb(writes))
                     raise _conflict(f"the tensor cannot be {'written' if writes else 'read'} by {who}", held)
             taken = Claim(self, who, writes=writes)
             self._held[taken.number] = Held(who=who, writes=writes)
-            return taken
+        if (log := leases()) is not None:
+            log.debug("%s: claim %d, %s %s", self.about, taken.number, who, _verb(writes))
+        return taken
 
     def _require_parent(self, who: Holder) -> None:
         if self._parent is not None:
@@ -140,6 +147,11 @@ class Claim:
         self.who = who
         self.writes = writes
         self._lease = lease
+
+    @property
+    def about(self) -> str:
+        """What the log calls the tensor."""
+        return self._lease.about
 
     @property
     def active(self) -> bool:
@@ -176,6 +188,9 @@ class Claim:
 
 
 def _conflict(what: str, held: Held) -> BorrowError:
-    verb = "writes" if held.writes else "reads"
     fix = "run or drop the one before the other is made, or work on a copy (dup)"
-    return BorrowError(f"{what}: {held.who} still {verb} it", fix=fix)
+    return BorrowError(f"{what}: {held.who} still {_verb(held.writes)} it", fix=fix)
+
+
+def _verb(writes: bool) -> str:
+    return "writes" if writes else "reads"

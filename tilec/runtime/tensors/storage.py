@@ -10,6 +10,7 @@ from typing import Any
 from tilec.errors import DriverError, OutOfMemoryError, SchedulingError
 from tilec.runtime.marks import Mark, follow
 from tilec.runtime.seam import DeviceDriver, PoolHandle
+from tilec.runtime.tensors.debug import leases
 from tilec.runtime.tensors.drops import DROPS
 from tilec.runtime.tensors.lease import Lease
 from tilec.runtime.tensors.uses import StreamKey, Use, Uses
@@ -66,7 +67,7 @@ class Storage:
         self.address = address
         self.nbytes = nbytes
         self.owner = owner
-        self.lease = Lease()
+        self.lease = Lease(about=f"{nbytes} bytes at {address:#x}")
         self.uses = Uses()
         self.sole: int | None = None
         self.readers: set[int] = set()
@@ -109,6 +110,8 @@ class Storage:
         with self.lock:
             for use in self.uses.before(key, write=write):
                 hold(self.driver, use, key)
+                if (log := leases()) is not None:
+                    log.debug("%s: stream %s waits for stream %s, to %s", self.lease.about, key, use.stream, "write" if write else "read")
 
     def leave(self, stream: int, *, write: bool, mark: Mark | None = None, ordinal: int | None = None) -> None:
         """Remember a use that was enqueued.
@@ -212,6 +215,8 @@ def mark_of(driver: DeviceDriver, use: Use) -> Mark:
 def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
     """Give memory back after its last uses. It is the collector that calls: nothing here waits for the device."""
     last = uses.last
+    if (log := leases()) is not None:
+        log.debug("the memory at %#x is freed after its uses on %s", address, ", ".join(str(use.stream) for use in last))
     if len(last) == 1 and last[0].stream[0] == ordinal and last[0].stream not in uses.gone:
         driver.free(ordinal, address, last[0].stream[1])  # the stream's own order is enough
         return

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +20,8 @@ from tilec.runtime.arguments import READERS
 from tilec.runtime.cpu_driver import CpuDriver
 from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
+
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture
@@ -183,3 +190,36 @@ def test_values_are_right_across_streams_that_are_held_up() -> None:
             x_value = y_value + expected
         assert np.asarray(z)[0] == expected
         assert np.asarray(x).tolist() == [x_value] * 64
+
+
+DECISIONS = """
+import numpy as np
+from tests.runtime_samples import ADD, bundle_of, fake_driver
+from tilec.errors import BorrowError
+from tilec.runtime import Tensor, load
+driver = fake_driver(ADD)
+module = load(bundle_of(ADD), driver=driver)
+z, x, y = (Tensor.uninitialized(64, "f32", driver=driver, ordinal=0, stream=5) for _ in range(3))
+with z.borrow():
+    try:
+        z.borrow_mut()
+    except BorrowError:
+        pass
+module.add(6, z, x, y)
+"""
+
+
+def test_decisions_are_logged_where_that_is_asked_for() -> None:
+    for debug, expected in (("leases", True), ("", False), ("graphs,leases", True)):
+        env = {**os.environ, "TILEC_DEBUG": debug}
+        done = subprocess.run([sys.executable, "-c", DECISIONS], capture_output=True, text=True, timeout=60, check=True, cwd=ROOT, env=env)
+        if not expected:
+            assert done.stderr == ""
+            continue
+        for words in (
+            r"^tilec: 256 bytes at 0x\w+: claim 0, the borrow \(<string>:9\) reads$",
+            r"^tilec: 256 bytes at 0x\w+: refused, the borrow \(<string>:9\) reads and the mutable borrow \(<string>:11\) writes$",
+            r"^tilec: 256 bytes at 0x\w+: stream \(0, 6\) waits for stream \(0, 5\), to write$",
+            r"^tilec: 256 bytes at 0x\w+: stream \(0, 6\) waits for stream \(0, 5\), to read$",
+        ):
+            assert re.search(words, done.stderr, re.MULTILINE), done.stderr

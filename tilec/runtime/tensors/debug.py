@@ -1,0 +1,22 @@
+"""What `TILEC_DEBUG=leases` tells of tensors: who takes which claim, which stream waits for which, and where memory is freed."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+
+
+@functools.cache
+def leases() -> logging.Logger | None:
+    """The log of leases, if the environment asks for it; it is looked at once."""
+    if "leases" not in os.environ.get("TILEC_DEBUG", "").split(","):
+        return None
+    log = logging.getLogger("tilec.leases")
+    if not log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("tilec: %(message)s"))
+        log.addHandler(handler)
+        log.propagate = False
+    log.setLevel(logging.DEBUG)
+    return log
