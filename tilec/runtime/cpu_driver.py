@@ -17,7 +17,7 @@ from typing import Any
 
 from tilec.errors import DriverError, NoDeviceError, SchedulingError
 from tilec.model.arch import Version
-from tilec.runtime.cpu_launch import CpuOptions, Launching, out_of_memory
+from tilec.runtime.cpu_launch import CpuOptions, Launching, QueuedCall, out_of_memory
 from tilec.runtime.cpu_memory import Allocations
 from tilec.runtime.cpu_pools import Pool
 from tilec.runtime.cpu_queue import Mark, Queue
@@ -141,17 +141,7 @@ class CpuDriver:
         """A call that takes the arguments and enqueues the run; it reports failure by its result and never raises for one."""
         self._queue(stream, parts.kernel)
         launching = Launching(function, shape.grid, parts, self._options, self._allocations)
-
-        def call(parameters: int, held: Any) -> tuple[BaseException | None]:
-            try:
-                queue = self._queue(stream, parts.kernel)  # each time: it may have been closed since
-                queue.check()
-                queue.put(launching.prepare(parameters, held))
-            except Exception as error:  # noqa: BLE001 - `launch_failed` raises it
-                return (error,)
-            return (None,)
-
-        return call
+        return QueuedCall(launching, functools.partial(self._queue, stream, parts.kernel))
 
     def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
         """Raise what a launch, or one before it on its stream, came to."""

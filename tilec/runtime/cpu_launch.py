@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tilec.errors import ArgumentError, BundleError, DriverError, InternalError, TilecError
 from tilec.runtime.cpu_memory import Allocations, foreign_bytes
+from tilec.runtime.cpu_queue import Queue
 from tilec.runtime.seam import Dim3, LaunchParts, TensorPart
 from tilec.tileir.estimate import refuse_huge
 from tilec.tileir.execute import DEFAULT, Options, execute
@@ -33,6 +34,7 @@ class CpuRun:
         memory: all that it may touch: a region for each tensor and for each allocation that a plain address points into.
         regions: those of the tensors, by name of the parameter; tensors of no elements have none.
         options: how to execute it.
+        slots: what each argument is of the launcher's parameters (`x.ptr`, `x.shape[0]`), where that is known.
     """
 
     kernel: str
@@ -42,6 +44,7 @@ class CpuRun:
     memory: Memory
     regions: Mapping[str, Region]
     options: Options
+    slots: tuple[str, ...] = ()
 
 
 def execute_run(run: CpuRun) -> None:
@@ -70,6 +73,10 @@ class CpuOptions:
     output: Callable[[str], None] | None = None
     observer: Callable[[CpuRun], Observer | None] | None = None
     run: Callable[[CpuRun], None] = execute_run
+
+
+# Arguments, all regions, and those of the tensors by name.
+_Taken: TypeAlias = "tuple[Sequence[Any], Sequence[Region], Mapping[str, Region]]"
 
 
 class Launching:
@@ -103,6 +110,20 @@ class Launching:
         Raises:
             ArgumentError: a plain address is of no memory of the device.
         """
+        taken = self._take(parameters, held)
+
+        def work(cancelled: Callable[[], bool]) -> None:
+            self._execute(self._made(taken, cancelled))
+
+        return work
+
+    def run(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> CpuRun:
+        """Take a launch's arguments as `prepare` does, for somebody who carries it out at once and in another way."""
+        run = self._made(self._take(parameters, held), None)
+        observer = self._options.observer
+        return run if observer is None else dataclasses.replace(run, options=dataclasses.replace(run.options, observer=observer(run)))
+
+    def _take(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> _Taken:
         addresses, owners = held
         places = (ctypes.c_void_p * len(self._elements)).from_address(parameters) if self._elements else ()
         arguments = [_read(place, element) for place, element in zip(places, self._elements, strict=True)]
@@ -112,17 +133,11 @@ class Launching:
             if part.first != part.end
         }
         plain = [self._plain(arguments[place], name) for place, name in self._parts.addresses]
-        memory = [*regions.values(), *(region for region in plain if region is not None)]
+        return arguments, [*regions.values(), *(region for region in plain if region is not None)], regions
 
-        def work(cancelled: Callable[[], bool]) -> None:
-            self._run(arguments, memory, regions, cancelled)
-
-        return work
-
-    def _run(
-        self, arguments: Sequence[Any], memory: Sequence[Region], regions: Mapping[str, Region], cancelled: Callable[[], bool]
-    ) -> None:
+    def _made(self, taken: _Taken, cancelled: Callable[[], bool] | None) -> CpuRun:
         parts, wish = self._parts, self._options
+        arguments, memory, regions = taken
         options = Options(
             kernel=parts.kernel,
             order=wish.order,
@@ -132,7 +147,7 @@ class Launching:
             output=wish.output or DEFAULT.output,
             cancelled=cancelled,
         )
-        run = CpuRun(
+        return CpuRun(
             kernel=parts.kernel,
             program=self._program,
             arguments=arguments,
@@ -140,10 +155,14 @@ class Launching:
             memory=Memory(memory),
             regions=regions,
             options=options,
+            slots=parts.slots,
         )
+
+    def _execute(self, run: CpuRun) -> None:
+        parts, wish = self._parts, self._options
         try:
             if wish.observer is not None:
-                run = dataclasses.replace(run, options=dataclasses.replace(options, observer=wish.observer(run)))
+                run = dataclasses.replace(run, options=dataclasses.replace(run.options, observer=wish.observer(run)))
             wish.run(run)
         except (TilecError, OSError):  # the latter from whoever takes what the kernel prints
             raise
@@ -181,6 +200,31 @@ class Launching:
             raise ArgumentError(what, fix=fix, kernel=kernel)
         start, data = found
         return Region(name, start, data)
+
+
+class QueuedCall:
+    """What enqueues a launch on a stream; it reports failure by its result and never raises for one.
+
+    Attributes:
+        launching: the launch.
+    """
+
+    __slots__ = ("_queue", "launching")
+
+    def __init__(self, launching: Launching, queue: Callable[[], Queue]) -> None:
+        """Take a launch, and what finds the stream's queue: it may be closed between calls."""
+        self.launching = launching
+        self._queue = queue
+
+    def __call__(self, parameters: int, held: Any) -> tuple[BaseException | None]:
+        """As `LaunchCall`."""
+        try:
+            queue = self._queue()
+            queue.check()
+            queue.put(self.launching.prepare(parameters, held))
+        except Exception as error:  # noqa: BLE001 - `launch_failed` raises it
+            return (error,)
+        return (None,)
 
 
 def out_of_memory(what: str, *, kernel: str = "") -> DriverError:

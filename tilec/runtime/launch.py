@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilec.errors import VariantError
 from tilec.model.kernel import AxisValue, KernelInfo
@@ -19,6 +19,11 @@ from tilec.runtime.seam import LaunchCall
 from tilec.runtime.select import no_variant
 from tilec.runtime.streams import stream_handle
 from tilec.runtime.tensors.lease import holder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tilec.tileir.trace import Coordinates, Stepper
 
 # Plans that one launcher remembers; with more shapes in turn than this it starts over.
 MOST_PLANS = 1024
@@ -150,6 +155,29 @@ class Launcher:
         contract = self._ready()
         values, chosen = bind(contract, args, kwargs)
         return explain(contract, values, self._restrict(chosen).pinned, self._site)
+
+    def step(self, *args: Any, block: Coordinates | Sequence[Coordinates] = (0, 0, 0), **kwargs: Any) -> Stepper:
+        """Go through what a launch with these arguments (without the stream) would run, one operation after another.
+
+        Only on the cpu device. Nothing is enqueued, and no stream is waited for: the blocks run in the calling thread, as far as the
+        stepper is asked to go, and what they write is in the arguments at once.
+
+        Args:
+            args: the kernel's arguments in order.
+            block: place in the grid of the block that runs, or of several.
+            kwargs: arguments by name, and axes.
+
+        Raises:
+            LaunchError: a launch would be refused.
+            UsageError: the device is a GPU, or has no such block.
+        """
+        # Imported here: launching on a GPU needs no interpreter.
+        from tilec.runtime.stepping import step_launch
+
+        contract = self._ready()
+        values, chosen = bind(contract, args, kwargs)
+        self._check_leases(contract, values, [place for place in contract.tensors if READERS.leased(values[place])])
+        return step_launch(contract, values, self._restrict(chosen).pinned, self._site, block)
 
     def _ready(self) -> Contract:
         contract = self._contract

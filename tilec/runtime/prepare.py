@@ -208,7 +208,8 @@ def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
         tensors.append(part)
     plain = {param.name for param in contract.params if param.kind is ParamKind.PTR}
     addresses = tuple((place, slot.expr.strip()) for place, slot in enumerate(variant.abi) if slot.expr.strip() in plain)
-    return LaunchParts(kernel=variant.id, sizes=tuple(slot.size for slot in variant.abi), addresses=addresses, tensors=tuple(tensors))
+    sizes, slots = tuple(slot.size for slot in variant.abi), tuple(slot.expr.strip() for slot in variant.abi)
+    return LaunchParts(kernel=variant.id, sizes=sizes, addresses=addresses, tensors=tuple(tensors), slots=slots)
 
 
 def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site) -> Explanation:

@@ -104,12 +104,14 @@ class LaunchParts:
         sizes: bytes of each argument of the entry point.
         addresses: (place among these, parameter) of arguments that are plain addresses, of which nothing else is known.
         tensors: in the order of the launcher's parameters.
+        slots: what each argument is of the launcher's parameters (`x.ptr`, `x.shape[0]`); none where nobody knows.
     """
 
     kernel: str
     sizes: tuple[int, ...]
     addresses: tuple[tuple[int, str], ...]
     tensors: tuple[TensorPart, ...]
+    slots: tuple[str, ...] = ()
 
 
 class CopyKind(enum.Enum):

@@ -72,7 +72,12 @@ class Executed:
 class Stepper:
     """Goes through the operations of chosen blocks. Iterate over it, or take one step at a time; close it when done with it.
 
-    What the blocks write lies in memory at once, as in a launch.
+    What the blocks write lies in memory at once, as in a launch. `step` of a launcher on the cpu device makes one, for the arguments
+    of a call: `with module.add.step(z, x, y, block=(3, 0, 0)) as stepper: ...`. `step` of this module is below that: it takes
+    addresses and regions of memory.
+
+    Attributes:
+        last: what was executed last; None before the first step.
     """
 
     def __init__(

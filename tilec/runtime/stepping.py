@@ -1,0 +1,40 @@
+"""Goes through what a launch on the cpu device would run, operation by operation, in the calling thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilec.errors import UsageError
+from tilec.model.kernel import AxisValue
+from tilec.runtime.arguments import READERS
+from tilec.runtime.contract import Contract
+from tilec.runtime.cpu_launch import QueuedCall
+from tilec.runtime.prepare import Site, prepare
+from tilec.tileir.trace import Coordinates, Stepper, step
+
+
+def step_launch(
+    contract: Contract, values: tuple[Any, ...], axes: dict[str, AxisValue], site: Site, block: Coordinates | Sequence[Coordinates]
+) -> Stepper:
+    """Check a call as a launch does, and give what goes through blocks of it; nothing is enqueued.
+
+    Raises:
+        LaunchError: the call would be refused.
+        UsageError: the device is no cpu device, or has no such block.
+    """
+    name = contract.name
+    if site.device.interprets is None:
+        fix = f'load the package on "cpu" too, and step through {name} there'
+        raise UsageError(f"{name} is loaded on {site.device}, and only the cpu device can stop at each operation", fix=fix, kernel=name)
+    plan, packed = prepare(contract, values, axes, site)
+    call = plan.bound(0)
+    if not isinstance(call, QueuedCall):
+        raise UsageError(f"{name}: the grid of this call has no blocks to step through", kernel=name)
+    arguments = plan.new_block()
+    plan.refill(arguments, packed, values)
+    for place in contract.tensors:  # tilec's own tensors know who uses them
+        if READERS.leased(values[place]):
+            values[place].storage.sync(write=contract.params[place].out)
+    run = call.launching.run(arguments.address, (packed, values))
+    return step(run.program, run.arguments, run.grid, run.memory, block, run.options)
