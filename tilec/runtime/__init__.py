@@ -12,6 +12,7 @@ from tilec.runtime.ops.combinators import as_op, empty, value, with_context, zip
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.future import DeviceFuture
 from tilec.runtime.ops.launch_ops import AsyncKernelLaunch, LaunchConfig
+from tilec.runtime.ops.lazy import LazyLaunch, LazyLauncher
 from tilec.runtime.ops.modules import KernelFunction, KernelModule, load_module_from_bytes, load_module_from_file, load_module_from_ptx
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.policy import (
@@ -50,6 +51,8 @@ __all__ = [
     "KernelModule",
     "LaunchConfig",
     "Launcher",
+    "LazyLaunch",
+    "LazyLauncher",
     "MappedPartition",
     "MemPool",
     "Module",

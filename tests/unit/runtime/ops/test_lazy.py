@@ -20,7 +20,7 @@ from tilec.errors import (
     UsedOpError,
     VariantError,
 )
-from tilec.runtime import Device, Module, use_device, value, zip_ops
+from tilec.runtime import Device, LazyLauncher, Module, use_device, value, zip_ops
 from tilec.runtime.tensors.partition import Partition
 from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
@@ -264,7 +264,7 @@ def test_an_op_runs_where_its_bundle_is_loaded(gpu: tuple[Module, FakeDriver]) -
 def test_names_and_reprs(gpu: tuple[Module, FakeDriver]) -> None:
     module, _ = gpu
     assert dir(module.lazy) == ["add", "gemm"]
-    assert repr(module.lazy["add"]) == "<LazyLauncher add on device 0 (Fake H200)>"
+    assert repr(module.lazy["add"]) == repr(LazyLauncher(module.add)) == "<LazyLauncher add on device 0 (Fake H200)>"
     with pytest.raises(AttributeError, match="sample has no kernel 'ad'; did you mean 'add'"):
         module.lazy.ad  # noqa: B018
 

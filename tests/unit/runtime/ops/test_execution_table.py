@@ -1,0 +1,106 @@
+"""The page on device operations says who picks the stream and who waits; here each way to run an op is held against its row."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import ones
+from tests.unit.runtime.ops.device_samples import Held
+from tilec.runtime import DeviceFuture, DeviceOp, SingleStream, use_device, use_policy, with_context
+
+PAGE = Path(__file__).parents[4] / "docs" / "device-ops.md"
+WAYS: dict[str, Callable[[DeviceOp[Any], Any, Any], Any]] = {
+    "op.sync()": lambda op, stream, policy: op.sync(),
+    "op.sync_on(stream)": lambda op, stream, policy: op.sync_on(stream),
+    "op.enqueue_on(stream)": lambda op, stream, policy: op.enqueue_on(stream),
+    "op.future()": lambda op, stream, policy: op.future(),
+    "op.schedule(policy)": lambda op, stream, policy: op.schedule(policy),
+    "await op": lambda op, stream, policy: asyncio.run(awaited(op)),
+}
+
+
+async def awaited(op: DeviceOp[Any]) -> tuple[Any, int]:
+    """The result, and how often another task had its turn meanwhile."""
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0.001)
+
+    task = asyncio.ensure_future(other())
+    result = await op
+    task.cancel()
+    return result, turns
+
+
+def rows() -> dict[str, tuple[str, str, str]]:
+    section = PAGE.read_text(encoding="utf-8").split("\n## Run\n")[1].split("\n## ")[0]
+    lines = [line for line in section.split("\n") if line.startswith("| `")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0].strip("`"): (row[1], row[2], row[3]) for row in cells}
+
+
+def public_ways() -> set[str]:
+    """The methods of an op whose docstrings say that they enqueue or run it."""
+    found = {
+        name
+        for name, value in vars(DeviceOp).items()
+        if callable(value) and re.match(r"\S*\s*(\S+ )*([Ee]nqueue|Run it|As `future`)", value.__doc__ or "")
+    }
+    return {"await" if name == "__await__" else name for name in found if name != "_execute"}
+
+
+def test_the_table_has_every_way_and_no_other() -> None:
+    named = {"await" if row.startswith("await") else re.findall(r"op\.(\w+)", row)[0] for row in rows()}
+    assert named == public_ways()
+    assert set(rows()) == set(WAYS)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_to_run_does_what_its_row_says(way: str) -> None:
+    held = Held()
+    current, given = SingleStream(held.device), SingleStream(held.device)
+    stream = held.device.new_stream()
+    names = {
+        current.next_stream().handle: "the current policy",
+        given.next_stream().handle: "the given policy",
+        stream.handle: "the caller",
+    }
+    picked: list[str] = []
+    results: list[Any] = []
+
+    def work(ctx: Any) -> Any:
+        picked.append(names[ctx.stream])
+        return held.add(ctx, np.zeros(4, np.float32), ones(4))
+
+    def run() -> None:
+        with use_device(held.device), use_policy(current):
+            results.append(WAYS[way](with_context(work), stream, given))
+
+    stream_told, waits_told, gives_told = rows()[way]
+    thread = threading.Thread(target=run)
+    with held.held():
+        thread.start()
+        thread.join(0.3)
+        returned = not thread.is_alive()
+        assert returned == (waits_told == "no")
+    thread.join(10)
+    assert picked == [stream_told]
+    (result,) = results
+    if waits_told == "no: other tasks run":
+        result, turns = result
+        assert turns > 20
+    assert isinstance(result, DeviceFuture) == (gives_told == "a `DeviceFuture`")
+    array = result.result() if isinstance(result, DeviceFuture) else result
+    stream.sync()
+    assert array.tolist() == [2.0] * 4
