@@ -10,6 +10,7 @@ import numpy as np
 from tilec.tileir import integer
 from tilec.tileir.formats import narrow, widen
 from tilec.tileir.ir import Block, Op, Scalar, Signedness, Value
+from tilec.tileir.reduce import halving
 from tilec.tileir.steps import compute, compute_float, element, tile
 from tilec.tileir.values import Array
 
@@ -71,19 +72,16 @@ def _integers(op: Op, _: Bodies) -> Step:
 
 
 def product(lhs: Array, rhs: Array) -> Array:
-    """The matrix product of every block, an array of its own."""
-    lhs, rhs = _regular(lhs), _regular(rhs)
-    if rhs.shape[0] == 1 and lhs.shape[0] > 1 and rhs.ndim == 3:
-        # All blocks share the right side: their left sides are rows of one matrix.
-        rows = np.ascontiguousarray(lhs).reshape(-1, lhs.shape[2])
-        return (rows @ rhs[0]).reshape(lhs.shape[0], lhs.shape[1], rhs.shape[2])
-    return np.matmul(lhs, rhs)
+    """The matrix product of every block, an array of its own. A block's bits do not depend on which others are in the batch.
 
-
-def _regular(held: Array) -> Array:
-    """The same numbers, laid out so that a fast product takes them as they are."""
-    inner = held.strides[-2:]
-    return held if held.itemsize in inner and 0 not in inner else np.ascontiguousarray(held)
+    BLAS adds up in an order that follows from the shape, the layout and, for vectors, the address. So each block is multiplied by itself,
+    always laid out alike, and vectors are left to sums of their own.
+    """
+    if lhs.shape[-2] == 1:
+        return halving(np.swapaxes(lhs, -1, -2) * rhs, rhs.ndim - 2, np.add)[..., np.newaxis, :]
+    if rhs.shape[-1] == 1:
+        return halving(lhs * np.swapaxes(rhs, -1, -2), lhs.ndim - 1, np.add)[..., np.newaxis]
+    return np.matmul(np.ascontiguousarray(lhs), np.ascontiguousarray(rhs))
 
 
 def _accumulated(total: Array, acc: Array, target: Scalar) -> Array:

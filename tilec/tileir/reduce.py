@@ -107,7 +107,7 @@ def _reduction(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:
     combine = integer.binary(name, kind, attribute(inner, "signedness", Signedness.SIGNED))
     ufunc = _UFUNCS.get(name)
     if kind in (Scalar.I1, Scalar.I4) or ufunc is None:
-        return lambda held, axis: _halving(held, axis, combine)
+        return lambda held, axis: halving(held, axis, combine)
     if attribute(inner, "signedness", Signedness.SIGNED) is Signedness.UNSIGNED:
         return lambda held, axis: ufunc.reduce(integer.unsigned(held, kind), axis=axis).view(held.dtype)
     return lambda held, axis: ufunc.reduce(held, axis=axis, dtype=held.dtype)
@@ -136,21 +136,19 @@ def _rounded_tree(name: str, kind: Scalar) -> Callable[[Array, int], Array]:
     ufunc = np.add if name == "addf" else np.multiply
     if kind in (Scalar.F32, Scalar.F64):
         if name == "addf":
-            # Along the last axis NumPy adds up pairwise itself, and fastest.
-            return lambda held, axis: ufunc.reduce(held, axis=axis) if _is_last(held, axis) else _halving(held, axis, ufunc)
-        return lambda held, axis: _halving(held, axis, ufunc)
+            # Along the last axis NumPy adds up pairwise itself, and fastest. The order follows from the layout, so that is always the same.
+            return lambda held, axis: (
+                ufunc.reduce(np.ascontiguousarray(held), axis=axis) if axis == held.ndim - 1 else halving(held, axis, ufunc)
+            )
+        return lambda held, axis: halving(held, axis, ufunc)
 
     def combine(x: Array, y: Array) -> Array:
         return widen(narrow(ufunc(x, y), kind), kind)
 
-    return lambda held, axis: narrow(_halving(widen(held, kind), axis, combine), kind)
+    return lambda held, axis: narrow(halving(widen(held, kind), axis, combine), kind)
 
 
-def _is_last(held: Array, axis: int) -> bool:
-    return axis == held.ndim - 1 and held.strides[axis] == held.itemsize
-
-
-def _halving(held: Array, axis: int, combine: Combine) -> Array:
+def halving(held: Array, axis: int, combine: Combine) -> Array:
     """Combines the first half of an axis with the second until one element is left. The order of combining is free to choose."""
     found = held
     while found.shape[axis] > 1:
