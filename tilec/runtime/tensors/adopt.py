@@ -19,6 +19,8 @@ from tilec.runtime.tensors.storage import Storage, freeing_stream
 
 _LEGACY = 1
 _LARGEST = 2**63 - 1
+# Libraries whose arrays never change, although their DLPack does not say so.
+_IMMUTABLE = ("jax", "jaxlib")
 
 
 def adopt(source: Any, *, stream: Any = None, driver: DeviceDriver | None = None) -> tuple[Storage, TensorFacts]:
@@ -48,9 +50,10 @@ def adopt(source: Any, *, stream: Any = None, driver: DeviceDriver | None = None
         driver = driver_of("cpu" if ordinal == ON_CPU else ordinal)
     nbytes = _checked_extent(facts)
     _check_inside(facts, nbytes, driver)
-    storage = Storage(driver, ordinal, facts.ptr, nbytes, owner=source)
+    readonly = facts.readonly or type(source).__module__.partition(".")[0] in _IMMUTABLE
+    storage = Storage(driver, ordinal, facts.ptr, nbytes, owner=source, readonly=readonly)
     _order(storage, source, stream)
-    return storage, dataclasses.replace(facts, device=ordinal)
+    return storage, dataclasses.replace(facts, device=ordinal, readonly=readonly)
 
 
 def adopt_raw(

@@ -174,12 +174,19 @@ class Described:
             OwnershipError: it cannot be used, is being read or written, or only read access was given.
         """
         self.require(who)
+        self.require_mutable(who)
+        self.lease.write(who).release()
+
+    def require_mutable(self, who: Holder) -> None:
+        """See that it can be written at all.
+
+        Raises:
+            BorrowError: only read access was given, or the memory is never written.
+        """
         if self._facts.readonly:
             what = f"{who} cannot write {self.noun}: it is there for reading only"
-            raise BorrowError(
-                what, cause="views, shared tensors and borrow() give no right to write", fix="use borrow_mut(), or a copy (dup)"
-            )
-        self.lease.write(who).release()
+            cause = "views, shared tensors and borrow() give no right to write, nor do read-only arrays of other libraries"
+            raise BorrowError(what, cause=cause, fix="use borrow_mut() of what owns the memory, or a copy (dup)")
 
     def raw(self) -> Raw:
         """Itself for an execution that sees to leases and order on its own."""
@@ -260,7 +267,7 @@ def facts_of(
         stride=settled_stride(shape, stride),
         dtype=dtype,
         device=storage.ordinal,
-        readonly=readonly,
+        readonly=readonly or storage.readonly,
     )
 
 

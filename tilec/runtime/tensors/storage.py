@@ -31,6 +31,7 @@ class Storage:
         lease: claims on all of it, by what was made and not yet run, and by borrows.
         uses: the last ones.
         owner: whom memory of somebody else belongs to; None for tilec's own.
+        readonly: whether it must never be written.
         sole: handle of the stream that all uses since the last write are on, where there is but one and it needs no mark; else None.
         lock: held while ownership or last uses change.
         readers: handles of streams whose reads need no mark, and wait for nothing more.
@@ -48,11 +49,12 @@ class Storage:
         "ordinal",
         "owner",
         "readers",
+        "readonly",
         "sole",
         "uses",
     )
 
-    def __init__(self, driver: DeviceDriver, ordinal: int, address: int, nbytes: int, *, owner: Any = None) -> None:
+    def __init__(self, driver: DeviceDriver, ordinal: int, address: int, nbytes: int, *, owner: Any = None, readonly: bool = False) -> None:
         """Describe memory of somebody else, which stays there as long as `owner` does; `allocate` makes memory of tilec's own.
 
         Args:
@@ -61,12 +63,14 @@ class Storage:
             address: of the first byte.
             nbytes: how many.
             owner: whom to keep alive until the last use is over.
+            readonly: whether it must never be written.
         """
         self.driver = driver
         self.ordinal = ordinal
         self.address = address
         self.nbytes = nbytes
         self.owner = owner
+        self.readonly = readonly
         self.lease = Lease(about=f"{nbytes} bytes at {address:#x}")
         self.uses = Uses()
         self.sole: int | None = None

@@ -149,8 +149,8 @@ class Tensor(Viewable):
             TensorError: the tile's rank is another, or it has no extent.
             OwnershipError: it is not free to move.
         """
-        Partition.check(self, tile)
-        return Partition(self.move(holder("the partition")), tile)
+        who = self._cutting(tile, "the partition")
+        return Partition(self.move(who), tile)
 
     def partition_prefix(self, *tile: Any) -> Partition[Tensor]:
         """As `partition`, for kernels of fewer blocks than tiles: they write the first of them.
@@ -159,8 +159,8 @@ class Tensor(Viewable):
             TensorError: the tile's rank is another, or it has no extent.
             OwnershipError: it is not free to move.
         """
-        Partition.check(self, tile)
-        return Partition(self.move(holder("the partition")), tile, prefix=True)
+        who = self._cutting(tile, "the partition")
+        return Partition(self.move(who), tile, prefix=True)
 
     # Borrows
 
@@ -172,6 +172,7 @@ class Tensor(Viewable):
         """
         who = holder("the mutable borrow")
         self.require(who)
+        self.require_mutable(who)
         return TensorMut(self.storage, self._facts, self.lease.write(who))
 
     def partition_mut(self, *tile: Any) -> Partition[TensorMut]:
@@ -181,10 +182,16 @@ class Tensor(Viewable):
             TensorError: the tile's rank is another, or it has no extent.
             OwnershipError: it was moved, or somebody reads or writes it.
         """
-        Partition.check(self, tile)
-        who = holder("the partition in place")
-        self.require(who)
+        who = self._cutting(tile, "the partition in place")
         return Partition(TensorMut(self.storage, self._facts, self.lease.write(who)), tile)
+
+    def _cutting(self, tile: tuple[Any, ...], what: str) -> Holder:
+        """Who cuts it into tiles, once that is known to be possible."""
+        Partition.check(self, tile)
+        who = holder(what)
+        self.require(who)
+        self.require_mutable(who)
+        return who
 
     def require(self, who: Holder) -> None:
         """See that it was not moved.

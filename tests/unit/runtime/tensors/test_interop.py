@@ -188,6 +188,19 @@ def test_read_only_arrays_stay_so() -> None:
     t = Tensor.from_foreign(array)
     assert t.readonly
     assert not np.asarray(t).flags.writeable
+    for refused in (t.borrow_mut, lambda: t.partition(2), lambda: t.partition_mut(2), lambda: t.partition_prefix(2)):
+        with pytest.raises(BorrowError, match=r"cannot write the tensor: it is there for reading only"):
+            refused()
+    assert t.share().reshape(2, 2).reinterpret("u8").readonly
+    assert Tensor.from_foreign(array).share().try_unwrap().reshape(2, 2).reinterpret("u8").readonly
+
+
+def test_arrays_of_jax_never_change(gpu: FakeDriver, on_gpu: Make) -> None:
+    kind = type("ArrayImpl", (Exporter,), {"__module__": "jaxlib._jax"})
+    t = Tensor.from_foreign(kind(on_gpu(4, 8)), driver=gpu)
+    assert t.readonly
+    with pytest.raises(BorrowError, match="it is there for reading only"):
+        t.require_writable(Holder(what="the op"))
 
 
 def test_ml_dtypes_arrays() -> None:
