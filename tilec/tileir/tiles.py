@@ -15,6 +15,8 @@ from tilec.tileir.views import Tensor
 
 # With more ways for tiles to lie across their tensor's edges than this, elements are copied one by one.
 _MANY = 64
+# Strides of so many bytes, which no tensor has, lead out of 64 bits.
+_FARTHEST = 1 << 62
 _ALL = slice(None)
 
 
@@ -129,6 +131,8 @@ def plan(
         return None
     steps = tensor.strides[0].tolist()
     strides = tuple(steps[dim] * size for dim in dims)
+    if any(abs(stride) >= _FARTHEST for stride in strides):
+        return None
     rows = max(len(tensor.base), len(tensor.extents), *(len(start) for start in starts))
     addresses = tensor.base
     for start, stride in zip(starts, strides, strict=True):
@@ -168,7 +172,7 @@ def _boxes(
     for axis, (start, dim) in enumerate(zip(starts, dims, strict=True)):
         if not checked[axis]:
             continue
-        limit, extent = extents[:, dim], tile[axis]
+        limit, extent = np.maximum(extents[:, dim], 0), tile[axis]
         if len(start) == 1 and len(limit) == 1:
             first, last = int(start[0]), int(limit[0])
             if first < 0 or first + extent > last:

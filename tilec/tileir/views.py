@@ -16,6 +16,7 @@ from tilec.tileir.values import Array, Held, Rows, storage
 
 # An index further out than this is outside every tensor; so limited, no place overflows 64 bits.
 _FAR = 1 << 40
+_FARTHEST = 1 << 62
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +104,8 @@ def starts_of(geometry: Geometry, op: Op) -> Callable[[Frame], list[Array]]:
 
 def _start(held: Array, step: int) -> Array:
     if held.dtype == np.int64:
-        held = np.clip(held, -_FAR, _FAR)
+        far = min(_FAR, _FARTHEST // step)
+        held = np.clip(held, -far, far)
     return held.astype(np.int64) * step if step != 1 else held.astype(np.int64)
 
 

@@ -400,3 +400,39 @@ def test_shapes_of_tensors_and_index_spaces() -> None:
 def test_an_operation_whose_indices_do_not_fit_its_view() -> None:
     with pytest.raises(TileIRError, match=r"load_view_tko: it has 1 indices for tiles of 2 dimensions"):
         matrix(np.zeros((4, 4), np.float32), (2, 2), np.array([0]))
+
+
+_FAR = st.one_of(
+    st.sampled_from([1, 2, 3, -1, 5116089176692883457, (1 << 62) + 1, (1 << 63) - 1, -(1 << 63)]),
+    st.integers(0, 63).map(lambda bits: (1 << bits) - 1),
+    st.integers(0, 63).map(lambda bits: -(1 << bits)),
+)
+
+
+@settings(max_examples=300)
+@given(case=cases(), go_on=st.sampled_from([None, False, True]), data=st.data())
+def test_no_number_is_too_large(case: Case, go_on: bool | None, data: st.DataObject) -> None:
+    """Whatever extents, strides, steps and indices damaged Tile IR has: a launch ends well, or with a fault that says why."""
+
+    def some(numbers: tuple[int, ...], least: int = -(1 << 63)) -> tuple[int, ...]:
+        return tuple(max(data.draw(_FAR), least) if data.draw(st.booleans()) else number for number in numbers)
+
+    index = [(Tile(Scalar.I64, kind.shape), held.astype(np.int64)) for kind, held in case.index]
+    for _, held in index:
+        held.reshape(-1)[:1] = data.draw(_FAR)
+    view = case.view
+    if isinstance(view, StridedView):
+        view = dataclasses.replace(view, steps=tuple(min(step, (1 << 31) - 1) for step in some(view.steps, least=1)))
+    case = dataclasses.replace(case, view=view, extents=some(case.extents), strides=some(case.strides), index=index)
+    observers = [None if go_on is None else Watcher(go_on=go_on) for _ in range(2)]
+    before, faults = case.data.copy(), []
+    try:
+        load(case, Memory([case.region]), observer=observers[0])
+    except FaultError as error:
+        faults.append(error)
+    assert (case.data == before).all()
+    try:
+        store(case, Memory([case.region]), np.zeros((1, *view.tile), STORAGE[case.element]), observer=observers[1])
+    except FaultError as error:
+        faults.append(error)
+    assert all(error.location is not None and (go_on is not True or "multiple" in error.what) for error in faults)
