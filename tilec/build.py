@@ -22,7 +22,10 @@ from tilec.frontends.base import BUILTIN, ToolSearch
 from tilec.model.kernel import BundleInfo
 from tilec.model.suggest import did_you_mean
 from tilec.plan import Plan, make_plan
+from tilec.plan.targets import parse_targets
 from tilec.project import Declared, Project, declare, include_folders, open_project, reference_problems
+
+ASIDE = "run"  # in .tilec
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +44,8 @@ class BuildRequest:
         search: where tools are looked for.
         force: compile everything again.
         locked: refuse tools other than those in tilec.lock.
+        aside: make a bundle alone, in `.tilec/run`, of the kernels that a target concerns. The project's outputs, tilec.lock and what is
+            known of the last build stay as they are.
     """
 
     manifest_path: Path
@@ -54,6 +59,7 @@ class BuildRequest:
     search: ToolSearch = dataclasses.field(default_factory=ToolSearch)
     force: bool = False
     locked: bool = False
+    aside: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,14 +95,17 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
     """
     started, since = time.monotonic(), time.time_ns()
     project = open_project(request.manifest_path, request.search)
-    work = WorkDir(Path(project.manifest.root))
+    if request.aside:
+        project = _part(project, request.targets)
+    work = WorkDir(Path(project.manifest.root), ASIDE if request.aside else "")
     cache = Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
     with work.lock(observer.note), _pool(project, request, cache, observer, work) as pool:
         declared = declare(project, pool, cache, fresh=request.force, select=request.select)
-        check_lock(Path(project.manifest.root), declared.tools, locked=request.locked, note=observer.note)
+        if not request.aside:
+            check_lock(Path(project.manifest.root), declared.tools, locked=request.locked, note=observer.note)
         plan = _plan(project, declared, request)
         keyed = _keyed(plan, declared)
-        emit = request.emit or project.manifest.output.emit
+        emit = ("bundle",) if request.aside else request.emit or project.manifest.output.emit
         draft = bundle_info(project, declared, plan, request.profile, outcomes=None)
         fingerprint = Fingerprint.of([k.key for k in keyed], draft, emit, project.manifest)
         last = None if request.force or declared.unreadable else work.up_to_date(fingerprint)
@@ -139,6 +148,32 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
     )
 
 
+def concerned(project: Project, targets: Sequence[str]) -> tuple[str, ...]:
+    """Names of the kernels whose language makes something of the targets (names of targets or groups; none for the manifest's default).
+
+    Raises:
+        UsageError: a name is neither.
+    """
+    wanted = {target.kind for target in parse_targets(project.manifest, targets)}
+    makes = {name: wanted.intersection(facts.kinds) for name, facts in project.languages.items()}
+    return tuple(kernel.name for kernel in project.manifest.kernels if makes[kernel.language])
+
+
+def _part(project: Project, targets: Sequence[str]) -> Project:
+    """What a build aside makes of a project: without the other kernels' languages, whose tools may be missing."""
+    names = concerned(project, targets)
+    kernels = tuple(kernel for kernel in project.manifest.kernels if kernel.name in names)
+    languages = {kernel.language for kernel in kernels}
+    output = dataclasses.replace(project.manifest.output, dir=f".tilec/{ASIDE}")
+    return dataclasses.replace(
+        project,
+        manifest=dataclasses.replace(project.manifest, kernels=kernels, output=output),
+        frontends={name: frontend for name, frontend in project.frontends.items() if name in languages},
+        classes={name: where for name, where in project.classes.items() if name in languages},
+        sources={name: source for name, source in project.sources.items() if name in names},
+    )
+
+
 def _prepare(emit: Sequence[str]) -> None:
     """Load what writing outputs needs: an up-to-date build should not wait for it, any other can do it while its last jobs are compiled."""
     from tilec.stubs import publish, render
@@ -149,6 +184,8 @@ def _prepare(emit: Sequence[str]) -> None:
 
 def _stamp(project: Project, declared: Declared, request: BuildRequest, outputs: Sequence[Output], *, jobs: int, since: int) -> None:
     """Let the next build see by file status alone that it has nothing to do, where file status says everything."""
+    if request.aside:
+        return
     manifest = project.manifest
     inputs = {file for files in declared.inputs.values() for file in files}
     names = {file.name for file in inputs}

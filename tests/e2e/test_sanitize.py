@@ -320,7 +320,8 @@ def test_a_bundle_without_tile_ir(cli: Cli, tmp_path: Path) -> None:
     cli.good(tmp_path, "build")
     done = cli(tmp_path, "sanitize", "--bundle", "dist/acme-1.0.0.tilec", NO_COLOR="1")
     assert done.code == NOTHING_TO_CHECK
-    assert 'add/some  -       the kernel was built without portable Tile IR: add "tileir" to default in [targets]' in done.out
+    assert "add/some  skip\n" in done.out
+    assert "skipped add: the kernel was built without portable Tile IR: build the bundle for the target tileir too\n" in done.out
     assert "\nchecked:" not in done.out
     assert "1 without Tile IR, which need a GPU" in done.out
 

@@ -13,6 +13,7 @@ from tilec.model.image import ImageInfo
 
 # Languages whose kernels only a GPU runs, as messages call them.
 LANGUAGES = {"cuda": "a CUDA C++ kernel", "simt": "a SIMT kernel", "triton": "a Triton kernel"}
+LACKS_TILE_IR = "the kernel was built without portable Tile IR"
 
 # Rank of what fits: lower is tried first.
 _EXACT, _FAMILY, _CUBIN, _PTX, _TILEIR = range(5)
@@ -112,7 +113,7 @@ def cpu_advice(images: Sequence[ImageInfo], language: str = "") -> tuple[str, st
         return "the kernel was built by a newer toolkit than this tilec knows", "take a newer tilec, or build with an older toolkit"
     # Only tile kernels have cubins for exactly one capability without saying so in the target.
     if language == "tile" or (images and all(image.exact and not image.target.suffix for image in images)):
-        return "the kernel was built without portable Tile IR", 'add "tileir" to default in [targets], and build again'
+        return LACKS_TILE_IR, 'add "tileir" to default in [targets], and build again'
     made = LANGUAGES.get(language, "a SIMT kernel (such as CUDA C++)")
     return f"it is {made}, compiled to code of a GPU; the cpu device runs tile kernels only", "run it on a machine with a GPU"
 

@@ -102,18 +102,25 @@ def command(
 
 def _untouched(app: App, targets: tuple[str, ...], select: tuple[str, ...], profile: str, emit: tuple[str, ...]) -> bool:
     """Whether nothing was touched since the last build was asked for the same; says so. Needs none of the build half."""
-    from tilec.compiler import stamp
-
-    manifest, settings = app.manifest_path(), app.settings
-    places = (settings.cuda_home, settings.path)
-    asked = stamp.question(manifest.name, targets=targets, select=select, profile=profile, emit=emit, places=places)
-    jobs = stamp.fresh(manifest.parent, asked)
+    jobs = untouched(app, targets=targets, select=select, profile=profile, emit=emit)
     if jobs is None:
         return False
     from tilec.cli.tables import plural
 
     app.say(f"{click.style('up to date', fg='green', bold=True)} ({plural(jobs, 'job')}, untouched)")
     return True
+
+
+def untouched(
+    app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] = (), profile: str = "release", emit: tuple[str, ...] = ()
+) -> int | None:
+    """The number of jobs of the last build, if it was asked for the same and nothing was touched since."""
+    from tilec.compiler import stamp
+
+    manifest, settings = app.manifest_path(), app.settings
+    places = (settings.cuda_home, settings.path)
+    asked = stamp.question(manifest.name, targets=targets, select=select, profile=profile, emit=emit, places=places)
+    return stamp.fresh(manifest.parent, asked)
 
 
 def make_request(
@@ -127,6 +134,7 @@ def make_request(
     force: bool = False,
     cached: bool = True,
     locked: bool = False,
+    aside: bool = False,
 ) -> BuildRequest:
     """A build of the project at hand, on this machine.
 
@@ -149,6 +157,7 @@ def make_request(
         search=settings.search,
         force=force,
         locked=locked,
+        aside=aside,
     )
 
 

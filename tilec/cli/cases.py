@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,10 @@ from tilec.cli.app import App
 
 if TYPE_CHECKING:
     from tilec.bundle.read import Bundle
+    from tilec.compiler.state import Output
     from tilec.manifest.types import Manifest
     from tilec.model.kernel import KernelInfo
+    from tilec.project import Project
     from tilec.runner.cases import BoundCase
 
 NO_CASES = "there are no cases to run"
@@ -32,10 +35,25 @@ class Wish:
     reference: str
 
 
-def project_manifest(app: App) -> Manifest:
-    from tilec.project import open_project
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Opened:
+    """What there is to run.
 
-    return open_project(app.manifest_path(), app.settings.search).manifest
+    Attributes:
+        bundle: None where none of the kernels could be in it.
+        absent: kernels that the command line asks for and that are not in it, with the reason.
+        advice: how to get Tile IR into it; empty where that is said in the manifest.
+    """
+
+    bundle: Bundle | None
+    absent: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    advice: str = ""
+
+
+def open_project(app: App) -> Project:
+    from tilec import project
+
+    return project.open_project(app.manifest_path(), app.settings.search)
 
 
 def check_wish(manifest: Manifest, wish: Wish) -> None:
@@ -55,53 +73,113 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
         raise UsageError(NO_CASES, fix=ADD_CASE)
 
 
-def open_bundle(app: App, bundle: str | None, targets: tuple[str, ...]) -> Bundle:
-    """The bundle that was named, else the project's, built if it is not up to date."""
+def open_bundle(app: App, project: Project | None, wish: Wish, *, bundle: str | None, targets: tuple[str, ...], cpu: bool) -> Opened:
+    """The bundle that was named; else the project's own, if it is up to date; else one that is built for this run.
+
+    A run of everything on a GPU builds the project. Any other needs less than that, and less is never put in the place of what is shipped:
+    it is built aside, in `.tilec/run`.
+
+    Args:
+        app: this run.
+        project: the project; None where a bundle is named that needs none.
+        wish: what to run.
+        bundle: of the command line.
+        targets: likewise.
+        cpu: the device is the cpu device, which takes nothing but Tile IR.
+    """
     from tilec.inspection.container import open_container
 
     if bundle:
-        return open_container(app.path(bundle)).bundle
-    return open_container(_build(app, targets)).bundle
+        return Opened(bundle=open_container(app.path(bundle)).bundle, advice="build the bundle for the target tileir too")
+    assert project is not None
+    words = tuple(word.strip() for text in targets for word in text.split(",") if word.strip())
+    own = None if words else _own_bundle(app, project, cpu=cpu)
+    if own is not None:
+        return Opened(bundle=open_container(own).bundle)
+    if not (words or wish.kernels or cpu):
+        return Opened(bundle=open_container(_build(app)).bundle)
+    return _open_part(app, project, wish, words or (("tileir",) if cpu else ()), cpu=cpu, named=bool(words))
 
 
-def _build(app: App, targets: tuple[str, ...]) -> Path:
+def _own_bundle(app: App, project: Project, *, cpu: bool) -> Path | None:
+    """What the last build of the whole project wrote, if nothing was touched since and the device can use it."""
+    from tilec.cli.build import untouched
+    from tilec.compiler.state import WorkDir
+    from tilec.model.arch import TargetKind
+
+    if cpu and all(target.kind is not TargetKind.TILEIR for target in project.manifest.targets.default):
+        return None
+    return _bundle_among(WorkDir(Path(project.manifest.root)).latest()) if untouched(app) is not None else None
+
+
+def _open_part(app: App, project: Project, wish: Wish, targets: tuple[str, ...], *, cpu: bool, named: bool) -> Opened:
+    """Build what a run needs, aside: of the kernels that are asked for those that a target concerns."""
+    from tilec.build import concerned
+    from tilec.inspection.container import open_container
+    from tilec.runner.device import refusal_of
+
+    able = concerned(project, targets)
+    asked = [kernel for kernel in project.manifest.kernels if not wish.kernels or kernel.name in wish.kernels]
+    select = tuple(kernel.name for kernel in asked if kernel.name in able) if wish.kernels else ()
+    built = None
+    if any(kernel.name in able for kernel in asked):
+        built = open_container(_build(app, targets=targets, select=select, aside=True)).bundle
+    inside = {kernel.name for kernel in built.info.kernels} if built else set()
+    advice = "add tileir to --targets, or leave --targets out" if named else "take tileir out of what [[override]] keeps from it"
+    other = f"none of the targets {', '.join(targets)} concerns it: name others with --targets, or leave the option out"
+    return Opened(
+        bundle=built,
+        absent={k.name: refusal_of(k.language, advice=advice) if cpu else other for k in asked if k.name not in inside},
+        advice=advice,
+    )
+
+
+def _build(app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] = (), aside: bool = False) -> Path:
     from tilec import build
     from tilec.cli import progress
     from tilec.cli.build import make_request
     from tilec.errors import ToolchainError
 
-    words = tuple(word.strip() for text in targets for word in text.split(",") if word.strip())
     observer = progress.make_observer(app)
     try:
-        result = build.build(make_request(app, targets=words), observer)
+        result = build.build(make_request(app, targets=targets, select=select, aside=aside), observer)
     except ToolchainError as error:
         fix = "or run a bundle that was built elsewhere: `tilec run --bundle FILE`"
         raise ToolchainError(error.what, cause=error.cause, fix=f"{error.fix}; {fix}" if error.fix else fix) from error
     finally:
         progress.close(observer)
+    found = _bundle_among(result.outputs)
+    if found is None:
+        raise click.UsageError("the build writes no bundle: add it to output.emit", click.get_current_context())
+    return found
+
+
+def _bundle_among(outputs: Sequence[Output]) -> Path | None:
+    """The file of a build's outputs that is a bundle, or holds one."""
     for kind in ("bundle", "package", "wheel"):
-        for output in result.outputs:
+        for output in outputs:
             if output.kind == kind and output.path.endswith((".tilec", ".whl")):
                 return Path(output.path)
-    raise click.UsageError("the build writes no bundle: add it to output.emit", click.get_current_context())
+    return None
 
 
-def chosen_cases(bundle: Bundle, manifest: Manifest | None, wish: Wish) -> tuple[BoundCase, ...]:
+def chosen_cases(opened: Opened, manifest: Manifest | None, wish: Wish) -> tuple[BoundCase, ...]:
     from tilec.errors import UsageError
-    from tilec.runner.cases import expand_cases
+    from tilec.runner.cases import expand_cases, unbuilt_cases
     from tilec.runner.report import select_cases
 
     assert manifest is not None
-    built = {kernel.name: kernel for kernel in bundle.info.kernels}
-    for name in wish.kernels:
-        if name not in built:
-            raise UsageError(f"kernel {name!r} is not in the bundle", fix="build it, or leave --bundle out")
-    bound = [
-        case
-        for kernel in manifest.kernels
-        if kernel.name in built and (not wish.kernels or kernel.name in wish.kernels)
-        for case in expand_cases(kernel, built[kernel.name], locate=manifest.locate)
-    ]
+    built = {kernel.name: kernel for kernel in opened.bundle.info.kernels} if opened.bundle else {}
+    bound: list[BoundCase] = []
+    for kernel in manifest.kernels:
+        if wish.kernels and kernel.name not in wish.kernels:
+            continue
+        if kernel.name in built:
+            bound.extend(expand_cases(kernel, built[kernel.name], locate=manifest.locate))
+        elif kernel.name in opened.absent:
+            bound.extend(unbuilt_cases(kernel, locate=manifest.locate))
+        elif wish.kernels:
+            raise UsageError(f"kernel {kernel.name!r} is not in the bundle", fix="build it, or leave --bundle out")
     taken = tuple(case for case in select_cases(bound, wish.select) if not wish.cases or case.case in wish.cases)
     if not taken:
         names = ", ".join(dict.fromkeys(f"{case.kernel}/{case.case}" for case in bound))
@@ -109,16 +187,27 @@ def chosen_cases(bundle: Bundle, manifest: Manifest | None, wish: Wish) -> tuple
     return taken
 
 
-def case_of_arguments(app: App, bundle: Bundle, wish: Wish) -> tuple[BoundCase, ...]:
-    from tilec.errors import UsageError
+def case_of_arguments(app: App, opened: Opened, wish: Wish) -> tuple[BoundCase, ...]:
+    from tilec.errors import MissingError, UsageError
     from tilec.model.suggest import did_you_mean
     from tilec.runner.arguments import bind_arguments, parse_argument, parse_axis
 
-    built: dict[str, KernelInfo] = {kernel.name: kernel for kernel in bundle.info.kernels}
     name = wish.kernels[0]
+    if name in opened.absent or opened.bundle is None:
+        raise MissingError(f"kernel {name} cannot be run: {opened.absent[name]}", kernel=name)
+    built: dict[str, KernelInfo] = {kernel.name: kernel for kernel in opened.bundle.info.kernels}
     if name not in built:
         raise UsageError(f"no kernel {name!r} in the bundle{did_you_mean(name, list(built)) or '; it has ' + ', '.join(built)}")
     info = built[name]
     given = [parse_argument(text, cwd=app.base) for text in wish.args]
     axes = [parse_axis(text, info) for text in wish.axes]
     return (bind_arguments(info, given, axes=axes, reference=wish.reference),)
+
+
+def package_json(opened: Opened, manifest: Manifest | None) -> dict[str, str | None]:
+    """What was run, at the head of a JSON document; without a bundle the manifest says what it would be of."""
+    if opened.bundle is not None:
+        package = opened.bundle.info.package
+        return {"package": package.name, "version": package.version, "bundle": opened.bundle.digest}
+    assert manifest is not None  # with --bundle there always is one
+    return {"package": manifest.package.name, "version": manifest.package.version, "bundle": None}

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from tilec.cli.app import App, examples, json_option
-from tilec.cli.cases import Wish, case_of_arguments, check_wish, chosen_cases, open_bundle, project_manifest
+from tilec.cli.cases import Wish, case_of_arguments, check_wish, chosen_cases, open_bundle, open_project
 
 if TYPE_CHECKING:
+    from tilec.cli.cases import Opened
     from tilec.cli.run_device import CpuWish
     from tilec.manifest.types import Manifest
+    from tilec.project import Project
     from tilec.runner.cases import BoundCase
     from tilec.runner.device import ModuleDevice
     from tilec.runner.inputs import Array
     from tilec.runner.run import CaseResult, RunReport, Save
     from tilec.runner.sanitize import CaseFindings, Watch
+    from tilec.runtime.seam import DeviceDriver, DeviceInfo
 
 NEEDS_GPU = 3
 FOUND = 86
@@ -56,7 +59,7 @@ FOUND = 86
 @click.option("--block", "blocks", multiple=True, metavar="X[,Y[,Z]]", help="With --trace: which block (default: 0,0,0).")
 @click.option("--check", is_flag=True, help="On the cpu device: also report races, bad accesses and broken promises (see `sanitize`).")
 @click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already.")
-@click.option("--targets", multiple=True, metavar="LIST", help="Targets to build for (default: [targets] default).")
+@click.option("--targets", multiple=True, metavar="LIST", help="Targets to build for (default: see above).")
 @json_option
 @click.pass_obj
 def command(
@@ -79,8 +82,12 @@ def command(
 ) -> int:
     """Launch KERNELs (default: all) with the inputs of their cases, and compare the results with their references.
 
-    On a GPU if there is one, else on the cpu device, which runs tile kernels that are built for the target tileir. Builds first if
-    there is no --bundle. With --arg, one kernel is run with the arguments given, outputs included.
+    On a GPU if there is one, else on the cpu device, which runs tile kernels that are built for the target tileir. With --arg, one
+    kernel is run with the arguments given, outputs included.
+
+    Without --bundle, it takes what `tilec build` wrote, if that is up to date. Else it builds first: on a GPU the whole project, as
+    `tilec build` does. A bundle of less goes to .tilec/run/ and leaves the project's outputs alone: the KERNELs that are named, the
+    --targets, and on the cpu device the tile kernels for tileir alone, which takes no CUDA compiler.
     """
     from tilec.cli.run_device import CpuWish, parse_block, parse_order
 
@@ -96,17 +103,17 @@ def command(
     shown = tuple(map(parse_block, blocks)) or (((0, 0, 0),) if trace else ())
     cpu = CpuWish(order=parse_order(block_order), blocks=shown, steps=steps or 0, watch=_watch() if check else None)
     # Run from a bundle with --arg needs no project at all.
-    manifest = None if bundle and args else project_manifest(app)
-    if manifest is not None:
-        check_wish(manifest, wish)
-    return _launch(app, wish, cpu, manifest, device=device, bundle=bundle, targets=targets, save=save, trace=trace)
+    project = None if bundle and args else open_project(app)
+    if project is not None:
+        check_wish(project.manifest, wish)
+    return _launch(app, wish, cpu, project, device=device, bundle=bundle, targets=targets, save=save, trace=trace)
 
 
 def _launch(
     app: App,
     wish: Wish,
     cpu: CpuWish,
-    manifest: Manifest | None,
+    project: Project | None,
     *,
     device: str,
     bundle: str | None,
@@ -114,11 +121,11 @@ def _launch(
     save: str | None,
     trace: str,
 ) -> int:
+    from tilec.cli.cases import package_json
     from tilec.cli.run_device import find_device
     from tilec.cli.run_results import print_json, summary
-    from tilec.runner.device import ModuleDevice
-    from tilec.runtime.load import load
 
+    manifest = project.manifest if project else None
     traced: list[str] = []
     driver, found = find_device(
         app,
@@ -128,24 +135,32 @@ def _launch(
         manifest=manifest,
         traced=(lambda line: traced.append(click.unstyle(line))) if app.json else app.say,
     )
-    opened = open_bundle(app, bundle, targets)
+    opened = open_bundle(app, project, wish, bundle=bundle, targets=targets, cpu=found.interprets is not None)
     bound = case_of_arguments(app, opened, wish) if wish.args else chosen_cases(opened, manifest, wish)
-    place = ModuleDevice(load(opened, found, driver=driver), driver)
+    place = _place(opened, found, driver)
     if trace:
-        case = _traced(place, _one(bound, trace))
+        case = _traced(place, opened, _one(bound, trace))
         if app.json:
             app.document("trace", {"case": case.name, "blocks": [list(block) for block in cpu.blocks], "lines": traced})
         return 0
     root = manifest.root if manifest else str(app.base)
-    if cpu.watch is not None:
-        cpu.watch.know(opened)
-    report, findings = _run(app, place, bound, root=root, save=save, watch=cpu.watch)
+    if cpu.watch is not None and opened.bundle is not None:
+        cpu.watch.know(opened.bundle)
+    report, findings = _run(app, place, opened, bound, root=root, save=save, watch=cpu.watch)
     code = FOUND if any(item.findings for item in findings) else _ending(report, wish)
     if app.json:
-        print_json(app, opened, found, report, ok=code == 0, findings=findings if cpu.watch else None)
+        print_json(app, package_json(opened, manifest), found, report, ok=code == 0, findings=findings if cpu.watch else None)
     elif code or len(report.results) > 1:
         app.say(summary(report, found))
     return code
+
+
+def _place(opened: Opened, device: DeviceInfo, driver: DeviceDriver) -> ModuleDevice | None:
+    """What is run, on its device; None where that is nothing."""
+    from tilec.runner.device import ModuleDevice
+    from tilec.runtime.load import load
+
+    return ModuleDevice(load(opened.bundle, device, driver=driver), driver, advice=opened.advice) if opened.bundle else None
 
 
 def _ending(report: RunReport, wish: Wish) -> int:
@@ -183,26 +198,34 @@ def _one(cases: tuple[BoundCase, ...], name: str) -> BoundCase:
     return exact[0]
 
 
-def _traced(place: ModuleDevice, case: BoundCase) -> BoundCase:
+def _traced(place: ModuleDevice | None, opened: Opened, case: BoundCase) -> BoundCase:
     """Launch a case on a device that prints what blocks do; what comes out is not compared, since the other blocks do not run."""
     from tilec.errors import MissingError
     from tilec.runner.inputs import make_inputs
     from tilec.runner.run import arguments_on
 
-    reason = place.refusal(case.kernel, dict(case.axes))
-    if reason:
+    absent = opened.absent.get(case.kernel, "")
+    reason = absent or (place.refusal(case.kernel, dict(case.axes)) if place else "")
+    if reason or place is None:
         raise MissingError(f"{case.name} cannot be traced: {reason}", kernel=case.kernel)
     place.launch(case.kernel, arguments_on(case, place, make_inputs(case)), dict(case.choose))
     return case
 
 
 def _run(
-    app: App, place: ModuleDevice, cases: tuple[BoundCase, ...], *, root: str, save: str | None, watch: Watch | None
+    app: App,
+    place: ModuleDevice | None,
+    opened: Opened,
+    cases: tuple[BoundCase, ...],
+    *,
+    root: str,
+    save: str | None,
+    watch: Watch | None,
 ) -> tuple[RunReport, list[CaseFindings]]:
     from tilec.cli.findings import Sources, render_finding
     from tilec.cli.run_results import Results
     from tilec.runner.reference import References
-    from tilec.runner.run import RunReport, run_cases
+    from tilec.runner.run import CaseResult, RunReport, run_cases
 
     results, references, lines = Results(app, cases), References(root), Sources(Path(root))
     results.print_head()
@@ -210,6 +233,10 @@ def _run(
     ended: list[CaseResult] = []
     findings: list[CaseFindings] = []
     for case in cases:
+        if case.kernel in opened.absent or place is None:
+            ended.append(CaseResult(case=case, status="skipped", reason=opened.absent[case.kernel]))
+            results.print(ended[-1])
+            continue
         if watch is not None:
             watch.expect(case)
         ended.extend(run_cases([case], place, references, clock=time.perf_counter, save=keep, on_result=results.print).results)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +11,6 @@ from tilec.cli.app import App
 from tilec.cli.tables import plural
 
 if TYPE_CHECKING:
-    from tilec.bundle.read import Bundle
     from tilec.runner.cases import BoundCase
     from tilec.runner.run import CaseResult, OutputResult, RunReport
     from tilec.runner.sanitize import CaseFindings
@@ -76,25 +75,28 @@ def summary(report: RunReport, device: DeviceInfo) -> str:
     where = "the cpu device" if device.interprets else device.name
     parts = [f"{count} {text}" for status, text in COUNTED.items() if (count := report.count(status))]
     lines = [f"\n{plural(len(report.results), 'case')} on {where}: {', '.join(parts)}"]
-    reasons: dict[str, dict[str, None]] = {}
-    for result in report.results:
-        if result.status == "skipped":
-            reasons.setdefault(result.reason, {})[result.case.kernel] = None
-    lines += [f"skipped {', '.join(kernels)}: {reason}" for reason, kernels in reasons.items()]
+    lines += skipped_lines((result.case.kernel, result.reason) for result in report.results if result.status == "skipped")
     return "\n".join(lines)
 
 
+def skipped_lines(skipped: Iterable[tuple[str, str]]) -> list[str]:
+    """Why cases were skipped: a line for each reason, out of (kernel, reason)."""
+    reasons: dict[str, dict[str, None]] = {}
+    for kernel, reason in skipped:
+        reasons.setdefault(reason, {})[kernel] = None
+    return [f"skipped {', '.join(kernels)}: {reason}" for reason, kernels in reasons.items()]
+
+
 def print_json(
-    app: App, bundle: Bundle, device: DeviceInfo, report: RunReport, *, ok: bool, findings: Sequence[CaseFindings] | None
+    app: App, package: Mapping[str, Any], device: DeviceInfo, report: RunReport, *, ok: bool, findings: Sequence[CaseFindings] | None
 ) -> None:
     """The whole run as one document; `findings` are those of `--check`."""
     from tilec.runner.report import to_json
 
-    package = bundle.info.package
     shown: dict[str, Any] = {"kind": "cpu" if device.interprets else "cuda", "name": device.name}
     if device.interprets is None:
         shown |= {"ordinal": device.ordinal, "compute_capability": list(device.cc), "driver": list(device.driver)}
     body = {**to_json(report), "ok": ok}
     if findings is not None:
         body["findings"] = [{"case": item.case.name, **finding.as_json()} for item in findings for finding in item.findings]
-    app.document("run", {"package": package.name, "version": package.version, "bundle": bundle.digest, "device": shown, **body})
+    app.document("run", {**package, "device": shown, **body})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -9,14 +10,15 @@ import click
 from tilec.cli.app import App, examples, json_option
 
 if TYPE_CHECKING:
-    from tilec.bundle.read import Bundle
+    from tilec.cli.cases import Opened
     from tilec.cli.findings import Sources
+    from tilec.manifest.types import Manifest
     from tilec.runner.cases import BoundCase
     from tilec.runner.sanitize import CaseFindings, SanitizeOptions
 
 FOUND = 86
 NOTHING_TO_CHECK = 3
-TINTS = {"clean": ("clean", "green"), "findings": ("FOUND", "red"), "error": ("ERROR", "red"), "skipped": ("-", "yellow")}
+TINTS = {"clean": ("clean", "green"), "findings": ("FOUND", "red"), "error": ("ERROR", "red"), "skipped": ("skip", "yellow")}
 
 
 @click.command(
@@ -40,7 +42,7 @@ TINTS = {"clean": ("clean", "green"), "findings": ("FOUND", "red"), "error": ("E
     "--steps", type=click.IntRange(1), default=1_000_000, show_default=True, help="Most passes of loops before one counts as endless."
 )
 @click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already.")
-@click.option("--targets", multiple=True, metavar="LIST", help="Targets to build for (default: [targets] default).")
+@click.option("--targets", multiple=True, metavar="LIST", help="Targets to build for (default: tileir).")
 @json_option
 @click.pass_obj
 def command(
@@ -58,42 +60,46 @@ def command(
     """Run the cases of KERNELs (default: all) on the cpu device, watch every access, and report what a GPU would hide.
 
     Each case runs with its blocks in forward, reverse and random order; the results have to be the same.
+
+    Without --bundle, it takes what `tilec build` wrote, if that is up to date and has Tile IR. Else it builds the tile kernels (the
+    KERNELs that are named) for tileir alone, which takes no CUDA compiler, into .tilec/run/; the project's outputs stay as they are.
     """
-    from tilec.cli.cases import Wish, check_wish, chosen_cases, open_bundle, project_manifest
+    from tilec.cli.cases import Wish, check_wish, chosen_cases, open_bundle, open_project
     from tilec.runner.sanitize import SanitizeOptions
 
     del device  # there is one so far; the option says where in scripts that will know more
     wish = Wish(kernels=kernels, select=select, cases=cases, args=(), axes=(), reference="")
-    manifest = project_manifest(app)
-    check_wish(manifest, wish)
-    opened = open_bundle(app, bundle, targets)
-    bound = chosen_cases(opened, manifest, wish)
+    project = open_project(app)
+    check_wish(project.manifest, wish)
+    opened = open_bundle(app, project, wish, bundle=bundle, targets=targets, cpu=True)
+    bound = chosen_cases(opened, project.manifest, wish)
     orders: tuple[str | int, ...] = ("forward", "reverse", *(seeds or (0,)))
     options = SanitizeOptions(orders=orders, not_finite=nan, steps=steps)
-    return sanitize(app, opened, bound, options, root=manifest.root)
+    return sanitize(app, opened, bound, options, project.manifest)
 
 
-def sanitize(app: App, bundle: Bundle, cases: tuple[BoundCase, ...], options: SanitizeOptions, *, root: str) -> int:
+def sanitize(app: App, opened: Opened, cases: tuple[BoundCase, ...], options: SanitizeOptions, manifest: Manifest) -> int:
     """Check cases, show what is found, and give the exit code."""
     from pathlib import Path
 
+    from tilec.cli.cases import package_json
     from tilec.cli.findings import Sources
     from tilec.runner.sanitize import Sanitizer, sanitize_cases, to_json
 
-    lines = Sources(Path(root))
+    lines = Sources(Path(manifest.root))
     width = max(len(case.name) for case in cases)
-    results = sanitize_cases(cases, Sanitizer(bundle, options), on_result=lambda result: _show(app, result, width, lines))
+    sanitizer = Sanitizer(opened.bundle, options, advice=opened.advice) if opened.bundle else None
+    results = sanitize_cases(cases, sanitizer, absent=opened.absent, on_result=lambda result: _show(app, result, width, lines))
     code = _ending(results)
     if app.json:
-        package = bundle.info.package
-        head = {"package": package.name, "version": package.version, "bundle": bundle.digest, "orders": list(options.orders)}
+        head = {**package_json(opened, manifest), "orders": list(options.orders)}
         app.document("sanitize", {**head, **to_json(results)})
     else:
         app.say(_summary(results))
     return code
 
 
-def _ending(results: tuple[CaseFindings, ...]) -> int:
+def _ending(results: Sequence[CaseFindings]) -> int:
     statuses = {result.status for result in results}
     if "findings" in statuses:
         return FOUND
@@ -110,7 +116,7 @@ def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
     what = plural(result.blocks, "block") if result.blocks else ""
     if result.findings:
         what = f"{plural(len(result.findings), 'finding')}, {what}".removesuffix(", ")
-    app.say(f"{result.case.name:<{width}}  {click.style(f'{word:<6}', fg=tint, bold=True)}  {result.skipped or what}".rstrip())
+    app.say(f"{result.case.name:<{width}}  {click.style(word, fg=tint, bold=True)}{' ' * (6 - len(word))}  {what}".rstrip())
     for finding in result.findings:
         app.say("\n" + render_finding(finding, result, lines.line))
     if result.findings:
@@ -121,7 +127,8 @@ def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
         app.say("\n".join(f"  {row}" for row in str(result.error).splitlines()))
 
 
-def _summary(results: tuple[CaseFindings, ...]) -> str:
+def _summary(results: Sequence[CaseFindings]) -> str:
+    from tilec.cli.run_results import skipped_lines
     from tilec.cli.tables import plural
     from tilec.runner.sanitize import CHECKED, NOT_CHECKED
 
@@ -131,6 +138,7 @@ def _summary(results: tuple[CaseFindings, ...]) -> str:
     ends_with_space = results[-1].findings and not results[-1].notes and results[-1].error is None
     rows = [] if ends_with_space else [""]
     rows.append(f"{plural(len(results), 'case')} on the cpu device: {', '.join(parts)}")
+    rows += skipped_lines((result.case.kernel, result.skipped) for result in results if result.skipped)
     if counts["clean"] or counts["findings"]:
         rows += ["checked:", *(f"  {text}" for text in CHECKED), "not checked:", *(f"  {text}" for text in NOT_CHECKED)]
     return "\n".join(rows)

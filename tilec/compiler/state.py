@@ -76,15 +76,20 @@ class Fingerprint:
 
 
 class WorkDir:
-    """`.tilec` in a project's directory. Made when first written to; ignored by git through its own .gitignore."""
+    """`.tilec` in a project's directory. Made when first written to; ignored by git through its own .gitignore.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        root: the project's directory.
+        aside: the folder in it of a build that is none of the project's outputs, with what is known of such builds.
+    """
+
+    def __init__(self, root: Path, aside: str = "") -> None:
         self._root = root
         self.path = root / ".tilec"
         self.spool = self.path / f"spool-{os.getpid()}"  # of this process alone: a check may run beside a build
         self.kept = self.path / "failed"
-        self._state = self.path / "state.json"
-        self._keys = self.path / "keys.json"
+        self._state = self.path / aside / "state.json"
+        self._keys = self.path / aside / "keys.json"
 
     @contextlib.contextmanager
     def lock(self, note: Callable[[str], None]) -> Iterator[None]:
@@ -144,11 +149,18 @@ class WorkDir:
             outputs.append(output)
         return tuple(outputs)
 
+    def latest(self) -> tuple[Output, ...]:
+        """What the last build wrote, and nothing of builds before it."""
+        return self._known("outputs")
+
     def outputs(self) -> tuple[Output, ...]:
         """What the last build wrote, whether or not it is still there, and what is left of builds before it."""
+        return self._known("outputs", "older")
+
+    def _known(self, *lists: str) -> tuple[Output, ...]:
         found = []
         state = self._load(self._state)
-        for row in (*state.get("outputs", ()), *state.get("older", ())):
+        for row in (row for name in lists for row in state.get(name, ())):
             with contextlib.suppress(TypeError, KeyError):
                 found.append(self._output(row))
         return tuple(found)

@@ -69,6 +69,28 @@ def expand_cases(kernel: Kernel, info: KernelInfo, *, locate: Locator | None = N
     return tuple(bound for case in kernel.cases for bound in _expand(case, info, _place(kernel, case, locate)))
 
 
+def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
+    """Every case of a kernel that is in no bundle, by its name alone: as `expand_cases` names them, as far as the manifest tells.
+
+    Args:
+        kernel: the manifest's table.
+        locate: finds places in the manifest, for messages.
+    """
+    axes, params = dict(kernel.matrix.axes), {param.name: param.dtype for param in kernel.params}
+    found = []
+    for case in kernel.cases:
+        fixed = {name for name, _ in case.axes} | {params.get(i.name) for i in case.inputs if i.dtype and i.dtype not in axes}
+        used = {i.dtype or params.get(i.name) for i in case.inputs} | {params.get(i.name) for i in case.inputs}
+        left = [name for name in axes if name in used and name not in fixed]
+        for values in itertools.product(*(axes[name] for name in left)):
+            label = f"[{','.join(map(str, values))}]" if left else ""
+            name, place = f"{kernel.name}/{case.name}{label}", _place(kernel, case, locate)
+            found.append(
+                BoundCase(name=name, kernel=kernel.name, case=case.name, axes=tuple(zip(left, values, strict=True)), location=place)
+            )
+    return tuple(found)
+
+
 def bind(case: Case, info: KernelInfo, *, files: tuple[tuple[str, str, str], ...] = (), location: Location | None = None) -> BoundCase:
     """One bound case where the dtypes of all inputs are known.
 

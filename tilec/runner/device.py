@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilec.bundle.choose import DeviceFacts, choose_image, cpu_advice
+from tilec.bundle.choose import LACKS_TILE_IR, DeviceFacts, choose_image, cpu_advice
 from tilec.runner.inputs import Array
 from tilec.runtime.memory import DeviceBuffer
 
 if TYPE_CHECKING:
+    from tilec.model.image import ImageInfo
     from tilec.runtime.load import Module
     from tilec.runtime.seam import DeviceDriver
 
@@ -22,12 +23,14 @@ class ModuleDevice:
     Args:
         module: a bundle that is loaded on a device.
         driver: what it is loaded through.
+        advice: what brings Tile IR into the module, where that is not a matter of the manifest.
     """
 
-    def __init__(self, module: Module, driver: DeviceDriver) -> None:
+    def __init__(self, module: Module, driver: DeviceDriver, *, advice: str = "") -> None:
         self._module = module
         self._driver = driver
         self._device = module.device
+        self._advice = advice
 
     def refusal(self, kernel: str, axes: Mapping[str, Any]) -> str:
         """Why a kernel needs a GPU, or an empty text where it does not.
@@ -41,8 +44,7 @@ class ModuleDevice:
         variants = [v for v in info.variants if all(axes.get(name, value) == value for name, value in v.axes)]
         if not variants or any(choose_image(variant.images, facts).image for variant in variants):
             return ""
-        cause, fix = cpu_advice(variants[0].images, info.language)
-        return f"{cause}: {fix}"
+        return refusal_of(info.language, variants[0].images, advice=self._advice)
 
     def to_device(self, array: Array, dtype: str) -> DeviceBuffer:
         """A buffer with the array's contents."""
@@ -57,3 +59,9 @@ class ModuleDevice:
         """Launch a kernel and wait until it is done."""
         self._module.kernels[kernel](STREAM, **arguments, **axes)
         self._driver.synchronize(self._device.ordinal, STREAM)
+
+
+def refusal_of(language: str, images: Sequence[ImageInfo] = (), *, advice: str = "") -> str:
+    """Why the cpu device cannot run a kernel of a language, and the next step: `advice`, where Tile IR is all that is missing."""
+    cause, fix = cpu_advice(images, language)
+    return f"{cause}: {advice if advice and cause == LACKS_TILE_IR else fix}"

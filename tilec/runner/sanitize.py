@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -136,15 +136,16 @@ class Sanitizer:
     Args:
         bundle: what is built, with Tile IR.
         options: how to check.
+        advice: what brings Tile IR into the bundle, where that is not a matter of the manifest.
     """
 
-    def __init__(self, bundle: Bundle, options: SanitizeOptions = SanitizeOptions()) -> None:
+    def __init__(self, bundle: Bundle, options: SanitizeOptions = SanitizeOptions(), *, advice: str = "") -> None:
         self._watch = Watch(not_finite=options.not_finite)
         self._watch.know(bundle)
         self._devices = {}
         for order in options.orders:
             driver = CpuDriver(CpuOptions(order=order, steps=options.steps, observer=self._watch, output=_silent))
-            self._devices[order] = ModuleDevice(load(bundle, "cpu", driver=driver), driver)
+            self._devices[order] = ModuleDevice(load(bundle, "cpu", driver=driver), driver, advice=advice)
 
     def check(self, case: BoundCase) -> CaseFindings:
         """Run a case in every order. Defects end up in the result, and errors of tilec too."""
@@ -248,12 +249,31 @@ def watched(watch: Watch, case: BoundCase, error: TilecError | None) -> CaseFind
 
 
 def sanitize_cases(
-    cases: Iterable[BoundCase], sanitizer: Sanitizer, *, on_result: Callable[[CaseFindings], None] | None = None
+    cases: Iterable[BoundCase],
+    sanitizer: Sanitizer | None,
+    *,
+    absent: Mapping[str, str] | None = None,
+    on_case: Callable[[BoundCase], None] | None = None,
+    on_result: Callable[[CaseFindings], None] | None = None,
 ) -> tuple[CaseFindings, ...]:
-    """Check cases one after another; `on_result` sees each as it ends."""
+    """Check cases one after another.
+
+    Args:
+        cases: what to check.
+        sanitizer: checks them; None where all kernels are absent.
+        absent: kernels that are not in the bundle, with the reason.
+        on_case: sees each before it is run.
+        on_result: sees what came of each.
+    """
     results = []
     for case in cases:
-        results.append(sanitizer.check(case))
+        reason = (absent or {}).get(case.kernel, "")
+        if reason or sanitizer is None:
+            results.append(CaseFindings(case=case, skipped=reason))
+        else:
+            if on_case is not None:
+                on_case(case)
+            results.append(sanitizer.check(case))
         if on_result is not None:
             on_result(results[-1])
     return tuple(results)

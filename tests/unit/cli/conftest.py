@@ -61,6 +61,7 @@ def fake_build(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         search: object = None
         force: bool = False
         locked: bool = False
+        aside: bool = False
 
     module = ModuleType("tilec.build")
     module.BuildRequest = BuildRequest  # type: ignore[attr-defined]

@@ -171,7 +171,7 @@ def test_bindings_that_are_not_installed_are_no_obstacle(tilec: Tilec, monkeypat
         ("native", (), SKIPPED_CUDA),
         ("twice native", ("native",), SKIPPED_CUDA),
         ("twice native", ("twice", "native"), "1 passed, 1 skipped"),
-        ("narrow", (), 'skipped narrow: the kernel was built without portable Tile IR: add "tileir" to default in [targets]'),
+        ("narrow", (), "skipped narrow: the kernel was built without portable Tile IR: build the bundle for the target tileir too"),
         ("twice native", ("native", "--arg", "x=f32[3]", "--arg", "z=f32[3]"), "skipped native: it is a CUDA C++ kernel"),
     ],
 )

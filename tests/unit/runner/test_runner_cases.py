@@ -6,9 +6,9 @@ import pytest
 
 from tests.unit.runner.conftest import case, info, kernel, made, tensor
 from tilec.errors import CaseError, Location
-from tilec.manifest.types import Input
+from tilec.manifest.types import Input, Kernel, Matrix, ParamTable
 from tilec.model.signature import Param, ParamKind
-from tilec.runner.cases import bind, expand_cases
+from tilec.runner.cases import bind, expand_cases, unbuilt_cases
 
 ALPHA = Param(name="alpha", kind=ParamKind.SCALAR, dtype="f32", default=2.0)
 TWO = ({"T": "f16", "VEC": 1}, {"T": "f32", "VEC": 1}, {"T": "f32", "VEC": 4})
@@ -82,3 +82,26 @@ def test_a_fixed_dtype_of_the_kernel_is_checked() -> None:
 def test_one_run_needs_one_variant() -> None:
     with pytest.raises(CaseError, match=r"add: the arguments fit more than one variant: add\[f16\], add\[f32\]"):
         bind(case("", made("x", 4), made("z", 4)), add(points=({"T": "f16"}, {"T": "f32"})))
+
+
+def test_cases_of_a_kernel_that_was_not_built_have_the_names_they_would_have() -> None:
+    cases = (
+        case("open", made("x", 4), made("z", 4)),
+        case("fixed", made("x", 4, dtype="f16"), made("z", 4, dtype="f16")),
+        case("told", made("x", 4, dtype=""), made("z", 4, dtype=""), axes=(("VEC", 4),)),
+    )
+    table = Kernel(
+        name="add",
+        source="add.cu",
+        function="add",
+        language="cuda",
+        matrix=Matrix(axes=(("T", ("f16", "f32")), ("VEC", (1, 4)))),
+        params=(ParamTable(name="z", dtype="T"), ParamTable(name="x", dtype="T")),
+        cases=cases,
+    )
+    built = info(tensor("z", out=True), tensor("x"), points=tuple({"T": t, "VEC": v} for t in ("f16", "f32") for v in (1, 4)))
+    place = Location(file="tilec.toml", line=7)
+    unbuilt = unbuilt_cases(table, locate=lambda path: place)  # type: ignore[arg-type]
+    assert [one.name for one in unbuilt] == [one.name for one in expand_cases(table, built)]
+    assert [one.name for one in unbuilt] == ["add/open[f16]", "add/open[f32]", "add/fixed", "add/told[f16]", "add/told[f32]"]
+    assert {(one.kernel, one.location) for one in unbuilt} == {("add", place)}

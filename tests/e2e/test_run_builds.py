@@ -1,0 +1,128 @@
+"""What `tilec run` and `tilec sanitize` build, and where: never less into the outputs of the project, and no more than they need."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import ADD, ADD_PY, HEAD, TWICE, Cli, edit, tree, write
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+CASES = """
+[kernel.{name}.case.some]
+inputs.{one} = {{ shape = [256], dtype = "f32" }}
+inputs.{other} = {{ shape = [256], dtype = "f32", dist = "empty" }}
+"""
+MIXED = HEAD + ADD + CASES.format(name="add", one="x", other="z") + TWICE + CASES.format(name="twice", one="x", other="y")
+NO_CUDA = "skipped twice: it is a CUDA C++ kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
+COMMANDS = ["run", "sanitize"]
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    return write(tmp_path / "mixed", MIXED)
+
+
+def outputs(root: Path) -> dict[str, bytes]:
+    """What the project ships, and what is known of its tools and its last build."""
+    known = (root / "tilec.lock", root / ".tilec" / "state.json", root / ".tilec" / "keys.json")
+    return {**tree(root / "dist"), **{path.name: path.read_bytes() for path in known}}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("words", [["--targets", "tileir"], ["--targets", "sm_80"], ["add"], []])
+def test_what_is_shipped_stays_as_it_is(cli: Cli, mixed: Path, command: str, words: list[str]) -> None:
+    cli.good(mixed, "build")
+    before = outputs(mixed)
+    cli(mixed, command, *words)
+    assert outputs(mixed) == before
+    edit(mixed / "k" / "add.py", "1.0", "2.0")
+    cli(mixed, command, *words)
+    assert outputs(mixed) == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_a_gpu_tile_ir_alone_is_built(cli: Cli, mixed: Path, command: str) -> None:
+    done = cli(mixed, command, "--device", "cpu", "-v")
+    assert done.code == 0, done.err
+    assert done.jobs <= {"add-TILE128-tileir"}  # of the cache that the tests share
+    (bundle,) = (mixed / ".tilec" / "run").glob("*.tilec")
+    kernels = cli.good(mixed, "inspect", str(bundle), "--json").json()["kernels"]
+    images = [image["target"] for kernel in kernels for variant in kernel["variants"] for image in variant["images"]]
+    assert ([kernel["name"] for kernel in kernels], images) == (["add"], ["tileir"])
+    assert not (mixed / "dist").exists()
+    assert not (mixed / "tilec.lock").exists()
+    assert NO_CUDA in done.out
+    again = cli(mixed, command, "--device", "cpu", "-v")
+    assert (again.code, again.jobs) == (0, set())
+
+
+def test_without_a_gpu_no_cuda_compiler_is_needed(cli: Cli, mixed: Path) -> None:
+    edit(mixed / "k" / "twice.cu", "{", "{ broken")
+    edit(mixed / "tilec.toml", 'name = "acme"', 'name = "acme"\ndescription = "edited"')
+    for words in (["run", "--json"], ["run", "add", "--json"], ["sanitize", "--json"]):
+        document = cli.good(mixed, *words).json()
+        assert document["cases"][0]["status"] in ("ran", "clean")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_targets_that_concern_some_kernels_leave_the_others_out(cli: Cli, mixed: Path, command: str) -> None:
+    done = cli(mixed, command, "--targets", "tileir")
+    assert (done.code, NO_CUDA in done.out) == (0, True)
+    document = cli(mixed, command, "--targets", "tileir", "--json").json()
+    assert [(case["name"], case["status"]) for case in document["cases"]][1] == ("twice/some", "skipped")
+    assert document["counts"]["skipped"] == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_kernel_that_runs_nowhere_here_is_skipped_and_nothing_is_built(cli: Cli, mixed: Path, command: str) -> None:
+    done = cli(mixed, command, "twice", "--device", "cpu")
+    assert (done.code, done.jobs) == (3, set())
+    assert NO_CUDA in done.out
+    document = cli(mixed, command, "twice", "--device", "cpu", "--json").json()
+    assert (document["package"], document["version"], document["bundle"]) == ("acme", "1.0.0", None)
+    assert [case["status"] for case in document["cases"]] == ["skipped"]
+    given = cli(mixed, "run", "twice", "--device", "cpu", "--arg", "x=f32[3]", "--arg", "y=f32[3]")
+    assert given.code == 3
+    assert "kernel twice cannot be run: it is a CUDA C++ kernel" in given.err
+    traced = cli(mixed, "run", "--device", "cpu", "--trace", "twice/some")
+    assert traced.code == 3
+    assert "twice/some cannot be traced: it is a CUDA C++ kernel" in traced.err
+
+
+def test_the_projects_own_bundle_is_taken_where_it_is_up_to_date(cli: Cli, mixed: Path) -> None:
+    edit(mixed / "tilec.toml", 'default = ["sm_90"]', 'default = ["sm_90", "tileir"]')
+    cli.good(mixed, "build")
+    cli.good(mixed, "build")  # the first one writes tilec.lock, and so cannot tell that nothing was touched since
+    digest = cli.good(mixed, "inspect", "dist/acme-1.0.0.tilec", "--json").json()["sha256"]
+    assert cli.good(mixed, "run", "--device", "cpu", "--json").json()["bundle"] == digest
+    assert not (mixed / ".tilec" / "run").exists()
+    edit(mixed / "k" / "add.py", "1.0", "2.0")
+    assert cli.good(mixed, "run", "--device", "cpu", "--json").json()["bundle"] != digest
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_kernel_that_is_named_runs_beside_others_that_are_broken(cli: Cli, tmp_path: Path, command: str) -> None:
+    other = ADD.replace("kernel.add", "kernel.other").replace("k/add.py", "k/other.py:add")
+    root = write(tmp_path, MIXED + other + CASES.format(name="other", one="x", other="z"), {"k/other.py": ADD_PY})
+    edit(root / "k" / "other.py", "i = ct.bid(0)", "i = ct.bid(")
+    named = cli(root, command, "add", "--json")
+    assert (named.code, [case["name"] for case in named.json()["cases"]]) == (0, ["add/some"])
+    everything = cli(root, command)
+    assert everything.code == 1
+    assert "k/other.py" in everything.err
+
+
+def test_help_says_what_is_built_where(cli: Cli, tmp_path: Path) -> None:
+    for command in COMMANDS:
+        assert ".tilec/run" in cli.good(tmp_path, command, "--help").out
+
+
+def test_clean_takes_what_a_run_built(cli: Cli, mixed: Path) -> None:
+    cli.good(mixed, "run", "--device", "cpu")
+    assert list((mixed / ".tilec" / "run").glob("*.tilec"))
+    assert json.loads(cli.good(mixed, "clean", "--json").out)["removed"] == [".tilec"]
+    assert not (mixed / ".tilec").exists()
