@@ -166,6 +166,11 @@ class MemoryCalls(Calls):
         with self.current(ordinal):
             self._ask("cuStreamSynchronize", stream)
 
+    def synchronize_device(self, ordinal: int) -> None:
+        """Wait for everything on all streams of a device."""
+        with self.current(ordinal):
+            self._ask("cuCtxSynchronize")
+
     # Events
 
     def create_event(self, ordinal: int, *, timed: bool = True) -> int:
@@ -192,7 +197,7 @@ class MemoryCalls(Calls):
         """Nothing: a failure is raised by whoever asks whether the mark is reached."""
         return None
 
-    def wait_event(self, ordinal: int, stream: int, event: int) -> None:
+    def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:  # noqa: ARG002 - as `position`
         """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
         with self.current(ordinal):
             self._ask("cuStreamWaitEvent", stream, event, 0)

@@ -20,7 +20,7 @@ from tilec.model.arch import Version
 from tilec.runtime.cpu_launch import CpuOptions, Launching, QueuedCall, out_of_memory
 from tilec.runtime.cpu_memory import Allocations
 from tilec.runtime.cpu_pools import Pool
-from tilec.runtime.cpu_queue import Mark, Queue
+from tilec.runtime.cpu_queue import Mark, Queue, end_all
 from tilec.runtime.layout import ON_CPU, ON_GPU
 from tilec.runtime.seam import CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
 from tilec.tileir.execute import memory_of_variables, prepare
@@ -273,13 +273,23 @@ class CpuDriver:
         return handle
 
     def destroy_stream(self, ordinal: int, stream: int) -> None:
-        """Give a stream back; work on it still finishes."""
+        """Give a stream back; work on it still finishes. Raises what its work came to and nobody was told of."""
         with self._lock:
-            self._queues.pop(stream, None)
+            queue = self._queues.pop(stream, None)
+        if queue is not None:
+            queue.check()
 
     def synchronize(self, ordinal: int, stream: int) -> None:
         """Wait for everything on a stream; raise what its work came to."""
         self._queue(stream).wait()
+
+    def synchronize_device(self, ordinal: int) -> None:
+        """Wait for all streams; raise the first error that nobody was told of."""
+        self.device(ordinal)
+        with self._lock:
+            queues = list(self._queues.values())
+        for queue in queues:
+            queue.wait()
 
     # Events
 
@@ -304,11 +314,11 @@ class CpuDriver:
         self._mark(event)
         self._marks[event] = Mark(self._queue(stream), since)
 
-    def wait_event(self, ordinal: int, stream: int, event: int) -> None:
+    def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:
         """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
         mark = self._mark(event)
         if mark is not None:
-            self._queue(stream).put(mark.follow, always=True)
+            self._queue(stream).put(mark.wait if anyway else mark.follow, always=True)
 
     def event_reached(self, ordinal: int, event: int) -> bool:
         """Whether everything before the mark is done."""
@@ -347,22 +357,16 @@ class CpuDriver:
         return queue
 
     def _new_queue(self, handle: int) -> Queue:
-        return Queue(f"tilec-cpu-stream-{handle:#x}", self._pace)
+        return Queue(f"stream {handle:#x} of the cpu device", self._pace)
 
     def renew(self) -> None:
         """Start with empty streams: in a forked child, which has none of its parent's threads."""
         self._lock = threading.RLock()
         self._allocations.renew()
+        for queue in self._queues.values():
+            queue.forget()
         self._queues = {handle: self._new_queue(handle) for handle in self._queues}
         self._marks = dict.fromkeys(self._marks)
-
-    def close(self, patience: float) -> None:
-        """Give up all work, and wait up to this many seconds until it has stopped."""
-        queues = list(self._queues.values())
-        for queue in queues:
-            queue.give_up()
-        for queue in queues:
-            queue.join(patience)
 
 
 def _never() -> bool:
@@ -374,13 +378,8 @@ def _forked() -> None:
         driver.renew()
 
 
-def _ended() -> None:
-    for driver in list(_DRIVERS):
-        driver.close(_PATIENCE)
-
-
 os.register_at_fork(after_in_child=_forked)
-atexit.register(_ended)
+atexit.register(end_all, _PATIENCE)
 
 
 def _invalid(what: str) -> DriverError:

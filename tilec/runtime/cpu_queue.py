@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
+import sys
 import threading
 import time
 import traceback
+import warnings
+import weakref
 from collections.abc import Callable
+
+from tilec.errors import SchedulingError
 
 # Gets a function that says whether the work is to be given up.
 Work = Callable[[Callable[[], bool]], None]
@@ -17,6 +23,7 @@ _LINGER = 0.5
 _FAILURES = 64
 # Seconds after which one who waits for a mark looks whether to give up.
 _PATIENCE = 0.05
+_QUEUES: weakref.WeakSet[Queue] = weakref.WeakSet()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,14 +37,15 @@ class _Task:
 class Queue:
     """Work of one stream.
 
-    The first error stays until somebody is told of it, by `wait` or `check`; work that was queued behind it until then is dropped.
+    The first error stays until somebody is told of it, by `wait` or `check`; work that was queued behind it until then is dropped. Where
+    nobody can be told any more, since the queue goes or the process ends, it becomes a RuntimeWarning.
     """
 
     def __init__(self, name: str, pace: Callable[[], None] | None = None) -> None:
         """Start empty.
 
         Args:
-            name: of the thread.
+            name: of the stream, for messages and for the thread.
             pace: called on the thread before each work.
         """
         self._name = name
@@ -49,8 +57,16 @@ class Queue:
         self._put = 0
         self._done = 0
         self._given_up = 0  # work up to this number is dropped
-        # Works that failed, or were dropped behind one that had: known also to marks behind them after somebody else was told.
+        self._busy = False  # with work that is not done in any case
+        # Works that failed, or were dropped behind one that had: known also to marks behind them after somebody else was told. As copies:
+        # an error that is raised gets the frames of whoever was told, and all that these hold.
         self._failures: collections.deque[tuple[int, BaseException]] = collections.deque(maxlen=_FAILURES)
+        _QUEUES.add(self)
+
+    def __del__(self) -> None:
+        """Tell of an error that nobody was told of."""
+        if self._error is not None and not sys.is_finalizing():  # at the end of the process, `end_all` has told of it
+            self.report()
 
     def put(self, work: Work, *, always: bool = False) -> int:
         """Queue work; its number.
@@ -64,7 +80,7 @@ class Queue:
             self._put += 1
             if self._thread is None:
                 # A daemon: a process that ends does not wait for what nobody waited for.
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread = threading.Thread(target=self._run, name=f"tilec {self._name}", daemon=True)
                 self._thread.start()
             else:
                 self._changed.notify_all()
@@ -105,6 +121,14 @@ class Queue:
         return self._done == self._put
 
     @property
+    def unfinished(self) -> int:
+        """Works that are queued or running, but for those that are done in any case; none where they were given up."""
+        with self._changed:
+            if self._given_up == self._put:
+                return 0
+            return self._busy + sum(not task.always for task in self._tasks)
+
+    @property
     def failure(self) -> BaseException | None:
         """The error that nobody was told of yet."""
         return self._error
@@ -117,7 +141,8 @@ class Queue:
     def failed_since(self, position: int) -> BaseException | None:
         """The first error of works behind this position."""
         with self._changed:
-            return next((error for number, error in self._failures if number > position), None)
+            found = next((error for number, error in self._failures if number > position), None)
+        return None if found is None else copied(found)
 
     def forgive(self, error: BaseException) -> None:
         """Somebody was told of this error."""
@@ -129,6 +154,19 @@ class Queue:
         """Drop what is queued and ask what is running to stop. Memory is given back all the same."""
         with self._changed:
             self._given_up = self._put
+
+    def report(self, unfinished: int = 0) -> None:
+        """Warn of an error that nobody was told of, and of work that was given up. Takes no lock: the queue may be on its way out."""
+        error, self._error = self._error, None
+        if error is not None:
+            _warn(f"work on {self._name} failed, and nobody waited for it: {error}")
+        elif unfinished:
+            fix = 'wait before the end, with sync() of the stream or Device("cpu").sync()'
+            _warn(f"the process ended before {unfinished} launches or copies on {self._name} were done: they were given up\n  fix: {fix}")
+
+    def forget(self) -> None:
+        """Another process tells of what happened."""
+        self._error = None
 
     def join(self, seconds: float) -> bool:
         """Wait for all work to end, but no longer than this; whether it did."""
@@ -148,13 +186,13 @@ class Queue:
                     error = exc
                     _let_go(exc)
             elif behind is not None:
-                self._failures.append((number, behind))
+                self._failures.append((number, copied(behind)))
             del task  # with the arguments that it holds, before anybody is told that it is done
             with self._changed:
                 if error is not None and number > self._given_up:
-                    self._failures.append((number, error))
+                    self._failures.append((number, copied(error)))
                     self._error = self._error or error
-                self._done = number
+                self._done, self._busy = number, False
                 self._changed.notify_all()
             del error, behind
 
@@ -164,9 +202,22 @@ class Queue:
             if not self._tasks:
                 self._changed.wait_for(lambda: bool(self._tasks), _LINGER)
             if self._tasks:
-                return self._tasks.popleft()
+                task = self._tasks.popleft()
+                self._busy = not task.always
+                return task
             self._thread = None
             return None
+
+
+def end_all(patience: float) -> None:
+    """The process ends: give up all work, wait up to this many seconds until it has stopped, and warn of what nobody was told of."""
+    queues = [(queue, queue.unfinished) for queue in list(_QUEUES)]
+    for queue, _ in queues:
+        queue.give_up()
+    for queue, _ in queues:
+        queue.join(patience)
+    for queue, unfinished in queues:
+        queue.report(unfinished)
 
 
 class Mark:
@@ -197,21 +248,39 @@ class Mark:
 
     def told(self) -> BaseException | None:
         """`error`, for somebody who takes care of it."""
-        if self.error is not None:
-            self._queue.forgive(self.error)
-        return self.error
+        error = self.error
+        if error is not None:
+            self._queue.forgive(error)
+            self.error = copied(error)  # for who waits for the mark later
+        return error
 
     def follow(self, given_up: Callable[[], bool]) -> None:
         """Wait as `wait` does, for work that needs what comes before the mark: it fails where that failed."""
         self.wait(given_up)
         if self.error is not None:
-            raise self.error
+            raise copied(self.error)
 
     def _reach(self, _: Callable[[], bool]) -> None:
         self.error = self._queue.failure
         if self.error is None and self._since is not None:
             self.error = self._queue.failed_since(self._since)
         self.time = time.perf_counter()
+
+
+def copied(error: BaseException) -> BaseException:
+    """The same error without the frames that it went through."""
+    try:
+        made = copy.copy(error)
+    except Exception:  # noqa: BLE001 - classes of others need not support it
+        made = SchedulingError(f"work of the stream failed: {type(error).__name__}: {error}")
+    return made.with_traceback(None)
+
+
+def _warn(text: str) -> None:
+    try:
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    except RuntimeWarning as warning:  # warnings are errors here, and there is nobody to catch one
+        sys.stderr.write(f"RuntimeWarning: {warning}\n")
 
 
 def _let_go(error: BaseException | None) -> None:

@@ -89,6 +89,15 @@ class Device:
         """A stream that waits for no other."""
         return Stream(self, driver=self.driver)
 
+    def sync(self) -> None:
+        """Wait for everything on all streams, stream 0 (the legacy default stream) and those of other libraries included.
+
+        Raises:
+            FaultError: on the cpu device, what a launch came to.
+            DriverError: on a GPU.
+        """
+        self.driver.synchronize_device(self.ordinal)
+
     def __eq__(self, other: object) -> bool:
         """Whether it is the same device."""
         return isinstance(other, Device) and other.driver is self.driver and other.ordinal == self.ordinal

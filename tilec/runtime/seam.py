@@ -248,6 +248,9 @@ class DeviceDriver(Protocol):
     def synchronize(self, ordinal: int, stream: int) -> None:
         """Wait for everything on a stream."""
 
+    def synchronize_device(self, ordinal: int) -> None:
+        """Wait for everything on all streams of a device."""
+
     def create_event(self, ordinal: int, *, timed: bool = True) -> int:
         """A mark that can be set in streams; one that only orders them, without times, costs less."""
 
@@ -260,8 +263,11 @@ class DeviceDriver(Protocol):
     def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:
         """Set the mark behind what a stream has to do; it was elsewhere before. `event_failure` tells of the work from `since` on."""
 
-    def wait_event(self, ordinal: int, stream: int, event: int) -> None:
-        """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
+    def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:
+        """Let what a stream is given from now on wait until the mark is reached; one that was never set is.
+
+        Where the work before the mark fails, so does the stream, on drivers that tell works apart; unless it goes on `anyway`.
+        """
 
     def event_reached(self, ordinal: int, event: int) -> bool:
         """Whether everything before the mark is done."""

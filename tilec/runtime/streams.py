@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, final
 
-from tilec.errors import ArgumentError, SchedulingError
+from tilec.errors import ArgumentError, SchedulingError, TilecError
 from tilec.runtime import marks
 from tilec.runtime.devices import driver_of, ordinal_of
 from tilec.runtime.layout import ON_CPU
@@ -146,7 +147,11 @@ class Stream:
         self._driver.synchronize(self.device, self.handle)
 
     def close(self) -> None:
-        """Give the stream back; work on it still finishes. May be called more than once; one that is borrowed stays as it is."""
+        """Give the stream back; work on it still finishes. May be called more than once; one that is borrowed stays as it is.
+
+        Raises:
+            FaultError: on the cpu device, what a launch came to that nobody was told of by now.
+        """
         handle, self._handle = self._handle, None
         if handle is not None and not self._borrowed:
             marks.closing(self._driver, self.device, handle)
@@ -156,6 +161,11 @@ class Stream:
         """The stream itself."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Give the stream back."""
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Give the stream back. What a launch came to does not take the place of an error of the block: it is a RuntimeWarning then."""
+        try:
+            self.close()
+        except TilecError as failure:
+            if error is None:
+                raise
+            warnings.warn(f"work on a stream failed, and nobody waited for it: {failure}", RuntimeWarning, stacklevel=2)

@@ -310,6 +310,10 @@ class FakeDriver:
         """Launches have run when they return."""
         self._note("synchronize")
 
+    def synchronize_device(self, ordinal: int) -> None:
+        """Launches have run when they return."""
+        self._note("synchronize_device")
+
     def create_event(self, ordinal: int, *, timed: bool = True) -> int:
         """A number that names an event."""
         self._note("create_event")
@@ -332,7 +336,7 @@ class FakeDriver:
         self._note("record_event")
         self._step("record", stream, event)
 
-    def wait_event(self, ordinal: int, stream: int, event: int) -> None:
+    def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:
         """There is nothing to wait for."""
         self._note("wait_event")
         self._step("wait", stream, event)

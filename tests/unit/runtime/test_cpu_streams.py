@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from tests.cpu_samples import ADD, add, device, ones
 from tests.runtime_samples import bundle_of
 from tilec.errors import DriverError, FaultError, InternalError, NoDeviceError, SchedulingError
-from tilec.runtime import DeviceBuffer, Event, Stream, load
+from tilec.runtime import Device, DeviceBuffer, Event, Stream, load
 from tilec.runtime.cpu_driver import CPU, CpuDriver, cpu_driver
 from tilec.runtime.cpu_launch import CpuRun
 from tilec.runtime.devices import driver_of, find_device
@@ -331,7 +332,11 @@ module.add(0, ones(4), ones(4), ones(4))
 def test_a_process_that_ends_does_not_wait_for_a_busy_stream() -> None:
     began = time.monotonic()
     done = run_python(HEAD + "module.add(0, ones(4), ones(4), ones(4))\n")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert (
+        "RuntimeWarning: the process ended before 2 launches or copies on stream 0x0 of the cpu device were done: they were given up"
+        in done.stderr
+    )
     assert set(done.stdout.split()) <= {"started", "stopped"}
     assert time.monotonic() - began < 30
 
@@ -386,3 +391,93 @@ print(sorted(name for name in sys.modules if name.startswith("tilec.tileir") or 
 """
     done = run_python(code)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "[]", "")
+
+
+# --- failures that nobody waits for ------------------------------------------------------------------------------------------------
+
+
+def assert_open(gate: Gate) -> None:
+    assert gate.open.wait(10)
+
+
+def failed(module: Any, driver: CpuDriver, stream: Any) -> None:
+    """A launch that has failed by now, of which nobody was told."""
+    module.add(stream, ones(4), ones(4), ones(4), alpha=-1.0)
+    handle = stream if isinstance(stream, int) else stream.handle
+    assert driver._queues[handle].join(10)
+
+
+def test_closing_a_stream_tells_what_a_launch_came_to() -> None:
+    module, driver = device(fails)
+    stream = Stream("cpu", driver=driver)
+    failed(module, driver, stream)
+    with pytest.raises(FaultError, match=r"^add-any: it went wrong"):
+        stream.close()
+    stream.close()
+    with pytest.raises(FaultError, match=r"^add-any: it went wrong"), Stream("cpu", driver=driver) as stream:
+        failed(module, driver, stream)
+    with pytest.warns(RuntimeWarning, match="^work on a stream failed, and nobody waited for it: add-any: it went wrong"):
+        leave_by_an_error(module, driver)
+
+
+def leave_by_an_error(module: Any, driver: CpuDriver) -> None:
+    with contextlib.suppress(ZeroDivisionError), Stream("cpu", driver=driver) as stream:
+        failed(module, driver, stream)
+        raise ZeroDivisionError
+
+
+def test_a_stream_that_goes_with_a_failure_warns() -> None:
+    module, driver = device(fails)
+    stream = Stream("cpu", driver=driver)
+    gate = Gate()
+    driver._queues[stream.handle].put(lambda _: assert_open(gate))
+    module.add(stream, ones(4), ones(4), ones(4), alpha=-1.0)
+    queue = weakref.ref(driver._queues[stream.handle])
+    stream.close()
+    with pytest.warns(RuntimeWarning, match="^work on stream 0x1000 of the cpu device failed, and nobody waited for it: add-any: it went"):
+        let_go(gate, queue)
+
+
+def let_go(gate: Gate, queue: weakref.ref[Any]) -> None:
+    """Open a gate, and wait until the queue behind it is collected."""
+    gate.open.set()
+    deadline = time.monotonic() + 10
+    while queue() is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+        gc.collect()
+
+
+def test_a_process_that_ends_tells_of_failures_that_nobody_waited_for() -> None:
+    code = """
+import numpy as np
+from tests.cpu_samples import device, ones
+from tilec.errors import FaultError
+from tilec.runtime import Stream
+def bad(run):
+    raise FaultError(f"{run.kernel}: element 9 of z is outside", kernel=run.kernel)
+module, driver = device(bad)
+module.add(0, ones(4), ones(4), ones(4))
+assert driver._queues[0].join(10)
+"""
+    for more in ((), ("-W", "error")):
+        done = subprocess.run([sys.executable, *more, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+        words = "RuntimeWarning: work on stream 0x0 of the cpu device failed, and nobody waited for it: add-any: element 9 of z is outside"
+        assert words in done.stderr
+        assert done.stderr.count("RuntimeWarning:") == 1
+    told = run_python(code + "try:\n    driver.synchronize(-1, 0)\nexcept FaultError:\n    pass\n")
+    assert (told.returncode, told.stderr) == (0, "")
+
+
+def test_a_device_waits_for_all_of_its_streams() -> None:
+    module, driver = device(fails)
+    mine = Device("cpu", driver=driver)
+    z, y = ones(4), ones(4)
+    with Stream(mine) as stream:
+        module.add(0, z, ones(4), ones(4), alpha=2.0)
+        module.add(stream, y, ones(4), ones(4), alpha=3.0)
+        mine.sync()
+        assert (z.tolist(), y.tolist()) == ([3] * 4, [4] * 4)
+        failed(module, driver, stream)
+        with pytest.raises(FaultError, match=r"^add-any: it went wrong"):
+            mine.sync()
+        mine.sync()

@@ -118,3 +118,9 @@ def test_load_takes_a_device() -> None:
     module, driver = cpu_device()
     bundle = module._site.bundle
     assert load(bundle, Device("cpu", driver=driver))._site.driver is driver
+
+
+def test_waiting_for_a_gpu_waits_for_all_of_its_streams() -> None:
+    driver = FakeDriver()
+    Device(0, driver=driver).sync()
+    assert driver.calls == ["synchronize_device"]

@@ -67,9 +67,10 @@ class StreamPoolRoundRobin:
         with self._lock:
             self._closed = True
             streams, self._streams = self._streams, []
-        for stream in streams:
-            if stream is not None:
-                stream.close()
+        with contextlib.ExitStack() as stack:  # all of them, whatever one has to tell
+            for stream in streams:
+                if stream is not None:
+                    stack.callback(stream.close)
 
     def __repr__(self) -> str:
         """Name and device."""
