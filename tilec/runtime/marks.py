@@ -43,9 +43,9 @@ class Mark:
         self._pool = pool
         driver.record_event(ordinal, event, stream, since)
 
-    def hold(self, ordinal: int, stream: int) -> None:
-        """Let what a stream (of this device) is given from now on wait."""
-        self.driver.wait_event(ordinal, stream, self.event)
+    def hold(self, ordinal: int, stream: int, *, anyway: bool = False) -> None:
+        """Let what a stream (of this device) is given from now on wait; it goes on `anyway` where what it waits for fails."""
+        self.driver.wait_event(ordinal, stream, self.event, anyway=anyway)
 
     @property
     def reached(self) -> bool:

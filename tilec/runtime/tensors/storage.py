@@ -227,7 +227,7 @@ def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
     # A stream that nobody can close, and that nobody uses: what waits there holds up nothing else.
     home = (ordinal, freeing_stream(driver, ordinal))
     for use in last:
-        hold(driver, use, home)
+        mark_of(driver, use).hold(*home, anyway=True)
     driver.free(ordinal, address, home[1])
 
 

@@ -168,6 +168,26 @@ def test_who_reads_what_a_failed_launch_should_have_written_is_told() -> None:
     np.asarray(x)
 
 
+def test_memory_of_a_failed_launch_is_freed_and_its_error_is_told_once() -> None:
+    def fails(run: object) -> None:
+        raise FaultError("add: no")
+
+    module, driver = device(fails)
+    with Stream("cpu", driver=driver) as one, Stream("cpu", driver=driver) as two:
+        z, x, y = tensors(driver, -1, one.handle)
+        x.storage.pass_through(two.handle, write=False)
+        module.add(one, z, x, y)
+        with pytest.raises(FaultError):
+            one.sync()
+        module.add(one, z, x, y)
+        del x
+        with pytest.raises(FaultError):
+            one.sync()
+        for queue in list(driver._queues.values()):
+            queue.wait()
+        assert driver.pool_stats(-1, driver.default_pool(-1)).used == 2 * z.nbytes
+
+
 def test_values_are_right_across_streams_that_are_held_up() -> None:
     """Streams as threads, of which one is slow: every conflicting launch still sees what it must."""
     slow = threading.Event()
