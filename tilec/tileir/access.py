@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilec.tileir.elements import Elements, Kind, advanced, gather, scatter
+from tilec.tileir.elements import UPPER, Elements, Kind, advanced, gather, scatter
 from tilec.tileir.frame import Binder, Body, Frame, Step
 from tilec.tileir.ir import Block, Op
 from tilec.tileir.layout import layout
-from tilec.tileir.observe import AccessKind
+from tilec.tileir.observe import AccessKind, Observer, Outside
 from tilec.tileir.tiles import Plan, plan
 from tilec.tileir.values import Array
 from tilec.tileir.views import Geometry, Tensor, refused, starts_of, view_type
@@ -80,6 +80,8 @@ class ViewAccess:
                 broken = broken | ~inside
         base = tensor.base.reshape(column)
         addresses = advanced(base, firsts + tails) if self.kind.layout.packed else base + firsts + tails
+        if frame.launch.observer is not None:
+            self._tell_lost(frame.launch.observer, frame, tensor, places, addresses, mask)
         broken = broken & mask
         shape = np.broadcast_shapes(addresses.shape, broken.shape)
         return Elements(
@@ -89,6 +91,32 @@ class ViewAccess:
             mask=None if mask.all() else np.broadcast_to(mask, shape),
             index=lambda where: _index(where, places, geometry.dims, tensor, shape),
             promised=np.broadcast_to(broken, shape) if broken.any() else None,
+        )
+
+    def _tell_lost(
+        self, observer: Observer, frame: Frame, tensor: Tensor, places: list[tuple[Array, Array]], addresses: Array, mask: Array
+    ) -> None:
+        """Tell of tiles that have no element inside the tensor. Here these are padding, but languages leave open what they do on a GPU."""
+        lost = ~mask.any(axis=tuple(range(1, mask.ndim)))
+        if not lost.any():
+            return
+        tile, dims = self.geometry.tile, self.geometry.dims
+        shape = (frame.size, *tile)
+        rows = np.flatnonzero(np.broadcast_to(lost, (frame.size,)))
+        where = (rows, *(np.zeros_like(rows) for _ in tile))
+        index, extents = _index(where, places, dims, tensor, shape)
+        observer.outside(
+            Outside(
+                op=self.kind.op,
+                frame=frame,
+                kind=self.kind.kind,
+                rows=rows,
+                addresses=np.broadcast_to(addresses, shape)[where] & ~UPPER,
+                index=index,
+                shape=extents,
+                promised=False,
+                tile=tuple(tile[dims.index(dim)] for dim in range(len(tile))),
+            )
         )
 
     def _places(self, axis: int, start: Array) -> tuple[Array, Array]:

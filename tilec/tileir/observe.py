@@ -50,7 +50,9 @@ class Access:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Outside:
-    """Elements that no memory of the launch holds, or that lie outside the tensor where the operation promised otherwise.
+    """Elements that no memory of the launch holds, or that lie outside the tensor where the operation may not go.
+
+    It may go past a tensor's end with a part of a tile. It may not where it promised that, nor with all of a tile.
 
     Attributes:
         op, frame, kind: as in `Access`.
@@ -59,6 +61,8 @@ class Outside:
         index: for a view, the element's place in the tensor, shape (elements, rank); None for pointers.
         shape: for a view, the tensor's extents, shape (elements, rank).
         promised: the operation declared the access in bounds (the memory itself may exist).
+        tile: extents along the tensor's dimensions of tiles that lie entirely outside; `index` and `addresses` then tell the first element
+            of each. None where it is about single elements.
     """
 
     op: Op
@@ -69,6 +73,7 @@ class Outside:
     index: Array | None
     shape: Array | None
     promised: bool
+    tile: tuple[int, ...] | None = None
 
 
 class Observer(Protocol):
@@ -78,7 +83,10 @@ class Observer(Protocol):
         """Elements are about to be touched."""
 
     def outside(self, outside: Outside) -> bool:
-        """Elements lie where the kernel may not go. True: go on, reading zeros and writing nothing there; False: the launch ends."""
+        """Elements lie where the kernel may not go. True: go on, reading zeros and writing nothing there; False: the launch ends.
+
+        Whole tiles outside their tensor end no launch: they are padding when they are read, and not written.
+        """
 
     def assumed(self, op: Op, frame: Frame, broken: Array) -> None:
         """An `assume` does not hold: `broken` says for which blocks, bool of shape (blocks,)."""

@@ -58,6 +58,23 @@ def loads_checked_tail(y, x):
 
 
 @ct.kernel
+def loads_tile_outside(y, x):
+    # Its last block has no part of x, which ends with the third tile.
+    ct.store(y, (ct.bid(0),), ct.load(x, (ct.bid(0),), (TILE,), padding_mode=ct.PaddingMode.ZERO))
+
+
+@ct.kernel
+def stores_tile_outside(y, x):
+    ct.store(y, (ct.bid(0),), ct.load(x, (ct.bid(0),), (TILE,)))
+
+
+@ct.kernel
+def rounds_the_grid_up(y, x):
+    # Its last tiles have one element inside.
+    ct.store(y, (ct.bid(0),), ct.load(x, (ct.bid(0),), (TILE,), padding_mode=ct.PaddingMode.ZERO))
+
+
+@ct.kernel
 def stores_unchecked_tail(y, x):
     tile = ct.load(x, (ct.bid(0),), (TILE,), padding_mode=ct.PaddingMode.ZERO)
     ct.store(y, (ct.bid(0),), tile, check_bounds=False)

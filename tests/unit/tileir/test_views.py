@@ -28,6 +28,7 @@ from tilec.tileir.ir import (
 )
 from tilec.tileir.layout import LAYOUTS
 from tilec.tileir.memory import Memory, Region
+from tilec.tileir.observe import AccessKind
 from tilec.tileir.values import STORAGE, Array
 from tilec.tileir.views import Geometry, Tensor
 
@@ -300,7 +301,8 @@ def test_what_is_checked_along_one_dimension_breaks_no_promise_along_another() -
     watcher = Watcher()
     found = matrix(array, (2, 2), np.array([5]), np.array([7]), inbounds=(False, True), observer=watcher)[0]
     assert (found == 0).all()
-    assert (watcher.outsides, watcher.accesses) == ([], [])
+    assert [(told.promised, told.tile) for told in watcher.outsides] == [(False, (2, 2))]
+    assert watcher.accesses == []
 
 
 def test_an_observer_that_goes_on_reads_zeros_and_writes_nothing() -> None:
@@ -344,6 +346,50 @@ def test_nothing_is_touched_where_all_lies_outside() -> None:
     empty = np.ones((0, 4), np.float32)
     found = matrix(empty, (2, 2), np.array([0, 1]), np.array([0]), padding=Padding.ZERO)[0]
     assert (found == 0).all()
+
+
+@pytest.mark.parametrize("go_on", [False, True])
+def test_an_observer_is_told_of_tiles_that_lie_entirely_outside(go_on: bool) -> None:
+    array = np.ones((3, 6), np.float32)
+    where = np.array([0, 1, 2, 1, -1]), np.array([0, 1, 0, 2, 1])  # inside, partly, below, to the right, above
+    stored: list[dict[str, Any]] = [{}, {"value": np.zeros((5, 2, 4), np.float32)}]
+    for value in stored:
+        watcher = Watcher(go_on=go_on)
+        matrix(array, (2, 4), *where, observer=watcher, **value)
+        (told,) = watcher.outsides
+        assert told.index is not None
+        assert told.shape is not None
+        assert (told.kind is AccessKind.WRITE, told.promised, told.tile) == (bool(value), False, (2, 4))
+        assert (told.rows.tolist(), told.index.tolist(), told.shape.tolist()) == ([2, 3, 4], [[4, 0], [2, 8], [-2, 4]], [[3, 6]] * 3)
+        assert told.addresses.tolist() == [array.ctypes.data + 4 * at for at in (24, 20, -8)]
+        inside = [(0, at) for at in (0, 4, 8, 12, 24, 28, 32, 36)] + [(1, 64), (1, 68)]
+        assert watcher.elements(LAYOUTS[Scalar.F32]) == set(inside)
+
+
+def test_a_tile_outside_that_all_blocks_have_is_told_for_each() -> None:
+    array = np.ones((4, 6), np.float32)
+    tensor = Tensor(np.array([array.ctypes.data]), np.array([array.shape]), np.array([[6, 1]]))
+    view = PartitionView((2, 4), TensorView(Scalar.F32, (None, None), (None, None)), (1, 0), None)
+    watcher = Watcher()
+    operands: dict[str, Any] = {"view": (view, tensor), "index": [(I32, np.array([0])), (I32, np.array([1]))]}
+    kinds: list[Type] = [Tile(Scalar.F32, (2, 4)), TOKEN]
+    run_op("load_view_tko", operands, kinds, ATTRIBUTES, memory=Memory([Region.of("x", array)]), blocks=3, observer=watcher)
+    (told,) = watcher.outsides
+    assert told.index is not None
+    assert (told.rows.tolist(), told.index.tolist(), told.tile) == ([0, 1, 2], [[4, 0]] * 3, (4, 2))
+
+
+@pytest.mark.parametrize(("places", "lost"), [([5, 9], True), ([2, 9], False)])
+def test_a_sparse_tile_lies_outside_if_all_of_its_places_do(places: list[int], lost: bool) -> None:
+    array = np.ones((4, 6), np.float32)
+    tensor = Tensor(np.array([array.ctypes.data]), np.array([array.shape]), np.array([[6, 1]]))
+    view = GatherScatterView((2, 4), TensorView(Scalar.F32, (None, None), (None, None)), 0, None)
+    watcher = Watcher()
+    index = [(Tile(Scalar.I32, (2,)), np.array([places], np.int32)), (I32, np.array([0], np.int32))]
+    kinds: list[Type] = [Tile(Scalar.F32, (2, 4)), TOKEN]
+    memory = Memory([Region.of("x", array)])
+    run_op("load_view_tko", {"view": (view, tensor), "index": index}, kinds, ATTRIBUTES, memory=memory, observer=watcher)
+    assert [told.tile for told in watcher.outsides] == ([(2, 4)] if lost else [])
 
 
 @pytest.mark.parametrize("far", [1 << 62, -(1 << 62), (1 << 63) - 1])

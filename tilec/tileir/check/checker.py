@@ -110,6 +110,9 @@ class Checker:
             index = tuple(int(n) for n in outside.index[0])
             extents = ", ".join(str(int(n)) for n in outside.shape[0])
             where = f"element [{_list(index)}] of {name or 'a tensor'}, whose extents are [{extents}]"
+            if outside.tile is not None:
+                of = f"lies entirely outside of {name or 'its tensor'}, whose extents are [{extents}]"
+                where = f"a tile of [{_list(outside.tile)}] elements from [{_list(index)}] on, which {of}"
         elif region is not None:
             index = region.element(address - region.address)
             where = f"element [{_list(index)}] of {name}, which has {region.data.size // region.itemsize}"
@@ -117,8 +120,9 @@ class Checker:
             index, where = (), f"address {address:#x}, where there is no memory"
         verb = "reads" if outside.kind is AccessKind.READ else "writes"
         promised = ", although the access is declared in bounds" if outside.promised else ""
+        hint = _PROMISED_HINT if outside.promised else _MASK_HINT if outside.tile is None else _TILE_HINT
         self._add(
-            (FindingKind.OUT_OF_BOUNDS, outside.op.number, name),
+            (FindingKind.OUT_OF_BOUNDS, outside.op.number, name, outside.tile is not None),
             Finding(
                 kind=FindingKind.OUT_OF_BOUNDS,
                 what=f"{verb} {where}{promised}",
@@ -127,7 +131,7 @@ class Checker:
                 parameter=name,
                 index=index,
                 count=len(rows),
-                hint=_PROMISED_HINT if outside.promised else _MASK_HINT,
+                hint=hint,
             ),
         )
         return True
@@ -322,6 +326,7 @@ class Checker:
 
 _MASK_HINT = "mask the access where it is beyond the tensor"
 _PROMISED_HINT = "leave the bounds check on, or launch only shapes for which the declaration holds"
+_TILE_HINT = "only a part of a tile may lie outside: launch no block, and make no pass of a loop, that has no part inside"
 _RACE_HINT = "give each element to one block, or combine with an atomic"
 _VERBS: Mapping[tuple[AccessKind, bool], str] = {
     (AccessKind.READ, False): "reads",

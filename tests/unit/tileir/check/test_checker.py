@@ -366,6 +366,31 @@ def test_the_last_of_ten_thousand_blocks_is_still_followed() -> None:
     assert scene.checker._log._work <= number
 
 
+@pytest.mark.parametrize("kind", [READ, WRITE])
+def test_a_tile_entirely_outside_is_a_finding_of_its_own(kind: AccessKind) -> None:
+    scene = Scene()
+    x = scene.regions["x"]
+    index = np.array([[64, 0], [80, 0]])
+    told = Outside(
+        op=scene.op(3),
+        frame=Frame(scene.launch, np.asarray([4, 5], np.int64)),
+        kind=kind,
+        rows=np.array([0, 1]),
+        addresses=x.address + 4 * index[:, 0],
+        index=index,
+        shape=np.array([[64, 1], [64, 1]]),
+        promised=False,
+        tile=(16, 1),
+    )
+    assert scene.checker.outside(told)
+    assert scene.checker.outside(told)
+    (found,) = scene.checker.findings
+    assert (found.kind, found.block, found.parameter, found.index, found.count) == (FindingKind.OUT_OF_BOUNDS, (4, 0, 0), "x", (64, 0), 4)
+    verb = "reads" if kind is READ else "writes"
+    assert found.what == f"{verb} a tile of [16, 1] elements from [64, 0] on, which lies entirely outside of x, whose extents are [64, 1]"
+    assert found.hint == "only a part of a tile may lie outside: launch no block, and make no pass of a loop, that has no part inside"
+
+
 def test_findings_are_json() -> None:
     scene = Scene()
     scene.access(1, WRITE, [3, 5], [[0, 1], [1, 2]])
