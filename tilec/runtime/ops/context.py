@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec.errors import TilecError
 from tilec.runtime.marks import Mark
+from tilec.runtime.ops.watcher import WATCHER
 from tilec.runtime.seam import CopyKind, DeviceDriver
 from tilec.runtime.streams import Stream
 from tilec.runtime.tensors.storage import Storage, allocate_bytes
@@ -159,11 +160,15 @@ class ExecutionContext:
         except TilecError:  # the device is lost: there is nothing that could still use anything
             return
         self._release(mark)
+        # What its work comes to is nobody's to be told: the next op on the stream must not be.
+        WATCHER.watch(mark, self.stream, _nobody)
 
     def _release(self, mark: Mark) -> None:
         """Let go what was kept, once the mark is reached."""
-        from tilec.runtime.ops.watcher import WATCHER
-
         kept, self._kept = self._kept, []
         if kept:
             WATCHER.keep(mark, kept)
+
+
+def _nobody(_: BaseException | None) -> None:
+    """Takes care of an error by letting it go."""

@@ -47,8 +47,8 @@ def submit(op: DeviceOp[T], stream: Stream) -> Execution[T]:
         UsedOpError: it was used before.
     """
     refuse_nested(op)
+    context = ExecutionContext(stream)  # first: where the stream is closed, the op stays usable
     op._take("executed")  # noqa: SLF001 - the two are one thing
-    context = ExecutionContext(stream)
     _RUNNING.op = op
     try:
         value = op._run_in(context)  # noqa: SLF001
@@ -93,7 +93,10 @@ def wait(execution: Execution[T], op: DeviceOp[object]) -> T:
     except BaseException:  # Ctrl-C: the device goes on
         execution.context._release(mark)  # noqa: SLF001
         raise
-    if error is not None:
-        label(error, op.label)
+    if error is None:
+        return execution.value
+    label(error, op.label)
+    try:
         raise error
-    return execution.value
+    finally:
+        del error, execution  # the error's traceback has this frame: memory would wait for the collector

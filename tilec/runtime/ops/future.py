@@ -68,15 +68,11 @@ class DeviceFuture(Generic[T]):
             TimeoutError: the device is not done by then.
             BaseException: what the op came to.
         """
-        execution = self._execution
-        if timeout is None and execution is not None:  # sooner than the watcher would say it
-            with contextlib.suppress(TilecError):  # told by the mark's failure
-                execution.mark.sync()
-            self._look(execution.mark)
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._outcome is not None, timeout):
-                raise TimeoutError(f"the device is not done with {self._label} after {timeout} s")
-        return self._give()
+        self._wait(timeout)
+        try:
+            return self._give()
+        finally:
+            del self  # an error's traceback has this frame, and the future has the error: memory would wait for the collector
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the op came to; None for a result. Waits as `result` does."""
@@ -107,19 +103,35 @@ class DeviceFuture(Generic[T]):
                 yield from _trio_wait(trio, self).__await__()
             else:
                 yield from _asyncio_wait(self).__await__()
-        return self._give()
+        try:
+            return self._give()
+        finally:
+            del self  # as in `result`
 
     def __repr__(self) -> str:
         """State, and the op with its place."""
         state = "running" if self._outcome is None else "failed" if isinstance(self._outcome, _Failed) else "done"
         return f"<DeviceFuture {state}: {self._label}>"
 
+    def _wait(self, timeout: float | None) -> None:
+        execution = self._execution
+        if timeout is None and execution is not None:  # sooner than the watcher would say it
+            with contextlib.suppress(TilecError):  # told by the mark's failure
+                execution.mark.sync()
+            self._look(execution.mark)
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._outcome is not None, timeout):
+                raise TimeoutError(f"the device is not done with {self._label} after {timeout} s")
+
     def _give(self) -> T:
         outcome = self._outcome
-        if isinstance(outcome, _Failed):
+        if not isinstance(outcome, _Failed):
+            assert outcome is not None
+            return cast("T", outcome.value)
+        try:
             raise outcome.error
-        assert outcome is not None
-        return cast("T", outcome.value)
+        finally:
+            del outcome, self  # as in `result`
 
     def _spin(self) -> None:
         end = time.perf_counter() + _SPIN

@@ -44,10 +44,12 @@ class Once(Generic[T]):
             if self._busy:  # this thread is in it already: it would wait for itself
                 what = "a shared op is executed as a part of itself"
                 raise SchedulingError(what, cause="a function of `then` gives the op that it belongs to", fix="give another op")
-            if self._op is not None:
+            first = self._op is not None
+            if first:
                 self._execute(ctx)
             if self._error is not None:
-                raise self._error
+                # Each raise adds to the traceback of the one error: later ones begin anew.
+                raise self._error if first else self._error.with_traceback(None)
             if self._mark is not None:
                 ctx.wait_for(self._mark)
             return take(cast("T", self.result))

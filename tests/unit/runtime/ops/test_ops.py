@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
 import threading
 import weakref
 from collections.abc import Iterator
@@ -13,12 +15,13 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
-from tilec.errors import DriverError, NestedExecutionError, SchedulingError, TilecError, UsageError, UsedOpError
+from tilec.errors import DriverError, NestedExecutionError, OutOfMemoryError, SchedulingError, TilecError, UsageError, UsedOpError
 from tilec.runtime import Stream
 from tilec.runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.policy import SingleStream, use_device, use_policy
+from tilec.runtime.ops.watcher import WATCHER
 from tilec.runtime.tensors.storage import Storage
 from tilec.testing.fake_driver import FakeDriver
 
@@ -338,6 +341,23 @@ class _On:
         return self.stream
 
 
+def test_work_of_an_op_that_failed_fails_no_other(held: Held) -> None:
+    """The op raised after it had enqueued a kernel, which fails too: nobody else on that stream is told."""
+    stream = held.device.new_stream()
+
+    def fail(ctx: ExecutionContext) -> None:
+        held.add(ctx, np.zeros(4, np.float32), ones(4))
+        raise ValueError("mine")
+
+    held.fail = True
+    with pytest.raises(ValueError, match="mine"):
+        with_context(fail).sync_on(stream)
+    assert _becomes(lambda: held.runs == 1)
+    assert WATCHER.drain(5)
+    held.fail = False
+    assert Grow(held, ones(4)).sync_on(stream).tolist() == [2.0] * 4
+
+
 # --- the context -----------------------------------------------------------------------------------------------------------------
 
 
@@ -374,6 +394,48 @@ def test_an_execution_that_fails_gives_back_what_it_allocated(held: Held) -> Non
         with_context(fail).sync_on(stream)
     stream.sync()
     assert held.driver.pool_stats(CPU, held.driver.default_pool(CPU)).used == 0
+
+
+def test_out_of_memory_is_an_error_and_everything_still_works(held: Held) -> None:
+    with pytest.raises(OutOfMemoryError, match=rf"has no memory of {2**62} bytes(.|\n)*op: with_context, created at .*{HERE}") as caught:
+        with_context(lambda ctx: ctx.malloc_async(2**62)).sync()
+    assert caught.value.requested == 2**62
+    assert Grow(held, ones(4)).sync().tolist() == [2.0] * 4
+
+
+def test_an_op_on_a_closed_stream_stays_usable(held: Held) -> None:
+    stream = held.device.new_stream()
+    stream.close()
+    op = value(1)
+    with pytest.raises(SchedulingError, match="the stream is closed"):
+        op.sync_on(stream)
+    assert op.sync() == 1
+
+
+def test_an_error_keeps_nothing_for_the_collector(held: Held) -> None:
+    """Results of what failed go with the error, not with the next run of the collector."""
+
+    class Thing:
+        pass
+
+    gone: list[Any] = []
+
+    def work(ctx: ExecutionContext) -> Thing:
+        held.add(ctx, np.zeros(4, np.float32), ones(4))
+        thing = Thing()
+        gone.append(weakref.ref(thing))
+        return thing
+
+    held.fail = True
+    gc.disable()
+    try:
+        for run in (lambda op: op.sync(), lambda op: op.future().result()):
+            with contextlib.suppress(OSError):
+                run(with_context(work))
+        assert _becomes(lambda: all(thing() is None for thing in gone))
+        assert len(gone) == 2
+    finally:
+        gc.enable()
 
 
 def test_host_memory_lives_until_the_copy_is_done(held: Held) -> None:

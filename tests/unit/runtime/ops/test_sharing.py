@@ -131,6 +131,12 @@ def test_an_error_is_repeated_to_every_user(held: Held) -> None:
             use()
     assert runs == [1]
     assert value(1).sync() == 1
+    depths = []
+    for _ in range(3):
+        with pytest.raises(DriverError) as caught:
+            op.sync()
+        depths.append(len(caught.traceback))
+    assert depths == depths[:1] * 3  # it does not grow
 
 
 def test_an_error_of_the_device_is_told_to_every_user(held: Held) -> None:
