@@ -331,4 +331,4 @@ def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> No
     read = set(re.findall(r'env\.get\("(\w+)"', Path(settings.__file__).read_text(encoding="utf-8")))
     assert read == set(re.findall(r"`([A-Z_]{2,})`", " ".join(row[0] for row in rows("docs/manifest.md", "Environment"))))
     codes = {value.exit_code for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.TilecError)}
-    assert [row[0] for row in rows("docs/manifest.md", "Exit codes")] == [str(code) for code in sorted({0, FOUND, 130, *codes})]
+    assert [row[0] for row in rows("docs/manifest.md", "Exit codes")] == [str(code) for code in sorted({0, FOUND, 130, 141, *codes})]

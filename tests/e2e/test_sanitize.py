@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conftest import Golden
-from tests.e2e.harness import ADD, HEAD, Cli, write
+from tests.e2e.harness import ADD, ADD_PY, HEAD, Cli, write
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -88,6 +88,9 @@ EXPECTED = {
     "loads_unchecked_tail": [Bug(BOUNDS, "ct.load(x, (ct.bid(0),), (", "x[60]", (3, 0, 0))],
     "loads_unchecked_whole": [],
     "loads_checked_tail": [],
+    "loads_tile_outside": [Bug(BOUNDS, "ct.load(x, (ct.bid(0),), (", "x[48]", (3, 0, 0))],
+    "stores_tile_outside": [Bug(BOUNDS, "ct.store(y, (ct.bid(0),),", "y[48]", (3, 0, 0))],
+    "rounds_the_grid_up": [],
     "stores_unchecked_tail": [Bug(BOUNDS, "ct.store(y, (ct.bid(0),),", "y[60]", (3, 0, 0))],
     "leaves_the_row": [Bug(BOUNDS, "ct.load(x, (ct.bid(0), 0),", "x[0, 12]", (0, 0, 0))],
     "adds_to_unwritten": [Bug(BLANK, "ct.load(y, (ct.bid(0),), (", "y[0]", (0, 0, 0))],
@@ -287,7 +290,32 @@ def test_run_checks_too(cli: Cli, planted: Path) -> None:
     assert [case["name"] for case in document["cases"]] == ["tiles_overlap_by_half/planted", "tiles_side_by_side/planted"]
     shown = cli(planted, "run", "--check", "tiles_overlap_by_half", "--device", "cpu", NO_COLOR="1")
     assert shown.code == FOUND
+    assert shown.out.splitlines()[1].split()[:2] == ["tiles_overlap_by_half/planted", "FOUND"]
+    assert shown.out.endswith("\n1 case on the cpu device: 1 ran without a reference, 1 finding\n")
     assert "races.py:21:5: write-write race: block (0, 0, 0) writes y[8], which block (1, 0, 0) writes" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("reference", "row", "said"),
+    [
+        ("return x", "FOUND", "1 passed, 1 finding"),
+        ("return x + 1", "FAIL", "1 failed, 1 finding"),
+        ("return x[1:]", "ERROR", "1 could not be run or compared, 1 finding"),
+        ("raise ValueError('no')", "ERROR", "1 could not be run or compared, 1 finding"),
+    ],
+)
+def test_findings_are_shown_whatever_comes_of_the_comparison(cli: Cli, tmp_path: Path, reference: str, row: str, said: str) -> None:
+    table = f"{HEAD}{ADD}{CASE.format(shape='[256]')}reference = 'k/reference.py:same'\n".replace('["sm_90"]\ngroups', '["tileir"]\ngroups')
+    copy = ADD_PY.replace("(i,), ct.load(x, (i,), (TILE,)) + 1.0", "(0,), ct.load(x, (0,), (TILE,))")
+    root = write(tmp_path, table.replace("[256]", "[128]").replace("z.shape[0], TILE", "z.shape[0], 64"), {"k/add.py": copy})
+    (root / "k" / "reference.py").write_text(f"def same(x):\n    {reference}\n")
+    done = cli(root, "run", "--check", NO_COLOR="1")
+    assert done.code == FOUND, done.out + done.err
+    assert done.out.splitlines()[1].split()[:2] == ["add/some", row]
+    assert "write-write race" in done.out
+    assert said in done.out
+    document = cli(root, "run", "--check", "--json").json()
+    assert [finding["kind"] for finding in document["findings"]] == [WRITES]
 
 
 def test_a_clean_kernel_passes_the_check(cli: Cli, planted: Path) -> None:

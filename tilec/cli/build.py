@@ -172,7 +172,12 @@ def _build(app: App, request: BuildRequest) -> None:
     except KeyboardInterrupt:
         progress.close(observer)
         done = _last_build(request) != before
-        app.note("interrupted: every output was in place" if done else "interrupted: nothing was written, earlier output is as it was")
+        words = "interrupted: every output was in place" if done else "interrupted: nothing was written, earlier output is as it was"
+        app.note(words)
+        if app.json:
+            from tilec.cli import failures
+
+            failures.print_interrupted(app, words, exit_code=130)
         raise click.exceptions.Exit(130) from None
     finally:
         progress.close(observer)

@@ -249,6 +249,11 @@ def _tell(app: App | None, kind: str, what: str, fix: str, *, exit_code: int, js
     _echo(app, f"{_red('error:')} {what}" + (f"\n  fix: {fix}" if fix else ""))
 
 
+def print_interrupted(app: App | None, what: str, *, exit_code: int) -> None:
+    """The document of a run that Ctrl-C ended."""
+    _document(app, exit_code, {"type": "KeyboardInterrupt", "what": what})
+
+
 def _document(app: App | None, exit_code: int, error: dict[str, Any]) -> None:
     print_document("error", {"command": "" if app is None else app.command, "ok": False, "exit_code": exit_code, "error": error})
 

@@ -11,8 +11,9 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -36,6 +37,7 @@ COMMANDS = {
     "completion": "Print a shell completion script.",
 }
 INTERRUPTED = 130
+NOBODY_READS = 141  # what a shell says of a process that SIGPIPE ended
 
 
 class LazyGroup(click.Group):
@@ -68,10 +70,30 @@ class LazyGroup(click.Group):
         ctx.ensure_object(App).command = name
         return found
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the command line; `--help` prints here."""
+        with _closed_pipes():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        with _closed_pipes():
+            return super().invoke(ctx)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The table of commands, from the short texts above."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+@contextlib.contextmanager
+def _closed_pipes() -> Iterator[None]:
+    """Ends quietly where nobody reads on, before click makes a failure of it."""
+    try:
+        yield
+    except BrokenPipeError:
+        _drop_output()
+        raise click.exceptions.Exit(NOBODY_READS) from None
 
 
 cli = LazyGroup(
@@ -79,7 +101,7 @@ cli = LazyGroup(
     help="Ahead-of-time GPU kernels for Python: one manifest, several kernel languages, one multi-architecture bundle, typed launchers.",
     epilog=examples("tilec new acme-kernels && cd acme-kernels", "tilec build", "tilec build --targets sm_90 --select 'gemm-*'")
     + "\n\nGlobal options may stand before or after the command. Exit codes: 0 done, 1 the work failed, 2 usage or manifest, "
-    "3 a tool or device is missing, 130 interrupted.",
+    "3 a tool or device is missing, 130 interrupted, 141 nobody reads the output any more.",
     params=list(global_options(hidden=False)),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
@@ -138,7 +160,7 @@ def run(args: Sequence[str], environ: Mapping[str, str] | None = None, cwd: Path
             return _ending(app, exc, json=json)
         except (BrokenPipeError, KeyboardInterrupt) as again:
             _drop_output()
-            return INTERRUPTED if isinstance(again, KeyboardInterrupt) else 1
+            return INTERRUPTED if isinstance(again, KeyboardInterrupt) else NOBODY_READS
     return code if isinstance(code, int) else 0
 
 
@@ -150,10 +172,14 @@ def _ending(app: App | None, exc: BaseException, *, json: bool) -> int:
         return exc.code if isinstance(exc.code, int) else 1
     if isinstance(exc, KeyboardInterrupt | click.Abort):
         click.echo("\ninterrupted", err=True)
+        if json:
+            from tilec.cli import failures
+
+            failures.print_interrupted(app, "interrupted", exit_code=INTERRUPTED)
         return INTERRUPTED
     if isinstance(exc, BrokenPipeError):
         _drop_output()
-        return 1
+        return NOBODY_READS
     from tilec.cli import failures
 
     if app is not None and app.debug:

@@ -151,7 +151,7 @@ def _launch(
     if app.json:
         print_json(app, package_json(opened, manifest), found, report, ok=code == 0, findings=findings if cpu.watch else None)
     elif code or len(report.results) > 1:
-        app.say(summary(report, found))
+        app.say(summary(report, found, findings=sum(len(item.findings) for item in findings)))
     return code
 
 
@@ -225,7 +225,7 @@ def _run(
     from tilec.cli.findings import Sources, render_finding
     from tilec.cli.run_results import Results
     from tilec.runner.reference import References
-    from tilec.runner.run import CaseResult, RunReport, run_cases
+    from tilec.runner.run import CaseResult, RunReport, run_case
 
     results, references, lines = Results(app, cases), References(root), Sources(Path(root))
     results.print_head()
@@ -239,11 +239,14 @@ def _run(
             continue
         if watch is not None:
             watch.expect(case)
-        ended.extend(run_cases([case], place, references, clock=time.perf_counter, save=keep, on_result=results.print).results)
-        if watch is not None:
+        ended.append(run_case(case, place, references, clock=time.perf_counter, save=keep, watched=watch is not None))
+        if watch is None:
+            results.print(ended[-1])
+        else:
             from tilec.runner.sanitize import watched  # not where nothing is watched: it imports what launching needs not
 
             findings.append(watched(watch, case, ended[-1].error))
+            results.print(ended[-1], suspect=bool(findings[-1].findings))
             for finding in findings[-1].findings:
                 app.say("\n" + render_finding(finding, findings[-1], lines.line) + "\n")
     return RunReport(results=tuple(ended)), findings

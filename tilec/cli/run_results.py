@@ -23,6 +23,7 @@ TINTS = {
     "ran": ("ran", "cyan"),
     "skipped": ("skip", "yellow"),
 }
+FOUND = ("FOUND", "red")
 COUNTED = {
     "passed": "passed",
     "ran": "ran without a reference",
@@ -44,10 +45,10 @@ class Results:
         line = f"{'case':<{self._width}}  result  {'output':<8}  {'max abs':>9}  {'max rel':>9}  {'time':>9}"
         self._app.say(click.style(line, bold=True))
 
-    def print(self, result: CaseResult) -> None:
-        """One case."""
+    def print(self, result: CaseResult, *, suspect: bool = False) -> None:
+        """One case; `suspect` says that its launch was watched, and is not right even where its results are."""
         app = self._app
-        word, tint = TINTS[result.status]
+        word, tint = FOUND if suspect and result.status in ("passed", "ran") else TINTS[result.status]
         lead = f"{result.case.name:<{self._width}}  {click.style(f'{word:<6}', fg=tint, bold=True)}"
         timing = f"{result.seconds * 1e3:>6.2f} ms" if result.seconds else ""
         if not result.outputs:
@@ -70,10 +71,11 @@ def _difference(output: OutputResult) -> str:
     return f"{where}; {found.mismatches} of {found.total} elements are off (rtol {limit.rtol:g}, atol {limit.atol:g})"
 
 
-def summary(report: RunReport, device: DeviceInfo) -> str:
-    """How many cases ended how, and why some were skipped: once for each reason, with its kernels."""
+def summary(report: RunReport, device: DeviceInfo, *, findings: int = 0) -> str:
+    """How many cases ended how, what was found beside, and why some were skipped: once for each reason, with its kernels."""
     where = "the cpu device" if device.interprets else device.name
     parts = [f"{count} {text}" for status, text in COUNTED.items() if (count := report.count(status))]
+    parts += [plural(findings, "finding")] if findings else []
     lines = [f"\n{plural(len(report.results), 'case')} on {where}: {', '.join(parts)}"]
     lines += skipped_lines((result.case.kernel, result.reason) for result in report.results if result.status == "skipped")
     return "\n".join(lines)

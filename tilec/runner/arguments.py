@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tilec.errors import UsageError
+from tilec.errors import CaseError, UsageError
 from tilec.manifest.types import Case, Input
 from tilec.model.dtype import BY_NUMPY, DTYPES
 from tilec.model.kernel import AxisValue, KernelInfo
@@ -76,15 +76,17 @@ def bind_arguments(
     """One bound case from `--arg` values; outputs that are not given are not made up.
 
     Raises:
-        CaseError: the arguments do not fit the kernel.
-        UsageError: a name is given twice.
+        UsageError: the arguments do not fit the kernel, or a name is given twice.
     """
     names = [argument.name for argument in arguments]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"--arg {name}=… is given twice")
     case = Case(name="", inputs=tuple(a.input for a in arguments if a.input is not None), reference=reference, axes=tuple(axes))
-    return bind(case, info, files=tuple((a.name, a.dtype, a.path) for a in arguments if a.path))
+    try:
+        return bind(case, info, files=tuple((a.name, a.dtype, a.path) for a in arguments if a.path))
+    except CaseError as error:  # not of the manifest, but of the command line
+        raise UsageError(error.what, cause=error.cause, fix=error.fix, kernel=info.name) from error
 
 
 def _tensor(text: str, name: str, match: re.Match[str]) -> Input:

@@ -87,7 +87,13 @@ Save = Callable[[BoundCase, str, Array], None]
 
 
 def run_case(
-    case: BoundCase, device: Device, references: References, *, clock: Callable[[], float], save: Save | None = None
+    case: BoundCase,
+    device: Device,
+    references: References,
+    *,
+    clock: Callable[[], float],
+    save: Save | None = None,
+    watched: bool = False,
 ) -> CaseResult:
     """Run one case.
 
@@ -97,6 +103,7 @@ def run_case(
         references: loads and calls references.
         clock: seconds, for the time of the launch.
         save: takes every output as it came back.
+        watched: somebody looks at the launch itself: it is made even where the reference cannot be had.
 
     Returns:
         The result; errors of tilec end up in it.
@@ -108,7 +115,9 @@ def run_case(
     try:
         inputs = make_inputs(case)
         # Before the launch: a reference that cannot be called is known without touching the device.
-        expected = references.expected(case, inputs) if case.reference else None
+        expected, lacking = _expected(case, references, inputs)
+        if lacking is not None and not watched:
+            raise lacking
         arguments = arguments_on(case, device, inputs)
         start = clock()
         device.launch(case.kernel, arguments, dict(case.choose))
@@ -120,12 +129,22 @@ def run_case(
                 save(case, name, actual)
             if expected is not None:
                 outputs.append(_compared(case, name, actual, expected[name]))
+        if lacking is not None:
+            raise lacking
     except TilecError as error:
         return CaseResult(case=case, status="error", seconds=seconds, error=error)
     if expected is None:
         return CaseResult(case=case, status="ran", seconds=seconds)
     status = "passed" if all(o.comparison.ok for o in outputs) else "failed"
     return CaseResult(case=case, status=status, outputs=tuple(outputs), seconds=seconds)
+
+
+def _expected(case: BoundCase, references: References, inputs: Mapping[str, Value]) -> tuple[Mapping[str, Array] | None, TilecError | None]:
+    """What a case's reference gives, if it has one; or why it gives nothing."""
+    try:
+        return (references.expected(case, inputs) if case.reference else None), None
+    except TilecError as error:
+        return None, error
 
 
 def run_cases(

@@ -146,6 +146,9 @@ def test_interrupt_says_that_nothing_was_written(cli, project: Path, fake_build)
     done = cli("build")
     assert (done.code, done.out) == (130, "")
     assert done.err == "interrupted: nothing was written, earlier output is as it was\n"
+    document = json.loads(cli("build", "--json").out)
+    assert (document["kind"], document["exit_code"]) == ("error", 130)
+    assert document["error"]["what"] == "interrupted: nothing was written, earlier output is as it was"
 
 
 def test_interrupt_at_the_very_end_says_that_outputs_are_there(cli, project: Path, fake_build) -> None:

@@ -116,7 +116,7 @@ def test_unknown_command_without_a_near_one_lists_all(cli) -> None:
         (KeyboardInterrupt(), 130, "interrupted"),
         (click.Abort(), 130, "interrupted"),
         (click.exceptions.Exit(7), 7, ""),
-        (BrokenPipeError(32, "Broken pipe"), 1, ""),
+        (BrokenPipeError(32, "Broken pipe"), 141, ""),
         (ZeroDivisionError("division by zero"), 1, "error: this is a bug in tilec: ZeroDivisionError: division by zero"),
     ],
     ids=lambda value: type(value).__name__,
@@ -130,6 +130,24 @@ def test_every_ending_has_its_exit_code(cli, monkeypatch, exc: BaseException, co
     assert done.code == code
     assert done.err.strip().split("\n")[0] == first
     assert "Traceback" not in done.err
+
+
+def test_ctrl_c_with_json_is_one_document(cli, monkeypatch) -> None:
+    def press() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tilec.project.open_project", lambda *_: press())
+    monkeypatch.setattr("tilec.cli.app.App.manifest_path", lambda app: app.base)
+    done = cli("run", "--json")
+    assert (done.code, done.err.strip()) == (130, "interrupted")
+    assert json.loads(done.out) == {
+        "schema_version": 1,
+        "kind": "error",
+        "command": "run",
+        "ok": False,
+        "exit_code": 130,
+        "error": {"type": "KeyboardInterrupt", "what": "interrupted"},
+    }
 
 
 def test_a_bug_keeps_its_traceback_in_the_project(cli, project: Path, monkeypatch) -> None:
@@ -289,6 +307,18 @@ def test_full_output_is_one_clear_message() -> None:
         )
     assert done.returncode == 1
     assert done.stderr == ("error: cannot write output: No space left on device\n  fix: make room on that disk and run again\n")
+
+
+@pytest.mark.parametrize("words", [["schema"], ["--help"], ["run", "--help"]])
+def test_a_pipe_that_nobody_reads_ends_quietly(words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        code = "from tilec.cli.main import main; main()"
+        done = subprocess.run([sys.executable, "-c", code, *words], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:

@@ -184,9 +184,12 @@ def test_usage(tilec: Tilec, arguments: list[str], words: str) -> None:
 
 def test_outputs_have_to_be_given(tilec: Tilec) -> None:
     done = tilec("scale", "--bundle", "acme.tilec", "--arg", "x=f32[3]")
-    assert done.code == 1
+    assert done.code == 2
     assert "scale: nothing is given for 'z'" in done.err
     assert "--arg z=f32[1024]" in done.err
+    unknown = tilec("scale", "--bundle", "acme.tilec", "--arg", "xx=f32[3]")
+    assert unknown.code == 2
+    assert "scale: the launcher has no parameter 'xx'; did you mean 'x'" in unknown.err
 
 
 def test_without_a_gpu_it_says_what_it_would_need(tilec: Tilec, monkeypatch: pytest.MonkeyPatch) -> None:
