@@ -9,6 +9,7 @@ from typing import Any, final
 from tilec.errors import ArgumentError, DTypeError, LaunchError, LaunchLimitError, UsageError
 from tilec.model.dtype import BY_NUMPY, DTYPES
 from tilec.runtime.arguments import UnreadableError, tensor_facts
+from tilec.runtime.launch import MOST_PLANS
 from tilec.runtime.layout import byte_range
 from tilec.runtime.limits import check_device_limits, check_image_limits, check_residency
 from tilec.runtime.ops.context import ExecutionContext
@@ -212,12 +213,17 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         if config is None:
             raise LaunchError(f"{name}: there is no launch configuration", fix="call set_launch_config before", kernel=name)
         shape = config.shape
+        if shape in function.fitting:
+            return shape
         check_device_limits(name, shape, device.info)
         if 0 not in shape.grid:
             check_image_limits(name, shape, device.info, function.image, function.loaded)
             if function.loaded.facts.static_shared + shape.shared > device.info.shared_default:
                 device.driver.allow_shared(function.handle, shape.shared)
             check_residency(name, shape, device.info, function.image, function.loaded, device.driver)
+        if len(function.fitting) >= MOST_PLANS:
+            function.fitting.clear()
+        function.fitting.add(shape)
         return shape
 
     def _next(self) -> tuple[int, str]:
@@ -309,7 +315,13 @@ class _Packer:
 def _launch(ctx: ExecutionContext, function: KernelFunction, shape: LaunchShape, packer: _Packer, values: tuple[Any, ...]) -> None:
     driver, block = ctx.driver, packer.block()
     driver.adopt(ctx.device)
-    call = driver.bind_launch(ctx.device, function.handle, shape, ctx.stream, packer.parts())
+    parts = packer.parts()
+    call = function.calls.get((shape, ctx.stream, parts))
+    if call is None:
+        if len(function.calls) >= MOST_PLANS:
+            function.calls.clear()
+        call = driver.bind_launch(ctx.device, function.handle, shape, ctx.stream, parts)
+        function.calls[shape, ctx.stream, parts] = call
     held: Any = (tuple(packer.addresses), values) if driver.holds_arguments else 0
     result = call(block.address, held)[0]
     if result:

@@ -15,6 +15,7 @@ from tilec.runtime.device import Device
 from tilec.runtime.images import Function as LoadedFunction
 from tilec.runtime.ops.policy import current_device
 from tilec.runtime.protocols import DeviceLike
+from tilec.runtime.seam import LaunchCall, LaunchParts, LaunchShape
 
 _ELF = b"\x7fELF"
 _FATBIN = bytes.fromhex("50ed55ba")
@@ -107,6 +108,7 @@ class KernelFunction:
     Attributes:
         handle: the driver's. device: where it is. symbol: its name.
         params: dtypes of its parameters (`ptr` for addresses), where they are known. sizes: their bytes, where they are known.
+        fitting: shapes that were checked before. calls: what enqueues a launch, by shape, stream and what its arguments are.
     """
 
     def __init__(self, handle: Any, device: Device, symbol: str, params: tuple[str, ...] | None, cubin: CubinKernel | None) -> None:
@@ -121,6 +123,8 @@ class KernelFunction:
         elif params is not None:
             self.sizes = tuple(size_of(name) for name in params)
         self._cubin = cubin
+        self.fitting: set[LaunchShape] = set()
+        self.calls: dict[tuple[LaunchShape, int, LaunchParts], LaunchCall] = {}
 
     @classmethod
     def borrow_raw(

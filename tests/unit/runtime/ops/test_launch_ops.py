@@ -270,6 +270,25 @@ def test_a_launch_that_the_driver_refuses_says_so(gpu: Gpu) -> None:
         gpu.full().sync()
 
 
+def test_what_was_checked_and_bound_once_is_not_again(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[Any] = []
+    bind = gpu.driver.bind_launch
+    monkeypatch.setattr(gpu.driver, "bind_launch", lambda *args: bound.append(args) or bind(*args))
+    function, stream = gpu.module.function("scale", PARAMS), gpu.device.new_stream()
+
+    def launch(factor: float, blocks: int = 4) -> AsyncKernelLaunch:
+        made = AsyncKernelLaunch(function).push_device_ptr(1).push_device_ptr(2).push_arg(3).push_arg(factor)
+        return made.set_launch_config(LaunchConfig(grid=blocks))
+
+    for factor in (1.0, 2.0, 3.0):
+        launch(factor).sync_on(stream)
+    assert len(bound) == 1
+    assert [found.arguments[3] for found in gpu.driver.launches] == [1.0, 2.0, 3.0]
+    launch(1.0, blocks=5).sync_on(stream)
+    launch(1.0).sync_on(gpu.device.new_stream())
+    assert len(bound) == 3
+
+
 def test_a_function_runs_on_its_own_device_only(gpu: Gpu) -> None:
     op = gpu.full()
     with use_device("cpu"), pytest.raises(LaunchError, match="scale: the function is on <Device cuda:0"):
