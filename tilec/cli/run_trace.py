@@ -19,13 +19,17 @@ def trace_run(run: CpuRun, blocks: Sequence[tuple[int, int, int]], source: Sourc
         run: the launch.
         blocks: their places in the grid.
         source: gives a line of a file.
-        say: takes each line as it comes: the block, then a line of the source wherever it changes, with its operations under it.
+        say: takes each line as it comes: what the kernel is given, the block, then a line of the source wherever it changes, with its
+            operations under it.
     """
     from tilec.tileir.trace import step
 
     block: tuple[int, int, int] | None = None
     place: tuple[str, int] | None = None
     with step(run.program, run.arguments, run.grid, run.memory, blocks, run.options) as stepper:
+        say(click.style(f"parameters of {run.kernel}", bold=True))
+        for number, (value, held) in enumerate(stepper.parameters()):
+            say(f"    %{value.index} = {run.slots[number] if run.slots else f'argument {number}'}  -> {held}")
         for executed in stepper:
             if executed.block != block:
                 block, place = executed.block, None

@@ -60,6 +60,10 @@ class Batch:
             self.launch.memory.discard(region)
         regions.clear()
         addresses.clear()
+        self.say(blocks)
+
+    def say(self, blocks: Array) -> None:
+        """Hand over what these blocks printed, by block in their order."""
         if self.printed:
             order = {block: place for place, block in enumerate(blocks.tolist())}
             texts = [text for _, text in sorted(self.printed, key=lambda piece: order[piece[0]])]

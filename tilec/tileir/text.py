@@ -193,7 +193,7 @@ def _field(op: Op, name: str, form: str) -> str:
             return ", ".join(map(_name, values))
         kinds = [value.type for value in values]
         return _types(kinds[:1] if form == "i" and all(kind == kinds[0] for kind in kinds) else kinds)
-    return _attribute(op, name)
+    return attribute_text(op, name)
 
 
 def _dynamic(op: Op) -> list[Type]:
@@ -219,7 +219,8 @@ def _extents(op: Op, name: str) -> str:
     return "[" + ", ".join(_name(next(given)) if extent is None else str(extent) for extent in known) + "]"
 
 
-def _attribute(op: Op, name: str) -> str:
+def attribute_text(op: Op, name: str) -> str:
+    """What an attribute says, empty where it is as usual."""
     value = op.attributes.get(name)
     match value:
         case None:

@@ -20,8 +20,8 @@ from tilec.tileir.faults import block_of, location
 from tilec.tileir.frame import Frame, Grid
 from tilec.tileir.ir import Module, Op, Value
 from tilec.tileir.program import Program, bind
+from tilec.tileir.shown import Places, short, words
 from tilec.tileir.turns import take_turns
-from tilec.tileir.views import Tensor
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tilec.tileir.memory import Memory
 
 Coordinates = tuple[int, int, int]
-_SHOWN = 6  # elements of a tile in a line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -41,6 +40,7 @@ class Executed:
         operands: what each operand holds, in order, without the axis of blocks; None for tokens.
         results: what each result holds; empty where the operation is about to start.
         starts: whether it is about to start.
+        places: names the addresses that they hold.
     """
 
     op: Op
@@ -48,6 +48,7 @@ class Executed:
     operands: Mapping[str, tuple[Any, ...]]
     results: tuple[Any, ...]
     starts: bool
+    places: Places
 
     @property
     def location(self) -> Location | None:
@@ -63,10 +64,14 @@ class Executed:
         """One line: place in the source, values, operation, and a short view of its tiles."""
         names = ", ".join(f"%{result.index}" for result in self.op.results)
         operands = ", ".join(f"%{value.index}" for values in self.op.operands.values() for value in values)
-        text = f"{self.location or '?'}: {f'{names} = ' if names else ''}{self.op.name} {operands}".rstrip()
-        held = self.results or [item for items in self.operands.values() for item in items]
-        shown = ", ".join(short(item) for item in held if item is not None)
+        text = f"{self.location or '?'}: {f'{names} = ' if names else ''}{words(self.op)} {operands}".rstrip()
+        held = zip(self.op.results, self.results, strict=True) if self.results else self._given()
+        shown = ", ".join(short(item, value, self.places) for value, item in held if item is not None)
         return f"{text}  {'<-' if not self.results else '->'} {shown}" if shown else text
+
+    def _given(self) -> Iterator[tuple[Value, Any]]:
+        for name, values in self.op.operands.items():
+            yield from zip(values, self.operands[name], strict=True)
 
 
 class Stepper:
@@ -90,6 +95,8 @@ class Stepper:
         self.last: Executed | None = None
         chosen = [_number(block, grid) for block in blocks]
         start = self._stack.enter_context(launched(self._program, arguments, grid, memory, options))
+        self._start = start
+        self._places = Places(program.function, arguments, memory)
         self._pauses = iter(()) if start is None else _pauses(start, chosen, options)
 
     def __iter__(self) -> Self:
@@ -104,7 +111,7 @@ class Stepper:
             self.close()
             raise StopIteration
         self._frame = pause.frame
-        self.last = _executed(pause)
+        self.last = _executed(pause, self._places)
         return self.last
 
     def __enter__(self) -> Self:
@@ -131,6 +138,13 @@ class Stepper:
     def finish(self) -> None:
         """Run the chosen blocks to their end."""
         collections.deque(self, maxlen=0)
+
+    def parameters(self) -> list[tuple[Value, str]]:
+        """The entry point's parameters, each with what it holds in a few words; none where the grid has no blocks."""
+        if self._start is None:
+            return []
+        held = zip(self._program.function.body.args, self._start.values, strict=True)
+        return [(value, short(_alone(item), value, self._places)) for value, item in held]
 
     def value(self, value: Value | int) -> Any:
         """What a value holds now, without the axis of blocks: an array for a tile. An int is the number that `%7` shows.
@@ -183,42 +197,29 @@ def trace_lines(
             yield f"  {executed}"
 
 
-def short(item: Any) -> str:
-    """A value in a few words: type, shape and first elements."""
-    if isinstance(item, Tensor):
-        return f"tensor {tuple(item.extents[0].tolist())} at {int(item.base[0]):#x}"
-    if not isinstance(item, np.ndarray):
-        return type(item).__name__
-    if item.ndim == 0:
-        return f"{item.dtype} {_element(item)}"
-    first = ", ".join(_element(part) for part in item.reshape(-1)[:_SHOWN])
-    more = ", ..." if item.size > _SHOWN else ""
-    return f"{item.dtype}[{'x'.join(map(str, item.shape))}] {first}{more}"
-
-
-def _element(item: Any) -> str:
-    return f"{float(item):.6g}" if np.asarray(item).dtype.kind not in "biu" else str(item)
-
-
 def _pauses(start: Start, chosen: list[int], options: Options) -> Iterator[Pause]:
     if not start.program.waits:
         for number in chosen:
             start.check()
             frame = start.frame(np.array([number]))
+            assert frame.batch is not None
             try:
-                yield from start.program.code.run(frame)
+                for pause in start.program.code.run(frame):
+                    frame.batch.say(frame.blocks)  # in the order of the operations that are shown
+                    yield pause
             finally:
-                assert frame.batch is not None
                 frame.batch.flush(frame.blocks)
         return
     numbers = (int(number) for blocks in batches(start.launch.grid, 4096, "forward") for number in blocks)
     most = start.program.footprint.flight
     for pause in take_turns(numbers, start.one, most=most, order=options.order, cancelled=options.cancelled):
         if int(pause.frame.blocks[0]) in chosen:
+            if pause.frame.batch is not None:
+                pause.frame.batch.say(pause.frame.blocks)
             yield pause
 
 
-def _executed(pause: Pause) -> Executed:
+def _executed(pause: Pause, places: Places) -> Executed:
     op, frame = pause.op, pause.frame
     starts = pause.moment is Moment.BEFORE
     return Executed(
@@ -227,6 +228,7 @@ def _executed(pause: Pause) -> Executed:
         operands={name: tuple(_alone(frame.get(value)) for value in values) for name, values in op.operands.items()},
         results=() if starts else tuple(_alone(frame.get(result)) for result in op.results),
         starts=starts,
+        places=places,
     )
 
 

@@ -10,9 +10,9 @@ from tests.unit.tileir.test_control import add, less
 from tilec import tileir
 from tilec.errors import FaultError, UsageError
 from tilec.tileir.execute import Options, execute, prepare
-from tilec.tileir.ir import Module, Overflow, Scalar, Value
+from tilec.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, Module, Overflow, Pointer, Predicate, Scalar, Signedness, Value
 from tilec.tileir.memory import Memory
-from tilec.tileir.trace import short
+from tilec.tileir.shown import short
 from tilec.tileir.views import Tensor
 
 ROW = tile(Scalar.I32, 8)
@@ -127,3 +127,42 @@ def test_a_value_of_the_loop_is_added_up() -> None:
     made = module((), lambda b: (add(b, b.constant(1), b.constant(2)), b.ret()))
     *_, last = tileir.step(made, [], (1, 1, 1), Memory())
     assert int(last.results[0]) == 3
+
+
+def test_a_trace_shows_what_attributes_say_and_addresses_by_parameter() -> None:
+    """So that the lines of two runs, whose memory lies elsewhere, are the same."""
+    pointers = tile(Pointer(Scalar.F32), 4)
+
+    def fill(b: Builder, x: Value, limit: Value) -> None:
+        wide = b.op("broadcast", {"source": b.op("reshape", {"source": x}, tile(Pointer(Scalar.F32), 1))}, pointers)
+        index = b.op("iota", {}, tile(Scalar.I32, 4))
+        at = b.op("offset", {"pointer": wide, "offset": index}, pointers)
+        bound = b.op("broadcast", {"source": b.op("reshape", {"source": limit}, tile(Scalar.I32, 1))}, tile(Scalar.I32, 4))
+        compare = {"predicate": Predicate.LESS_THAN, "signedness": Signedness.SIGNED}
+        mask = b.op("cmpi", {"lhs": index, "rhs": bound}, tile(Scalar.I1, 4), compare)
+        one = b.constant(np.ones(4, "f4"), Scalar.F32, 4)
+        mode = {"order": MemoryOrder.RELAXED, "scope": MemoryScope.DEVICE, "mode": AtomicMode.ADDF}
+        b.op("atomic_rmw_tko", {"pointers": at, "value": one, "mask": mask}, [tile(Scalar.F32, 4), TOKEN], mode)
+        b.ret()
+
+    made = module((tile(Pointer(Scalar.F32)), I32), fill)
+    seen = []
+    for _ in range(2):
+        memory = Memory()
+        region = memory.new("x", 8)
+        region.itemsize = 4
+        stepper = tileir.step(made, [region.address, 2], (1, 1, 1), memory)
+        assert [f"%{value.index} {held}" for value, held in stepper.parameters()] == ["%0 ptr<f32> x+0", "%1 int32 2"]
+        seen.append("\n".join(map(str, stepper)))
+    assert seen[0] == seen[1]
+    assert "offset %3, %4  -> ptr<f32>[4] x+0, x+1, x+2, x+3" in seen[0]  # two of them out of bounds
+    assert "cmpi less_than signed %4, %7  -> bool[4] True, True, False, False" in seen[0]
+    assert "atomic_rmw_tko relaxed device addf %5, %9, %8  -> float32[4] 0, 0, " in seen[0]
+
+
+def test_text_that_a_kernel_prints_comes_with_its_operation() -> None:
+    seen: list[str] = []
+    stepper = tileir.step(kernel(), [], (4, 1, 1), Memory(), (2, 0, 0), Options(output=seen.append))
+    seen.extend(executed.op.name for executed in stepper)
+    assert seen[seen.index("print_tko") - 1] == "[4, 5, 6, 7, 8, 9, 10, 11]\n"
+    assert seen[-1] == "assert"
