@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tilec.errors import NestedExecutionError, TilecError
 from tilec.runtime.marks import Mark
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Execution(NamedTuple, Generic[T]):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Execution(Generic[T]):
     """An op that was enqueued.
 
     Attributes:
