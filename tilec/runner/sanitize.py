@@ -322,7 +322,7 @@ def _fault(error: FaultError) -> Finding:
 
 def _dependence(name: str, one: tuple[str | int, Array], two: tuple[str | int, Array]) -> Finding:
     (one_order, one_values), (two_order, two_values) = one, two
-    off = (_bytes(one_values) != _bytes(two_values)).any(axis=-1)
+    off = _differing(one_values, two_values)
     place = int(np.flatnonzero(off)[0])
     index = tuple(int(n) for n in np.unravel_index(place, one_values.shape)) if one_values.ndim else ()
     shown = ", ".join(map(str, index))
@@ -342,7 +342,16 @@ def _order(order: str | int) -> str:
 
 
 def _same(one: Array, two: Array) -> bool:
-    return one.tobytes() == two.tobytes()
+    return one.tobytes() == two.tobytes() or not bool(_differing(one, two).any())
+
+
+def _differing(one: Array, two: Array) -> Array:
+    """Which elements differ, in a row. All NaN are the same: which one an operation gives, its operands and their order decide."""
+    off: Array = (_bytes(one) != _bytes(two)).any(axis=-1)
+    at = np.flatnonzero(off)
+    left, right = (array.reshape(-1)[at].astype(np.float64) for array in (one, two))
+    off[at] = ~(np.isnan(left) & np.isnan(right))
+    return off
 
 
 def _bytes(array: Array) -> Array:

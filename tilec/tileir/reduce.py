@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilec.tileir import integer
-from tilec.tileir.floats import EXTREMES
+from tilec.tileir.floats import EXTREMES, extreme
 from tilec.tileir.formats import narrow, widen
 from tilec.tileir.frame import whole
 from tilec.tileir.ir import Block, Op, Overflow, Rounding, Scalar, Signedness
@@ -163,16 +163,19 @@ def _accumulation(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:
     """A scan along an axis of an array: each element combined with all before it."""
     name = inner.name
     signedness = attribute(inner, "signedness", Signedness.SIGNED)
-    if kind.is_float:
-        ufunc: Any = _FLOATS[name] if name in _FLOATS else EXTREMES[name == "maxf", bool(attribute(inner, "propagate_nan", False))]
-        if kind in (Scalar.F32, Scalar.F64) and name in _FLOATS:
+    if name in _FLOATS:
+        ufunc = _FLOATS[name]
+        if kind in (Scalar.F32, Scalar.F64):
             return lambda held, axis: ufunc.accumulate(held, axis=axis)
 
         def combine(x: Array, y: Array) -> Array:
             return widen(narrow(ufunc(x, y), kind), kind)
 
         return lambda held, axis: narrow(_doubling((widen(held, kind),), axis, lambda x, y: (combine(x[0], y[0]),))[0], kind)
-    function = integer.binary(name, kind, signedness)
+    if kind.is_float:
+        function = extreme(name, kind, bool(attribute(inner, "propagate_nan", False)), flush=False)
+    else:
+        function = integer.binary(name, kind, signedness)
     return lambda held, axis: _doubling((held,), axis, lambda x, y: (function(x[0], y[0]),))[0]
 
 

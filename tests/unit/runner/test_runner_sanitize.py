@@ -119,6 +119,20 @@ def test_a_result_that_depends_on_the_order(check: Check) -> None:
     )
 
 
+def test_which_nan_a_result_is_does_not_matter(check: Check) -> None:
+    """Processors take the bits of a NaN from one operand or the other."""
+
+    def work(run: CpuRun) -> None:
+        reverse = run.options.order == "reverse"
+        numbers(run)[:] = 1
+        numbers(run)[3:5] = -np.float32(np.nan) if reverse else np.float32(np.nan)
+        numbers(run)[6:8] = np.nan if reverse else 2.0
+
+    (found,) = check(work).findings
+    assert found.what == "z[6] is 2.0 with blocks in forward order and nan in reverse order"
+    assert found.count == 2
+
+
 def test_a_random_order_is_named_by_its_seed(check: Check) -> None:
     def work(run: CpuRun) -> None:
         numbers(run)[:] = 2 if run.options.order == 5 else 1

@@ -116,6 +116,25 @@ def test_sums(name: str, kind: Scalar, operation: str, shape: tuple[int, ...], a
     agree(run, random(kind, (BLOCKS, *shape), axis), seed=len(shape))
 
 
+@pytest.mark.parametrize("name", ["maxf", "minf"])
+@pytest.mark.parametrize("operation", ["reduce", "scan"])
+@pytest.mark.parametrize("kind", FLOATS, ids=str)
+def test_zeros_of_both_signs(name: str, operation: str, kind: Scalar) -> None:
+    """+0 is greater than -0 wherever in an array the two meet."""
+    held = np.random.default_rng(0).choice([0.0, -0.0], (BLOCKS, 16)).astype(storage(kind))
+    attributes = {"dim": 0, "identities": (), **({"reverse": False} if operation == "scan" else {})}
+
+    def run(held: Array) -> Array:
+        result = tile(kind, *((16,) if operation == "scan" else ()))
+        return as_array(run_op(operation, {"operands": (tile(kind, 16), held)}, result, attributes, regions=combining(name, kind)))
+
+    agree(run, held)
+    negative = np.signbit(held.astype(np.float32))
+    combine = np.logical_and if name == "maxf" else np.logical_or
+    expected = combine.accumulate(negative, axis=1) if operation == "scan" else combine.reduce(negative, axis=1)
+    np.testing.assert_array_equal(np.signbit(run(held).astype(np.float32)), expected)
+
+
 @pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"fpowi"}))
 @pytest.mark.parametrize("kind", FLOATS, ids=str)
 def test_functions(name: str, kind: Scalar) -> None:
