@@ -102,7 +102,7 @@ def test_a_loop_without_an_end_stops_at_its_limit_and_says_where(cli: Cli, tmp_p
     done = cli(project(tmp_path, "spin", SPIN), "run", "--device", "cpu", "--steps", "500")
     assert done.code == 1
     assert "  k/spin.py:8:5: spin-TILE128: loop in block (0, 0, 0): still running after 500 passes of its loops" in done.out
-    assert "raise the limit of steps" in done.out
+    assert "raise the limit of steps (--steps)" in done.out
 
 
 @pytest.mark.parametrize("more", [(), ("--trace", "spin/small")], ids=["run", "trace"])

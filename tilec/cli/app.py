@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -38,6 +40,7 @@ class App:
     debug: bool = False
     json: bool = False
     command: str = ""
+    passing: bool = False
 
     @property
     def base(self) -> Path:
@@ -93,13 +96,34 @@ class App:
         wish = self.color or self.settings.color
         return wish == "always" or (wish != "never" and stream.isatty())
 
+    def pass_by(self, text: str) -> None:
+        """Show on a terminal what is being done, on a line that goes when something else is said."""
+        self.wipe()
+        if self.quiet or self.json or self.settings.dumb or self.settings.ci or not sys.stderr.isatty():
+            return
+        from tilec.cli.tables import shorten
+
+        width = 80
+        with contextlib.suppress(OSError):
+            width = os.get_terminal_size(2).columns or width  # a terminal may not know its size
+        click.echo(shorten(text, width - 1), err=True, nl=False)
+        self.passing = True
+
+    def wipe(self) -> None:
+        """Take away what `pass_by` shows."""
+        if self.passing:
+            self.passing = False
+            click.echo("\r\x1b[2K", err=True, nl=False, color=True)
+
     def say(self, text: str = "") -> None:
         """Print a result line (not with `--quiet`, not with `--json`)."""
+        self.wipe()
         if not self.quiet and not self.json:
             click.echo(text, color=self.colored(sys.stdout))
 
     def note(self, text: str) -> None:
         """Say something on the way, on standard error (not with `--quiet`)."""
+        self.wipe()
         if not self.quiet:
             click.echo(text, err=True, color=self.colored(sys.stderr))
 

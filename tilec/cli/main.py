@@ -166,6 +166,8 @@ def run(args: Sequence[str], environ: Mapping[str, str] | None = None, cwd: Path
 
 def _ending(app: App | None, exc: BaseException, *, json: bool) -> int:
     """Say why a run ended, and give its exit code."""
+    if app is not None:
+        app.wipe()
     if isinstance(exc, click.exceptions.Exit):
         return exc.exit_code
     if isinstance(exc, SystemExit):

@@ -126,6 +126,8 @@ def _launch(
     from tilec.cli.run_results import print_json, summary
 
     manifest = project.manifest if project else None
+    if save:
+        _check_place(app, save)
     traced: list[str] = []
     driver, found = find_device(
         app,
@@ -174,10 +176,11 @@ def _ending(report: RunReport, wish: Wish) -> int:
 def _work(manifest: Manifest | None, wish: Wish) -> str:
     """What there is to run, in a message."""
     from tilec.cli.tables import plural
+    from tilec.runner.cases import unbuilt_cases
 
     if manifest is None or wish.args:
         return f"kernel {wish.kernels[0]}" if wish.args else "the cases"
-    count = sum(len(k.cases) for k in manifest.kernels if not wish.kernels or k.name in wish.kernels)
+    count = sum(len(unbuilt_cases(k)) for k in manifest.kernels if not wish.kernels or k.name in wish.kernels)
     return f"{plural(count, 'case')} of {manifest.package.name}"
 
 
@@ -239,7 +242,9 @@ def _run(
             continue
         if watch is not None:
             watch.expect(case)
+        app.pass_by(f"running {case.name} ({len(ended) + 1} of {len(cases)})")
         ended.append(run_case(case, place, references, clock=time.perf_counter, save=keep, watched=watch is not None))
+        app.wipe()
         if watch is None:
             results.print(ended[-1])
         else:
@@ -256,6 +261,26 @@ def _watch() -> Watch:
     from tilec.runner.sanitize import Watch
 
     return Watch()
+
+
+def _check_place(app: App, save: str) -> None:
+    """See that outputs can be written, before anything is built or run.
+
+    Raises:
+        OutputError: they cannot.
+    """
+    import tempfile
+
+    from tilec.errors import OutputError
+
+    folder = app.path(save)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        what = f"--save {save}: cannot write {app.show(folder)}: {error.strerror}"
+        raise OutputError(what, fix="choose another directory") from error
 
 
 def _saver(app: App, folder: Path) -> Save:

@@ -89,6 +89,7 @@ def find_device(
         NoDeviceError: the GPU that was named is not there.
     """
     root = Path(manifest.root) if manifest else app.base
+    name = _named(name)
     if name == CPU or (name == AUTO and wish.given):
         return _cpu(app, wish, traced, root)
     if name != AUTO:
@@ -105,12 +106,23 @@ def find_device(
     return driver, device
 
 
+def _named(text: str) -> str:
+    """`--device`, with a number alone for a GPU's.
+
+    Raises:
+        UsageError: it is none.
+    """
+    name = f"cuda:{text}" if text.isdecimal() else text
+    kind, colon, number = name.partition(":")
+    if name not in (AUTO, CPU, "cuda") and not (kind == "cuda" and colon and number.isdecimal() and len(number) < 5):
+        raise UsageError(f"--device: {text!r} is no device that kernels run on", fix="take auto, cpu, cuda, or cuda:N for the GPU number N")
+    return name
+
+
 def _gpu(name: str, work: Callable[[], str], manifest: Manifest | None) -> tuple[DeviceDriver, DeviceInfo]:
     from tilec.runtime import _driver
     from tilec.runtime.devices import find_device as facts_of
-    from tilec.runtime.devices import ordinal_of
 
-    ordinal_of(name)  # a name that is none is told as such, GPU or not
     try:
         driver = _driver.driver()
         return driver, facts_of(name, driver)
@@ -130,6 +142,7 @@ def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None], root: Path) -> 
     from tilec.runtime.cpu_launch import CpuOptions, execute_run
 
     def show(text: str) -> None:
+        app.wipe()
         click.echo(text, nl=False, err=app.json)
 
     def trace(run: CpuRun) -> None:

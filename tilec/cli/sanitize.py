@@ -89,7 +89,13 @@ def sanitize(app: App, opened: Opened, cases: tuple[BoundCase, ...], options: Sa
     lines = Sources(Path(manifest.root))
     width = max(len(case.name) for case in cases)
     sanitizer = Sanitizer(opened.bundle, options, advice=opened.advice) if opened.bundle else None
-    results = sanitize_cases(cases, sanitizer, absent=opened.absent, on_result=lambda result: _show(app, result, width, lines))
+    results = sanitize_cases(
+        cases,
+        sanitizer,
+        absent=opened.absent,
+        on_case=lambda case: app.pass_by(f"checking {case.name} ({cases.index(case) + 1} of {len(cases)})"),
+        on_result=lambda result: _show(app, result, width, lines),
+    )
     code = _ending(results)
     if app.json:
         head = {**package_json(opened, manifest), "orders": list(options.orders)}

@@ -48,7 +48,7 @@ class Batch:
                 0,
                 f"still running after {self.steps:,} passes of its loops",
                 cause="a loop whose end never comes, or far more work than the limit allows",
-                fix="look at the loop's condition; where the kernel does need more, raise the limit of steps",
+                fix="look at the loop's condition; where the kernel does need more, raise the limit of steps (--steps)",
             )
         if self.cancelled is not None and self.cancelled():
             raise stopped(self.launch.kernel, op)

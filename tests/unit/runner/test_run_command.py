@@ -142,6 +142,19 @@ def test_one_case_that_passes(tilec: Tilec) -> None:
         assert len(done.out.splitlines()) == 2
 
 
+def test_a_number_alone_is_a_gpus(tilec: Tilec) -> None:
+    document = json.loads(tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--device", "0", "--json").out)
+    assert (document["ok"], document["device"]["ordinal"]) == (True, 0)
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_runs(tilec: Tilec, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--save", "file/below")
+    assert (done.code, done.out) == (1, "")
+    assert "error: --save file/below: cannot write " in done.err
+    assert "  fix: choose another directory\n" in done.err
+
+
 def test_json(tilec: Tilec) -> None:
     done = tilec("--bundle", "acme.tilec", "--json")
     assert done.code == 1
@@ -173,7 +186,8 @@ def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
         (["--arg", "x=1"], "--arg runs one kernel: name it"),
         (["scale", "--axis", "T=f16"], "--axis and --reference go with --arg"),
         (["scale", "--arg", "x=f32[3"], "'f32[3' is no tensor, number or .npy file"),
-        (["scale", "--device", "gpu"], "'gpu' is no device that kernels run on"),
+        (["scale", "--device", "gpu"], "--device: 'gpu' is no device that kernels run on\n  fix: take auto, cpu, cuda, or cuda:N"),
+        (["scale", "--device", "cuda:"], "--device: 'cuda:' is no device that kernels run on"),
     ],
 )
 def test_usage(tilec: Tilec, arguments: list[str], words: str) -> None:

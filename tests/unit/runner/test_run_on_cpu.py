@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from tests.cpu_samples import I32, PTR, program_of
 from tilec.bundle.write import write_bundle
+from tilec.cli.app import App
 from tilec.cli.main import run
 from tilec.errors import FaultError, Location, MissingError, NoDeviceError
 from tilec.model.arch import Target
@@ -141,6 +143,16 @@ def test_without_a_gpu_the_cpu_device_is_taken_and_it_says_so(tilec: Tilec) -> N
     assert lines[3].split()[:2] == ["native/small", "skip"]
     assert lines[5] == "2 cases on the cpu device: 1 passed, 1 skipped"
     assert lines[6].startswith(SKIPPED_CUDA)
+
+
+def test_a_terminal_names_the_case_that_runs_and_a_pipe_does_not(tilec: Tilec, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "running" not in tilec("twice", "--device", "cpu").err
+    monkeypatch.setattr(App, "colored", lambda *_: False)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    wiped = "\r\x1b[2K"
+    assert tilec("twice broken", "--device", "cpu").err == f"running twice/small (1 of 2){wiped}running broken/small (2 of 2){wiped}"
+    assert tilec("twice", "--device", "cpu", "--quiet").err == ""
+    assert "running" not in tilec("twice", "--device", "cpu", "--json").err
 
 
 def test_a_cpu_device_that_is_named_needs_no_excuse(tilec: Tilec) -> None:
