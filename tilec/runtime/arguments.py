@@ -46,6 +46,8 @@ class Readers(dict[type, Reader]):
         elif hasattr(cls, "_tilec_read_"):
             self.leased_types.add(cls)
             reader = attrgetter("_tilec_look_")
+        elif _is_masked(cls):
+            reader = _refuse_masked
         else:
             reader = attrgetter("_tilec_look_") if hasattr(cls, "_tilec_facts_") else _look_any
         self[cls] = reader
@@ -86,6 +88,8 @@ def _facts(value: Any) -> TensorFacts:
         return _torch_facts(value)
     if hasattr(value, "__cuda_array_interface__"):
         return _interface_facts(value)
+    if _is_masked(cls):
+        _refuse_masked(value)
     if hasattr(value, "__dlpack__"):
         return _dlpack_facts(value)
     raise UnreadableError(f"got {_kind_of(value)}")
@@ -103,6 +107,14 @@ def _look_any(value: Any) -> Look:
     if facts.device == ON_OTHER:  # only the driver knows: never remembered
         return facts.ptr, (facts.key, facts.ptr)
     return facts.ptr, facts.key
+
+
+def _is_masked(cls: type) -> bool:
+    return any(base.__name__ == "MaskedArray" and base.__module__.partition(".")[0] == "numpy" for base in cls.__mro__)
+
+
+def _refuse_masked(_: Any) -> Look:
+    raise UnreadableError("it is a masked array, and kernels know no masks: pass its `data`, or `filled(...)`")
 
 
 # torch: read by attributes, so that torch need not be imported; its tensors are the usual case.

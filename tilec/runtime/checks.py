@@ -16,7 +16,7 @@ from tilec.errors import (
     RankError,
     RequirementError,
 )
-from tilec.model.dtype import BY_NUMPY
+from tilec.model.dtype import BY_NUMPY, DTYPES
 from tilec.model.expr import Expr, parse
 from tilec.model.kernel import AxisValue
 from tilec.model.signature import Param, ParamKind
@@ -129,6 +129,8 @@ class Call:
         if found not in built:
             what = f"has dtype {found}, and {param.dtype} was built for {self.contract.built(param.dtype)}"
             fix = f"add {found} to the matrix of kernel.{self.contract.name} and build again"
+            if found not in DTYPES:
+                fix = f"convert it: {found} is no dtype of kernels, and cannot be built"
             raise self.refuse(DTypeError, param, what, fix)
         self.axes[param.dtype] = found
 

@@ -74,7 +74,9 @@ def ordinal_of(device: DeviceLike) -> int:
                 return found
         if hasattr(device, "index") and device.index is None:  # torch.device("cuda"): torch's current one is not known here
             return 0
-    fix = 'pass a number, "cuda:1", "cpu", or a device object of torch, CuPy or cuda.core'
+    fix = 'pass a number, "cuda", "cuda:1", "cpu", or a device object of torch, CuPy, JAX or cuda.core'
+    if isinstance(device, str) and device.lower().startswith("cpu"):
+        fix = f'there is one cpu device, and its name is "cpu"; {fix}'
     raise UsageError(f"{device!r} is no device that kernels run on", fix=fix)
 
 

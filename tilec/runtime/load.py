@@ -121,3 +121,8 @@ class _Launchers(Mapping[str, Launcher]):
 
     def __len__(self) -> int:
         return len(self._infos)
+
+    def __repr__(self) -> str:
+        """Package, version, device: what modules of generated packages show."""
+        package = self._site.bundle.info.package
+        return f"<kernels of {package.name} {package.version} on {self._site.device}>"

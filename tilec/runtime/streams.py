@@ -43,13 +43,16 @@ def stream_handle(stream: Any, kernel: str) -> int:
     what = ""
     try:
         handle = HANDLES[type(stream)](stream)
+    except TilecError as error:  # a closed one of tilec's own
+        raise ArgumentError(f"{kernel}: {error.what}", cause=error.cause, fix=error.fix, kernel=kernel) from error
     except Exception as error:  # noqa: BLE001 - foreign streams raise what they like
         what = f"{error}"
     else:
         if 0 <= handle < 2**64:
             return handle
         what = f"the stream's handle is {shown(handle)}"
-    fix = "pass a stream of torch, CuPy or cuda.core, or a handle as an int; 0 is the legacy default stream"
+    own = 'a tilec.runtime.Stream (Stream("cpu") on the cpu device)'
+    fix = f"pass a stream of torch, CuPy or cuda.core, {own}, or a handle as an int; 0 is the legacy default stream"
     raise ArgumentError(f"{kernel}: {what}", fix=fix, kernel=kernel)
 
 

@@ -27,6 +27,10 @@ class Module:
         """The launcher of a kernel, by name: it explains its choices and can be restricted to a variant."""
         return self._launchers[kernel]
 
+    def __repr__(self) -> str:
+        """Package, version, device."""
+        return repr(self._launchers)
+
     def add(
         self,
         stream: StreamLike,

@@ -26,7 +26,7 @@ from tilec.errors import (
 )
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.model.signature import Param, ParamKind
-from tilec.runtime import DeviceBuffer, load
+from tilec.runtime import DeviceBuffer, Stream, load
 from tilec.runtime.cpu_driver import CpuDriver
 from tilec.runtime.cpu_launch import CpuOptions, CpuRun
 from tilec.tileir.ir import Scalar, Tile
@@ -291,3 +291,40 @@ def test_a_huge_grid_is_refused_before_anything_is_enqueued() -> None:
     over = dataclasses.replace(ADD, launch=LaunchInfo(grid=("3000000000",)))
     with pytest.raises(LaunchLimitError, match=r"^add: grid.x is 3000000000, and the cpu device allows 2147483647"):
         device(add, over)[0].add(0, ones(4), ones(4), ones(4))
+
+
+def test_a_stream_that_is_none_or_closed_is_told_in_terms_of_the_cpu_device() -> None:
+    module, driver = device()
+    with pytest.raises(ArgumentError, match=r"^add: the stream is None: .*\n  fix: .*Stream\(\"cpu\"\)"):
+        module.add(None, ones(4), ones(4), ones(4))
+    stream = Stream("cpu", driver=driver)
+    stream.close()
+    with pytest.raises(ArgumentError) as caught:
+        module.add(stream, ones(4), ones(4), ones(4))
+    assert str(caught.value) == "add: the stream is closed\n  fix: make a new one"
+
+
+def test_masks_and_dtypes_that_no_kernel_knows() -> None:
+    module, driver = device()
+    module.add(0, ones(4), ones(4), ones(4))
+    masked = np.ma.masked_array(ones(4), [True, False, False, False])
+    with pytest.raises(ArgumentError, match=r"^add: argument 'x' .*it is a masked array, and kernels know no masks: pass its `data`"):
+        module.add(0, ones(4), masked, ones(4))
+    generic = dataclasses.replace(
+        ADD,
+        params=tuple(dataclasses.replace(param, dtype="T") for param in ADD.params[:3]) + ADD.params[3:],
+        axes=(("T", ("f32",)),),
+        dtype_axes=("T",),
+        variants=(dataclasses.replace(ADD.variants[0], axes=(("T", "f32"),)),),
+    )
+    module, _ = device(add, generic)
+    for dtype, fix in (("c16", "convert it: complex128 is no dtype of kernels, and cannot be built"), ("f8", "add f64 to the matrix of ")):
+        with pytest.raises(DTypeError, match="T was built for f32") as caught:
+            module.add(0, *(np.ones(4, dtype) for _ in range(3)))
+        assert caught.value.fix.startswith(fix)
+
+
+def test_launchers_say_where_they_are_from() -> None:
+    module, _ = device()
+    assert repr(module.kernels) == "<kernels of sample 1.0 on the cpu device>"
+    assert repr(module) == "<Module sample 1.0 on the cpu device>"

@@ -177,6 +177,13 @@ def test_what_names_no_device(device):
         ordinal_of(device)
 
 
+def test_what_is_nearly_the_cpu_device_is_told_its_name():
+    for name in ("cpu:0", "CPU"):
+        with pytest.raises(UsageError) as caught:
+            ordinal_of(name)
+        assert caught.value.fix.startswith('there is one cpu device, and its name is "cpu"; pass a number, "cuda", "cuda:1", "cpu", or')
+
+
 def test_devices(driver):
     assert [device.name for device in devices(driver)] == ["Fake H200"]
     assert str(find_device("cuda:0", driver)) == "device 0 (Fake H200)"
