@@ -305,7 +305,7 @@ def test_a_stream_that_is_none_or_closed_is_told_in_terms_of_the_cpu_device() ->
 
 
 def test_masks_and_dtypes_that_no_kernel_knows() -> None:
-    module, driver = device()
+    module, _ = device()
     module.add(0, ones(4), ones(4), ones(4))
     masked = np.ma.masked_array(ones(4), [True, False, False, False])
     with pytest.raises(ArgumentError, match=r"^add: argument 'x' .*it is a masked array, and kernels know no masks: pass its `data`"):

@@ -107,6 +107,7 @@ def test_no_driver_library():
     with pytest.raises(NoDeviceError, match=r"^the CUDA driver \(libcuda\) cannot be loaded: cannot open libcuda.so.1") as caught:
         Driver(Missing())
     assert "building and inspecting need no driver" in caught.value.fix
+    assert 'load("cpu"), which runs tile kernels without a GPU' in caught.value.fix
 
 
 def test_a_driver_that_is_broken_otherwise():
@@ -307,3 +308,11 @@ def test_events() -> None:
         Driver(Api(cuEventQuery="LAUNCH_FAILED")).event_reached(0, 0x99)
     with pytest.raises(DriverError, match="cuEventSynchronize failed: CUDA_ERROR_INVALID_HANDLE"):
         Driver(Api(cuEventSynchronize="INVALID_HANDLE")).synchronize_event(0, 0x99)
+
+
+def test_waiting_for_a_device_waits_for_its_context():
+    api = Api()
+    Driver(api).synchronize_device(0)
+    assert ("cuCtxSynchronize",) in api.calls
+    with pytest.raises(DriverError, match="cuCtxSynchronize failed: CUDA_ERROR_LAUNCH_FAILED"):
+        Driver(Api(cuCtxSynchronize="LAUNCH_FAILED")).synchronize_device(0)
