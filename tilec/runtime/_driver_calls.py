@@ -94,6 +94,7 @@ class Calls:
         if name not in NO_DEVICE:
             return self._error(call, result)
         cause, fix = ADVICE.get(name, ("the driver library is a stub, or the device is in use by another process", "look at nvidia-smi"))
+        fix = f'{fix}; tile kernels run without a GPU: load("cpu")'
         return NoDeviceError(f"no NVIDIA GPU can be used: {call} gave {name}", cause=cause, fix=fix)
 
 
@@ -105,5 +106,6 @@ def _no_driver(error: BaseException) -> NoDeviceError:
     return NoDeviceError(
         f"the CUDA driver (libcuda) cannot be loaded: {error}",
         cause="no NVIDIA driver is installed on this machine, or this container was started without its GPU",
-        fix="install the NVIDIA driver, or start the container with its GPU (--gpus all); building and inspecting need no driver",
+        fix="install the NVIDIA driver, or start the container with its GPU (--gpus all); building and inspecting need no driver, "
+        'nor does load("cpu"), which runs tile kernels without a GPU',
     )

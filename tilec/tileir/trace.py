@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilec.errors import Location, UsageError
+from tilec.errors import ArgumentError, Location, UsageError
 from tilec.tileir.blocks import batches
 from tilec.tileir.control import Moment, Pause
 from tilec.tileir.execute import DEFAULT, Options, Start, launched
@@ -161,9 +161,9 @@ class Stepper:
 def step(
     program: Program | Module,
     arguments: Sequence[Any],
-    grid: Grid,
+    grid: int | Sequence[int],
     memory: Memory,
-    block: Coordinates | Sequence[Coordinates] = (0, 0, 0),
+    block: int | Sequence[int] | Sequence[Sequence[int]] = 0,
     options: Options = DEFAULT,
 ) -> Stepper:
     """Go through the operations of one block of a launch, or of several, one after another.
@@ -171,12 +171,25 @@ def step(
     The other blocks do not run, except where blocks may wait for each other: then all run, and only the chosen ones are shown.
 
     Raises:
+        ArgumentError: a grid or a block that is no whole number, nor up to three of them.
         UsageError: a block outside the grid.
     """
-    blocks = [block] if block and isinstance(block[0], int) else list(block)
+    several = isinstance(block, list | tuple) and all(isinstance(one, list | tuple) for one in block)
+    chosen: Any = block if several else [block]
+    blocks = [_triple("block", one, 0) for one in chosen]
     if isinstance(program, Module):
         program = bind(program, watch=True)
-    return Stepper(program, arguments, grid, memory, blocks, options)  # type: ignore[arg-type]
+    return Stepper(program, arguments, _triple("grid", grid, 1), memory, blocks, options)
+
+
+def _triple(what: str, given: Any, rest: int) -> Coordinates:
+    """A grid or a block with all of its three numbers."""
+    numbers = list(given) if isinstance(given, list | tuple) else [given]
+    whole = all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in numbers)
+    if not whole or not 1 <= len(numbers) <= 3:
+        raise ArgumentError(f"{what} is {given!r}", fix="give one to three whole numbers: 3, or (3, 1, 1)")
+    x, y, z = (*map(int, numbers), rest, rest)[:3]
+    return x, y, z
 
 
 def trace_lines(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tests.unit.tileir.build import I32, TOKEN, Builder, module, tile
 from tests.unit.tileir.test_control import add, less
 from tilec import tileir
-from tilec.errors import FaultError, UsageError
+from tilec.errors import ArgumentError, FaultError, UsageError
 from tilec.tileir.execute import Options, execute, prepare
 from tilec.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, Module, Overflow, Pointer, Predicate, Scalar, Signedness, Value
 from tilec.tileir.memory import Memory
@@ -97,6 +99,29 @@ def test_a_fault_comes_out_of_the_step_that_meets_it() -> None:
 def test_blocks_must_be_of_the_grid() -> None:
     with pytest.raises(UsageError, match=r"block \(4, 0, 0\) is not of the grid \(4, 1, 1\)"):
         tileir.step(kernel(), [], (4, 1, 1), Memory(), (4, 0, 0))
+
+
+def test_grids_and_blocks_of_one_axis_are_numbers() -> None:
+    for grid, block in ((4, 1), ((4,), (1,)), ((4, 1), [1, 0]), ((4, 1, 1), [(1,)])):
+        with tileir.step(kernel(), [], grid, Memory(), block, Options(output=lambda text: None)) as stepper:
+            assert next(stepper).block == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "words"),
+    [
+        ((4, 1, 1, 1), 0, r"grid is \(4, 1, 1, 1\)"),
+        ("4", 0, "grid is '4'"),
+        (2.5, 0, "grid is 2.5"),
+        (4, (1.5,), r"block is \(1.5,\)"),
+        (4, None, "block is None"),
+        (True, 0, "grid is True"),
+    ],
+)
+def test_other_grids_and_blocks_are_none(grid: Any, block: Any, words: str) -> None:
+    with pytest.raises(ArgumentError, match=words) as caught:
+        tileir.step(kernel(), [], grid, Memory(), block)
+    assert caught.value.fix == "give one to three whole numbers: 3, or (3, 1, 1)"
 
 
 def test_a_trace_has_a_line_for_each_operation() -> None:
