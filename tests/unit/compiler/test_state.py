@@ -58,6 +58,20 @@ def test_up_to_date_while_nothing_changed(built: tuple[WorkDir, Fingerprint, Out
     assert work.up_to_date(Fingerprint("other")) is None
 
 
+def test_a_build_aside_is_known_apart(built: tuple[WorkDir, Fingerprint, Output], tmp_path: Path) -> None:
+    work, fingerprint, output = built
+    aside, other = WorkDir(tmp_path, "run"), written(tmp_path / "part.tilec", b"less")
+    assert aside.up_to_date(fingerprint) is None
+    with aside.lock(pytest.fail):
+        aside.save(Fingerprint("part"), (other,), {})
+    assert [one.path for one in aside.latest()] == [other.path]
+    assert [one.path for one in work.latest()] == [one.path for one in work.outputs()] == [output.path]
+    with work.lock(pytest.fail):
+        work.save(Fingerprint("next"), (other,), {})
+    assert [one.path for one in work.latest()] == [other.path]
+    assert [one.path for one in work.outputs()] == [other.path, output.path]
+
+
 def test_outputs_go_with_a_project_that_is_moved_or_copied(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
