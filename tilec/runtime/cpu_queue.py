@@ -162,7 +162,7 @@ class Queue:
             _warn(f"work on {self._name} failed, and nobody waited for it: {error}")
         elif unfinished:
             fix = 'wait before the end, with sync() of the stream or Device("cpu").sync()'
-            _warn(f"the process ended before {unfinished} launches or copies on {self._name} were done: they were given up\n  fix: {fix}")
+            _warn(f"the process ended while {self._name} had work (launches and copies: {unfinished}): given up\n  fix: {fix}")
 
     def forget(self) -> None:
         """Another process tells of what happened."""

@@ -35,10 +35,16 @@ class Places:
         self._memory = memory
         self._roots: dict[int, Region] = {}  # by number of a value
         for parameter, argument in zip(function.body.args, arguments, strict=True):
-            if _points(parameter) and (region := memory.find(int(argument))) is not None:
+            if _points(parameter) and (region := self._own(int(argument))) is not None:
                 self._roots[parameter.index] = region
         for op in function.walk():
             self._follow(op)
+
+    def _own(self, address: int) -> Region | None:
+        """The region of the next parameter that points here: the same memory may be given for several, and each has its name."""
+        used = {region.name for region in self._roots.values()}
+        held = (region for region in self._memory.regions if region.address <= address < region.end and region.name not in used)
+        return next(held, None) or self._memory.find(address)
 
     def _follow(self, op: Op) -> None:
         """What is made of one pointer points into the same memory, even where it is out of its bounds."""
@@ -46,7 +52,7 @@ class Places:
         if not op.regions and len(sources) == 1 and (region := self._roots.get(sources[0].index)) is not None:
             self._roots.update((result.index, region) for result in op.results if _points(result))
 
-    def name(self, value: Value, address: int, size: int, packed: bool = False) -> str:
+    def name(self, value: Value, address: Any, size: int, packed: bool = False) -> str:
         """An address that a value holds, counted in elements of so many bytes."""
         address = int(address)
         plain = address & ~UPPER if packed else address

@@ -13,7 +13,7 @@ from tilec import tileir
 from tilec.errors import ArgumentError, FaultError, UsageError
 from tilec.tileir.execute import Options, execute, prepare
 from tilec.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, Module, Overflow, Pointer, Predicate, Scalar, Signedness, Value
-from tilec.tileir.memory import Memory
+from tilec.tileir.memory import Memory, Region
 from tilec.tileir.shown import short
 from tilec.tileir.views import Tensor
 
@@ -191,3 +191,11 @@ def test_text_that_a_kernel_prints_comes_with_its_operation() -> None:
     seen.extend(executed.op.name for executed in stepper)
     assert seen[seen.index("print_tko") - 1] == "[4, 5, 6, 7, 8, 9, 10, 11]\n"
     assert seen[-1] == "assert"
+
+
+def test_parameters_that_share_their_memory_keep_their_names() -> None:
+    data = np.zeros(4, "f4")
+    made = module((tile(Pointer(Scalar.F32)), tile(Pointer(Scalar.F32))), lambda b, x, y: b.ret())
+    memory = Memory([Region.of("x", data), Region.of("y", data)])
+    stepper = tileir.step(made, [data.ctypes.data] * 2, (1, 1, 1), memory)
+    assert [held for _, held in stepper.parameters()] == ["ptr<f32> x+0", "ptr<f32> y+0"]
