@@ -47,6 +47,10 @@ class TorchDevice:
         self.module = module
         self.device = torch.device(device)
 
+    def refusal(self, kernel: str, axes: Mapping[str, Any]) -> str:  # noqa: ARG002 - what a device has to say of a kernel
+        """A GPU refuses nothing."""
+        return ""
+
     def to_device(self, array: np.ndarray, dtype: str) -> Any:
         """A torch tensor; dtypes that NumPy lacks travel as integers of the same width."""
         row = DTYPES[dtype]
