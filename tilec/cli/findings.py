@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tilec.tileir.check.findings import Finding
     from tilec.tileir.ir import Loc
 
+FOUND = 86  # exit code of commands that check, where there are findings
 SourceLine = Callable[[str, int], str]
 
 

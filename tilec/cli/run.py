@@ -10,6 +10,7 @@ import click
 
 from tilec.cli.app import App, examples, json_option
 from tilec.cli.cases import Wish, case_of_arguments, check_wish, chosen_cases, open_bundle, open_project
+from tilec.cli.findings import FOUND
 
 if TYPE_CHECKING:
     from tilec.cli.cases import Opened
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from tilec.runtime.seam import DeviceDriver, DeviceInfo
 
 NEEDS_GPU = 3
-FOUND = 86
 
 
 @click.command(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tilec.cli.app import App, examples, json_option
+from tilec.cli.findings import FOUND
 
 if TYPE_CHECKING:
     from tilec.cli.cases import Opened
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from tilec.runner.cases import BoundCase
     from tilec.runner.sanitize import CaseFindings, SanitizeOptions
 
-FOUND = 86
 NOTHING_TO_CHECK = 3
 TINTS = {"clean": ("clean", "green"), "findings": ("FOUND", "red"), "error": ("ERROR", "red"), "skipped": ("skip", "yellow")}
 

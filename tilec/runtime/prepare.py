@@ -192,24 +192,12 @@ def _launch_nothing(_stream: int) -> LaunchCall:
 def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
     """What a driver that runs kernels itself has to know of a launch."""
     contract = call.contract
-    tensors = []
-    for place in contract.tensors:
-        facts = call.tensors[contract.params[place].name]
-        first, end = byte_range(facts)
-        part = TensorPart(
-            name=contract.params[place].name,
-            first=first,
-            end=end,
-            itemsize=facts.itemsize,
-            shape=facts.shape,
-            stride=facts.stride,
-            readonly=facts.readonly,
-        )
-        tensors.append(part)
+    names = [contract.params[place].name for place in contract.tensors]
+    tensors = tuple(TensorPart.of(name, call.tensors[name]) for name in names)
     plain = {param.name for param in contract.params if param.kind is ParamKind.PTR}
     addresses = tuple((place, slot.expr.strip()) for place, slot in enumerate(variant.abi) if slot.expr.strip() in plain)
     sizes, slots = tuple(slot.size for slot in variant.abi), tuple(slot.expr.strip() for slot in variant.abi)
-    return LaunchParts(kernel=variant.id, sizes=sizes, addresses=addresses, tensors=tuple(tensors), slots=slots)
+    return LaunchParts(kernel=variant.id, sizes=sizes, addresses=addresses, tensors=tensors, slots=slots)
 
 
 def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site) -> Explanation:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from tilec.model.arch import Version
+from tilec.runtime.layout import TensorFacts, byte_range
 
 Dim3 = tuple[int, int, int]
 # Opaque handles of the driver: whatever it gives is handed back to it.
@@ -93,6 +94,20 @@ class TensorPart:
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     readonly: bool
+
+    @classmethod
+    def of(cls, name: str, facts: TensorFacts) -> TensorPart:
+        """What the facts of a tensor say."""
+        first, end = byte_range(facts)
+        return cls(
+            name=name,
+            first=first,
+            end=end,
+            itemsize=facts.itemsize,
+            shape=facts.shape,
+            stride=facts.stride,
+            readonly=facts.readonly,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

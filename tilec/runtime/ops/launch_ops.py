@@ -10,7 +10,6 @@ from tilec.errors import ArgumentError, DTypeError, LaunchError, LaunchLimitErro
 from tilec.model.dtype import BY_NUMPY, DTYPES
 from tilec.runtime.arguments import UnreadableError, tensor_facts
 from tilec.runtime.launch import MOST_PLANS
-from tilec.runtime.layout import byte_range
 from tilec.runtime.limits import check_device_limits, check_image_limits, check_residency
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.holding import Held, hold_all
@@ -291,19 +290,8 @@ class _Packer:
     def add_tensor(self, facts: Any) -> None:
         place = len(self._offsets)
         self.add(8, facts.ptr, "Q", pointer=False)
-        first, end = byte_range(facts)
         self.addresses.append(facts.ptr)
-        self._tensors.append(
-            TensorPart(
-                name=f"argument {place}",
-                first=first,
-                end=end,
-                itemsize=facts.itemsize,
-                shape=facts.shape,
-                stride=facts.stride,
-                readonly=facts.readonly,
-            )
-        )
+        self._tensors.append(TensorPart.of(f"argument {place}", facts))
 
     def block(self) -> Block:
         return Block(bytes(self._data), tuple(self._offsets))
