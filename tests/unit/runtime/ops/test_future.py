@@ -9,7 +9,7 @@ import multiprocessing
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -27,13 +27,6 @@ from tilec.runtime.tensors.storage import Storage
 from tilec.testing.fake_driver import FakeDriver
 
 HERE = "test_future.py"
-
-
-@pytest.fixture
-def held() -> Iterator[Held]:
-    found = Held()
-    with use_device(found.device):
-        yield found
 
 
 def grow(held: Held, x: Any, *also: Any) -> DeviceOp[Any]:

@@ -35,13 +35,6 @@ def gpu() -> Iterator[tuple[Module, FakeDriver]]:
         yield module, driver
 
 
-@pytest.fixture
-def held() -> Iterator[Held]:
-    found = Held()
-    with use_device(found.device):
-        yield found
-
-
 def on(driver: Any, *shape: int, ordinal: int = 0, dtype: str = "f32") -> Tensor:
     return Tensor.uninitialized(shape, dtype, driver=driver, ordinal=ordinal, stream=0)
 

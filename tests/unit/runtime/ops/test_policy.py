@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -26,13 +25,6 @@ from tilec.runtime.ops.policy import (
     use_policy,
 )
 from tilec.testing.fake_driver import H200, FakeDriver
-
-
-@pytest.fixture
-def held() -> Iterator[Held]:
-    found = Held()
-    with use_device(found.device):
-        yield found
 
 
 def stream() -> DeviceOp[int]:

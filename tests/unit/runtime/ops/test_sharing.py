@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,6 @@ from tilec.runtime import DeviceOp, ExecutionContext, SingleStream, shared, use_
 from tilec.runtime.tensors.storage import Storage
 
 HERE = "test_sharing.py"
-
-
-@pytest.fixture
-def held() -> Iterator[Held]:
-    found = Held()
-    with use_device(found.device):
-        yield found
 
 
 def grow(held: Held, x: Any) -> DeviceOp[Any]:

@@ -1,0 +1,233 @@
+"""What an execution gives its ops: memory, copies, and uses that order streams and outlive errors."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import ones
+from tests.unit.runtime.ops.device_samples import CPU, Held
+from tilec.errors import OutOfMemoryError, SchedulingError
+from tilec.runtime import Stream
+from tilec.runtime.ops.combinators import value, with_context
+from tilec.runtime.ops.context import ExecutionContext
+from tilec.runtime.ops.op import DeviceOp
+from tilec.runtime.ops.policy import SingleStream, use_policy
+from tilec.runtime.tensors.storage import Storage
+from tilec.testing.fake_driver import FakeDriver
+
+
+@dataclasses.dataclass
+class Grow(DeviceOp[np.ndarray[Any, Any]]):
+    """An op of a user's own."""
+
+    held: Held
+    x: np.ndarray[Any, Any]
+
+    def _execute(self, ctx: ExecutionContext) -> np.ndarray[Any, Any]:
+        return self.held.add(ctx, np.zeros_like(self.x), self.x)
+
+
+HERE = "test_execution_context.py"
+
+
+def test_memory_of_the_contexts_own(held: Held) -> None:
+    host, back = np.arange(8, dtype=np.int32), np.zeros(8, np.int32)
+
+    def through_the_device(ctx: ExecutionContext) -> None:
+        first, second = ctx.malloc_async(host.nbytes), ctx.malloc_async(host.nbytes)
+        ctx.memcpy_htod_async(first, host)
+        ctx.memcpy_dtod_async(second, first, host.nbytes)
+        ctx.memcpy_dtoh_async(back, second)
+        ctx.free_async(first)
+        ctx.free_async(second)
+
+    with_context(through_the_device).sync()
+    assert back.tolist() == host.tolist()
+    assert held.driver.pool_stats(CPU, held.driver.default_pool(CPU)).used == 0
+
+
+def test_memory_can_be_freed_by_a_later_execution(held: Held) -> None:
+    address = with_context(lambda ctx: ctx.malloc_async(64)).sync()
+    assert held.driver.pool_stats(CPU, held.driver.default_pool(CPU)).used == 64
+    with_context(lambda ctx: ctx.free_async(address)).sync()
+    assert held.driver.pool_stats(CPU, held.driver.default_pool(CPU)).used == 0
+
+
+def test_an_execution_that_fails_gives_back_what_it_allocated(held: Held) -> None:
+    def fail(ctx: ExecutionContext) -> None:
+        ctx.malloc_async(64)
+        raise ValueError("mine")
+
+    stream = held.device.new_stream()
+    with pytest.raises(ValueError, match="mine"):
+        with_context(fail).sync_on(stream)
+    stream.sync()
+    assert held.driver.pool_stats(CPU, held.driver.default_pool(CPU)).used == 0
+
+
+def test_out_of_memory_is_an_error_and_everything_still_works(held: Held) -> None:
+    with pytest.raises(OutOfMemoryError, match=rf"has no memory of {2**62} bytes(.|\n)*op: with_context, created at .*{HERE}") as caught:
+        with_context(lambda ctx: ctx.malloc_async(2**62)).sync()
+    assert caught.value.requested == 2**62
+    assert Grow(held, ones(4)).sync().tolist() == [2.0] * 4
+
+
+def test_an_op_on_a_closed_stream_stays_usable(held: Held) -> None:
+    stream = held.device.new_stream()
+    stream.close()
+    op = value(1)
+    with pytest.raises(SchedulingError, match="the stream is closed"):
+        op.sync_on(stream)
+    assert op.sync() == 1
+
+
+def test_an_error_keeps_nothing_for_the_collector(held: Held) -> None:
+    """Results of what failed go with the error, not with the next run of the collector."""
+
+    class Thing:
+        pass
+
+    gone: list[Any] = []
+
+    def work(ctx: ExecutionContext) -> Thing:
+        held.add(ctx, np.zeros(4, np.float32), ones(4))
+        thing = Thing()
+        gone.append(weakref.ref(thing))
+        return thing
+
+    held.fail = True
+    gc.disable()
+    try:
+        for run in (lambda op: op.sync(), lambda op: op.future().result()):
+            with contextlib.suppress(OSError):
+                run(with_context(work))
+        assert _becomes(lambda: all(thing() is None for thing in gone))
+        assert len(gone) == 2
+    finally:
+        gc.enable()
+
+
+def test_host_memory_lives_until_the_copy_is_done(held: Held) -> None:
+    """`enqueue_on` gives its result before the device has read the source, which nobody else holds."""
+    stream = held.device.new_stream()
+    z, x = np.zeros(4, np.float32), ones(4)
+    with held.held():
+
+        def copy(ctx: ExecutionContext) -> tuple[int, Any]:
+            held.add(ctx, z, x)  # holds the stream up
+            address = ctx.malloc_async(64)
+            source = np.full(64, 7, np.uint8)
+            ctx.memcpy_htod_async(address, source)
+            return address, weakref.ref(source)
+
+        address, source = with_context(copy).enqueue_on(stream)
+        assert source() is not None
+    stream.sync()
+    back = np.zeros(64, np.uint8)
+    with_context(lambda ctx: ctx.memcpy_dtoh_async(back, address)).sync_on(stream)
+    assert back.tolist() == [7] * 64
+    assert _becomes(lambda: source() is None)
+
+
+def test_only_arrays_that_can_be_written_in_place_take_copies(held: Held) -> None:
+    array = np.zeros((4, 4), np.float32)
+    for host in (array[:, ::2], np.broadcast_to(array, (2, 4, 4))):
+        with pytest.raises(ValueError, match="C-contiguous NumPy array that is not read only"):
+            with_context(lambda ctx, host=host: ctx.memcpy_dtoh_async(host, 1)).sync()
+
+
+def test_uses_on_different_streams_are_ordered(held: Held) -> None:
+    """Read after write, write after read: the second execution waits for the first, on whatever stream it is."""
+    storage = Storage.allocate(held.driver, CPU, 64, 0)
+    order: list[str] = []
+
+    def use(name: str, *, write: bool) -> DeviceOp[None]:
+        def body(ctx: ExecutionContext) -> None:
+            (ctx.writes if write else ctx.reads)(storage)
+            if name == "first":
+                held.add(ctx, np.zeros(4, np.float32), ones(4))
+            held.driver._queue(ctx.stream).put(lambda _: order.append(name))
+
+        return with_context(body)
+
+    with held.held():
+        futures = [use("first", write=True).future(), use("second", write=False).future(), use("third", write=True).future()]
+        assert not any(future.done() for future in futures)
+    for future in futures:
+        future.result()
+    assert order == ["first", "second", "third"]
+
+
+def test_independent_uses_overlap(held: Held) -> None:
+    one, other = (Storage.allocate(held.driver, CPU, 64, 0) for _ in range(2))
+
+    def slow(ctx: ExecutionContext) -> None:
+        ctx.writes(one)
+        held.add(ctx, np.zeros(4, np.float32), ones(4))
+
+    with held.held():
+        first = with_context(slow).future()
+        with_context(lambda ctx: ctx.writes(other)).sync()  # would wait for ever behind the first
+        assert not first.done()
+    first.result()
+
+
+def test_one_execution_records_one_mark(held: Held) -> None:
+    driver = FakeDriver()
+    storages = [Storage(driver, 0, 0x1000 + i, 1) for i in range(3)]
+    with Stream(0, driver=driver) as stream:
+        with_context(lambda ctx: [ctx.writes(s) for s in storages]).sync_on(stream)
+        driver.calls.clear()
+        with_context(lambda ctx: [ctx.writes(s) for s in storages for _ in range(2)]).sync_on(stream)
+        assert driver.calls.count("record_event") == 1
+
+
+def test_a_use_is_remembered_though_the_op_failed(held: Held) -> None:
+    """What was enqueued before the failure still runs: who comes next has to wait for it."""
+    storage = Storage.allocate(held.driver, CPU, 64, 0)
+
+    def fail(ctx: ExecutionContext) -> None:
+        ctx.writes(storage)
+        held.add(ctx, np.zeros(4, np.float32), ones(4))
+        raise ValueError("mine")
+
+    with held.held():
+        with pytest.raises(ValueError, match="mine"):
+            with_context(fail).sync()
+        later = with_context(lambda ctx: ctx.reads(storage)).future()
+        assert not later.done()
+    later.result()
+
+
+def test_contexts_are_streams_for_launchers_and_others(held: Held) -> None:
+    with SingleStreamUse(held) as stream:
+        assert with_context(lambda ctx: ctx.__cuda_stream__()).sync() == (0, stream.handle)
+
+
+class SingleStreamUse:
+    def __init__(self, held: Held) -> None:
+        self.policy = SingleStream(held.device)
+        self.use = use_policy(self.policy)
+
+    def __enter__(self) -> Stream:
+        self.use.__enter__()
+        return self.policy.next_stream()
+
+    def __exit__(self, *_: object) -> None:
+        self.use.__exit__(None, None, None)
+
+
+def _becomes(condition: Any) -> bool:
+    import time
+
+    end = time.monotonic() + 5
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.002)
+    return bool(condition())
