@@ -1,0 +1,28 @@
+"""What makes tensors and carries their contents, each as a lazy op: `api.zeros((4, 8)).sync()`. Modules are imported at the first use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# By name, the module of this package that has the function.
+_WHERE = {
+    **dict.fromkeys(("zeros", "ones", "full", "fill", "arange", "linspace", "eye", "eye_rect", "convert", "meta"), "create"),
+    **dict.fromkeys(("rand", "randn", "randn_f16"), "random"),
+    **dict.fromkeys(("from_host", "to_host", "dup", "memcpy"), "transfer"),
+}
+
+__all__ = sorted(_WHERE)  # noqa: PLE0605 - the names are the table's
+
+
+def __getattr__(name: str) -> Any:
+    """A function of the table, found without this call the next time."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    """All names, imported or not."""
+    return sorted({*globals(), *_WHERE})
