@@ -1,40 +1,48 @@
-"""The shipped half: loads bundles and launches their kernels."""
+"""The shipped half: loads bundles and launches their kernels. Every name is imported when it is first asked for: loading a package and
+launching its kernels needs few of them.
+"""
 
 from __future__ import annotations
 
-from tilec.runtime.device import Device
-from tilec.runtime.devices import devices
-from tilec.runtime.events import Event
-from tilec.runtime.launch import Launcher
-from tilec.runtime.load import Module, load, load_packaged
-from tilec.runtime.memory import DeviceBuffer
-from tilec.runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
-from tilec.runtime.ops.context import ExecutionContext
-from tilec.runtime.ops.future import DeviceFuture
-from tilec.runtime.ops.launch_ops import AsyncKernelLaunch, LaunchConfig
-from tilec.runtime.ops.lazy import LazyLaunch, LazyLauncher
-from tilec.runtime.ops.modules import KernelFunction, KernelModule, load_module_from_bytes, load_module_from_file, load_module_from_ptx
-from tilec.runtime.ops.op import DeviceOp
-from tilec.runtime.ops.policy import (
-    SchedulingPolicy,
-    SingleStream,
-    StreamPoolRoundRobin,
-    current_device,
-    current_policy,
-    set_default_device,
-    use_device,
-    use_policy,
-)
-from tilec.runtime.ops.sharing import SharedOp, shared
-from tilec.runtime.prepare import Explanation
-from tilec.runtime.protocols import DeviceLike, StreamLike, StructLike, TensorLike
-from tilec.runtime.seam import DeviceInfo
-from tilec.runtime.streams import Stream
-from tilec.runtime.tensors.partition import MappedPartition, Partition
-from tilec.runtime.tensors.pool import MemPool
-from tilec.runtime.tensors.shared import SharedTensor
-from tilec.runtime.tensors.tensor import Tensor, TensorMut
-from tilec.runtime.tensors.view import TensorView
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilec.runtime.device import Device
+    from tilec.runtime.devices import devices
+    from tilec.runtime.events import Event
+    from tilec.runtime.launch import Launcher
+    from tilec.runtime.load import Module, load, load_packaged
+    from tilec.runtime.memory import DeviceBuffer
+    from tilec.runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
+    from tilec.runtime.ops.context import ExecutionContext
+    from tilec.runtime.ops.future import DeviceFuture
+    from tilec.runtime.ops.launch_ops import AsyncKernelLaunch, LaunchConfig
+    from tilec.runtime.ops.lazy import LazyLaunch, LazyLauncher
+    from tilec.runtime.ops.modules import KernelFunction, KernelModule, load_module_from_bytes, load_module_from_file, load_module_from_ptx
+    from tilec.runtime.ops.op import DeviceOp
+    from tilec.runtime.ops.policy import (
+        SchedulingPolicy,
+        SingleStream,
+        StreamPoolRoundRobin,
+        current_device,
+        current_policy,
+        set_default_device,
+        use_device,
+        use_policy,
+    )
+    from tilec.runtime.ops.sharing import SharedOp, shared
+    from tilec.runtime.prepare import Explanation
+    from tilec.runtime.protocols import DeviceLike, StreamLike, StructLike, TensorLike
+    from tilec.runtime.seam import DeviceInfo
+    from tilec.runtime.streams import Stream
+    from tilec.runtime.tensors.partition import MappedPartition, Partition
+    from tilec.runtime.tensors.pool import MemPool
+    from tilec.runtime.tensors.shared import SharedTensor
+    from tilec.runtime.tensors.tensor import Tensor, TensorMut
+    from tilec.runtime.tensors.view import TensorView
 
 __all__ = [
     "AsyncKernelLaunch",
@@ -87,3 +95,59 @@ __all__ = [
     "with_context",
     "zip_ops",
 ]
+
+# What each module has to offer; a test holds this against the imports above.
+_NAMES = {
+    "device": "Device",
+    "devices": "devices",
+    "events": "Event",
+    "launch": "Launcher",
+    "load": "Module load load_packaged",
+    "memory": "DeviceBuffer",
+    "ops.combinators": "as_op empty value with_context zip_ops",
+    "ops.context": "ExecutionContext",
+    "ops.future": "DeviceFuture",
+    "ops.launch_ops": "AsyncKernelLaunch LaunchConfig",
+    "ops.lazy": "LazyLaunch LazyLauncher",
+    "ops.modules": "KernelFunction KernelModule load_module_from_bytes load_module_from_file load_module_from_ptx",
+    "ops.op": "DeviceOp",
+    "ops.policy": "SchedulingPolicy SingleStream StreamPoolRoundRobin "
+    "current_device current_policy set_default_device use_device use_policy",
+    "ops.sharing": "SharedOp shared",
+    "prepare": "Explanation",
+    "protocols": "DeviceLike StreamLike StructLike TensorLike",
+    "seam": "DeviceInfo",
+    "streams": "Stream",
+    "tensors.partition": "MappedPartition Partition",
+    "tensors.pool": "MemPool",
+    "tensors.shared": "SharedTensor",
+    "tensors.tensor": "Tensor TensorMut",
+    "tensors.view": "TensorView",
+}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """A name of `__all__`, out of its module."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    """What there is to use."""
+    return [*__all__, "api"]
+
+
+class _Package(ModuleType):
+    """This package: `load` and `devices` are functions, and importing the modules of these names changes nothing about that."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Keep modules out of the way of names."""
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -65,3 +65,33 @@ def test_a_package_in_a_zip_file_is_loaded_too(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
     assert done.stdout.strip() == "<Launcher add on device 0 (Fake H200)>"
+
+
+def test_names_are_imported_when_they_are_asked_for():
+    """Importing the package itself must cost next to nothing: it stands in front of every first launch."""
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import tilec.runtime; print(*sorted(n for n in sys.modules if 'tilec' in n))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["tilec", "tilec.runtime"]
+
+
+def test_the_table_of_names_agrees_with_what_type_checkers_read():
+    import ast
+
+    import tilec.runtime as runtime
+
+    tree = ast.parse(Path(runtime.__file__).read_text())
+    checked = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = {alias.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert imported == {name: f"tilec.runtime.{home}" for name, home in runtime._HOMES.items()}
+    assert sorted(imported) == sorted(runtime.__all__)
+    assert all(getattr(runtime, name) is vars(runtime)[name] for name in runtime.__all__)
+
+
+def test_modules_do_not_hide_functions_of_their_name():
+    import importlib
+
+    import tilec.runtime as runtime
+
+    for name in ("load", "devices"):
+        module = importlib.import_module(f"tilec.runtime.{name}")
+        assert getattr(runtime, name) is getattr(module, name)
