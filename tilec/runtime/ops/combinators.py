@@ -61,7 +61,21 @@ class Zip(DeviceOp[tuple[Any, ...]]):
 
     def _execute(self, ctx: ExecutionContext) -> tuple[Any, ...]:
         ops, self._ops = self._ops, ()
-        return tuple([op._run_in(ctx) for op in ops])  # noqa: SLF001 - an op too
+        try:
+            return tuple([op._run_in(ctx) for op in ops])  # noqa: SLF001 - an op too
+        except BaseException:
+            _discard(ops)
+            raise
+
+    def _discard(self) -> None:
+        ops, self._ops = self._ops, ()
+        _discard(ops)
+
+
+def _discard(ops: tuple[DeviceOp[Any], ...]) -> None:
+    """Give up those that have not run."""
+    for op in ops:
+        op._discard()  # noqa: SLF001 - an op too
 
 
 def value(content: T) -> DeviceOp[T]:

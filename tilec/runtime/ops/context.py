@@ -28,7 +28,7 @@ class ExecutionContext:
         driver: of the device. device: its ordinal. stream: the stream's handle.
     """
 
-    __slots__ = ("_allocated", "_kept", "_owner", "_since", "_touched", "device", "driver", "stream")
+    __slots__ = ("_allocated", "_kept", "_moves", "_owner", "_since", "_touched", "device", "driver", "stream")
 
     def __init__(self, stream: Stream) -> None:
         """Begin on a stream.
@@ -44,10 +44,16 @@ class ExecutionContext:
         self._touched: dict[int, tuple[Storage, bool]] = {}
         self._kept: list[Any] = []
         self._allocated: set[int] = set()
+        self._moves: list[tuple[Any, Any]] = []
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """(0, handle), as other libraries read it."""
         return 0, self.stream
+
+    @property
+    def capturing(self) -> bool:
+        """Whether what is enqueued is captured into a graph, and not done now."""
+        return False
 
     def run(self, op: DeviceOp[T]) -> T:
         """Enqueue another op here, as a part of this one; its result, which is not ready before the stream gets there.
@@ -82,6 +88,10 @@ class ExecutionContext:
     def keep(self, *things: Any) -> None:
         """Keep objects alive until the device is done with this execution."""
         self._kept.extend(things)
+
+    def moved(self, origin: Any, content: Any) -> None:
+        """Remember which tensor an argument moved from: it owns it again, should this execution fail."""
+        self._moves.append((origin, content))
 
     # Memory of the op's own
 
@@ -153,8 +163,17 @@ class ExecutionContext:
         self._touched = {}
         return mark
 
+    def _give_back(self, since: int = 0) -> None:
+        """Give what moved into ops that failed, or whose results nobody gets, back to where it was; the last first."""
+        moves = self._moves
+        while len(moves) > since:
+            origin, content = moves.pop()
+            with content.storage.lock:
+                origin.take_back(content)
+
     def _abandon(self) -> None:
         """End an execution that failed, where its error is what matters: nothing is raised here."""
+        self._give_back()
         try:
             mark = self._finish(failed=True)
         except TilecError:  # the device is lost: there is nothing that could still use anything
@@ -165,6 +184,7 @@ class ExecutionContext:
 
     def _release(self, mark: Mark) -> None:
         """Let go what was kept, once the mark is reached."""
+        self._moves.clear()
         kept, self._kept = self._kept, []
         if kept:
             WATCHER.keep(mark, kept)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tilec.errors import NestedExecutionError, TilecError
@@ -63,6 +65,26 @@ def submit(op: DeviceOp[T], stream: Stream) -> Execution[T]:
     return Execution(value, mark, context)
 
 
+def running() -> str:
+    """The op that this thread enqueues at the moment, with its place; empty for none."""
+    return "" if _RUNNING.op is None else _RUNNING.op.label
+
+
+@contextlib.contextmanager
+def executing(op: DeviceOp[object]) -> Iterator[None]:
+    """While it lasts, this thread enqueues an op.
+
+    Raises:
+        NestedExecutionError: it enqueues another one at the moment.
+    """
+    refuse_nested(op)
+    _RUNNING.op = op
+    try:
+        yield
+    finally:
+        _RUNNING.op = None
+
+
 def refuse_nested(op: DeviceOp[object]) -> None:
     """See that this thread may execute an op.
 
@@ -97,6 +119,7 @@ def wait(execution: Execution[T], op: DeviceOp[object]) -> T:
         raise
     if error is None:
         return execution.value
+    execution.context._give_back()  # noqa: SLF001
     label(error, op.label)
     try:
         raise error

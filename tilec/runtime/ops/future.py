@@ -157,6 +157,8 @@ class DeviceFuture(Generic[T]):
                 return
             execution, self._execution = self._execution, None
             if error is not None:
+                if execution is not None:
+                    execution.context._give_back()  # noqa: SLF001 - the two are one thing
                 label(error, self._label)
                 self._outcome = _Failed(error)
             elif execution is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tilec.errors import UseAfterMoveError
+from tilec.errors import OwnershipError, UseAfterMoveError
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import DeviceOp, take_all
 from tilec.runtime.scalars import is_number
@@ -25,7 +25,7 @@ class Held:
     of an op, the result is used.
     """
 
-    __slots__ = ("_claim", "_content", "_op", "_who", "_write")
+    __slots__ = ("_claim", "_content", "_op", "_origin", "_who", "_write")
 
     def __init__(self, content: Any, who: Holder, *, write: bool) -> None:
         """Use `hold_all`."""
@@ -34,6 +34,7 @@ class Held:
         self._claim: Claim | None = None
         self._op: DeviceOp[Any] | None = None
         self._content = content
+        self._origin: Any = None
 
     def claim(self) -> None:
         """See that the argument may be used so, and claim one that does not move. Undone by the end of this object."""
@@ -51,7 +52,9 @@ class Held:
     def move(self) -> None:
         """Take over an argument that is owned."""
         if isinstance(self._content, Described) and _owned(self._content):
-            self._content = self._content.move(self._who)  # type: ignore[attr-defined]
+            origin: Any = self._content
+            self._content = origin.move(self._who)
+            self._origin = origin
 
     def ready(self, ctx: ExecutionContext) -> Ready:
         """The argument, where the launch runs: checked again, and its memory in the order of the stream.
@@ -67,7 +70,9 @@ class Held:
                 _require(content, self._who, write=self._write)
         elif self._claim is not None:
             self._claim.require(self._who)
-        self._content = None
+        if self._origin is not None:
+            ctx.moved(self._origin, content)
+        self._content = self._origin = None
         if not isinstance(content, Described):
             if not ctx.driver.holds_arguments and not is_number(content):
                 ctx.keep(content)
@@ -82,6 +87,16 @@ class Held:
         """End the claim: what comes later is ordered behind the launch by the stream."""
         if self._claim is not None:
             self._claim.release()
+
+    def discard(self) -> None:
+        """Give up what the launch has not taken: a tensor that moved in is its old owner's again. May be called more than once."""
+        origin, moved, op = self._origin, self._content, self._op
+        self._origin = self._content = self._op = None
+        if origin is not None:
+            origin.take_back(moved)  # nobody else has what it moved to
+        if op is not None:
+            op._discard()  # noqa: SLF001 - an op too
+        self.release()
 
 
 def hold_all(contents: Sequence[tuple[Any, bool]], who: Holder) -> list[Held]:
@@ -103,9 +118,19 @@ def hold_all(contents: Sequence[tuple[Any, bool]], who: Holder) -> list[Held]:
     for argument in held:
         argument.claim()
     take_all([content for content, _ in contents if isinstance(content, DeviceOp)], f"moved into {who.what}")
-    for argument in held:
-        argument.move()
+    try:
+        for argument in held:
+            argument.move()
+    except OwnershipError:  # another thread was faster
+        discard_all(held)
+        raise
     return held
+
+
+def discard_all(held: Sequence[Held]) -> None:
+    """Give up what no launch has taken."""
+    for argument in held:
+        argument.discard()
 
 
 def _owned(content: Described) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from collections.abc import Sequence
 from typing import Any, final
 
 from tilec.errors import ArgumentError, DTypeError, LaunchError, LaunchLimitError, UsageError
@@ -12,7 +13,7 @@ from tilec.runtime.arguments import UnreadableError, tensor_facts
 from tilec.runtime.launch import MOST_PLANS
 from tilec.runtime.limits import check_device_limits, check_image_limits, check_residency
 from tilec.runtime.ops.context import ExecutionContext
-from tilec.runtime.ops.holding import Held, hold_all
+from tilec.runtime.ops.holding import Held, discard_all, hold_all
 from tilec.runtime.ops.modules import KernelFunction, size_of
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.packing import Block
@@ -182,12 +183,26 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         return self
 
     def _execute(self, ctx: ExecutionContext) -> tuple[Any, ...]:
-        function, pushed = self._function, self._pushed
-        name = function.symbol
+        pushed, self._pushed = self._pushed, []
+        try:
+            return self._launch(ctx, pushed)
+        except BaseException:
+            _discard(pushed)
+            raise
+
+    def _discard(self) -> None:
+        pushed, self._pushed = self._pushed, []
+        _discard(pushed)
+
+    def __del__(self) -> None:
+        """An op that is dropped without having run gives back what moved in."""
+        _discard(self.__dict__.get("_pushed", ()))
+
+    def _launch(self, ctx: ExecutionContext, pushed: list[_Scalar | Held]) -> tuple[Any, ...]:
+        function, name = self._function, self._function.symbol
         shape = self._shape(ctx)
         if function.sizes is not None and len(pushed) != len(function.sizes):
             raise ArgumentError(f"{name}: takes {len(function.sizes)} arguments, got {len(pushed)}", kernel=name)
-        self._pushed = []
         ready = [(argument, argument) if isinstance(argument, _Scalar) else argument.ready(ctx) for argument in pushed]
         packer = _Packer(name)
         for place, (taken, _) in enumerate(ready):
@@ -314,6 +329,10 @@ def _launch(ctx: ExecutionContext, function: KernelFunction, shape: LaunchShape,
     result = call(block.address, held)[0]
     if result:
         driver.launch_failed(ctx.device, result, ctx.stream, lambda: call(block.address, held)[0], function.symbol)
+
+
+def _discard(pushed: Sequence[_Scalar | Held]) -> None:
+    discard_all([argument for argument in pushed if isinstance(argument, Held)])
 
 
 def _numpy_name(number: Any) -> str:

@@ -11,7 +11,7 @@ from tilec.runtime.binding import bind
 from tilec.runtime.grid import GridRule, GridWish
 from tilec.runtime.launch import Launcher
 from tilec.runtime.ops.context import ExecutionContext
-from tilec.runtime.ops.holding import hold_all
+from tilec.runtime.ops.holding import Held, discard_all, hold_all
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.seam import Dim3
 from tilec.runtime.tensors.lease import holder
@@ -116,13 +116,28 @@ class LazyLaunch(DeviceOp[tuple[Any, ...]]):
         return self
 
     def _execute(self, ctx: ExecutionContext) -> tuple[Any, ...]:
-        launcher, held = self._launcher, self._held
+        held, self._held = self._held, []
+        try:
+            return self._launch(ctx, held)
+        except BaseException:
+            discard_all(held)
+            raise
+
+    def _discard(self) -> None:
+        held, self._held = self._held, []
+        discard_all(held)
+
+    def __del__(self) -> None:
+        """An op that is dropped without having run gives back what moved in."""
+        discard_all(self.__dict__.get("_held", ()))
+
+    def _launch(self, ctx: ExecutionContext, held: list[Held]) -> tuple[Any, ...]:
+        launcher = self._launcher
         site = launcher.site
         if (ctx.driver, ctx.device) != (site.driver, site.device.ordinal):
             where = "the cpu device" if ctx.device < 0 else f"device {ctx.device}"
             what = f"{launcher.info.name}: the bundle is loaded on {site.device}, and the op is run on {where}"
             raise LaunchError(what, fix="run it under use_device, or on a stream of that device", kernel=launcher.info.name)
-        self._held = []
         ready = [argument.ready(ctx) for argument in held]
         wishes = self._wishes([argument.given for argument in ready])
         (launcher.on_grid(wishes) if wishes else launcher).launch(ctx.stream, tuple([argument.taken for argument in ready]))

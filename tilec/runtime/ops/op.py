@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tilec.runtime.ops.future import DeviceFuture
+    from tilec.runtime.ops.graph import CudaGraph
     from tilec.runtime.ops.sharing import SharedOp
 
 T = TypeVar("T")
@@ -119,6 +120,25 @@ class DeviceOp(ABC, Generic[T_co]):
 
         require_policy(policy)
         return start(self, lambda: policy)
+
+    def graph(self) -> CudaGraph[T_co]:
+        """Capture it into a CUDA graph, for a stream that the current policy picks; everything else as for `graph_on`."""
+        refuse_nested(self)
+        return self.graph_on(current_policy().next_stream())
+
+    def graph_on(self, stream: StreamLike) -> CudaGraph[T_co]:
+        """Capture it into a CUDA graph: its functions run now, the device's work at each replay, and not before.
+
+        Args:
+            stream: where replays run unless they name another; nothing is done there now.
+
+        Raises:
+            UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
+            GraphCaptureError: something in it cannot be captured, such as an allocation.
+        """
+        from tilec.runtime.ops.graph import capture
+
+        return capture(self, as_stream(stream))
 
     def __await__(self) -> Generator[Any, None, T_co]:
         """Enqueue it, and let other tasks run until the result is ready."""
@@ -264,12 +284,17 @@ class DeviceOp(ABC, Generic[T_co]):
         )
 
     def _run_in(self, ctx: ExecutionContext) -> T_co:
-        """Execute it as what was taken; its errors say where it was made."""
+        """Execute it as what was taken; its errors say where it was made, and what had moved in is back where it was."""
+        moves = len(ctx._moves)  # noqa: SLF001 - the two are one thing
         try:
             return self._execute(ctx)
         except BaseException as error:
+            ctx._give_back(moves)  # noqa: SLF001
             label(error, self.label)
             raise
+
+    def _discard(self) -> None:
+        """It was used up and will never run: what moved in goes back to where it was."""
 
 
 @final
@@ -291,6 +316,9 @@ class Chain(DeviceOp[Any]):
         if len(verbs) > _SHOWN:
             return f"{self._source.name}.{verbs[0]} … {verbs[-1]} ({len(verbs)} steps)"
         return ".".join([self._source.name, *verbs])
+
+    def _discard(self) -> None:
+        self._source._discard()  # noqa: SLF001 - an op too
 
     def _execute(self, ctx: ExecutionContext) -> Any:
         # Nothing of the chain outlives its execution: what the functions hold may be tensors.

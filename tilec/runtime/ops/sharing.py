@@ -59,7 +59,10 @@ class Once(Generic[T]):
         assert op is not None
         self._busy = True
         try:
+            moves = len(ctx._moves)  # noqa: SLF001 - its own module's
             self.result = op._run_in(ctx)  # noqa: SLF001 - an op too
+            # Others get it, whatever becomes of the op that runs it: it does not go back.
+            del ctx._moves[moves:]  # noqa: SLF001
         except Exception as error:  # noqa: BLE001 - it is repeated to everybody
             self._error = error
         except BaseException as error:  # Ctrl-C is this thread's alone

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
 from tilec.errors import TensorError
-from tilec.runtime.layout import Shape
+from tilec.runtime.layout import Shape, interned
 from tilec.runtime.tensors.described import Described
 from tilec.runtime.tensors.interop import Exchanged
 from tilec.runtime.tensors.lease import Holder, holder
@@ -70,6 +70,15 @@ class Partition(Exchanged, Generic[T]):
         """
         self.base.require(who)
         return self._again(self._moved_base(who))
+
+    def take_back(self, moved: Partition[T]) -> None:
+        """Own again what moved from here to `moved`, as `Tensor.take_back` does."""
+        take_back = getattr(self.base, "take_back", None)
+        if take_back is None or moved._look is None:
+            return
+        take_back(moved.base)
+        moved._look = None
+        self._look = (self._facts.ptr, interned(self._facts.key))
 
     def _moved_base(self, who: Holder) -> T:
         move = getattr(self.base, "move", None)

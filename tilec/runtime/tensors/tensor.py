@@ -7,7 +7,7 @@ from typing import Any
 
 from tilec.errors import UseAfterMoveError
 from tilec.model.dtype import DTYPES
-from tilec.runtime.layout import Shape, TensorFacts
+from tilec.runtime.layout import Shape, TensorFacts, interned
 from tilec.runtime.seam import DeviceDriver, PoolHandle
 from tilec.runtime.tensors.described import dtype_name, facts_of, recast
 from tilec.runtime.tensors.lease import Claim, Holder, Lease, holder
@@ -16,6 +16,9 @@ from tilec.runtime.tensors.shapes import checked_shape, reshaped
 from tilec.runtime.tensors.shared import SharedTensor
 from tilec.runtime.tensors.storage import Storage
 from tilec.runtime.tensors.view import Viewable
+
+# Where a tensor went whose launch gave it back to whom it had come from.
+RETURNED = Holder(what="the tensor that was passed to the op, when that failed")
 
 
 class Tensor(Viewable):
@@ -112,6 +115,16 @@ class Tensor(Viewable):
             self._moved = who
             self._look = None
         return self._of(self.storage, self._facts)
+
+    def take_back(self, moved: Tensor) -> None:
+        """Own again what moved from here to `moved`, if that owns it still, which then does no more. Claims stay as they are.
+
+        The caller sees to it that nobody else uses `moved`, or holds the storage's lock.
+        """
+        if moved._moved is None:
+            moved._moved, moved._look = RETURNED, None
+            self._look = (self._facts.ptr, interned(self._facts.key))
+            self._moved = None
 
     def reshape(self, *shape: Any) -> Tensor:
         """The same memory in another shape; uses this object up. One extent may be -1.
