@@ -22,7 +22,9 @@ TilecError                      1   base: what happened, the usual cause, the ne
    |- ContextError              1   no usable context for a device
    |- SchedulingError           1   streams and policies
    |  |- NestedExecutionError   1   an op was executed while another one is, on the same thread
-   |  `- UsedOpError            1   an op was used a second time; names where it went
+   |  |- UsedOpError            1   an op was used a second time; names where it went
+   |  `- GraphError             1   a CUDA graph that is closed, or used where it cannot be
+   |     `- GraphCaptureError   1   an op or a call cannot be part of a CUDA graph; names the op
    |- InternalError             1   a broken invariant of tilec itself
    |- TensorError               1   a shape, slice, dtype or partition that does not fit a tensor (also a ValueError)
    |- OwnershipError            1   who may use a tensor
@@ -255,16 +257,39 @@ class CaseError(TilecError):
 
 
 class DeviceError(TilecError):
-    """Base of the host runtime's errors."""
+    """Base of the host runtime's errors.
+
+    Attributes:
+        device: ordinal of the device it is about, -1 for the cpu device; None where it is about none.
+        result: name of the CUDA driver's result code, such as `CUDA_ERROR_OUT_OF_MEMORY`; empty where no driver was asked.
+        code: its number.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        cause: str = "",
+        fix: str = "",
+        kernel: str = "",
+        target: str = "",
+        location: Location | None = None,
+        device: int | None = None,
+        result: str = "",
+        code: int = 0,
+    ) -> None:
+        super().__init__(what, cause=cause, fix=fix, kernel=kernel, target=target, location=location)
+        self.device = device
+        self.result = result
+        self.code = code
 
 
 class DriverError(DeviceError):
-    """A CUDA driver call failed. `result` is the name of its result code, such as `CUDA_ERROR_OUT_OF_MEMORY`."""
+    """A CUDA driver call failed: `result` and `code` say how."""
 
-    def __init__(self, what: str, *, result: str = "", code: int = 0, cause: str = "", fix: str = "", kernel: str = "") -> None:
-        super().__init__(what, cause=cause, fix=fix, kernel=kernel)
-        self.result = result
-        self.code = code
+
+class KernelCacheError(DriverError):
+    """The driver refused an image, or has no such entry point in it: nothing was launched."""
 
 
 class OutOfMemoryError(DriverError, MemoryError):
@@ -276,9 +301,19 @@ class OutOfMemoryError(DriverError, MemoryError):
     """
 
     def __init__(
-        self, what: str, *, requested: int, used: int, reserved: int, free: int, total: int, cause: str = "", fix: str = ""
+        self,
+        what: str,
+        *,
+        requested: int,
+        used: int,
+        reserved: int,
+        free: int,
+        total: int,
+        cause: str = "",
+        fix: str = "",
+        device: int | None = None,
     ) -> None:
-        super().__init__(what, result="CUDA_ERROR_OUT_OF_MEMORY", code=2, cause=cause, fix=fix)
+        super().__init__(what, result="CUDA_ERROR_OUT_OF_MEMORY", code=2, cause=cause, fix=fix, device=device)
         self.requested = requested
         self.used = used
         self.reserved = reserved
@@ -306,6 +341,37 @@ class ContextError(DeviceError):
     """There is no usable context for a device."""
 
 
+class ContextLostError(ContextError, DriverError):
+    """A kernel or the hardware failed in a way that ends all use of a device in this process: every later call there raises this too.
+
+    `result` and `code` are the first failure's. `kernel` is the launch that failed where that is known for sure.
+
+    Attributes:
+        since: the driver's call that told of it first; that is seldom the launch that failed.
+        launches: those that may be to blame, the latest first, as text.
+        again: whether this is a later call, after it was told once.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        cause: str = "",
+        fix: str = "",
+        kernel: str = "",
+        device: int | None = None,
+        result: str = "",
+        code: int = 0,
+        since: str = "",
+        launches: tuple[str, ...] = (),
+        again: bool = False,
+    ) -> None:
+        super().__init__(what, cause=cause, fix=fix, kernel=kernel, device=device, result=result, code=code)
+        self.since = since
+        self.launches = launches
+        self.again = again
+
+
 class SchedulingError(DeviceError):
     """Streams and scheduling policies."""
 
@@ -316,6 +382,14 @@ class NestedExecutionError(SchedulingError):
 
 class UsedOpError(SchedulingError):
     """An op was used a second time. It is single use: the message names where it went."""
+
+
+class GraphError(SchedulingError):
+    """A CUDA graph is closed, or is used where it cannot be: on another device, or its output a second time."""
+
+
+class GraphCaptureError(GraphError):
+    """An op or a call cannot be part of a CUDA graph: what it allocates or waits for is not there when the graph is replayed."""
 
 
 class InternalError(DeviceError):
@@ -343,7 +417,7 @@ class FaultError(DeviceError):
         parameter: str = "",
         index: tuple[int, ...] = (),
     ) -> None:
-        super().__init__(what, cause=cause, fix=fix, kernel=kernel, location=location)
+        super().__init__(what, cause=cause, fix=fix, kernel=kernel, location=location, device=-1)
         self.block = block
         self.parameter = parameter
         self.index = index

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
 
-from tilec.errors import DriverError, NoDeviceError
+from tilec.errors import ContextLostError, DriverError, NoDeviceError
+from tilec.runtime.lost import Losses
 from tilec.runtime.results import ADVICE, NO_DEVICE
+
+_UNKNOWN = re.compile(r"(\d+) is not a valid CUresult")
 
 
 class Calls:
@@ -23,7 +28,10 @@ class Calls:
         self._api = api
         self._success = api.CUresult.CUDA_SUCCESS
         self._lock = threading.Lock()
-        self._contexts: dict[int, Any] = {}
+        self._contexts: dict[int, Any] = {}  # but for those that are lost: who looks for one of them is told
+        self._numbers: dict[int, int] = {}  # of all contexts, lost or not: whose they are
+        self._losses = Losses()
+        self._blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")  # read by the driver as it starts
         try:
             result = api.cuInit(0)[0]
         except (RuntimeError, OSError) as error:  # the bindings find libcuda at their first call
@@ -52,8 +60,10 @@ class Calls:
         self._ask("cuCtxPushCurrent", context)
         try:
             yield
-        finally:
-            self._ask("cuCtxPopCurrent")
+        except BaseException:
+            self._api.cuCtxPopCurrent()  # what went wrong is on its way already
+            raise
+        self._ask("cuCtxPopCurrent")
 
     def _handle(self, ordinal: int) -> Any:
         if not 0 <= ordinal < self._count:
@@ -62,12 +72,19 @@ class Calls:
         return self._ask("cuDeviceGet", ordinal)
 
     def _context(self, ordinal: int) -> Any:
-        """The primary context of a device, retained once and kept for the process."""
+        """The primary context of a device, retained once and kept for the process.
+
+        Raises:
+            ContextLostError: it is lost.
+        """
         found = self._contexts.get(ordinal)
         if found is None:
+            self._losses.check(ordinal)
             with self._lock:
                 if ordinal not in self._contexts:
-                    self._contexts[ordinal] = self._ask("cuDevicePrimaryCtxRetain", self._handle(ordinal))
+                    context = self._ask("cuDevicePrimaryCtxRetain", self._handle(ordinal))
+                    self._numbers[int(context)] = ordinal
+                    self._contexts[ordinal] = context
                 found = self._contexts[ordinal]
         return found
 
@@ -75,22 +92,41 @@ class Calls:
 
     def _ask(self, call: str, *arguments: Any) -> Any:
         """Make one driver call; its value, or its failure as an error."""
-        result, *values = getattr(self._api, call)(*arguments)
+        try:
+            result, *values = getattr(self._api, call)(*arguments)
+        except ValueError as error:  # a driver that is newer than the bindings
+            if (match := _UNKNOWN.search(str(error))) is None:
+                raise
+            raise self._error(call, int(match[1])) from error
         if result != self._success:
             raise self._error(call, result)
         return values[0] if values else None
 
-    def _error(self, call: str, result: Any, *, kernel: str = "") -> DriverError:
-        name = _result_name(result)
-        text = self._api.cuGetErrorString(result)[1]
-        words = text.decode("utf-8", "replace") if isinstance(text, bytes) else ""
-        cause, fix = ADVICE.get(name, ("", ""))
-        subject = f"{kernel}: " if kernel else ""
-        what = f"{subject}{call} failed: {name}" + (f" ({words})" if words else "")
-        return DriverError(what, result=name, code=int(result), cause=cause, fix=fix, kernel=kernel)
+    def _error(self, call: str, result: Any, *, kernel: str = "", ordinal: int | None = None) -> DriverError:
+        name = result_name(result)
+        words = ""
+        if type(result) is not int:  # one that the bindings do not know has no words there
+            text = self._api.cuGetErrorString(result)[1]
+            words = text.decode("utf-8", "replace") if isinstance(text, bytes) else ""
+        where = self._current_device() if ordinal is None else ordinal
+        error = self._losses.failed(where, call, name, int(result), words=words, kernel=kernel, blocking=bool(kernel) and self._blocking)
+        if isinstance(error, ContextLostError) and where is not None:
+            self._contexts.pop(where, None)
+        return error
+
+    def _current_device(self) -> int | None:
+        """Whose context is current in this thread, of those that are used here."""
+        result, *values = self._api.cuCtxGetCurrent()
+        return self._numbers.get(int(values[0])) if result == self._success and values else None
+
+    def _give_back(self, ordinal: int, call: str, *arguments: Any) -> None:
+        """Make a call that gives something back in the device's context. Of a lost one there is nothing left to give back."""
+        if ordinal not in self._losses:
+            with self.current(ordinal):
+                self._ask(call, *arguments)
 
     def _no_device(self, call: str, result: Any) -> NoDeviceError | DriverError:
-        name = _result_name(result)
+        name = result_name(result)
         if name not in NO_DEVICE:
             return self._error(call, result)
         cause, fix = ADVICE.get(name, ("the driver library is a stub, or the device is in use by another process", "look at nvidia-smi"))
@@ -98,7 +134,8 @@ class Calls:
         return NoDeviceError(f"no NVIDIA GPU can be used: {call} gave {name}", cause=cause, fix=fix)
 
 
-def _result_name(result: Any) -> str:
+def result_name(result: Any) -> str:
+    """The name of a result, of one that the bindings do not know too."""
     return getattr(result, "name", "") or f"CUDA result {int(result)}"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilec.bundle.read import Bundle
-from tilec.errors import DriverError, TileIRError
+from tilec.errors import ContextLostError, DriverError, KernelCacheError, TileIRError
 from tilec.model.image import ImageInfo
 from tilec.runtime.seam import DeviceDriver, FunctionFacts, FunctionHandle
 
@@ -35,7 +35,7 @@ class ImageStore:
 
         Raises:
             BundleError: the image's bytes are damaged.
-            DriverError: the driver refuses the image.
+            KernelCacheError: the driver refuses the image. ContextLostError: nothing works on the device any more.
             TileIRError: the cpu device cannot read it.
         """
 
@@ -49,9 +49,11 @@ class ImageStore:
 
         try:
             found: Function = self._once((ordinal, image.digest, image.symbol), look_up)
+        except ContextLostError:  # nothing is wrong with the image
+            raise
         except DriverError as error:
             what = f"{kernel}: the image for {image.target} ({image.symbol}) cannot be loaded: {error.what}"
-            raise DriverError(what, result=error.result, code=error.code, cause=error.cause, fix=error.fix, kernel=kernel) from error
+            raise refused(error, what, kernel) from error
         except TileIRError as error:
             what = f"{kernel}: the image for {image.target} ({image.symbol}) cannot be run: {error.what}"
             raise TileIRError(what, cause=error.cause, fix=error.fix, kernel=kernel) from error
@@ -75,6 +77,13 @@ class _Entry:
         self.lock = threading.Lock()
         self.made = False
         self.value: Any = None
+
+
+def refused(error: DriverError, what: str, kernel: str = "") -> KernelCacheError:
+    """The error of an image, or of an entry point, that the driver did not take."""
+    return KernelCacheError(
+        what, result=error.result, code=error.code, cause=error.cause, fix=error.fix, kernel=kernel, device=error.device
+    )
 
 
 _STORES: weakref.WeakKeyDictionary[DeviceDriver, ImageStore] = weakref.WeakKeyDictionary()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import weakref
 from typing import Any
 
-from tilec.errors import DTypeError, SchedulingError, UsageError
+from tilec.errors import ContextLostError, DTypeError, SchedulingError, UsageError
 from tilec.model.dtype import BY_NUMPY, DTYPES
 from tilec.runtime.arguments import UnreadableError
 from tilec.runtime.devices import driver_of, ordinal_of
@@ -60,7 +61,7 @@ class DeviceBuffer:
         self._ptr = self._driver.allocate(self.device, self.nbytes, self._stream) if self.nbytes else 0
         self._facts = TensorFacts(ptr=self._ptr, shape=self.shape, stride=contiguous_stride(self.shape), dtype=dtype, device=self.device)
         self._tilec_look_: Any = (self._ptr, interned(self._facts.key))  # what a launch reads: ready, since nothing of it changes
-        self._finalizer = weakref.finalize(self, self._driver.free, self.device, self._ptr, self._stream) if self._ptr else None
+        self._finalizer = weakref.finalize(self, _free, self._driver, self.device, self._ptr, self._stream) if self._ptr else None
         if self._finalizer is not None:
             self._finalizer.atexit = False  # the driver takes everything back at the process's end, and may be gone by then
 
@@ -158,6 +159,11 @@ class DeviceBuffer:
         self._tilec_look_ = None  # a launch that still uses it fails its fast look, and the slow path says why
         if self._finalizer is not None:
             self._finalizer()
+
+
+def _free(driver: DeviceDriver, ordinal: int, address: int, stream: int | None) -> None:
+    with contextlib.suppress(ContextLostError):  # the memory is gone with the context
+        driver.free(ordinal, address, stream)
 
 
 def _ml_dtype(name: str) -> Any:

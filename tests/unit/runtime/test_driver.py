@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import re
 import threading
 
 import pytest
 from cuda.bindings import driver as real
 
-from tilec.errors import DriverError, NoDeviceError
+from tilec.errors import ContextLostError, DriverError, NoDeviceError
 from tilec.runtime._driver import Driver
-from tilec.runtime.results import ADVICE, STICKY
+from tilec.runtime.results import ADVICE, KERNEL_FAULTS, STICKY
 from tilec.runtime.seam import LaunchParts, LaunchShape
 
 OK = real.CUresult.CUDA_SUCCESS
@@ -120,17 +121,45 @@ def test_devices_are_counted_from_0():
         Driver(Api(devices=2)).device(2)
 
 
-@pytest.mark.parametrize("result", sorted(name.removeprefix("CUDA_ERROR_") for name in ADVICE))
-def test_every_result_with_advice_exists_and_shows_it(result):
+@pytest.mark.parametrize("result", sorted(result.name.removeprefix("CUDA_ERROR_") for result in real.CUresult if result != OK))
+def test_every_result_that_the_bindings_know_is_told(result):
+    name = f"CUDA_ERROR_{result}"
     api = Api(cuModuleLoadData=result)
     with pytest.raises(DriverError) as caught:
         Driver(api).load_module(0, b"image")
     error = caught.value
-    assert (error.result, error.code) == (f"CUDA_ERROR_{result}", int(getattr(real.CUresult, f"CUDA_ERROR_{result}")))
-    assert error.what == f"cuModuleLoadData failed: CUDA_ERROR_{result} (words of the driver)"
-    assert (error.cause, error.fix) == ADVICE[f"CUDA_ERROR_{result}"]
-    assert ("restarted" in str(error)) == (error.result in STICKY)
+    assert (error.result, error.code, error.device) == (name, int(getattr(real.CUresult, name)), 0)
+    lost = ": the context of device 0 is lost" if name in STICKY else ""
+    assert error.what == f"cuModuleLoadData failed: {name} (words of the driver){lost}"
+    cause, fix = ADVICE.get(name, ("", f"look {name} up in the documentation of the CUDA driver API"))
+    assert error.cause.startswith(cause)
+    assert error.fix.startswith(fix)
+    assert ("restarted" in str(error)) == isinstance(error, ContextLostError) == (name in STICKY)
     assert api.current == 0, "the thread's context is as before"
+
+
+def test_advice_is_for_results_that_exist():
+    assert set(ADVICE) <= {result.name for result in real.CUresult}
+    assert KERNEL_FAULTS < STICKY < set(ADVICE)
+
+
+def test_what_a_user_can_meet_has_advice_of_its_own():
+    """All but results of graphics, textures, profilers and contexts of one's own, which nothing here can give."""
+    plain = {result.name for result in real.CUresult} - set(ADVICE) - {"CUDA_SUCCESS"}
+    foreign = "PROFILER|MAP|ACQUIRED|GRAPHICS|TEXTURING|ALREADY_CURRENT|ALREADY_IN_USE|LOSSY|RESOURCE|KEY_ROTATION"
+    assert [name for name in sorted(plain) if not re.search(foreign, name)] == []
+
+
+def test_a_result_that_the_bindings_do_not_know():
+    """A driver that is newer than they are."""
+
+    class Newer(Api):
+        def cuModuleLoadData(self, data):  # noqa: N802
+            raise ValueError("12345 is not a valid CUresult")
+
+    with pytest.raises(DriverError, match=r"^cuModuleLoadData failed: CUDA result 12345\n  fix: look CUDA result 12345 up") as caught:
+        Driver(Newer()).load_module(0, b"image")
+    assert caught.value.code == 12345
 
 
 def test_an_image_is_loaded_in_the_primary_context():

@@ -22,7 +22,7 @@ from tests.runtime_samples import (
     loaded,
     slot,
 )
-from tilec.errors import AliasError, ArgumentError, DriverError, NoImageError, PlacementError
+from tilec.errors import AliasError, ArgumentError, DriverError, KernelCacheError, NoImageError, PlacementError
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.model.signature import Param
 from tilec.runtime import DeviceBuffer, load
@@ -337,7 +337,9 @@ def test_threads_share_one_load_and_do_not_share_argument_memory():
 def test_a_failed_load_is_tried_again():
     module, driver = loaded(ADD)
     driver.fail["load_module"] = "CUDA_ERROR_OUT_OF_MEMORY"
-    with pytest.raises(DriverError, match=r"^add: the image for sm_90 \(add_fast\) cannot be loaded: .*CUDA_ERROR_OUT_OF_MEMORY") as caught:
+    with pytest.raises(
+        KernelCacheError, match=r"^add: the image for sm_90 \(add_fast\) cannot be loaded: .*CUDA_ERROR_OUT_OF_MEMORY"
+    ) as caught:
         module.add(5, Z, X, Y)
     assert caught.value.result == "CUDA_ERROR_OUT_OF_MEMORY"
     driver.fail.clear()
@@ -347,9 +349,9 @@ def test_a_failed_load_is_tried_again():
 
 def test_a_failed_launch_names_the_kernel_and_the_next_one_works():
     module, driver = loaded(ADD)
-    driver.fail["launch"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
+    driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
     for _ in range(2):
-        with pytest.raises(DriverError, match=r"^add: .*CUDA_ERROR_ILLEGAL_ADDRESS"):
+        with pytest.raises(DriverError, match=r"^add: .*CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
             module.add(5, Z, X, Y)
     driver.fail.clear()
     module.add(5, Z, X, Y)

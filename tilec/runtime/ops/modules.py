@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, final
 
 from tilec.bundle.cubin import Cubin, CubinKernel, read_cubin
-from tilec.errors import BundleError, UsageError
+from tilec.errors import BundleError, ContextLostError, DriverError, UsageError
 from tilec.model.arch import Target
 from tilec.model.dtype import DTYPES
 from tilec.model.image import ImageInfo
 from tilec.runtime.device import Device
 from tilec.runtime.images import Function as LoadedFunction
+from tilec.runtime.images import refused
 from tilec.runtime.ops.policy import current_device
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import LaunchCall, LaunchParts, LaunchShape
@@ -30,7 +33,7 @@ def load_module_from_file(path: Path | str, device: DeviceLike | None = None) ->
         device: where; None for the default device.
 
     Raises:
-        OSError: the file cannot be read. BundleError: it is damaged, or of no known kind. DriverError: the driver refuses it.
+        OSError: the file cannot be read. BundleError: it is damaged, or of no known kind. KernelCacheError: the driver refuses it.
     """
     return load_module_from_bytes(Path(path).read_bytes(), device)
 
@@ -39,7 +42,7 @@ def load_module_from_ptx(text: str, device: DeviceLike | None = None) -> KernelM
     """Load PTX, which the driver compiles for the device.
 
     Raises:
-        BundleError: it is no PTX. DriverError: the driver refuses it.
+        BundleError: it is no PTX. KernelCacheError: the driver refuses it.
     """
     return load_module_from_bytes(text.encode(), device)
 
@@ -48,7 +51,7 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
     """Load the contents of a file as `load_module_from_file` does. They are looked at first: drivers crash over a damaged cubin.
 
     Raises:
-        BundleError: they are damaged, or of no known kind. DriverError: the driver refuses them.
+        BundleError: they are damaged, or of no known kind. KernelCacheError: the driver refuses them.
     """
     where = current_device() if device is None else Device(device)
     cubin = None
@@ -57,7 +60,8 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
     elif not data.startswith((_FATBIN, _TILE_IR)) and b".version" not in data[: 1 << 16]:
         what = f"these {len(data)} bytes are no cubin, PTX, fatbin or Tile IR"
         raise BundleError(what, fix="pass the file as nvcc -cubin, -ptx or -fatbin made it")
-    return KernelModule(where.driver.load_module(where.ordinal, data), where, cubin)
+    with _told("the module cannot be loaded"):
+        return KernelModule(where.driver.load_module(where.ordinal, data), where, cubin)
 
 
 @final
@@ -88,11 +92,12 @@ class KernelModule:
                 known anyway; None leaves it at that.
 
         Raises:
-            BundleError: a cubin has no such entry point. DriverError: the driver finds none.
+            BundleError: a cubin has no such entry point. KernelCacheError: the driver finds none.
             UsageError: `params` has a word that is no dtype, or they disagree with the cubin.
         """
         known = self._cubin.kernel(symbol) if self._cubin is not None else None
-        handle = self.device.driver.function(self.handle, symbol)
+        with _told(f"{symbol}: there is no such entry point", symbol):
+            handle = self.device.driver.function(self.handle, symbol)
         return KernelFunction(handle, self.device, symbol, _checked(symbol, params, known), known)
 
     def __repr__(self) -> str:
@@ -171,6 +176,17 @@ class KernelFunction:
 def size_of(dtype: str) -> int:
     """Bytes of a kernel argument."""
     return 8 if dtype == "ptr" else DTYPES[dtype].bytes
+
+
+@contextlib.contextmanager
+def _told(what: str, kernel: str = "") -> Iterator[None]:
+    """Let what the driver refuses say what was asked for."""
+    try:
+        yield
+    except ContextLostError:  # nothing is wrong with what was asked for
+        raise
+    except DriverError as error:
+        raise refused(error, f"{what}: {error.what}", kernel) from error
 
 
 def _checked(symbol: str, params: tuple[str, ...] | None, cubin: CubinKernel | None) -> tuple[str, ...] | None:

@@ -141,6 +141,7 @@ def test_a_lost_device_fails_what_waits() -> None:
     driver.fail["synchronize_event"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
     with use_device(Device(0, driver=driver)), pytest.raises(DriverError, match="CUDA_ERROR_ILLEGAL_ADDRESS"):
         value(1).sync()
+    driver = FakeDriver()
 
     def lost(*_: object) -> bool:
         raise DriverError("cuEventQuery failed: CUDA_ERROR_ILLEGAL_ADDRESS")

@@ -265,7 +265,7 @@ def test_what_a_cubin_was_compiled_for_is_checked(gpu: Gpu) -> None:
 def test_a_launch_that_the_driver_refuses_says_so(gpu: Gpu) -> None:
     gpu.driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
     with pytest.raises(
-        DriverError, match=r"scale: the launch failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES\n  op: launch of scale, created at"
+        DriverError, match=r"scale: the launch failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES\n(.*\n)*  op: launch of scale, created at"
     ):
         gpu.full().sync()
 

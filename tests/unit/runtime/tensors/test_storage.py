@@ -86,7 +86,7 @@ def test_a_new_stream_of_an_old_name_starts_from_nothing(driver: FakeDriver) -> 
 
 def test_a_free_that_fails_is_logged_and_raises_nowhere(driver: FakeDriver, caplog: pytest.LogCaptureFixture) -> None:
     storage = Storage.allocate(driver, 0, 64, 5)
-    driver.fail["free"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
+    driver.fail["free"] = "CUDA_ERROR_INVALID_VALUE"
     del storage
     assert "memory could not be given back" in caplog.text
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in caplog.text

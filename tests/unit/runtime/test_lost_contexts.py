@@ -1,0 +1,400 @@
+"""Lost contexts: the first failure and every later call are told apart, launches are named, and giving back stays silent."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cuda.bindings import driver as real
+
+from tests.runtime_samples import ADD, Array, fake_driver, loaded
+from tests.unit.runtime.test_driver import CONTEXTS, OK, PARTS, SHAPE, Api
+from tilec.errors import ContextError, ContextLostError, DeviceError, DriverError, KernelCacheError
+from tilec.runtime import Device, DeviceBuffer, Event, Stream, Tensor, load_module_from_ptx, use_device, value, with_context
+from tilec.runtime._driver import Driver
+from tilec.runtime._driver_recording import RecordingDriver
+from tilec.runtime.lost import LaunchRecord, Losses, Running
+from tilec.runtime.ops.watcher import WATCHER
+from tilec.runtime.results import KERNEL_FAULTS, STICKY
+from tilec.runtime.seam import CopyKind, LaunchParts
+
+ILLEGAL = "CUDA_ERROR_ILLEGAL_ADDRESS"
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def parts(kernel: str) -> LaunchParts:
+    return LaunchParts(kernel=kernel, sizes=(), addresses=(), tensors=())
+
+
+# --- the first failure, and all calls after it ---------------------------------------------------------------------------------------
+
+
+def test_the_first_failure_says_what_failed_and_what_was_launched() -> None:
+    api = Api(cuStreamSynchronize="ILLEGAL_ADDRESS")
+    driver = Driver(api)
+    driver.bind_launch(0, "f", SHAPE, 0x77, parts("add-a16"))
+    with pytest.raises(ContextLostError) as caught:
+        driver.synchronize(0, 0x77)
+    error = caught.value
+    assert isinstance(error, ContextError | DriverError)
+    assert error.what == f"cuStreamSynchronize failed: {ILLEGAL} (words of the driver): the context of device 0 is lost"
+    assert (error.device, error.result, error.code, error.since, error.again, error.kernel) == (
+        0,
+        ILLEGAL,
+        700,
+        "cuStreamSynchronize",
+        False,
+        "",
+    )
+    assert error.launches == ("add-a16 (grid 4x2x1, block 32x1x1, stream 0x77)",)
+    assert error.cause == (
+        "a kernel that ran before this call read or wrote memory that is not its own; "
+        "launched there by tilec in this process (newest first): add-a16 (grid 4x2x1, block 32x1x1, stream 0x77)"
+    )
+    for word in ("compute-sanitizer", "the process must be restarted", "TILEC_DEBUG=launches", "CUDA_LAUNCH_BLOCKING=1", "tilec sanitize"):
+        assert word in error.fix
+    assert pickle.loads(pickle.dumps(error)).launches == error.launches
+
+
+CALLS: dict[str, Any] = {
+    "allocate": lambda d: d.allocate(0, 64, 0),
+    "free": lambda d: d.free(0, 0x10, 0),
+    "allocate_pinned": lambda d: d.allocate_pinned(0, 64),
+    "memory_info": lambda d: d.memory_info(0),
+    "copy_in": lambda d: d.copy_in(0, 1, 2, 3, 0),
+    "copy_out": lambda d: d.copy_out(0, 1, 2, 3, 0),
+    "copy_async": lambda d: d.copy_async(0, 1, 2, 3, 0, CopyKind.ON_DEVICE),
+    "fill": lambda d: d.fill(0, 1, 0, 3, 0),
+    "create_pool": lambda d: d.create_pool(0, 1),
+    "pool_stats": lambda d: d.pool_stats(0, 1),
+    "trim_pool": lambda d: d.trim_pool(0, 1, 1),
+    "create_stream": lambda d: d.create_stream(0),
+    "synchronize": lambda d: d.synchronize(0, 0),
+    "synchronize_device": lambda d: d.synchronize_device(0),
+    "create_event": lambda d: d.create_event(0),
+    "record_event": lambda d: d.record_event(0, 1, 0),
+    "wait_event": lambda d: d.wait_event(0, 0, 1),
+    "event_reached": lambda d: d.event_reached(0, 1),
+    "synchronize_event": lambda d: d.synchronize_event(0, 1),
+    "elapsed": lambda d: d.elapsed(0, 1, 2),
+    "load_module": lambda d: d.load_module(0, b"image"),
+    "bind_launch": lambda d: d.bind_launch(0, "f", SHAPE, 0, PARTS),
+    "launch": lambda d: d.launch_failed(0, real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, 0, lambda: OK, "add"),
+    "active_blocks": lambda d: d.active_blocks(0, "f", 32, 0),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_later_call_says_that_the_context_is_lost_and_since_when(call: str) -> None:
+    api = Api(cuStreamSynchronize="ILLEGAL_ADDRESS")
+    driver = Driver(api)
+    with pytest.raises(ContextLostError):
+        driver.synchronize(0, 0)
+    if call != "launch":
+        api.results.clear()  # the driver may let a call through: it is refused all the same
+    with pytest.raises(ContextLostError, match=rf"the context of device 0 is lost since cuStreamSynchronize gave {ILLEGAL}") as caught:
+        CALLS[call](driver)
+    error = caught.value
+    assert error.again
+    assert (error.device, error.code, error.since) == (0, 700, "cuStreamSynchronize")
+    assert str(error).startswith("add: the context" if call == "launch" else "the context")
+    assert "nothing of tilec was launched there" in error.cause
+    assert api.current == 0
+
+
+def test_what_is_lost_needs_no_giving_back() -> None:
+    api = Api(cuStreamSynchronize="ILLEGAL_ADDRESS")
+    driver = Driver(api)
+    with pytest.raises(ContextLostError):
+        driver.synchronize(0, 0)
+    del api.calls[:]
+    driver.destroy_stream(0, 1)
+    driver.destroy_event(0, 1)
+    driver.destroy_pool(0, 1)
+    driver.free_pinned(0, 1)
+    assert api.calls == []
+
+
+def test_other_devices_go_on() -> None:
+    api = Api(devices=2, cuStreamSynchronize="ILLEGAL_ADDRESS")
+    driver = Driver(api)
+    with pytest.raises(ContextLostError, match="context of device 1 is lost"):
+        driver.synchronize(1, 0)
+    api.results.clear()
+    driver.synchronize(0, 0)
+    with pytest.raises(ContextLostError, match="context of device 1 is lost since"):
+        driver.synchronize(1, 0)
+
+
+def test_a_failure_with_the_device_current_leaves_the_threads_context_as_it_was() -> None:
+    """Popping a lost context may fail too, and says nothing new."""
+    api = Api(cuMemAllocAsync="LAUNCH_FAILED", cuCtxPopCurrent="LAUNCH_FAILED")
+    with pytest.raises(ContextLostError, match=r"^cuMemAllocAsync failed"):
+        Driver(api).allocate(0, 64, 0)
+    assert len(api.made("cuCtxPopCurrent")) == 1
+
+
+def test_an_address_of_a_lost_context_is_not_called_nobodys() -> None:
+    api = Api(cuPointerGetAttribute="ILLEGAL_ADDRESS")
+    driver = Driver(api)
+    with driver.current(0), pytest.raises(ContextLostError):
+        driver.pointer_device(0x10)
+
+
+@pytest.mark.parametrize("result", sorted(STICKY))
+def test_results_that_lose_the_context(result: str) -> None:
+    losses = Losses()
+    losses.suspects(0).add(LaunchRecord(kernel="add", shape=SHAPE, stream=0))
+    error = losses.failed(0, "cuStreamSynchronize", result, 1)
+    assert isinstance(error, ContextLostError)
+    assert 0 in losses
+    assert bool(error.launches) == (result in KERNEL_FAULTS), "of a fault of the hardware no kernel is accused"
+    assert isinstance(losses.failed(1, "cuStreamSynchronize", "CUDA_ERROR_INVALID_VALUE", 1), DriverError)
+    assert 1 not in losses
+
+
+def test_many_launches_are_named_newest_first_and_then_counted() -> None:
+    losses = Losses()
+    for number in range(7):
+        for _ in range(2):  # one and the same plan is named once
+            losses.suspects(0).add(LaunchRecord(kernel=f"k{number}", shape=SHAPE, stream=0))
+    error = losses.failed(0, "x", ILLEGAL, 700)
+    assert isinstance(error, ContextLostError)
+    assert [launch.split()[0] for launch in error.launches] == [f"k{number}" for number in reversed(range(7))]
+    assert "k6 (" in error.cause
+    assert "k3 (" in error.cause
+    assert "k2 (" not in error.cause
+    assert error.cause.endswith("; and 3 more")
+
+
+def test_a_blocking_launch_is_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    driver = Driver(Api())
+    with pytest.raises(ContextLostError, match=r"^add: the launch failed: ") as caught:
+        driver.launch_failed(0, real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, 0, lambda: OK, "add")
+    assert (caught.value.kernel, caught.value.launches) == ("add", ("add",))
+    assert "so it was add" in caught.value.cause
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "0")
+    with pytest.raises(ContextLostError) as caught:
+        Driver(Api()).launch_failed(0, real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, 0, lambda: OK, "add")
+    assert caught.value.kernel == "", "it was a launch before this one"
+
+
+# --- TILEC_DEBUG=launches --------------------------------------------------------------------------------------------------------
+
+
+def record(kernel: str, stream: int = 1) -> LaunchRecord:
+    return LaunchRecord(kernel=kernel, shape=SHAPE, stream=stream)
+
+
+def test_launches_are_forgotten_once_they_are_waited_for() -> None:
+    notes = Running()
+
+    def names() -> list[str]:
+        return [found.kernel for found in notes.latest()]
+
+    for kernel, stream in (("a", 1), ("b", 2), ("c", 1)):
+        notes.launched(record(kernel, stream))
+    assert names() == ["c", "b", "a"]
+    notes.marked(7, 1)
+    notes.launched(record("d", 1))
+    notes.reached(7)
+    assert names() == ["d", "b"]
+    notes.reached(7)  # known already
+    assert names() == ["d", "b"]
+    now = notes.now
+    notes.launched(record("e", 1))  # by another thread, while this one waits
+    notes.waited(1, now)
+    assert names() == ["e", "b"]
+    notes.waited(None, notes.now)
+    assert names() == []
+
+
+def test_a_recording_driver_names_what_was_running() -> None:
+    api = Api()
+    driver = RecordingDriver(api)
+    done = driver.bind_launch(0, "f", SHAPE, 0x1, parts("done"))
+    marked = driver.bind_launch(0, "f", SHAPE, 0x2, parts("marked"))
+    left = driver.bind_launch(0, "f", SHAPE, 0x2, parts("left"))
+    done(0, 0)
+    driver.synchronize(0, 0x1)
+    marked(0, 0)
+    driver.record_event(0, 0x99, 0x2)
+    left(0, 0)
+    driver.synchronize_event(0, 0x99)
+    api.results["cuCtxSynchronize"] = real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
+    with pytest.raises(ContextLostError) as caught:
+        driver.synchronize_device(0)
+    (launch,) = caught.value.launches
+    assert launch.startswith("left (grid 4x2x1, block 32x1x1, stream 0x2), launched at ")
+    assert "test_lost_contexts.py:" in launch
+    assert "launched, and waited for by nobody yet (newest first): left (" in caught.value.cause
+
+
+@pytest.mark.parametrize("way", ["copy_in", "copy_out", "synchronize_device", "event_reached"])
+def test_every_wait_counts(way: str) -> None:
+    driver = RecordingDriver(Api())
+    driver.bind_launch(0, "f", SHAPE, 0, PARTS)(0, 0)
+    driver.record_event(0, 1, 0)
+    CALLS[way](driver)
+    assert driver._running(0).latest() == []
+
+
+def test_a_launch_out_of_an_op_names_the_op() -> None:
+    api = Api()
+    api.values |= {"cuStreamCreate": 0x5, "cuEventCreate": 0x6}
+    driver = RecordingDriver(api)
+    call = driver.bind_launch(0, "f", SHAPE, 0x5, parts("add"))
+    with use_device(Device(0, driver=driver)):
+        with_context(lambda _: call(0, 0)).enqueue_on(Stream.borrow_raw(0x5, driver=driver))
+    (found,) = driver._running(0).latest()
+    assert found.where.startswith("op: with_context, created at ")
+
+
+def test_the_environment_asks_for_it() -> None:
+    code = (
+        "import tilec.runtime._driver as seam\n"
+        "from tests.unit.runtime.test_driver import Api\n"
+        "import cuda.bindings, types\n"
+        "cuda.bindings.driver = Api()\n"
+        "print(type(seam.driver()).__name__)\n"
+    )
+    for debug, name in (("leases,launches", "RecordingDriver"), ("", "Driver")):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={"TILEC_DEBUG": debug, "PATH": "/bin"},
+            timeout=60,
+            check=False,
+        )
+        assert (done.stdout.strip(), done.stderr) == (name, "")
+
+
+# --- through everything that is built on the driver ------------------------------------------------------------------------------------
+
+
+def test_after_a_loss_everything_says_so_and_nothing_is_said_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    module, driver = loaded(ADD)
+    device = Device(0, driver=driver)
+    arrays = [Array(64, ptr=0x10000 * number) for number in (1, 2, 3)]
+    stream, event, buffer = Stream(device), Event(device), DeviceBuffer((4,), "f32", device)
+    tensors = [Tensor.uninitialized((4,), "f32", driver=driver, ordinal=0, stream=0) for _ in range(2)]
+    with use_device(device):
+        future = value(1).future()
+        shared = value(2).shared()
+        module.add(stream, *arrays)
+        driver.fail["synchronize"] = ILLEGAL
+        with pytest.raises(ContextLostError, match=f"^synchronize failed: {ILLEGAL}: the context of device 0 is lost") as caught:
+            stream.sync()
+        assert caught.value.launches[0].startswith("add-a16 (grid 1x1x1, block 256x1x1")
+        driver.fail.clear()
+        later: dict[str, Any] = {
+            "a launch": lambda: module.add(stream, *arrays),
+            "a launch that is new": lambda: module.add(stream, *arrays, alpha=2.0),
+            "a new stream": lambda: Stream(device),
+            "a wait": stream.sync,
+            "a wait for all": device.sync,
+            "a buffer": lambda: DeviceBuffer((4,), "f32", device),
+            "its contents": buffer.to_host,
+            "an event": lambda: event.record(stream),
+            "an op": lambda: value(1).sync(),
+            "a shared op": shared.sync,
+            "a future": lambda: value(1).future().result(),
+            "a tensor": lambda: Tensor.uninitialized((4,), "f32", driver=driver, ordinal=0, stream=0),
+            "a module": lambda: load_module_from_ptx(".version 8.0"),
+        }
+        for call in later.values():
+            with pytest.raises(ContextLostError, match=f"context of device 0 is lost since synchronize gave {ILLEGAL}"):
+                call()
+        assert future.done()
+    stream.close()
+    event.close()
+    buffer.free()
+    with caplog.at_level(logging.DEBUG), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "unraisablehook", lambda found: pytest.fail(f"{found.exc_value}"))
+        later.clear()
+        del tensors, buffer, future, shared
+        gc.collect()
+        assert WATCHER.drain(5)
+    assert [r for r in caplog.records if "given back" in r.message] == []
+
+
+def test_with_blocks_end_with_their_own_error() -> None:
+    driver = fake_driver(ADD)
+    driver.fail["synchronize"] = ILLEGAL
+    with pytest.raises(ContextLostError) as caught, Stream(0, driver=driver) as stream, Event(0, driver=driver):
+        stream.sync()
+    assert not caught.value.again
+
+
+def test_a_process_that_lost_its_context_ends_at_once_and_in_silence() -> None:
+    code = """
+from tests.runtime_samples import ADD, Array, loaded
+from tilec.errors import ContextLostError
+from tilec.runtime import Device, Stream, Tensor, use_device, value
+module, driver = loaded(ADD)
+device = Device(0, driver=driver)
+stream = Stream(device)
+kept = [Tensor.uninitialized((4,), "f32", driver=driver, ordinal=0, stream=stream.handle) for _ in range(3)]
+others = Stream(device)
+for tensor in kept:
+    tensor.storage.pass_through(others.handle, write=False)
+with use_device(device):
+    pending = [value(tensor).future() for tensor in kept]
+    driver.fail["synchronize"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
+    try:
+        stream.sync()
+    except ContextLostError:
+        print("lost")
+del kept[0]
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("lost\n", "", 0)
+
+
+def test_a_loss_is_the_same_for_every_thread() -> None:
+    driver = Driver(Api(cuStreamSynchronize="ILLEGAL_ADDRESS"))
+    errors: list[DeviceError] = []
+
+    def wait() -> None:
+        try:
+            driver.synchronize(0, 0)
+        except DeviceError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=wait) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(errors) == 8
+    assert all(isinstance(error, ContextLostError) and error.since == "cuStreamSynchronize" for error in errors)
+    assert len({id(error) for error in errors}) == 8, "each thread has one of its own: tracebacks grow"
+    assert CONTEXTS[0] not in driver._contexts.values()
+
+
+def test_an_image_that_the_driver_refuses_says_which() -> None:
+    driver = fake_driver(ADD)
+    driver.fail["load_module"] = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+    with (
+        use_device(Device(0, driver=driver)),
+        pytest.raises(KernelCacheError, match=r"^the module cannot be loaded: load_module failed") as caught,
+    ):
+        load_module_from_ptx(".version 99.0")
+    assert (caught.value.result, caught.value.device) == ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", 0)
+    assert "newer ISA" in caught.value.cause
+    driver.fail = {"function": "CUDA_ERROR_NOT_FOUND"}
+    with use_device(Device(0, driver=driver)):
+        module = load_module_from_ptx(".version 8.0")
+    with pytest.raises(KernelCacheError, match=r"^scale: there is no such entry point: function failed: CUDA_ERROR_NOT_FOUND") as caught:
+        module.function("scale")
+    assert caught.value.kernel == "scale"
