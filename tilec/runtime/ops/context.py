@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec.errors import TilecError
@@ -182,12 +183,23 @@ class ExecutionContext:
         # What its work comes to is nobody's to be told: the next op on the stream must not be.
         WATCHER.watch(mark, self.stream, _nobody)
 
+    def _leave(self, mark: Mark) -> None:
+        """Nobody waits any more, and the device goes on: give back what moved in, and log what the work comes to if it fails."""
+        self._give_back()
+        self._release(mark)
+        WATCHER.watch(mark, self.stream, _unheard)
+
     def _release(self, mark: Mark) -> None:
         """Let go what was kept, once the mark is reached."""
         self._moves.clear()
         kept, self._kept = self._kept, []
         if kept:
             WATCHER.keep(mark, kept)
+
+
+def _unheard(error: BaseException | None) -> None:
+    if error is not None:
+        logging.getLogger("tilec.runtime").error("work of an op failed whose wait was interrupted: %s", error, exc_info=error)
 
 
 def _nobody(_: BaseException | None) -> None:

@@ -114,8 +114,8 @@ def wait(execution: Execution[T], op: DeviceOp[object]) -> T:
         error = mark.failure
     except TilecError as lost:
         error = lost
-    except BaseException:  # Ctrl-C: the device goes on
-        execution.context._release(mark)  # noqa: SLF001
+    except BaseException:  # Ctrl-C: the device goes on, and nobody gets the result
+        execution.context._leave(mark)  # noqa: SLF001
         raise
     if error is None:
         return execution.value

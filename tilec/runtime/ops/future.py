@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import sys
@@ -22,6 +23,9 @@ T = TypeVar("T")
 _LOG = logging.getLogger("tilec.runtime")
 # Seconds for which a task that awaits asks by itself, before it lets others run: small ops are done by then.
 _SPIN = 20e-6
+# Set once the process ends: what fails from then on is nobody's to be told.
+_ENDING: list[bool] = []
+atexit.register(_ENDING.append, True)  # before the watcher's own, which was registered earlier, waits for the device
 
 
 class _Failed(NamedTuple):
@@ -40,6 +44,8 @@ class _Done(NamedTuple):
 class DeviceFuture(Generic[T]):
     """The result of an op that was enqueued. Whoever drops it, or cancels the task that awaits it, leaves the work as it is:
     its arguments live until the device is done, and are given back then (to `result`, or to their memory's pool).
+
+    An error that nobody asked for by the time the future goes is logged (`tilec.runtime`), unless a task that awaited it was cancelled.
     """
 
     def __init__(self, op: DeviceOp[T]) -> None:
@@ -49,6 +55,13 @@ class DeviceFuture(Generic[T]):
         self._outcome: _Failed | _Done | None = None
         self._execution: Execution[T] | None = None
         self._callbacks: list[Callable[[DeviceFuture[T]], object]] = []
+        self._heard = False  # somebody was told of the outcome, or does not want to be
+
+    def __del__(self) -> None:
+        """Tell of an error that nobody asked for."""
+        outcome = self.__dict__.get("_outcome")
+        if isinstance(outcome, _Failed) and not (self._heard or _ENDING or sys.is_finalizing()):
+            _LOG.error("%s failed, and nobody asked its future: %s", self._label, outcome.error, exc_info=outcome.error)
 
     def done(self) -> bool:
         """Whether the device is done, well or not. Does not wait."""
@@ -99,10 +112,12 @@ class DeviceFuture(Generic[T]):
         self._spin()
         if self._outcome is None:
             trio = sys.modules.get("trio")
-            if trio is not None and _under_trio(trio):
-                yield from _trio_wait(trio, self).__await__()
-            else:
-                yield from _asyncio_wait(self).__await__()
+            under_trio = trio is not None and _under_trio(trio)
+            try:
+                yield from (_trio_wait(trio, self) if under_trio else _asyncio_wait(self)).__await__()
+            except BaseException:  # cancelled: nobody wants to know any more
+                self._heard = True
+                raise
         try:
             return self._give()
         finally:
@@ -124,7 +139,7 @@ class DeviceFuture(Generic[T]):
                 raise TimeoutError(f"the device is not done with {self._label} after {timeout} s")
 
     def _give(self) -> T:
-        outcome = self._outcome
+        outcome, self._heard = self._outcome, True
         if not isinstance(outcome, _Failed):
             assert outcome is not None
             return cast("T", outcome.value)
