@@ -92,8 +92,9 @@ def _with_images(kernel: PlannedKernel, rows: object) -> KernelInfo:
         done: Done = next(rows)  # type: ignore[call-overload]
         known = variants.get(job.variant.id)
         images = (*(known.images if known else ()), done.info)
+        hints = (*(known.hints if known else ()), *(((str(job.target), job.hints),) if job.hints else ()))
         variants[job.variant.id] = VariantInfo(
-            id=job.variant.id, axes=job.variant.axes, assume=job.variant.assume, abi=done.abi, images=images
+            id=job.variant.id, axes=job.variant.axes, assume=job.variant.assume, abi=done.abi, images=images, hints=hints
         )
     built = tuple(variants.values())
     return dataclasses.replace(kernel.info, params=tuple(_with_size(param, built, kernel) for param in kernel.info.params), variants=built)

@@ -64,6 +64,9 @@ def images(draw: st.DrawFn) -> ImageInfo:
     )
 
 
+HINTS = st.dictionaries(NAMES, st.integers(0, 16), min_size=1, max_size=2).map(lambda found: tuple(found.items()))
+
+
 @st.composite
 def kernels(draw: st.DrawFn, name: str) -> KernelInfo:
     params = draw(st.lists(NAMES, unique=True, min_size=1, max_size=3))
@@ -78,9 +81,11 @@ def kernels(draw: st.DrawFn, name: str) -> KernelInfo:
             axes=draw(points),
             assume=draw(st.lists(assumptions, max_size=2).map(tuple)),
             abi=draw(st.lists(slots, max_size=3).map(tuple)),
-            images=draw(st.lists(images(), max_size=2).map(tuple)),
+            images=made,
+            hints=tuple((target, draw(HINTS)) for target in dict.fromkeys(str(image.target) for image in made) if draw(st.booleans())),
         )
         for identity in draw(st.lists(TEXT, unique=True, max_size=2))
+        for made in (draw(st.lists(images(), max_size=2).map(tuple)),)
     ]
     return KernelInfo(
         name=name,

@@ -17,7 +17,9 @@ from tilec.model.image import ImageInfo, Resources
 from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+# Version 1 said nothing of hints.
+_OLDEST = 1
 INDEX_NAME = "bundle.json"
 MAX_INDEX = 256 << 20
 MAX_IMAGE = 1 << 30
@@ -68,6 +70,7 @@ _VARIANT = record(
     assume=sequence(_ASSUMPTION, most=1000),
     abi=Codec(lambda abi: abi, _COUNT.read),  # its place in the kernel's table, see _KERNEL
     images=sequence(_IMAGE, most=1000),
+    hints=sequence(row(text(most=100), sequence(row(_NAME, integer()), most=100)), most=1000),
 )
 _PARAM = record(
     Param,
@@ -192,15 +195,15 @@ def from_index(data: bytes) -> BundleInfo:
     if not isinstance(plain, dict):
         _refuse("", "must be an object")
     version = plain.pop("schema_version", None)
-    if type(version) is not int or version != SCHEMA_VERSION:
+    if type(version) is not int or not _OLDEST <= version <= SCHEMA_VERSION:
         newer = type(version) is int and version > SCHEMA_VERSION
         raise BundleError(
-            f"{INDEX_NAME} has schema version {version!r}; this tilec reads version {SCHEMA_VERSION}",
+            f"{INDEX_NAME} has schema version {version!r}; this tilec reads versions {_OLDEST} to {SCHEMA_VERSION}",
             cause="the bundle was written by a newer tilec" if newer else _DAMAGED,
             fix="update tilec" if newer else _FETCH,
         )
     try:
-        info: BundleInfo = _BUNDLE.read(plain)
+        info: BundleInfo = _BUNDLE.read(plain if version == SCHEMA_VERSION else _upgraded(json.loads(data)))
         _check(info)
     except Misfit as misfit:
         _refuse(misfit.where, misfit.what)
@@ -209,6 +212,20 @@ def from_index(data: bytes) -> BundleInfo:
         # Two readers could see different values in a repeated key, for one.
         _refuse("", "is not canonical JSON (a repeated key, other spacing or order)")
     return info
+
+
+def _upgraded(plain: Any) -> Any:
+    """An index of version 1 as one of today; what is no such index is left for the reader to refuse. Raises Misfit."""
+    del plain["schema_version"]
+    kernels = plain.get("kernels")
+    for number, kernel in enumerate(kernels if type(kernels) is list else ()):
+        variants = kernel.get("variants") if type(kernel) is dict else None
+        for index, variant in enumerate(variants if type(variants) is list else ()):
+            if type(variant) is dict:
+                if "hints" in variant:
+                    _misfit(f"kernels[{number}].variants[{index}]", "unknown key 'hints'")
+                variant["hints"] = []
+    return plain
 
 
 def images_of(info: BundleInfo) -> Iterator[ImageInfo]:
@@ -276,6 +293,10 @@ def _check_kernel(here: str, kernel: KernelInfo) -> None:
         for assumption in variant.assume:
             if assumption.param not in params:
                 _misfit(f"{here}.variants[{index}].assume", f"no parameter {assumption.param!r}")
+        targets = list(dict.fromkeys(str(image.target) for image in variant.images))
+        hinted = [target for target, _ in variant.hints]
+        if hinted != [target for target in targets if target in hinted] or not all(hints for _, hints in variant.hints):
+            _misfit(f"{here}.variants[{index}].hints", f"are for the targets {', '.join(hinted)}, and its images for {', '.join(targets)}")
         for slot in variant.abi:
             if slot.type not in DTYPES and slot.type not in ("ptr", "struct"):
                 _misfit(f"{here}.variants[{index}].abi", f"{slot.type!r} is neither ptr, struct nor a dtype")

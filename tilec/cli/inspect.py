@@ -113,7 +113,7 @@ def _print(app: App, found: Report, *, verified: bool) -> None:
 
 
 def _kernel(app: App, kernel: KernelInfo) -> None:
-    from tilec.inspection.report import assumption_text, signature
+    from tilec.inspection.report import assumption_text, hints_text, signature
 
     app.say(f"{click.style(signature(kernel), bold=True)}")
     app.say(f"  {kernel.language}, {kernel.location}" + (f": {_first_line(kernel.doc)}" if kernel.doc.strip() else ""))
@@ -129,7 +129,7 @@ def _kernel(app: App, kernel: KernelInfo) -> None:
     before = ""
     for (variant, _), line in zip(images, lines, strict=True):
         if variant.id != before:
-            facts = assumption_text(variant.assume)
+            facts = "; ".join(text for text in (assumption_text(variant.assume), hints_text(variant)) if text)
             app.say(f"  {click.style(variant.id, fg='cyan')}{f'  ({facts})' if facts else ''}")
             before = variant.id
         app.say(line)

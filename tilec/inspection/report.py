@@ -161,6 +161,14 @@ def assumption_text(assume: tuple[Assumption, ...]) -> str:
     return "; ".join(f"{', '.join(params)}: {facts}" for facts, params in groups.items())
 
 
+def hints_text(variant: VariantInfo) -> str:
+    """`occupancy=2`, or by target where they differ: `sm_90: occupancy=2; sm_100: num_ctas=2`; empty for none."""
+    shown = {target: ", ".join(f"{name}={value}" for name, value in hints) for target, hints in variant.hints}
+    if len(shown) == len(variant.images) and len(set(shown.values())) == 1:
+        return next(iter(shown.values()))
+    return "; ".join(f"{target}: {text}" for target, text in shown.items())
+
+
 def to_json(report: Report) -> dict[str, Any]:
     """The report as JSON values: everything that the index says."""
     info = report.info
@@ -210,6 +218,7 @@ def _variant_json(variant: VariantInfo) -> dict[str, Any]:
         "assume": [dataclasses.asdict(one) for one in variant.assume],
         "abi": [dataclasses.asdict(slot) for slot in variant.abi],
         "images": [_image_json(variant, image) for image in variant.images],
+        "hints": {target: dict(hints) for target, hints in variant.hints},
     }
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from tilec.errors import Location
+from tilec.model.arch import Target
 from tilec.model.image import ImageInfo
 from tilec.model.signature import AbiSlot, Assumption, Param
 
@@ -84,13 +85,22 @@ class KernelDecl:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class VariantInfo:
-    """One variant in the bundle's index: its point of the matrix, its assumptions, its ABI and its images."""
+    """One variant in the bundle's index: its point of the matrix, its assumptions, its ABI and its images.
+
+    Attributes:
+        hints: compiler hints by the target that they held for, in the order of the images; targets without any are left out.
+    """
 
     id: str
     axes: tuple[tuple[str, AxisValue], ...] = ()
     assume: tuple[Assumption, ...] = ()
     abi: tuple[AbiSlot, ...] = ()
     images: tuple[ImageInfo, ...] = ()
+    hints: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
+
+    def hints_of(self, target: Target) -> dict[str, int]:
+        """The compiler hints that its image for a target was made with."""
+        return dict(dict(self.hints).get(str(target), ()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -145,7 +145,7 @@ def _plan_kernel(
     for variant in variants:
         spec = specs.of(variant)
         for target in chosen.targets:
-            hints = selection.hints(kernel, variant.id, target)
+            hints = _with_axes(selection.hints(kernel, variant.id, target), variant, language)
             if not selection.allows(variant.id, target):
                 continue
             job = Job(spec=spec, variant=variant, target=target, hints=hints)
@@ -160,6 +160,12 @@ def _plan_kernel(
         report(no_target(kernel, language, wanted), ("kernel", kernel.name))
     info = _info(kernel, decl, params, variants)
     return PlannedKernel(info=info, jobs=tuple(jobs), manifest=kernel)
+
+
+def _with_axes(hints: tuple[tuple[str, int], ...], variant: Variant, language: LanguageFacts) -> tuple[tuple[str, int], ...]:
+    """The hints of a job, and those that are axes of the matrix: which they are is the variant's identity, so nothing overrides them."""
+    axes = {name: value for name, value in variant.axes if name in language.hints and isinstance(value, int)}
+    return tuple(sorted({**dict(hints), **axes}.items())) if axes else hints
 
 
 class _Specs:

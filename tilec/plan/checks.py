@@ -29,7 +29,7 @@ def check_kernel(
     unresolved: Collection[str] = (),
 ) -> None:
     """Report everything about a kernel that does not fit together; `unresolved` names parameters that were reported already."""
-    _check_axes(kernel, decl, params, unresolved, report)
+    _check_axes(kernel, decl, params, language, unresolved, report)
     _check_launch(kernel, decl, language, report)
     _check_expressions(kernel, params, unresolved, report)
     _check_used(kernel, params, report)
@@ -40,14 +40,21 @@ def check_kernel(
     _check_cases(kernel, params, unresolved, variants, report)
 
 
-def _check_axes(kernel: Kernel, decl: KernelDecl, params: Sequence[Param], unresolved: Collection[str], report: Report) -> None:
+def _check_axes(
+    kernel: Kernel, decl: KernelDecl, params: Sequence[Param], language: LanguageFacts, unresolved: Collection[str], report: Report
+) -> None:
     axes = [name for name, _ in kernel.matrix.axes]
     constants = [p for p in decl.params if p.kind == "constant"]
     for constant in constants:
         if constant.name not in axes and constant.default is None:
             what = f"constant {constant.name!r} of the kernel is bound by no axis of the matrix"
             report(f"{what}: matrix.{constant.name} = [128]", ("kernel", kernel.name, "matrix"))
-    used = {p.name for p in decl.params} | {p.dtype for p in params} | set(symbol_places(kernel.symbol))
+    used = {p.name for p in decl.params} | {p.dtype for p in params} | set(symbol_places(kernel.symbol)) | set(language.hints)
+    for name, values in kernel.matrix.axes:
+        if name in language.hints and name not in {p.name for p in decl.params}:
+            strange = [value for value in values if type(value) is not int]
+            if strange:
+                report(f"{name} is a hint of the compiler, and {strange[0]!r} is no integer", ("kernel", kernel.name, "matrix", name))
     for name in axes:
         if name not in used and not unresolved and not _in_expressions(kernel, name):
             known = [p.name for p in constants] or [name.removesuffix("...") for name in decl.template]

@@ -45,7 +45,7 @@ def test_round_trip() -> None:
 def test_it_is_canonical_json_with_its_version() -> None:
     data = to_index(EMPTY)
     assert data == canonical_json(json.loads(data))
-    assert json.loads(data)["schema_version"] == SCHEMA_VERSION == 1
+    assert json.loads(data)["schema_version"] == SCHEMA_VERSION == 2
 
 
 def test_every_field_of_the_dataclasses_is_kept() -> None:
@@ -186,10 +186,51 @@ def test_one_digest_has_one_size() -> None:
 
 def test_a_newer_schema_says_so() -> None:
     with pytest.raises(BundleError) as caught:
-        from_index(edited("schema_version", value=2))
-    assert caught.value.what == "bundle.json has schema version 2; this tilec reads version 1"
+        from_index(edited("schema_version", value=3))
+    assert caught.value.what == "bundle.json has schema version 3; this tilec reads versions 1 to 2"
     assert caught.value.cause == "the bundle was written by a newer tilec"
     assert caught.value.fix == "update tilec"
+
+
+def older() -> typing.Any:
+    """The sample's index as version 1 wrote it."""
+    plain = json.loads(to_index(Sample().info()))
+    for kernel in plain["kernels"]:
+        for variant in kernel["variants"]:
+            del variant["hints"]
+    return {**plain, "schema_version": 1}
+
+
+def test_bundles_of_version_1_are_read() -> None:
+    assert from_index(canonical_json(older())) == Sample().info()
+
+
+def test_version_1_is_read_as_strictly() -> None:
+    plain = older()
+    plain["kernels"][1]["variants"][2]["hints"] = []
+    with pytest.raises(BundleError, match=r"kernels\[1\]\.variants\[2\]: unknown key 'hints'"):
+        from_index(canonical_json(plain))
+    with pytest.raises(BundleError, match="key 'hints' is missing"):
+        from_index(canonical_json({**older(), "schema_version": 2}))
+    for strange in ({}, {"kernels": 1}, {"kernels": [1]}, {"kernels": [{"variants": [1]}]}):
+        with pytest.raises(BundleError):
+            from_index(canonical_json({**strange, "schema_version": 1}))
+    with pytest.raises(BundleError, match="not canonical JSON"):
+        from_index(canonical_json(older()) + b" ")
+
+
+def test_hints_are_of_images() -> None:
+    def hinted(*hints: typing.Any) -> typing.Any:
+        return edited("kernels", 0, "variants", 0, "hints", value=list(hints))
+
+    sm_80, sm_90 = ["sm_80", [["occupancy", 2]]], ["sm_90", [["num_ctas", 2], ["occupancy", 2]]]
+    variant = from_index(hinted(sm_80, sm_90)).kernels[0].variants[0]
+    assert [variant.hints_of(image.target) for image in variant.images] == [{"occupancy": 2}, {"num_ctas": 2, "occupancy": 2}, {}]
+    for wrong in ((sm_90, sm_80), (sm_80, sm_80), (["sm_100", [["occupancy", 2]]],), (["sm_80", []],)):
+        with pytest.raises(
+            BundleError, match=r"kernels\[0\]\.variants\[0\]\.hints: are for the targets .*, and its images for sm_80, sm_90"
+        ):
+            from_index(hinted(*wrong))
 
 
 @pytest.mark.parametrize("version", [0, "1", None, True, 1.0, ...])

@@ -97,6 +97,18 @@ def test_narrow_to_nothing(found: report.Report) -> None:
         report.narrow(found, "rmsnrm")
 
 
+def test_hints_as_text() -> None:
+    variant = Sample().info().kernels[0].variants[0]
+
+    def text(*hints: tuple[str, tuple[tuple[str, int], ...]]) -> str:
+        return report.hints_text(dataclasses.replace(variant, hints=hints))
+
+    two = (("num_ctas", 2), ("occupancy", 4))
+    assert text() == ""
+    assert text(("sm_80", two), ("sm_90", two), ("compute_80", two)) == "num_ctas=2, occupancy=4"
+    assert text(("sm_80", two), ("sm_90", two[:1])) == "sm_80: num_ctas=2, occupancy=4; sm_90: num_ctas=2"
+
+
 def test_opening_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="no such file or directory"):
         open_container(tmp_path / "nothing")

@@ -224,6 +224,18 @@ def test_hints_by_target_and_overrides_last_wins() -> None:
     assert "gemm-f16-BM64-BN128-sm_80" in jobs
 
 
+def test_axes_that_are_hints() -> None:
+    """They give each variant its own, whatever else says of them."""
+    axes = (("T", ("f16",)), ("BM", (64,)), ("BN", (128,)), ("occupancy", (1, 2)))
+    kernel = tile_kernel(matrix=Matrix(axes=axes), default=(), hints=(("", (("occupancy", 8), ("num_ctas", 2))),))
+    rules = (Override(select="gemm-*", hints=(("occupancy", 4),)),)
+    jobs = {j.variant.id: dict(j.hints) for j in plan(kernel, overrides=rules).jobs}
+    assert {name: hints["occupancy"] for name, hints in jobs.items()} == {f"gemm-f16-BM64-BN128-occupancy{n}": n for n in (1, 2)}
+    assert {hints["num_ctas"] for hints in jobs.values()} == {2}
+    wrong = tile_kernel(matrix=Matrix(axes=(*axes[:3], ("occupancy", ("high",)))), default=())
+    assert problems(wrong) == ["kernel.gemm.matrix.occupancy: occupancy is a hint of the compiler, and 'high' is no integer"]
+
+
 def test_unknown_hints_are_reported_where_they_stand() -> None:
     kernel = tile_kernel(hints=(("", (("ocupancy", 1),)), ("sm_90", (("warps", 2),))))
     rules = (Override(select="scale-*", hints=(("occupancy", 2),)), Override(select="nothing-*", hints=(("x", 2),)))
