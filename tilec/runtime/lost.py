@@ -160,7 +160,7 @@ class Losses:
         blamed = result in KERNEL_FAULTS
         launches, told = self._named(ordinal, kernel if blocking else "") if blamed else ((), "")
         lost = ContextLostError(
-            f"{what}: the context of device {ordinal} is lost",
+            f"{what}: the context of {_place(ordinal)} is lost",
             cause=f"{cause}{told}",
             fix=f"{fix}. {_AGAIN}" if blamed and not blocking else fix,
             kernel=kernel if blocking else "",
@@ -177,7 +177,7 @@ class Losses:
         """The error of a call after the loss, of a launch of `kernel`. Each raise gets one of its own, since tracebacks grow."""
         first = self.errors[ordinal]
         what = f"{kernel}: " if kernel else ""
-        what += f"the context of device {ordinal} is lost since {first.since} gave {first.result}"
+        what += f"the context of {_place(ordinal)} is lost since {first.since} gave {first.result}"
         return ContextLostError(
             f"{what}: nothing works there any more in this process",
             cause=first.cause,
@@ -195,10 +195,14 @@ class Losses:
         """The launches that may be to blame, and the words that say so."""
         suspects = self._suspects.get(ordinal)
         if kernel:
-            return (kernel,), f"; launches are waited for here (CUDA_LAUNCH_BLOCKING), so it was {kernel}"
+            return (kernel,), f"; launches fail by themselves here, so it was {kernel}"
         launches = tuple(str(record) for record in suspects.latest()) if suspects is not None else ()
         if suspects is None or not launches:
             return (), "; nothing of tilec was launched there: look at other libraries of this process"
         what = "launched, and waited for by nobody yet" if suspects.exact else "launched there by tilec in this process"
         more = f"; and {len(launches) - _NAMED} more" if len(launches) > _NAMED else ""
         return launches, f"; {what} (newest first): {'; '.join(launches[:_NAMED])}{more}"
+
+
+def _place(ordinal: int) -> str:
+    return "the cpu device" if ordinal < 0 else f"device {ordinal}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from tilec.bundle.choose import Choice, DeviceFacts, choose_image, require_image
 from tilec.bundle.read import Bundle
-from tilec.errors import InternalError
+from tilec.errors import DeviceError, InternalError
 from tilec.model.image import ImageInfo
 from tilec.model.kernel import AxisValue, VariantInfo
 from tilec.model.signature import ParamKind
@@ -163,6 +163,17 @@ def prepare(
         NoImageError: the bundle has no image of the variant for this device.
         DriverError: the driver refuses the image.
     """
+    try:
+        return _prepared(contract, values, axes, site, grid)
+    except DeviceError as error:
+        if error.device is None:
+            error.device = site.device.ordinal
+        raise
+
+
+def _prepared(
+    contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]
+) -> tuple[Plan, Values]:
     call, considered = _checked(contract, values, axes, site)
     variant = considered[-1].variant
     name, device, driver = contract.name, site.device, site.driver

@@ -1,0 +1,140 @@
+"""A device that is lost while ops run on it: every wait ends, every later call says so, and nothing of it is told at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import ADD, add, ones, program_of
+from tests.cpu_samples import PythonKernels as _PythonKernels
+from tests.runtime_samples import bundle_of
+from tilec.errors import ContextLostError, FaultError
+from tilec.runtime import Device, DeviceOp, Module, Tensor, load, use_device, with_context
+from tilec.runtime.cpu_launch import CpuOptions, CpuRun
+from tilec.runtime.ops.watcher import WATCHER
+from tilec.testing.fragile_cpu import FragileCpuDriver
+
+SINCE = "the context of the cpu device is lost since the launch gave CUDA_ERROR_LAUNCH_FAILED"
+
+
+class Fragile(FragileCpuDriver):
+    """Its images are no Tile IR: `run` of its options does their work."""
+
+    def function(self, module: Any, symbol: str) -> Any:
+        return program_of(*_PythonKernels.types)
+
+    def load_module(self, ordinal: int, data: bytes) -> Any:
+        self._losses.check(-1)
+        return data
+
+
+class Lab:
+    """A device whose kernels wait for a gate, and fail where the first number is negative."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.driver = Fragile(CpuOptions(run=self._run))
+        self.device = Device("cpu", driver=self.driver)
+        self.module: Module = load(bundle_of(ADD), self.device)
+
+    def _run(self, run: CpuRun) -> None:
+        assert self.gate.wait(10)
+        if run.regions["x"].data.view("f4")[0] < 0:
+            raise FaultError("add-any: element 5 of x is outside", kernel="add-any")
+        add(run)
+
+    def op(self, number: float) -> DeviceOp[Any]:
+        return with_context(lambda ctx: self.module.add(ctx, np.zeros(4, np.float32), np.full(4, number, np.float32), ones(4)))
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    made = Lab()
+    with use_device(made.device):
+        yield made
+    made.driver.forget()
+
+
+def test_every_wait_ends_with_the_loss(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    """Four streams, twelve futures: one kernel fails, and whatever was not done by then is lost with it."""
+    before = [Tensor.uninitialized((4,), "f32", driver=lab.driver, ordinal=-1, stream=0) for _ in range(4)]
+    futures = [lab.op(-1.0 if number == 5 else 1.0).future() for number in range(12)]
+    lab.gate.set()
+    errors = [future.exception(10) for future in futures]
+    lost = [error for error in errors if error is not None]
+    assert lost
+    assert all(isinstance(error, ContextLostError) for error in lost)
+    failed = errors[5]
+    assert isinstance(failed, ContextLostError)
+    assert failed.device == -1
+    assert failed.op.startswith("with_context, created at ")
+    with pytest.raises(ContextLostError, match=SINCE) as caught:
+        lab.op(1.0).sync()
+    assert caught.value.again
+    assert caught.value.kernel == "add-any"
+    with pytest.raises(ContextLostError, match=SINCE):
+        lab.device.sync()
+    with pytest.raises(ContextLostError, match=SINCE):
+        lab.module.add(0, np.zeros(4, np.float32), ones(4), ones(4))
+    with caplog.at_level(logging.DEBUG):
+        before.clear()
+        gc.collect()
+        assert WATCHER.drain(5)
+    assert caplog.text == ""
+
+
+def test_a_task_that_awaits_is_told(lab: Lab) -> None:
+    async def main() -> list[Any]:
+        tasks = [asyncio.ensure_future(_await(lab.op(-1.0 if number == 0 else 1.0))) for number in range(8)]
+        await asyncio.sleep(0)
+        lab.gate.set()
+        return list(await asyncio.gather(*tasks, return_exceptions=True))
+
+    results = asyncio.run(main())
+    assert isinstance(results[0], ContextLostError)
+    assert all(found is None or isinstance(found, ContextLostError) for found in results)
+
+
+def test_the_fault_is_the_cause_of_the_first_error(lab: Lab) -> None:
+    lab.gate.set()
+    stream = lab.device.new_stream()
+    lab.module.add(stream, np.zeros(4, np.float32), np.full(4, -1, np.float32), ones(4))
+    with pytest.raises(
+        ContextLostError, match=r"^add-any: the launch failed: CUDA_ERROR_LAUNCH_FAILED: the context of the cpu device"
+    ) as caught:
+        stream.sync()
+    assert isinstance(caught.value.__cause__, FaultError)
+    stream.close()  # in silence
+
+
+def test_a_device_that_is_no_such_thing_goes_on_after_a_fault() -> None:
+    """The cpu device itself: the error belongs to the launch, and is told once."""
+    lab = Lab()
+    driver = _PythonKernels(CpuOptions(run=lab._run))
+    device = Device("cpu", driver=driver)
+    module = load(bundle_of(ADD), device)
+    lab.gate.set()
+    one, other = device.new_stream(), device.new_stream()
+    module.add(one, np.zeros(4, np.float32), np.full(4, -1, np.float32), ones(4))
+    z = np.zeros(4, np.float32)
+    module.add(other, z, ones(4), ones(4))
+    other.sync()
+    assert z.tolist() == [2.0] * 4
+    with pytest.raises(FaultError, match=r"^add-any: element 5 of x is outside") as caught:
+        one.sync()
+    assert (caught.value.kernel, caught.value.device) == ("add-any", -1)
+    z[:] = 0
+    module.add(one, z, ones(4), ones(4))
+    one.sync()
+    assert z.tolist() == [2.0] * 4
+
+
+async def _await(op: DeviceOp[Any]) -> Any:
+    return await op
