@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tilec.runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
     from tilec.runtime.ops.context import ExecutionContext
     from tilec.runtime.ops.future import DeviceFuture
+    from tilec.runtime.ops.graph import CudaGraph
+    from tilec.runtime.ops.graph_scope import GraphScope
     from tilec.runtime.ops.launch_ops import AsyncKernelLaunch, LaunchConfig
     from tilec.runtime.ops.lazy import LazyLaunch, LazyLauncher
     from tilec.runtime.ops.modules import KernelFunction, KernelModule, load_module_from_bytes, load_module_from_file, load_module_from_ptx
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncKernelLaunch",
+    "CudaGraph",
     "Device",
     "DeviceBuffer",
     "DeviceFuture",
@@ -55,6 +58,7 @@ __all__ = [
     "Event",
     "ExecutionContext",
     "Explanation",
+    "GraphScope",
     "KernelFunction",
     "KernelModule",
     "LaunchConfig",
@@ -107,6 +111,8 @@ _NAMES = {
     "ops.combinators": "as_op empty value with_context zip_ops",
     "ops.context": "ExecutionContext",
     "ops.future": "DeviceFuture",
+    "ops.graph": "CudaGraph",
+    "ops.graph_scope": "GraphScope",
     "ops.launch_ops": "AsyncKernelLaunch LaunchConfig",
     "ops.lazy": "LazyLaunch LazyLauncher",
     "ops.modules": "KernelFunction KernelModule load_module_from_bytes load_module_from_file load_module_from_ptx",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
 from tilec.errors import DriverError, MissingError
 from tilec.model.arch import Version
-from tilec.runtime._driver_memory import MemoryCalls
+from tilec.runtime._driver_calls import result_name
+from tilec.runtime._driver_graphs import GraphCalls
+from tilec.runtime.lost import LaunchRecord
+from tilec.runtime.results import STICKY
 from tilec.runtime.seam import DeviceInfo, Dim3, FunctionFacts, FunctionHandle, LaunchCall, LaunchParts, LaunchShape, ModuleHandle
 
 _PORTABLE_CLUSTER = 8
@@ -29,10 +33,14 @@ def driver() -> Driver:
     except ImportError as error:
         what = f"the package cuda-bindings cannot be imported: {error}"
         raise MissingError(what, fix="install it: pip install 'cuda-bindings>=13.0,<14'") from error
+    if "launches" in os.environ.get("TILEC_DEBUG", "").split(","):
+        from tilec.runtime._driver_recording import RecordingDriver
+
+        return RecordingDriver(api)
     return Driver(api)
 
 
-class Driver(MemoryCalls):
+class Driver(GraphCalls):
     """`DeviceDriver` on cuda.bindings. All contexts are the devices' primary ones, which torch and CuPy share."""
 
     holds_arguments = False  # streams of CUDA outlive no tensor by themselves: that is the caller's care, as with every other launch
@@ -126,9 +134,10 @@ class Driver(MemoryCalls):
         function: FunctionHandle,
         shape: LaunchShape,
         stream: int,
-        parts: LaunchParts,  # noqa: ARG002 - the image's own code knows what its arguments are
+        parts: LaunchParts,
     ) -> LaunchCall:
         """A call that enqueues this launch; it reports failure by its result and never raises for one."""
+        self._losses.suspects(ordinal).add(LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream))
         # A ready configuration costs less per call than nine numbers do.
         call: LaunchCall = functools.partial(self._api.cuLaunchKernelEx, self._config(shape, stream), function)
         expected, get_current = int(self._context(ordinal)), self._api.cuCtxGetCurrent
@@ -147,6 +156,8 @@ class Driver(MemoryCalls):
     def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
         """Deal with a launch that failed: where only the thread's context was wrong, `retry` under the right one; raise otherwise."""
         code = int(result)
+        if result_name(result) in STICKY:
+            raise self._error("the launch", result, kernel=kernel, ordinal=ordinal)
         context = self._context(ordinal)
         if code in (_INVALID_CONTEXT, _INVALID_HANDLE):
             current = int(self._ask("cuCtxGetCurrent"))
@@ -162,9 +173,14 @@ class Driver(MemoryCalls):
         if owner is not None and owner != ordinal:
             what = f"{kernel}: the kernel is loaded on device {ordinal}, the stream is on device {owner}"
             raise DriverError(
-                what, result="CUDA_ERROR_INVALID_HANDLE", code=_INVALID_HANDLE, fix="pass a stream of that device", kernel=kernel
+                what,
+                result="CUDA_ERROR_INVALID_HANDLE",
+                code=_INVALID_HANDLE,
+                fix="pass a stream of that device",
+                kernel=kernel,
+                device=ordinal,
             )
-        raise self._error("the launch", result, kernel=kernel)
+        raise self._error("the launch", result, kernel=kernel, ordinal=ordinal)
 
     def _stream_device(self, ordinal: int, stream: int) -> int | None:
         with self.current(ordinal):

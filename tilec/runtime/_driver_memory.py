@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilec.runtime._driver_calls import Calls
-from tilec.runtime.seam import CopyKind, PoolHandle, PoolStats
+from tilec.runtime._driver_calls import Calls, result_name
+from tilec.runtime.results import STICKY
+from tilec.runtime.seam import CopyBox, CopyKind, PoolHandle, PoolStats
 
 _NOT_READY = 600
-_COPIES = {CopyKind.TO_DEVICE: "cuMemcpyHtoDAsync", CopyKind.TO_HOST: "cuMemcpyDtoHAsync", CopyKind.ON_DEVICE: "cuMemcpyAsync"}
+# `cuMemcpyAsync` finds out by itself what kinds of memory its addresses are of.
+_COPIES = dict.fromkeys(CopyKind, "cuMemcpyAsync") | {CopyKind.TO_DEVICE: "cuMemcpyHtoDAsync", CopyKind.TO_HOST: "cuMemcpyDtoHAsync"}
 
 
 class MemoryCalls(Calls):
@@ -20,6 +22,8 @@ class MemoryCalls(Calls):
         """Ordinal of the device that an address belongs to; None for an address that the driver does not know."""
         name = self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
         result, *values = self._api.cuPointerGetAttribute(name, address)
+        if result_name(result) in STICKY:  # else it would look as if the address were nobody's
+            raise self._error("cuPointerGetAttribute", result)
         return int(values[0]) if result == self._success else None
 
     def allocation(self, address: int) -> tuple[int, int] | None:
@@ -57,15 +61,14 @@ class MemoryCalls(Calls):
 
     def free_pinned(self, ordinal: int, address: int) -> None:
         """Give pinned memory back; nothing may use it any more."""
-        with self.current(ordinal):
-            self._ask("cuMemFreeHost", address)
+        self._give_back(ordinal, "cuMemFreeHost", address)
 
     def memory_info(self, ordinal: int) -> tuple[int, int]:
         """(free, total) bytes of the device."""
         with self.current(ordinal):
             result, free, total = self._api.cuMemGetInfo()
         if result != self._success:
-            raise self._error("cuMemGetInfo", result)
+            raise self._error("cuMemGetInfo", result, ordinal=ordinal)
         return int(free), int(total)
 
     # Copies
@@ -86,6 +89,21 @@ class MemoryCalls(Calls):
         """Copy in stream order. Host memory must stay as it is until the copy is done; only pinned memory is copied without waiting."""
         with self.current(ordinal):
             self._ask(_COPIES[kind], target, source, size, stream)
+
+    def copy_box(self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind) -> None:
+        """Copy rows of bytes that lie apart, in stream order. Host memory must stay as it is until the copy is done."""
+        if box.rows == box.slices == 1:
+            self.copy_async(ordinal, target, source, box.width, stream, kind)
+            return
+        # The two-dimensional calls may refuse pitches that the driver did not choose itself; this one takes any.
+        wanted = self._api.CUDA_MEMCPY3D()
+        wanted.srcMemoryType = wanted.dstMemoryType = self._api.CUmemorytype.CU_MEMORYTYPE_UNIFIED
+        wanted.srcDevice, wanted.dstDevice = source, target
+        wanted.srcPitch, wanted.srcHeight = box.source_pitch, box.source_slice // box.source_pitch
+        wanted.dstPitch, wanted.dstHeight = box.target_pitch, box.target_slice // box.target_pitch
+        wanted.WidthInBytes, wanted.Height, wanted.Depth = box.width, box.rows, box.slices
+        with self.current(ordinal):
+            self._ask("cuMemcpy3DAsync", wanted, stream)
 
     def fill(self, ordinal: int, address: int, byte: int, size: int, stream: int) -> None:
         """Set every byte of device memory, in stream order."""
@@ -118,8 +136,7 @@ class MemoryCalls(Calls):
 
     def destroy_pool(self, ordinal: int, pool: PoolHandle) -> None:
         """Give a pool back; its memory goes when the last of it is freed."""
-        with self.current(ordinal):
-            self._ask("cuMemPoolDestroy", pool)
+        self._give_back(ordinal, "cuMemPoolDestroy", pool)
 
     def set_release_threshold(self, ordinal: int, pool: PoolHandle, size: int) -> None:
         """Set how many unused bytes a pool keeps."""
@@ -158,8 +175,7 @@ class MemoryCalls(Calls):
 
     def destroy_stream(self, ordinal: int, stream: int) -> None:
         """Give a stream back; work on it still finishes."""
-        with self.current(ordinal):
-            self._ask("cuStreamDestroy", stream)
+        self._give_back(ordinal, "cuStreamDestroy", stream)
 
     def synchronize(self, ordinal: int, stream: int) -> None:
         """Wait for everything on a stream."""
@@ -181,8 +197,7 @@ class MemoryCalls(Calls):
 
     def destroy_event(self, ordinal: int, event: int) -> None:
         """Give an event back; streams that wait for it still do."""
-        with self.current(ordinal):
-            self._ask("cuEventDestroy", event)
+        self._give_back(ordinal, "cuEventDestroy", event)
 
     def position(self, ordinal: int, stream: int) -> int:  # noqa: ARG002 - only drivers that tell works apart count
         """A failed work fails the context: there is nothing to tell apart."""
@@ -209,7 +224,7 @@ class MemoryCalls(Calls):
         if int(result) == _NOT_READY:
             return False
         if result != self._success:
-            raise self._error("cuEventQuery", result)
+            raise self._error("cuEventQuery", result, ordinal=ordinal)
         return True
 
     def synchronize_event(self, ordinal: int, event: int) -> None:

@@ -15,14 +15,17 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from tilec.errors import DriverError, NoDeviceError, SchedulingError
 from tilec.model.arch import Version
 from tilec.runtime.cpu_launch import CpuOptions, Launching, QueuedCall, out_of_memory
-from tilec.runtime.cpu_memory import Allocations
+from tilec.runtime.cpu_memory import Allocations, foreign_bytes, rows_of
 from tilec.runtime.cpu_pools import Pool
-from tilec.runtime.cpu_queue import Mark, Queue, end_all
+from tilec.runtime.cpu_queue import Mark, Queue, Work, end_all
+from tilec.runtime.graph_double import Captures, Executable, GraphDouble, Node
 from tilec.runtime.layout import ON_CPU, ON_GPU
-from tilec.runtime.seam import CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
+from tilec.runtime.seam import CopyBox, CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
 from tilec.tileir.execute import memory_of_variables, prepare
 from tilec.tileir.ir import Module
 from tilec.tileir.memory import Region
@@ -33,6 +36,8 @@ from tilec.tileir.read import NEWEST, OLDEST, read_module
 CPU = DeviceInfo(ordinal=ON_CPU, name="CPU", cc=(0, 0), driver=(0, 0), cooperative=False, cluster=True, interprets=(OLDEST, NEWEST))
 # What memory that was freed is filled with, where that is asked for.
 POISON = 0xDD
+# Copies whose target, and whose source, is memory of the device.
+_INTO, _OUT_OF = (CopyKind.TO_DEVICE, CopyKind.ON_DEVICE), (CopyKind.TO_HOST, CopyKind.ON_DEVICE)
 _FACTS = FunctionFacts(max_threads=1, static_shared=0, registers=0)
 _DRIVERS: weakref.WeakSet[CpuDriver] = weakref.WeakSet()
 # Seconds that the end of the process waits for a launch to stop.
@@ -53,7 +58,7 @@ def cpu_driver() -> CpuDriver:
     return CpuDriver()
 
 
-class CpuDriver:
+class CpuDriver(GraphDouble):
     """`DeviceDriver` without a GPU: one device, the host's memory.
 
     Launches of one stream run one after another on a thread of the stream; streams run beside each other. What a launch raises comes
@@ -70,11 +75,12 @@ class CpuDriver:
             poison: fill memory that is freed, so that who still reads it sees that.
             pace: called on the thread of a stream before each of its works; tests delay streams with it.
         """
+        super().__init__()
         self._poison = poison
         self._pace = pace
         self._options = options or CpuOptions()
         self._allocations = Allocations()
-        self._pool = Pool(self._allocations)
+        self._pool, self._pinned = Pool(self._allocations), Pool(self._allocations)
         self._owners: dict[int, tuple[Pool, int]] = {}  # pool and size of each allocation
         self._lock = threading.RLock()
         self._handles = itertools.count(0x1000, 0x10)
@@ -141,7 +147,8 @@ class CpuDriver:
         """A call that takes the arguments and enqueues the run; it reports failure by its result and never raises for one."""
         self._queue(stream, parts.kernel)
         launching = Launching(function, shape.grid, parts, self._options, self._allocations)
-        return QueuedCall(launching, functools.partial(self._queue, stream, parts.kernel))
+        put = functools.partial(self._put, stream, f"launch of {parts.kernel}")
+        return QueuedCall(launching, functools.partial(self._queue, stream, parts.kernel), put)
 
     def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
         """Raise what a launch, or one before it on its stream, came to."""
@@ -160,6 +167,7 @@ class CpuDriver:
 
     def allocate(self, ordinal: int, size: int, stream: int | None, pool: Pool | None = None) -> int:
         """Host memory, aligned as a GPU's; the contents are whatever was there."""
+        self._captures.refuse(stream, "cuMemAllocAsync")
         owner = pool or self._pool
         try:
             address = owner.allocate(size)
@@ -170,6 +178,7 @@ class CpuDriver:
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:
         """Give memory back; launches that use it keep it until they are done."""
+        self._captures.refuse(stream, "cuMemFreeAsync")
         queue = None if stream is None else self._queues.get(stream)
         if queue is None or queue.idle:  # a buffer that is collected last of all finds no thread to start
             self._free(address)
@@ -186,7 +195,7 @@ class CpuDriver:
 
     def allocate_pinned(self, ordinal: int, size: int) -> int:
         """Host memory as any other: it is all within reach here."""
-        return self.allocate(ordinal, size, None)
+        return self.allocate(ordinal, size, None, self._pinned)
 
     def free_pinned(self, ordinal: int, address: int) -> None:
         """Give it back."""
@@ -227,8 +236,8 @@ class CpuDriver:
 
     def copy_async(self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind) -> None:
         """Copy in stream order. Host memory must stay as it is until the copy is done."""
-        to = None if kind is CopyKind.TO_HOST else self._part(target, size)
-        of = None if kind is CopyKind.TO_DEVICE else self._part(source, size)
+        to = self._part(target, size) if kind in _INTO else None
+        of = self._part(source, size) if kind in _OUT_OF else None
         queue = self._queue(stream)
         queue.check()
 
@@ -236,16 +245,26 @@ class CpuDriver:
             # The parts are held, so that memory which is freed too early has other contents, and not another owner.
             ctypes.memmove(target if to is None else to.ctypes.data, source if of is None else of.ctypes.data, size)
 
-        queue.put(copy)
+        self._put(stream, f"copy {kind.value}", copy)
+
+    def copy_box(self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind) -> None:
+        """Copy rows of bytes that lie apart, in stream order. Host memory must stay as it is until the copy is done."""
+        into = rows_of(self._bytes(target, box.target_reach, own=kind in _INTO), box, target=True)
+        out_of = rows_of(self._bytes(source, box.source_reach, own=kind in _OUT_OF), box, target=False)
+        queue = self._queue(stream)
+        queue.check()
+        self._put(stream, f"copy of rows {kind.value}", lambda _: np.copyto(into, out_of))
 
     def copy_in(self, ordinal: int, address: int, source: int, size: int, stream: int) -> None:
         """Copy other memory into an allocation, in stream order, and wait for it."""
+        self._captures.refuse(stream, "cuStreamSynchronize")
         queue, target = self._queue(stream), self._part(address, size)
         queue.wait()
         ctypes.memmove(target.ctypes.data, source, size)
 
     def copy_out(self, ordinal: int, target: int, address: int, size: int, stream: int) -> None:
         """Copy an allocation into other memory, in stream order, and wait for it."""
+        self._captures.refuse(stream, "cuStreamSynchronize")
         queue, source = self._queue(stream), self._part(address, size)
         queue.wait()
         ctypes.memmove(target, source.ctypes.data, size)
@@ -254,13 +273,16 @@ class CpuDriver:
         """Set every byte of memory, in stream order."""
         queue, target = self._queue(stream), self._part(address, size)
         queue.check()
-        queue.put(lambda _: target.fill(byte))
+        self._put(stream, "fill", lambda _: target.fill(byte))
 
     def _part(self, address: int, size: int) -> Any:
         found = self._allocations.part(address, size)
         if found is None:
             raise _invalid(f"{size} bytes at {address:#x} are not in one allocation of the cpu device")
         return found
+
+    def _bytes(self, address: int, size: int, *, own: bool) -> Any:
+        return self._part(address, size) if own else foreign_bytes(address, size, writable=True, owner=None)
 
     # Streams
 
@@ -281,11 +303,13 @@ class CpuDriver:
 
     def synchronize(self, ordinal: int, stream: int) -> None:
         """Wait for everything on a stream; raise what its work came to."""
+        self._captures.refuse(stream, "cuStreamSynchronize")
         self._queue(stream).wait()
 
     def synchronize_device(self, ordinal: int) -> None:
         """Wait for all streams; raise the first error that nobody was told of."""
         self.device(ordinal)
+        self._captures.refuse_all("cuCtxSynchronize")
         with self._lock:
             queues = list(self._queues.values())
         for queue in queues:
@@ -304,6 +328,7 @@ class CpuDriver:
     def destroy_event(self, ordinal: int, event: int) -> None:
         """Give an event back; streams that wait for it still do."""
         self._marks.pop(event, None)
+        self._captures.forget(event)
 
     def position(self, ordinal: int, stream: int) -> int:
         """Where in a stream's work the next one goes."""
@@ -312,16 +337,18 @@ class CpuDriver:
     def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:
         """Set the mark behind what a stream has to do; it was elsewhere before."""
         self._mark(event)
-        self._marks[event] = Mark(self._queue(stream), since)
+        if not self._captures.record(event, stream):
+            self._marks[event] = Mark(self._queue(stream), since)
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:
         """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
         mark = self._mark(event)
-        if mark is not None:
+        if not self._captures.wait(stream, event, set_outside=mark is not None) and mark is not None:
             self._queue(stream).put(mark.wait if anyway else mark.follow, always=True)
 
     def event_reached(self, ordinal: int, event: int) -> bool:
         """Whether everything before the mark is done."""
+        self._captures.ask(event, "cuEventQuery")
         mark = self._mark(event)
         return mark is None or mark.reached
 
@@ -332,6 +359,7 @@ class CpuDriver:
 
     def synchronize_event(self, ordinal: int, event: int) -> None:
         """Wait until the mark is reached; errors of the stream stay there."""
+        self._captures.ask(event, "cuEventSynchronize")
         mark = self._mark(event)
         if mark is not None:
             mark.wait(_never)
@@ -356,12 +384,36 @@ class CpuDriver:
             raise SchedulingError(what, fix=fix, kernel=kernel)
         return queue
 
+    def _put(self, stream: int, kind: str, work: Work) -> None:
+        """Queue work, or note it for a graph where the stream is captured."""
+        if not self._captures.add(stream, kind, work):
+            self._queue(stream).put(work)
+
+    def _replay(self, executable: Executable, nodes: tuple[Node, ...], stream: int) -> None:
+        """Queue the works of a graph as one, behind the last launch of it on whatever stream."""
+        queue = self._queue(stream)
+        queue.check()
+        if executable.last is not None and not executable.last.reached:
+            queue.put(executable.last.wait, always=True)
+
+        def work(given_up: Callable[[], bool]) -> None:
+            for place, node in enumerate(nodes):
+                if given_up():
+                    return
+                if self._pace is not None and place:  # the queue has called it for the first
+                    self._pace()
+                node.work(given_up)
+
+        queue.put(work)
+        executable.last = Mark(queue)
+
     def _new_queue(self, handle: int) -> Queue:
         return Queue(f"stream {handle:#x} of the cpu device", self._pace)
 
     def renew(self) -> None:
         """Start with empty streams: in a forked child, which has none of its parent's threads."""
         self._lock = threading.RLock()
+        self._captures = Captures()
         self._allocations.renew()
         for queue in self._queues.values():
             queue.forget()
@@ -384,4 +436,4 @@ atexit.register(end_all, _PATIENCE)
 
 def _invalid(what: str) -> DriverError:
     cause = "the memory was freed, or belongs to somebody else"
-    return DriverError(what, result="CUDA_ERROR_INVALID_VALUE", code=1, cause=cause, fix="check that every buffer is alive")
+    return DriverError(what, result="CUDA_ERROR_INVALID_VALUE", code=1, cause=cause, fix="check that every buffer is alive", device=ON_CPU)

@@ -11,7 +11,8 @@ import numpy as np
 
 from tilec.errors import ArgumentError, BundleError, DriverError, InternalError, TilecError
 from tilec.runtime.cpu_memory import Allocations, foreign_bytes
-from tilec.runtime.cpu_queue import Queue
+from tilec.runtime.cpu_queue import Queue, Work
+from tilec.runtime.layout import ON_CPU
 from tilec.runtime.seam import Dim3, LaunchParts, TensorPart
 from tilec.tileir.estimate import refuse_huge
 from tilec.tileir.execute import DEFAULT, Options, execute
@@ -209,19 +210,19 @@ class QueuedCall:
         launching: the launch.
     """
 
-    __slots__ = ("_queue", "launching")
+    __slots__ = ("_put", "_queue", "launching")
 
-    def __init__(self, launching: Launching, queue: Callable[[], Queue]) -> None:
-        """Take a launch, and what finds the stream's queue: it may be closed between calls."""
+    def __init__(self, launching: Launching, queue: Callable[[], Queue], put: Callable[[Work], None]) -> None:
+        """Take a launch, what finds the stream's queue (it may be closed between calls), and what puts work there."""
         self.launching = launching
         self._queue = queue
+        self._put = put
 
     def __call__(self, parameters: int, held: Any) -> tuple[BaseException | None]:
         """As `LaunchCall`."""
         try:
-            queue = self._queue()
-            queue.check()
-            queue.put(self.launching.prepare(parameters, held))
+            self._queue().check()
+            self._put(self.launching.prepare(parameters, held))
         except Exception as error:  # noqa: BLE001 - `launch_failed` raises it
             return (error,)
         return (None,)
@@ -230,7 +231,7 @@ class QueuedCall:
 def out_of_memory(what: str, *, kernel: str = "") -> DriverError:
     """The error of a device whose memory is used up, as the driver of a GPU gives it."""
     cause, fix = "the machine has no free memory of this size", "free buffers that are not needed any more, or use smaller inputs"
-    return DriverError(what, result="CUDA_ERROR_OUT_OF_MEMORY", code=2, cause=cause, fix=fix, kernel=kernel)
+    return DriverError(what, result="CUDA_ERROR_OUT_OF_MEMORY", code=2, cause=cause, fix=fix, kernel=kernel, device=ON_CPU)
 
 
 def _element(kind: Type) -> Scalar | Pointer:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tilec.runtime.seam import CopyBox
+
 # As on a GPU, so that kernels that assume aligned addresses are chosen here too.
 ALIGNMENT = 256
 
@@ -72,6 +74,12 @@ class Allocations:
 def foreign_bytes(address: int, size: int, *, writable: bool, owner: object) -> Bytes:
     """Memory of somebody else as bytes, which keep `owner` alive."""
     return np.asarray(_Foreign(address, size, writable, owner))
+
+
+def rows_of(data: Bytes, box: CopyBox, *, target: bool) -> Bytes:
+    """The bytes at one end of a copy, in the order in which they are copied."""
+    slices, rows = (box.target_slice, box.target_pitch) if target else (box.source_slice, box.source_pitch)
+    return np.lib.stride_tricks.as_strided(data, (box.slices, box.rows, box.width), (slices, rows, 1))
 
 
 class _Foreign:

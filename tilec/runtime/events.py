@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import final
 
-from tilec.errors import SchedulingError
+from tilec.errors import GraphCaptureError, SchedulingError
 from tilec.runtime.devices import driver_of, ordinal_of
 from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.seam import DeviceDriver
 from tilec.runtime.streams import stream_handle
+from tilec.runtime.tensors.recording import own_recording
 
 
 @final
@@ -40,8 +41,19 @@ class Event:
         return self._handle
 
     def record(self, stream: StreamLike) -> None:
-        """Set the mark behind what the stream was given so far."""
-        self._driver.record_event(self.device, self.handle, stream_handle(stream, "Event"))
+        """Set the mark behind what the stream was given so far.
+
+        Raises:
+            GraphCaptureError: an op is captured there.
+        """
+        handle = stream_handle(stream, "Event")
+        if own_recording(self._driver, self.device, handle) is not None:
+            raise GraphCaptureError(
+                "an event cannot be recorded while an op is captured",
+                cause="what waits for it on another stream would be drawn into the capture, and the graph would not own what it uses",
+                fix="record it on the stream of the replays, behind them",
+            )
+        self._driver.record_event(self.device, self.handle, handle)
 
     def hold(self, stream: StreamLike) -> None:
         """Let what this stream is given from now on wait until the mark is reached, where it is now."""

@@ -15,10 +15,12 @@ from tilec.runtime.grid import GridWish
 from tilec.runtime.packing import Block
 from tilec.runtime.prepare import Explanation, Plan, Site, explain, prepare
 from tilec.runtime.protocols import StreamLike
+from tilec.runtime.scalars import is_number
 from tilec.runtime.seam import LaunchCall
 from tilec.runtime.select import no_variant
 from tilec.runtime.streams import stream_handle
 from tilec.runtime.tensors.lease import holder
+from tilec.runtime.tensors.recording import Recording, recording_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -218,14 +220,27 @@ class Launcher:
         handle = stream_handle(stream, self.info.name)
         leased = [place for place in contract.tensors if READERS.leased(values[place])]
         self._check_leases(contract, values, leased)
-        try:
-            key = self._key_of(values)
-        except Exception:  # noqa: BLE001 - foreign tensors raise what they like, and a plan need not be remembered
-            key = None
+        recording = recording_of(self._site.driver, self._site.device.ordinal, handle)
+        if recording is not None:
+            return self._captured(recording, handle, values, leased)
+        key = self._key(values)
         if leased and key in self._plans:  # only the order of streams was new
             self._plans[key].bound(handle)
             order(contract, values, leased, handle)
             return self.path()(stream, values)
+        self._first(handle, key, values, leased)
+        return None
+
+    def _key(self, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """What a plan for these arguments is remembered by; None where it cannot be."""
+        try:
+            return self._key_of(values)
+        except Exception:  # noqa: BLE001 - foreign tensors raise what they like, and a plan need not be remembered
+            return None
+
+    def _first(self, handle: int, key: tuple[Any, ...] | None, values: tuple[Any, ...], leased: list[int]) -> Plan:
+        """Make and remember the plan of a launch, and enqueue it."""
+        contract = self._ready()
         plan, packed = prepare(contract, values, self.pinned, self._site, self._grid)
         if key is not None:
             if len(self._plans) >= MOST_PLANS:
@@ -241,7 +256,23 @@ class Launcher:
         if result:
             self._failed(plan, call, block, handle, result)
         plan.blocks.append(block)
-        return None
+        return plan
+
+    def _captured(self, recording: Recording, handle: int, values: tuple[Any, ...], leased: list[int]) -> None:
+        """A launch on a stream that is captured: the graph learns of tensors instead of streams, and keeps what it uses."""
+        for place in leased:
+            recording.touch(values[place].storage, write=self._ready().params[place].out)
+        values = tuple(value.raw() if place in leased else value for place, value in enumerate(values))
+        recording.keep(*(value for place, value in enumerate(values) if place not in leased and not is_number(value)))
+        key, calls = self._key(values), recording.calls
+        plan = self._plans.get(key) if key is not None else None
+        if plan is None:
+            plan = self._first(handle, key, values, [])
+        else:
+            plan.calls[handle] = (calls or {}).get(plan) or plan.bound(handle)
+            self.path()(handle, values)
+        if calls is not None:
+            calls[plan] = plan.calls.pop(handle, None)
 
     def _check_leases(self, contract: Contract, values: tuple[Any, ...], leased: list[int]) -> None:
         """See that tilec's own tensors may be used as the kernel uses them; errors name both sides."""

@@ -16,6 +16,8 @@ Dim3 = tuple[int, int, int]
 ModuleHandle = Any
 FunctionHandle = Any
 PoolHandle = Any
+GraphHandle = Any
+ExecutableHandle = Any
 # Enqueues one launch: (address of the array of parameter addresses, 0) gives a sequence whose first item is the result, false for
 # success. Bound once per plan and stream, so that a launch pays for one call with two arguments. A driver that holds arguments gets
 # (addresses of the tensors first, all arguments of the call) in place of the 0.
@@ -130,11 +132,41 @@ class LaunchParts:
 
 
 class CopyKind(enum.Enum):
-    """From where to where a copy goes: between host memory and device memory, or inside device memory (of one device or of two)."""
+    """From where to where a copy goes: between host memory and device memory, or inside either (of one device or of two)."""
 
     TO_DEVICE = "to the device"
     TO_HOST = "to the host"
     ON_DEVICE = "on the device"
+    ON_HOST = "on the host"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CopyBox:
+    """Rows of bytes, and slices of rows, that one call copies. All in bytes but `rows` and `slices`.
+
+    Attributes:
+        width: of a row. rows: in each slice. slices: how many.
+        target_pitch, source_pitch: from row to row; no less than the width.
+        target_slice, source_slice: from slice to slice; a multiple of the pitch, with room for all rows.
+    """
+
+    width: int
+    rows: int
+    slices: int
+    target_pitch: int
+    source_pitch: int
+    target_slice: int
+    source_slice: int
+
+    @property
+    def target_reach(self) -> int:
+        """Bytes from the first to past the last that is written."""
+        return (self.slices - 1) * self.target_slice + (self.rows - 1) * self.target_pitch + self.width
+
+    @property
+    def source_reach(self) -> int:
+        """Bytes from the first to past the last that is read."""
+        return (self.slices - 1) * self.source_slice + (self.rows - 1) * self.source_pitch + self.width
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -227,6 +259,9 @@ class DeviceDriver(Protocol):
     def copy_async(self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind) -> None:
         """Copy in stream order. Host memory must stay as it is until the copy is done; only pinned memory is copied without waiting."""
 
+    def copy_box(self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind) -> None:
+        """Copy rows of bytes that lie apart, in stream order. Host memory must stay as it is until the copy is done."""
+
     def allocate_pinned(self, ordinal: int, size: int) -> int:
         """Host memory that the device copies from and to by itself."""
 
@@ -298,3 +333,36 @@ class DeviceDriver(Protocol):
 
     def elapsed(self, ordinal: int, start: int, end: int) -> float:
         """Seconds between two marks that were reached."""
+
+    def begin_capture(self, ordinal: int, stream: int) -> None:
+        """Let what a stream is given become nodes of a graph instead of being done. The stream must not be a default one."""
+
+    def end_capture(self, ordinal: int, stream: int) -> GraphHandle:
+        """The graph of what the stream was given; it does its work itself again, also where this raises."""
+
+    def capturing(self, ordinal: int, stream: int) -> bool:
+        """Whether a stream is captured, by whomever. Its work must not be waited for, nor may it wait for work outside of the capture."""
+
+    def outside_captures(self, ordinal: int) -> AbstractContextManager[None]:
+        """Let this thread wait for streams that are not captured, although somebody captures another one."""
+
+    def graph_nodes(self, graph: GraphHandle) -> int:
+        """How many works a graph has."""
+
+    def instantiate_graph(self, ordinal: int, graph: GraphHandle) -> ExecutableHandle:
+        """Make a graph ready to be launched; it need not stay."""
+
+    def update_graph(self, ordinal: int, executable: ExecutableHandle, graph: GraphHandle) -> bool:
+        """Let later launches of an executable do what another graph says; whether the two are alike enough, else nothing changes."""
+
+    def upload_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
+        """Bring it to the device, in stream order, so that its first launch need not."""
+
+    def launch_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
+        """Do what the graph says, in stream order, and behind all launches of the executable before."""
+
+    def destroy_graph(self, ordinal: int, graph: GraphHandle) -> None:
+        """Give a graph back; what was made of it stays."""
+
+    def destroy_executable(self, ordinal: int, executable: ExecutableHandle) -> None:
+        """Give it back; launches of it still finish. Does not wait."""

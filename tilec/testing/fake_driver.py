@@ -15,8 +15,10 @@ from typing import Any
 from tilec.errors import DriverError, NoDeviceError
 from tilec.model.arch import Version
 from tilec.model.signature import AbiSlot
+from tilec.runtime.graph_double import Executable, GraphDouble, Node
+from tilec.runtime.lost import LaunchRecord, Losses
 from tilec.runtime.scalars import format_of
-from tilec.runtime.seam import CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
+from tilec.runtime.seam import CopyBox, CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
 
 H200 = DeviceInfo(
     ordinal=0,
@@ -65,7 +67,7 @@ class FakeStep:
     what: int
 
 
-class FakeDriver:
+class FakeDriver(GraphDouble):
     """`DeviceDriver` for tests.
 
     Attributes:
@@ -75,13 +77,15 @@ class FakeDriver:
         steps: what streams order, in order: allocations, frees, copies, fills, events, launches.
         pending: events that are not reached, although they were recorded.
         errors: launches that came from a thread without a context, as a tool that watches the driver reports them.
-        fail: results to give instead of success, by call name: `{"load_module": "CUDA_ERROR_NO_BINARY_FOR_GPU"}`.
+        fail: results to give instead of success, by call name: `{"load_module": "CUDA_ERROR_NO_BINARY_FOR_GPU"}`. After one that loses
+            the context, every call on the device fails, as on a GPU.
     """
 
     holds_arguments = False
 
     def __init__(self, devices: Sequence[DeviceInfo] = (H200,), kernels: Mapping[str, FakeKernel] | None = None) -> None:
         """Make a driver that serves these devices and knows these kernels by symbol; others take no arguments."""
+        super().__init__()
         self.devices = tuple(devices)
         self.kernels = dict(kernels or {})
         self.launches: list[FakeLaunch] = []
@@ -89,6 +93,7 @@ class FakeDriver:
         self.calls: list[str] = []
         self.steps: list[FakeStep] = []
         self.pending: set[int] = set()
+        self._recorded: set[int] = set()
         self.errors: list[str] = []
         self.fail: dict[str, str] = {}
         self.allowed_shared: dict[str, int] = {}
@@ -98,6 +103,7 @@ class FakeDriver:
         self._streams = itertools.count(0x1000, 0x10)
         self._lock = threading.Lock()
         self._thread = threading.local()
+        self._losses = Losses()
 
     def own(self, address: int, device: int) -> None:
         """Let an address count as memory of a device."""
@@ -121,6 +127,7 @@ class FakeDriver:
     def current(self, ordinal: int) -> Iterator[None]:
         """Make the device current, and restore the thread's own afterwards."""
         self.device(ordinal)
+        self._losses.check(ordinal)
         before = self._current
         self._thread.current = ordinal
         try:
@@ -141,7 +148,7 @@ class FakeDriver:
 
     def load_module(self, ordinal: int, data: bytes) -> tuple[int, bytes]:
         """Load an image: any bytes will do."""
-        self._note("load_module")
+        self._note("load_module", ordinal)
         with self._lock:
             self.loads.append((ordinal, data))
         return ordinal, data
@@ -178,6 +185,8 @@ class FakeDriver:
         Where there are several devices it makes its own current, as the real one does; else the thread has to have it.
         """
         kernel = self._kernel(function)
+        lost = self._losses.errors
+        self._losses.suspects(ordinal).add(LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream))
 
         def call(parameters: int, extra: int) -> tuple[str]:
             assert extra == 0
@@ -185,15 +194,22 @@ class FakeDriver:
                 with self._lock:
                     self.errors.append(f"cuLaunchKernelEx: {_NO_CONTEXT}")
                 return (_NO_CONTEXT,)
+            if ordinal in lost:
+                return (lost[ordinal].result,)
             arguments = tuple(_unpack(parameters, index, slot) for index, slot in enumerate(kernel.abi))
-            with self._lock:
-                self.steps.append(FakeStep(call="launch", stream=stream, what=0))
-                self.launches.append(FakeLaunch(device=ordinal, symbol=function, shape=shape, stream=stream, arguments=arguments))
-            if "launch" in self.fail:
-                return (self.fail["launch"],)
-            if kernel.run is not None:
-                kernel.run(*arguments)
-            return ("",)
+
+            def work(where: int) -> None:
+                self._step("launch", where, 0)
+                with self._lock:
+                    self.launches.append(FakeLaunch(device=ordinal, symbol=function, shape=shape, stream=where, arguments=arguments))
+                if "launch" not in self.fail and kernel.run is not None:
+                    kernel.run(*arguments)
+
+            try:
+                self._work(stream, f"launch of {parts.kernel}", work)
+            except DriverError as error:  # of a capture that is broken
+                return (error.result,)
+            return (self.fail.get("launch", ""),)
 
         return call
 
@@ -204,7 +220,7 @@ class FakeDriver:
             result = retry()
             if not result:
                 return
-        raise DriverError(f"{kernel}: the launch failed: {result}", result=result, kernel=kernel)
+        raise self._losses.failed(ordinal, "the launch", result, 0, kernel=kernel)
 
     def pointer_device(self, address: int) -> int | None:
         """Device of an address: of an allocation, or as told by `own`."""
@@ -217,7 +233,8 @@ class FakeDriver:
 
     def allocate(self, ordinal: int, size: int, stream: int | None, pool: int | None = None) -> int:
         """Host memory, aligned to 256 bytes."""
-        self._note("allocate")
+        self._note("allocate", ordinal)
+        self._captures.refuse(stream, "cuMemAllocAsync")
         buffer = ctypes.create_string_buffer(size + 256)
         address = -(-ctypes.addressof(buffer) // 256) * 256
         self._memory[address] = (ordinal, buffer)
@@ -228,7 +245,8 @@ class FakeDriver:
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:
         """Give memory back; a second time is an error."""
-        self._note("free")
+        self._note("free", ordinal)
+        self._captures.refuse(stream, "cuMemFreeAsync")
         if self._memory.pop(address, None) is None:
             raise DriverError(f"cuMemFree failed: CUDA_ERROR_INVALID_VALUE ({address:#x})", result="CUDA_ERROR_INVALID_VALUE", code=1)
         self._step("free", stream, address)
@@ -241,30 +259,57 @@ class FakeDriver:
 
     def free_pinned(self, ordinal: int, address: int) -> None:
         """Give it back."""
-        self.free(ordinal, address, None)
+        if ordinal not in self._losses:
+            self.free(ordinal, address, None)
 
     def memory_info(self, ordinal: int) -> tuple[int, int]:
         """A device of 1 GiB."""
+        self._losses.check(ordinal)
         return 2**30 - sum(sum(pool.sizes.values()) for pool in self._pools.values()), 2**30
 
     def copy_in(self, ordinal: int, address: int, source: int, size: int, stream: int) -> None:
         """Copy host memory to an allocation."""
+        self._losses.check(ordinal)
+        self._captures.refuse(stream, "cuStreamSynchronize")
         ctypes.memmove(address, source, size)
 
     def copy_out(self, ordinal: int, target: int, address: int, size: int, stream: int) -> None:
         """Copy an allocation to host memory."""
+        self._losses.check(ordinal)
+        self._captures.refuse(stream, "cuStreamSynchronize")
         ctypes.memmove(target, address, size)
 
     def copy_async(self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind) -> None:
         """Copy at once."""
-        self._note("copy_async")
-        self._step("copy", stream, target)
-        ctypes.memmove(target, source, size)
+        self._note("copy_async", ordinal)
+
+        def copy(where: int) -> None:
+            self._step("copy", where, target)
+            ctypes.memmove(target, source, size)
+
+        self._work(stream, f"copy {kind.value}", copy)
+
+    def copy_box(self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind) -> None:
+        """Copy at once."""
+        self._note("copy_box", ordinal)
+
+        def copy(where: int) -> None:
+            self._step("copy", where, target)
+            for place, row in itertools.product(range(box.slices), range(box.rows)):
+                to, of = place * box.target_slice + row * box.target_pitch, place * box.source_slice + row * box.source_pitch
+                ctypes.memmove(target + to, source + of, box.width)
+
+        self._work(stream, f"copy of rows {kind.value}", copy)
 
     def fill(self, ordinal: int, address: int, byte: int, size: int, stream: int) -> None:
         """Set every byte of an allocation."""
-        self._step("fill", stream, address)
-        ctypes.memset(address, byte, size)
+        self._losses.check(ordinal)
+
+        def fill(where: int) -> None:
+            self._step("fill", where, address)
+            ctypes.memset(address, byte, size)
+
+        self._work(stream, "fill", fill)
 
     def default_pool(self, ordinal: int) -> int:
         """Pool 0."""
@@ -272,19 +317,19 @@ class FakeDriver:
 
     def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> int:
         """A number that names a pool."""
-        self._note("create_pool")
+        self._note("create_pool", ordinal)
         handle = next(self._streams)
         self._pools[handle] = _FakePool(threshold=release_threshold)
         return handle
 
     def destroy_pool(self, ordinal: int, pool: int) -> None:
         """Forget it."""
-        self._note("destroy_pool")
-        del self._pools[pool]
+        if self._given_back("destroy_pool", ordinal):
+            del self._pools[pool]
 
     def set_release_threshold(self, ordinal: int, pool: int, size: int) -> None:
         """Remember it."""
-        self._note("set_release_threshold")
+        self._note("set_release_threshold", ordinal)
         self._pools[pool].threshold = size
 
     def pool_stats(self, ordinal: int, pool: int) -> PoolStats:
@@ -295,33 +340,37 @@ class FakeDriver:
 
     def trim_pool(self, ordinal: int, pool: int, keep: int) -> None:
         """There is nothing to give back."""
-        self._note("trim_pool")
+        self._note("trim_pool", ordinal)
 
     def create_stream(self, ordinal: int) -> int:
         """A number that names a stream."""
-        self._note("create_stream")
+        self._note("create_stream", ordinal)
         return next(self._streams)
 
     def destroy_stream(self, ordinal: int, stream: int) -> None:
         """Nothing is left to give back."""
-        self._note("destroy_stream")
+        self._given_back("destroy_stream", ordinal)
 
     def synchronize(self, ordinal: int, stream: int) -> None:
         """Launches have run when they return."""
-        self._note("synchronize")
+        self._note("synchronize", ordinal)
+        self._captures.refuse(stream, "cuStreamSynchronize")
 
     def synchronize_device(self, ordinal: int) -> None:
         """Launches have run when they return."""
-        self._note("synchronize_device")
+        self._note("synchronize_device", ordinal)
+        self._captures.refuse_all("cuCtxSynchronize")
 
     def create_event(self, ordinal: int, *, timed: bool = True) -> int:
         """A number that names an event."""
-        self._note("create_event")
+        self._note("create_event", ordinal)
         return next(self._streams)
 
     def destroy_event(self, ordinal: int, event: int) -> None:
         """Nothing is left to give back."""
-        self._note("destroy_event")
+        self._captures.forget(event)
+        self._recorded.discard(event)
+        self._given_back("destroy_event", ordinal)
 
     def position(self, ordinal: int, stream: int) -> int:
         """Works are not told apart."""
@@ -333,25 +382,47 @@ class FakeDriver:
 
     def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:
         """Work is done when it returns, and so is everything before the mark."""
-        self._note("record_event")
-        self._step("record", stream, event)
+        self._note("record_event", ordinal)
+        if not self._captures.record(event, stream):
+            self._recorded.add(event)
+            self._step("record", stream, event)
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:
         """There is nothing to wait for."""
-        self._note("wait_event")
-        self._step("wait", stream, event)
+        self._note("wait_event", ordinal)
+        if not self._captures.wait(stream, event, set_outside=event in self._recorded):
+            self._step("wait", stream, event)
 
     def event_reached(self, ordinal: int, event: int) -> bool:
         """Unless it is one of `pending`."""
+        self._losses.check(ordinal)
+        self._captures.ask(event, "cuEventQuery")
         return event not in self.pending
 
     def synchronize_event(self, ordinal: int, event: int) -> None:
         """There is nothing to wait for."""
-        self._note("synchronize_event")
+        self._note("synchronize_event", ordinal)
+        self._captures.ask(event, "cuEventSynchronize")
 
     def elapsed(self, ordinal: int, start: int, end: int) -> float:
         """Work here takes no time."""
         return 0.0
+
+    def _work(self, stream: int, kind: str, work: Callable[[int], None]) -> None:
+        """Do something at once, or note it for a graph where the stream is captured."""
+        if not self._captures.add(stream, kind, work):
+            work(stream)
+
+    def _replay(self, executable: Executable, nodes: tuple[Node, ...], stream: int) -> None:
+        """Do what a graph says at once."""
+        for node in nodes:
+            node.work(stream)
+
+    def _graph_call(self, call: str, ordinal: int) -> None:
+        if call.startswith("destroy"):
+            self._given_back(call, ordinal)
+        else:
+            self._note(call, ordinal)
 
     def _step(self, call: str, stream: int | None, what: int) -> None:
         with self._lock:
@@ -360,10 +431,20 @@ class FakeDriver:
     def _kernel(self, symbol: str) -> FakeKernel:
         return self.kernels.get(symbol, FakeKernel())
 
-    def _note(self, call: str) -> None:
+    def _note(self, call: str, ordinal: int = 0) -> None:
+        """Count a call, which fails where it is to, or where the device's context is lost."""
         self.calls.append(call)
+        self._losses.check(ordinal)
         if call in self.fail:
-            raise DriverError(f"{call} failed: {self.fail[call]}", result=self.fail[call])
+            raise self._losses.failed(ordinal, call, self.fail[call], 0)
+
+    def _given_back(self, call: str, ordinal: int) -> bool:
+        """Count a call that gives something back; whether there is something left to give back."""
+        if ordinal in self._losses:
+            self.calls.append(call)
+            return False
+        self._note(call, ordinal)
+        return True
 
 
 @dataclasses.dataclass(slots=True)

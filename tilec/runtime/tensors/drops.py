@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tilec.errors import TilecError
+from tilec.errors import ContextLostError, TilecError
 from tilec.runtime.marks import Mark
 
 
@@ -36,6 +36,10 @@ class Drops:
         else:
             _make(free)
 
+    def later(self, free: Callable[[], None]) -> None:
+        """Make a call at the next `drain`: its stream is captured now, and nobody says when that ends."""
+        self._calls.append(free)
+
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Hold calls back: while a stream is captured, a free in its order would become a part of the graph."""
@@ -60,6 +64,8 @@ class Drops:
                     if waiting:
                         self._kept.append((waiting, thing))
                     del thing
+                for _ in range(0 if self._holds else len(self._calls)):
+                    _make(self._calls.popleft())
             finally:
                 self._lock.release()
         return len(self._kept)
@@ -78,6 +84,8 @@ def _reached(mark: Mark) -> bool:
 def _make(free: Callable[[], None]) -> None:
     try:
         free()
+    except ContextLostError:  # the memory is gone with the context
+        pass
     except Exception:
         import logging  # costs more than all of this module, and is hardly ever needed
 

@@ -7,12 +7,13 @@ import threading
 import weakref
 from typing import Any
 
-from tilec.errors import DriverError, OutOfMemoryError, SchedulingError
+from tilec.errors import DriverError, GraphCaptureError, OutOfMemoryError, SchedulingError
 from tilec.runtime.marks import Mark, follow
 from tilec.runtime.seam import DeviceDriver, PoolHandle
 from tilec.runtime.tensors.debug import leases
 from tilec.runtime.tensors.drops import DROPS
 from tilec.runtime.tensors.lease import Lease
+from tilec.runtime.tensors.recording import recording_of
 from tilec.runtime.tensors.uses import StreamKey, Use, Uses
 
 # No stream: the host itself.
@@ -152,7 +153,14 @@ class Storage:
                 self.readers.discard(stream)
 
     def pass_through(self, stream: int, *, write: bool) -> None:
-        """`enter` and `leave` at once, for a use that follows immediately on a stream of the memory's device."""
+        """`enter` and `leave` at once, for a use that follows immediately on a stream of the memory's device.
+
+        Where that is captured, the use comes with each replay of the graph: it is the graph that learns of it.
+        """
+        recording = recording_of(self.driver, self.ordinal, stream)
+        if recording is not None:
+            recording.touch(self, write=write)
+            return
         with self.lock:
             self.enter(stream, write=write)
             self.leave(stream, write=write)
@@ -165,14 +173,24 @@ class Storage:
             if self.sole == stream[1]:
                 self.sole = None
 
-    def sync(self, *, write: bool) -> None:
-        """Wait until the host may read the memory, or write it; a failure of the work that it waits for is raised."""
+    def sync(self, *, write: bool, stream: StreamKey = _HOST) -> None:
+        """Wait until the host may read the memory, or write it; a failure of the work that it waits for is raised.
+
+        Args:
+            write: whether it is going to write.
+            stream: in whose name it waits: for uses on that stream it need not.
+        """
         with self.lock:
-            marks = [mark_of(self.driver, use) for use in self.uses.before(_HOST, write=write)]
+            marks = [mark_of(self.driver, use) for use in self.uses.before(stream, write=write)]
         for mark in marks:
             mark.sync()
             if (failure := mark.failure) is not None:
                 raise failure
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the memory is somebody else's."""
+        return self.owner is not None or self._finalizer is None
 
     def free(self) -> None:
         """Give the memory back now, after its last use in stream order; the object must not be used any more. Once is enough."""
@@ -196,8 +214,14 @@ def allocate_bytes(driver: DeviceDriver, ordinal: int, nbytes: int, stream: int,
     """Address of new memory in the order of a stream.
 
     Raises:
-        OutOfMemoryError: with what was asked for and what there is.
+        OutOfMemoryError: with what was asked for and what there is. GraphCaptureError: the stream is captured.
     """
+    if recording_of(driver, ordinal, stream) is not None:
+        raise GraphCaptureError(
+            f"{nbytes} bytes cannot be allocated on a stream that is captured into a graph",
+            cause="a graph uses the addresses that it was captured with: memory has to be there before, and to stay",
+            fix="allocate before the capture, and pass the tensors to what is captured",
+        )
     try:
         return driver.allocate(ordinal, nbytes, stream, pool)
     except DriverError as error:
@@ -219,6 +243,9 @@ def mark_of(driver: DeviceDriver, use: Use) -> Mark:
 def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
     """Give memory back after its last uses. It is the collector that calls: nothing here waits for the device."""
     last = uses.last
+    if any(use.mark is None and use.stream not in uses.gone and driver.capturing(*use.stream) for use in last):
+        DROPS.later(functools.partial(_free, driver, ordinal, address, uses))  # now it would become a part of the graph
+        return
     if (log := leases()) is not None:
         log.debug("the memory at %#x is freed after its uses on %s", address, ", ".join(str(use.stream) for use in last))
     if len(last) == 1 and last[0].stream[0] == ordinal and last[0].stream not in uses.gone:

@@ -1,0 +1,279 @@
+"""CUDA graphs: work that was captured once, with all that it uses, and is replayed by one call."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final
+
+from tilec.errors import GraphCaptureError, GraphError
+from tilec.runtime.marks import Mark
+from tilec.runtime.ops.context import ExecutionContext
+from tilec.runtime.ops.execution import refuse_nested
+from tilec.runtime.ops.graph_capture import Capture, give_line, take_line
+from tilec.runtime.ops.op import DeviceOp
+from tilec.runtime.ops.policy import as_stream
+from tilec.runtime.ops.site import Site, location, site
+from tilec.runtime.protocols import StreamLike
+from tilec.runtime.seam import DeviceDriver, ExecutableHandle, GraphHandle
+from tilec.runtime.streams import Stream
+from tilec.runtime.tensors.drops import DROPS
+from tilec.runtime.tensors.lease import holder
+from tilec.runtime.tensors.recording import recording_of
+from tilec.runtime.tensors.storage import Storage
+
+if TYPE_CHECKING:
+    from tilec.runtime.ops.graph_scope import GraphScope
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@final
+class CudaGraph(Generic[T]):
+    """Work that was captured, to be replayed any number of times. It is given back by `close`, at the end of a `with` block, or when
+    nobody has it any more.
+
+    The graph owns what it uses: memory, arrays of other libraries, host memory that it copies from. All of it stays until the graph is
+    gone and its last replay is done. A replay is a use of each memory, as a launch is: it is ordered behind others' uses on other
+    streams, and others behind it; while somebody borrows what it writes, it is refused.
+
+    Attributes:
+        stream: the one that it was captured for: where `update` runs, and `replay` without a stream.
+        nodes: number of works of one replay.
+    """
+
+    def __init__(self, stream: Stream, capture: Capture, output: T) -> None:
+        """Use `DeviceOp.graph`, `DeviceOp.graph_on` or `CudaGraph.scope`."""
+        self.stream = stream
+        self.nodes = 0
+        self._site = site()
+        self._lock = threading.RLock()
+        self._taken: Site | None = None
+        self._state: _State | None = None
+        self._output: T | None = None
+        self._renew(capture, output)
+
+    @staticmethod
+    def scope(stream: StreamLike) -> GraphScope:
+        """A block in which ops are captured one after another: `with CudaGraph.scope(stream) as s: s.record(op)`; then `s.graph`."""
+        from tilec.runtime.ops.graph_scope import GraphScope
+
+        return GraphScope(as_stream(stream))
+
+    # Replays
+
+    def launch(self) -> DeviceOp[None]:
+        """An op that replays the graph, on the stream of whoever runs it. There may be any number of them."""
+        return GraphLaunch(self)
+
+    def replay(self, stream: StreamLike | None = None) -> None:
+        """Enqueue a replay at once, and do not wait for it.
+
+        Args:
+            stream: where; None for the graph's own.
+
+        Raises:
+            GraphError: the graph is closed, or the stream is on another device.
+            GraphCaptureError: the stream is captured.
+            BorrowError: somebody reads what the graph writes, or writes what it reads.
+        """
+        where = self.stream if stream is None else as_stream(stream)
+        self._enqueue(where.driver, where.device, where.handle)
+
+    def update(self, op: DeviceOp[U]) -> U:
+        """Run an op on the graph's stream, and do not wait for it: it is there to copy new contents into what the graph reads.
+
+        Its result is given at once, and may not be ready yet: see `DeviceOp.enqueue_on`. Replays come after it.
+        """
+        self._open("updated")
+        return op.enqueue_on(self.stream)
+
+    def recapture(self, op: DeviceOp[T]) -> bool:
+        """Capture another op in place of what this graph does. Replays that are enqueued do what they did.
+
+        Returns:
+            Whether the executable could be kept, as the new work is of the same kinds in the same order; else it was made anew.
+
+        Raises:
+            GraphError: the graph is closed. GraphCaptureError: the op cannot be captured; the graph stays as it was.
+        """
+        refuse_nested(op)
+        state = self._open("captured anew")
+        capture = Capture(state.driver, state.ordinal)
+        output = capture.run(op)
+        with self._lock:
+            return self._renew(capture, output)
+
+    def take_output(self) -> T:
+        """The result of the op that was captured: tensors that each replay writes. They are the caller's from then on; replays go on.
+
+        Before the first replay their contents are whatever was there.
+
+        Raises:
+            GraphError: it was taken before, or the graph is closed.
+        """
+        with self._lock:
+            if self._taken is not None:
+                what = f"the output of {self!r} was taken before, at {location(self._taken)}"
+                raise GraphError(what, cause="it has one owner: whoever takes it first", fix="keep it there, and share() it with others")
+            self._open("asked for its output")
+            output, self._output = self._output, None
+            self._taken = site()
+        return cast("T", output)
+
+    # Its end
+
+    def close(self) -> None:
+        """Give it up. What it owns goes once its last replay is done; nothing waits for that. May be called more than once."""
+        with self._lock:
+            self._state = self._output = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was given up."""
+        return self._state is None
+
+    def __enter__(self) -> CudaGraph[T]:
+        """The graph itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give it up."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """`<CudaGraph of 12 nodes, captured at app.py:7>`."""
+        return f"<CudaGraph of {self.nodes} nodes, captured at {location(self._site)}{', closed' if self.closed else ''}>"
+
+    def _open(self, verb: str) -> _State:
+        state = self._state
+        if state is None:
+            what = f"{self!r} cannot be {verb}"
+            raise GraphError(what, cause="close() was called, or its `with` block has ended", fix="capture a new one")
+        return state
+
+    def _renew(self, capture: Capture, output: T) -> bool:
+        """Do what a capture says from now on; whether the executable could be kept."""
+        driver, ordinal = capture.driver, capture.ordinal
+        graph = capture.end()
+        try:
+            before = self._state.executable if self._state is not None else None
+            kept = before is not None and driver.update_graph(ordinal, before.handle, graph)
+            executable = before if kept and before is not None else Executable.of(driver, ordinal, graph)
+            self.nodes = driver.graph_nodes(graph)
+        finally:
+            driver.destroy_graph(ordinal, graph)
+        self._state = _State(executable, capture)
+        self._output = output
+        self._taken = None
+        return kept
+
+    def _enqueue(self, driver: DeviceDriver, ordinal: int, stream: int) -> None:
+        with self._lock:  # of threads that replay it, one after another finds the order and takes its place in it
+            state = self._open("replayed")
+            if (driver, ordinal) != (state.driver, state.ordinal):
+                what = f"{self!r} was captured on device {state.ordinal}, and the stream is on device {ordinal}"
+                raise GraphError(what, cause="kernels and memory of a graph are one device's", fix="pass a stream of that device")
+            if recording_of(driver, ordinal, stream) is not None:
+                what = f"{self!r} cannot be replayed on a stream that is captured"
+                fix = "replay both graphs one after the other, or capture the work of both in one"
+                raise GraphCaptureError(what, cause="a graph inside of a graph would not know what it owns", fix=fix)
+            state.check_leases(self)
+            state.order(stream)
+            driver.launch_graph(ordinal, state.executable.handle, stream)
+
+
+class Executable:
+    """What the driver replays. It goes with the object: the driver lets replays finish.
+
+    Attributes:
+        handle: the driver's.
+    """
+
+    __slots__ = ("__weakref__", "handle")
+
+    def __init__(self, driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> None:
+        """Own it."""
+        self.handle = handle
+        finish = weakref.finalize(self, DROPS.call, functools.partial(driver.destroy_executable, ordinal, handle))
+        finish.atexit = False  # the driver takes everything back at the process's end, and may be gone by then
+
+    @classmethod
+    def of(cls, driver: DeviceDriver, ordinal: int, graph: GraphHandle) -> Executable:
+        """Make a graph ready, and bring it to the device: the first replay need not."""
+        made = cls(driver, ordinal, driver.instantiate_graph(ordinal, graph))
+        line = take_line(driver, ordinal)
+        driver.upload_graph(ordinal, made.handle, line.handle)
+        driver.synchronize(ordinal, line.handle)  # no other work is ever there
+        give_line(line)
+        return made
+
+
+class _State:
+    """One capture of a graph, and what it owns."""
+
+    __slots__ = ("_marks", "driver", "executable", "ordinal", "uses")
+
+    def __init__(self, executable: Executable, capture: Capture) -> None:
+        context = capture.context
+        self.driver = capture.driver
+        self.ordinal = capture.ordinal
+        self.executable = executable
+        self._marks: list[Mark] = context.marks
+        # Memory of no bytes, which each replay writes: so replays come one after the other on whatever streams, and what is kept for
+        # the graph goes after the last of them, as foreign memory's owner does.
+        own = Storage(self.driver, self.ordinal, 0, 0, owner=tuple(context.recording.kept) or None)
+        self.uses = (*context.recording.uses.values(), (own, True))
+
+    def check_leases(self, graph: CudaGraph[Any]) -> None:
+        """See that nobody borrows what a replay uses otherwise.
+
+        Raises:
+            BorrowError: somebody does; it names both.
+        """
+        for storage, write in self.uses:
+            if storage.lease.held:
+                who = holder(f"the replay of {graph!r}")
+                (storage.lease.write(who) if write else storage.lease.read(who)).release()
+
+    def order(self, stream: int) -> None:
+        """Let a stream wait for what a replay has to come after; the replay is the next use."""
+        ordinal = self.ordinal
+        if self._marks:
+            self._marks = [mark for mark in self._marks if not mark.reached]
+            for mark in self._marks:
+                mark.hold(ordinal, stream)
+        for storage, write in self.uses:
+            ready = storage.sole == stream if write else stream in storage.readers
+            if not ready or storage.ordinal != ordinal:
+                with storage.lock:
+                    storage.enter(stream, write=write, ordinal=ordinal)
+                    storage.leave(stream, write=write, ordinal=ordinal)
+
+
+@final
+class GraphLaunch(DeviceOp[None]):
+    """An op that replays a graph."""
+
+    def __init__(self, graph: CudaGraph[Any]) -> None:
+        """Use `CudaGraph.launch`."""
+        self._graph: CudaGraph[Any] | None = graph
+
+    @property
+    def name(self) -> str:
+        """`graph launch`."""
+        return "graph launch"
+
+    def _execute(self, ctx: ExecutionContext) -> None:
+        graph, self._graph = self._graph, None
+        assert graph is not None
+        graph._enqueue(ctx.driver, ctx.device, ctx.stream)  # noqa: SLF001 - its own module
+
+
+def capture(op: DeviceOp[T], stream: Stream) -> CudaGraph[T]:
+    """What `DeviceOp.graph_on` does."""
+    refuse_nested(op)
+    found = Capture(stream.driver, stream.device)
+    return CudaGraph(stream, found, found.run(op))
