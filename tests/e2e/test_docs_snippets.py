@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("guide", "manifest", "launching", "frontends", "ci", "debugging", "tensors", "device-ops")),
+    *(f"docs/{name}.md" for name in ("guide", "manifest", "launching", "frontends", "ci", "debugging", "tensors", "device-ops", "errors")),
 )
 FOLLOWED = {"file", "append", "edit", "output", "plugin", "fake"}
 LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh")}
@@ -80,6 +80,11 @@ def test_the_page_on_debugging(reader: Reader) -> None:
 
 def test_the_tensors_page(reader: Reader) -> None:
     for step in steps("docs/tensors.md"):
+        reader.follow(step)
+
+
+def test_the_errors_page(reader: Reader) -> None:
+    for step in steps("docs/errors.md"):
         reader.follow(step)
 
 
@@ -209,7 +214,7 @@ def test_the_readme_lists_the_commands() -> None:
 
 
 def test_results_of_the_driver_are_those_that_are_told() -> None:
-    assert [tuple(row) for row in rows("docs/launching.md", "Errors of the driver")] == [
+    assert [tuple(row) for row in rows("docs/errors.md", "Results of the driver")] == [
         (f"`{name}`", cause, fix) for name, (cause, fix) in ADVICE.items()
     ]
 
