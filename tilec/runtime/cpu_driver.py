@@ -12,7 +12,7 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -274,6 +274,14 @@ class CpuDriver(GraphDouble):
         queue, target = self._queue(stream), self._part(address, size)
         queue.check()
         self._put(stream, "fill", lambda _: target.fill(byte))
+
+    def call(self, stream: int, what: str, function: Callable[..., None], memory: Sequence[tuple[int, int]]) -> None:
+        """Run a function on the host in stream order, with the bytes of each (address, size): of the device's own memory, or of others'."""
+        parts = [self._allocations.part(*place) for place in memory]
+        bytes_ = [self._bytes(*place, own=False) if part is None else part for part, place in zip(parts, memory, strict=True)]
+        queue = self._queue(stream)
+        queue.check()
+        self._put(stream, what, lambda _: function(*bytes_))
 
     def _part(self, address: int, size: int) -> Any:
         found = self._allocations.part(address, size)

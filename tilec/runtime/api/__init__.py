@@ -12,7 +12,7 @@ _WHERE = {
     **dict.fromkeys(("from_host", "to_host", "dup", "memcpy"), "transfer"),
 }
 
-__all__ = sorted(_WHERE)  # noqa: PLE0605 - the names are the table's
+__all__ = sorted(_WHERE)
 
 
 def __getattr__(name: str) -> Any:
