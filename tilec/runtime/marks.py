@@ -6,6 +6,7 @@ import threading
 import weakref
 from typing import Any
 
+from tilec.errors import ContextLostError
 from tilec.runtime.seam import DeviceDriver
 
 _Pools = dict[int, list[int]]
@@ -86,6 +87,9 @@ def closing(driver: DeviceDriver, ordinal: int, stream: int) -> None:
     with _LOCK:
         followers = list(_FOLLOWED.get(driver, {}).pop((ordinal, stream), ()))
     if followers:
-        mark = Mark(driver, ordinal, stream)
+        try:
+            mark = Mark(driver, ordinal, stream)
+        except ContextLostError:  # what waits for anything there is told so
+            return
         for follower in followers:
             follower.settle((ordinal, stream), mark)

@@ -287,7 +287,7 @@ def test_after_a_loss_everything_says_so_and_nothing_is_said_at_the_end(caplog: 
     device = Device(0, driver=driver)
     arrays = [Array(64, ptr=0x10000 * number) for number in (1, 2, 3)]
     stream, event, buffer = Stream(device), Event(device), DeviceBuffer((4,), "f32", device)
-    tensors = [Tensor.uninitialized((4,), "f32", driver=driver, ordinal=0, stream=0) for _ in range(2)]
+    tensors = [Tensor.uninitialized((4,), "f32", driver=driver, ordinal=0, stream=stream.handle) for _ in range(2)]
     with use_device(device):
         future = value(1).future()
         shared = value(2).shared()
@@ -326,6 +326,13 @@ def test_after_a_loss_everything_says_so_and_nothing_is_said_at_the_end(caplog: 
         gc.collect()
         assert WATCHER.drain(5)
     assert [r for r in caplog.records if "given back" in r.message] == []
+
+
+def test_the_op_is_named_that_was_told_at_its_end() -> None:
+    driver = fake_driver(ADD)
+    driver.fail["record_event"] = ILLEGAL
+    with use_device(Device(0, driver=driver)), pytest.raises(ContextLostError, match=r"\n  op: value, created at "):
+        value(1).sync()
 
 
 def test_with_blocks_end_with_their_own_error() -> None:
