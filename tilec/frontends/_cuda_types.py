@@ -19,6 +19,7 @@ _VECTORS = {
     "__nv_fp8x4_e4m3": "f8e4m3",
     "__nv_fp8x2_e5m2": "f8e5m2",
     "__nv_fp8x4_e5m2": "f8e5m2",
+    "__nv_fp4x4_e2m1": "f4e2m1",
 }
 
 _STRUCT_SIZES = {"dim3": 12, "CUtensorMap": 128, "__half_raw": 2, "half2": 4, "__half2": 4, "nv_bfloat162": 4, "__nv_bfloat162": 4}
@@ -41,4 +42,4 @@ def struct_size(name: str) -> int:
         return _STRUCT_SIZES[base]
     dtype = _VECTORS.get(base)
     count = base.split("_", 1)[0][-1]
-    return DTYPES[dtype].bytes * int(count) if dtype and count.isdigit() and "fp8" not in base else 0
+    return DTYPES[dtype].bytes * int(count) if dtype and count.isdigit() and "fp8" not in base and "fp4" not in base else 0

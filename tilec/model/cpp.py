@@ -44,6 +44,7 @@ _NAMES = {
     "__nv_fp8_e4m3": "f8e4m3",
     "__nv_fp8_e5m2": "f8e5m2",
     "__nv_fp8_e8m0": "f8e8m0",
+    "__nv_fp4x2_e2m1": "f4e2m1",
     "cudaTextureObject_t": "u64",
     "cudaSurfaceObject_t": "u64",
     "CUtexObject": "u64",

@@ -31,8 +31,22 @@ class DType:
 
     @property
     def bytes(self) -> int:
-        """Size of one element in bytes (sub-byte types round up)."""
+        """Size of one element in bytes; of a packed dtype, size of the byte that several elements share."""
         return (self.bits + 7) // 8
+
+    @property
+    def packed(self) -> bool:
+        """Whether several elements share a byte, the first of them in its low bits."""
+        return self.bits < 8
+
+    @property
+    def per_byte(self) -> int:
+        """Elements that share a byte; 1 where none do."""
+        return 8 // self.bits if self.packed else 1
+
+    def size_of(self, count: int) -> int:
+        """Bytes of so many elements."""
+        return -(-count * self.bits // 8)
 
     def __str__(self) -> str:
         """tilec's name."""
@@ -43,7 +57,7 @@ def _row(name: str, bits: int, numpy: str, c: str, tile: str, typestr: str, code
     return DType(name=name, bits=bits, numpy=numpy, c=c, tile=tile, typestr=typestr, dlpack=(code, bits), kind=kind)
 
 
-# DLPack type codes: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 f8 e4m3fn, 12 f8 e5m2, 14 f8 e8m0fnu.
+# DLPack type codes: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 f8 e4m3fn, 12 f8 e5m2, 14 f8 e8m0fnu, 17 f4 e2m1fn.
 _ROWS = (
     _row("bool", 8, "bool", "bool", "bool_", "|b1", 6, "bool"),
     _row("i8", 8, "int8", "signed char", "int8", "|i1", 0, "int"),
@@ -61,6 +75,8 @@ _ROWS = (
     _row("f8e4m3", 8, "float8_e4m3fn", "__nv_fp8_e4m3", "float8_e4m3fn", "", 10, "float"),
     _row("f8e5m2", 8, "float8_e5m2", "__nv_fp8_e5m2", "float8_e5m2", "", 12, "float"),
     _row("f8e8m0", 8, "float8_e8m0fnu", "__nv_fp8_e8m0", "float8_e8m0fnu", "", 14, "float"),
+    # In CUDA C++ a byte of two; `__nv_fp4_e2m1` is one element in a byte of its own.
+    _row("f4e2m1", 4, "float4_e2m1fn", "__nv_fp4x2_e2m1", "float4_e2m1fn", "", 17, "float"),
 )
 
 DTYPES: dict[str, DType] = {row.name: row for row in _ROWS}

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
-from tilec.model.dtype import BY_DLPACK, BY_NUMPY, BY_TYPESTR
+from tilec.model.dtype import BY_DLPACK, BY_NUMPY, BY_TYPESTR, DTYPES
 from tilec.runtime import dlpack
 from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, ON_OTHER, TensorFacts, settled_stride
 
+# What to do with elements that share bytes, of which other libraries do not say how.
+_PACKED = "copy a host array with api.from_host(x), or pass packed bytes as u8 and reinterpret them"
 # (address, key): equal keys mean equal facts apart from the address.
 Look = tuple[int, object]
 Reader = Callable[[Any], Look]
@@ -73,6 +75,8 @@ def tensor_facts(value: Any, pointer_device: Callable[[int], int | None]) -> Ten
         raise
     except Exception as error:  # foreign tensors raise what they like: fake, functional and deleted ones do
         raise UnreadableError(f"{_kind_of(value)} that cannot be read: {error}") from error
+    if facts.dtype in DTYPES and DTYPES[facts.dtype].packed and not hasattr(type(value), "_tilec_facts_"):
+        raise UnreadableError(f"{_kind_of(value)} of {facts.dtype}, whose elements may lie one in a byte there: {_PACKED}")
     if facts.device == ON_OTHER:
         found = pointer_device(facts.ptr)
         return _on_device(facts, ON_CPU if found is None else found)

@@ -45,13 +45,13 @@ class TensorFacts:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element; 0 for a dtype that tilec has not."""
+        """Bytes of one element, or of those that share a byte; 0 for a dtype that tilec has not."""
         return DTYPES[self.dtype].bytes if self.dtype in DTYPES else 0
 
     @property
     def nbytes(self) -> int:
         """Bytes of its elements."""
-        return self.size * self.itemsize
+        return DTYPES[self.dtype].size_of(self.size) if self.dtype in DTYPES else 0
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -98,10 +98,21 @@ def settled_stride(shape: Shape, stride: Shape | None) -> Shape:
     return tuple(settled)
 
 
+def as_bytes(facts: TensorFacts) -> TensorFacts:
+    """A tensor whose elements share bytes as one of these bytes; its last dimension is dense. Any other as it is."""
+    each = DTYPES[facts.dtype].per_byte if facts.dtype in DTYPES else 1
+    if each == 1:
+        return facts
+    shape = (*facts.shape[:-1], facts.shape[-1] // each)
+    stride = (*(step // each for step in facts.stride[:-1]), 1)
+    return dataclasses.replace(facts, shape=shape, stride=settled_stride(shape, stride), dtype="u8")
+
+
 def byte_range(facts: TensorFacts) -> tuple[int, int]:
     """(first, past the last) byte of a tensor relative to its address; (0, 0) for one of no elements."""
     if 0 in facts.shape:
         return 0, 0
+    facts = as_bytes(facts)
     low = high = 0
     for extent, stride in zip(facts.shape, facts.stride, strict=True):
         reach = (extent - 1) * stride
@@ -127,6 +138,7 @@ def overlaps_itself(facts: TensorFacts) -> bool:
 
 def may_overlap(a: TensorFacts, b: TensorFacts) -> bool:
     """Whether two tensors can share a byte. Side by side columns of one matrix are told apart; stranger interleavings are not."""
+    a, b = as_bytes(a), as_bytes(b)
     a_low, a_high = byte_range(a)
     b_low, b_high = byte_range(b)
     if a.ptr + a_low >= b.ptr + b_high or b.ptr + b_low >= a.ptr + a_high or a_low == a_high or b_low == b_high:

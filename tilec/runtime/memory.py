@@ -8,13 +8,15 @@ import weakref
 from typing import Any
 
 from tilec.errors import ContextLostError, DTypeError, SchedulingError, UsageError
-from tilec.model.dtype import BY_NUMPY, DTYPES
+from tilec.model.dtype import BY_NUMPY, DTYPES, DType
 from tilec.runtime.arguments import UnreadableError
 from tilec.runtime.devices import driver_of, ordinal_of
 from tilec.runtime.layout import ON_CPU, TensorFacts, contiguous_stride, interned
 from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.seam import DeviceDriver
 from tilec.runtime.streams import stream_handle
+from tilec.runtime.tensors.host import array_in, memory_of
+from tilec.runtime.tensors.shapes import checked_packing
 
 
 class DeviceBuffer:
@@ -55,7 +57,8 @@ class DeviceBuffer:
         self.shape = tuple(shape)
         self.dtype = dtype
         self.device = ordinal_of(device)
-        self.nbytes = math.prod(self.shape) * DTYPES[dtype].bytes
+        checked_packing(dtype, self.shape)
+        self.nbytes = DTYPES[dtype].size_of(math.prod(self.shape))
         self._driver = driver or driver_of(device)
         self._stream = None if stream is None else stream_handle(stream, "DeviceBuffer")
         self._ptr = self._driver.allocate(self.device, self.nbytes, self._stream) if self.nbytes else 0
@@ -94,6 +97,8 @@ class DeviceBuffer:
         if name not in DTYPES or DTYPES[name].bytes != host.dtype.itemsize:
             raise DTypeError(f"an array of {host.dtype} cannot be a tensor of {name or 'any known dtype'}")
         made = cls(tuple(array.shape), name, device, stream, driver=driver)
+        if DTYPES[name].packed:
+            host = memory_of(host, name)
         if made.nbytes:
             made._driver.copy_in(made.device, made.ptr, host.ctypes.data, made.nbytes, made._stream or 0)
         return made
@@ -114,7 +119,7 @@ class DeviceBuffer:
         """The buffer as libraries read it that use GPUs."""
         if self.device == ON_CPU:
             raise AttributeError("memory of the cpu device has no __cuda_array_interface__")
-        row = DTYPES[self.dtype]
+        row = self._plain_row()
         typestr = row.typestr or f"|V{row.bytes}"
         return {"shape": self.shape, "typestr": typestr, "data": (self.ptr, False), "version": 3, "strides": None, "stream": self._stream}
 
@@ -123,9 +128,15 @@ class DeviceBuffer:
         """The buffer as NumPy reads it; dtypes that NumPy has not are plain bytes there."""
         if self.device != ON_CPU:
             raise AttributeError("memory of a GPU has no __array_interface__")
-        row = DTYPES[self.dtype]
+        row = self._plain_row()
         typestr = row.typestr or f"|V{row.bytes}"
         return {"shape": self.shape, "typestr": typestr, "data": (self.ptr, False), "version": 3}
+
+    def _plain_row(self) -> DType:
+        row = DTYPES[self.dtype]
+        if row.packed:
+            raise AttributeError(f"elements of {row} share bytes, which other libraries do not read: to_host() takes them apart")
+        return row
 
     def _tilec_facts_(self) -> TensorFacts:
         if self._tilec_look_ is None:
@@ -140,10 +151,12 @@ class DeviceBuffer:
         import numpy as np
 
         row = DTYPES[self.dtype]
-        array = np.empty(self.shape, dtype=f"u{row.bytes}")
+        array = np.empty(self.nbytes if row.packed else self.shape, dtype=f"u{row.bytes}")
         if self.nbytes:
             handle = stream_handle(stream, "DeviceBuffer")
             self._driver.copy_out(self.device, array.ctypes.data, self.ptr, self.nbytes, handle)
+        if row.packed:
+            return array_in(array, self.dtype, self.shape)
         try:
             return array.view(np.dtype(row.numpy))
         except TypeError:

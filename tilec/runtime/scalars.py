@@ -30,6 +30,7 @@ _FORMATS = {
     "f8e4m3": "B",
     "f8e5m2": "B",
     "f8e8m0": "B",
+    "f4e2m1": "B",
     "ptr": "Q",
 }
 
@@ -84,7 +85,15 @@ def _encode_scale(value: Any) -> int:
     return power + 127
 
 
+def _encode_f4(value: Any) -> int:
+    """Code of f4e2m1, which has neither infinity nor NaN."""
+    if math.isnan(float(value)):
+        raise OverflowError("there is no NaN")
+    return _SmallFloat(2, 1, 6.0, None, 0).encode(value)
+
+
 _SMALL = {
+    "f4e2m1": _encode_f4,
     "bf16": _SmallFloat(8, 7, math.ldexp(255, 120), 0x7F80, 0x7FC0).encode,
     "f8e4m3": _SmallFloat(4, 3, 448.0, None, 0x7F).encode,
     "f8e5m2": _SmallFloat(5, 2, 57344.0, 0x7C, 0x7F).encode,

@@ -11,6 +11,7 @@ from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.execution import refuse_nested, submit, wait
 from tilec.runtime.ops.policy import SchedulingPolicy, as_stream, current_policy, require_policy
 from tilec.runtime.ops.site import Site, label, location, site
+from tilec.runtime.ops.tensor_steps import RUNS, TensorSteps
 from tilec.runtime.protocols import StreamLike
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from tilec.runtime.ops.future import DeviceFuture
     from tilec.runtime.ops.graph import CudaGraph
-    from tilec.runtime.ops.sharing import SharedOp
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -35,7 +35,7 @@ Last = TypeVar("Last")
 _SHOWN = 4
 
 
-class DeviceOp(ABC, Generic[T_co]):
+class DeviceOp(TensorSteps[T_co], ABC, Generic[T_co]):
     """Work for a device, with a result of type `T`. Building it does no device work; running it does, once.
 
     An op of one's own is a subclass with fields and `_execute`; it may be a dataclass.
@@ -233,25 +233,6 @@ class DeviceOp(ABC, Generic[T_co]):
 
         return unzip_op(self, count)
 
-    def shared(self) -> SharedOp[Any]:
-        """An op that may be used any number of times, from any thread: this one runs once, and all users get its result.
-
-        Tensors are given as shares; an error is repeated to every user.
-        """
-        from tilec.runtime.ops.sharing import share_op
-
-        return share_op(self)
-
-    def unwrap_arc(self) -> DeviceOp[Any]:
-        """The owned tensor of a shared one, where nobody else shares it.
-
-        Raises:
-            OwnershipError: when it runs, there are other owners.
-        """
-        from tilec.runtime.ops.sharing import unwrap
-
-        return self._chain("unwrap_arc", unwrap)
-
     def boxed(self) -> DeviceOp[T_co]:
         """The op itself: every op has one type here, so lists may hold any."""
         return self
@@ -330,7 +311,7 @@ class Chain(DeviceOp[Any]):
         for verb, function, place in steps:
             try:
                 value = function(value)
-                if verb == "then":
+                if verb in RUNS:
                     value = ctx.run(_op_of(value))
             except BaseException as error:
                 label(error, f"{verb}, created at {location(place)}")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final, overload
 
 from tilec.errors import SchedulingError, UsageError
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import DeviceOp
+
+if TYPE_CHECKING:
+    from tilec.runtime.tensors.shared import SharedTensor
+    from tilec.runtime.tensors.tensor import Tensor
 
 T = TypeVar("T")
 
@@ -136,8 +140,14 @@ class Part(DeviceOp[Any]):
         return element
 
 
-def shared(content: T) -> SharedOp[T]:
-    """An op of a value that is there, which may be used any number of times."""
+@overload
+def shared(content: Tensor) -> SharedOp[SharedTensor]: ...
+@overload
+def shared(content: tuple[Any, ...]) -> SharedOp[Any]: ...
+@overload
+def shared(content: T) -> SharedOp[T]: ...
+def shared(content: Any) -> SharedOp[Any]:
+    """An op of a value that is there, which may be used any number of times. Tensors are given as shares, also those in a tuple."""
     return SharedOp(Once(None, content), "shared")
 
 

@@ -14,7 +14,7 @@ from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts, settled_st
 from tilec.runtime.seam import DeviceDriver
 from tilec.runtime.streams import stream_handle
 from tilec.runtime.tensors.described import Described, dtype_name
-from tilec.runtime.tensors.shapes import checked_shape, extent_of
+from tilec.runtime.tensors.shapes import checked_packing, checked_shape, extent_of
 from tilec.runtime.tensors.storage import Storage, freeing_stream
 
 _LEGACY = 1
@@ -93,7 +93,8 @@ def adopt_raw(
 def _checked_extent(facts: TensorFacts) -> int:
     if any(step < 0 for step in facts.stride):
         raise TensorError(f"a tensor with strides {facts.stride} runs backwards", fix="make a contiguous copy")
-    needed = extent_of(facts.shape, facts.stride, facts.itemsize)
+    checked_packing(facts.dtype, facts.shape, facts.stride)
+    needed = DTYPES[facts.dtype].size_of(extent_of(facts.shape, facts.stride))
     if needed > _LARGEST - facts.ptr:
         raise TensorError(f"a tensor of shape {facts.shape} and strides {facts.stride} reaches beyond all addresses")
     return needed

@@ -10,7 +10,7 @@ from tilec.model.dtype import BY_NUMPY, DTYPES
 from tilec.runtime.arguments import READERS, UnreadableError
 from tilec.runtime.layout import ON_CPU, Key, Shape, TensorFacts, contiguous_stride, interned, settled_stride
 from tilec.runtime.tensors.lease import Holder, Lease
-from tilec.runtime.tensors.shapes import reinterpreted
+from tilec.runtime.tensors.shapes import checked_packing, reinterpreted
 from tilec.runtime.tensors.storage import Storage
 
 Look = tuple[int, Key]
@@ -91,7 +91,7 @@ class Described:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element; of a packed dtype, of the byte that its elements share."""
         return self._facts.itemsize
 
     @property
@@ -260,7 +260,11 @@ def facts_of(
         stride: steps in elements; None for a contiguous tensor.
         start: address of the first element; 0 for the storage's.
         readonly: whether it must not be written.
+
+    Raises:
+        TensorError: elements share bytes, and the last dimension does not fill them.
     """
+    checked_packing(dtype, shape, stride)
     return TensorFacts(
         ptr=(start or storage.address) if 0 not in shape else 0,
         shape=shape,
@@ -274,7 +278,8 @@ def facts_of(
 def with_layout(storage: Storage, facts: TensorFacts, layout: tuple[Shape, Shape, int], *, readonly: bool) -> TensorFacts:
     """Facts of a part of a tensor: shape, strides, and offset in elements."""
     shape, stride, offset = layout
-    return facts_of(storage, shape, facts.dtype, stride, start=facts.ptr + offset * facts.itemsize, readonly=readonly)
+    checked_packing(facts.dtype, shape, stride, offset)
+    return facts_of(storage, shape, facts.dtype, stride, start=facts.ptr + DTYPES[facts.dtype].size_of(offset), readonly=readonly)
 
 
 def recast(facts: TensorFacts, storage: Storage, dtype: str, shape: tuple[Any, ...]) -> TensorFacts:
@@ -283,11 +288,11 @@ def recast(facts: TensorFacts, storage: Storage, dtype: str, shape: tuple[Any, .
     Raises:
         TensorError: the number of bytes is another, the tensor is not contiguous, or not aligned to the elements.
     """
-    sizes = (facts.itemsize, DTYPES[dtype].bytes)
+    now, then = DTYPES[facts.dtype], DTYPES[dtype]
     wanted = (shape[0] if len(shape) == 1 else shape) if shape else -1
-    new = reinterpreted(facts.shape, facts.stride, sizes, wanted)
-    if facts.ptr % sizes[1]:
-        raise TensorError(f"address {facts.ptr:#x} is not aligned to elements of {sizes[1]} bytes ({dtype})")
+    new = reinterpreted(facts.shape, facts.stride, (now.bits, then.bits), wanted)
+    if facts.ptr % then.bytes:
+        raise TensorError(f"address {facts.ptr:#x} is not aligned to elements of {then.bytes} bytes ({dtype})")
     return facts_of(storage, new, dtype, start=facts.ptr, readonly=facts.readonly)
 
 

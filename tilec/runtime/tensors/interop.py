@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilec.errors import TensorError
 from tilec.model.dtype import DTYPES
@@ -12,6 +12,12 @@ from tilec.runtime.layout import ON_CPU
 from tilec.runtime.tensors.described import Described
 from tilec.runtime.tensors.lease import Holder
 from tilec.runtime.tensors.storage import freeing_stream
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tilec.runtime.ops.op import DeviceOp
+    from tilec.runtime.tensors.tensor import Tensor
 
 # How DLPack and the array interface name streams: 0 is not allowed there.
 _LEGACY, _PER_THREAD = 1, 2
@@ -43,7 +49,7 @@ class Exchanged(Described):
             copy: whether it wants a copy; none is made.
 
         Raises:
-            BufferError: a copy, another device, or a description of a read-only tensor for who knows none.
+            BufferError: elements that share bytes, a copy, another device, or a description of a read-only tensor for who knows none.
         """
         self.require_readable(Holder(what="__dlpack__"))
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
@@ -51,8 +57,10 @@ class Exchanged(Described):
         versioned = max_version is not None and max_version[0] >= 1
         if self.readonly and not versioned:
             raise BufferError("the tensor is there for reading only, and this consumer's DLPack knows none: use borrow_mut(), or a copy")
-        self._order(stream)
         facts, row = self._facts, DTYPES[self.dtype]
+        if row.packed:
+            raise BufferError(self._packed())
+        self._order(stream)
         view = dlpack.View(
             address=facts.ptr,
             shape=facts.shape,
@@ -79,6 +87,8 @@ class Exchanged(Described):
         """The tensor as libraries read it that use GPUs; they wait for the stream that it names."""
         if self.device == ON_CPU:
             raise AttributeError("memory of the cpu device has no __cuda_array_interface__")
+        if DTYPES[self.dtype].packed:
+            raise AttributeError(self._packed())
         self.require_readable(Holder(what="__cuda_array_interface__"))
         storage = self.storage
         stream = storage.sole
@@ -92,6 +102,8 @@ class Exchanged(Described):
         """The tensor as NumPy reads it, once all work on it is done; dtypes that NumPy has not are plain bytes there."""
         if self.device != ON_CPU:
             raise AttributeError("memory of a GPU has no __array_interface__")
+        if DTYPES[self.dtype].packed:
+            raise AttributeError(self._packed())
         self.require_readable(Holder(what="__array_interface__"))
         self._order(None)
         return self._interface()
@@ -104,10 +116,42 @@ class Exchanged(Described):
         """
         if self.device != ON_CPU:
             raise TensorError("NumPy cannot read the memory of a GPU", fix="copy it to the host first: to_host()")
+        if DTYPES[self.dtype].packed:
+            raise TensorError(self._packed(), fix="copy it to the host first: to_host()")
         import numpy as np
 
         found = np.asarray(_Described(self))
         return found.astype(dtype) if dtype is not None and found.dtype != dtype else found.copy() if copy else found
+
+    def to_host(self, *, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+        """The contents as a NumPy array of their own, once all work on the tensor is done; of ml_dtypes' dtypes where NumPy has none.
+
+        `tilec.runtime.api.to_host` is the op of it, which does not wait.
+
+        Args:
+            out: an array of the tensor's dtype and shape to copy to, of any strides.
+
+        Raises:
+            OwnershipError: the tensor cannot be read. TensorError: `out` does not fit.
+            NestedExecutionError: this thread executes an op. BaseException: what the work on the tensor came to.
+        """
+        from tilec.runtime.ops.copy_ops import read_now
+
+        return read_now(self, out)
+
+    def dup(self) -> DeviceOp[Tensor]:
+        """An op that gives a contiguous copy; see `tilec.runtime.api.dup`.
+
+        Raises:
+            OwnershipError: the tensor cannot be read. TensorError: its strides would take too many calls of the driver.
+        """
+        from tilec.runtime.ops.copy_ops import Dup
+
+        return Dup(self)
+
+    def _packed(self) -> str:
+        each = DTYPES[self.dtype].per_byte
+        return f'{each} elements of {self.dtype} share a byte, which other libraries do not read: give them reinterpret("u8"), or to_host()'
 
     def _interface(self) -> dict[str, Any]:
         facts, row = self._facts, DTYPES[self.dtype]

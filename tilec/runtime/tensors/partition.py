@@ -7,12 +7,13 @@ import math
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
-from tilec.errors import TensorError
-from tilec.runtime.layout import Shape, interned
-from tilec.runtime.tensors.described import Described
+from tilec.errors import LaunchLimitError, TensorError
+from tilec.runtime.grid import GridRule, GridWish
+from tilec.runtime.layout import Key, Shape, interned
+from tilec.runtime.tensors.described import Described, Raw
 from tilec.runtime.tensors.interop import Exchanged
 from tilec.runtime.tensors.lease import Holder, holder
-from tilec.runtime.tensors.shapes import checked_shape, grid_of
+from tilec.runtime.tensors.shapes import checked_packing, checked_shape, grid_of
 
 T = TypeVar("T", bound=Described)
 
@@ -37,6 +38,7 @@ class Partition(Exchanged, Generic[T]):
         self.tile = _tile(tile)
         self.grid = grid_of(base.shape, self.tile)
         self.prefix = prefix
+        self._look = self._fresh()
 
     @staticmethod
     def check(tensor: Described, tile: tuple[Any, ...]) -> None:
@@ -45,7 +47,9 @@ class Partition(Exchanged, Generic[T]):
         Raises:
             TensorError: they do not.
         """
-        grid_of(tensor.shape, _tile(tile))
+        extents = _tile(tile)
+        grid_of(tensor.shape, extents)
+        checked_packing(tensor.dtype, extents)
 
     @property
     def tiles(self) -> int:
@@ -78,7 +82,7 @@ class Partition(Exchanged, Generic[T]):
             return
         take_back(moved.base)
         moved._look = None
-        self._look = (self._facts.ptr, interned(self._facts.key))
+        self._look = self._fresh()
 
     def _moved_base(self, who: Holder) -> T:
         move = getattr(self.base, "move", None)
@@ -104,6 +108,31 @@ class Partition(Exchanged, Generic[T]):
         who = holder("map")
         self.base.require(who)
         return MappedPartition(self._moved_base(who), self.tile, blocks)
+
+    def grid_wish(self, name: str, kernel: str) -> GridWish:
+        """The grid of a launch that writes it.
+
+        Args:
+            name: of the launch's argument. kernel: for messages.
+
+        Raises:
+            LaunchLimitError: no grid has so many dimensions.
+        """
+        if len(self.grid) > 3:
+            what = f"{kernel}: the partition {name} has {len(self.grid)} dimensions, and a grid has three"
+            raise LaunchLimitError(what, fix="map() it to a number of blocks", kernel=kernel)
+        x, y, z = (*self.grid, 1, 1, 1)[:3]
+        rule = GridRule.AT_MOST if self.prefix else GridRule.EXACTLY
+        return GridWish(grid=(x, y, z), rule=rule, source=f"the partition {name}")
+
+    def raw(self) -> RawPartition:
+        """Itself for an execution that sees to leases and order on its own."""
+        return RawPartition(self)
+
+    def _fresh(self) -> tuple[int, Key]:
+        """Launches that write differently cut tensors have different plans."""
+        facts = self._facts
+        return facts.ptr, interned((*facts.key, self.grid, self.prefix))
 
     def release(self) -> None:
         """End a partition in place; one that owns its tensor stays. May be called more than once."""
@@ -144,8 +173,16 @@ class MappedPartition(Partition[T]):
 
     def __init__(self, base: T, tile: Shape, blocks: int) -> None:
         """Made by `Partition.map` alone."""
-        super().__init__(base, tile)
         self.blocks = blocks
+        super().__init__(base, tile)
+
+    def grid_wish(self, name: str, kernel: str) -> GridWish:  # noqa: ARG002 - any number of dimensions will do
+        """As many blocks as the tiles are dealt out to, in place of the kernel's own grid."""
+        return GridWish(grid=(self.blocks, 1, 1), rule=GridRule.INSTEAD, source=f"the mapped partition {name}")
+
+    def _fresh(self) -> tuple[int, Key]:
+        facts = self._facts
+        return facts.ptr, interned((*facts.key, self.grid, self.blocks))
 
     def _again(self, base: T) -> MappedPartition[T]:
         return MappedPartition(base, self.tile, self.blocks)
@@ -154,6 +191,18 @@ class MappedPartition(Partition[T]):
         """Places of the tiles of a block, the last dimension fastest."""
         every = itertools.product(*(range(extent) for extent in self.grid))
         return itertools.islice(every, block, None, self.blocks)
+
+
+class RawPartition(Raw):
+    """A partition without lease and order: a launch takes its grid too."""
+
+    __slots__ = ("grid_wish",)
+
+    def __init__(self, partition: Partition[Any]) -> None:
+        """Made by `Partition.raw`."""
+        super().__init__(partition.storage, partition._facts)  # noqa: SLF001 - one of its own
+        self._tilec_look_ = partition._fresh()  # noqa: SLF001
+        self.grid_wish = partition.grid_wish
 
 
 def _tile(tile: tuple[Any, ...]) -> Shape:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilec.errors import TensorError
+from tilec.model.dtype import DTYPES
 from tilec.runtime.layout import Shape, contiguous_stride, settled_stride
 
 
@@ -24,6 +25,30 @@ def checked_shape(shape: Any) -> Shape:
     if any(extent < 0 for extent in extents):
         raise TensorError(f"shape {extents} has a negative extent")
     return extents
+
+
+def checked_packing(dtype: str, shape: Shape, stride: Shape | None = None, offset: int = 0) -> None:
+    """See that a tensor of a dtype whose elements share bytes has whole bytes in its last dimension, one after another.
+
+    Args:
+        dtype: tilec's name; of others nothing is asked.
+        shape: extents.
+        stride: steps in elements; None for a contiguous tensor.
+        offset: of the first element from the start of a byte, in elements.
+
+    Raises:
+        TensorError: it has not.
+    """
+    each = DTYPES[dtype].per_byte
+    if each == 1 or 0 in shape:
+        return
+    if not shape or shape[-1] % each:
+        what = f"a tensor of {dtype} and shape {shape} does not fill its bytes: {each} elements share one"
+        raise TensorError(what, fix=f"let the last dimension be a multiple of {each}")
+    steps = contiguous_stride(shape) if stride is None else stride
+    if steps[-1] != 1 or offset % each or any(step % each for step in steps[:-1]):
+        what = f"a tensor of {dtype} with strides {steps} starts within a byte or leaves elements out, and {each} share each byte"
+        raise TensorError(what, fix=f"leave the last dimension whole, or take ranges of it that start and end at multiples of {each}")
 
 
 def is_contiguous(shape: Shape, stride: Shape) -> bool:
@@ -127,24 +152,27 @@ def reinterpreted(shape: Shape, stride: Shape, sizes: tuple[int, int], wanted: A
     Args:
         shape: extents.
         stride: steps in elements.
-        sizes: bytes of an element now, and then.
+        sizes: bits of an element now, and then.
         wanted: the new shape; one extent may be -1.
 
     Raises:
         TensorError: the number of bytes is another, or the tensor is not contiguous.
     """
-    nbytes = math.prod(shape) * sizes[0]
+    nbytes = math.prod(shape) * sizes[0] // 8
     if not is_contiguous(shape, stride):
         raise TensorError(f"a tensor of shape {shape} with strides {stride} is not contiguous, and cannot be reinterpreted")
-    if nbytes % sizes[1]:
-        raise TensorError(f"{nbytes} bytes are no whole number of elements of {sizes[1]} bytes")
-    new = _filled(wanted, nbytes // sizes[1])
-    if math.prod(new) * sizes[1] != nbytes:
-        what = (
-            f"a tensor of {nbytes} bytes cannot be of shape {new} with elements of {sizes[1]} bytes: those are {math.prod(new) * sizes[1]}"
-        )
+    if nbytes * 8 % sizes[1]:
+        raise TensorError(f"{nbytes} bytes are no whole number of elements of {_size_text(sizes[1])}")
+    new = _filled(wanted, nbytes * 8 // sizes[1])
+    if math.prod(new) * sizes[1] != nbytes * 8:
+        needed = _size_text(math.prod(new) * sizes[1])
+        what = f"a tensor of {nbytes} bytes cannot be of shape {new} with elements of {_size_text(sizes[1])}: those are {needed}"
         raise TensorError(what, fix="keep the number of bytes")
     return new
+
+
+def _size_text(bits: int) -> str:
+    return f"{bits} bits" if bits % 8 else f"{bits // 8} bytes"
 
 
 def grid_of(shape: Shape, tile: Shape) -> Shape:
@@ -160,6 +188,6 @@ def grid_of(shape: Shape, tile: Shape) -> Shape:
     return tuple(-(-extent // size) for extent, size in zip(shape, tile, strict=True))
 
 
-def extent_of(shape: Shape, stride: Shape, itemsize: int) -> int:
-    """Bytes from the first element of a tensor of no negative strides to past its last."""
-    return 0 if 0 in shape else (1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))) * itemsize
+def extent_of(shape: Shape, stride: Shape) -> int:
+    """Elements from the first of a tensor of no negative strides to past its last."""
+    return 0 if 0 in shape else 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))

@@ -12,7 +12,7 @@ from tilec.runtime.seam import DeviceDriver, PoolHandle
 from tilec.runtime.tensors.described import dtype_name, facts_of, recast
 from tilec.runtime.tensors.lease import Claim, Holder, Lease, holder
 from tilec.runtime.tensors.partition import Partition
-from tilec.runtime.tensors.shapes import checked_shape, reshaped
+from tilec.runtime.tensors.shapes import checked_packing, checked_shape, reshaped
 from tilec.runtime.tensors.shared import SharedTensor
 from tilec.runtime.tensors.storage import Storage
 from tilec.runtime.tensors.view import Viewable
@@ -61,7 +61,8 @@ class Tensor(Viewable):
             OutOfMemoryError: there is no memory of this size.
         """
         extents, name = checked_shape(shape), dtype_name(dtype)
-        size = math.prod(extents) * DTYPES[name].bytes
+        checked_packing(name, extents)
+        size = DTYPES[name].size_of(math.prod(extents))
         return cls(Storage.allocate(driver, ordinal, size, stream, pool), extents, name)
 
     @classmethod
@@ -134,6 +135,7 @@ class Tensor(Viewable):
             OwnershipError: it is not free to move.
         """
         new = reshaped(self.shape, self.strides, shape[0] if len(shape) == 1 else shape)
+        checked_packing(self.dtype, new)
         moved = self.move(holder("reshape"))
         return self._of(moved.storage, facts_of(moved.storage, new, self.dtype, start=self._facts.ptr))
 

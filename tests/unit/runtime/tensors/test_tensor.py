@@ -39,7 +39,7 @@ def test_metadata_asks_no_device(gpu: FakeDriver, on_gpu: Make) -> None:
     assert gpu.calls == []
 
 
-@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("name", [name for name, row in DTYPES.items() if not row.packed])
 def test_every_dtype_goes_to_numpy_and_back(name: str, tensor: Make) -> None:
     t = tensor(4, dtype=name, data=np.zeros(4, np.dtype(f"V{DTYPES[name].bytes}")) if not DTYPES[name].typestr else 1)
     assert (t.dtype, t.itemsize) == (name, DTYPES[name].bytes)

@@ -1,0 +1,350 @@
+"""Ops that move the contents of tensors: from the host, to the host, and on the device. They follow the order of streams."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, final
+
+from tilec.errors import AliasError, PlacementError, TensorError
+from tilec.model.dtype import DTYPES
+from tilec.runtime.layout import ON_CPU, TensorFacts, may_overlap, overlaps_itself
+from tilec.runtime.ops.context import ExecutionContext
+from tilec.runtime.ops.op import DeviceOp
+from tilec.runtime.seam import CopyKind
+from tilec.runtime.tensors import host
+from tilec.runtime.tensors.contents import array_over, contents, has_wide_gaps, pinned_bytes
+from tilec.runtime.tensors.copies import Box, ByteLayout, boxes, byte_layout
+from tilec.runtime.tensors.described import Described
+from tilec.runtime.tensors.lease import Claim, Holder, holder
+from tilec.runtime.tensors.staging import staging_of
+from tilec.runtime.tensors.storage import Storage
+from tilec.runtime.tensors.tensor import Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+# Bytes up to which a copy from the host takes a copy of its own along; more go through pinned memory.
+_SMALL = 64 << 10
+
+
+class End:
+    """A tensor that a copy starts or ends at: claimed from `take` on, until the copy has run.
+
+    Attributes:
+        facts, storage: of the tensor.
+    """
+
+    __slots__ = ("_claim", "_lease", "_who", "_write", "facts", "storage")
+
+    def __init__(self, tensor: Described, who: Holder, *, write: bool = False) -> None:
+        """See that the tensor is there, and can be written where it is to be.
+
+        Raises:
+            OwnershipError: it was moved, its borrow has ended, or it is there for reading only.
+        """
+        tensor.require(who)
+        if write:
+            tensor.require_mutable(who)
+        self._who = who
+        self._write = write
+        self._lease = tensor.lease
+        self._claim: Claim | None = None
+        self.storage: Storage = tensor.storage
+        self.facts: TensorFacts = tensor._facts  # noqa: SLF001 - used with a claim
+
+    def take(self) -> End:
+        """Claim the tensor; itself.
+
+        Raises:
+            BorrowError: somebody else uses it.
+        """
+        self._claim = self._lease.write(self._who) if self._write else self._lease.read(self._who)
+        return self
+
+    def begin(self, ctx: ExecutionContext) -> None:
+        """See that the op may use it where it runs, and let the stream wait for other uses.
+
+        Raises:
+            BorrowError: what it was borrowed from has ended. PlacementError: the op runs on another device.
+        """
+        assert self._claim is not None
+        self._claim.require(self._who)
+        if (ctx.driver, ctx.device) != (self.storage.driver, self.storage.ordinal):
+            what = f"{self._who.what} of a tensor on {_place(self.storage.ordinal)} cannot run on {_place(ctx.device)}"
+            raise PlacementError(what, fix="run it under use_device, or on a stream of the tensor's device")
+        if self._write:
+            ctx.writes(self.storage)
+        else:
+            ctx.reads(self.storage)
+
+    def __enter__(self) -> None:
+        """For the time of an execution."""
+
+    def __exit__(self, *_: object) -> None:
+        """Give the claim up, however that ended: what comes later is ordered behind this by the stream."""
+        if self._claim is not None:
+            self._claim.release()
+
+
+@final
+class FromHost(DeviceOp[Tensor]):
+    """A new tensor with the contents of a host array."""
+
+    def __init__(self, source: Any) -> None:
+        """Keep the array until the op runs.
+
+        Raises:
+            TensorError: no tensor can be made of it.
+        """
+        self._array: Array | None = host.as_array(source)
+        self._dtype = host.dtype_of(self._array)
+
+    @property
+    def name(self) -> str:
+        """`from_host`."""
+        return "from_host"
+
+    def _execute(self, ctx: ExecutionContext) -> Tensor:
+        array, self._array = self._array, None
+        assert array is not None
+        memory = host.memory_of(array, self._dtype)
+        if memory.nbytes <= _SMALL:
+            made = Tensor.uninitialized(array.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream)
+            ctx.writes(made.storage)
+            _send(ctx, made.storage, made.storage.address, memory.copy())
+            return made
+        # New memory is used by no stream: the copy need not wait for what this one has to do.
+        staging = staging_of(ctx.driver, ctx.device)
+        made = Tensor.uninitialized(array.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=staging.stream)
+        staging.send(made.storage.address, memory)
+        ctx.writes(made.storage)
+        return made
+
+
+@final
+class ToHost(DeviceOp["Array"]):
+    """The contents of a tensor as a NumPy array."""
+
+    def __init__(self, tensor: Described, out: Array | None) -> None:
+        """Claim the tensor.
+
+        Raises:
+            TensorError: the dtype is packed, or `out` does not fit. OwnershipError: the tensor cannot be read.
+        """
+        source = End(tensor, holder("to_host"))
+        self._out = None if out is None else host.checked_out(out, tensor.dtype, tensor.shape)
+        if DTYPES[tensor.dtype].packed:
+            raise packed_error(tensor.dtype)
+        if self._out is not None and not self._out.flags.c_contiguous:
+            raise TensorError("out is not C-contiguous", fix="pass a C-contiguous array, or use t.to_host(out=...), which waits")
+        self._source: End | None = source.take()
+
+    @property
+    def name(self) -> str:
+        """`to_host`."""
+        return "to_host"
+
+    def _execute(self, ctx: ExecutionContext) -> Array:
+        source, self._source = self._source, None
+        assert source is not None
+        layout = byte_layout(source.facts)
+        with source:
+            source.begin(ctx)
+            if self._out is not None:
+                found, wanted, memory = self._out, layout.dense, self._out.reshape(-1).view("u1")
+            else:
+                wanted = layout.dense if has_wide_gaps(layout) else layout
+                memory = pinned_bytes(ctx.driver, ctx.device, wanted.reach)
+                found = array_over(memory, source.facts, wanted)
+            if layout.nbytes:
+                _receive(ctx, source, layout, wanted, memory)
+        return found
+
+
+@final
+class Dup(DeviceOp[Tensor]):
+    """A contiguous copy of a tensor in memory of its own."""
+
+    def __init__(self, tensor: Described) -> None:
+        """Claim the tensor.
+
+        Raises:
+            TensorError: the copy would take too many calls of the driver. OwnershipError: the tensor cannot be read.
+        """
+        source = End(tensor, holder("dup"))
+        layout = byte_layout(source.facts)
+        self._calls = boxes(layout.dense, layout)
+        self._source: End | None = source.take()
+
+    @property
+    def name(self) -> str:
+        """`dup`."""
+        return "dup"
+
+    def _execute(self, ctx: ExecutionContext) -> Tensor:
+        source, self._source = self._source, None
+        assert source is not None
+        facts = source.facts
+        with source:
+            source.begin(ctx)
+            made = Tensor.uninitialized(facts.shape, facts.dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream)
+            ctx.writes(made.storage)
+            _copy(ctx, self._calls, made.storage.address, facts.ptr, _kind(made.storage, source.storage))
+        return made
+
+
+@final
+class Memcpy(DeviceOp[None]):
+    """The contents of one tensor for another one. It neither takes nor gives back memory, so a graph may hold it."""
+
+    def __init__(self, target: Described, source: Described) -> None:
+        """Claim both.
+
+        Raises:
+            TensorError: dtype or shape differ, or the copy would take too many calls of the driver. AliasError: they share memory.
+            OwnershipError: one cannot be used so.
+        """
+        who = holder("memcpy")
+        written, read = End(target, who, write=True), End(source, who)
+        to, of = written.facts, read.facts
+        _check_same(to, of.dtype, of.shape)
+        if may_overlap(to, of):
+            raise AliasError(f"memcpy: the source {source!r} shares memory with the target {target!r}", fix="copy it first (dup)")
+        self._calls = boxes(byte_layout(to), byte_layout(of))
+        # One that is refused leaves the other one free.
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(read.take())
+            written.take()
+            stack.pop_all()
+        self._ends: tuple[End, End] | None = (written, read)
+
+    @property
+    def name(self) -> str:
+        """`memcpy`."""
+        return "memcpy"
+
+    def _execute(self, ctx: ExecutionContext) -> None:
+        ends, self._ends = self._ends, None
+        assert ends is not None
+        target, source = ends
+        with source, target:
+            source.begin(ctx)
+            target.begin(ctx)
+            _copy(ctx, self._calls, target.facts.ptr, source.facts.ptr, _kind(target.storage, source.storage))
+
+
+@final
+class Upload(DeviceOp[None]):
+    """The contents of a host array for a tensor that is there."""
+
+    def __init__(self, target: Described, source: Any) -> None:
+        """Claim the target, and keep the array until the op runs.
+
+        Raises:
+            TensorError: no tensor can be made of the array, dtype or shape differ, or the target has gaps.
+            OwnershipError: the target cannot be written.
+        """
+        self._array: Array | None = host.as_array(source)
+        self._dtype = host.dtype_of(self._array)
+        written = End(target, holder("memcpy"), write=True)
+        _check_same(written.facts, self._dtype, self._array.shape)
+        if not target.is_contiguous:
+            what = f"memcpy from the host takes a contiguous target, and this is {target!r}"
+            raise TensorError(what, fix="copy to the device first: api.from_host(x).then(lambda y: api.memcpy(t, y))")
+        self._target: End | None = written.take()
+
+    @property
+    def name(self) -> str:
+        """`memcpy`."""
+        return "memcpy"
+
+    def _execute(self, ctx: ExecutionContext) -> None:
+        target, self._target = self._target, None
+        array, self._array = self._array, None
+        assert target is not None
+        assert array is not None
+        memory = host.memory_of(array, self._dtype)
+        with target:
+            target.begin(ctx)
+            # The target is in use on this stream until here: what is copied waits for its turn in memory of its own.
+            own = host.empty_array("u8", memory.shape) if memory.nbytes <= _SMALL else pinned_bytes(ctx.driver, ctx.device, memory.nbytes)
+            own[...] = memory
+            _send(ctx, target.storage, target.facts.ptr, own)
+
+
+def read_now(tensor: Described, out: Array | None) -> Array:
+    """What `to_host` of tensors does: the contents, once all work on the tensor is done.
+
+    Raises:
+        NestedExecutionError: this thread executes an op, whose work on the tensor nobody has noted yet.
+        TensorError: `out` does not fit. OwnershipError: the tensor cannot be read.
+    """
+    from tilec.runtime.ops.combinators import Value
+    from tilec.runtime.ops.execution import refuse_nested
+
+    end = End(tensor, holder("to_host"))
+    refuse_nested(Value("to_host"))
+    if out is not None:
+        host.checked_out(out, tensor.dtype, tensor.shape)
+    with end.take():
+        return contents(end.storage, end.facts, out)
+
+
+def packed_error(name: str) -> TensorError:
+    """Elements that share bytes cannot be given out as they lie there."""
+    what = f"elements of {name} share bytes, and an op cannot take them apart: only the host can, once they have arrived"
+    return TensorError(what, fix='use t.to_host(), which waits; or take the bytes: t.reinterpret("u8") first')
+
+
+def _send(ctx: ExecutionContext, storage: Storage, address: int, memory: Array) -> None:
+    """Copy host memory that nobody else has to a tensor, and keep it until that is done."""
+    if memory.nbytes:
+        ctx.keep(memory)
+        kind = CopyKind.ON_HOST if _on_host(storage) else CopyKind.TO_DEVICE
+        ctx.driver.copy_async(ctx.device, address, memory.ctypes.data, memory.nbytes, ctx.stream, kind)
+
+
+def _receive(ctx: ExecutionContext, source: End, layout: ByteLayout, wanted: ByteLayout, memory: Array) -> None:
+    """Copy a tensor to host memory, with its gaps closed on the device where they are to be; keep that memory until it is done."""
+    ctx.keep(memory)
+    address, kind, gathered = source.facts.ptr, CopyKind.ON_HOST if _on_host(source.storage) else CopyKind.TO_HOST, 0
+    if wanted.stride != layout.stride:
+        calls = boxes(wanted, layout)
+        address = gathered = ctx.malloc_async(wanted.nbytes)
+        _copy(ctx, calls, gathered, source.facts.ptr, _kind(None, source.storage))
+        kind = CopyKind.TO_HOST
+    ctx.driver.copy_async(ctx.device, memory.ctypes.data, address, wanted.reach, ctx.stream, kind)
+    if gathered:
+        ctx.free_async(gathered)
+
+
+def _copy(ctx: ExecutionContext, calls: list[Box], target: int, source: int, kind: CopyKind) -> None:
+    for call in calls:
+        ctx.driver.copy_box(ctx.device, target + call.target, source + call.source, call.box, ctx.stream, kind)
+
+
+def _kind(target: Storage | None, source: Storage) -> CopyKind:
+    """From where to where a copy goes; without a target, to memory of the device's own."""
+    to, of = target is not None and _on_host(target), _on_host(source)
+    if to:
+        return CopyKind.ON_HOST if of else CopyKind.TO_HOST
+    return CopyKind.TO_DEVICE if of else CopyKind.ON_DEVICE
+
+
+def _on_host(storage: Storage) -> bool:
+    """Whether a tensor of the cpu device lies in memory that is not the device's own: that of a NumPy array."""
+    return storage.ordinal == ON_CPU and storage.foreign
+
+
+def _check_same(target: TensorFacts, dtype: str, shape: tuple[int, ...]) -> None:
+    if (target.dtype, target.shape) != (dtype, shape):
+        what = f"memcpy: the source is {dtype} of shape {shape}, and the target {target.dtype} of shape {target.shape}"
+        raise TensorError(what, fix="reshape or reinterpret one of them; api.convert changes the dtype")
+    if overlaps_itself(target):
+        raise AliasError(f"memcpy: strides {target.stride} of the target name elements more than once", fix="write a tensor of its own")
+
+
+def _place(ordinal: int) -> str:
+    return "the cpu device" if ordinal == ON_CPU else f"device {ordinal}"
