@@ -120,6 +120,11 @@ class Stream:
         return made
 
     @property
+    def borrowed(self) -> bool:
+        """Whether another library made it."""
+        return self._borrowed
+
+    @property
     def driver(self) -> DeviceDriver:
         """What serves its device."""
         return self._driver

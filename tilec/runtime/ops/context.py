@@ -56,6 +56,13 @@ class ExecutionContext:
         """Whether what is enqueued is captured into a graph, and not done now."""
         return False
 
+    def refuse_capture(self, what: str, *, cause: str, fix: str) -> None:
+        """See that what is enqueued is done now: for ops that make no sense in a graph.
+
+        Raises:
+            GraphCaptureError: it is captured; the arguments say what is, why it cannot be, and what to do.
+        """
+
     def run(self, op: DeviceOp[T]) -> T:
         """Enqueue another op here, as a part of this one; its result, which is not ready before the stream gets there.
 

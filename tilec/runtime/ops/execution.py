@@ -8,10 +8,11 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tilec.errors import NestedExecutionError, TilecError
+from tilec.errors import GraphCaptureError, NestedExecutionError, TilecError
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.site import label
+from tilec.runtime.tensors.recording import recording_of
 
 if TYPE_CHECKING:
     from tilec.runtime.ops.op import DeviceOp
@@ -51,13 +52,20 @@ def submit(op: DeviceOp[T], stream: Stream) -> Execution[T]:
         UsedOpError: it was used before.
     """
     refuse_nested(op)
+    if stream.borrowed and recording_of(stream.driver, stream.device, stream.handle) is not None:
+        raise GraphCaptureError(
+            f"<DeviceOp {op.label}> cannot be executed on a stream that another library captures",
+            cause="an op waits for the device and keeps what it uses until then, and a capture does nothing yet",
+            fix="capture the op itself (op.graph_on), or call launchers with the stream",
+        )
     context = ExecutionContext(stream)  # first: where the stream is closed, the op stays usable
     op._take("executed")  # noqa: SLF001 - the two are one thing
     _RUNNING.op = op
     try:
         value = op._run_in(context)  # noqa: SLF001
         mark = context._finish()  # noqa: SLF001
-    except BaseException:
+    except BaseException as error:
+        label(error, op.label)  # of the end of the execution too
         context._abandon()  # noqa: SLF001
         raise
     finally:

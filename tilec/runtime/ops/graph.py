@@ -17,7 +17,7 @@ from tilec.runtime.ops.policy import as_stream
 from tilec.runtime.ops.site import Site, location, site
 from tilec.runtime.protocols import StreamLike
 from tilec.runtime.seam import DeviceDriver, ExecutableHandle, GraphHandle
-from tilec.runtime.streams import Stream
+from tilec.runtime.streams import Stream, stream_handle
 from tilec.runtime.tensors.drops import DROPS
 from tilec.runtime.tensors.lease import holder
 from tilec.runtime.tensors.recording import recording_of
@@ -72,15 +72,20 @@ class CudaGraph(Generic[T]):
         """Enqueue a replay at once, and do not wait for it.
 
         Args:
-            stream: where; None for the graph's own.
+            stream: where; None for the graph's own. Of a stream that does not say which device it is on, it is the graph's.
 
         Raises:
             GraphError: the graph is closed, or the stream is on another device.
             GraphCaptureError: the stream is captured.
             BorrowError: somebody reads what the graph writes, or writes what it reads.
         """
-        where = self.stream if stream is None else as_stream(stream)
-        self._enqueue(where.driver, where.device, where.handle)
+        where: Any = self.stream if stream is None else stream
+        handle = stream_handle(where, "CudaGraph.replay")
+        if isinstance(where, Stream | ExecutionContext):
+            self._enqueue(where.driver, where.device, handle)
+        else:
+            index = getattr(getattr(where, "device", None), "index", None)  # streams of torch say where they are
+            self._enqueue(self.stream.driver, index if type(index) is int else self.stream.device, handle)
 
     def update(self, op: DeviceOp[U]) -> U:
         """Run an op on the graph's stream, and do not wait for it: it is there to copy new contents into what the graph reads.

@@ -40,6 +40,10 @@ class CaptureContext(ExecutionContext):
         """Yes."""
         return True
 
+    def refuse_capture(self, what: str, *, cause: str, fix: str) -> None:
+        """Refuse it."""
+        raise GraphCaptureError(f"{what} cannot be captured into a graph", cause=cause, fix=fix)
+
     def reads(self, storage: Storage) -> None:
         """Use memory that others may use too: replays wait for the last write, wherever that was."""
         self.recording.touch(storage, write=False)
@@ -114,7 +118,8 @@ class CapturedMark(Mark):
         Raises:
             GraphCaptureError: it is another one, or a stream that is not captured.
         """
-        if own_recording(self.driver, ordinal, stream) is not self._recording():
+        recording = self._recording()  # it goes with the capture
+        if recording is None or own_recording(self.driver, ordinal, stream) is not recording:
             raise _outside()
 
     @property

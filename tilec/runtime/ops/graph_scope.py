@@ -40,10 +40,12 @@ class GraphScope:
         if self._capture is None:
             raise GraphError("record is called outside of the scope's block", fix="with CudaGraph.scope(stream) as s: s.record(op)")
         try:
-            return self._capture.run(op)
+            result = self._capture.run(op)
         except BaseException as error:
             self._failed = f"{type(error).__name__}: {getattr(error, 'what', error)}"
             raise
+        self._capture.context.settle(failed=False)  # the result is the caller's, whatever becomes of later records
+        return result
 
     @property
     def graph(self) -> CudaGraph[None]:

@@ -1,0 +1,434 @@
+"""Graphs of ops on the cpu device: what is captured and when it runs, what a graph owns, its output, its end, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.runtime.ops.graph_samples import COUNT, Cpu, contents, copy
+from tilec.errors import BorrowError, GraphCaptureError, GraphError, NestedExecutionError, UsageError, UsedOpError
+from tilec.runtime import CudaGraph, Event, ExecutionContext, Stream, Tensor, use_device, value, with_context, zip_ops
+from tilec.runtime.ops.watcher import WATCHER
+
+
+@pytest.fixture
+def cpu() -> Cpu:
+    return Cpu()
+
+
+def until(true: Any) -> bool:
+    end = time.monotonic() + 10
+    while not true():
+        WATCHER.drain(0.01)
+        gc.collect()
+        if time.monotonic() > end:
+            return False
+    return True
+
+
+# What runs when
+
+
+def test_functions_run_once_and_the_work_at_each_replay(cpu: Cpu) -> None:
+    z, x, y = cpu.tensor(0), cpu.tensor(2), cpu.tensor(3)
+    calls: list[str] = []
+
+    def again(found: Tensor) -> Any:
+        calls.append("then")
+        return cpu.add(y_out, found, np.full(COUNT, 5, np.float32))
+
+    y_out = cpu.tensor(0)
+    graph = cpu.add(z, x.borrow(), y).then(again).graph_on(cpu.stream)
+    assert (calls, cpu.runs, graph.nodes) == (["then"], 0, 2)
+    output = graph.take_output()
+    assert contents(output) == {0}
+    for number in range(1, 4):
+        graph.replay()
+        assert contents(output) == {10}
+        assert (calls, cpu.runs) == (["then"], 2 * number)
+
+
+def test_a_launch_is_an_op_as_any_other(cpu: Cpu) -> None:
+    x = cpu.tensor(1)
+    graph = cpu.add(x, np.ones(COUNT, np.float32), np.ones(COUNT, np.float32)).graph_on(cpu.stream)
+    with use_device(cpu.device):
+        assert graph.launch().sync() is None
+        assert graph.launch().sync_on(cpu.stream) is None
+        assert zip_ops(graph.launch(), graph.launch()).sync() == (None, None)
+        assert graph.launch().then(lambda _: graph.launch()).future().result() is None
+        assert asyncio.run(awaited(graph)) is None
+        launch = graph.launch()
+        launch.sync()
+        with pytest.raises(UsedOpError):
+            launch.sync()
+    assert cpu.runs == 8
+    assert repr(graph.launch()).startswith("<DeviceOp graph launch, created at ")
+
+
+async def awaited(graph: CudaGraph[Any]) -> None:
+    await graph.launch()
+
+
+def test_the_policy_picks_the_stream_of_graph(cpu: Cpu) -> None:
+    with use_device(cpu.device):
+        graph = cpu.add(cpu.tensor(0), cpu.tensor(1), cpu.tensor(1)).graph()
+    assert (graph.stream.driver, graph.stream.device) == (cpu.driver, -1)
+    output = graph.take_output()
+    graph.replay()
+    assert contents(output) == {2}
+
+
+def test_new_inputs_come_by_update(cpu: Cpu) -> None:
+    z, x, y = cpu.tensor(0), cpu.tensor(0), cpu.tensor(1)
+    graph = cpu.add(z, x.borrow(), y).graph_on(cpu.stream)
+    output = graph.take_output()
+    for token in range(5):
+        assert graph.update(copy(x, cpu.tensor(token))) is None
+        graph.launch().sync_on(cpu.stream)
+        assert contents(output) == {token + 1}
+
+
+def test_replays_are_ordered_with_other_uses_on_other_streams(cpu: Cpu) -> None:
+    """Each replay adds one; in between, kernels on other streams add one too: nothing gets lost, although nobody waits."""
+    one, total, spare = cpu.tensor(1), cpu.tensor(0), cpu.tensor(0)
+    graph = cpu.add(spare, total.borrow(), one.borrow()).then(lambda found: copy(total, found)).graph_on(cpu.stream)
+    streams = [cpu.device.new_stream() for _ in range(3)]
+    for number in range(30):
+        graph.replay(streams[number % 3])
+        cpu.module.add(streams[(number + 1) % 3], total_of(cpu, streams[(number + 1) % 3], total), total, one)
+    assert contents(total) == {30}
+
+
+def total_of(cpu: Cpu, stream: Stream, total: Tensor) -> Tensor:
+    """A tensor of its own to write, so that the launch only reads the total."""
+    return Tensor.uninitialized((COUNT,), "f32", driver=cpu.driver, ordinal=-1, stream=stream.handle)
+
+
+# What it owns
+
+
+def test_a_graph_owns_what_it_uses(cpu: Cpu) -> None:
+    before = cpu.used
+    z, x, y = cpu.tensor(0), cpu.tensor(2), cpu.tensor(3)
+    shared = y.share()
+    graph = cpu.add(z, x.borrow(), shared).graph_on(cpu.stream)
+    output = graph.take_output()
+    del z, x, y, shared
+    gc.collect()
+    for _ in range(3):
+        cpu.tensor(9)  # freed memory would be used again
+        graph.replay()
+        assert contents(output) == {5}
+    del output
+    graph.replay()
+    del graph
+    assert until(lambda: cpu.used == before)
+
+
+def test_memory_and_arrays_stay_until_the_last_replay_is_done(cpu: Cpu) -> None:
+    before = cpu.used
+    array = np.full(COUNT, 4, np.float32)
+    gone = weakref.ref(array)
+    result = cpu.tensor(0)
+    with cpu.stream:
+        graph = cpu.add(result, array, cpu.tensor(1)).graph_on(cpu.stream)
+        del array, result
+        cpu.gate.clear()
+        graph.replay()
+        graph.close()  # neither this nor what follows waits
+        del graph
+        gc.collect()
+        assert gone() is not None
+        assert cpu.used > before
+        cpu.gate.set()
+        cpu.stream.sync()
+    assert until(lambda: gone() is None and cpu.used == before)
+
+
+def test_launchers_that_are_called_in_a_capture_are_owned_too(cpu: Cpu) -> None:
+    z, w = cpu.tensor(0), cpu.tensor(0)
+    inputs: list[Any] = [cpu.tensor(2), np.full(COUNT, 3, np.float32)]
+
+    def work(ctx: ExecutionContext) -> None:
+        cpu.module.add(ctx, z, *inputs)
+        cpu.module.add(ctx.stream, w, z, inputs[1])
+
+    graph = with_context(work).graph_on(cpu.stream)
+    kept = weakref.ref(inputs[0].storage)
+    inputs.clear()
+    gc.collect()
+    assert kept() is not None
+    graph.replay()
+    assert (contents(z), contents(w)) == ({5}, {8})
+    cpu.module.add(cpu.stream, z, w, w)  # outside of the capture the same launchers launch
+    assert contents(z) == {16}
+    graph.close()
+    del graph
+    assert until(lambda: kept() is None)
+
+
+def test_host_memory_of_copies_stays(cpu: Cpu) -> None:
+    x = cpu.tensor(0)
+
+    def work(ctx: ExecutionContext) -> None:
+        ctx.writes(x.storage)
+        ctx.memcpy_htod_async(x.ptr, np.full(COUNT, 6, np.float32))
+
+    graph = with_context(work).graph_on(cpu.stream)
+    gc.collect()
+    graph.replay()
+    assert contents(x) == {6}
+
+
+def test_the_output_has_one_owner(cpu: Cpu) -> None:
+    graph = cpu.add(cpu.tensor(0), cpu.tensor(1), cpu.tensor(1)).graph_on(cpu.stream)
+    output = graph.take_output()
+    with pytest.raises(GraphError) as caught:
+        graph.take_output()
+    assert caught.value.what.startswith(f"the output of <CudaGraph of 1 nodes, captured at {__file__}:")
+    assert f"was taken before, at {__file__}:" in caught.value.what
+    graph.replay()
+    assert contents(output) == {2}
+
+
+def test_borrows_keep_replays_away_that_write(cpu: Cpu) -> None:
+    z, x, y = cpu.tensor(0), cpu.tensor(1), cpu.tensor(1)
+    graph = cpu.add(z, x.borrow(), y).graph_on(cpu.stream)
+    output = graph.take_output()
+    with output.borrow(), pytest.raises(BorrowError) as caught:
+        graph.replay()
+    assert caught.value.what.startswith("the tensor cannot be written by the replay of <CudaGraph of 1 nodes, captured at")
+    assert f"the borrow ({__file__}:" in caught.value.what
+    with x.borrow():
+        graph.replay()
+    with x.borrow_mut(), pytest.raises(BorrowError, match="cannot be read by the replay"):
+        graph.launch().sync_on(cpu.stream)
+    graph.replay()
+    assert contents(output) == {2}
+
+
+# Captures that fail
+
+
+def test_an_allocation_is_refused_where_it_is_and_named(cpu: Cpu) -> None:
+    def uninitialized(ctx: ExecutionContext) -> Tensor:
+        return Tensor.uninitialized((4,), "f32", driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream)
+
+    z, x, y = cpu.tensor(0), cpu.tensor(1), cpu.tensor(1)
+    for allocate in (lambda ctx: ctx.malloc_async(16), uninitialized):
+        op = cpu.add(z, x.borrow(), y.borrow()).then(lambda _, allocate=allocate: with_context(allocate))  # type: ignore[misc]
+        with pytest.raises(GraphCaptureError) as caught:
+            op.graph_on(cpu.stream)
+        assert "16 bytes cannot be allocated" in caught.value.what
+        assert caught.value.fix.startswith("allocate before")
+        assert caught.value.op.startswith(f"with_context, created at {__file__}:")
+    with pytest.raises(GraphCaptureError, match="cannot be freed while a graph is captured"):
+        with_context(lambda ctx: ctx.free_async(16)).graph_on(cpu.stream)
+    cpu.add(z, x, y).sync_on(cpu.stream)  # what had moved in is back, and the stream works
+    assert cpu.runs == 1
+
+
+@pytest.mark.parametrize("error", [ValueError("no such luck"), KeyboardInterrupt()])
+def test_a_capture_that_fails_leaves_everything_as_it_was(cpu: Cpu, error: BaseException) -> None:
+    def fail(_: Any) -> Any:
+        raise error
+
+    z, x, y = cpu.tensor(0), cpu.tensor(1), cpu.tensor(1)
+    for _ in range(2):
+        with pytest.raises(type(error)):
+            cpu.add(z, x.borrow(), y.borrow()).then(fail).graph_on(cpu.stream)
+    assert cpu.runs == 0
+    graph = cpu.add(z, x.borrow(), y.borrow()).graph_on(cpu.stream)
+    assert graph.nodes == 1, "nothing is left of what failed"
+    graph.replay()
+    cpu.stream.sync()
+    assert cpu.runs == 1
+
+
+def test_calls_that_break_a_capture_are_told(cpu: Cpu) -> None:
+    def wait(ctx: ExecutionContext) -> None:
+        Stream.borrow_raw(ctx.stream, "cpu", driver=ctx.driver).sync()
+
+    with pytest.raises(Exception, match="CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"):
+        with_context(wait).graph_on(cpu.stream)
+
+    def hide(ctx: ExecutionContext) -> None:
+        with pytest.raises(Exception, match="CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"):
+            wait(ctx)
+
+    with pytest.raises(Exception, match="CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"):
+        with_context(hide).graph_on(cpu.stream)
+    with_context(lambda ctx: None).graph_on(cpu.stream).replay()
+
+
+def test_events_are_refused_in_a_capture(cpu: Cpu) -> None:
+    with Event("cpu", driver=cpu.driver) as event:
+        with pytest.raises(GraphCaptureError, match="an event cannot be recorded while an op is captured"):
+            with_context(event.record).graph_on(cpu.stream)
+        event.record(cpu.stream)
+
+
+def test_what_makes_no_sense_in_a_graph_says_so(cpu: Cpu) -> None:
+    def work(ctx: ExecutionContext) -> bool:
+        ctx.refuse_capture("to_host", cause="a graph has no host", fix="copy the output")
+        return ctx.capturing
+
+    assert with_context(work).sync_on(cpu.stream) is False
+    assert with_context(lambda ctx: ctx.capturing).graph_on(cpu.stream).take_output() is True
+    with pytest.raises(GraphCaptureError, match="to_host cannot be captured into a graph"):
+        with_context(work).graph_on(cpu.stream)
+
+
+def test_nested_captures_are_refused(cpu: Cpu) -> None:
+    with use_device(cpu.device):
+        graph = value(1).graph()
+        for call in (
+            lambda _: value(1).graph(),
+            lambda _: value(1).sync(),
+            lambda _: graph.update(value(1)),
+            lambda _: graph.recapture(value(1)),
+        ):
+            with pytest.raises(NestedExecutionError):
+                value(0).map(call).graph()
+            with pytest.raises(NestedExecutionError):
+                value(0).map(call).sync()
+        with pytest.raises(GraphCaptureError, match="cannot be replayed on a stream that is captured"):
+            graph.launch().graph()
+        with pytest.raises(GraphCaptureError, match="cannot be replayed on a stream that is captured"):
+            with_context(graph.replay).graph()
+        with_context(graph.replay).sync()
+        graph.launch().sync()
+
+
+def test_a_used_op_stays_used_and_a_good_one_is_used_up(cpu: Cpu) -> None:
+    op = value(1)
+    graph = op.graph_on(cpu.stream)
+    with pytest.raises(UsedOpError, match="captured in a graph"):
+        op.sync_on(cpu.stream)
+    with pytest.raises(UsedOpError):
+        op.graph_on(cpu.stream)
+    assert graph.take_output() == 1
+
+
+# Shared ops
+
+
+def test_a_shared_op_runs_once_in_a_capture_and_has_no_result_outside(cpu: Cpu) -> None:
+    shared = cpu.add(cpu.tensor(0), cpu.tensor(1), cpu.tensor(1)).shared()
+    outs = [cpu.tensor(0), cpu.tensor(0)]
+    graph = zip_ops(*(cpu.add(out, shared, np.ones(COUNT, np.float32)) for out in outs)).graph_on(cpu.stream)
+    assert graph.nodes == 3
+    graph.replay()
+    assert [contents(out) for out in graph.take_output()] == [{3}, {3}]
+    for use in (lambda: shared.sync_on(cpu.stream), lambda: shared.graph_on(cpu.stream)):
+        with pytest.raises(GraphCaptureError) as caught:
+            use()
+        assert caught.value.what == "the result of a shared op is needed outside of the graph that it was captured in"
+
+
+def test_replays_wait_for_a_shared_op_that_ran_before(cpu: Cpu) -> None:
+    shared = cpu.add(cpu.tensor(0), cpu.tensor(1), cpu.tensor(1)).shared()
+    cpu.gate.clear()
+    first = shared.enqueue_on(cpu.device.new_stream())
+    graph = cpu.add(cpu.tensor(0), shared, cpu.tensor(1)).graph_on(cpu.stream)
+    output = graph.take_output()
+    graph.replay()
+    cpu.gate.set()
+    assert (contents(output), contents(first)) == ({3}, {2})
+    graph.replay()
+    assert contents(output) == {3}
+
+
+# The end, and another beginning
+
+
+def test_a_closed_graph_does_nothing_more(cpu: Cpu) -> None:
+    with value(1).graph_on(cpu.stream) as graph:
+        launch = graph.launch()
+        assert "closed" not in repr(graph)
+    assert graph.closed
+    for call in (
+        graph.replay,
+        graph.take_output,
+        lambda: launch.sync_on(cpu.stream),
+        lambda: graph.update(value(1)),
+        lambda: graph.recapture(value(1)),
+    ):
+        with pytest.raises(GraphError) as caught:
+            call()
+        assert "captured at" in caught.value.what
+        assert caught.value.fix == "capture a new one"
+    graph.close()
+    assert repr(graph).endswith(", closed>")
+
+
+def test_another_op_takes_the_place_of_what_was_captured(cpu: Cpu) -> None:
+    outs = [cpu.tensor(0) for _ in range(3)]
+    one = cpu.tensor(1).share()
+    graph = cpu.add(outs[0], one, one).graph_on(cpu.stream)
+    first = graph.take_output()
+    graph.replay()
+    assert graph.recapture(cpu.add(outs[1], one, one, alpha=4.0)), "the same kinds of work in the same order"
+    second = graph.take_output()
+    graph.replay()
+    assert (contents(first), contents(second)) == ({2}, {5})
+    more = cpu.add(outs[2], one, one).then(lambda found: copy(found, second).map(lambda _: found))
+    assert not graph.recapture(more), "made anew"
+    third = graph.take_output()
+    assert graph.nodes == 2
+    with pytest.raises(GraphCaptureError):
+        graph.recapture(with_context(lambda ctx: ctx.malloc_async(4)))
+    graph.replay()
+    assert contents(third) == {5}, "a capture that fails leaves the graph as it was"
+
+
+def test_replays_of_several_threads_take_turns(cpu: Cpu) -> None:
+    one, total, spare = cpu.tensor(1), cpu.tensor(0), cpu.tensor(0)
+    graph = cpu.add(spare, total.borrow(), one).then(lambda found: copy(total, found)).graph_on(cpu.stream)
+
+    def replay() -> None:
+        stream = cpu.device.new_stream()
+        for _ in range(20):
+            graph.replay(stream)
+            graph.launch().sync_on(stream)
+
+    threads = [threading.Thread(target=replay) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert contents(total) == {160}
+
+
+def test_captures_of_several_threads_do_not_mix(cpu: Cpu) -> None:
+    graphs: list[CudaGraph[Any]] = []
+
+    def capture(number: int) -> None:
+        one = cpu.tensor(number)
+        op = cpu.add(cpu.tensor(0), one, np.zeros(COUNT, np.float32))
+        for _ in range(number):
+            op = op.then(lambda found: cpu.add(cpu.tensor(0), found, np.zeros(COUNT, np.float32)))
+        graphs.append(op.graph_on(cpu.stream))
+
+    threads = [threading.Thread(target=capture, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for graph in graphs:
+        output = graph.take_output()
+        graph.replay()
+        assert contents(output) == {graph.nodes - 1}
+
+
+def test_what_is_no_op_cannot_be_recorded(cpu: Cpu) -> None:
+    scope: Any = CudaGraph.scope(cpu.stream)
+    with scope, pytest.raises(UsageError, match="record takes an op, and this is a int"):
+        scope.record(1)

@@ -1,0 +1,200 @@
+"""What a GPU's driver is asked for a graph: no waits in the capture, events between replays and other uses, and captures of others."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from tests.runtime_samples import Array
+from tests.unit.runtime.ops.graph_samples import COUNT, Gpu, copy
+from tilec.errors import BorrowError, DriverError, GraphCaptureError, GraphError
+from tilec.runtime import CudaGraph, MemPool, Stream, Tensor, value, with_context
+from tilec.runtime.ops.context import ExecutionContext
+from tilec.runtime.tensors.drops import DROPS
+from tilec.testing.fake_driver import H200, FakeDriver
+
+
+@pytest.fixture
+def gpu() -> Gpu:
+    return Gpu()
+
+
+def test_a_capture_waits_for_nothing_and_replays_do(gpu: Gpu) -> None:
+    z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()  # last used on stream 5
+    gpu.steps()
+    graph: CudaGraph[Any] = gpu.module.lazy.add(z, x.share(), y.share()).first().graph_on(gpu.stream)
+    assert gpu.steps() == [], "not even an event"
+    s, t = gpu.stream.handle, gpu.other.handle
+    graph.replay()
+    assert gpu.steps() == [("record", 5), ("wait", s)] * 3 + [("launch", s)]
+    graph.replay()
+    assert gpu.steps() == [("launch", s)], "in order already"
+    graph.replay(t)  # a handle is of the graph's device
+    found = gpu.steps()
+    assert found[-1] == ("launch", t)
+    assert set(found[:-1]) == {("record", s), ("wait", t), ("record", 5)}
+    output = graph.take_output()
+    gpu.module.add(s, y2 := gpu.tensor(), output, output)
+    assert ("record", t) in gpu.steps(), "the launch reads what the replay on the other stream writes"
+    del y2
+
+
+def test_arguments_of_launches_are_those_of_the_capture(gpu: Gpu) -> None:
+    z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()
+    graph = gpu.module.lazy.add(z, x.share(), y.share(), alpha=2.5).graph_on(gpu.stream)
+    pointers = (z.storage.address, x.storage.address, y.storage.address)
+    for _ in range(2):
+        graph.replay()
+        launch = gpu.driver.launches[-1]
+        assert (launch.arguments[:3], launch.arguments[4], launch.stream) == (pointers, 2.5, gpu.stream.handle)
+
+
+def test_a_graph_frees_in_the_order_of_its_last_replay(gpu: Gpu) -> None:
+    z = gpu.tensor()
+    graph = gpu.module.lazy.add(z, gpu.tensor(), gpu.tensor()).graph_on(gpu.stream)
+    del z
+    graph.replay()
+    gpu.steps()
+    gpu.driver.calls.clear()
+    del graph
+    gc.collect()
+    assert [step for step in gpu.steps() if step[0] == "free"] == [("free", gpu.stream.handle)] * 3
+    assert gpu.driver.calls.count("destroy_executable") == 1
+    assert not {"synchronize", "synchronize_device", "synchronize_event"} & set(gpu.driver.calls)
+
+
+def test_foreign_arrays_live_until_the_last_replay_is_done(gpu: Gpu) -> None:
+    class Watched(Array):
+        gone = False
+
+        def __del__(self) -> None:
+            Watched.gone = True
+
+    array = Watched(COUNT, ptr=0x50000)
+    gpu.driver.own(0x50000, 0)
+    graph = gpu.module.lazy.add(gpu.tensor(), array, gpu.tensor()).graph_on(gpu.stream)
+    del array
+    graph.replay()
+    gpu.driver.pending.update(range(0x1000, 0x9000))  # no event is reached
+    del graph
+    gc.collect()
+    DROPS.drain()
+    assert not Watched.gone
+    gpu.driver.pending.clear()
+    DROPS.drain()
+    gc.collect()
+    assert Watched.gone
+
+
+def test_a_stream_that_closes_after_a_replay_leaves_its_place(gpu: Gpu) -> None:
+    graph = gpu.module.lazy.add(gpu.tensor(), gpu.tensor(), gpu.tensor()).graph_on(gpu.stream)
+    with Stream(0, driver=gpu.driver) as stream:
+        graph.replay(stream)
+        handle = stream.handle
+    gpu.steps()
+    graph.replay()
+    assert ("record", handle) not in gpu.steps(), "nobody asks a stream that is gone"
+
+
+def test_other_devices_are_refused() -> None:
+    driver = FakeDriver((H200, H200))
+    stream = Stream(0, driver=driver)
+    graph = value(1).graph_on(stream)
+    for call in (graph.replay, lambda where: graph.launch().sync_on(where)):
+        with pytest.raises(GraphError, match="was captured on device 0, and the stream is on device 1") as caught:
+            call(Stream(1, driver=driver))
+        assert caught.value.fix == "pass a stream of that device"
+    graph.replay(stream)
+    assert driver.calls.count("launch_graph") == 1
+
+
+@pytest.mark.parametrize("call", ["begin_capture", "end_capture", "instantiate_graph"])
+def test_a_driver_that_fails_leaves_the_next_capture_clean(gpu: Gpu, call: str) -> None:
+    z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()
+    gpu.driver.fail[call] = "CUDA_ERROR_INVALID_VALUE"
+    with pytest.raises(DriverError, match=f"{call} failed: CUDA_ERROR_INVALID_VALUE"):
+        gpu.module.lazy.add(z, x.borrow(), y.borrow()).graph_on(gpu.stream)
+    gpu.driver.fail.clear()
+    w = gpu.tensor()
+    graph = gpu.module.lazy.add(w, x.borrow(), y.borrow()).graph_on(gpu.stream)
+    assert graph.nodes == 1
+    graph.replay()
+
+
+# Captures of other libraries
+
+
+def test_a_launch_in_a_capture_of_others_waits_on_the_host(gpu: Gpu) -> None:
+    z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()
+    gpu.steps()
+    gpu.driver.begin_capture(0, 9)
+    gpu.driver.calls.clear()
+    for _ in range(2):
+        gpu.module.add(9, z, x, y)
+    assert gpu.driver.calls.count("synchronize_event") == 6
+    assert {step for step in gpu.steps() if step[0] != "record"} == set(), "the captured stream waits for nothing"
+    graph = gpu.driver.end_capture(0, 9)
+    assert gpu.driver.graph_nodes(graph) == 2
+    gpu.driver.calls.clear()
+    gpu.module.add(5, z, x, y)
+    assert gpu.driver.calls == [], "nothing has run: stream 5 is in order still"
+
+
+def test_memory_and_ops_are_refused_in_a_capture_of_others(gpu: Gpu) -> None:
+    stream = Stream.borrow_raw(9, 0, driver=gpu.driver)
+    gpu.driver.begin_capture(0, 9)
+    with pytest.raises(GraphCaptureError, match="256 bytes cannot be allocated on a stream that is captured"):
+        Tensor.uninitialized(COUNT, "f32", driver=gpu.driver, ordinal=0, stream=9)
+    op = value(1)
+    for run in (op.sync_on, op.enqueue_on):
+        with pytest.raises(GraphCaptureError, match="cannot be executed on a stream that another library captures"):
+            run(stream)
+    assert gpu.driver.graph_nodes(gpu.driver.end_capture(0, 9)) == 0
+    assert op.sync_on(stream) == 1
+
+
+def test_what_was_used_there_before_is_freed_after_a_capture_of_others(gpu: Gpu) -> None:
+    z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()
+    gpu.module.add(9, z, x, y)
+    gpu.driver.begin_capture(0, 9)
+    del z
+    gc.collect()
+    assert "free" not in [call for call, _ in gpu.steps()]
+    MemPool(0, driver=gpu.driver).trim()  # looks for what waits
+    assert "free" not in [call for call, _ in gpu.steps()]
+    gpu.driver.end_capture(0, 9)
+    MemPool(0, driver=gpu.driver).trim()
+    assert ("free", 9) in gpu.steps()
+
+
+def test_a_replay_is_refused_in_a_capture_of_others(gpu: Gpu) -> None:
+    graph = value(1).graph_on(gpu.stream)
+    gpu.driver.begin_capture(0, 9)
+    with pytest.raises(GraphCaptureError, match="cannot be replayed on a stream that is captured"):
+        graph.replay(Stream.borrow_raw(9, 0, driver=gpu.driver))
+    gpu.driver.end_capture(0, 9)
+
+
+def test_order_is_kept_where_a_claim_refuses(gpu: Gpu) -> None:
+    z, x = gpu.tensor(), gpu.tensor()
+    graph = copy(z, x).graph_on(gpu.stream)
+    gpu.steps()
+    with z.borrow(), pytest.raises(BorrowError):
+        graph.replay()
+    assert gpu.steps() == [], "a replay that is refused touches no stream"
+
+
+def test_streams_of_captures_are_used_again(gpu: Gpu) -> None:
+    value(1).graph_on(gpu.stream)
+    gpu.driver.calls.clear()
+    for _ in range(5):
+        value(1).graph_on(gpu.stream)
+
+        def fail(_: ExecutionContext) -> None:
+            raise ValueError("no such luck")
+
+        with pytest.raises(ValueError, match="no such luck"):
+            with_context(fail).graph_on(gpu.stream)
+    assert "create_stream" not in gpu.driver.calls

@@ -1,0 +1,117 @@
+"""Ops that are captured one after another: results that later records use, borrows that end, and scopes that fail."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.runtime.ops.graph_samples import COUNT, Cpu, contents, copy
+from tilec.errors import BorrowError, GraphCaptureError, GraphError, UseAfterMoveError
+from tilec.runtime import CudaGraph, use_device, value, with_context
+from tilec.runtime.tensors.recording import _RECORDINGS
+
+
+@pytest.fixture
+def cpu() -> Cpu:
+    return Cpu()
+
+
+def zeros() -> np.ndarray:
+    return np.zeros(COUNT, np.float32)
+
+
+def test_what_one_record_writes_the_next_one_reads(cpu: Cpu) -> None:
+    x, w, out = cpu.tensor(2), cpu.tensor(3), cpu.tensor(0)
+    with CudaGraph.scope(cpu.stream) as s:
+        h = s.record(cpu.add(cpu.tensor(0), x.borrow(), w.borrow()))
+        with out.borrow_mut() as m:
+            s.record(cpu.add(m, h.borrow(), w.borrow()))
+        s.record(copy(h, out))
+        assert s.record(value(7)) == 7
+    assert (s.graph.nodes, cpu.runs) == (3, 0)
+    s.graph.replay()
+    assert (contents(h), contents(out)) == ({8}, {8})
+    assert s.graph.take_output() is None
+
+
+def test_borrows_end_with_their_record(cpu: Cpu) -> None:
+    x, out = cpu.tensor(2), cpu.tensor(0)
+    with CudaGraph.scope(cpu.stream) as s:
+        op = cpu.add(out, x.borrow(), zeros())
+        with pytest.raises(BorrowError):
+            x.borrow_mut()
+        with pytest.raises(UseAfterMoveError):
+            out.borrow()
+        out = s.record(op)
+        with x.borrow_mut(), out.borrow_mut():
+            pass
+    s.graph.replay()
+    assert contents(out) == {2}
+
+
+def test_other_work_goes_on_within_the_block(cpu: Cpu) -> None:
+    """Only the ops that are recorded are captured: others run, allocate and are waited for, on the same stream too."""
+    with use_device(cpu.device), CudaGraph.scope(cpu.stream) as s:
+        x = cpu.add(cpu.tensor(0), cpu.tensor(1), cpu.tensor(1)).sync()
+        y = cpu.add(cpu.tensor(0), cpu.tensor(2), cpu.tensor(1)).sync_on(cpu.stream)
+        cpu.stream.sync()
+        z = s.record(cpu.add(cpu.tensor(0), x, y))
+    s.graph.replay()
+    assert contents(z) == {5}
+
+
+def test_a_record_that_fails_ends_the_scope(cpu: Cpu) -> None:
+    z, x = cpu.tensor(0), cpu.tensor(1)
+    scope = CudaGraph.scope(cpu.stream)
+    s = scope.__enter__()
+    out = s.record(cpu.add(z, x.borrow(), zeros()))
+    with pytest.raises(GraphCaptureError, match="64 bytes cannot be allocated"):
+        s.record(with_context(lambda ctx: ctx.malloc_async(64)))
+    with pytest.raises(GraphCaptureError, match=r"^the capture was given up: GraphCaptureError: 64 bytes cannot"):
+        s.record(value(1))
+    with pytest.raises(GraphCaptureError) as caught:
+        scope.__exit__(None, None, None)
+    assert caught.value.what.startswith("the capture was given up: GraphCaptureError: 64 bytes cannot be allocated")
+    with pytest.raises(GraphError, match="there is no graph"):
+        _ = scope.graph
+    cpu.add(out, x, zeros()).sync_on(cpu.stream)  # results of earlier records are the caller's
+    assert cpu.runs == 1
+
+
+def test_a_block_that_fails_makes_no_graph(cpu: Cpu) -> None:
+    scope = CudaGraph.scope(cpu.stream)
+    with pytest.raises(ZeroDivisionError), scope as s:  # noqa: PT012 - the block is what is tested
+        s.record(cpu.add(cpu.tensor(0), cpu.tensor(1), zeros()))
+        _ = 1 / 0
+    with pytest.raises(GraphError):
+        _ = scope.graph
+    with pytest.raises(GraphError, match="a scope is used once"):
+        scope.__enter__()
+    with pytest.raises(GraphCaptureError, match="given up: ZeroDivisionError"):
+        scope.record(value(1))
+    assert not _RECORDINGS
+
+
+def test_records_belong_into_the_block(cpu: Cpu) -> None:
+    scope = CudaGraph.scope(cpu.stream)
+    with pytest.raises(GraphError, match="outside of the scope's block"):
+        scope.record(value(1))
+    with scope as s, pytest.raises(GraphError, match="there is no graph"):
+        _ = s.graph
+    with pytest.raises(GraphError, match="outside of the scope's block"):
+        scope.record(value(1))
+    with pytest.raises(GraphError, match="a scope is used once"), scope:
+        pass
+
+
+def test_a_scope_that_nobody_ends_is_given_up(cpu: Cpu) -> None:
+    scope: Any = CudaGraph.scope(cpu.stream)
+    scope.__enter__().record(cpu.add(cpu.tensor(0), cpu.tensor(1), zeros()))
+    assert _RECORDINGS
+    del scope
+    gc.collect()
+    assert not _RECORDINGS
+    assert value(1).graph_on(cpu.stream).nodes == 0
