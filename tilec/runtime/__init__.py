@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tilec.runtime.ops.graph import CudaGraph
     from tilec.runtime.ops.graph_scope import GraphScope
     from tilec.runtime.ops.launch_ops import AsyncKernelLaunch, LaunchConfig
-    from tilec.runtime.ops.lazy import LazyLaunch, LazyLauncher
+    from tilec.runtime.ops.lazy import LazyLaunch, LazyLauncher, OrOp
     from tilec.runtime.ops.modules import KernelFunction, KernelModule, load_module_from_bytes, load_module_from_file, load_module_from_ptx
     from tilec.runtime.ops.op import DeviceOp
     from tilec.runtime.ops.policy import (
@@ -68,6 +68,7 @@ __all__ = [
     "MappedPartition",
     "MemPool",
     "Module",
+    "OrOp",
     "Partition",
     "SchedulingPolicy",
     "SharedOp",
@@ -114,7 +115,7 @@ _NAMES = {
     "ops.graph": "CudaGraph",
     "ops.graph_scope": "GraphScope",
     "ops.launch_ops": "AsyncKernelLaunch LaunchConfig",
-    "ops.lazy": "LazyLaunch LazyLauncher",
+    "ops.lazy": "LazyLaunch LazyLauncher OrOp",
     "ops.modules": "KernelFunction KernelModule load_module_from_bytes load_module_from_file load_module_from_ptx",
     "ops.op": "DeviceOp",
     "ops.policy": "SchedulingPolicy SingleStream StreamPoolRoundRobin "

@@ -83,6 +83,11 @@ class Contract:
         """What the launcher takes, for messages: `z, x, y, alpha=1.0`."""
         return ", ".join(p.name if p.default is None else f"{p.name}={p.default!r}" for p in self.params)
 
+    @functools.cached_property
+    def hints(self) -> frozenset[str]:
+        """Names of the compiler hints that any image was built with."""
+        return frozenset(name for variant in self.info.variants for _, hints in variant.hints for name, _ in hints)
+
     def built(self, name: str) -> str:
         """The values of an axis that were built, for messages."""
         return ", ".join(str(value) for value in self.axes[name])

@@ -40,10 +40,13 @@ def settle_grid(kernel: str, own: Dim3, wishes: Sequence[GridWish]) -> Dim3:
     """
     grid, source = own, "the kernel's own expressions give"
     instead = [wish for wish in wishes if wish.rule is GridRule.INSTEAD]
-    for wish in instead:
-        if wish is not instead[0] and wish.grid != grid:
-            raise _disagree(kernel, grid, source, wish)
-        grid, source = wish.grid, f"{wish.source} gives"
+    # Callers are held against each other first: a kernel's expressions follow from the same tensors, and say less of what is wrong.
+    said = instead or [wish for wish in wishes if wish.rule is GridRule.EXACTLY]
+    for wish in said[1:]:
+        if wish.grid != said[0].grid:
+            raise _disagree(kernel, said[0].grid, f"{said[0].source} gives", wish)
+    if instead:
+        grid, source = instead[0].grid, f"{instead[0].source} gives"
     for wish in wishes:
         if wish.rule is GridRule.EXACTLY and wish.grid != grid:
             raise _disagree(kernel, grid, source, wish)

@@ -17,7 +17,7 @@ from tilec.runtime.prepare import Explanation, Plan, Site, explain, prepare
 from tilec.runtime.protocols import StreamLike
 from tilec.runtime.scalars import is_number
 from tilec.runtime.seam import LaunchCall
-from tilec.runtime.select import no_variant
+from tilec.runtime.select import narrowed, require_built, require_options
 from tilec.runtime.streams import stream_handle
 from tilec.runtime.tensors.lease import holder
 from tilec.runtime.tensors.recording import Recording, recording_of
@@ -53,6 +53,7 @@ class Launcher:
         self._contract: Contract | None = None
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._restricted: dict[tuple[Any, ...], Launcher] = {}
+        self._optioned: dict[tuple[Any, ...], Launcher] = {}
         self._paths: dict[tuple[Any, ...], Launch] = {}
         self._fast: Launch | None = None
         self._key_of: KeyOf
@@ -124,9 +125,21 @@ class Launcher:
         Raises:
             VariantError: an axis or a value that was not built, or no variant with these values together.
         """
-        launcher = self._restrict(axes)
-        if not any(all(dict(v.axes).get(name) == value for name, value in launcher.pinned.items()) for v in self.info.variants):
-            raise no_variant(self._ready(), launcher.pinned)
+        require_built(self._ready(), self.pinned, axes)
+        return self._restrict(axes)
+
+    def options(self, **hints: int) -> Launcher:
+        """This launcher, restricted to variants whose image for this device was built with these compiler hints.
+
+        Raises:
+            VariantError: there is none; the message names what was built.
+        """
+        contract = self._ready()
+        fitting = require_options(contract, self.pinned, hints, self._site.facts)
+        key = tuple(sorted(hints.items()))
+        launcher = self._optioned.get(key)
+        if launcher is None:
+            launcher = self._optioned[key] = Launcher(narrowed(self.info, fitting), self._site, self.pinned, self._grid)
         return launcher
 
     @property
@@ -156,7 +169,7 @@ class Launcher:
         """
         contract = self._ready()
         values, chosen = bind(contract, args, kwargs)
-        return explain(contract, values, self._restrict(chosen).pinned, self._site)
+        return explain(contract, values, self._restrict(chosen).pinned, self._site, self._grid)
 
     def step(self, *args: Any, block: Coordinates | Sequence[Coordinates] = (0, 0, 0), **kwargs: Any) -> Stepper:
         """Go through what a launch with these arguments (without the stream) would run, one operation after another.

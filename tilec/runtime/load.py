@@ -13,6 +13,7 @@ from tilec.model.suggest import did_you_mean
 from tilec.runtime.devices import driver_of, find_device
 from tilec.runtime.images import store_of
 from tilec.runtime.launch import Launcher
+from tilec.runtime.package import Package
 from tilec.runtime.prepare import Site
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import DeviceDriver, DeviceInfo
@@ -40,7 +41,7 @@ def load(bundle: Path | str | bytes | Bundle, device: DeviceLike = 0, *, driver:
 
 
 def load_packaged(package: str, name: str, device: DeviceLike = 0) -> Module:
-    """Load the bundle that lies inside an installed package: what generated packages call.
+    """Load the bundle that lies inside an installed package: what packages called that older versions generated.
 
     Args:
         package: import name of the package.
@@ -51,11 +52,7 @@ def load_packaged(package: str, name: str, device: DeviceLike = 0) -> Module:
         BundleError: the bundle cannot be read.
         NoDeviceError: there is no driver or no such device.
     """
-    from importlib.resources import files
-
-    resource = files(package).joinpath(name)
-    # A package in a zip file has no path: its bundle is then held in memory.
-    return load(resource if isinstance(resource, Path) else resource.read_bytes(), device)
+    return Package(package, name).load(device)
 
 
 class Module:

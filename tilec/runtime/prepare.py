@@ -177,9 +177,7 @@ def _prepared(
     call, considered = _checked(contract, values, axes, site)
     variant = considered[-1].variant
     name, device, driver = contract.name, site.device, site.driver
-    shape = launch_shape(call)
-    if grid:
-        shape = dataclasses.replace(shape, grid=settle_grid(name, shape.grid, grid))
+    shape = _settled_shape(call, grid)
     check_device_limits(name, shape, device)
     image = require_image(variant.images, site.facts, kernel=variant.id, language=contract.info.language)
     packing = Packing(call, variant.abi)
@@ -211,7 +209,17 @@ def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
     return LaunchParts(kernel=variant.id, sizes=sizes, addresses=addresses, tensors=tensors, slots=slots)
 
 
-def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site) -> Explanation:
+def _settled_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
+    """Grid, block and shared memory, as the kernel's expressions, the caller and the partitions that are written have it."""
+    contract, shape = call.contract, launch_shape(call)
+    parted = [(place, call.values[place]) for place in contract.outs if hasattr(type(call.values[place]), "grid_wish")]
+    if not parted and not grid:
+        return shape
+    wishes = [*grid, *(value.grid_wish(contract.params[place].name, contract.name) for place, value in parted)]
+    return dataclasses.replace(shape, grid=settle_grid(contract.name, shape.grid, wishes))
+
+
+def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...] = ()) -> Explanation:
     """Check a call and say what a launch would take; nothing is loaded.
 
     Raises:
@@ -220,7 +228,7 @@ def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site
     call, considered = _checked(contract, values, axes, site)
     images = choose_image(considered[-1].variant.images, site.facts)
     point = tuple((name, call.axes[name]) for name, _ in contract.info.axes)
-    shape = launch_shape(call)
+    shape = _settled_shape(call, grid)
     return Explanation(kernel=contract.name, device=site.device, axes=point, considered=considered, images=images, shape=shape)
 
 

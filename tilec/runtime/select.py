@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
+from tilec.bundle.choose import DeviceFacts, choose_image
 from tilec.errors import VariantError
-from tilec.model.kernel import AxisValue, VariantInfo
+from tilec.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec.model.signature import Assumption
+from tilec.model.suggest import did_you_mean
+from tilec.runtime.binding import check_axes
 from tilec.runtime.checks import Call
 from tilec.runtime.contract import Contract
 from tilec.runtime.layout import TensorFacts
@@ -61,12 +65,91 @@ def select_variant(call: Call) -> tuple[Considered, ...]:
     raise VariantError("\n".join(lines), fix="add the empty set {} to assume.sets as a fallback, and build again", kernel=contract.name)
 
 
-def no_variant(contract: Contract, axes: dict[str, AxisValue]) -> VariantError:
+def no_variant(contract: Contract, axes: Mapping[str, AxisValue]) -> VariantError:
     """The error for a point of the matrix that was not built; names those that were."""
     point = ", ".join(f"{name}={value}" for name, value in axes.items())
     built = "; ".join(dict.fromkeys(", ".join(f"{n}={v}" for n, v in variant.axes) for variant in contract.info.variants))
     fix = f"choose one that was built, or add it to the matrix of kernel.{contract.name}"
     return VariantError(f"{contract.name}: no variant with {point} was built; built are: {built}", fix=fix, kernel=contract.name)
+
+
+def require_built(contract: Contract, pinned: Mapping[str, AxisValue], axes: Mapping[str, AxisValue]) -> None:
+    """See that there are variants with these axis values, within what a launcher is restricted to.
+
+    Raises:
+        VariantError: an axis or a value that was not built, one that the launcher is not restricted to, or no variant with all of them.
+    """
+    check_axes(contract, dict(axes))
+    for name, value in pinned.items():
+        if axes.get(name, value) != value:
+            what = f"{contract.name}: {name} is {value!r} for this launcher, got {axes[name]!r}"
+            raise VariantError(what, kernel=contract.name)
+    point = {**pinned, **axes}
+    if not any(_lies_at(variant, point) for variant in contract.info.variants):
+        raise no_variant(contract, point)
+
+
+def require_options(
+    contract: Contract, axes: Mapping[str, AxisValue], hints: Mapping[str, int], facts: DeviceFacts | None = None
+) -> tuple[VariantInfo, ...]:
+    """The variants with these axis values that were built with these compiler hints.
+
+    Args:
+        contract: of the kernel.
+        axes: values that are settled, if any.
+        hints: names and values.
+        facts: of the device, whose image counts; None for any target's.
+
+    Raises:
+        VariantError: there are none; names the hints that were built.
+    """
+    name = contract.name
+    here = [variant for variant in contract.info.variants if _lies_at(variant, axes)]
+    built = {variant.id: _hints_of(variant, facts) for variant in here}
+    known = sorted(contract.hints)
+    unknown = next((hint for hint in hints if hint not in contract.hints), None)
+    fitting = tuple(variant for variant in here if any(hints.items() <= found.items() for found in built[variant.id]))
+    if fitting:
+        return fitting
+    asked = ", ".join(f"{hint}={value!r}" for hint, value in hints.items())
+    point = ", ".join(f"{axis}={value}" for axis, value in axes.items())
+    sets = {", ".join(f"{hint}={value}" for hint, value in found.items()): None for each in built.values() for found in each}
+    shown = "; ".join(text or "none" for text in sets) or "none"
+    where = f" of {point}" if point else ""
+    on = f" for {facts.name}" if facts else ""
+    near = did_you_mean(unknown, known) if unknown is not None else ""
+    what = f"{name}: no variant{where} was built with the options {asked}{on}{near}; options that were built: {shown}"
+    more = "" if near else f", or add the option to the matrix of kernel.{name} ({unknown or next(iter(hints))} = [...]) and build again"
+    fix = f"choose what was built{more}"
+    raise VariantError(what, fix=fix, kernel=name)
+
+
+def narrowed(info: KernelInfo, variants: tuple[VariantInfo, ...]) -> KernelInfo:
+    """A kernel with some of its variants only: axes have the values that are left."""
+    points = [dict(variant.axes) for variant in variants]
+
+    def left(name: str, value: AxisValue) -> bool:
+        return any(point.get(name) == value and type(point.get(name)) is type(value) for point in points)
+
+    return dataclasses.replace(
+        info,
+        variants=variants,
+        axes=tuple((name, tuple(value for value in values if left(name, value))) for name, values in info.axes),
+        default=tuple((name, value) for name, value in info.default if left(name, value)),
+    )
+
+
+def _lies_at(variant: VariantInfo, point: Mapping[str, AxisValue]) -> bool:
+    axes = dict(variant.axes)
+    return all(axes.get(name) == value for name, value in point.items())
+
+
+def _hints_of(variant: VariantInfo, facts: DeviceFacts | None) -> list[dict[str, int]]:
+    """The hints of the image that a device would take; of every image where there is no device yet."""
+    if facts is None:
+        return [variant.hints_of(image.target) for image in variant.images]
+    image = choose_image(variant.images, facts).image
+    return [variant.hints_of(image.target)] if image is not None else []
 
 
 def _unmet(fact: Assumption, facts: TensorFacts) -> str:

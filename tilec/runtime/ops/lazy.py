@@ -1,24 +1,157 @@
-"""Launchers of a bundle as ops: `module.lazy.NAME(...)` describes a launch that runs later and gives back its arguments."""
+"""Launchers of a bundle as ops: `package.NAME(...)` and `module.lazy.NAME(...)` describe a launch that runs later, and gives back its
+arguments.
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, final
 
-from tilec.errors import LaunchError, LaunchLimitError
+from tilec.errors import ArgumentError, LaunchError, LaunchLimitError
 from tilec.model.kernel import AxisValue
 from tilec.runtime.binding import bind
+from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish
 from tilec.runtime.launch import Launcher
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.holding import Held, discard_all, hold_all
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.seam import Dim3
+from tilec.runtime.select import require_built, require_options
 from tilec.runtime.tensors.lease import holder
-from tilec.runtime.tensors.partition import MappedPartition, Partition
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from tilec.runtime.load import Module
+    from tilec.runtime.package import Package
+
+T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
+# An argument of a lazy launch: the value, or an op that gives it.
+OrOp = Union[T, DeviceOp[T]]  # noqa: UP007 - Python 3.10 has no `|` of a type variable and a class
+Axes = dict[str, AxisValue]
+
+
+class LazyLaunch(DeviceOp[R_co]):
+    """An op that launches a kernel, and gives back its arguments as a tuple: tensors as they were, and of ops their results.
+
+    Tensors and partitions that are owned move in; borrowed ones are claimed until the launch has run. If it fails, or is dropped without
+    having run, what moved in is back where it was.
+    """
+
+    def __init__(self, origin: Origin, values: tuple[Any, ...], axes: Axes) -> None:
+        """Made by the functions of a package and of `Module.lazy`."""
+        self._origin = origin
+        self._axes = axes
+        self._hints: dict[str, int] = {}
+        self._grid: Dim3 | None = None
+        self._held: list[Held] = []
+        contract = origin.contract
+        contents = [(value, param.out) for value, param in zip(values, contract.params, strict=True)]
+        self._held = hold_all(contents, holder(f"the launch of {contract.name}"))
+
+    @property
+    def name(self) -> str:
+        """`launch of add`."""
+        return f"launch of {self._origin.contract.name}"
+
+    def grid(self, *extents: int) -> Self:
+        """Launch on this grid instead of the kernel's own; it has to be that of the partitions that the kernel writes.
+
+        Raises:
+            LaunchLimitError: it has none or more than three extents, or one that is no whole number or negative.
+        """
+        kernel = self._origin.contract.name
+        if not 1 <= len(extents) <= 3 or any(type(extent) is not int or extent < 0 for extent in extents):
+            what = f"{kernel}: the grid {extents} is not one to three whole numbers that are not negative"
+            raise LaunchLimitError(what, kernel=kernel)
+        self._grid = _dim3(extents)
+        return self
+
+    def const_grid(self, *extents: int) -> Self:
+        """The same as `grid`: kernels are built before a grid is known, and none is compiled for one."""
+        return self.grid(*extents)
+
+    def variant(self, *args: Any, **axes: Any) -> Self:
+        """Launch the variant of these axis values, by name: `variant(BM=64)`. It replaces what was said of these axes before.
+
+        Raises:
+            VariantError: an axis or a value that was not built, or no variant with these values together.
+        """
+        self._by_name("variant", args)
+        chosen = {**self._axes, **axes}
+        require_built(self._origin.contract, self._origin.pinned, chosen)
+        self._axes = chosen
+        return self
+
+    def options(self, *args: Any, **hints: Any) -> Self:
+        """Launch a variant that was built with these compiler hints, by name: `options(occupancy=4)`.
+
+        Raises:
+            VariantError: none was, on any target; names what was built. What was built for the device is seen when the op runs.
+        """
+        self._by_name("options", args)
+        wanted = {**self._hints, **hints}
+        require_options(self._origin.contract, {**self._origin.pinned, **self._axes}, wanted)
+        self._hints = wanted
+        return self
+
+    def _by_name(self, verb: str, args: tuple[Any, ...]) -> None:
+        if args:
+            kernel = self._origin.contract.name
+            raise ArgumentError(f"{kernel}: {verb} takes keywords only, got {args[0]!r} by place", kernel=kernel)
+
+    def _execute(self, ctx: ExecutionContext) -> R_co:
+        held, self._held = self._held, []
+        try:
+            given: R_co = self._launch(ctx, held)
+        except BaseException:
+            discard_all(held)
+            raise
+        return given
+
+    def _discard(self) -> None:
+        held, self._held = self._held, []
+        discard_all(held)
+
+    def __del__(self) -> None:
+        """An op that is dropped without having run gives back what moved in."""
+        discard_all(self.__dict__.get("_held", ()))
+
+    def _launch(self, ctx: ExecutionContext, held: list[Held]) -> Any:
+        launcher = self._origin.launcher(ctx)
+        if self._axes:
+            launcher = launcher.variant(**self._axes)
+        if self._hints:
+            launcher = launcher.options(**self._hints)
+        if self._grid is not None:
+            launcher = launcher.on_grid((GridWish(grid=self._grid, rule=GridRule.INSTEAD, source="grid()"),))
+        ready = [argument.ready(ctx) for argument in held]
+        launcher.launch(ctx.stream, tuple([argument.taken for argument in ready]))
+        for argument in held:
+            argument.release()
+        return tuple([argument.given for argument in ready])
+
+
+class Origin(Protocol):
+    """Where a lazy launch gets its launcher from."""
+
+    @property
+    def contract(self) -> Contract:
+        """What the launch is held against; known before there is a device."""
+
+    @property
+    def pinned(self) -> Axes:
+        """The axes that it is restricted to."""
+
+    def launcher(self, ctx: ExecutionContext) -> Launcher:
+        """The launcher on the device of an execution.
+
+        Raises:
+            LaunchError: it cannot run there.
+        """
 
 
 @final
@@ -48,10 +181,11 @@ class LazyLauncher:
     """A kernel, as a function that gives ops."""
 
     def __init__(self, launcher: Launcher) -> None:
-        """Use `Module.lazy`."""
+        """Use `Module.lazy`; or take the launcher of a generated package's kernel, restricted as one likes."""
         self._launcher = launcher
+        self._make = _Maker(_Loaded(launcher))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> LazyLaunch:
+    def __call__(self, *args: Any, **kwargs: Any) -> LazyLaunch[tuple[Any, ...]]:
         """A launch that runs later. Nothing is enqueued now; leases are taken, so that conflicts show here.
 
         Args:
@@ -62,108 +196,94 @@ class LazyLauncher:
             ArgumentError: count or names are off. VariantError: an axis value that was not built.
             OwnershipError: a tensor was moved before, is used by somebody else, or is there twice. UsedOpError: an op was used before.
         """
-        values, axes = bind(self._launcher.contract, args, kwargs)
-        return LazyLaunch(self._launcher.variant(**axes) if axes else self._launcher, values)
+        return self._make.named(args, kwargs)
+
+    def launch(self, values: tuple[Any, ...], choices: tuple[AxisValue, ...] = ()) -> Any:
+        """The same for generated code: every argument in order, and the value of every axis that a caller chooses."""
+        return self._make(values, choices)
 
     def __repr__(self) -> str:
         """`<LazyLauncher add on device 0 (NVIDIA H200)>`."""
         return f"<Lazy{repr(self._launcher).removeprefix('<')}"
 
 
-@final
-class LazyLaunch(DeviceOp[tuple[Any, ...]]):
-    """An op that launches a kernel, and gives back its arguments as a tuple: tensors as they were, and of ops their results.
+def packaged(package: Package, kernel: str) -> Callable[..., LazyLaunch[Any]]:
+    """What makes launches of a package's kernel, which run on whatever device they are run on."""
+    return _Maker(_Packaged(package, kernel))
 
-    Tensors and partitions that are owned move in; borrowed ones are claimed until the launch has run.
-    """
 
-    def __init__(self, launcher: Launcher, values: tuple[Any, ...]) -> None:
-        """Use `Module.lazy`."""
+class _Maker:
+    """Makes lazy launches of one kernel; what was found out about axes is kept."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._known: dict[tuple[Any, ...], Axes] = {}
+
+    def __call__(self, values: tuple[Any, ...], choices: tuple[AxisValue, ...] = ()) -> LazyLaunch[Any]:
+        return LazyLaunch(self._origin, values, self._chosen(choices) if choices else {})
+
+    def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LazyLaunch[Any]:
+        values, axes = bind(self._origin.contract, args, kwargs)
+        if axes:
+            require_built(self._origin.contract, self._origin.pinned, axes)
+        return LazyLaunch(self._origin, values, axes)
+
+    def _chosen(self, choices: tuple[AxisValue, ...]) -> Axes:
+        key = (*choices, *map(type, choices))  # True equals 1, and is no value of the same axis
+        try:
+            found = self._known.get(key)
+        except TypeError:  # a value that cannot be hashed is none of an axis
+            found = None
+        if found is None:
+            contract = self._origin.contract
+            # Generated code gives defaults too. Those of axes that are hints stand back behind what `options` asks for.
+            soft = {name: value for name, value in contract.default.items() if name in contract.hints}
+            found = {name: value for name, value in zip(contract.choices, choices, strict=True) if name not in soft or value != soft[name]}
+            require_built(contract, self._origin.pinned, found)
+            self._known[key] = found
+        return found
+
+
+class _Loaded:
+    """The launcher of a module, which is loaded on one device."""
+
+    def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
-        self._grid: Dim3 | None = None
-        params = launcher.contract.params
-        contents = [(value, param.out) for value, param in zip(values, params, strict=True)]
-        self._held = hold_all(contents, holder(f"the launch of {launcher.info.name}"))
 
     @property
-    def name(self) -> str:
-        """`launch of add`."""
-        return f"launch of {self._launcher.info.name}"
+    def contract(self) -> Contract:
+        return self._launcher.contract
 
-    def grid(self, *extents: int) -> LazyLaunch:
-        """Launch on this grid instead of the kernel's own; it has to be that of the partitions that the kernel writes.
+    @property
+    def pinned(self) -> Axes:
+        return self._launcher.pinned
 
-        Raises:
-            LaunchLimitError: it has none or more than three extents, or one that is no whole number or negative.
-        """
-        if not 1 <= len(extents) <= 3 or any(type(extent) is not int or extent < 0 for extent in extents):
-            what = f"{self._launcher.info.name}: the grid {extents} is not one to three whole numbers that are not negative"
-            raise LaunchLimitError(what, kernel=self._launcher.info.name)
-        self._grid = _dim3(extents)
-        return self
-
-    def const_grid(self, *extents: int) -> LazyLaunch:
-        """The same as `grid`: kernels are built before a grid is known, and none is compiled for one."""
-        return self.grid(*extents)
-
-    def variant(self, **axes: AxisValue) -> LazyLaunch:
-        """Launch the variant of these axis values.
-
-        Raises:
-            VariantError: an axis or a value that was not built, or no variant with these values together.
-        """
-        self._launcher = self._launcher.variant(**axes)
-        return self
-
-    def _execute(self, ctx: ExecutionContext) -> tuple[Any, ...]:
-        held, self._held = self._held, []
-        try:
-            return self._launch(ctx, held)
-        except BaseException:
-            discard_all(held)
-            raise
-
-    def _discard(self) -> None:
-        held, self._held = self._held, []
-        discard_all(held)
-
-    def __del__(self) -> None:
-        """An op that is dropped without having run gives back what moved in."""
-        discard_all(self.__dict__.get("_held", ()))
-
-    def _launch(self, ctx: ExecutionContext, held: list[Held]) -> tuple[Any, ...]:
+    def launcher(self, ctx: ExecutionContext) -> Launcher:
         launcher = self._launcher
         site = launcher.site
         if (ctx.driver, ctx.device) != (site.driver, site.device.ordinal):
             where = "the cpu device" if ctx.device < 0 else f"device {ctx.device}"
             what = f"{launcher.info.name}: the bundle is loaded on {site.device}, and the op is run on {where}"
             raise LaunchError(what, fix="run it under use_device, or on a stream of that device", kernel=launcher.info.name)
-        ready = [argument.ready(ctx) for argument in held]
-        wishes = self._wishes([argument.given for argument in ready])
-        (launcher.on_grid(wishes) if wishes else launcher).launch(ctx.stream, tuple([argument.taken for argument in ready]))
-        for argument in held:
-            argument.release()
-        return tuple([argument.given for argument in ready])
-
-    def _wishes(self, given: list[Any]) -> tuple[GridWish, ...]:
-        """What the call says of the grid."""
-        found = []
-        if self._grid is not None:
-            found.append(GridWish(grid=self._grid, rule=GridRule.INSTEAD, source="grid()"))
-        for value, param in zip(given, self._launcher.contract.params, strict=True):
-            if isinstance(value, Partition) and param.out:
-                found.append(_wish(value, param.name, self._launcher.info.name))
-        return tuple(found)
+        return launcher
 
 
-def _wish(partition: Partition[Any], name: str, kernel: str) -> GridWish:
-    if isinstance(partition, MappedPartition):
-        return GridWish(grid=(partition.blocks, 1, 1), rule=GridRule.INSTEAD, source=f"the mapped partition {name}")
-    if len(partition.grid) > 3:
-        what = f"{kernel}: the partition {name} has {len(partition.grid)} dimensions, and a grid has three"
-        raise LaunchLimitError(what, fix="map() it to a number of blocks", kernel=kernel)
-    rule = GridRule.AT_MOST if partition.prefix else GridRule.EXACTLY
-    return GridWish(grid=_dim3(partition.grid), rule=rule, source=f"the partition {name}")
+class _Packaged:
+    """A kernel of a generated package, whose bundle is loaded on a device when an op first runs there."""
+
+    def __init__(self, package: Package, kernel: str) -> None:
+        self._package = package
+        self._kernel = kernel
+        self._launchers: dict[tuple[Any, int], Launcher] = {}
+        self.pinned: Axes = {}
+        self.contract = Contract(next(info for info in package.bundle.info.kernels if info.name == kernel))
+
+    def launcher(self, ctx: ExecutionContext) -> Launcher:
+        place = ctx.driver, ctx.device
+        found = self._launchers.get(place)
+        if found is None:
+            found = self._launchers[place] = self._package.on(*place).kernels[self._kernel]
+        return found
 
 
 @functools.lru_cache(maxsize=256)

@@ -113,7 +113,8 @@ class Partition(Exchanged, Generic[T]):
         """The grid of a launch that writes it.
 
         Args:
-            name: of the launch's argument. kernel: for messages.
+            name: of the launch's argument.
+            kernel: for messages.
 
         Raises:
             LaunchLimitError: no grid has so many dimensions.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runtime_samples import ADD, GEMM, Array, loaded
+from tests.runtime_samples import ADD, GEMM, TENSOR, Array, image, kernel, loaded, slot
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tilec.errors import (
     ArgumentError,
@@ -20,7 +20,9 @@ from tilec.errors import (
     UsedOpError,
     VariantError,
 )
-from tilec.runtime import Device, LazyLauncher, Module, use_device, value, zip_ops
+from tilec.model.kernel import KernelInfo, LaunchInfo, VariantInfo
+from tilec.model.signature import Param
+from tilec.runtime import Device, DeviceOp, LazyLauncher, Module, use_device, value, zip_ops
 from tilec.runtime.tensors.partition import Partition
 from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
@@ -226,6 +228,106 @@ def test_prefixes_and_mapped_partitions(gpu: tuple[Module, FakeDriver]) -> None:
         add(on(driver, 1000).partition_prefix(256)).grid(5).sync()
 
 
+def written(name: str, params: str) -> KernelInfo:
+    """A kernel that writes several vectors, one element in each thread."""
+    facts = tuple(Param(name=p, kind=TENSOR, dtype="f32", rank=1, out=True) for p in params)
+    variant = VariantInfo(id=name, abi=tuple(slot("ptr", f"{p}.ptr") for p in params), images=(image(name),))
+    return kernel(name, facts, (variant,), launch=LaunchInfo(grid=(f"cdiv({params[0]}.shape[0], 256)",), block=("256",)))
+
+
+PAIR = written("pair", "zw")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (
+            lambda t: t.partition(256),
+            lambda t: t.partition(128),
+            r"the partition z gives the launch grid \(4, 1, 1\), and the partition w gives \(8, 1, 1\)",
+        ),
+        (
+            lambda t: t.partition(128),
+            lambda t: t.partition(128),
+            r"own expressions give the launch grid \(4, 1, 1\), and the partition z gives \(8, 1, 1\)",
+        ),
+        (
+            lambda t: t.partition(256).map(2),
+            lambda t: t.partition(256).map(3),
+            r"mapped partition z gives the launch grid \(2, 1, 1\), and the mapped partition w gives \(3, 1, 1\)",
+        ),
+        (
+            lambda t: t.partition(256).map(2),
+            lambda t: t.partition(256),
+            r"mapped partition z gives the launch grid \(2, 1, 1\), and the partition w gives \(4, 1, 1\)",
+        ),
+        (
+            lambda t: t.partition(256),
+            lambda t: t.partition_prefix(512),
+            r"own expressions give the launch grid \(4, 1, 1\), and the partition w gives \(2, 1, 1\) at most",
+        ),
+        (
+            lambda t: t,
+            lambda t: t.partition(512),
+            r"own expressions give the launch grid \(4, 1, 1\), and the partition w gives \(2, 1, 1\)",
+        ),
+    ],
+)
+def test_partitions_that_do_not_agree(first: Any, second: Any, message: str) -> None:
+    module, driver = loaded(PAIR)
+    with use_device(Device(0, driver=driver)):
+        z, w = first(on(driver, 1000)), second(on(driver, 1000))
+        with pytest.raises(LaunchLimitError, match=f"pair: .*{message}"):
+            module.lazy.pair(z, w).sync()
+        with pytest.raises(LaunchLimitError, match=f"pair: .*{message}"):
+            module.pair(0, z, w)
+        with pytest.raises(LaunchLimitError, match=message):
+            module.kernels["pair"].explain(z, w)
+    assert driver.launches == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "grid"),
+    [
+        (lambda t: t.partition(256), lambda t: t.partition(256), 4),
+        (lambda t: t.partition(256), lambda t: t.partition_prefix(128), 4),
+        (lambda t: t.partition(256).map(3), lambda t: t.partition(128).map(3), 3),
+        (lambda t: t.partition(256).map(3), lambda t: t.partition_prefix(256), 3),
+        (lambda t: t.partition_mut(256), lambda t: t, 4),
+    ],
+)
+def test_partitions_that_agree(first: Any, second: Any, grid: int) -> None:
+    """Launched at once and as ops, again and again: each has a plan of its own, though addresses, shapes and strides are the same."""
+    module, driver = loaded(PAIR)
+    with use_device(Device(0, driver=driver)):
+        z, w = on(driver, 1000), on(driver, 1000)
+        one, two = first(z), second(w)
+        for _ in range(2):
+            module.pair(0, one, two)
+            one, two = module.lazy.pair(one, two).sync()
+        assert module.kernels["pair"].explain(one, two).shape.grid == (grid, 1, 1)
+        with pytest.raises(LaunchLimitError):
+            module.pair(0, one, on(driver, 1000).partition(64))
+        module.pair(0, on(driver, 1000), on(driver, 1000))
+    assert [launch.shape.grid[0] for launch in driver.launches] == [grid] * 4 + [4]
+
+
+def test_partitions_of_more_dimensions() -> None:
+    facts = (Param(name="z", kind=TENSOR, dtype="f32", rank=-1, out=True),)
+    every = kernel(
+        "every", facts, (VariantInfo(id="every", abi=(slot("ptr", "z.ptr"),), images=(image("every"),)),), launch=LaunchInfo(grid=("6",))
+    )
+    module, driver = loaded(every)
+    with use_device(Device(0, driver=driver)):
+        z = on(driver, 2, 3, 1, 1).partition(1, 1, 1, 1)
+        with pytest.raises(LaunchLimitError, match=r"every: the partition z has 4 dimensions, and a grid has three\n  fix: map\(\) it"):
+            module.lazy.every(z).sync()
+        module.lazy.every(z.map(6)).sync()
+        with pytest.raises(LaunchLimitError, match=r"give the launch grid \(6, 1, 1\), and the partition z gives \(2, 3, 1\)"):
+            module.lazy.every(on(driver, 2, 3).partition(1, 1)).sync()
+    assert [launch.shape.grid for launch in driver.launches] == [(6, 1, 1)]
+
+
 # --- the rest ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -276,6 +378,7 @@ def test_a_shared_tensor_is_unwrapped_after_its_readers(gpu: tuple[Module, FakeD
 
 def test_an_unzipped_launch_gives_owned_tensors(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
+    z: DeviceOp[Any]
     z, _, _, _ = module.lazy.add(on(driver, 512), on(driver, 512), on(driver, 512)).unzip(4)
     assert type(z.sync().share().try_unwrap()) is Tensor
     assert len(driver.launches) == 1

@@ -83,7 +83,7 @@ def test_leases_are_minded_from_the_first_launch_on(made: tuple[Module, FakeDriv
             ):
                 module.add(5, z, x, y)
             module.add(5, m, z, y)
-            part = m.partition(8)
+            part = m.partition(256)
             with pytest.raises(BorrowError, match=r"the partition in place .* still writes it"):
                 module.add(5, m, z, y)
             module.add(5, part, z, y)
@@ -106,7 +106,7 @@ def test_what_gives_no_right_to_write_is_not_written(made: tuple[Module, FakeDri
         module.add(5, x.view(64), y, y)
     with pytest.raises(UseAfterMoveError, match=r"the launch of add \(.*\) cannot use the tensor: it was moved into share \("):
         module.add(5, x, z, y)
-    part = x.partition(8)
+    part = x.partition(256)
     with pytest.raises(UseAfterMoveError, match=r"it was moved into the partition \("):
         module.add(5, x, y, y)
     module.add(5, part, y, y)

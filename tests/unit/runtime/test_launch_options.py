@@ -1,0 +1,179 @@
+"""Options of launches: which variants were built with which compiler hints, on which device, and what is said where none was."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tests.runtime_samples import ADD, ADD_ABI, GEMM, Array, image, loaded
+from tilec.errors import ArgumentError, LaunchError, VariantError
+from tilec.model.kernel import VariantInfo
+from tilec.runtime import Device, Module, use_device
+from tilec.runtime.tensors.tensor import Tensor
+from tilec.testing.fake_driver import H200, FakeDriver
+
+# An axis that is a hint, as the matrix has it, and one more hint that is an axis of no variant and only there for one target.
+TUNED = dataclasses.replace(
+    ADD,
+    name="tuned",
+    variants=tuple(
+        VariantInfo(
+            id=f"tuned-B{block}-occupancy{occupancy}",
+            axes=(("B", block), ("occupancy", occupancy)),
+            abi=ADD_ABI,
+            images=(image(f"tuned_{block}_{occupancy}"), image(f"tuned_{block}_{occupancy}", "sm_80")),
+            hints=(("sm_90", (("num_ctas", occupancy), ("occupancy", occupancy))), ("sm_80", (("occupancy", occupancy),))),
+        )
+        for block, occupancy in ((64, 1), (64, 2), (128, 2), (128, 4))
+    ),
+    axes=(("B", (64, 128)), ("occupancy", (1, 2, 4))),
+    default=(("B", 64), ("occupancy", 2)),
+)
+A100 = dataclasses.replace(H200, name="Fake A100", cc=(8, 0))
+
+
+def arrays() -> tuple[Array, Array, Array]:
+    return Array(512, ptr=0x10000), Array(512, ptr=0x20000), Array(512, ptr=0x30000)
+
+
+@pytest.fixture
+def gpu() -> Any:
+    module, driver = loaded(TUNED, GEMM)
+    with use_device(Device(0, driver=driver)):
+        yield module, driver
+
+
+def tensors(driver: FakeDriver) -> list[Tensor]:
+    found: Any = driver
+    return [Tensor.uninitialized((512,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)]
+
+
+def symbols(driver: FakeDriver) -> list[str]:
+    return [launch.symbol for launch in driver.launches]
+
+
+def test_launchers_take_what_was_built_with_the_options(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    tuned = module.kernels["tuned"]
+    tuned(0, *arrays())
+    tuned.options(occupancy=1)(0, *arrays())
+    tuned.options(num_ctas=4)(0, *arrays())  # only B = 128 has it
+    tuned.variant(B=128).options(occupancy=2)(0, *arrays())
+    tuned.options(occupancy=2).variant(B=128)(0, *arrays())
+    assert symbols(driver) == ["tuned_64_2", "tuned_64_1", "tuned_128_4", "tuned_128_2", "tuned_128_2"]
+    assert tuned.options(occupancy=1) is tuned.options(occupancy=1)
+
+
+@pytest.mark.parametrize(
+    ("axes", "hints", "message"),
+    [
+        (
+            {},
+            {"occupancy": 8},
+            r"no variant was built with the options occupancy=8 for Fake H200; options that were built: num_ctas=1, occ",
+        ),
+        (
+            {},
+            {"ocupancy": 2},
+            r"no variant was built with the options ocupancy=2 for Fake H200; did you mean 'occupancy'; options that were built: ",
+        ),
+        (
+            {"B": 64},
+            {"occupancy": 4},
+            r"no variant of B=64 was built with the options occupancy=4 for Fake H200; options that were built: ",
+        ),
+        ({}, {"occupancy": 1, "num_ctas": 2}, r"no variant was built with the options occupancy=1, num_ctas=2 for Fake H200"),
+    ],
+)
+def test_options_that_were_not_built_are_refused(
+    gpu: tuple[Module, FakeDriver], axes: dict[str, int], hints: dict[str, int], message: str
+) -> None:
+    module, _ = gpu
+    with pytest.raises(VariantError, match=f"^tuned: {message}"):
+        module.kernels["tuned"].variant(**axes).options(**hints)
+    with pytest.raises(VariantError, match=r"fix: choose what was built"):
+        module.kernels["tuned"].variant(**axes).options(**hints)
+    op = module.lazy.tuned(*arrays(), **axes)
+    with pytest.raises(VariantError, match=r"^tuned: no variant"):  # before there is a device
+        op.options(**hints)
+    op.sync()  # what was refused changed nothing
+
+
+def test_each_set_of_options_is_named_once(gpu: tuple[Module, FakeDriver]) -> None:
+    module, _ = gpu
+    with pytest.raises(VariantError) as caught:
+        module.kernels["tuned"].options(occupancy=8)
+    assert caught.value.what.endswith("num_ctas=1, occupancy=1; num_ctas=2, occupancy=2; num_ctas=4, occupancy=4")
+    assert caught.value.fix == "choose what was built, or add the option to the matrix of kernel.tuned (occupancy = [...]) and build again"
+    with pytest.raises(VariantError, match=r"options that were built: none\n  fix: .*kernel\.gemm"):
+        module.kernels["gemm"].options(occupancy=1)
+
+
+def test_what_counts_is_the_image_of_the_device() -> None:
+    module, _ = loaded(TUNED, devices=(A100,))
+    tuned = module.kernels["tuned"]
+    assert tuned.options(occupancy=4).explain(*arrays()).variant.id == "tuned-B128-occupancy4"
+    with pytest.raises(VariantError, match="with the options num_ctas=4 for Fake A100; options that were built: occupancy=1; occupancy=2"):
+        tuned.options(num_ctas=4)
+
+
+def test_ops_choose_by_options_and_axes(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    module.lazy.tuned(*tensors(driver)).options(occupancy=1).sync()
+    module.lazy.tuned(*tensors(driver)).variant(B=128).options(occupancy=4).sync()
+    module.lazy.tuned(*tensors(driver), B=64).variant(B=128).sync()  # what is said last counts
+    module.lazy.tuned(*tensors(driver)).options(occupancy=4).options(num_ctas=4).grid(7).sync()
+    assert symbols(driver) == ["tuned_64_1", "tuned_128_4", "tuned_128_2", "tuned_128_4"]
+    assert driver.launches[-1].shape.grid == (7, 1, 1)
+
+
+def test_generated_functions_give_defaults_that_options_replace(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    tuned = module.lazy.tuned
+    strange: Any = ([64], 2)
+    tuned.launch((*tensors(driver), 1.0), (64, 2)).options(occupancy=1).sync()
+    tuned.launch((*tensors(driver), 1.0), (128, 4)).sync()
+    assert symbols(driver) == ["tuned_64_1", "tuned_128_4"]
+    with pytest.raises(VariantError, match="B=64 was built with the options occupancy=4"):  # an axis of the kernel's own stays
+        tuned.launch((*tensors(driver), 1.0), (64, 2)).options(occupancy=4)
+    for _ in range(2):
+        with pytest.raises(VariantError, match="no variant with B=64, occupancy=4 was built; built are: B=64, occupancy=1; "):
+            tuned.launch((*tensors(driver), 1.0), (64, 4))
+        with pytest.raises(VariantError, match=r"B = 64.0 was not built"):
+            tuned.launch((*tensors(driver), 1.0), (64.0, 2))
+        with pytest.raises(VariantError, match=r"B = \[64\] was not built"):
+            tuned.launch((*tensors(driver), 1.0), strange)
+
+
+def test_axes_and_options_go_by_name(gpu: tuple[Module, FakeDriver]) -> None:
+    module, _ = gpu
+    op = module.lazy.tuned(*arrays())
+    for call in (op.variant, op.options):
+        with pytest.raises(ArgumentError, match=f"^tuned: {call.__name__} takes keywords only, got 64 by place"):
+            call(64)
+
+
+def test_a_restricted_launcher_stays_restricted(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    from tilec.runtime import LazyLauncher
+
+    wide = LazyLauncher(module.kernels["tuned"].variant(B=128))
+    wide(*tensors(driver)).options(occupancy=4).sync()
+    with pytest.raises(VariantError, match="B is 128 for this launcher, got 64"):
+        wide(*tensors(driver), B=64)
+    with pytest.raises(VariantError, match="B is 128 for this launcher, got 64"):
+        wide(*tensors(driver)).variant(B=64)
+    assert symbols(driver) == ["tuned_128_4"]
+
+
+def test_a_refusal_on_the_device_gives_back(gpu: tuple[Module, FakeDriver]) -> None:
+    """Options that another target has are refused when the op runs, and nothing is lost."""
+    module, driver = loaded(TUNED, devices=(A100,))
+    with use_device(Device(0, driver=driver)):
+        given = tensors(driver)
+        with pytest.raises(LaunchError, match="num_ctas=4 for Fake A100"):
+            module.lazy.tuned(*given).options(num_ctas=4).sync()
+        assert driver.launches == []
+        module.lazy.tuned(*given).sync()

@@ -1,0 +1,97 @@
+"""A generated package's bundle: opened once, and loaded once on each device. Imports nothing of weight: a package does so when it is."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tilec.bundle.read import Bundle
+    from tilec.runtime.load import Module
+    from tilec.runtime.protocols import DeviceLike
+    from tilec.runtime.seam import DeviceDriver
+
+
+class Package:
+    """What stands behind the functions of a generated package. Usable from any thread.
+
+    Attributes:
+        name: import name of the package. file: of the bundle inside it.
+    """
+
+    def __init__(self, name: str, file: str) -> None:
+        """Open nothing yet.
+
+        Args:
+            name: import name of the package.
+            file: name of the bundle inside the package.
+        """
+        self.name = name
+        self.file = file
+        self._lock = threading.RLock()
+        self._bundle: Bundle | None = None
+        self._modules: dict[tuple[DeviceDriver, int], Module] = {}
+        self._lazy: dict[str, Callable[..., Any]] = {}
+
+    def __repr__(self) -> str:
+        """Package and bundle."""
+        return f"<Package {self.name}: {self.file}>"
+
+    @property
+    def bundle(self) -> Bundle:
+        """The bundle. Reading its index asks no device.
+
+        Raises:
+            BundleError: it cannot be read.
+        """
+        with self._lock:
+            if self._bundle is None:
+                from importlib.resources import files
+
+                from tilec.bundle.read import Bundle
+
+                resource = files(self.name).joinpath(self.file)
+                # A package in a zip file has no path: its bundle is then held in memory.
+                self._bundle = Bundle.open(resource if isinstance(resource, Path) else resource.read_bytes())
+            return self._bundle
+
+    def load(self, device: DeviceLike = 0) -> Module:
+        """The kernels on a device.
+
+        Raises:
+            NoDeviceError: there is no driver or no such device. BundleError: the bundle is damaged.
+        """
+        from tilec.runtime.devices import driver_of, ordinal_of
+
+        return self.on(driver_of(device), ordinal_of(device))
+
+    def on(self, driver: DeviceDriver, ordinal: int) -> Module:
+        """The kernels on the device of a driver, loaded at the first call."""
+        module = self._modules.get((driver, ordinal))
+        if module is None:
+            from tilec.runtime.load import load
+
+            with self._lock:
+                module = self._modules.get((driver, ordinal))
+                if module is None:
+                    module = self._modules[driver, ordinal] = load(self.bundle, ordinal, driver=driver)
+        return module
+
+    def launch(self, kernel: str, values: tuple[Any, ...], choices: tuple[Any, ...] = ()) -> Any:
+        """A launch that runs later, on whatever device it is run on: what a package's functions come down to.
+
+        Args:
+            kernel: its name.
+            values: every argument, in order: what launchers take, or ops of it.
+            choices: the value of every axis that a caller chooses, in the manifest's order.
+        """
+        make = self._lazy.get(kernel)
+        if make is None:
+            from tilec.runtime.ops.lazy import packaged
+
+            with self._lock:
+                make = self._lazy[kernel] = packaged(self, kernel)
+        return make(values, choices)
