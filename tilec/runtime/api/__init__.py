@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what type checkers see of the table below
+    from tilec.runtime.api.create import arange, convert, eye, eye_rect, fill, full, linspace, meta, ones, zeros
+    from tilec.runtime.api.random import rand, randn, randn_f16
+    from tilec.runtime.api.transfer import dup, from_host, memcpy, pinned, to_host
 
 # By name, the module of this package that has the function.
 _WHERE = {
     **dict.fromkeys(("zeros", "ones", "full", "fill", "arange", "linspace", "eye", "eye_rect", "convert", "meta"), "create"),
     **dict.fromkeys(("rand", "randn", "randn_f16"), "random"),
-    **dict.fromkeys(("from_host", "to_host", "dup", "memcpy"), "transfer"),
+    **dict.fromkeys(("from_host", "to_host", "dup", "memcpy", "pinned"), "transfer"),
 }
 
-__all__ = sorted(_WHERE)
+__all__ = [
+    "arange",
+    "convert",
+    "dup",
+    "eye",
+    "eye_rect",
+    "fill",
+    "from_host",
+    "full",
+    "linspace",
+    "memcpy",
+    "meta",
+    "ones",
+    "pinned",
+    "rand",
+    "randn",
+    "randn_f16",
+    "to_host",
+    "zeros",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # Bytes up to which a copy from the host takes a copy of its own along; more go through pinned memory.
 _SMALL = 64 << 10
+_READ_ONCE = "the array is read while the op is enqueued, and a graph would copy the same contents again and again"
 
 
 class End:
@@ -109,6 +110,7 @@ class FromHost(DeviceOp[Tensor]):
     def _execute(self, ctx: ExecutionContext) -> Tensor:
         array, self._array = self._array, None
         assert array is not None
+        ctx.refuse_capture("from_host", cause=_READ_ONCE, fix="make the tensor before, and update it: graph.update(api.memcpy(t, x))")
         memory = host.memory_of(array, self._dtype)
         if memory.nbytes <= _SMALL:
             made = Tensor.uninitialized(array.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream)
@@ -151,6 +153,9 @@ class ToHost(DeviceOp["Array"]):
         assert source is not None
         layout = byte_layout(source.facts)
         with source:
+            if self._out is None:
+                cause = "the array would be one and the same for all replays"
+                ctx.refuse_capture("to_host without out", cause=cause, fix="pass out=api.pinned(shape, dtype), or copy after the graph")
             source.begin(ctx)
             if self._out is not None:
                 found, wanted, memory = self._out, layout.dense, self._out.reshape(-1).view("u1")
@@ -267,6 +272,7 @@ class Upload(DeviceOp[None]):
         assert array is not None
         memory = host.memory_of(array, self._dtype)
         with target:
+            ctx.refuse_capture("memcpy from the host", cause=_READ_ONCE, fix="run it before each launch: graph.update(api.memcpy(t, x))")
             target.begin(ctx)
             # The target is in use on this stream until here: what is copied waits for its turn in memory of its own.
             own = host.empty_array("u8", memory.shape) if memory.nbytes <= _SMALL else pinned_bytes(ctx.driver, ctx.device, memory.nbytes)
