@@ -280,7 +280,8 @@ class Launcher:
         key, calls = self._key(values), recording.calls
         plan = self._plans.get(key) if key is not None else None
         if plan is None:
-            plan = self._first(handle, key, values, [])
+            with self._site.driver.outside_captures(self._site.device.ordinal):  # the first launch loads the image
+                plan = self._first(handle, key, values, [])
         else:
             plan.calls[handle] = (calls or {}).get(plan) or plan.bound(handle)
             self.path()(handle, values)

@@ -1,0 +1,199 @@
+"""On a GPU: what a replay of 1,000 small kernels costs, next to torch.cuda.CUDAGraph of the same kernels; and what a capture costs.
+
+usage: python benchmarks/graph_replay.py OUT.json [--dist dist]. Needs the built package and torch. Medians of 60 replays, each of which is
+waited for; all ways take turns in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from gpu_launch import machine
+
+KERNELS, ELEMENTS, ROUNDS, WARM, CAPTURES = 1000, 256, 60, 10, 7
+TILEC, SAME = "tilec CudaGraph", "torch CUDAGraph of the same launches"
+
+
+def main() -> int:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("out", type=Path, help="where to write the JSON")
+    parser.add_argument("--dist", type=Path, default=Path(__file__).resolve().parents[1] / "dist", help="where the examples' bundle lies")
+    arguments = parser.parse_args()
+    try:
+        import torch
+    except ImportError:
+        print("torch is not installed: nothing was measured", file=sys.stderr)
+        return 3
+    if not torch.cuda.is_available():
+        print("no GPU: nothing was measured", file=sys.stderr)
+        return 3
+    torch.zeros(1, device="cuda")
+    from tilec.runtime import load
+
+    module = load(next(arguments.dist.glob("*.tilec")), 0)
+    tables = {
+        "tile kernel (vector_add)": table(torch, *vector_add(torch, module)),
+        "CUDA C++ kernel (elementwise)": table(torch, *elementwise(torch, module)),
+    }
+    document = {
+        "schema_version": 1,
+        "benchmark": "graph_replay",
+        "machine": machine(torch),
+        "kernels": KERNELS,
+        "replay": tables,
+        "capture": captures(torch, module),
+    }
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(document, indent=2))
+    return 0
+
+
+def tensors(count: int = 3) -> list[Any]:
+    """Small tensors of tilec's own."""
+    import numpy as np
+
+    from tilec.runtime import Tensor
+    from tilec.runtime._driver import driver
+
+    made = [Tensor.uninitialized((ELEMENTS,), "f32", driver=driver(), ordinal=0, stream=0) for _ in range(count)]
+    for each in made:
+        driver().copy_in(0, each.ptr, np.ones(ELEMENTS, np.float32).ctypes.data, each.nbytes, 0)
+    return made
+
+
+def vector_add(torch: Any, module: Any) -> tuple[Any, Any, Any]:
+    """The ops, the same launches for torch to capture, and torch's own kernels."""
+    z, x, y = tensors()
+    shared = x.share(), y.share()
+    tz, tx, ty = (torch.ones(ELEMENTS, device="cuda") for _ in range(3))
+
+    def record(scope: Any) -> None:
+        nonlocal z
+        for _ in range(KERNELS):
+            z = scope.record(module.lazy.vector_add(z, *shared))[0]
+
+    def launches() -> None:
+        stream = torch.cuda.current_stream()
+        for _ in range(KERNELS):
+            module.vector_add(stream, tz, tx, ty)
+
+    def own() -> None:
+        for _ in range(KERNELS):
+            torch.add(tx, ty, out=tz)
+
+    return record, launches, own
+
+
+def elementwise(torch: Any, module: Any) -> tuple[Any, Any, Any]:
+    """As `vector_add`, of a kernel of threads."""
+    z, x = tensors(2)
+    shared = x.share()
+    tz, tx = (torch.ones(ELEMENTS, device="cuda") for _ in range(2))
+
+    def record(scope: Any) -> None:
+        nonlocal z
+        for _ in range(KERNELS):
+            z = scope.record(module.lazy.elementwise(z, shared, 2.0, 0.5))[0]
+
+    def launches() -> None:
+        stream = torch.cuda.current_stream()
+        for _ in range(KERNELS):
+            module.elementwise(stream, tz, tx, 2.0, 0.5)
+
+    def own() -> None:
+        for _ in range(KERNELS):
+            torch.mul(tx, 2.0, out=tz)
+
+    return record, launches, own
+
+
+def table(torch: Any, record: Callable[[Any], None], launches: Callable[[], None], own: Callable[[], None]) -> dict[str, Any]:
+    """Microseconds per kernel of each way."""
+    from tilec.runtime import CudaGraph, Stream
+
+    stream = Stream(0)
+    with CudaGraph.scope(stream) as scope:
+        record(scope)
+    graph = scope.graph
+    side = torch.cuda.Stream()
+    ways: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {
+        TILEC: (graph.replay, stream.sync),
+        SAME: (captured(torch, launches, side), side.synchronize),
+        "torch CUDAGraph of torch's kernels": (captured(torch, own, side), side.synchronize),
+        "launches, without a graph": (launches, torch.cuda.synchronize),
+    }
+    assert graph.nodes == KERNELS
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(WARM + ROUNDS):
+        for name, (run, wait) in ways.items():
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            run()
+            wait()
+            if turn >= WARM:
+                times[name].append((time.perf_counter() - start) / KERNELS * 1e6)
+    rows: dict[str, Any] = {
+        name: {"median_us": round(statistics.median(each), 4), "minimum_us": round(min(each), 4)} for name, each in times.items()
+    }
+    ratios = [mine / theirs for mine, theirs in zip(times[TILEC], times[SAME], strict=True)]
+    rows["tilec / torch, same kernels"] = round(statistics.median(ratios), 3)
+    return rows
+
+
+def captured(torch: Any, work: Callable[[], None], side: Any) -> Callable[[], None]:
+    """A replay of torch's graph of some work, on a stream of its own."""
+    work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+
+    def replay() -> None:
+        with torch.cuda.stream(side):
+            graph.replay()
+
+    return replay
+
+
+def captures(torch: Any, module: Any) -> dict[str, float]:
+    """Milliseconds to capture, and to end the capture, instantiate and upload; of torch, all of it."""
+    from tilec.runtime import CudaGraph, Stream
+
+    record, launches, _ = vector_add(torch, module)
+    stream = Stream(0)
+    captured_ms, instantiated_ms, torch_ms = [], [], []
+    for _ in range(CAPTURES):
+        scope = CudaGraph.scope(stream)
+        begin = time.perf_counter()
+        scope.__enter__()
+        record(scope)
+        middle = time.perf_counter()
+        scope.__exit__(None, None, None)
+        end = time.perf_counter()
+        captured_ms.append((middle - begin) * 1e3)
+        instantiated_ms.append((end - middle) * 1e3)
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        with torch.cuda.graph(graph):
+            launches()
+        torch_ms.append((time.perf_counter() - begin) * 1e3)
+    return {
+        "tilec, ops into a scope, ms": round(statistics.median(captured_ms), 3),
+        "tilec, end, instantiate and upload, ms": round(statistics.median(instantiated_ms), 3),
+        "torch, the same launches, all of it, ms": round(statistics.median(torch_ms), 3),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

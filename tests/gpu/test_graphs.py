@@ -1,0 +1,228 @@
+"""Graphs on a GPU: the contract of the doubles, ops that are captured and replayed, what they own, and captures of torch."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.graph_contract import CHECKS, Rig
+from tilec.errors import BorrowError, DriverError, GraphCaptureError
+from tilec.runtime import CudaGraph, DeviceOp, ExecutionContext, Module, Stream, Tensor, load, with_context
+from tilec.runtime._driver import driver
+
+pytestmark = pytest.mark.gpu
+
+COUNT = 1 << 16
+
+
+@pytest.fixture(scope="module")
+def module(dist: Path) -> Module:
+    """The examples, loaded anew: none of their kernels was launched."""
+    return load(next(dist.glob("*.tilec")), 0)
+
+
+@pytest.fixture
+def stream() -> Stream:
+    return Stream(0)
+
+
+def tensor(value: float, count: int = COUNT) -> Tensor:
+    """A tensor of one value, last used on stream 0."""
+    made = Tensor.uninitialized((count,), "f32", driver=driver(), ordinal=0, stream=0)
+    driver().copy_in(0, made.ptr, np.full(count, value, np.float32).ctypes.data, made.nbytes, 0)
+    return made
+
+
+def contents(found: Tensor) -> set[float]:
+    back = np.empty(found.shape, np.float32)
+    found.storage.sync(write=False)
+    driver().copy_out(0, back.ctypes.data, found.ptr, found.nbytes, 0)
+    return set(back.tolist())
+
+
+def copy(target: Tensor, source: Tensor) -> DeviceOp[None]:
+    def work(ctx: ExecutionContext) -> None:
+        ctx.reads(source.storage)
+        ctx.writes(target.storage)
+        ctx.memcpy_dtod_async(target.ptr, source.ptr, source.nbytes)
+
+    return with_context(work)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_contract(check: Callable[[Rig], None]) -> None:
+    check(Rig(driver(), 0))
+
+
+def test_a_kernel_that_was_never_launched_is_captured(module: Module, stream: Stream) -> None:
+    z = tensor(0)
+    graph = module.lazy.vector_add(z, tensor(2).share(), tensor(3).share()).first().graph_on(stream)
+    output = graph.take_output()
+    assert contents(output) == {0}, "a capture does nothing"
+    for _ in range(3):
+        graph.replay()
+        assert contents(output) == {5}
+
+
+def test_a_loop_with_new_inputs(module: Module, stream: Stream) -> None:
+    x, y = tensor(0), tensor(1)
+    op = module.lazy.vector_add(tensor(0), x.borrow(), y.borrow()).first()
+    graph = op.then(lambda h: module.lazy.vector_add(tensor(0), h, y.borrow()).first()).graph_on(stream)
+    output = graph.take_output()
+    for token in range(20):
+        graph.update(copy(x, tensor(token)))
+        graph.launch().sync_on(stream)
+        assert contents(output) == {token + 2}
+
+
+def test_a_graph_owns_its_memory(module: Module, stream: Stream) -> None:
+    z, x, y = tensor(0), tensor(2), tensor(3)
+    graph = module.lazy.vector_add(z, x.share(), y.share()).first().graph_on(stream)
+    output = graph.take_output()
+    del z, x, y
+    gc.collect()
+    others = [tensor(100 + number) for number in range(32)]  # would be given the memory that was freed
+    graph.replay()
+    assert contents(output) == {5}
+    for _ in range(50):
+        graph.replay()
+    graph.close()  # while it runs
+    del graph, others
+    gc.collect()
+    assert contents(output) == {5}
+    stream.sync()
+
+
+def test_replays_are_ordered_on_all_streams(module: Module, stream: Stream, torch: Any) -> None:
+    one, total, spare = tensor(1), tensor(0), tensor(0)
+    op = module.lazy.vector_add(spare, total.borrow(), one.borrow()).first().then(lambda found: copy(total, found))
+    graph = op.graph_on(stream)
+    streams = [stream, Stream(0), torch.cuda.Stream()]
+
+    def replay() -> None:
+        for number in range(60):
+            graph.replay(streams[number % 3])
+
+    threads = [threading.Thread(target=replay) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert contents(total) == {180}
+
+
+def test_scopes_and_borrows(module: Module, stream: Stream) -> None:
+    x, out = tensor(2), tensor(0)
+    with CudaGraph.scope(stream) as s:
+        h = s.record(module.lazy.vector_add(tensor(0), x.borrow(), x.borrow()).first())
+        stream.sync()  # the stream itself is not captured
+        with out.borrow_mut() as m:
+            s.record(module.lazy.vector_add(m, h.borrow(), x.borrow()))
+    s.graph.replay()
+    assert (s.graph.nodes, contents(out)) == (2, {6})
+    with out.borrow(), pytest.raises(BorrowError):
+        s.graph.replay()
+
+
+def test_captures_that_fail_leave_all_streams_usable(module: Module, stream: Stream, torch: Any) -> None:
+    z, x, y = tensor(0), tensor(2), tensor(3)
+
+    def allocate(ctx: ExecutionContext) -> int:
+        return ctx.malloc_async(64)
+
+    def wait(ctx: ExecutionContext) -> None:
+        driver().synchronize(0, ctx.stream)
+
+    def fail(ctx: ExecutionContext) -> None:
+        module.vector_add(ctx, z, x, y)
+        raise ZeroDivisionError
+
+    for work, error in ((allocate, GraphCaptureError), (wait, DriverError), (fail, ZeroDivisionError)):
+        with pytest.raises(error):
+            with_context(work).graph_on(stream)
+        stream.sync()
+        torch.cuda.synchronize()
+    graph = with_context(lambda ctx: module.vector_add(ctx, z, x, y)).graph_on(stream)
+    assert graph.nodes == 1
+    graph.replay()
+    assert contents(z) == {5}
+
+
+def test_another_op_takes_the_place_of_what_was_captured(module: Module, stream: Stream) -> None:
+    z, x, y = tensor(0), tensor(2).share(), tensor(3).share()
+    graph = module.lazy.vector_add(z, x, y).first().graph_on(stream)
+    first = graph.take_output()
+    graph.replay()
+    assert graph.recapture(module.lazy.vector_add(tensor(0), y, y).first())
+    second = graph.take_output()
+    graph.replay()
+    assert (contents(first), contents(second)) == ({5}, {6})
+    assert not graph.recapture(copy(second, first).map(lambda _: second))
+    graph.replay()
+    assert contents(second) == {5}
+
+
+def test_host_memory_is_read_at_each_replay(stream: Stream) -> None:
+    x, array = tensor(0), np.full(COUNT, 4, np.float32)
+
+    def work(ctx: ExecutionContext) -> None:
+        ctx.writes(x.storage)
+        ctx.memcpy_htod_async(x.ptr, array)
+
+    graph = with_context(work).graph_on(stream)
+    for number in (4, 7):
+        array[:] = number
+        graph.replay()
+        assert contents(x) == {number}
+        stream.sync()
+
+
+def test_launches_in_a_capture_of_torch(module: Module, torch: Any) -> None:
+    x, y = (torch.full((COUNT,), float(value), device="cuda") for value in (2, 3))
+    z, w = torch.zeros_like(x), torch.zeros_like(x)
+    torch.cuda.synchronize()
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        current = torch.cuda.current_stream()
+        module.vector_add(current, z, x, y)
+        torch.add(z, y, out=w)
+        module.vector_add(current, z, w, y)
+    captured.replay()
+    torch.cuda.synchronize()
+    assert (z == 11).all()
+
+
+def test_launches_of_tensors_of_tilec_in_a_capture_of_torch(module: Module, torch: Any) -> None:
+    z, x, y = tensor(0), tensor(2), tensor(3)  # last used on stream 0, which the capture must not wait for
+    with Stream(0) as busy:
+        module.vector_add(busy, x, y, y)  # and x on one more
+        captured = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(captured):
+            current = torch.cuda.current_stream()
+            for _ in range(3):
+                module.vector_add(current, z, x, y)
+            with pytest.raises(GraphCaptureError):
+                Tensor.uninitialized((4,), "f32", driver=driver(), ordinal=0, stream=current.cuda_stream)
+            dropped = tensor(1, 1 << 20)
+            del dropped
+        captured.replay()
+        torch.cuda.synchronize()
+        assert contents(z) == {9}
+
+
+def test_a_first_launch_in_a_capture_of_torch_loads_its_kernel(dist: Path, torch: Any) -> None:
+    fresh = load(next(dist.glob("*.tilec")), 0)
+    x = torch.randn(64, 1024, device="cuda")
+    y = torch.empty_like(x)
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        fresh.softmax(torch.cuda.current_stream(), y, x)
+    captured.replay()
+    torch.cuda.synchronize()
+    torch.testing.assert_close(y, torch.softmax(x, 1))
