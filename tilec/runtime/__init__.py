@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tilec.runtime.bound import BoundLaunch
     from tilec.runtime.device import Device
     from tilec.runtime.devices import devices
     from tilec.runtime.events import Event
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncKernelLaunch",
+    "BoundLaunch",
     "CudaGraph",
     "Device",
     "DeviceBuffer",
@@ -103,6 +105,7 @@ __all__ = [
 
 # What each module has to offer; a test holds this against the imports above.
 _NAMES = {
+    "bound": "BoundLaunch",
     "device": "Device",
     "devices": "devices",
     "events": "Event",

@@ -17,6 +17,10 @@ Look = tuple[int, object]
 Reader = Callable[[Any], Look]
 
 
+# By name: where there is no such tensor, its module is not imported.
+_PLAIN = ("tilec.runtime.tensors.tensor", "Tensor")
+
+
 class UnreadableError(Exception):
     """An argument is no tensor, or one that cannot be read; the text says why. Becomes an `ArgumentError` with the kernel's name."""
 
@@ -27,6 +31,7 @@ class Readers(dict[type, Reader]):
     Attributes:
         torch_types: torch's tensor types among them; launch paths read these in place.
         leased_types: tilec's own types with leases, which are told whether a launch reads or writes them, and on which stream.
+        plain_type: the one among them whose lease is its memory's, which launches read in place; None before there is any tensor.
     """
 
     def __init__(self) -> None:
@@ -34,6 +39,7 @@ class Readers(dict[type, Reader]):
         super().__init__()
         self.torch_types: set[type] = set()
         self.leased_types: set[type] = set()
+        self.plain_type: type | None = None
 
     def leased(self, value: Any) -> bool:
         """Whether a value is of one of `leased_types`."""
@@ -47,6 +53,8 @@ class Readers(dict[type, Reader]):
             reader = _look_torch
         elif hasattr(cls, "_tilec_read_"):
             self.leased_types.add(cls)
+            if (cls.__module__, cls.__name__) == _PLAIN:
+                self.plain_type = cls
             reader = attrgetter("_tilec_look_")
         elif _is_masked(cls):
             reader = _refuse_masked

@@ -5,40 +5,83 @@ more than the checks that it saves. Only numbers go into the generated text, nev
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from tilec.runtime.arguments import READERS, torch_strided
 from tilec.runtime.contract import Contract
 from tilec.runtime.memory import DeviceBuffer
+from tilec.runtime.packing import Block
 from tilec.runtime.prepare import Plan
+from tilec.runtime.seam import LaunchCall
 from tilec.runtime.streams import HANDLES
 
-# (stream, values): enqueues, or hands over to the slow path. And values -> key, for the slow path to remember its plan by.
-Launch = Callable[[Any, tuple[Any, ...]], None]
+# (stream, values, choices): enqueues, or hands over to the slow path. And values -> key, for the slow path to remember its plan by.
+Launch = Callable[..., None]
 KeyOf = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+# Numbers whose value stays as long as they are the same object.
+_CONSTANTS = frozenset((bool, int, float))
 
+# Three ways to find what a launch needs, the shortest first:
+# - `recent`: the last launch of tilec's own tensors, of which nothing is changed; its argument memory is never written again;
+# - `guard`: the facts of torch tensors are those of a launch before, by one test for all of them;
+# - `plans`: by everything that was read of the arguments.
 _TEMPLATE = """
 def key_of(values):
     {unpack} = values
 {look}
     return {key}
 
-def launch(stream, values):
+def meet(kind):
+    global Tensor
+    Tensor = kind
+
+def launch(stream, values, choices=()):
+    global recent, guard, plan_before
+    if choices:
+        return chosen(stream, values, choices)
     try:
         {unpack} = values
         s = stream if type(stream) is int else handles[type(stream)](stream)
+        t = {kind}
+        if t is Tensor:
+            {same} = recent
+            known = {known}
+        else:
+            known = False
+        if not known:
+            plan = None
+            if t in torch_types:
+                {guard} = guard
+                if {guarded}:
+                    {addresses}
+                    if {even}:
+                        plan = guarded
+            if plan is None:
 {read}
-        plan = plans[{key}]
-        call = plan.calls[s]
+                plan = plans[{key}]
+                if t in torch_types:
+                    if plan is plan_before and {even}:
+                        made = plan.guard({tensors})
+                        if made is not None:
+                            guard = {guards}
+                    plan_before = plan
+            call = plan.calls[s]
     except Exception:
         plan = None
     if plan is None:
         return slow(stream, values)
+    if known:
+        result = call(block.address, {held})[0]
+        if result:
+            recent = none_before
+            failed(plan, call, block, stream, result)
+        return
     try:
         block = plan.blocks.pop()
     except IndexError:
         block = plan.new_block()
     packed = {packed}
+    same = packed == block.packed
     if {changed}:
         if plan.plain:
 {apart}
@@ -52,11 +95,17 @@ def launch(stream, values):
     result = call(block.address, {held})[0]
     if result:
         failed(plan, call, block, stream, result)
-    plan.blocks.append(block)
+        plan.blocks.append(block)
+    elif same and t is Tensor and {constant}:
+        recent = {remembered}
+    else:
+        plan.blocks.append(block)
 """
-# Tensors of tilec's own see to the order of streams, and refuse what their leases forbid.
-_LEASED = """    elif t in leased_types:
-        p{i}, f{i} = a{i}.{method}(s, device)
+# Tensors of tilec's own see to the order of streams, and refuse what their leases forbid; of the usual kind all is read in place.
+_LEASED = """    elif t is Tensor and {ordered} and not a{i}.lease._held:
+        p{i}, f{i} = l{i} = a{i}._look
+    elif t in leased_types:
+        p{i}, f{i} = l{i} = a{i}.{method}(s, device)
 """
 # torch's attributes are read in place: a call per tensor would cost as much as two of them.
 _READ = """
@@ -71,16 +120,35 @@ _READ = """
 """
 
 
-def fast_path(
-    contract: Contract,
-    plans: Mapping[tuple[Any, ...], Plan],
-    slow: Launch,
-    failed: Callable[..., None],
-    *,
-    holds: bool,
-    device: int,
-) -> tuple[Launch, KeyOf]:
-    """The launch function of a kernel, and the function that gives the key of a call.
+class SlowPath(Protocol):
+    """What a launcher does about the calls that are not known."""
+
+    def slow(self, stream: Any, values: tuple[Any, ...]) -> None:
+        """Take every call that is not known, or that does not fit; raise what is wrong with it."""
+
+    def chosen(self, stream: Any, values: tuple[Any, ...], choices: tuple[Any, ...]) -> None:
+        """Take calls that choose axes."""
+
+    def failed(self, plan: Plan, call: LaunchCall, block: Block, stream: Any, result: Any) -> None:
+        """Deal with a launch that the driver refused."""
+
+
+class Paths(NamedTuple):
+    """What is made for a kernel.
+
+    Attributes:
+        launch: enqueues a call, or hands it over to the slow path.
+        key_of: gives the key of a call.
+        meet: is told tilec's type of tensors, once there is one: a program that has none need not import it.
+    """
+
+    launch: Launch
+    key_of: KeyOf
+    meet: Callable[[type | None], None]
+
+
+def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: SlowPath, *, holds: bool, device: int) -> Paths:
+    """The functions of a kernel.
 
     Equal keys mean equal plans: the key holds, per tensor, all facts but its address; the address modulo what any check compares it
     with, and whether there is one, unless all are aligned and there; the types of the other arguments; and the value of each that an
@@ -89,52 +157,59 @@ def fast_path(
     Args:
         contract: the kernel's.
         plans: plans by key; the slow path fills it.
-        slow: takes every call that is not known, or that does not fit; raises what is wrong with it.
-        failed: deals with a launch that the driver refused.
+        slow: what the launcher does about all other calls.
         holds: whether the driver holds arguments, and gets them.
         device: ordinal of the device that the kernel is on.
     """
     source = _source(contract, "(packed, values)" if holds else "0")
+    nobody = _Nobody()
+    remembered = (*(nobody for _ in contract.params), -1, None, None, None, ())
     names: dict[str, Any] = {
         "__name__": __name__,  # frames of tilec are no place that messages name
         "Buffer": DeviceBuffer,
+        "Tensor": READERS.plain_type or _Nobody,
+        "chosen": slow.chosen,
+        "constants": _CONSTANTS,
         "device": device,
-        "failed": failed,
+        "failed": slow.failed,
+        "guard": (lambda *_: False, None, *(nobody for _ in (*contract.others, *contract.keyed))),
         "handles": HANDLES,
         "leased_types": READERS.leased_types,
+        "none_before": remembered,
+        "plan_before": None,
         "plans": plans,
         "readers": READERS,
-        "slow": slow,
+        "recent": remembered,
+        "slow": slow.slow,
         "torch_strided": torch_strided,
         "torch_types": READERS.torch_types,
     }
     exec(compile(source, "<tilec launch path>", "exec"), names)  # noqa: S102 - built from numbers alone
-    return names["launch"], names["key_of"]
+    return Paths(names["launch"], names["key_of"], names["meet"])
+
+
+class _Nobody:
+    """What no argument is."""
 
 
 def _source(contract: Contract, held: str) -> str:
     count = len(contract.params)
     looked, read = _reading(contract, leased=False), _reading(contract, leased=True)
-    moduli = dict(zip(contract.tensors, contract.moduli, strict=True))
-    checked = [i for i in contract.tensors if moduli[i] > 1]
-    parts = [*(f"f{i}" for i in contract.tensors), *(f"type(a{i})" for i in contract.others)]
+    tensors, others, pairs = contract.tensors, contract.others, contract.pairs
+    parts = [*(f"f{i}" for i in tensors), *(f"type(a{i})" for i in others)]
     parts += [*(f"a{i}" for i in contract.keyed), *(f"p{i}" for i in contract.pointed)]
-    key = _tuple(parts)
-    if contract.tensors:
-        # Aligned addresses of something are the usual case, and one test finds out for all.
-        powers = all(moduli[i] & (moduli[i] - 1) == 0 for i in checked)
-        mask = max((moduli[i] for i in checked), default=1) - 1
-        # An address of 0 bits below the modulus leaves nothing.
-        odd = f"({' | '.join(f'p{i}' for i in checked)}) & {mask} or " if checked and powers else "True or " if checked else ""
-        whole = " and ".join(f"p{i}" for i in contract.tensors)
-        deeper = _tuple([*parts, *(f"p{i} % {moduli[i]}" for i in checked), *(f"not p{i}" for i in contract.tensors)])
+    key, even = _tuple(parts), "True"
+    if tensors:
+        odd, whole = _alignment(contract)
+        moduli = dict(zip(tensors, contract.moduli, strict=True))
+        deeper = _tuple([*parts, *(f"p{i} % {moduli[i]}" for i in tensors if moduli[i] > 1), *(f"not p{i}" for i in tensors)])
         key = f"{deeper} if {odd}not ({whole}) else {key}"
-    free = [i for i in contract.others if i not in contract.keyed]
+        even = f"not ({odd}not ({whole}))"
+    free = [i for i in others if i not in contract.keyed]
     # Zeros are packed anew: 0.0 equals -0.0. So are structs: a buffer that equals itself may hold other bytes than before.
     always = bool(contract.structs)
-    changed = " or ".join(["packed != block.packed", *(f"not a{i}" for i in free)])
+    changed = " or ".join(["not same", *(f"not a{i}" for i in free)])
     unpack = "".join(f"a{i}, " for i in range(count)).rstrip() if count else "()"
-    pairs = contract.pairs
     apart = f"""
             {"".join(f"b{out}_{other}, t{out}_{other}, " for out, other in pairs).rstrip()} = plan.bounds
             if {" or ".join(f"b{out}_{other} < p{other} - p{out} < t{out}_{other}" for out, other in pairs)}:
@@ -144,12 +219,59 @@ def _source(contract: Contract, held: str) -> str:
         unpack=unpack,
         held=held,
         look="\n".join(looked) or "    pass",
-        read="\n".join(f"    {line}" for line in read),
+        read="\n".join(f"            {line}" for line in read) or "                pass",
         key=key,
-        packed=_tuple([*(f"p{i}" for i in contract.tensors), *(f"a{i}" for i in free)]),
+        packed=_tuple([*(f"p{i}" for i in tensors), *(f"a{i}" for i in free)]),
         changed="True" if always else changed,
         apart=apart.strip("\n") if pairs else "",
+        kind=f"type(a{tensors[0]})" if tensors else "None",
+        **_recent(contract),
+        **_guarding(contract, even),
     )
+
+
+def _recent(contract: Contract) -> dict[str, str]:
+    """What the last launch of tilec's own tensors is remembered as, and told by: the same looks and the same numbers, the stream in order
+    with all memory, and no claims.
+    """
+    own = [f"type(a{i}) is t and a{i}._look is q{i} and {_ordered(contract, i)} and not a{i}.lease._held" for i in contract.tensors]
+    numbers = [f"a{i} is q{i}" for i in contract.others]
+    kept = [f"l{i}" if i in contract.tensors else f"a{i}" for i in range(len(contract.params))]
+    lasting = [*(f"type(a{i}) is Tensor" for i in contract.tensors), *(f"type(a{i}) in constants" for i in contract.others)]
+    return {
+        "same": f"{''.join(f'q{i}, ' for i in range(len(contract.params)))}qs, plan, call, block, packed",
+        "known": " and ".join(["qs == s", *own, *numbers]) if contract.tensors else "False",
+        "constant": " and ".join(lasting) or "False",
+        "remembered": f"({''.join(f'{name}, ' for name in kept)}s, plan, call, block, packed)",
+    }
+
+
+def _guarding(contract: Contract, even: str) -> dict[str, str]:
+    """What torch tensors are told by. Where an address decides the launch, nothing is: each has a plan of its own."""
+    others, keyed = contract.others, contract.keyed
+    tensors = ", ".join(f"a{i}" for i in contract.tensors)
+    rest = [*(f"type(a{i}) is g{i}" for i in others), *(f"a{i} == k{i}" for i in keyed)]
+    return {
+        "guard": f"check, guarded, {''.join(f'g{i}, ' for i in others)}{''.join(f'k{i}, ' for i in keyed)}".rstrip(),
+        "guarded": " and ".join([f"check({tensors})", *rest]),
+        "guards": f"(made, plan, {''.join(f'type(a{i}), ' for i in others)}{''.join(f'a{i}, ' for i in keyed)})",
+        "addresses": "; ".join(f"p{i} = a{i}.data_ptr()" for i in contract.tensors) or "pass",
+        "even": "False" if contract.pointed else even,
+        "tensors": tensors,
+    }
+
+
+def _alignment(contract: Contract) -> tuple[str, str]:
+    """The tests whether an address is not aligned, and whether all are there: aligned addresses of something are the usual case, and one
+    test finds out for all.
+    """
+    moduli = dict(zip(contract.tensors, contract.moduli, strict=True))
+    checked = [i for i in contract.tensors if moduli[i] > 1]
+    powers = all(moduli[i] & (moduli[i] - 1) == 0 for i in checked)
+    mask = max((moduli[i] for i in checked), default=1) - 1
+    # An address of 0 bits below the modulus leaves nothing.
+    odd = f"({' | '.join(f'p{i}' for i in checked)}) & {mask} or " if checked and powers else "True or " if checked else ""
+    return odd, " and ".join(f"p{i}" for i in contract.tensors)
 
 
 def _reading(contract: Contract, *, leased: bool) -> list[str]:
@@ -157,9 +279,15 @@ def _reading(contract: Contract, *, leased: bool) -> list[str]:
     lines = []
     for i in contract.tensors:
         method = "_tilec_write_" if contract.params[i].out else "_tilec_read_"
-        own = _LEASED.format(i=i, method=method) if leased else ""
+        own = _LEASED.format(i=i, method=method, ordered=_ordered(contract, i)) if leased else ""
         lines += _READ.format(i=i, leased=own).strip("\n").split("\n")
     return lines
+
+
+def _ordered(contract: Contract, i: int) -> str:
+    """The test whether the stream is in order with a tensor's memory, for what the launch does to it."""
+    alone = f"a{i}.storage.sole == s"
+    return alone if contract.params[i].out else f"({alone} or s in a{i}.storage.readers)"
 
 
 def _tuple(parts: list[str]) -> str:

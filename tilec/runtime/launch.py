@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilec.errors import VariantError
 from tilec.model.kernel import AxisValue, KernelInfo
-from tilec.runtime.arguments import READERS
+from tilec.runtime.arguments import READERS, Look
 from tilec.runtime.binding import bind, check_axes, check_count
 from tilec.runtime.contract import Contract
 from tilec.runtime.fastpath import KeyOf, Launch, fast_path
@@ -23,8 +23,9 @@ from tilec.runtime.tensors.lease import holder
 from tilec.runtime.tensors.recording import Recording, recording_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from tilec.runtime.bound import BoundLaunch
     from tilec.tileir.trace import Coordinates, Stepper
 
 # Plans that one launcher remembers; with more shapes in turn than this it starts over.
@@ -57,6 +58,7 @@ class Launcher:
         self._paths: dict[tuple[Any, ...], Launch] = {}
         self._fast: Launch | None = None
         self._key_of: KeyOf
+        self._meet: Callable[[type | None], None]
 
     def __repr__(self) -> str:
         """Kernel, device, and the axes it is restricted to."""
@@ -76,7 +78,7 @@ class Launcher:
             NoImageError: the bundle has no image for this device.
             DriverError: the driver refused the image or the launch.
         """
-        contract = self._ready()
+        contract = self._contract or self._ready()
         if kwargs or len(args) < contract.required or len(args) > len(contract.params):
             args, chosen = bind(contract, args, kwargs)
             if chosen:
@@ -84,7 +86,7 @@ class Launcher:
                 return
         else:
             args += contract.defaults[len(args) :]
-        self.path()(stream, args)
+        self.launch(stream, args)
 
     def launch(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue, ...] = ()) -> None:
         """Check the arguments and enqueue the kernel: what generated code calls.
@@ -99,19 +101,20 @@ class Launcher:
             NoImageError: the bundle has no image for this device.
             DriverError: the driver refused the image or the launch.
         """
-        if choices:
-            # True equals 1 and 64.0 equals 64, and they are no values of the same axis: types are part of the key.
-            key = (choices[0], type(choices[0])) if len(choices) == 1 else (*choices, *map(type, choices))
-            try:
-                path = self._paths.get(key)
-            except TypeError:  # a value that cannot be hashed is none of an axis
-                path = None
-            if path is None:
-                path = self._restrict(dict(zip(self._ready().choices, choices, strict=True))).path()
-                self._paths[key] = path
-            path(stream, values)
-        else:
-            (self._fast or self.path())(stream, values)
+        (self._fast or self.path())(stream, values, choices)
+
+    def chosen(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue, ...]) -> None:
+        """`launch` of calls that choose axes."""
+        # True equals 1 and 64.0 equals 64, and they are no values of the same axis: types are part of the key.
+        key = (choices[0], type(choices[0])) if len(choices) == 1 else (*choices, *map(type, choices))
+        try:
+            path = self._paths.get(key)
+        except TypeError:  # a value that cannot be hashed is none of an axis
+            path = None
+        if path is None:
+            path = self._restrict(dict(zip(self._ready().choices, choices, strict=True))).path()
+            self._paths[key] = path
+        path(stream, values)
 
     def path(self) -> Launch:
         """The function that `launch` comes down to, of (stream, values)."""
@@ -171,6 +174,46 @@ class Launcher:
         values, chosen = bind(contract, args, kwargs)
         return explain(contract, values, self._restrict(chosen).pinned, self._site, self._grid)
 
+    def bind(self, /, *args: Any, **kwargs: Any) -> BoundLaunch:
+        """A launch with these arguments (without the stream), to be enqueued many times: each takes less time than a call of the launcher.
+
+        They are checked now, and held by what this gives; nothing is enqueued.
+
+        Raises:
+            LaunchError: a launch would be refused.
+            NoImageError: the bundle has no image for this device.
+            DriverError: the driver refused the image.
+        """
+        from tilec.runtime.bound import BoundLaunch  # whoever binds nothing need not load it
+
+        contract = self._ready()
+        values, chosen = bind(contract, args, kwargs)
+        launcher = self._restrict(chosen) if chosen else self
+        launcher.prepare(values)
+        return BoundLaunch(launcher, values)
+
+    def prepare(self, values: tuple[Any, ...]) -> None:
+        """Make all checks of a launch with these values, and all that it needs.
+
+        Raises:
+            LaunchError: it would be refused.
+            NoImageError: the bundle has no image for this device.
+            DriverError: the driver refused the image.
+        """
+        contract = self._ready()
+        self._leased(contract, values)
+        plan, packed = self._prepared(contract, values, self._key(values))
+        plan.refill(plan.new_block(), packed, values)
+
+    def ready_plan(self, values: tuple[Any, ...]) -> tuple[Plan, tuple[Any, ...], list[Look]] | None:
+        """The plan that is known for these values, what is packed of them, and the looks at their tensors; None where none is known."""
+        contract = self._ready()
+        looks = [READERS[type(values[place])](values[place]) for place in contract.tensors]
+        key = self._key(values)
+        plan = None if key is None else self._plans.get(key)
+        free = [values[place] for place in contract.others if place not in contract.keyed]
+        return None if plan is None else (plan, (*(look[0] for look in looks), *free), looks)
+
     def step(self, *args: Any, block: Coordinates | Sequence[Coordinates] = (0, 0, 0), **kwargs: Any) -> Stepper:
         """Go through what a launch with these arguments (without the stream) would run, one operation after another.
 
@@ -199,14 +242,9 @@ class Launcher:
         if contract is None:
             with self._lock:
                 contract = Contract(self.info)
-                self._fast, self._key_of = fast_path(
-                    contract,
-                    self._plans,
-                    self._slow,
-                    self._failed,
-                    holds=self._site.driver.holds_arguments,
-                    device=self._site.device.ordinal,
-                )
+                holds, device = self._site.driver.holds_arguments, self._site.device.ordinal
+                self._fast, self._key_of, self._meet = fast_path(contract, self._plans, self, holds=holds, device=device)
+                self.__dict__["launch"] = self._fast  # in place of the method, which costs as much as some of the checks
                 self._contract = contract  # last: who sees it may use the rest
         return contract
 
@@ -226,13 +264,12 @@ class Launcher:
             launcher = self._restricted[key] = Launcher(self.info, self._site, {**self.pinned, **axes}, self._grid)
         return launcher
 
-    def _slow(self, stream: Any, values: tuple[Any, ...]) -> None:
+    def slow(self, stream: Any, values: tuple[Any, ...]) -> None:
         """Every call that the fast path does not know: all checks, then a plan that later calls with these facts find."""
         contract = self._ready()
         check_count(contract, values)
         handle = stream_handle(stream, self.info.name)
-        leased = [place for place in contract.tensors if READERS.leased(values[place])]
-        self._check_leases(contract, values, leased)
+        leased = self._leased(contract, values)
         recording = recording_of(self._site.driver, self._site.device.ordinal, handle)
         if recording is not None:
             return self._captured(recording, handle, values, leased)
@@ -244,6 +281,14 @@ class Launcher:
         self._first(handle, key, values, leased)
         return None
 
+    def _leased(self, contract: Contract, values: tuple[Any, ...]) -> list[int]:
+        """Places of tilec's own tensors, all of which may be used so."""
+        leased = [place for place in contract.tensors if READERS.leased(values[place])]
+        if leased:
+            self._meet(READERS.plain_type)
+            self._check_leases(contract, values, leased)
+        return leased
+
     def _key(self, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """What a plan for these arguments is remembered by; None where it cannot be."""
         try:
@@ -254,11 +299,7 @@ class Launcher:
     def _first(self, handle: int, key: tuple[Any, ...] | None, values: tuple[Any, ...], leased: list[int]) -> Plan:
         """Make and remember the plan of a launch, and enqueue it."""
         contract = self._ready()
-        plan, packed = prepare(contract, values, self.pinned, self._site, self._grid)
-        if key is not None:
-            if len(self._plans) >= MOST_PLANS:
-                self._plans.clear()
-            plan = self._plans.setdefault(key, plan)
+        plan, packed = self._prepared(contract, values, key)
         call = plan.bound(handle)
         block = plan.new_block()
         plan.refill(block, packed, values)
@@ -267,7 +308,7 @@ class Launcher:
         driver.adopt(self._site.device.ordinal)
         result = call(block.address, (packed, values) if driver.holds_arguments else 0)[0]
         if result:
-            self._failed(plan, call, block, handle, result)
+            self.failed(plan, call, block, handle, result)
         plan.blocks.append(block)
         return plan
 
@@ -288,6 +329,15 @@ class Launcher:
         if calls is not None:
             calls[plan] = plan.calls.pop(handle, None)
 
+    def _prepared(self, contract: Contract, values: tuple[Any, ...], key: tuple[Any, ...] | None) -> tuple[Plan, tuple[Any, ...]]:
+        """The plan of a call that has none, which is remembered, and the addresses of its tensors."""
+        plan, packed = prepare(contract, values, self.pinned, self._site, self._grid)
+        if key is not None:
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.clear()
+            plan = self._plans.setdefault(key, plan)
+        return plan, packed
+
     def _check_leases(self, contract: Contract, values: tuple[Any, ...], leased: list[int]) -> None:
         """See that tilec's own tensors may be used as the kernel uses them; errors name both sides."""
         who = holder(f"the launch of {self.info.name}")
@@ -295,7 +345,7 @@ class Launcher:
             tensor = values[place]
             (tensor.require_writable if contract.params[place].out else tensor.require_readable)(who)
 
-    def _failed(self, plan: Plan, call: LaunchCall, block: Block, stream: Any, result: Any) -> None:
+    def failed(self, plan: Plan, call: LaunchCall, block: Block, stream: Any, result: Any) -> None:
         """Let the driver deal with a launch that it refused; returns where a second try was accepted."""
         name = self.info.name
         handle = stream_handle(stream, name)

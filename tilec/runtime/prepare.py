@@ -22,9 +22,12 @@ from tilec.runtime.limits import check_device_limits, check_image_limits, check_
 from tilec.runtime.packing import Block, Packing
 from tilec.runtime.seam import DeviceDriver, DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
 from tilec.runtime.select import Considered, select_variant, settle_axes
+from tilec.runtime.torch_guard import Guard, torch_guard
 
 # Streams for which a plan keeps a ready call; with more in turn than this it starts over.
 MOST_STREAMS = 64
+# Guards that are made for a plan: a launch that goes back and forth between plans makes one each time.
+MOST_GUARDS = 64
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +66,7 @@ class Plan:
         self.bounds = _bounds(call)
         self.pack = packing.pack
         self.plain = packing.plain
+        self._guards = 0
         self._packing = packing
         self._bind = bind
         self._contract = call.contract
@@ -77,6 +81,11 @@ class Plan:
                 self.calls.clear()
             call = self.calls[stream] = self._bind(stream)
         return call
+
+    def guard(self, *tensors: Any) -> Guard | None:
+        """A test for torch tensors of this plan's facts; None where torch has none, or where they change all the time."""
+        self._guards += 1
+        return torch_guard(tensors) if self._guards <= MOST_GUARDS else None
 
     def refill(self, block: Block, packed: Values, values: Values) -> None:
         """Pack addresses and free scalars into a block, after the checks that depend on them.

@@ -411,7 +411,7 @@ def test_buffers_of_our_own():
         module.add(5, z, x, y)
 
 
-def test_a_known_launch_makes_two_calls_of_python_code():
+def test_a_known_launch_makes_one_calls_of_python_code():
     """The cost of a launch as a count: the launcher's method, and its unrolled path; everything else is in C or in the driver."""
     module, driver = loaded(ADD)
     values = tuple(DeviceBuffer((1024,), "f32", driver=driver) for _ in range(3))
