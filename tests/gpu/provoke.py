@@ -45,13 +45,19 @@ BODIES = {
           st.param.b64 [a], %rd2; st.param.b64 [b], %rd2; st.param.b32 [c], 7; st.param.b64 [d], %rd2; st.param.b64 [e], 1;
           call.uni __assertfail, (a, b, c, d, e); }""",
     "bounded": "st.global.u32 [%rd1], 1;",
+    # More values at a time than 64 registers hold, so that 1024 threads have too few: volatile accesses stay in their order.
+    "crowded": "\n".join(
+        [".reg .b32 %r<160>;"]
+        + [f"ld.volatile.global.u32 %r{i}, [%rd1+{4 * i}];" for i in range(160)]
+        + [f"st.volatile.global.u32 [%rd1+{4 * i}], %r{159 - i};" for i in range(160)]
+    ),
 }
 HEAD = """
 .version 7.0
 .target sm_70
 .address_size 64
 .extern .func __assertfail (.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);
-.global .align 1 .b8 text[7] = {105, 32, 60, 32, 110, 10, 0};
+.global .align 1 .b8 text[6] = {105, 32, 60, 32, 110, 0};
 """
 NOWHERE = 0x10  # an address of no memory
 
@@ -131,23 +137,23 @@ def fault(name: str) -> dict[str, Any]:
     return {"first": first, "later": found, "done": future.done()}
 
 
-def refused(shape: LaunchShape) -> dict[str, Any]:
+def refused(shape: LaunchShape, name: str = "bounded") -> dict[str, Any]:
     """A launch that the driver itself refuses: tilec's own checks, which come first, are passed by. The device works afterwards."""
     seam = driver()
-    module = load_module_from_ptx(ptx("fine", "bounded"), 0)
-    fine, bounded = module.function("fine"), module.function("bounded")
+    module = load_module_from_ptx(ptx("fine", name), 0)
+    fine, other = module.function("fine"), module.function(name)
     buffer = DeviceBuffer((64,), "u32", 0)
     seam.adopt(0)
-    parts = LaunchParts(kernel="bounded", sizes=(8,), addresses=(), tensors=())
+    parts = LaunchParts(kernel=name, sizes=(8,), addresses=(), tensors=())
     from tilec.runtime.packing import Block
 
     block = Block(buffer.ptr.to_bytes(8, "little"), (0,))
-    call = seam.bind_launch(0, bounded.handle, shape, 0, parts)
+    call = seam.bind_launch(0, other.handle, shape, 0, parts)
 
     def try_it() -> None:
         result = call(block.address, 0)[0]
         if result:
-            seam.launch_failed(0, result, 0, lambda: call(block.address, 0)[0], "bounded")
+            seam.launch_failed(0, result, 0, lambda: call(block.address, 0)[0], name)
 
     first = caught(try_it)
     launch(fine, buffer.ptr).sync_on(0)
@@ -186,7 +192,8 @@ def foreign_cubin() -> dict[str, Any]:
 
 SCENARIOS: dict[str, Callable[[], dict[str, Any]]] = {
     **{name: (lambda name=name: fault(name)) for name in ("illegal_address", "misaligned_address", "trap", "assertion")},  # type: ignore[misc]
-    "out_of_resources": lambda: refused(LaunchShape(grid=(1, 1, 1), block=(64, 1, 1))),
+    "out_of_resources": lambda: refused(LaunchShape(grid=(1, 1, 1), block=(1024, 1, 1)), "crowded"),
+    "beyond_its_bounds": lambda: refused(LaunchShape(grid=(1, 1, 1), block=(64, 1, 1))),
     "too_much_shared_memory": lambda: refused(LaunchShape(grid=(1, 1, 1), block=(32, 1, 1), shared=100_000)),
     "cooperative_too_large": lambda: refused(LaunchShape(grid=(1_000_000, 1, 1), block=(32, 1, 1), cooperative=True)),
     "grid_too_large": lambda: refused(LaunchShape(grid=(1, 100_000, 1), block=(32, 1, 1))),

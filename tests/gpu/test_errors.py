@@ -84,7 +84,8 @@ def test_a_launch_that_is_waited_for_fails_itself() -> None:
 
 
 REFUSALS = {
-    "out_of_resources": ("DriverError", {"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "CUDA_ERROR_INVALID_VALUE"}),
+    "out_of_resources": ("DriverError", {"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}),
+    "beyond_its_bounds": ("DriverError", {"CUDA_ERROR_INVALID_VALUE"}),
     "too_much_shared_memory": ("DriverError", {"CUDA_ERROR_INVALID_VALUE"}),
     "cooperative_too_large": ("DriverError", {"CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"}),
     "grid_too_large": ("DriverError", {"CUDA_ERROR_INVALID_VALUE"}),

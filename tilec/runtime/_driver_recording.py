@@ -8,7 +8,7 @@ from tilec.runtime._driver import Driver
 from tilec.runtime.lost import LaunchRecord, Running
 from tilec.runtime.ops.execution import running
 from tilec.runtime.ops.site import location, site
-from tilec.runtime.seam import FunctionHandle, LaunchCall, LaunchParts, LaunchShape
+from tilec.runtime.seam import ExecutableHandle, FunctionHandle, LaunchCall, LaunchParts, LaunchShape
 
 
 class RecordingDriver(Driver):
@@ -20,12 +20,15 @@ class RecordingDriver(Driver):
         call = super().bind_launch(ordinal, function, shape, stream, parts)
 
         def noted(parameters: int, extra: Any) -> Any:
-            op = running()
-            where = f"op: {op}" if op else f"launched at {location(site())}"
-            notes.launched(LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream, where=where))
+            notes.launched(LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream, where=_here()))
             return call(parameters, extra)
 
         return noted
+
+    def launch_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
+        """Do what the graph says, in stream order."""
+        self._running(ordinal).launched(LaunchRecord(kernel="a CUDA graph", shape=None, stream=stream, where=_here()))
+        super().launch_graph(ordinal, executable, stream)
 
     def synchronize(self, ordinal: int, stream: int) -> None:
         """Wait for everything on a stream."""
@@ -72,3 +75,8 @@ class RecordingDriver(Driver):
         found = self._losses.suspects(ordinal, Running)
         assert isinstance(found, Running)
         return found
+
+
+def _here() -> str:
+    op = running()
+    return f"op: {op}" if op else f"launched at {location(site())}"

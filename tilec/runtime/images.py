@@ -53,7 +53,7 @@ class ImageStore:
             raise
         except DriverError as error:
             what = f"{kernel}: the image for {image.target} ({image.symbol}) cannot be loaded: {error.what}"
-            raise refused(error, what, kernel) from error
+            raise refused(error, what, ordinal, kernel) from error
         except TileIRError as error:
             what = f"{kernel}: the image for {image.target} ({image.symbol}) cannot be run: {error.what}"
             raise TileIRError(what, cause=error.cause, fix=error.fix, kernel=kernel) from error
@@ -79,11 +79,9 @@ class _Entry:
         self.value: Any = None
 
 
-def refused(error: DriverError, what: str, kernel: str = "") -> KernelCacheError:
-    """The error of an image, or of an entry point, that the driver did not take."""
-    return KernelCacheError(
-        what, result=error.result, code=error.code, cause=error.cause, fix=error.fix, kernel=kernel, device=error.device
-    )
+def refused(error: DriverError, what: str, ordinal: int, kernel: str = "") -> KernelCacheError:
+    """The error of an image, or of an entry point, that the driver of a device did not take."""
+    return KernelCacheError(what, result=error.result, code=error.code, cause=error.cause, fix=error.fix, kernel=kernel, device=ordinal)
 
 
 _STORES: weakref.WeakKeyDictionary[DeviceDriver, ImageStore] = weakref.WeakKeyDictionary()

@@ -21,17 +21,20 @@ _AGAIN = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchRecord:
-    """A launch as messages name it. `where` says which op and line it came from, where that is known."""
+    """A launch as messages name it: of a kernel, or of a graph, which has no one shape. `where` says which op or line it came from."""
 
     kernel: str
-    shape: LaunchShape
+    shape: LaunchShape | None
     stream: int
     where: str = ""
 
     def __str__(self) -> str:
         """`add (grid 4x1x1, block 256x1x1, stream 0x1000), app.py:12`."""
-        grid, block = ("x".join(map(str, extents)) for extents in (self.shape.grid, self.shape.block))
-        return f"{self.kernel} (grid {grid}, block {block}, stream {self.stream:#x}){self.where and ', ' + self.where}"
+        sizes = ""
+        if self.shape is not None:
+            grid, block = ("x".join(map(str, extents)) for extents in (self.shape.grid, self.shape.block))
+            sizes = f"grid {grid}, block {block}, "
+        return f"{self.kernel} ({sizes}stream {self.stream:#x}){self.where and ', ' + self.where}"
 
 
 class Suspects:

@@ -9,7 +9,7 @@ _SANITIZER = "look for the launch with compute-sanitizer"
 ADVICE: dict[str, tuple[str, str]] = {
     # Values, memory, start
     "CUDA_ERROR_INVALID_VALUE": (
-        "a number is out of its range (a grid or block of 0, or beyond the limits), or an address is none of the device's",
+        "a grid or block is 0, or beyond the device's limits or the kernel's bounds, or an address is none of the device's",
         "check grid and block, and that every argument is alive and on this device",
     ),
     "CUDA_ERROR_OUT_OF_MEMORY": (
@@ -52,7 +52,10 @@ ADVICE: dict[str, tuple[str, str]] = {
         "the PTX is of a newer ISA than the driver reads",
         "update the driver, or build with min-driver set to this driver's branch",
     ),
-    "CUDA_ERROR_INVALID_PTX": ("the driver's compiler refuses the PTX", "build a cubin for this GPU, or update the driver"),
+    "CUDA_ERROR_INVALID_PTX": (
+        "the driver's compiler refuses the PTX: it is for another GPU, or not valid",
+        "build a cubin for this GPU, or update the driver",
+    ),
     "CUDA_ERROR_JIT_COMPILER_NOT_FOUND": (
         "the driver was installed without its PTX compiler (libnvidia-ptxjitcompiler)",
         "install the complete driver, or build a cubin for this GPU",
@@ -176,7 +179,7 @@ ADVICE: dict[str, tuple[str, str]] = {
         "a kernel that ran before this call trapped (an assertion, or code of another architecture)",
         f"{_SANITIZER}; {_STICKY}",
     ),
-    "CUDA_ERROR_ASSERT": ("an assertion in a kernel failed", f"its text is on standard output; {_STICKY}"),
+    "CUDA_ERROR_ASSERT": ("an assertion in a kernel failed", f"its text is on standard error; {_STICKY}"),
     "CUDA_ERROR_LAUNCH_FAILED": (
         "a kernel that ran before this call failed: a trap, or an illegal address",
         f"{_SANITIZER}; {_STICKY}",

@@ -258,6 +258,14 @@ def test_a_launch_out_of_an_op_names_the_op() -> None:
     assert found.where.startswith("op: with_context, created at ")
 
 
+def test_a_graph_is_a_launch_too() -> None:
+    driver = RecordingDriver(Api())
+    driver.launch_graph(0, 0x7, 0x3)
+    (found,) = driver._running(0).latest()
+    assert str(found).startswith("a CUDA graph (stream 0x3), launched at ")
+    assert "test_lost_contexts.py:" in found.where
+
+
 def test_the_environment_asks_for_it() -> None:
     code = (
         "import tilec.runtime._driver as seam\n"
@@ -404,4 +412,4 @@ def test_an_image_that_the_driver_refuses_says_which() -> None:
         module = load_module_from_ptx(".version 8.0")
     with pytest.raises(KernelCacheError, match=r"^scale: there is no such entry point: function failed: CUDA_ERROR_NOT_FOUND") as caught:
         module.function("scale")
-    assert caught.value.kernel == "scale"
+    assert (caught.value.kernel, caught.value.device) == ("scale", 0)

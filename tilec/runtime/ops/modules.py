@@ -60,7 +60,7 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
     elif not data.startswith((_FATBIN, _TILE_IR)) and b".version" not in data[: 1 << 16]:
         what = f"these {len(data)} bytes are no cubin, PTX, fatbin or Tile IR"
         raise BundleError(what, fix="pass the file as nvcc -cubin, -ptx or -fatbin made it")
-    with _told("the module cannot be loaded"):
+    with _told("the module cannot be loaded", where.ordinal):
         return KernelModule(where.driver.load_module(where.ordinal, data), where, cubin)
 
 
@@ -96,7 +96,7 @@ class KernelModule:
             UsageError: `params` has a word that is no dtype, or they disagree with the cubin.
         """
         known = self._cubin.kernel(symbol) if self._cubin is not None else None
-        with _told(f"{symbol}: there is no such entry point", symbol):
+        with _told(f"{symbol}: there is no such entry point", self.device.ordinal, symbol):
             handle = self.device.driver.function(self.handle, symbol)
         return KernelFunction(handle, self.device, symbol, _checked(symbol, params, known), known)
 
@@ -179,14 +179,14 @@ def size_of(dtype: str) -> int:
 
 
 @contextlib.contextmanager
-def _told(what: str, kernel: str = "") -> Iterator[None]:
+def _told(what: str, ordinal: int, kernel: str = "") -> Iterator[None]:
     """Let what the driver refuses say what was asked for."""
     try:
         yield
     except ContextLostError:  # nothing is wrong with what was asked for
         raise
     except DriverError as error:
-        raise refused(error, f"{what}: {error.what}", kernel) from error
+        raise refused(error, f"{what}: {error.what}", ordinal, kernel) from error
 
 
 def _checked(symbol: str, params: tuple[str, ...] | None, cubin: CubinKernel | None) -> tuple[str, ...] | None:
