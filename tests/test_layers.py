@@ -12,19 +12,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "tilec"
 STDLIB_ONLY = ("errors", "model", "bundle")
 SHIPPED = ("tileir", "runtime")
-BUILD_HALF = ("manifest", "frontends", "plan", "compiler", "stubs", "project", "assemble", "build")
+BUILD_HALF = ("lang", "manifest", "frontends", "plan", "compiler", "stubs", "project", "assemble", "build")
 LEVEL = {
     "errors": 0,
     "model": 1,
     "bundle": 2,
-    **dict.fromkeys((*BUILD_HALF, *SHIPPED, "lang", "testing"), 3),
+    **dict.fromkeys((*BUILD_HALF, *SHIPPED, "testing"), 3),
     **dict.fromkeys(("inspection", "runner", "bench"), 4),
     "tune": 5,
     "cli": 6,
     "__main__": 6,
 }
 # Inside the build half the pipeline has an order too.
-BUILD_ORDER = {"manifest": 0, "frontends": 1, "plan": 2, "compiler": 3, "stubs": 4, "project": 5, "assemble": 6, "build": 7}
+BUILD_ORDER = {"lang": -1, "manifest": 0, "frontends": 1, "plan": 2, "compiler": 3, "stubs": 4, "project": 5, "assemble": 6, "build": 7}
 SHIPPED_BANNED = {"click", "rich", "jinja2", "tomli", "tomllib"}
 
 
@@ -87,6 +87,10 @@ def test_imports_follow_the_layers(path: Path) -> None:
             if other in ("", mine):
                 continue
             assert other in LEVEL, f"{where}: {other} is in no layer"
+            if mine == "lang":
+                assert other in ("errors", "model"), f"{where}: kernels compile what lang imports: errors and model only, not {other}"
+            if other == "lang":
+                assert mine == "frontends", f"{where}: kernel modules and the tile frontend alone import lang"
             if mine == "":
                 pytest.fail(f"{where}: the package root imports nothing of tilec")
             assert LEVEL[other] <= LEVEL[mine], f"{where}: {mine} may not import {other}"

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.gpu
 
 ROOT = Path(__file__).resolve().parents[2]
 # Every element is the same bit by bit: one addition or multiplication rounds alike everywhere.
-EXACT = ("vector_add",)
+EXACT = ("vector_add", "safe_add")
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def cases(bundle: Bundle) -> list[BoundCase]:
 
 def test_every_tile_case_agrees(bundle, devices):
     chosen = cases(bundle)
-    assert {case.kernel for case in chosen} == {"vector_add", "saxpy", "softmax", "rms_norm", "layer_norm", "gemm"}
+    assert {case.kernel for case in chosen} == {"vector_add", "saxpy", "softmax", "rms_norm", "layer_norm", "gemm", "safe_add", "safe_softmax", "safe_gemm"}
     off = []
     for case in chosen:
         found = {}

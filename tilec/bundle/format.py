@@ -15,6 +15,7 @@ from tilec.model.digest import canonical_json
 from tilec.model.dtype import DTYPES
 from tilec.model.image import ImageInfo, Resources
 from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
+from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
 
 SCHEMA_VERSION = 2
@@ -111,6 +112,23 @@ _KERNEL_RECORD = record(
 )
 
 
+_SAFETY = record(
+    Safety,
+    facts=sequence(
+        record(
+            Fact,
+            guarantee=enumeration(Guarantee),
+            what=text(most=10_000),
+            location=optional(record(Location, file=_FILE, line=_COUNT, column=_COUNT)),
+            in_helper=flag,
+        ),
+        most=100_000,
+    ),
+    regions=sequence(record(Region, param=_NAME, tile=sequence(_EXPRESSION, most=3), mapped=flag), most=4096),
+    checks=enumeration(Checks),
+)
+
+
 def _write_kernel(kernel: KernelInfo) -> Any:
     """A kernel whose variants name their ABI by its place in one table: thousands of variants share a few."""
     plain = _KERNEL_RECORD.write(kernel)
@@ -118,6 +136,8 @@ def _write_kernel(kernel: KernelInfo) -> Any:
     for variant in plain["variants"]:
         variant["abi"] = places.setdefault(variant["abi"], len(places))
     plain["abis"] = [_ABI.write(abi) for abi in places]
+    if kernel.safety is not None:
+        plain["safety"] = _SAFETY.write(kernel.safety)
     return plain
 
 
@@ -132,7 +152,7 @@ def _read_kernel(value: Any) -> Any:
     except Misfit as misfit:
         misfit.path.append(".abis")
         raise
-    kernel: KernelInfo = _KERNEL_RECORD.read({name: entry for name, entry in value.items() if name != "abis"})
+    kernel: KernelInfo = _KERNEL_RECORD.read({name: entry for name, entry in value.items() if name not in _APART})
     variants = []
     used = 0
     for variant in kernel.variants:
@@ -143,9 +163,21 @@ def _read_kernel(value: Any) -> Any:
         variants.append(dataclasses.replace(variant, abi=abis[place]))
     if used != len(abis) or len(set(abis)) != len(abis):
         raise Misfit("has ABIs that no variant names, that repeat, or that are not in the order of their first use")
-    return dataclasses.replace(kernel, variants=tuple(variants))
+    return dataclasses.replace(kernel, variants=tuple(variants), safety=_read_safety(value))
 
 
+def _read_safety(value: dict[str, Any]) -> Any:
+    """What is known of a kernel's safety; the key is left out where its language does not say."""
+    if "safety" not in value:
+        return None
+    try:
+        return _SAFETY.read(value["safety"])
+    except Misfit as misfit:
+        misfit.path.append(".safety")
+        raise
+
+
+_APART = ("abis", "safety")  # keys of a kernel that are no fields of its record
 _KERNEL = Codec(_write_kernel, _read_kernel)
 _BUNDLE = record(
     BundleInfo,
@@ -286,6 +318,9 @@ def _check_kernel(here: str, kernel: KernelInfo) -> None:
     for name, _ in kernel.default:
         if name not in axes:
             _misfit(f"{here}.default", f"no axis {name!r}")
+    for region in kernel.safety.regions if kernel.safety else ():
+        if region.param not in params:
+            _misfit(f"{here}.safety.regions", f"no parameter {region.param!r}")
     for index, variant in enumerate(kernel.variants):
         for name, _ in variant.axes:
             if name not in axes:

@@ -17,13 +17,13 @@ from tilec.model.kernel import KernelDecl, ParamDecl, ToolInfo
 from tilec.model.signature import Param
 
 #: Raised whenever tilec itself compiles the same inputs into something else: everything cached before is then passed over.
-RECIPE = 2
+RECIPE = 3
 
 #: Fields that no compile depends on. Every other field of the dataclasses below a job is in the key without being named anywhere.
 EXEMPT: Mapping[type, frozenset[str]] = {
     Source: frozenset({"root"}),
     KernelSpec: frozenset({"timeout"}),
-    KernelDecl: frozenset({"location", "doc", "reads", "together"}),  # `reads` are inputs; what comes of `together` is the job's group
+    KernelDecl: frozenset({"location", "doc", "reads", "together", "axes", "grid", "grid_free", "requires", "safety", "unproven"}),  # `reads` are inputs; what comes of `together` is the job's group
     ParamDecl: frozenset({"location"}),
     Param: frozenset({"doc"}),
 }

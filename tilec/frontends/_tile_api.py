@@ -118,6 +118,14 @@ def cuda_tile() -> ModuleType:
     return typing.cast("ModuleType", cuda.tile)
 
 
+def lang() -> ModuleType:
+    """The module `tilec.lang`, the safe language."""
+    cuda_tile()
+    import tilec.lang
+
+    return tilec.lang
+
+
 class _Inspect:
     """`inspect` as cuda.tile's front end sees it: a file of an installed package is named without the directory it is installed in."""
 
@@ -127,6 +135,41 @@ class _Inspect:
     def getfile(self, item: Any) -> str:
         """The name that goes into debug information."""
         return installed_name(inspect.getfile(item))
+
+    def findsource(self, item: Any) -> tuple[list[str], int]:
+        """The lines that a function stands in: those of `sources`, where it has something to say of the function."""
+        text, renamed = _sources.get(getattr(item, "__code__", None), ("", ()))
+        if text:
+            return text.splitlines(keepends=True), 0
+        lines, first = inspect.findsource(item)
+        lines = list(lines)
+        for line, column, old, new in renamed:
+            encoded = lines[line - 1].encode()
+            assert encoded[column:].startswith(old.encode()), (line, column, old)
+            lines[line - 1] = (encoded[:column] + new.encode() + encoded[column + len(old) :]).decode()
+        return lines, first
+
+
+# Of code objects: the text they come from, or what is called otherwise in the text that they are in (line, column in bytes, old, new).
+_sources: dict[Any, tuple[str, tuple[tuple[int, int, str, str], ...]]] = {}
+
+
+@contextmanager
+def sources(found: Mapping[Any, tuple[str, tuple[tuple[int, int, str, str], ...]]]) -> Iterator[None]:
+    """While it lasts, cuda.tile reads functions' sources so: a text of their own, or names of equal length in place of others."""
+    _sources.update(found)
+    try:
+        yield
+    finally:
+        for code in found:
+            _sources.pop(code, None)
+
+
+def forget_sources() -> None:
+    """Have cuda.tile read every function again: it keeps what it read, with the values that global names had."""
+    from cuda.tile._passes import ast2hir
+
+    ast2hir.get_function_hir.cache_clear()
 
 
 def _name_installed_files() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from tilec.bundle.cubin import CubinKernel, read_cubin
 from tilec.errors import BundleError, CompileError, Diagnostic, Location
@@ -10,6 +12,7 @@ from tilec.frontends import _tile_api as api
 from tilec.frontends._sass import spills
 from tilec.frontends._tile_assemble import assemble
 from tilec.frontends._tile_declare import Declared, declared
+from tilec.frontends._tile_entry import entry
 from tilec.frontends._tile_errors import export_error, line_of
 from tilec.frontends._tile_modules import LoadedModule, load
 from tilec.frontends._tile_signature import Bound, bind, did_you_mean, symbol_of
@@ -21,6 +24,7 @@ from tilec.model.digest import sha256
 from tilec.model.image import Image, ImageInfo, Resources
 from tilec.model.job import Job, Source
 from tilec.model.kernel import KernelDecl
+from tilec.model.safety import Checks
 from tilec.model.signature import AbiSlot
 
 # The oldest CUDA release whose driver launches tile cubins.
@@ -109,11 +113,11 @@ class Compiler:
         target = "" if job.target.kind is TargetKind.TILEIR else str(job.target)
         name, at = kernel.decl.name, kernel.decl.location
         hints = _hints(job, kernel)
-        with module.active():
+        with module.active(), _kernel_of(job, module, kernel) as plain:
             # Without a hint, the lower of the author's level and the profile's counts.
-            hints.setdefault("opt_level", min(job.spec.opt, api.opt_level(kernel.kernel, target)))
+            hints.setdefault("opt_level", min(job.spec.opt, api.opt_level(plain, target)))
             try:
-                hinted = api.with_hints(kernel.kernel, hints)
+                hinted = api.with_hints(plain, hints)
             except (TypeError, ValueError) as exc:
                 raise CompileError(f"kernel {name!r}: a hint is out of range: {exc}", fix=f"change [kernel.{job.spec.name}.hints]") from exc
             try:
@@ -170,13 +174,26 @@ def _resources(cubin: bytes, entry: CubinKernel) -> Resources:
     )
 
 
+@contextlib.contextmanager
+def _kernel_of(job: Job, module: LoadedModule, kernel: Declared) -> Iterator[Any]:
+    """The kernel as cuda.tile has it."""
+    if kernel.safe is None:
+        yield kernel.kernel
+        return
+    safe, modules = kernel.safe, list(module.modules.values())
+    values = {**{p.name: p.default for p in safe.params if p.default is not None}, **dict(job.variant.axes)}
+    off = job.spec.checks is Checks.OFF
+    with entry(safe.function, safe.params, safe.sites, values, modules, hints=safe.hints, unchecked=off) as made:
+        yield made
+
+
 def _pick(job: Job, module: LoadedModule, kernels: Mapping[str, Declared]) -> Declared:
     name = job.spec.decl.name
     found = kernels.get(name)
     if found is None:
         have = ", ".join(kernels) or "no kernels"
         what = f"{module.source.path} has no kernel {name!r}; it has {have}"
-        hint = did_you_mean(name, kernels) or "kernels are functions with the decorator @ct.kernel"
+        hint = did_you_mean(name, kernels) or "kernels are functions with the decorator @tl.kernel, or @ct.kernel"
         place = Location(file=module.source.path)
         raise CompileError(what, diagnostics=(Diagnostic(message=what, location=place, hint=hint),))
     return found

@@ -13,6 +13,7 @@ from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_errors import characters, function_node, line_of
 from tilec.frontends._tile_modules import LoadedModule
+from tilec.frontends._tile_safe_declare import SafeKernel, declare_safe
 from tilec.frontends._tile_signature import FunctionParam
 from tilec.model.kernel import KernelDecl, ParamDecl
 
@@ -23,21 +24,40 @@ _WRITES_PREFIX = "atomic_"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Declared:
-    """A kernel of a module: the object of cuda.tile, the parameters as `bind` wants them, and the declaration."""
+    """A kernel of a module: the object of cuda.tile, the parameters as `bind` wants them, and the declaration.
+
+    A kernel of the safe language has `safe` instead of the object, which is made for each variant.
+    """
 
     kernel: Any
     params: tuple[FunctionParam, ...]
     decl: KernelDecl
+    safe: SafeKernel | None = None
 
 
 def declared(module: LoadedModule) -> dict[str, Declared]:
     """Every kernel among the module's attributes, imported ones too, by attribute name in order of appearance.
 
     Raises:
-        CompileError: an annotation cannot be evaluated.
+        CompileError: an annotation cannot be evaluated, or a kernel of the safe language breaks its rules; every problem of every kernel.
     """
+    safe = api.lang().Kernel
+    found: dict[str, Declared] = {}
+    refused: list[CompileError] = []
     with module.active():
-        return {name: _kernel(module, name, value) for name, value in vars(module.main).items() if api.is_kernel(value)}
+        for name, value in vars(module.main).items():
+            if api.is_kernel(value):
+                found[name] = _kernel(module, name, value)
+            elif isinstance(value, safe):
+                try:
+                    kernel, decl = declare_safe(module, name, value)
+                except CompileError as exc:
+                    refused.append(exc)
+                    continue
+                found[name] = Declared(kernel=None, params=kernel.arguments, decl=decl, safe=kernel)
+    if refused:
+        raise CompileError(refused[0].what, diagnostics=tuple(d for exc in refused for d in exc.diagnostics))
+    return found
 
 
 def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:

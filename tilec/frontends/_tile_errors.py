@@ -136,6 +136,14 @@ def _hint(message: str) -> str:
     unknown = re.search(r"Module 'cuda\.tile' has no attribute '(\w+)'", message)
     if unknown:
         return did_you_mean(unknown[1], [name for name in dir(api.cuda_tile()) if not name.startswith("_")]).removeprefix("; ")
+    unknown = re.search(r"Module 'tilec\.lang' has no attribute '(\w+)'", message)
+    if unknown:
+        close = did_you_mean(unknown[1], [name for name in dir(api.lang()) if not name.startswith("_")]).removeprefix("; ")
+        return close or "tilec.lang has the operations that know no memory: import cuda.tile as ct for others, which take a tl.Ptr"
+    if re.search(r"'Ref' object has no attribute '(store|load)'", message):
+        return "a tl.Ref is only read, by tiles: declare it tl.Mut[T, (BM, BN)] to write it, and read with load_tile(index, shape)"
+    if re.search(r"Unsupported operand types.*\b(Ref|Mut|MappedMut)\[", message):
+        return "arrays are loaded before they are computed with: x.load_tile_like(z), x.load_tile(index, shape), z.load()"
     if "cannot implicitly cast" in message:
         return "cast it where it is stored: value.astype(array.dtype)"
     return ""

@@ -118,6 +118,7 @@ def read_kernel(name: str, found: dict[str, Any], path: Path, problems: Problems
         budget=Budget(**found.get("budget", {})),
         cases=read_cases(found.get("case", {}), scope),
         options=options,
+        checks=found.get("checks", ""),
     )
 
 

@@ -278,6 +278,11 @@ KERNEL = Table(
         Key("launch", LAUNCH, "How the kernel is launched."),
         Key("dispatch", DISPATCH, "How a variant is chosen."),
         Key("budget", BUDGET, "Most of each resource that any image may use; read from the image, no GPU needed."),
+        Key(
+            "checks",
+            Text("checks", choices=("on", "deny", "off")),
+            "Checks inside of a kernel in the safe tile language: on (default), deny refuses a kernel that needs any, off leaves them out.",
+        ),
         Key("case", Table(names=Names(values.WORD, "a case's name", CASE)), "Named inputs and a reference."),
         *OPTIONS["cuda"],
         Key("sha256", Later(), "Not supported yet."),

@@ -191,6 +191,7 @@ class Kernel:
     budget: Budget = Budget()
     cases: tuple[Case, ...] = ()
     options: Options = ()
+    checks: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

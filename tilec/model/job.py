@@ -6,6 +6,7 @@ import dataclasses
 
 from tilec.model.arch import Target
 from tilec.model.kernel import AxisValue, KernelDecl
+from tilec.model.safety import Checks
 from tilec.model.signature import AbiSlot, Assumption, Param
 
 Option = str | int | float | bool | tuple[str, ...] | tuple[tuple[str, str], ...]
@@ -62,6 +63,7 @@ class KernelSpec:
         lineinfo: keep source lines in the code.
         max_isa: newest PTX ISA (and Tile IR version) that the oldest supported driver reads, None for no bound.
         timeout: seconds one compile may take.
+        checks: what becomes of the checks that the kernel needs inside.
     """
 
     name: str
@@ -76,6 +78,7 @@ class KernelSpec:
     lineinfo: bool = False
     max_isa: tuple[int, int] | None = None
     timeout: float = 300.0
+    checks: Checks = Checks.ON
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from tilec.errors import Location
+from tilec.errors import Diagnostic, Location
 from tilec.model.arch import Target
 from tilec.model.image import ImageInfo
+from tilec.model.safety import Safety
 from tilec.model.signature import AbiSlot, Assumption, Param
 
 AxisValue = str | int | float | bool
@@ -26,6 +27,7 @@ class ParamDecl:
         size: bytes of a struct, 0 where the source does not say.
         default: default value of a scalar or constant, if the source gives one.
         location: where it is declared.
+        rank: dimensions of a tensor, -1 where the source does not say.
     """
 
     name: str
@@ -36,6 +38,7 @@ class ParamDecl:
     size: int = 0
     default: AxisValue | None = None
     location: Location | None = None
+    rank: int = -1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +56,12 @@ class KernelDecl:
         cluster: cluster dimensions fixed in the source.
         reads: files that its module opened when it was executed, and directories that it listed (`tables/`): (name, digest).
         together: most variants of the source that the frontend compiles in one go; 1 where each is compiled alone.
+        axes: axes of the matrix that the source names besides its constants, each with where it does (`z: tl.Mut[T, (BM, BN)]`).
+        grid: how many blocks the source says there are; then the manifest says nothing else, unless `grid_free`.
+        requires: conditions on the arguments that the source demands.
+        safety: what is known of its safety, None where the language does not say.
+        unproven: accesses that need a check inside of the kernel, each with what would prove them.
+        language: digest of what a compile takes in of tilec itself, besides the compiler.
     """
 
     name: str
@@ -65,6 +74,13 @@ class KernelDecl:
     cluster: tuple[int, ...] = ()
     reads: tuple[tuple[str, str], ...] = ()
     together: int = 1
+    axes: tuple[tuple[str, str], ...] = ()
+    grid: tuple[str, ...] = ()
+    grid_free: bool = False
+    requires: tuple[str, ...] = ()
+    safety: Safety | None = None
+    unproven: tuple[Diagnostic, ...] = ()
+    language: str = ""
 
     @property
     def variadic(self) -> bool:
@@ -139,6 +155,7 @@ class KernelInfo:
         default: default value of the axes that the caller may leave out.
         launch: how it is launched.
         variants: in the order in which a launch tries them (assumption sets fastest first, fallback last).
+        safety: what is known of its safety, None where its language does not say.
     """
 
     name: str
@@ -151,6 +168,7 @@ class KernelInfo:
     default: tuple[tuple[str, AxisValue], ...] = ()
     launch: LaunchInfo = LaunchInfo()
     variants: tuple[VariantInfo, ...] = ()
+    safety: Safety | None = None
 
     @property
     def choices(self) -> tuple[str, ...]:

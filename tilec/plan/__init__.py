@@ -12,12 +12,14 @@ from tilec.model.arch import Target
 from tilec.model.driver import cuda_of_branch, ptx_isa_of_cuda
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.model.kernel import AxisValue, KernelDecl, KernelInfo, LaunchInfo
+from tilec.model.safety import Checks
 from tilec.model.signature import Param
 from tilec.model.suggest import did_you_mean
 from tilec.plan.checks import check_entry, check_hints, check_kernel
 from tilec.plan.groups import Groups
 from tilec.plan.matrix import Report, expand
 from tilec.plan.params import Resolver, abi_of_args
+from tilec.plan.source import check_checks, check_source_axes, safety_of, with_source
 from tilec.plan.targets import LanguageFacts, Selection, choose_targets, no_target, parse_targets
 
 
@@ -81,6 +83,7 @@ def make_plan(
     for kernel in manifest.kernels:
         decl = declarations[kernel.name]
         language = languages[kernel.language]
+        problems.update(dict.fromkeys(check_checks(kernel, decl, report)))
         planned.append(
             _plan_kernel(manifest, kernel, decl, sources[kernel.name], language, wanted, selection, chosen_profile, offered, report)
         )
@@ -132,8 +135,9 @@ def _plan_kernel(
     offered: list[Job],
     report: Report,
 ) -> PlannedKernel:
-    if not check_entry(kernel, decl, report):
+    if not check_entry(kernel, decl, report) or not check_source_axes(kernel, decl, report):
         return PlannedKernel(info=_info(kernel, decl, (), ()), jobs=(), manifest=kernel)
+    kernel = with_source(kernel, decl, report)
     resolver = Resolver(kernel, decl, report)
     params = resolver.params()
     unresolved = sorted(resolver.unresolved)
@@ -196,6 +200,7 @@ class _Specs:
             lineinfo=profile.lineinfo,
             max_isa=ptx_isa_of_cuda(cuda) if cuda else None,
             timeout=manifest.toolchain.timeout,
+            checks=Checks(kernel.checks or Checks.ON.value),
         )
         self._made: dict[tuple[AxisValue, ...], KernelSpec] = {}
 
@@ -239,6 +244,7 @@ def _info(kernel: Kernel, decl: KernelDecl, params: tuple[Param, ...], variants:
             cooperative=kernel.launch.cooperative,
             requires=kernel.launch.requires,
         ),
+        safety=safety_of(kernel, decl),
     )
 
 

@@ -94,7 +94,7 @@ class Resolver:
                 default = decl.default
             plain = default if isinstance(default, int | float) else None
             return Param(name=name, kind=kind, dtype=dtype, default=plain, size=size, doc=table.doc)
-        rank = table.rank if table.rank is not None else -1
+        rank = self._rank(name, table, decl)
         if rank < 0 and not (decl and decl.type):
             self.report(f"a tensor parameter needs a rank: params.{name}.rank = 1, 2, …", ("kernel", self.kernel.name, "params", name))
             return None
@@ -129,7 +129,7 @@ class Resolver:
         return table.dtype
 
     def _declared_dtype(self, decl: ParamDecl) -> str:
-        if not decl.dtype or decl.dtype in DTYPES:
+        if not decl.dtype or decl.dtype in DTYPES or decl.dtype in dict(self.decl.axes):
             return decl.dtype
         argument = self.template.get(decl.dtype, "")
         places = symbol_places(argument)
@@ -161,6 +161,16 @@ class Resolver:
                 f"out = true, but the source only reads it ({decl.type} {decl.name})", ("kernel", self.kernel.name, "params", name, "out")
             )
         return table.out
+
+    def _rank(self, name: str, table: ParamTable, decl: ParamDecl | None) -> int:
+        said = decl.rank if decl else -1
+        if table.rank is None:
+            return said
+        if said >= 0 and table.rank != said and decl:
+            self.report(
+                f"rank {table.rank}, but the source says {decl.type} (rank {said})", ("kernel", self.kernel.name, "params", name, "rank")
+            )
+        return table.rank
 
     def _stride(self, name: str, table: ParamTable, rank: int) -> tuple[int | None, ...] | None:
         path = ("kernel", self.kernel.name, "params", name)

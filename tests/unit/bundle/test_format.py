@@ -16,6 +16,7 @@ from tilec.errors import BundleError, Location
 from tilec.model.digest import canonical_json
 from tilec.model.image import ImageInfo, Resources
 from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
+from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec.model.signature import Param, ParamKind
 
 EMPTY = BundleInfo(package=PackageInfo(name="p", version="1", module="p"))
@@ -58,11 +59,34 @@ def test_every_field_of_the_dataclasses_is_kept() -> None:
         return {field.name for field in dataclasses.fields(cls)}
 
     assert plain.keys() == names(BundleInfo) | {"schema_version"}
-    assert kernel.keys() == names(KernelInfo) | {"abis"}
+    assert kernel.keys() == (names(KernelInfo) | {"abis"}) - {"safety"}  # it is there only where something is known
     assert variant.keys() == names(VariantInfo)
     assert variant["images"][0].keys() == names(ImageInfo)
     assert variant["images"][0]["resources"].keys() == names(Resources)
     assert kernel["params"][0].keys() == names(Param)
+
+
+def test_what_is_known_of_safety_is_kept() -> None:
+    info = Sample().info()
+    at = Location(file="kernels/add.py", line=3, column=5)
+    facts = tuple(Fact(guarantee=kind, what=f"{kind.value}, naïve", location=at if n else None) for n, kind in enumerate(Guarantee))
+    safety = Safety(facts=facts, regions=(Region(param="y", tile=("B", "16"), mapped=True),), checks=Checks.OFF)
+    known = dataclasses.replace(info, kernels=(dataclasses.replace(info.kernels[0], safety=safety), *info.kernels[1:]))
+    assert from_index(to_index(known)) == known
+    plain = json.loads(to_index(known))["kernels"][0]["safety"]
+    assert plain.keys() == {field.name for field in dataclasses.fields(Safety)}
+    assert plain["facts"][0].keys() == {field.name for field in dataclasses.fields(Fact)}
+
+
+def test_what_is_known_of_safety_is_checked() -> None:
+    info = Sample().info()
+    plain = json.loads(to_index(info))
+    plain["kernels"][0]["safety"] = {"facts": [], "regions": [{"param": "w", "tile": ["1"], "mapped": False}], "checks": "on"}
+    with pytest.raises(BundleError, match=r"kernels\[0\].safety.regions: no parameter 'w'"):
+        from_index(canonical_json(plain))
+    plain["kernels"][0]["safety"] = {"facts": [], "regions": [], "checks": "perhaps"}
+    with pytest.raises(BundleError, match=r"kernels\[0\].safety.checks: must be one of on, deny, off"):
+        from_index(canonical_json(plain))
 
 
 def test_variants_share_their_abi() -> None:

@@ -1,0 +1,115 @@
+"""Entry points of kernels in the safe language: raw arrays in, `Ref` and `Mut` handed to the user's function; no code is left of it."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tilec.frontends import _tile_api as api
+from tilec.frontends._tile_proof import UNCHECKED, Site
+from tilec.frontends._tile_safe import Access, SafeParam
+from tilec.model.dtype import DTYPES
+from tilec.model.kernel import AxisValue
+
+
+@contextlib.contextmanager
+def entry(
+    function: Any,
+    params: Sequence[SafeParam],
+    sites: Sequence[Site],
+    axes: Mapping[str, AxisValue],
+    modules: Sequence[types.ModuleType],
+    *,
+    hints: Mapping[str, Any],
+    unchecked: bool,
+) -> Iterator[Any]:
+    """A kernel of cuda.tile that takes the raw arguments in order; while it lasts, axes have their values in the project's modules.
+
+    Args:
+        function: the user's function.
+        params: its parameters.
+        sites: its accesses; proven ones lose their checks.
+        axes: values of the variant.
+        modules: the project's modules.
+        hints: of the kernel's author.
+        unchecked: every access loses its check.
+    """
+    names = _unlike([param.name for param in params])
+    text = _text(function.__name__, params, axes, names)
+    with _valued(modules, axes):
+        lang = api.lang()
+        scope = {**function.__globals__, "_loadtile_like": lang._loadtile_like}  # noqa: SLF001 - what a proven access becomes
+        user = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
+        user.__kwdefaults__ = function.__kwdefaults__
+        file = f"<tilec entry of {function.__name__}>"
+        made: dict[str, Any] = {names: user, f"{names}lang": lang, f"{names}ct": api.cuda_tile()}
+        exec(compile(text, file, "exec"), made)  # noqa: S102 - the text is made here of names and numbers
+        outer = made[function.__name__]
+        renamed = [(s.line, s.column, s.name, UNCHECKED[s.name]) for s in sites if s.proven or unchecked]
+        with api.sources({outer.__code__: (text, ()), user.__code__: ("", tuple(renamed))}):
+            yield api.cuda_tile().kernel(outer, **hints)
+
+
+def _text(name: str, params: Sequence[SafeParam], axes: Mapping[str, AxisValue], own: str) -> str:
+    """Source of the entry point; its names start with `own`, which no parameter's does."""
+    ids = ", ".join(f"{own}ct.bid({axis})" for axis in range(3))
+    passed = []
+    for param in params:
+        tile = _tuple([str(axes.get(extent, extent)) for extent in param.tile])
+        match param.access:
+            case Access.MUT:
+                place = _tuple([f"{own}b{axis}" for axis in range(param.rank)])
+                passed.append(f"{own}lang.Mut({param.name}, {place}, {tile})")
+            case Access.MAPPED:
+                strip = axes.get(param.strip, param.strip) or 0
+                passed.append(f"{own}lang.MappedMut({param.name}, {own}b0, {tile}, {strip}, {_number(params, param)})")
+            case Access.REF:
+                passed.append(f"{own}lang.Ref({param.name})")
+            case _:
+                passed.append(param.name)
+    lines = [
+        f"def {name}({', '.join(param.name for param in params)}):",
+        f"    {own}b0, {own}b1, {own}b2 = {ids}",
+        f"    {own}({', '.join(passed)})",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _number(params: Sequence[SafeParam], param: SafeParam) -> int:
+    """A number of its own for each parameter: places of one output do not fit another."""
+    return [item.name for item in params].index(param.name)
+
+
+def _tuple(items: Sequence[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def _unlike(names: Sequence[str]) -> str:
+    own = "_tilec_"
+    while any(name.startswith(own) for name in names):
+        own += "_"
+    return own
+
+
+@contextlib.contextmanager
+def _valued(modules: Sequence[types.ModuleType], axes: Mapping[str, AxisValue]) -> Iterator[None]:
+    """Give the modules' axis variables the values of a variant, and take them back afterwards."""
+    lang, tile = api.lang(), api.cuda_tile()
+    kept: list[tuple[types.ModuleType, str, Any]] = []
+    for module in modules:
+        for name, variable in list(vars(module).items()):
+            if isinstance(variable, lang.SizeAxis | lang.DTypeAxis) and variable.name in axes:
+                value: Any = axes[variable.name]
+                if isinstance(variable, lang.DTypeAxis):
+                    value = getattr(tile, DTYPES[str(value)].tile)
+                kept.append((module, name, variable))
+                setattr(module, name, value)
+    api.forget_sources()
+    try:
+        yield
+    finally:
+        api.forget_sources()
+        for module, name, variable in kept:
+            setattr(module, name, variable)

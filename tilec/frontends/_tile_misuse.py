@@ -1,0 +1,194 @@
+"""What a kernel in the safe language must not do, found in its source: writing what it only reads, or reaching around the language."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator, Mapping
+from types import FunctionType, ModuleType
+from typing import Any
+
+from tilec.errors import Diagnostic, Location
+from tilec.frontends import _tile_api as api
+from tilec.frontends._tile_errors import characters, function_node, line_of
+from tilec.frontends._tile_safe import EXAMPLES, OUTPUTS, Access
+from tilec.frontends._tile_values import ArrayOf, Items, Values, argument
+from tilec.model.suggest import did_you_mean
+
+# Attributes that hold what the language keeps from kernels, and those that only proven accesses become.
+_PRIVATE = ("_array", "_index", "_tile", "_first", "_strip", "_of", "_number", "_loadtile", "_loadtile_like", "_stow", "_got")
+_RAW = ("load", "store", "gather", "scatter", "load_advanced_indexing", "store_advanced_indexing", "num_tiles")
+_INSTEAD = {"load": "load_tile(index, shape)", "gather": "gather(indices)", "num_tiles": "num_tiles(axis, size)"}
+
+
+def misuses(node: ast.FunctionDef, values: Values, file: str, texts: Mapping[str, str]) -> Iterator[Diagnostic]:
+    """What a kernel function itself does wrong."""
+    for inner in ast.walk(node):
+        found = _around(inner, values) or _of_array(inner, values)
+        if found:
+            yield _diagnostic(inner, found, file, texts)
+
+
+def reachable(function: Any, texts: Mapping[str, str]) -> Iterator[tuple[FunctionType, ast.FunctionDef]]:
+    """The project's functions that a kernel's source names, and theirs, with their nodes; the methods of classes count."""
+    seen: set[Any] = {function}
+    queue: list[Any] = [function]
+    while queue:
+        current = queue.pop()
+        node = function_node(texts.get(current.__code__.co_filename, ""), current.__code__.co_firstlineno)
+        if node is None:
+            continue
+        if current is not function:
+            yield current, node
+        for value in _named(node, current.__globals__):
+            for item in _functions(value):
+                if item not in seen and item.__code__.co_filename in texts:
+                    seen.add(item)
+                    queue.append(item)
+
+
+def helper_misuses(node: ast.FunctionDef, values: Values, file: str, texts: Mapping[str, str]) -> Iterator[Diagnostic]:
+    """What a function that a kernel calls does wrong, whatever its parameters are."""
+    for inner in ast.walk(node):
+        found = _around(inner, values)
+        if found:
+            yield _diagnostic(inner, found, file, texts)
+
+
+def checked_calls(node: ast.FunctionDef) -> Iterator[ast.Call]:
+    """Accesses in a helper function that are checked inside of the kernel: proofs do not follow arguments into helpers."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute | ast.Name):
+            name = inner.func.attr if isinstance(inner.func, ast.Attribute) else inner.func.id
+            if name in ("load_tile", "load_tile_like"):
+                yield inner
+
+
+def _around(node: ast.AST, values: Values) -> tuple[str, str] | None:
+    """Reaching around the language: private parts, and making what only a launch makes."""
+    if isinstance(node, ast.Attribute) and node.attr in _PRIVATE:
+        return f"{ast.unparse(node)} reaches around the safe language", "declare the parameter tl.Ptr[T] where the kernel has to"
+    if isinstance(node, ast.keyword) and node.arg in _PRIVATE:
+        return f"{node.arg} is a part that a launch alone sets", ""
+    if isinstance(node, ast.Call):
+        lang = api.lang()
+        made = values.resolved(node.func)
+        if isinstance(made, type) and made in (lang.Mut, lang.MappedMut, lang.Ref, lang.Ptr, lang.Place):
+            return f"{ast.unparse(node.func)} is made by a launch alone", "take it as a parameter"
+    return None
+
+
+def _of_array(node: ast.AST, values: Values) -> tuple[str, str] | None:
+    if isinstance(node, ast.Call):
+        found = _raw_call(node, values) or _own_store(node, values) or _ranks(node, values)
+        if found:
+            return found
+    if not isinstance(node, ast.Attribute):
+        return None
+    base = values.of(node.value)
+    if not isinstance(base, ArrayOf) or base.param.access is Access.PTR:
+        return None
+    param = base.param
+    known = _public(param.access)
+    if node.attr in known:
+        return None
+    if param.access is Access.REF and node.attr == "store":
+        return f"{param.name} is only read ({param.text}): it cannot be stored to", f"declare it {EXAMPLES[Access.MUT]} to write it"
+    kind = param.access.value
+    return f"{kind} has no {node.attr!r}{did_you_mean(node.attr, known)}", f"{param.name} is {param.text}, which has {', '.join(known)}"
+
+
+def _public(access: Access) -> list[str]:
+    lang = api.lang()
+    cls = {Access.MUT: lang.Mut, Access.MAPPED: lang.MappedMut, Access.REF: lang.Ref}[access]
+    return [name for name in vars(cls) if not name.startswith("_")]
+
+
+def _raw_call(node: ast.Call, values: Values) -> tuple[str, str] | None:
+    """An operation of cuda.tile on memory, applied to a parameter of the language."""
+    tile = api.cuda_tile()
+    function = values.resolved(node.func)
+    name = getattr(function, "__name__", "")
+    if function is None or getattr(tile, name, None) is not function or not (name in _RAW or name.startswith("atomic_")):
+        return None
+    base = values.of(node.args[0]) if node.args else None
+    if not isinstance(base, ArrayOf) or base.param.access is Access.PTR:
+        return None
+    param = base.param
+    what = f"{ast.unparse(node.func)} takes raw arrays, and {param.name} is {param.text}"
+    if param.access in OUTPUTS:
+        write = "at, tile" if param.access is Access.MAPPED else "tile"
+        return what, f"{param.name}.store({write}) writes what this block owns; tl.Ptr[T] is unsafe, and a raw array"
+    if name in _INSTEAD:
+        return what, f"write {param.name}.{_INSTEAD[name]}"
+    return what, f"a tl.Ref is only read; {EXAMPLES[Access.MUT]} is written, and tl.Ptr[T] is unsafe, and a raw array"
+
+
+def _own_store(node: ast.Call, values: Values) -> tuple[str, str] | None:
+    """A store that names a place, where a block has only one."""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr not in ("store", "load"):
+        return None
+    base = values.of(node.func.value)
+    if not isinstance(base, ArrayOf) or base.param.access is not Access.MUT:
+        return None
+    most = 1 if node.func.attr == "store" else 0
+    extra = [item.arg for item in node.keywords if item.arg in ("index", "at")]
+    if len(node.args) <= most and not extra:
+        return None
+    name = base.param.name
+    what = f"{name} is this block's own region, and no other can be reached: {name}.{node.func.attr} takes no place"
+    return what, f"write {name}.{node.func.attr}({'tile' if most else ''}); for several tiles of an output: tl.MappedMut"
+
+
+def _ranks(node: ast.Call, values: Values) -> tuple[str, str] | None:
+    """Tiles that have other dimensions than their array."""
+    if not isinstance(node.func, ast.Attribute):
+        return None
+    base = values.of(node.func.value)
+    if not isinstance(base, ArrayOf) or base.param.access is not Access.REF:
+        return None
+    param = base.param
+    if node.func.attr == "load_tile_like":
+        other = values.of(argument(node, 0, "other"))
+        if isinstance(other, ArrayOf) and other.param.rank != param.rank:
+            what = f"{param.name} has {_dimensions(param.rank)}, and {other.param.name} has {other.param.rank}"
+            return what, f"{param.name} is {param.text}, {other.param.name} is {other.param.text}"
+    if node.func.attr == "load_tile":
+        for place, name in enumerate(("index", "shape")):
+            given = values.of(argument(node, place, name))
+            if isinstance(given, Items) and len(given.values) != param.rank:
+                what = f"{param.name} has {_dimensions(param.rank)} ({param.text}), and this {name} has {len(given.values)}"
+                return what, f"give one number for each of {param.rank}"
+    return None
+
+
+def _dimensions(rank: int) -> str:
+    return f"{rank} dimension{'' if rank == 1 else 's'}"
+
+
+def _named(node: ast.FunctionDef, scope: Mapping[str, Any]) -> Iterator[Any]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and inner.id in scope:
+            yield scope[inner.id]
+        elif isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
+            base = scope.get(inner.value.id)
+            if isinstance(base, ModuleType | type):
+                yield getattr(base, inner.attr, None)
+
+
+def _functions(value: Any) -> Iterator[FunctionType]:
+    value = inspect.unwrap(value) if isinstance(value, FunctionType) else value
+    if isinstance(value, FunctionType):
+        yield value
+    elif isinstance(value, type):
+        for item in vars(value).values():
+            inner = item.fget if isinstance(item, property) else getattr(item, "__func__", item)
+            if isinstance(inner, FunctionType):
+                yield inner
+
+
+def _diagnostic(node: ast.AST, found: tuple[str, str], file: str, texts: Mapping[str, str]) -> Diagnostic:
+    lineno, offset = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+    line = line_of(texts, file, lineno)
+    location = Location(file=file, line=lineno, column=characters(line, offset) + 1)
+    return Diagnostic(message=found[0], location=location, excerpt=line, hint=found[1])

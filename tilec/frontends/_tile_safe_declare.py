@@ -1,0 +1,180 @@
+"""Declares a kernel of the safe language: signature, misuses, proofs and demands, brought together in one declaration."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tilec.errors import CompileError, Diagnostic, Location
+from tilec.frontends import _tile_api as api
+from tilec.frontends._tile_demands import Demands, grid_of, same_grid
+from tilec.frontends._tile_errors import characters, function_node, line_of
+from tilec.frontends._tile_misuse import checked_calls, helper_misuses, misuses, reachable
+from tilec.frontends._tile_modules import LoadedModule
+from tilec.frontends._tile_proof import Proof, Prover, Site
+from tilec.frontends._tile_safe import OUTPUTS, Access, SafeParam, signature_of
+from tilec.frontends._tile_signature import FunctionParam
+from tilec.frontends._tile_values import Values
+from tilec.model.digest import sha256
+from tilec.model.kernel import KernelDecl, ParamDecl
+from tilec.model.safety import Fact, Guarantee, Region, Safety
+
+_KINDS = {Access.SCALAR: "scalar", Access.CONST: "constant"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class SafeKernel:
+    """What compiling a kernel of the safe language takes."""
+
+    function: Any
+    params: tuple[SafeParam, ...]
+    sites: tuple[Site, ...]
+    hints: Mapping[str, Any]
+
+    @property
+    def arguments(self) -> tuple[FunctionParam, ...]:
+        """Its parameters as those of its entry point."""
+        return tuple(_argument(param) for param in self.params)
+
+
+def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKernel, KernelDecl]:
+    """A kernel and its declaration.
+
+    Raises:
+        CompileError: every problem that shows without compiling, each at its place.
+    """
+    function = inspect.unwrap(kernel.function)
+    file, texts = function.__code__.co_filename, module.texts
+    node = function_node(texts.get(file, ""), function.__code__.co_firstlineno)
+    if node is None:
+        what = f"the source of kernel {name!r} is not in the project"
+        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=Location(file=module.source.path)),))
+    at = _definition(node, file, texts)
+    signature = signature_of(function, texts)
+    problems = [*signature.problems, *_outputs(signature.params)]
+    values = Values(node, function.__globals__, {param.name: param for param in signature.params})
+    proof = Proof(sites=(), requires=(), facts=(), unproven=())
+    demands = Demands(signature.params, node, at, texts)
+    if not problems:
+        problems += misuses(node, values, file, texts)
+        required = demands.read(kernel.preconditions)
+        problems += demands.problems
+        helpers = list(reachable(function, texts))
+        for helper, inner in helpers:
+            problems += helper_misuses(inner, _values_of(helper, inner), helper.__code__.co_filename, texts)
+    if problems:
+        unique = tuple(dict.fromkeys(problems))
+        raise CompileError(f"kernel {name!r} is not safe as it is written: {unique[0].message}", diagnostics=unique)
+    proof = Prover(values, file, texts, signature.params).prove(node)
+    called = [item for helper, inner in helpers for item in _helper_checks(helper, inner, texts)]
+    requires = dict.fromkeys((*required, *same_grid(signature.params), *proof.requires))
+    outputs = [param for param in signature.params if param.access in OUTPUTS]
+    decl = KernelDecl(
+        name=name,
+        qualified=function.__qualname__,
+        location=at,
+        doc=inspect.cleandoc(function.__doc__ or ""),
+        params=tuple(_declared(param) for param in signature.params),
+        reads=module.reads,
+        axes=tuple((axis, f"{param.name}: {param.text}") for param in signature.params for axis in param.axes),
+        grid=grid_of(signature.params),
+        grid_free=any(param.access is Access.MAPPED for param in outputs),
+        requires=tuple(requires),
+        safety=Safety(
+            facts=(*_facts(signature.params), *proof.facts, *(fact for fact, _ in called)),
+            regions=tuple(Region(param=p.name, tile=p.tile, mapped=p.access is Access.MAPPED) for p in outputs),
+        ),
+        unproven=(*proof.unproven, *(diagnostic for _, diagnostic in called)),
+        language=language_digest(),
+    )
+    return SafeKernel(function=function, params=signature.params, sites=proof.sites, hints=kernel.hints), decl
+
+
+@functools.cache
+def language_digest() -> str:
+    """One digest of the language's own code, which is compiled into kernels."""
+    folder = Path(api.lang().__file__ or "").parent
+    return sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py"))))
+
+
+def _values_of(helper: Any, node: ast.FunctionDef) -> Values:
+    return Values(node, helper.__globals__, {})
+
+
+def _definition(node: ast.FunctionDef, file: str, texts: Mapping[str, str]) -> Location:
+    line = line_of(texts, file, node.lineno)
+    return Location(file=file, line=node.lineno, column=characters(line, node.col_offset) + len("def ") + 1)
+
+
+def _argument(param: SafeParam) -> FunctionParam:
+    kinds: dict[str, type] = {"int": int, "float": float, "bool": bool}
+    constant = param.access is Access.CONST
+    annotation = api.Annotation(constant=constant, inner=kinds[param.dtype] if constant else None)
+    return FunctionParam(name=param.name, annotation=annotation, default=param.default, location=param.location, excerpt=param.excerpt)
+
+
+def _declared(param: SafeParam) -> ParamDecl:
+    out = {Access.MUT: True, Access.MAPPED: True, Access.REF: False, Access.PTR: True}.get(param.access)
+    return ParamDecl(
+        name=param.name,
+        type=param.text,
+        kind=_KINDS.get(param.access, "tensor"),
+        dtype="" if param.access is Access.CONST else param.dtype,
+        out=out,
+        default=param.default,
+        location=param.location,
+        rank=param.rank,
+    )
+
+
+def _outputs(params: Sequence[SafeParam]) -> Iterator[Diagnostic]:
+    """A kernel's blocks own one region each, or a share each: what one grid cannot do for both is refused."""
+    owned = [param for param in params if param.access is Access.MUT]
+    mapped = [param for param in params if param.access is Access.MAPPED]
+    if owned and mapped:
+        what = f"{owned[0].name} is a tl.Mut, and {mapped[0].name} a tl.MappedMut: one grid cannot give out both"
+        yield Diagnostic(
+            message=what,
+            location=mapped[0].location,
+            excerpt=mapped[0].excerpt,
+            hint="make every output of a persistent kernel a tl.MappedMut",
+        )
+
+
+def _facts(params: Sequence[SafeParam]) -> Iterator[Fact]:
+    by, none = Guarantee.CONSTRUCTION, Guarantee.NONE
+    for param in params:
+        tile = " x ".join(param.tile)
+        match param.access:
+            case Access.MUT:
+                what = f"{param.name}: a block reads and writes its own tile of {tile}, and no other"
+            case Access.MAPPED:
+                what = f"{param.name}: a block reads and writes the tiles of {tile} that it owns, and no others"
+            case Access.REF:
+                what = f"{param.name} is only read"
+            case Access.PTR:
+                what = f"{param.name}: {param.text} lets every block read and write every element, in any order"
+                yield Fact(guarantee=none, what=what, location=param.location)
+                continue
+            case _:
+                continue
+        yield Fact(guarantee=by, what=what, location=param.location)
+    if any(param.access in (*OUTPUTS, Access.REF) for param in params):
+        yield Fact(guarantee=by, what="elements of tiles beyond the end of an array are padding when loaded, and left out when stored")
+
+
+def _helper_checks(helper: Any, node: ast.FunctionDef, texts: Mapping[str, str]) -> Iterator[tuple[Fact, Diagnostic]]:
+    file = helper.__code__.co_filename
+    for call in checked_calls(node):
+        line = line_of(texts, file, call.lineno)
+        at = Location(file=file, line=call.lineno, column=characters(line, call.col_offset) + 1)
+        said = f"{ast.unparse(call.func)} at {file}:{call.lineno}"
+        what = f"{ast.unparse(call.func)} is checked inside of the kernel: it is in the helper function {helper.__name__}"
+        hint = "load in the kernel itself, and pass the tile on"
+        fact = Fact(guarantee=Guarantee.KERNEL, what=f"{said}: each tile begins in its array", location=at, in_helper=True)
+        yield fact, Diagnostic(message=what, location=at, excerpt=line, hint=hint)

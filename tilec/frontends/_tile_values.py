@@ -1,0 +1,282 @@
+"""What expressions of a kernel's source stand for, as far as tiles go: extents, numbers of tiles, indices that lie among them."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from tilec.frontends import _tile_api as api
+from tilec.frontends._tile_safe import OUTPUTS, Access, SafeParam
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ArrayOf:
+    """A parameter itself."""
+
+    param: SafeParam
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Size:
+    """A compile-time size: an axis, a constant or a number, as text."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Extent:
+    """An array's extent along an axis."""
+
+    param: str
+    axis: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Count:
+    """How many tiles of a size there are along an axis of an array."""
+
+    param: str
+    axis: int
+    size: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Within:
+    """An index of one of those tiles."""
+
+    count: Count
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Below:
+    """A number from 0 up to, not including, `limit`."""
+
+    limit: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Items:
+    """A tuple."""
+
+    values: tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Share:
+    """The numbers of the tiles of a mapped output that a block owns; as `Turn`, one of them; as `Owned`, the place of one."""
+
+    param: SafeParam
+
+
+class Turn(Share):
+    """A number of one of a block's tiles."""
+
+    __slots__ = ()
+
+
+class Owned(Share):
+    """The place of one of a block's tiles."""
+
+    __slots__ = ()
+
+
+def size_text(value: Any) -> str | None:
+    """A value as a size, None where it is none."""
+    if isinstance(value, Size):
+        return value.text
+    return str(value) if type(value) is int else None
+
+
+class Values:
+    """Evaluates expressions of one function; None stands for what is not known.
+
+    A name counts where it is bound once: then what its value is taken to be holds wherever it is used.
+    """
+
+    def __init__(self, node: ast.FunctionDef, scope: Mapping[str, Any], params: Mapping[str, SafeParam]) -> None:
+        self._scope = scope
+        self._bound = _bindings(node)
+        self._params = {name: param for name, param in params.items() if self._bound[name] == 0}
+        self._defined = _definitions(node)
+        self._known: dict[str, Any] = {}
+        self._busy: set[str] = set()
+
+    def of(self, node: ast.expr | None) -> Any:
+        """What an expression stands for."""
+        match node:
+            case ast.Constant(value=value) if type(value) is int:
+                return value
+            case ast.Name(id=name):
+                return self._name(name)
+            case ast.Tuple(elts=items):
+                return Items(tuple(self.of(item) for item in items))
+            case ast.Attribute():
+                return self._attribute(node)
+            case ast.Subscript(value=base, slice=ast.Constant(value=place)) if type(place) is int:
+                found = self.of(base)
+                return _item(found, place)
+            case ast.Call():
+                return self._call(node)
+        return None
+
+    def resolved(self, node: ast.expr) -> Any:
+        """The Python object that a dotted name of the module means, None where it is something else."""
+        if isinstance(node, ast.Name):
+            return None if self._bound[node.id] or node.id in self._params else self._scope.get(node.id)
+        if isinstance(node, ast.Attribute):
+            base = self.resolved(node.value)
+            return getattr(base, node.attr, None) if isinstance(base, ModuleType | type) else None
+        return None
+
+    def _name(self, name: str) -> Any:
+        param = self._params.get(name)
+        if param is not None:
+            if param.access is Access.CONST:
+                return Size(name)
+            return None if param.access is Access.SCALAR else ArrayOf(param)
+        if self._bound[name] == 0:
+            value = self._scope.get(name)
+            if isinstance(value, api.lang().SizeAxis):
+                return Size(value.name)
+            return value if type(value) is int else None
+        if self._bound[name] > 1 or name not in self._defined or name in self._busy:
+            return None
+        if name not in self._known:
+            self._busy.add(name)
+            expression, steps, loop = self._defined[name]
+            value = self._passed(expression) if loop else self.of(expression)
+            for step in steps:
+                value = _item(value, step)
+            self._known[name] = value
+            self._busy.discard(name)
+        return self._known[name]
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        base = self.of(node.value)
+        if isinstance(base, ArrayOf):
+            param = base.param
+            if node.attr == "shape":
+                return Items(tuple(Extent(param.name, axis) for axis in range(param.rank)))
+            if node.attr == "tile_shape" and param.access in OUTPUTS:
+                return Items(tuple(_size(text) for text in param.tile))
+            if node.attr == "index" and param.access is Access.MUT:
+                return _places(param)
+            if node.attr == "tiles" and param.access is Access.MAPPED:
+                return Share(param)
+        if isinstance(base, Owned) and node.attr == "index":
+            return _places(base.param)
+        found = self.resolved(node)
+        if isinstance(found, api.lang().SizeAxis):
+            return Size(found.name)
+        return found if type(found) is int else None
+
+    def _call(self, node: ast.Call) -> Any:
+        if isinstance(node.func, ast.Attribute):
+            base = self.of(node.func.value)
+            if isinstance(base, ArrayOf):
+                return self._method(base.param, node.func.attr, node)
+        if self.resolved(node.func) is api.cuda_tile().cdiv and len(node.args) == 2 and not node.keywords:
+            extent, size = self.of(node.args[0]), size_text(self.of(node.args[1]))
+            if isinstance(extent, Extent) and size is not None:
+                return Count(extent.param, extent.axis, size)
+        return None
+
+    def _method(self, param: SafeParam, name: str, node: ast.Call) -> Any:
+        if name == "num_tiles":
+            axis = self.of(argument(node, 0, "axis"))
+            if type(axis) is not int or not -param.rank <= axis < param.rank:
+                return None
+            axis %= param.rank
+            size = param.tile[axis] if param.access in OUTPUTS else size_text(self.of(argument(node, 1, "size")))
+            return None if size is None else Count(param.name, axis, size)
+        if name == "place" and param.access is Access.MAPPED:
+            turn = self.of(argument(node, 0, "tile"))
+            return Owned(param) if isinstance(turn, Turn) and turn.param is param else None
+        return None
+
+    def _passed(self, node: ast.expr) -> Any:
+        """What the variable of a loop over `node` stands for."""
+        found = self.of(node)
+        if type(found) is Share:
+            return Turn(found.param)
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range" and not node.keywords):
+            return None
+        if self._bound["range"] or "range" in self._scope or not 1 <= len(node.args) <= 3:
+            return None
+        values = [self.of(arg) for arg in node.args]
+        start, stop = (0, values[0]) if len(values) == 1 else values[:2]
+        step = values[2] if len(values) == 3 else 1
+        if not (type(step) is int and step > 0) or not (isinstance(start, Within | Below) or (type(start) is int and start >= 0)):
+            return None
+        if isinstance(stop, Count):
+            return Within(stop)
+        return Below(stop) if type(stop) is int else None
+
+
+def argument(node: ast.Call, place: int, name: str) -> ast.expr | None:
+    """An argument of a call, by place or name; None where it is not given, or where something is unpacked before it."""
+    if any(isinstance(arg, ast.Starred) for arg in node.args[: place + 1]) or any(item.arg is None for item in node.keywords):
+        return None
+    return node.args[place] if place < len(node.args) else next((item.value for item in node.keywords if item.arg == name), None)
+
+
+def _places(param: SafeParam) -> Items:
+    return Items(tuple(Within(Count(param.name, axis, size)) for axis, size in enumerate(param.tile)))
+
+
+def _size(text: str) -> Any:
+    return int(text) if text.isdigit() else Size(text)
+
+
+def _item(value: Any, place: int) -> Any:
+    if isinstance(value, Items) and -len(value.values) <= place < len(value.values):
+        return value.values[place]
+    return None
+
+
+def _bindings(node: ast.FunctionDef) -> Counter[str]:
+    """How often each name is bound in the function, nested functions and their parameters included; its own parameters are not."""
+    found: Counter[str] = Counter()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
+            found[inner.id] += 1
+        elif isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and inner is not node:
+            found[inner.name] += 1
+        elif isinstance(inner, ast.arg):
+            found[inner.arg] += 1
+        elif isinstance(inner, ast.Global | ast.Nonlocal):
+            found.update(inner.names * 2)
+        elif isinstance(inner, ast.alias):
+            found[inner.asname or inner.name.partition(".")[0]] += 1
+        elif isinstance(inner, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and inner.name:
+            found[inner.name] += 1
+    for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, *filter(None, (node.args.vararg, node.args.kwarg))):
+        found[arg.arg] -= 1
+    return found
+
+
+def _definitions(node: ast.FunctionDef) -> dict[str, tuple[ast.expr, tuple[int, ...], bool]]:
+    """What names are bound to: an expression, the way into its value, and whether the name is the variable of a loop over it."""
+    found: dict[str, tuple[ast.expr, tuple[int, ...], bool]] = {}
+
+    def bind(target: ast.expr, value: ast.expr, steps: tuple[int, ...], loop: bool) -> None:
+        if isinstance(target, ast.Name):
+            found[target.id] = (value, steps, loop)
+        elif isinstance(target, ast.Tuple | ast.List) and not any(isinstance(item, ast.Starred) for item in target.elts):
+            for place, item in enumerate(target.elts):
+                bind(item, value, (*steps, place), loop)
+
+    for inner in ast.walk(node):
+        match inner:
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    bind(target, value, (), loop=False)
+            case ast.AnnAssign(target=target, value=value) if value is not None:
+                bind(target, value, (), loop=False)
+            case ast.For(target=ast.Name() as target, iter=value):
+                bind(target, value, (), loop=True)
+    return found

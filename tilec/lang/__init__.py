@@ -1,0 +1,47 @@
+"""The safe tile language: kernels on cuda.tile whose signatures say what they may touch. `import tilec.lang as tl` in kernel modules."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+from tilec.errors import ToolchainError
+from tilec.lang.axes import DTypeAxis as DTypeAxis
+from tilec.lang.axes import SizeAxis as SizeAxis
+from tilec.lang.axes import dtype as dtype
+from tilec.lang.axes import size as size
+from tilec.lang.kernel import Kernel as Kernel
+from tilec.lang.kernel import kernel as kernel
+from tilec.lang.kernel import preconditions as preconditions
+
+try:
+    import cuda.tile  # noqa: F401 - says early, and in words, what is missing
+except ModuleNotFoundError as exc:
+    if exc.name not in ("cuda", "cuda.tile"):
+        raise
+    _what = "tilec.lang needs cuda-tile, which is not installed"
+    _cause = "kernel modules are for building: a generated package and its launchers do without"
+    raise ToolchainError(_what, cause=_cause, fix="pip install 'tilec[build]'") from exc
+
+from tilec.lang.arrays import Mut as Mut
+from tilec.lang.arrays import Ptr as Ptr
+from tilec.lang.arrays import Ref as Ref
+from tilec.lang.mapped import MappedMut as MappedMut
+from tilec.lang.mapped import Place as Place
+from tilec.lang.marks import Constant as Constant
+from tilec.lang.ops import *  # noqa: F403 - the operations of cuda.tile, listed in ops.pyi
+from tilec.lang.ops import Padding as Padding
+from tilec.lang.ops import Tile as Tile
+
+_T = TypeVar("_T")
+Const = Annotated[_T, Constant()]
+"""A compile-time constant: `BK: tl.Const[int]` takes the values of the axis BK, or its default."""
+
+
+def load_tile_like(x: Ref, z: Mut, *, padding: Padding = Padding.ZERO) -> Tile:
+    """The tile of `x` at the place, and of the shape, of the block's own region of `z`."""
+    return x.load_tile_like(z, padding=padding)
+
+
+def _loadtile_like(x: Ref, z: Mut, *, padding: Padding = Padding.ZERO) -> Tile:
+    # What `load_tile_like` becomes where the tile is known to have an element in `x`.
+    return x._loadtile_like(z, padding=padding)  # noqa: SLF001 - one language

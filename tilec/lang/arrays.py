@@ -1,0 +1,146 @@
+"""What a kernel of the safe language holds: `Ref`, which only reads, and `Mut`, a block's own region of an output."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any
+
+import cuda.tile as ct
+
+from tilec.lang.bounds import ZERO, load_inside
+
+if TYPE_CHECKING:
+    from tilec.lang.ops import DType, Index, Padding, Tile
+
+
+@dataclasses.dataclass(frozen=True)
+class Mut:
+    """One tile-shaped region of an output, which no other block has: `z: tl.Mut[T, (BM, BN)]`.
+
+    The grid of a launch follows from it: block (i, j) owns tile (i, j). Where the output's extents are no multiples of the tile's, the last
+    regions hang over: what lies outside is padding for loads, and is not stored.
+    """
+
+    _array: Any
+    _index: tuple[int, ...]
+    _tile: tuple[int, ...]
+
+    def __class_getitem__(cls, found: Any) -> Any:
+        """`Mut[T, (BM, BN)]`: dtype and tile."""
+        return Annotated.__class_getitem__((cls, *(found if isinstance(found, tuple) else (found,))))  # type: ignore[attr-defined]
+
+    @property
+    def index(self) -> tuple[int, ...]:
+        """The region's place: its tile index, one number per dimension."""
+        return self._index
+
+    @property
+    def tile_shape(self) -> tuple[int, ...]:
+        """Extents of the region, as compile-time constants."""
+        return self._tile
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the whole output."""
+        return self._array.shape  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> DType:
+        """Dtype of its elements."""
+        return self._array.dtype  # type: ignore[no-any-return]
+
+    def num_tiles(self, axis: int) -> int:
+        """Number of regions along an axis."""
+        return ct.cdiv(self._array.shape[axis], self._tile[axis])  # type: ignore[no-any-return]
+
+    def load(self, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
+        """What the region holds now."""
+        return ct.load(self._array, self._index, self._tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
+
+    def store(self, tile: Tile, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
+        """Write the region; a scalar, or a tile of fewer elements, is broadcast."""
+        ct.store(self._array, self._index, ct.broadcast_to(tile, self._tile), latency=latency, allow_tma=allow_tma)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ref:
+    """An array that the kernel only reads, any tile of it: `x: tl.Ref[T, 2]` has two dimensions."""
+
+    _array: Any
+
+    def __class_getitem__(cls, found: Any) -> Any:
+        """`Ref[T, 2]`: dtype and rank."""
+        return Annotated.__class_getitem__((cls, *(found if isinstance(found, tuple) else (found,))))  # type: ignore[attr-defined]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its extents."""
+        return self._array.shape  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> DType:
+        """Dtype of its elements."""
+        return self._array.dtype  # type: ignore[no-any-return]
+
+    def num_tiles(self, axis: int, size: int) -> int:
+        """Number of tiles of an extent along an axis; the last may hang over."""
+        return ct.cdiv(self._array.shape[axis], size)  # type: ignore[no-any-return]
+
+    def load_tile(
+        self,
+        index: Index,
+        shape: Index,
+        *,
+        padding: Padding = ZERO,
+        unchecked: bool = False,
+        latency: int | None = None,
+        allow_tma: bool | None = None,
+    ) -> Tile:
+        """A tile of the array, by its index among tiles of this shape; elements outside of the array are padding.
+
+        Args:
+            index: one number per dimension.
+            shape: the tile's extents, compile-time constants.
+            padding: what elements outside of the array hold.
+            unchecked: the caller promises that the tile has an element in the array, and nothing checks it.
+            latency: how heavy the memory traffic is, 1 to 10, for the compiler.
+            allow_tma: False keeps the compiler from using TMA.
+        """
+        if unchecked:
+            return self._loadtile(index, shape, padding=padding, latency=latency, allow_tma=allow_tma)
+        return load_inside(self._array, index, shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
+
+    def _loadtile(
+        self,
+        index: Index,
+        shape: Index,
+        *,
+        padding: Padding = ZERO,
+        unchecked: bool = True,  # noqa: ARG002 - a call keeps its arguments
+        latency: int | None = None,
+        allow_tma: bool | None = None,
+    ) -> Tile:
+        # What `load_tile` becomes where the tile is known to have an element in the array: the names are equally long.
+        return ct.load(self._array, index, shape, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
+
+    def load_tile_like(self, other: Mut, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
+        """The tile at the place, and of the shape, of a block's own region."""
+        return load_inside(self._array, other.index, other.tile_shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
+
+    def _loadtile_like(self, other: Mut, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
+        return ct.load(self._array, other.index, other.tile_shape, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
+
+    def gather(self, indices: Any, *, mask: Tile | None = None, padding_value: float = 0) -> Tile:
+        """Single elements, by one tile of indices per dimension; those outside of the array are `padding_value`."""
+        return ct.gather(self._array, indices, mask=mask, padding_value=padding_value)  # type: ignore[no-any-return]
+
+
+class Ptr:
+    """Unsafe: an array that the kernel reads and writes as it likes, with the operations of cuda.tile: `p: tl.Ptr[T]`, `tl.Ptr[T, 2]`.
+
+    Inside of the kernel it is the array itself. Nothing keeps blocks from writing the same element; `tilec inspect --safety` says so.
+    """
+
+    def __class_getitem__(cls, found: Any) -> Any:
+        """`Ptr[T]`, `Ptr[T, 2]`: dtype and rank."""
+        return Annotated.__class_getitem__((cls, *(found if isinstance(found, tuple) else (found,))))  # type: ignore[attr-defined]

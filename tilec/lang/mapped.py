@@ -1,0 +1,128 @@
+"""`MappedMut`: a persistent kernel's share of an output. A block walks the tiles that it owns, and stores to no others."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any
+
+import cuda.tile as ct
+
+from tilec.lang.bounds import ZERO
+
+if TYPE_CHECKING:
+    from tilec.lang.ops import DType, Padding, Tile
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """The place of one tile that a block owns: what `MappedMut.place` gives, and its `load` and `store` take."""
+
+    _index: tuple[int, ...]
+    _number: int
+    _of: int
+
+    @property
+    def index(self) -> tuple[int, ...]:
+        """The tile's index, one number per dimension."""
+        return self._index
+
+
+@dataclasses.dataclass(frozen=True)
+class MappedMut:
+    """A block's share of an output that is cut into tiles: `c: tl.MappedMut[T, (BM, BN)]`.
+
+    Of all tiles, block b owns those with the numbers b, b + blocks, b + 2 * blocks and so on, whatever the number of blocks:
+
+        for tile in c.tiles:
+            at = c.place(tile)
+            c.store(at, …)
+
+    Tiles are numbered along the last dimension first. A third argument, `tl.MappedMut[T, (BM, BN), 8]`, numbers those of a matrix down
+    strips of so many tile rows: blocks that run together then share what they read.
+    """
+
+    _array: Any
+    _first: int
+    _tile: tuple[int, ...]
+    _strip: int
+    _of: int
+
+    def __class_getitem__(cls, found: Any) -> Any:
+        """`MappedMut[T, (BM, BN)]`: dtype and tile."""
+        return Annotated.__class_getitem__((cls, *(found if isinstance(found, tuple) else (found,))))  # type: ignore[attr-defined]
+
+    @property
+    def tile_shape(self) -> tuple[int, ...]:
+        """Extents of a tile, as compile-time constants."""
+        return self._tile
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the whole output."""
+        return self._array.shape  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> DType:
+        """Dtype of its elements."""
+        return self._array.dtype  # type: ignore[no-any-return]
+
+    def num_tiles(self, axis: int) -> int:
+        """Number of tiles along an axis, of all blocks."""
+        return ct.cdiv(self._array.shape[axis], self._tile[axis])  # type: ignore[no-any-return]
+
+    @property
+    def tiles(self) -> range:
+        """Numbers of the tiles that this block owns."""
+        return range(self._first, self._total(), ct.num_blocks(0))
+
+    def place(self, tile: int) -> Place:
+        """The place of a tile, by its number in `tiles`."""
+        if ct.static_eval(len(self._tile) == 1):
+            index: Any = (tile,)
+        elif ct.static_eval(len(self._tile) == 3):
+            rest, last = tile // self.num_tiles(2), tile % self.num_tiles(2)
+            index = (rest // self.num_tiles(1), rest % self.num_tiles(1), last)
+        elif ct.static_eval(self._strip == 0):
+            index = (tile // self.num_tiles(1), tile % self.num_tiles(1))
+        else:
+            index = self._in_strips(tile)
+        return Place(index, tile, self._of)
+
+    def load(self, at: Place, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
+        """What a tile of this block holds now."""
+        ct.static_assert(at._of == self._of, "the place is one of another output")  # noqa: SLF001 - one language
+        if self._owns(at):
+            tile = ct.load(self._array, at.index, self._tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)
+        else:
+            tile = ct.zeros(self._tile, self._array.dtype)
+        return tile  # type: ignore[no-any-return]
+
+    def store(self, at: Place, tile: Tile, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
+        """Write a tile of this block; a scalar, or a tile of fewer elements, is broadcast."""
+        ct.static_assert(at._of == self._of, "the place is one of another output")  # noqa: SLF001 - one language
+        if self._owns(at):
+            ct.store(self._array, at.index, ct.broadcast_to(tile, self._tile), latency=latency, allow_tma=allow_tma)
+
+    def _got(self, at: Place, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
+        # What `load` becomes where the place is known to be this block's own: the names are equally long.
+        return ct.load(self._array, at.index, self._tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
+
+    def _stow(self, at: Place, tile: Tile, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
+        ct.store(self._array, at.index, ct.broadcast_to(tile, self._tile), latency=latency, allow_tma=allow_tma)
+
+    def _total(self) -> int:
+        total = self.num_tiles(0)
+        for axis in ct.static_iter(range(1, len(self._tile))):
+            total = total * self.num_tiles(axis)
+        return total
+
+    def _owns(self, at: Place) -> Any:
+        number = at._number  # noqa: SLF001 - one language
+        return (number >= 0) & (number < self._total()) & ((number - self._first) % ct.num_blocks(0) == 0)
+
+    def _in_strips(self, tile: int) -> tuple[int, int]:
+        rows, columns = self.num_tiles(0), self.num_tiles(1)
+        first = tile // (self._strip * columns) * self._strip
+        height = min(rows - first, self._strip)
+        inside = tile % (self._strip * columns)
+        return first + inside % height, inside // height

@@ -1,0 +1,41 @@
+"""The operations of cuda.tile that know no memory, its dtypes and modes, under one roof with the language; typed in `ops.pyi`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cuda.tile as _tile
+
+# What reaches memory goes through `Ref` and `Mut`, what the compiler is told and nobody checks goes through the manifest, what launches or
+# compiles is not for kernels. `import cuda.tile` has all of it, for `Ptr`.
+_MEMORY = (
+    "load",
+    "store",
+    "gather",
+    "scatter",
+    "load_advanced_indexing",
+    "store_advanced_indexing",
+    "Array",
+    "TiledView",
+    "num_tiles",
+    "Slice",
+)
+_HOST = ("launch", "kernel", "function", "compilation", "tune", "compiler_timeout", "ByTarget", "Constant", "Scalar")
+_PROMISES = ("assume_divisible_by",)
+_TYPES = ("IndexedWithInt64", "ScalarInt64", "StaticException", "foreign_pointer_dtype")
+
+
+def _is_operation(name: str) -> bool:
+    return not (
+        name in _MEMORY
+        or name in (*_HOST, *_PROMISES, *_TYPES)
+        or name.startswith(("atomic_", "Tile", "grid_dependency"))
+        or name.endswith("Annotation")
+    )
+
+
+_found: dict[str, Any] = {name: getattr(_tile, name) for name in _tile.__all__ if _is_operation(name)}
+_found["Tile"] = _tile.Tile
+_found["Padding"] = _tile.PaddingMode
+globals().update(_found)
+__all__ = sorted(_found)

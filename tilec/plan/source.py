@@ -1,0 +1,85 @@
+"""What a source says of its own launch, safety and axes, brought together with the manifest."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+
+from tilec.errors import Diagnostic
+from tilec.manifest.types import Kernel
+from tilec.model.kernel import AxisValue, KernelDecl
+from tilec.model.safety import Checks, Fact, Guarantee, Safety
+from tilec.plan.matrix import Report
+
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
+def with_source(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
+    """The kernel with the grid that its source says, and the conditions that its source demands after its own."""
+    launch = kernel.launch
+    path = ("kernel", kernel.name, "launch", "grid")
+    if decl.grid and launch.grid and not decl.grid_free:
+        report(f"the grid follows from the outputs, {' x '.join(decl.grid)}: leave launch.grid out", path)
+    if decl.grid_free and len(launch.grid) > 1:
+        report("the blocks of a kernel with a tl.MappedMut are numbered along one dimension: give a grid of one", path)
+    axes = dict(kernel.matrix.axes)
+    constants = {p.name: p.default for p in decl.params if p.kind == "constant" and p.name not in axes and p.default is not None}
+    requires = tuple(dict.fromkeys((*launch.requires, *(_filled(text, constants) for text in decl.requires))))
+    return dataclasses.replace(kernel, launch=dataclasses.replace(launch, grid=launch.grid or decl.grid, requires=requires))
+
+
+def check_source_axes(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
+    """Whether every axis that the source names is one of the matrix; reported where not."""
+    axes = dict(kernel.matrix.axes)
+    missing: dict[str, list[str]] = {}
+    for name, where in decl.axes:
+        if name not in axes:
+            missing.setdefault(name, []).append(where)
+    dtypes = {p.dtype for p in decl.params}
+    for name, places in missing.items():
+        example = '["f32"]' if name in dtypes else "[64]"
+        what = f"axis {name} of the source has no values ({'; '.join(dict.fromkeys(places))}, {decl.location}): {name} = {example}"
+        report(what, ("kernel", kernel.name, "matrix"))
+    for name, where in decl.axes:
+        for value in axes.get(name, ()):
+            if name not in dtypes and not (type(value) is int and value > 0):
+                what = f"{value!r} is no size, and {name} is one in the source ({where})"
+                report(what, ("kernel", kernel.name, "matrix", name))
+                missing.setdefault(name, [])
+            elif name not in dtypes and type(value) is int and value & (value - 1) and any(name in where for _, where in decl.axes):
+                report(f"{value} is no power of two, as extents of tiles are ({where})", ("kernel", kernel.name, "matrix", name))
+                missing.setdefault(name, [])
+    return not missing
+
+
+def check_checks(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Diagnostic, ...]:
+    """What `checks = "deny"` refuses, at its place in the source."""
+    if kernel.checks and decl.safety is None:
+        what = f"checks concern kernels of the safe tile language (@tl.kernel): nothing is known of what {decl.name} does"
+        report(what, ("kernel", kernel.name, "checks"))
+    if kernel.checks != Checks.DENY.value:
+        return ()
+    said = f'kernel {kernel.name!r} has checks = "deny": '
+    return tuple(dataclasses.replace(found, message=said + found.message) for found in decl.unproven)
+
+
+def safety_of(kernel: Kernel, decl: KernelDecl) -> Safety | None:
+    """What is known of a kernel's safety, with what the manifest makes of its checks."""
+    if decl.safety is None:
+        return None
+    checks = Checks(kernel.checks or Checks.ON.value)
+    facts = tuple(_unchecked(fact) if checks is Checks.OFF else fact for fact in decl.safety.facts)
+    return dataclasses.replace(decl.safety, checks=checks, facts=facts)
+
+
+def _unchecked(fact: Fact) -> Fact:
+    # What a helper function checks is left in: it may serve other kernels too.
+    if fact.guarantee is not Guarantee.KERNEL or fact.in_helper:
+        return fact
+    return dataclasses.replace(fact, guarantee=Guarantee.NONE, what=f'{fact.what} (checks = "off")')
+
+
+def _filled(text: str, constants: Mapping[str, AxisValue]) -> str:
+    """A condition with the defaults of constants that are no axes."""
+    return _NAME.sub(lambda m: str(constants.get(m[0], m[0])), text) if constants else text
