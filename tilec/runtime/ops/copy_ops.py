@@ -9,6 +9,7 @@ from tilec.errors import AliasError, PlacementError, TensorError
 from tilec.model.dtype import DTYPES
 from tilec.runtime.layout import ON_CPU, TensorFacts, may_overlap, overlaps_itself
 from tilec.runtime.ops.context import ExecutionContext
+from tilec.runtime.ops.execution import refuse_nested
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.seam import CopyKind
 from tilec.runtime.tensors import host
@@ -287,15 +288,25 @@ def read_now(tensor: Described, out: Array | None) -> Array:
         NestedExecutionError: this thread executes an op, whose work on the tensor nobody has noted yet.
         TensorError: `out` does not fit. OwnershipError: the tensor cannot be read.
     """
-    from tilec.runtime.ops.combinators import Value
-    from tilec.runtime.ops.execution import refuse_nested
-
     end = End(tensor, holder("to_host"))
-    refuse_nested(Value("to_host"))
+    refuse_nested(_Now())
     if out is not None:
         host.checked_out(out, tensor.dtype, tensor.shape)
     with end.take():
         return contents(end.storage, end.facts, out)
+
+
+@final
+class _Now(DeviceOp[None]):
+    """Stands for a transfer that is no op, in messages."""
+
+    @property
+    def name(self) -> str:
+        """`to_host`."""
+        return "to_host"
+
+    def _execute(self, ctx: ExecutionContext) -> None:
+        """It is never run."""
 
 
 def packed_error(name: str) -> TensorError:

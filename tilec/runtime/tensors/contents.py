@@ -49,7 +49,9 @@ def array_over(memory: Array, facts: TensorFacts, layout: ByteLayout) -> Array:
         return host.empty_array(facts.dtype, facts.shape)
     if DTYPES[facts.dtype].packed:
         return host.array_in(strided(memory, layout.shape, layout.stride), facts.dtype, facts.shape)
-    return strided(memory[: layout.reach].view(host.numpy_dtype(facts.dtype)), layout.shape, layout.stride)
+    # As integers on the way: NumPy's protocol has no word for some dtypes of ml_dtypes.
+    integers = memory[: layout.reach].view(f"u{DTYPES[facts.dtype].bytes}")
+    return strided(integers, layout.shape, layout.stride).view(host.numpy_dtype(facts.dtype))
 
 
 def has_wide_gaps(layout: ByteLayout) -> bool:

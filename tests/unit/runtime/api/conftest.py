@@ -1,0 +1,35 @@
+"""Devices for tests of transfers: the default one of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.runtime.api.transfer_samples import Pace
+from tilec.runtime import Device, use_device
+from tilec.runtime.cpu_driver import CpuDriver
+from tilec.testing.fake_driver import FakeDriver
+
+
+@pytest.fixture
+def pace() -> Pace:
+    return Pace()
+
+
+@pytest.fixture
+def cpu(pace: Pace) -> Iterator[Device]:
+    with use_device(Device("cpu", driver=CpuDriver(poison=True, pace=pace))) as found:
+        yield found
+
+
+@pytest.fixture
+def gpu() -> Iterator[Device]:
+    with use_device(Device(0, driver=FakeDriver())) as found:
+        yield found
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def device(request: pytest.FixtureRequest) -> Device:
+    found: Device = request.getfixturevalue(request.param)
+    return found

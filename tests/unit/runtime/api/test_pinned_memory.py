@@ -1,0 +1,66 @@
+"""Pinned memory of the host: arrays in it, and when it is used again or given back."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from tests.unit.runtime.api.transfer_samples import counting
+from tilec.runtime import Device, api
+from tilec.runtime.ops.watcher import WATCHER
+from tilec.runtime.tensors.drops import DROPS
+from tilec.runtime.tensors.staging import CHUNK
+from tilec.testing.fake_driver import FakeDriver
+
+
+def test_pinned_memory_is_used_again(gpu: Device) -> None:
+    driver: FakeDriver = gpu.driver  # type: ignore[assignment]
+    t = api.from_host(counting(1000)).sync()
+    first = api.to_host(t).sync()
+    where = first.ctypes.data
+    before = driver.calls.count("allocate")
+    second = api.to_host(t).sync()
+    assert second.ctypes.data != where
+    view = first[3:5]
+    del first, second
+    gc.collect()
+    WATCHER.drain(10)
+    third = [api.to_host(t).sync() for _ in range(20)]
+    assert where not in [found.ctypes.data for found in third], "a part of it is alive"
+    assert view.tolist() == [3, 4]
+    del view, third
+    gc.collect()
+    WATCHER.drain(10)
+    again = [api.to_host(t).sync() for _ in range(22)]
+    assert len({found.ctypes.data for found in again}) == 22
+    assert driver.calls.count("allocate") == before, "blocks are cut out of larger ones, and come back"
+
+
+def test_large_pinned_blocks_go_back_beyond_a_bound(gpu: Device) -> None:
+    driver: FakeDriver = gpu.driver  # type: ignore[assignment]
+    kept = [api.pinned(32 << 20, "u8") for _ in range(4)]
+    del kept
+    freed = driver.calls.count("free")
+    api.pinned(40 << 20, "u8")
+    assert driver.calls.count("free") == freed + 2
+
+
+def test_without_pinned_memory_any_other_will_do(gpu: Device) -> None:
+    driver: FakeDriver = gpu.driver  # type: ignore[assignment]
+    t = api.from_host(counting(10)).sync()
+    driver.fail = {"allocate": "CUDA_ERROR_OUT_OF_MEMORY"}
+    assert api.to_host(t).sync().tolist() == counting(10).tolist()
+    with pytest.raises(Exception, match="CUDA_ERROR_OUT_OF_MEMORY"):
+        api.pinned(10, "f32")
+
+
+def test_pinned_memory_of_the_cpu_device_is_none_of_its_pool(cpu: Device) -> None:
+    t = api.from_host(counting(CHUNK)).sync()
+    host = api.to_host(t).sync()
+    del t
+    gc.collect()
+    cpu.sync()
+    DROPS.drain()
+    assert cpu.driver.pool_stats(-1, cpu.driver.default_pool(-1)).used == 0
+    assert host[5] == 5

@@ -1,0 +1,421 @@
+"""Transfers: contents to a device and back, copies on it, their order among streams, and who owns what meanwhile."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from tests.unit.runtime.api.transfer_samples import Pace, counting
+from tilec.errors import AliasError, BorrowError, GraphCaptureError, NestedExecutionError, PlacementError, TensorError, UseAfterMoveError
+from tilec.runtime import CudaGraph, Device, DeviceOp, Stream, Tensor, api, use_device, value, with_context
+from tilec.runtime.tensors.staging import CHUNK, CHUNKS, staging_of
+from tilec.testing.fake_driver import FakeDriver
+
+BIG = CHUNK * (CHUNKS + 2) + 4000
+
+
+# --- to the device, and back ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        counting(4, 6),
+        counting(4, 6).T,
+        counting(9)[::-2],
+        counting(4, 6).astype(">i4"),
+        np.zeros((0, 3), np.int8),
+        np.array(3.5),
+        np.float16(2),
+        np.frombuffer(b"read-only", np.uint8),
+        counting(BIG // 4),
+        counting(BIG // 4)[::2],
+    ],
+    ids=lambda x: f"{x.dtype}{x.shape}",
+)
+def test_arrays_go_to_a_device_and_come_back(device: Device, source: Any) -> None:
+    t = api.from_host(source).sync()
+    assert (t.shape, t.device) == (source.shape, device.ordinal)
+    for back in (t.to_host(), api.to_host(t).sync(), api.dup(t).to_host().sync(), t.dup().sync().to_host()):
+        assert (back.dtype, back.shape) == (source.dtype.newbyteorder("="), source.shape)
+        assert np.array_equal(back, source)
+        assert back.flags.writeable
+
+
+@pytest.mark.parametrize("source", [b"bytes", bytearray(b"bytes"), memoryview(b"bytes")[1:3], array.array("d", [1, 2])])
+def test_buffers(device: Device, source: Any) -> None:
+    assert api.from_host(source).sync().to_host().tolist() == list(source)
+
+
+def test_small_floats_are_ml_dtypes(device: Device) -> None:
+    import ml_dtypes
+
+    source = np.array([[1, 2, 0.5]], ml_dtypes.bfloat16)
+    back = api.from_host(source).sync().to_host()
+    assert (back.dtype, back.tolist()) == (source.dtype, source.tolist())
+
+
+def test_a_tensor_of_another_library_in_host_memory(device: Device) -> None:
+    class Foreign:
+        def __init__(self) -> None:
+            self.held = counting(3, 4)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return self.held.T.__dlpack__(**options)
+
+    assert np.array_equal(api.from_host(Foreign()).sync().to_host(), counting(3, 4).T)
+
+
+class OnAGpu:
+    device = type("Place", (), {"id": 0})()
+
+    def __init__(self) -> None:
+        self.__cuda_array_interface__ = {"shape": (2,), "typestr": "<f4", "data": (4096, False), "strides": None, "version": 3}
+
+
+@pytest.mark.parametrize(
+    ("source", "message", "fix"),
+    [
+        ([1, 2], "a list has no dtype to make a tensor of", "make a NumPy array of it first"),
+        (3.0, "a float has no dtype", "make a NumPy array"),
+        (None, "a NoneType has no dtype", "make a NumPy array"),
+        (object(), "this is nothing that a tensor can be made of: got a object", "make a NumPy array"),
+        (np.ones(2, complex), "an array of complex128 cannot become a tensor: there is no such dtype", r"as in x.view\(np.float32\)"),
+        (np.array(["a"]), "an array of <U1 cannot become a tensor", r"as in x.astype\(np.float32\); tensors have bool, i8"),
+        (np.array([None]), "an array of object cannot become a tensor", "convert it"),
+        (np.ma.masked_array([1], [True]), "a masked array cannot become a tensor, which has no masks", "pass its `data`"),
+        (OnAGpu(), "the OnAGpu is on a GPU: from_host takes host memory", r"Tensor.from_foreign\(x\) takes it as it is"),
+    ],
+)
+def test_what_no_tensor_can_be_made_of(gpu: Device, source: Any, message: str, fix: str) -> None:
+    with pytest.raises(TensorError, match=f"^{message}") as caught:
+        api.from_host(source)
+    assert re.search(fix, caught.value.fix)
+
+
+def test_an_array_is_read_while_the_op_is_enqueued(cpu: Device, pace: Pace) -> None:
+    for source in (counting(100), counting(CHUNK)):
+        op = api.from_host(source)
+        source[0] = 7
+        pace.open.clear()
+        if source.nbytes <= CHUNK:
+            future = op.future()
+        else:  # more than is on its way at a time is waited for, but not what the op's stream has to do
+            pace.open.set()
+            future = op.future()
+        source[:] = -1
+        pace.open.set()
+        t = future.result(10)
+        assert t.to_host()[:3].tolist() == [7, 1, 2]
+
+
+def test_a_large_array_does_not_wait_for_the_stream(gpu: Device) -> None:
+    """On a stream of its own it goes through pinned chunks, which are used again; the op's stream waits for all of it."""
+    driver: FakeDriver = gpu.driver  # type: ignore[assignment]
+    stream = Stream(gpu)
+    driver.steps.clear()
+    t = api.from_host(counting(BIG // 4)).sync_on(stream)
+    home = staging_of(driver, 0).stream
+    copies = [step.stream for step in driver.steps if step.call == "copy"]
+    assert copies == [home] * -(-BIG // CHUNK)
+    assert next(step.stream for step in driver.steps if step.call == "allocate") == home
+    assert ("wait", stream.handle) in [(step.call, step.stream) for step in driver.steps]
+    pinned = [step for step in driver.steps if step.call == "allocate" and step.stream is None]
+    assert len(pinned) == CHUNKS
+    driver.steps.clear()
+    del t
+    assert [(step.call, step.stream) for step in driver.steps] == [("free", stream.handle)]
+
+
+def test_a_small_array_goes_in_the_order_of_the_stream(gpu: Device) -> None:
+    driver: FakeDriver = gpu.driver  # type: ignore[assignment]
+    stream = Stream(gpu)
+    driver.steps.clear()
+    api.from_host(counting(100)).sync_on(stream)
+    assert {step.stream for step in driver.steps} == {stream.handle}
+
+
+# --- to the host ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_to_host_waits_for_the_writer(cpu: Device, pace: Pace) -> None:
+    t = api.from_host(counting(4)).sync()
+    with Stream(cpu) as stream:
+        pace.open.clear()
+        api.memcpy(t, counting(4) + 10).enqueue_on(stream)
+        threading.Timer(0.05, pace.open.set).start()
+        assert t.to_host().tolist() == [10, 11, 12, 13]
+
+
+def test_the_op_of_to_host_waits_for_nothing_and_lets_other_tasks_run(cpu: Device, pace: Pace) -> None:
+    t = api.from_host(counting(4)).sync()
+
+    async def main() -> None:
+        pace.open.clear()
+        waiting = asyncio.ensure_future(_awaited(api.to_host(t)))
+        for _ in range(5):
+            await asyncio.sleep(0.002)
+            assert not waiting.done()
+        pace.open.set()
+        assert (await waiting).tolist() == [0, 1, 2, 3]
+
+    asyncio.run(main())
+    future = api.to_host(t).then(lambda found: value((found, found))).future()
+    first, second = future.result(10)
+    assert first is second
+    assert second.tolist() == [0, 1, 2, 3]
+
+
+async def _awaited(op: DeviceOp[Any]) -> Any:
+    return await op
+
+
+def test_what_is_copied_is_what_was_there_then(cpu: Device, pace: Pace) -> None:
+    t = api.from_host(counting(4)).sync()
+    with Stream(cpu) as one, Stream(cpu) as two:
+        pace.open.clear()
+        before = api.to_host(t).enqueue_on(one)
+        api.memcpy(t, counting(4) + 5).enqueue_on(two)  # writes after the read of the other stream
+        after = api.to_host(t).enqueue_on(one)
+        pace.open.set()
+        one.sync()
+        assert (before.tolist(), after.tolist()) == ([0, 1, 2, 3], [5, 6, 7, 8])
+
+
+def test_into_a_given_array(device: Device) -> None:
+    t = api.from_host(counting(3, 4)).sync()
+    out, wide = np.zeros((3, 4), np.float32), np.zeros((3, 8), np.float32)
+    assert api.to_host(t, out=out).sync() is out
+    assert t.to_host(out=wide[:, ::2]).base is wide
+    pinned = api.pinned((3, 4), "f32")
+    assert api.to_host(t, out=pinned).sync() is pinned
+    for found in (out, wide[:, ::2], pinned):
+        assert np.array_equal(found, counting(3, 4))
+    for bad, message in (
+        (np.zeros((4, 3), np.float32), r"out is an array of float32 and shape \(4, 3\), and the tensor of float32 and shape \(3, 4\)"),
+        (np.zeros((3, 4)), "out is an array of float64"),
+        ([0], "out is a list, and contents go to a NumPy array"),
+        (np.broadcast_to(np.float32(0), (3, 4)), "out cannot be written"),
+    ):
+        for use in (lambda bad=bad: api.to_host(t, out=bad), lambda bad=bad: t.to_host(out=bad)):
+            with pytest.raises(TensorError, match=f"^{message}"):
+                use()
+    with pytest.raises(TensorError, match=r"^out is not C-contiguous"):
+        api.to_host(t, out=wide[:, ::2])
+    with t.borrow_mut():  # nothing that was refused has kept its claim
+        pass
+
+
+@pytest.mark.parametrize("index", [np.s_[1:3], np.s_[:, 2:4], np.s_[::2, :, 1], np.s_[..., ::3], np.s_[0, 0, 0], np.s_[1:1]])
+def test_views_of_any_strides(device: Device, index: Any) -> None:
+    source = counting(4, 6, 50, 60, dtype="i2")
+    t = api.from_host(source).sync()
+    with t[index] as view:
+        copies = [view.to_host(), api.to_host(view).sync(), api.dup(view).sync().to_host(), view.dup().to_host().sync()]
+    assert all(np.array_equal(found, source[index]) for found in copies)
+    d = api.dup(t[index]).sync()  # the view is gone; the op keeps what it needs
+    assert d.is_contiguous
+    assert np.array_equal(d.to_host(), source[index])
+    with t.borrow_mut():
+        pass
+
+
+def test_an_array_of_numpy_that_is_a_tensor(cpu: Device) -> None:
+    """Its memory is none of the device's own."""
+    source = counting(6, 400)
+    t, u = Tensor.from_foreign(source, driver=cpu.driver), Tensor.from_foreign(np.zeros((6, 3), np.float32), driver=cpu.driver)
+    assert np.array_equal(api.to_host(t).sync(), source)
+    assert np.array_equal(api.dup(t[:, ::2]).sync().to_host(), source[:, ::2])
+    assert np.array_equal(api.to_host(t[:, :1]).sync(), source[:, :1])
+    api.memcpy(u, t[:, 1:4]).sync()
+    assert np.array_equal(u.to_host(), source[:, 1:4])
+    api.memcpy(u, source[:, 2:5]).sync()
+    assert np.array_equal(u.to_host(), source[:, 2:5])
+    u.to_host()[:] = 9
+    assert np.array_equal(u.to_host(), source[:, 2:5]), "what to_host gives is a copy"
+
+
+# --- ownership -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_tensor_is_claimed_until_the_op_has_run(device: Device) -> None:
+    t, u = api.from_host(counting(4)).sync(), api.from_host(counting(4)).sync()
+    for build in (lambda: api.to_host(t), lambda: api.dup(t), lambda: api.memcpy(u, t)):
+        op = build()
+        with pytest.raises(BorrowError, match=r"^the tensor cannot be written by the mutable borrow .*: (to_host|dup|memcpy) \(.*test_tr"):
+            t.borrow_mut()
+        t[1:].release()
+        op.sync()
+        t.borrow_mut().release()
+    op = api.memcpy(u, t)
+    with pytest.raises(BorrowError, match=r"^the tensor cannot be read by to_host .*: memcpy .* still writes it"):
+        u.to_host()
+    del op
+    assert u.to_host().tolist() == [0, 1, 2, 3]
+    shared = t.share()
+    with pytest.raises(BorrowError, match="it is there for reading only"):
+        api.memcpy(shared, u)
+    with pytest.raises(UseAfterMoveError, match=r"^dup .* cannot use the tensor: it was moved into share"):
+        t.dup()
+    assert shared.dup().sync().to_host().tolist() == shared.to_host().tolist() == [0, 1, 2, 3]
+    p = u.partition(2)
+    assert p.to_host().tolist() == [0, 1, 2, 3]
+    api.memcpy(p, shared).sync()
+
+
+def test_an_op_that_fails_keeps_nothing(gpu: Device) -> None:
+    driver: FakeDriver = gpu.driver  # type: ignore[assignment]
+    t, u = api.from_host(counting(40)).sync(), api.from_host(counting(40)).sync()
+    errors = []
+    for build, call in (
+        (lambda: api.to_host(t), "copy_async"),
+        (lambda: api.dup(t), "allocate"),
+        (lambda: api.memcpy(t, u), "copy_box"),
+        (lambda: api.memcpy(t, counting(40)), "copy_async"),
+    ):
+        op = build()
+        driver.fail = {call: "CUDA_ERROR_INVALID_VALUE"}
+        with pytest.raises(Exception, match="CUDA_ERROR_INVALID_VALUE") as caught:
+            op.sync()
+        driver.fail = {}
+        errors.append(caught.value)  # with all the frames that it went through
+        t.borrow_mut().release()
+        u.borrow_mut().release()
+
+
+def test_another_device_is_refused(cpu: Device, gpu: Device) -> None:
+    with use_device(cpu):
+        t = api.from_host(counting(4)).sync()
+        host = t.to_host()
+    with use_device(gpu):
+        assert np.array_equal(t.to_host(), host), "what waits picks no stream"
+        for make in (lambda: api.to_host(t), lambda: api.dup(t), lambda: api.memcpy(t, counting(4))):
+            with pytest.raises(PlacementError, match=r"^\w+ of a tensor on the cpu device cannot run on device 0") as caught:
+                make().sync()
+            assert "use_device" in caught.value.fix
+
+
+def test_inside_of_an_op_contents_are_an_op(cpu: Device) -> None:
+    t = api.from_host(counting(4))
+    with pytest.raises(NestedExecutionError, match=r"^<DeviceOp to_host.* cannot be executed while this thread executes"):
+        t.map(lambda found: found.to_host()).sync()
+    assert api.from_host(counting(4)).then(api.to_host).sync().tolist() == [0, 1, 2, 3]
+
+
+# --- memcpy --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_memcpy_takes_tensors_views_ops_and_host_arrays(device: Device) -> None:
+    t, u = api.from_host(counting(3, 4)).sync(), api.from_host(np.zeros((3, 4), np.float32)).sync()
+    assert api.memcpy(u, t).sync() is None
+    assert np.array_equal(u.to_host(), counting(3, 4))
+    api.memcpy(u, api.from_host(counting(3, 4) + 1)).sync()
+    assert np.array_equal(u.to_host(), counting(3, 4) + 1)
+    api.memcpy(u, (counting(3, 4) + 2).T.copy().T).sync()
+    with u.borrow_mut() as m:
+        api.memcpy(m, t).sync()
+    assert np.array_equal(u.to_host(), counting(3, 4))
+    w = api.from_host(np.zeros((4, 3), np.float32)).sync()
+    api.memcpy(w, t.reshape(4, 3)).sync()
+    big, more = api.from_host(counting(BIG // 4)).sync(), counting(BIG // 4) + 1
+    api.memcpy(big, more).sync()
+    assert np.array_equal(big.to_host(), more)
+    empty = api.from_host(np.zeros((0, 4), np.float32)).sync()
+    api.memcpy(empty, np.zeros((0, 4), np.float32)).sync()
+    api.memcpy(empty, empty.dup().sync()).sync()
+
+
+@pytest.mark.parametrize(
+    ("use", "kind", "message"),
+    [
+        (
+            lambda t: api.memcpy(t, np.zeros((3, 5), "f4")),
+            TensorError,
+            r"memcpy: the source is f32 of shape \(3, 5\), and the target f32 of",
+        ),
+        (lambda t: api.memcpy(t, np.zeros((3, 4), "i4")), TensorError, r"memcpy: the source is i32 of shape \(3, 4\), and the target f32"),
+        (lambda t: api.memcpy(t, t), AliasError, r"memcpy: the source <Tensor .*> shares memory with the target"),
+        (lambda t: api.memcpy(t, t[:]), AliasError, r"memcpy: the source <TensorView .*> shares memory with the target"),
+        (lambda t: api.memcpy(t, [1]), TensorError, "a list has no dtype"),
+        (lambda t: api.memcpy(cast("Any", np.zeros(3)), t), TensorError, "memcpy takes a tensor, and got a ndarray"),
+        (lambda t: api.to_host(cast("Any", np.zeros(3))), TensorError, "to_host takes a tensor, and got a ndarray"),
+        (lambda t: api.dup(value(3)).sync(), TensorError, "dup takes a tensor, and got a int"),
+        (lambda t: api.memcpy(t, value(3)).sync(), TensorError, "memcpy takes a tensor, and got a int"),
+    ],
+)
+def test_what_cannot_be_copied(cpu: Device, use: Callable[[Tensor], Any], kind: type[Exception], message: str) -> None:
+    t = api.from_host(counting(3, 4)).sync()
+    with pytest.raises(kind, match=f"^{message}"):
+        use(t)
+    t.borrow_mut().release()
+
+
+def test_memory_is_not_copied_onto_itself(cpu: Device) -> None:
+    source = counting(8)
+    a, b = (Tensor.from_foreign(part, driver=cpu.driver) for part in (source[:6], source[2:]))
+    with pytest.raises(AliasError, match=r"^memcpy: the source <Tensor f32\[6\] on cpu> shares memory with the target"):
+        api.memcpy(a, b)
+    wide = Tensor.borrow_raw(source.ctypes.data, (3, 4), "f32", device="cpu", strides=(0, 1), driver=cpu.driver)
+    with pytest.raises(AliasError, match=r"^memcpy: strides \(0, 1\) of the target name elements more than once"):
+        api.memcpy(wide, api.from_host(counting(3, 4)).sync())
+    gaps = Tensor.from_foreign(counting(3, 8)[:, ::2], driver=cpu.driver)
+    with pytest.raises(TensorError, match=r"^memcpy from the host takes a contiguous target"):
+        api.memcpy(gaps, counting(3, 4))
+    api.from_host(counting(3, 4)).then(lambda t: api.memcpy(gaps, t)).sync()
+    assert np.array_equal(gaps.to_host(), counting(3, 4))
+
+
+# --- graphs --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_graph_holds_copies_between_tensors_and_to_a_given_array(cpu: Device) -> None:
+    t, u, out = api.from_host(counting(4)).sync(), api.from_host(counting(4)).sync(), api.pinned(4, "f32")
+    with Stream(cpu) as stream:
+        with CudaGraph.scope(stream) as scope:
+            scope.record(api.memcpy(u, t))
+            scope.record(api.to_host(u, out=out))
+        for step in (1, 2):
+            scope.graph.update(api.memcpy(t, counting(4) + step))
+            scope.graph.launch().sync_on(stream)
+            assert out.tolist() == (counting(4) + step).tolist()
+    for make, name in (
+        (lambda: api.from_host(counting(4)), "from_host"),
+        (lambda: api.from_host(counting(CHUNK)), "from_host"),
+        (lambda: api.to_host(t), "to_host without out"),
+        (lambda: api.memcpy(t, counting(4)), "memcpy from the host"),
+    ):
+        with pytest.raises(GraphCaptureError, match=f"^{name} cannot be captured into a graph"):
+            make().graph()
+
+
+def test_of_many_threads_none_gets_the_contents_of_another(cpu: Device) -> None:
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        with use_device(cpu):
+            for size in (7, 3000, CHUNK // 4 + 5, 40_000):
+                source = np.full(size, number, np.int32)
+                op = api.from_host(source).then(lambda t: api.dup(t)).to_host()
+                if not np.array_equal(op.sync(), source):
+                    wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_contexts_copy_too(cpu: Device) -> None:
+    assert with_context(lambda ctx: ctx.run(api.from_host(counting(3)))).to_host().sync().tolist() == [0, 1, 2]
