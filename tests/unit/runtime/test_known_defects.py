@@ -1,0 +1,135 @@
+"""Defects that runtimes of this kind have had, each with what it guards; those that belong to one part are tested there."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilec.errors import BundleError, OwnershipError, TensorError, TilecError
+from tilec.runtime import Device, Stream, Tensor, api, load_module_from_bytes, shared, use_device, value, with_context
+from tilec.runtime.cpu_driver import CpuDriver
+from tilec.runtime.ops.watcher import WATCHER
+from tilec.testing.fake_driver import H200, FakeDriver
+
+CPU = -1
+
+
+def tensor(driver: CpuDriver, *shape: int) -> Tensor:
+    made = Tensor.uninitialized(shape, "f32", driver=driver, ordinal=CPU, stream=0)
+    array = np.asarray(made)
+    array[...] = np.arange(array.size, dtype=np.float32).reshape(shape)
+    return made
+
+
+@pytest.mark.parametrize("make", [lambda: api.rand(1000), lambda: api.randn((8, 8)), lambda: api.randn_f16(64)])
+def test_random_numbers_are_made_in_the_order_of_their_ops_stream(make: Callable[[], Any]) -> None:
+    """Not on the legacy default stream, which streams here do not wait for."""
+    driver = FakeDriver()
+    device = Device(0, driver=driver)
+    with use_device(device), Stream(device) as stream:
+        handle = stream.handle
+        kept = make().sync_on(stream)
+        steps = [step for step in driver.steps if step.call in ("allocate", "launch", "copy", "fill")]
+        assert "launch" in {step.call for step in steps}
+        assert {step.stream for step in steps} == {handle}
+        del kept
+
+
+def test_what_is_not_contiguous_is_never_viewed_as_if_it_were() -> None:
+    """A view of other extents is over the same bytes, or it is refused; it is the elements of NumPy's in both cases."""
+    driver = CpuDriver()
+    base = tensor(driver, 4, 6)
+    there = np.asarray(base).copy()
+    part = base[:, 1:4]
+    with pytest.raises(TensorError):
+        part.view(12)
+    assert np.array_equal(part.to_host(), there[:, 1:4])
+    assert np.array_equal(np.asarray(base[1:3].view(12)), there[1:3].reshape(12))
+    del part
+    foreign = Tensor.from_foreign(np.arange(24, dtype=np.float32).reshape(4, 6)[:, ::2])
+    uses: list[Callable[[Tensor], Any]] = [lambda t: t.view(12), lambda t: t.reshape(12), lambda t: t.reinterpret("u32", 12)]
+    for use in uses:
+        with pytest.raises(TensorError):
+            use(foreign)
+    assert foreign.to_host()[1].tolist() == [6.0, 8.0, 10.0]
+
+
+REFUSED: dict[str, tuple[type[TilecError], Callable[[CpuDriver], Any]]] = {
+    "a partition of other dimensions": (TensorError, lambda d: tensor(d, 4, 4).partition(4)),
+    "a partition of nothing": (TensorError, lambda d: tensor(d, 4).partition(0)),
+    "a slice outside": (TensorError, lambda d: tensor(d, 4).slice((2, 9))),
+    "too many axes": (TensorError, lambda d: tensor(d, 4)[1, 1]),
+    "another number of elements": (TensorError, lambda d: tensor(d, 4).reshape(5)),
+    "an odd number of bytes": (TensorError, lambda d: tensor(d, 3).reinterpret("f64")),
+    "a share of two owners": (OwnershipError, lambda d: _of_two(d).try_unwrap()),
+    "a share of two owners in an op": (OwnershipError, lambda d: shared(_of_two(d)).unwrap_arc().sync()),
+    "contents of a tensor without memory": (TilecError, lambda _: api.meta((4,), "f32").to_host().sync()),  # type: ignore[misc]
+    "half a cubin": (BundleError, lambda _: load_module_from_bytes(b"\x7fELF" + bytes(100), "cpu")),
+    "a copy of another size": (TilecError, lambda d: with_context(lambda _: api.memcpy(tensor(d, 4), tensor(d, 5))).sync()),
+}
+_KEPT: list[Any] = []
+
+
+def _of_two(driver: CpuDriver) -> Any:
+    one = tensor(driver, 4).share()
+    _KEPT.append(one.clone())
+    return one
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_fit_is_a_typed_error_and_ends_nothing(name: str) -> None:
+    """Where others panic or abort."""
+    kind, use = REFUSED[name]
+    driver = CpuDriver()
+    device = Device("cpu", driver=driver)
+    with use_device(device):
+        with pytest.raises(kind):
+            use(driver)
+        assert value(1).sync() == 1
+    _KEPT.clear()
+
+
+def test_streams_are_opened_and_closed_by_many_threads_at_once() -> None:
+    driver = CpuDriver()
+    device = Device("cpu", driver=driver)
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(20):
+                with use_device(device), Stream(device) as stream:
+                    assert value(2).map(lambda x: x + 1).sync_on(stream) == 3
+                    _ = tensor(driver, 8)
+        except BaseException as error:  # noqa: BLE001 - for the thread of the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+    assert errors == []
+    assert WATCHER.drain(5)
+
+
+def test_every_thread_uses_the_device_that_is_asked_for_and_none_is_assumed() -> None:
+    """Contexts are of the process: a thread needs no set-up of its own, and devices are counted."""
+    driver = FakeDriver(devices=(H200, dataclasses.replace(H200, ordinal=1)))
+    assert Device.count(driver) == 2
+    found: list[tuple[int, int]] = []
+
+    def work(ordinal: int) -> None:
+        with use_device(Device(ordinal, driver=driver)):
+            found.append((ordinal, with_context(lambda ctx: ctx.device).sync()))
+
+    for ordinal in (1, 0, 1):
+        thread = threading.Thread(target=work, args=(ordinal,))
+        thread.start()
+        thread.join(10)
+    assert found == [(1, 1), (0, 0), (1, 1)]
