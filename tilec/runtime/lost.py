@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import itertools
 import threading
+from collections.abc import Callable, Sequence
 
 from tilec.errors import ContextLostError, DriverError
 from tilec.runtime.results import KERNEL_FAULTS, STICKY, advice
@@ -13,6 +14,8 @@ from tilec.runtime.seam import LaunchShape
 
 # Launches that are remembered, and that a message names.
 _REMEMBERED, _NAMED = 256, 4
+# What tells, of the contexts of a driver and a device's ordinal, which ops were enqueued and are not done, the oldest of each stream first.
+PENDING: list[Callable[[Losses, int], list[str]]] = []
 _AGAIN = (
     "TILEC_DEBUG=launches names what was running, CUDA_LAUNCH_BLOCKING=1 fails at the launch itself, and `tilec sanitize` "
     "looks at tile kernels without a GPU"
@@ -203,8 +206,14 @@ class Losses:
         if suspects is None or not launches:
             return (), "; nothing of tilec was launched there: look at other libraries of this process"
         what = "launched, and waited for by nobody yet" if suspects.exact else "launched there by tilec in this process"
-        more = f"; and {len(launches) - _NAMED} more" if len(launches) > _NAMED else ""
-        return launches, f"; {what} (newest first): {'; '.join(launches[:_NAMED])}{more}"
+        told = f"; {what} (newest first): {_first(launches)}"
+        ops = [] if suspects.exact else [op for pending in PENDING for op in pending(self, ordinal)]
+        return launches, f"{told}; ops that were not done (the first of each stream first): {_first(ops)}" if ops else told
+
+
+def _first(things: Sequence[str]) -> str:
+    more = f"; and {len(things) - _NAMED} more" if len(things) > _NAMED else ""
+    return "; ".join(things[:_NAMED]) + more
 
 
 def _place(ordinal: int) -> str:

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from cuda.bindings import driver as real
 
-from tests.runtime_samples import ADD, Array, fake_driver, loaded
+from tests.runtime_samples import ADD, Array, bundle_of, fake_driver, loaded
 from tests.unit.runtime.test_driver import CONTEXTS, OK, PARTS, SHAPE, Api
 from tilec.errors import ContextError, ContextLostError, DeviceError, DriverError, KernelCacheError
-from tilec.runtime import Device, DeviceBuffer, Event, Stream, Tensor, load_module_from_ptx, use_device, value, with_context
+from tilec.runtime import Device, DeviceBuffer, Event, Stream, Tensor, load, load_module_from_ptx, use_device, value, with_context
 from tilec.runtime._driver import Driver
 from tilec.runtime._driver_recording import RecordingDriver
 from tilec.runtime.lost import LaunchRecord, Losses, Running
@@ -334,6 +334,27 @@ def test_after_a_loss_everything_says_so_and_nothing_is_said_at_the_end(caplog: 
         gc.collect()
         assert WATCHER.drain(5)
     assert [r for r in caplog.records if "given back" in r.message] == []
+
+
+def test_ops_that_were_not_done_are_named_with_their_place() -> None:
+    driver = fake_driver(ADD)
+    module = load(bundle_of(ADD), 0, driver=driver)
+    module.add(5, *(Array(64, ptr=0x10000 * number) for number in (1, 2, 3)))
+    elsewhere = fake_driver(ADD)
+    reached = driver.event_reached
+    driver.event_reached = elsewhere.event_reached = lambda *_: False  # type: ignore[method-assign]
+    with use_device(Device(0, driver=elsewhere)):
+        other = value("of another driver").future()
+    with use_device(Device(0, driver=driver)):
+        futures = [value(number).map(lambda x: x).future() for number in range(6)]
+    error = driver._losses.failed(0, "cuStreamSynchronize", ILLEGAL, 700)
+    assert isinstance(error, ContextLostError)
+    assert "; ops that were not done (the first of each stream first): value.map, created at " in error.cause
+    assert error.cause.count("test_lost_contexts.py:") == 4
+    assert error.cause.endswith("; and 2 more")
+    driver.event_reached, elsewhere.event_reached = reached, reached  # type: ignore[method-assign]
+    assert all(isinstance(future.exception(10), ContextLostError) for future in futures)
+    del other
 
 
 def test_the_op_is_named_that_was_told_at_its_end() -> None:

@@ -57,6 +57,11 @@ class DeviceFuture(Generic[T]):
         self._callbacks: list[Callable[[DeviceFuture[T]], object]] = []
         self._heard = False  # somebody was told of the outcome, or does not want to be
 
+    @property
+    def label(self) -> str:
+        """The op with its place, as errors show them."""
+        return self._label
+
     def __del__(self) -> None:
         """Tell of an error that nobody asked for."""
         outcome = self.__dict__.get("_outcome")

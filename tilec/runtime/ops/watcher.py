@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import itertools
 import logging
 import os
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilec.errors import TilecError
+from tilec.runtime.lost import PENDING, Losses
 from tilec.runtime.marks import Mark
 from tilec.runtime.tensors.drops import DROPS
 
@@ -49,6 +51,14 @@ class Watcher:
         with self._changed:
             self._drops = True
             self._wake()
+
+    def pending(self, losses: Losses, ordinal: int) -> list[str]:
+        """Futures that wait for a device whose contexts these are: their ops, the first of each stream first."""
+        with self._changed:
+            lines = [list(line) for line in self._lines.values()]
+        ours = [line for line in lines if line[0][0].ordinal == ordinal and getattr(line[0][0].driver, "_losses", None) is losses]
+        waiting = [told for turn in itertools.zip_longest(*ours) for entry in turn if entry is not None for told in entry[1:]]
+        return [label for told in waiting if (label := getattr(getattr(told, "__self__", None), "label", ""))]
 
     def drain(self, seconds: float) -> bool:
         """Wait until every mark is reached, but no longer than this; whether they are."""
@@ -108,7 +118,8 @@ class Watcher:
 
 def _ask(mark: Mark) -> tuple[bool, BaseException | None]:
     try:
-        return (True, mark.failure) if mark.reached else (False, None)
+        with mark.driver.outside_captures(mark.ordinal):  # to ask would break captures of all threads that are in the global mode
+            return (True, mark.failure) if mark.reached else (False, None)
     except TilecError as error:  # the device is lost
         return True, error
 
@@ -121,6 +132,7 @@ def _tell(told: Told, error: BaseException | None) -> None:
 
 
 WATCHER = Watcher()
+PENDING.append(WATCHER.pending)
 os.register_at_fork(after_in_child=WATCHER.renew)
 # What host memory the device still reads must not go with the interpreter.
 atexit.register(WATCHER.drain, _PATIENCE)
