@@ -121,27 +121,24 @@ def table(torch: Any, record: Callable[[Any], None], launches: Callable[[], None
     """Microseconds per kernel of each way."""
     from tilec.runtime import CudaGraph, Stream
 
-    stream = Stream(0)
-    with CudaGraph.scope(stream) as scope:
+    with CudaGraph.scope(Stream(0)) as scope:
         record(scope)
-    graph = scope.graph
-    side = torch.cuda.Stream()
-    ways: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {
-        TILEC: (graph.replay, stream.sync),
-        SAME: (captured(torch, launches, side), side.synchronize),
-        "torch CUDAGraph of torch's kernels": (captured(torch, own, side), side.synchronize),
-        "launches, without a graph": (launches, torch.cuda.synchronize),
-    }
+    graph, side = scope.graph, torch.cuda.Stream()
     assert graph.nodes == KERNELS
+    ways: dict[str, Callable[[], None]] = {
+        TILEC: lambda: graph.replay(side),
+        SAME: captured(torch, launches),
+        "torch CUDAGraph of torch's kernels": captured(torch, own),
+    }
     times: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(WARM + ROUNDS):
-        for name, (run, wait) in ways.items():
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            run()
-            wait()
-            if turn >= WARM:
-                times[name].append((time.perf_counter() - start) / KERNELS * 1e6)
+    with torch.cuda.stream(side):
+        for turn in range(WARM + ROUNDS):
+            names = list(ways)
+            for name in names[turn % 3 :] + names[: turn % 3]:  # each is first, second and third as often
+                seconds = timed(torch, ways[name])
+                if turn >= WARM:
+                    times[name].append(seconds / KERNELS * 1e6)
+        times["launches, without a graph"] = [timed(torch, launches) / KERNELS * 1e6 for _ in range(ROUNDS // 3)]
     rows: dict[str, Any] = {
         name: {"median_us": round(statistics.median(each), 4), "minimum_us": round(min(each), 4)} for name, each in times.items()
     }
@@ -150,18 +147,23 @@ def table(torch: Any, record: Callable[[Any], None], launches: Callable[[], None
     return rows
 
 
-def captured(torch: Any, work: Callable[[], None], side: Any) -> Callable[[], None]:
-    """A replay of torch's graph of some work, on a stream of its own."""
+def timed(torch: Any, run: Callable[[], None]) -> float:
+    """Seconds until the device is done, with nothing else to do before."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    run()
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def captured(torch: Any, work: Callable[[], None]) -> Callable[[], None]:
+    """A replay of torch's graph of some work, on torch's current stream."""
     work()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         work()
-
-    def replay() -> None:
-        with torch.cuda.stream(side):
-            graph.replay()
-
+    replay: Callable[[], None] = graph.replay
     return replay
 
 

@@ -160,7 +160,7 @@ def events_of_inside_are_places_in_the_graph(rig: Rig) -> None:
     for ask in (driver.event_reached, driver.synchronize_event):
         with pytest.raises(DriverError) as caught:
             ask(ordinal, event)
-        assert caught.value.result == "CUDA_ERROR_CAPTURED_EVENT"
+        assert caught.value.result == "CUDA_ERROR_CAPTURED_EVENT", caught.value.result
     driver.record_event(ordinal, event, rig.other)  # set elsewhere, it is an event as any other
     driver.synchronize_event(ordinal, event)
     assert driver.event_reached(ordinal, event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,8 @@ def test_launches_of_tensors_of_tilec_in_a_capture_of_torch(module: Module, torc
     z, x, y = tensor(0), tensor(2), tensor(3)  # last used on stream 0, which the capture must not wait for
     with Stream(0) as busy:
         module.vector_add(busy, x, y, y)  # and x on one more
+        dropped, both = tensor(1, 1 << 20), tensor(1)
+        module.vector_add(busy, z, both, y)  # `both` was used on two streams
         captured = torch.cuda.CUDAGraph()
         with torch.cuda.graph(captured):
             current = torch.cuda.current_stream()
@@ -209,11 +212,42 @@ def test_launches_of_tensors_of_tilec_in_a_capture_of_torch(module: Module, torc
                 module.vector_add(current, z, x, y)
             with pytest.raises(GraphCaptureError):
                 Tensor.uninitialized((4,), "f32", driver=driver(), ordinal=0, stream=current.cuda_stream)
-            dropped = tensor(1, 1 << 20)
-            del dropped
+            del dropped, both  # the collector frees them on other streams, whatever the capture forbids
+            gc.collect()
         captured.replay()
         torch.cuda.synchronize()
         assert contents(z) == {9}
+
+
+def test_the_watcher_breaks_no_capture_of_torch(module: Module, torch: Any) -> None:
+    """It asks for events on its thread, which a capture in the global mode forbids to all threads."""
+    with Stream(0) as busy:
+        z, x, y = tensor(0, 1 << 26), tensor(2, 1 << 26).share(), tensor(3, 1 << 26).share()
+        op = module.lazy.vector_add(z, x, y).first()
+        for _ in range(40):
+            op = op.then(lambda found: module.lazy.vector_add(found, x, y).first())
+        a, b = torch.ones(COUNT, device="cuda"), torch.ones(COUNT, device="cuda")
+        torch.cuda.synchronize()
+        future = op.schedule(OnStream(busy))
+        captured = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(captured):
+            for _ in range(200):
+                torch.add(a, b, out=b)
+                time.sleep(2e-5)
+        assert contents(future.result()) == {5}
+        captured.replay()
+        torch.cuda.synchronize()
+        assert (b == 201).all()
+
+
+class OnStream:
+    """A policy of one stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def next_stream(self) -> Stream:
+        return self.stream
 
 
 def test_a_first_launch_in_a_capture_of_torch_loads_its_kernel(dist: Path, torch: Any) -> None:

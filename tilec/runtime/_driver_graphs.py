@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from typing import Any
 
 from tilec.runtime._driver_memory import MemoryCalls
 from tilec.runtime.seam import ExecutableHandle, GraphHandle
@@ -39,15 +38,9 @@ class GraphCalls(MemoryCalls):
             return int(values[0]) != _NOT_CAPTURED
         return int(result) == _IMPLICIT
 
-    @contextlib.contextmanager
-    def outside_captures(self, ordinal: int) -> Iterator[None]:
-        """Let this thread wait for streams that are not captured, whatever mode a capture of somebody else has."""
-        with self.current(ordinal):
-            before = self._ask("cuThreadExchangeStreamCaptureMode", self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
-            try:
-                yield
-            finally:
-                self._ask("cuThreadExchangeStreamCaptureMode", before)
+    def outside_captures(self, ordinal: int) -> _Relaxed:  # noqa: ARG002 - the mode is a thread's
+        """Let this thread make calls that a capture of somebody else forbids and would break over, such as to wait or to free."""
+        return _Relaxed(self._api)
 
     def instantiate_graph(self, ordinal: int, graph: GraphHandle) -> ExecutableHandle:
         """Make a graph ready to be launched."""
@@ -88,3 +81,19 @@ class GraphCalls(MemoryCalls):
     def destroy_executable(self, ordinal: int, executable: ExecutableHandle) -> None:
         """Give it back; launches of it still finish."""
         self._give_back(ordinal, "cuGraphExecDestroy", executable)
+
+
+class _Relaxed:
+    """The relaxed mode of captures for this thread. No generator: frees pay for it."""
+
+    __slots__ = ("_api", "_before")
+
+    def __init__(self, api: Any) -> None:
+        self._api = api
+
+    def __enter__(self) -> None:
+        api = self._api
+        self._before = api.cuThreadExchangeStreamCaptureMode(api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)[1]
+
+    def __exit__(self, *_: object) -> None:
+        self._api.cuThreadExchangeStreamCaptureMode(self._before)

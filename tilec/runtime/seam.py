@@ -344,7 +344,7 @@ class DeviceDriver(Protocol):
         """Whether a stream is captured, by whomever. Its work must not be waited for, nor may it wait for work outside of the capture."""
 
     def outside_captures(self, ordinal: int) -> AbstractContextManager[None]:
-        """Let this thread wait for streams that are not captured, although somebody captures another one."""
+        """Let this thread wait for streams that are not captured, free there and load images, although somebody captures another one."""
 
     def graph_nodes(self, graph: GraphHandle) -> int:
         """How many works a graph has."""

@@ -202,7 +202,7 @@ class Executable:
     def __init__(self, driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> None:
         """Own it."""
         self.handle = handle
-        finish = weakref.finalize(self, DROPS.call, functools.partial(driver.destroy_executable, ordinal, handle))
+        finish = weakref.finalize(self, DROPS.call, functools.partial(_destroy, driver, ordinal, handle))
         finish.atexit = False  # the driver takes everything back at the process's end, and may be gone by then
 
     @classmethod
@@ -214,6 +214,11 @@ class Executable:
         driver.synchronize(ordinal, line.handle)  # no other work is ever there
         give_line(line)
         return made
+
+
+def _destroy(driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> None:
+    with driver.outside_captures(ordinal):
+        driver.destroy_executable(ordinal, handle)
 
 
 class _State:

@@ -242,10 +242,15 @@ def mark_of(driver: DeviceDriver, use: Use) -> Mark:
 
 def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
     """Give memory back after its last uses. It is the collector that calls: nothing here waits for the device."""
-    last = uses.last
-    if any(use.mark is None and use.stream not in uses.gone and driver.capturing(*use.stream) for use in last):
+    if _captured(driver, uses):
         DROPS.later(functools.partial(_free, driver, ordinal, address, uses))  # now it would become a part of the graph
         return
+    with driver.outside_captures(ordinal):
+        _free_now(driver, ordinal, address, uses)
+
+
+def _free_now(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
+    last = uses.last
     if (log := leases()) is not None:
         log.debug("the memory at %#x is freed after its uses on %s", address, ", ".join(str(use.stream) for use in last))
     if len(last) == 1 and last[0].stream[0] == ordinal and last[0].stream not in uses.gone:
@@ -260,10 +265,18 @@ def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
 
 def _let_go(driver: DeviceDriver, owner: Any, uses: Uses) -> None:
     """Keep the owner of foreign memory until its last uses are over."""
+    if _captured(driver, uses):
+        DROPS.later(functools.partial(_let_go, driver, owner, uses))
+        return
     marks = [mark_of(driver, use) for use in uses.last]
     if marks:
         DROPS.keep(marks, owner)
         DROPS.drain()
+
+
+def _captured(driver: DeviceDriver, uses: Uses) -> bool:
+    """Whether a stream that used memory last is captured now."""
+    return any(use.stream not in uses.gone and driver.capturing(*use.stream) for use in uses.last)
 
 
 _STREAMS: weakref.WeakKeyDictionary[DeviceDriver, dict[int, int]] = weakref.WeakKeyDictionary()
