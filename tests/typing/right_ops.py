@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from typing_extensions import assert_type
 
-from tilec.runtime import Device, DeviceFuture, DeviceOp, ExecutionContext, SingleStream, Stream, empty, value, with_context, zip_ops
+from tilec.runtime import (
+    Device,
+    DeviceFuture,
+    DeviceOp,
+    ExecutionContext,
+    Partition,
+    SharedOp,
+    SharedTensor,
+    SingleStream,
+    Stream,
+    Tensor,
+    TensorMut,
+    TensorView,
+    api,
+    empty,
+    shared,
+    value,
+    with_context,
+    zip_ops,
+)
 
 
 class Count(DeviceOp[int]):
@@ -48,6 +70,38 @@ def tuples() -> None:
     assert_type(text, DeviceOp[str])
     many: list[DeviceOp[int]] = [value(1)] * 9
     assert_type(zip_ops(*many), DeviceOp[tuple[int, ...]])
+
+
+def tensors(array: npt.NDArray[np.float32], mutable: Partition[TensorMut]) -> None:
+    op = api.from_host(array)
+    assert_type(op, DeviceOp[Tensor])
+    assert_type(op.reshape(3, 4).reinterpret("u8"), DeviceOp[Tensor])
+    assert_type(op.view(12), DeviceOp[TensorView])
+    assert_type(op.partition(4), DeviceOp[Partition[Tensor]])
+    assert_type(op.partition(4).unpartition().dup(), DeviceOp[Tensor])
+    assert_type(value(mutable).unpartition(), DeviceOp[TensorMut])
+    assert_type(api.memcpy(mutable, array), DeviceOp[None])
+    tensor = op.sync()
+    assert_type(tensor.dup().sync(), Tensor)
+    assert_type(tensor.to_host().ndim, int)
+    assert_type(op.to_host().sync().size, int)
+    assert_type(api.to_host(op).sync().size, int)
+
+
+def shares(op: DeviceOp[Tensor], share: SharedTensor) -> None:
+    assert_type(op.share(), DeviceOp[SharedTensor])
+    assert_type(op.shared(), SharedOp[SharedTensor])
+    assert_type(op.shared().sync(), SharedTensor)
+    assert_type(op.shared().shared(), SharedOp[SharedTensor])
+    assert_type(op.shared().reshape(3, 4), DeviceOp[SharedTensor])
+    assert_type(op.shared().try_partition(4), DeviceOp[Partition[Tensor]])
+    assert_type(op.shared().unwrap_arc(), DeviceOp[Tensor])
+    assert_type(shared(share), SharedOp[SharedTensor])
+    assert_type(shared(op.sync()).sync(), SharedTensor)
+    assert_type(value(1).shared(), SharedOp[int])
+    assert_type(shared("a").sync(), str)
+    assert_type(value(1).unwrap_arc(), DeviceOp[int])
+    assert_type(zip_ops(op, value(1)).shared(), SharedOp[Any])
 
 
 def wider(op: DeviceOp[bool]) -> DeviceOp[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sample
 
-from tilec.runtime import DeviceBuffer
+from tilec.runtime import DeviceBuffer, DeviceOp, Tensor
 
 
 def uses(kernels: sample.Module, t: DeviceBuffer) -> None:
@@ -20,3 +20,26 @@ def uses(kernels: sample.Module, t: DeviceBuffer) -> None:
     kernels.everything(0, t, 3, True, 0, b"x")  # wrong: an axis without default has to be chosen
     kernels.everything(0, t, 3, True, 0, "x", ORDER="row")  # wrong: a text is no struct
     kernels.missing(0, t)  # wrong: no such kernel
+
+
+def launches_that_run_later(t: Tensor, number: DeviceOp[float], tensor: DeviceOp[Tensor]) -> None:
+    sample.add(t, t)  # wrong: an argument is missing
+    sample.add(0, t, t, t)  # wrong: there is no stream
+    sample.add(t, t, [1.0])  # wrong: a list is no tensor
+    sample.add(t, t, number)  # wrong: an op that gives no tensor
+    sample.add(t, t, t, tensor)  # wrong: an op that gives no number
+    sample.add(t, t, t, beta=1.0)  # wrong: no such argument
+    sample.gemm(t, t, t, BM=32)  # wrong: not built
+    sample.gemm(t, t, t).variant(BM=32)  # wrong: not built
+    sample.gemm(t, t, t).variant(BN=64)  # wrong: no such axis
+    sample.gemm(t, t, t).variant(64)  # wrong: axes go by name
+    sample.gemm(t, t, t).options(occupancy=2)  # wrong: built without options
+    sample.gemm(t, t, t).grid("4")  # wrong: a text is no extent
+    sample.add(t, t, t).variant(BM=64)  # wrong: it has no axes
+    sample.everything(t, 3, True, 0, b"", ORDER="row").options(occupancy=3)  # wrong: not built
+    sample.everything(t, 3, True, 0, b"", ORDER="row").options(warps=2)  # wrong: no such option
+    sample.everything(t, 3, True, 0, b"")  # wrong: an axis without default has to be chosen
+    sample.missing(t)  # wrong: no such kernel
+    first: DeviceOp[int] = sample.add(t, t, t).first()  # wrong: it gives the tensor
+    sample.load().lazy.gemm(t, t, t, BM=32)  # wrong: not built
+    first.sync()

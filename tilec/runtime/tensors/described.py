@@ -30,7 +30,10 @@ def dtype_name(dtype: Any) -> str:
     name = getattr(dtype, "__name__", "")
     if name in BY_NUMPY:
         return BY_NUMPY[name].name
-    raise TensorError(f"{dtype!r} is no dtype; known are {', '.join(DTYPES)}")
+    known = f"known are {', '.join(DTYPES)}"
+    if str(dtype) in ("tf32", "tfloat32"):
+        raise TensorError(f"tf32 is what kernels compute with, and no tensor holds it; {known}", fix="use f32, which kernels read as tf32")
+    raise TensorError(f"{dtype!r} is no dtype; {known}")
 
 
 class Described:

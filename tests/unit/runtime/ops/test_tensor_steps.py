@@ -1,0 +1,111 @@
+"""Methods of tensors on ops that give them: lazily, on one stream, with errors that say which step and where."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.runtime.ops.device_samples import Held
+from tilec.errors import OwnershipError, TensorError, UsageError
+from tilec.runtime import DeviceOp, SharedTensor, Tensor, TensorView, api, shared, value, zip_ops
+
+HERE = "test_tensor_steps.py"
+
+
+def counting(count: int = 12) -> DeviceOp[Tensor]:
+    return api.from_host(np.arange(count, dtype=np.float32))
+
+
+def test_shapes_of_a_result_that_is_not_there_yet(held: Held) -> None:
+    t = counting().reshape(3, -1).sync()
+    assert (type(t), t.shape) == (Tensor, (3, 4))
+    assert counting().reinterpret("u8", 6, 8).sync().shape == (6, 8)
+    view = counting().view(2, 6).sync()
+    assert (type(view), view.shape) == (TensorView, (2, 6))
+    assert view.to_host().tolist() == np.arange(12).reshape(2, 6).tolist(), "it keeps the memory"
+    s = counting().share().reshape(4, 3).sync()
+    assert (type(s), s.shape, s.owners) == (SharedTensor, (4, 3), 1)
+
+
+def test_partitions_and_back(held: Held) -> None:
+    p = counting().reshape(3, 4).partition(1, 2).sync()
+    assert p.grid == (3, 2)
+    assert value(p).unpartition().sync().shape == (3, 4)
+    prefix = counting().partition_prefix(5).sync()
+    assert (prefix.prefix, prefix.grid) == (True, (3,))
+    assert counting().share().try_partition(4).sync().grid == (3,)
+    assert counting().shared().try_partition(4).map(lambda _: 1).name == "from_host.shared.try_partition.map"
+
+
+def test_a_kernel_chain_ends_at_the_host(held: Held) -> None:
+    """As the chain of the host API's reference: launch, first, unpartition, to_host."""
+    add = held.module.lazy.add
+    op = add(counting(1000).partition(256), counting(1000), counting(1000), 2.0).first().unpartition().to_host()
+    with held.held():
+        future = op.future()
+        assert not future.done()
+    assert np.array_equal(future.result(10), np.arange(1000, dtype=np.float32) * 3)
+    copy = add(counting(1000), counting(1000), counting(1000), 1.0).first().dup()
+    assert np.array_equal(copy.sync().to_host(), np.arange(1000, dtype=np.float32) * 2)
+
+
+def test_awaiting_a_transfer(held: Held) -> None:
+    async def main() -> Any:
+        return await counting().dup().to_host()
+
+    assert asyncio.run(main()).tolist() == list(range(12))
+
+
+def test_into_an_array(held: Held) -> None:
+    out = np.zeros(12, np.float32)
+    assert counting().to_host(out=out).sync() is out
+    assert out.tolist() == list(range(12))
+
+
+def test_a_shared_transfer_is_one(held: Held) -> None:
+    op = counting().to_host().shared()
+    first, second = zip_ops(op, op).sync()
+    assert first is second
+    t = counting().shared()
+    one, two = zip_ops(t.to_host(), t.reshape(3, 4).to_host()).sync()
+    assert one.tolist() == two.reshape(-1).tolist()
+    again = t.sync()
+    assert shared(again).sync().owners == 4  # the op keeps one, and each user has one of its own
+    with pytest.raises(OwnershipError, match="owners, among them"):
+        t.unwrap_arc().sync()
+    assert isinstance(counting().share().unwrap_arc().sync(), Tensor)
+
+
+@pytest.mark.parametrize(
+    ("make", "verb", "fix"),
+    [
+        (lambda: value(3).reshape(3), "reshape", "use `map`"),
+        (lambda: value((1, 2)).to_host(), "to_host", r"first\(\), last\(\) or unzip\(\)"),
+        (lambda: value("a").dup(), "dup", "use `map`"),
+        (lambda: counting().unpartition(), "unpartition", "use `map`"),
+        (lambda: counting().share().share(), "share", "use `map`"),
+        (lambda: counting().share().partition(3), "partition", "use `map`"),
+        (lambda: value(np.zeros(3)).view(3), "view", "use `map`"),
+    ],
+)
+def test_a_result_that_is_no_such_tensor(held: Held, make: Callable[[], DeviceOp[Any]], verb: str, fix: str) -> None:
+    op = make()  # nothing is known of the result yet
+    with pytest.raises(
+        UsageError, match=rf"^`{verb}` needs an op that gives a tensor which has it, and this one gave a \w+\n  fix: .*{fix}"
+    ) as caught:
+        op.sync()
+    assert HERE in caught.value.op
+    assert verb in caught.value.op
+
+
+def test_what_does_not_fit_is_said_when_it_runs(held: Held) -> None:
+    op = counting().reshape(5, 5)
+    with pytest.raises(TensorError, match=r"^a tensor of shape \(12,\) has 12 elements, and shape \(5, 5\) has 25") as caught:
+        op.sync()
+    assert caught.value.op.startswith("reshape, created at")
+    with pytest.raises(TensorError, match="out is an array of float64"):
+        counting().to_host(out=np.zeros(12)).sync()
