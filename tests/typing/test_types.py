@@ -15,6 +15,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 GOLDEN = HERE.parent / "golden" / "sample" / "__init__.py"
+RIGHT = ("right_uses.py", "right_ops.py", "right_launches.py")
 WRONG = re.compile(r"# wrong: (.+)$")
 
 
@@ -25,7 +26,7 @@ def project(tmp_path_factory):
     (folder / "sample").mkdir()
     shutil.copy(GOLDEN, folder / "sample" / "__init__.py")
     (folder / "sample" / "py.typed").touch()
-    for file in ("right_uses.py", "right_ops.py", "wrong_uses.py"):
+    for file in (*RIGHT, "wrong_uses.py"):
         shutil.copy(HERE / file, folder / file)
     return folder
 
@@ -53,8 +54,8 @@ def pyright(folder, file):
 
 
 def test_mypy_accepts_the_package_and_right_uses(project):
-    done = mypy(project, "sample", "right_uses.py", "right_ops.py")
-    assert (done.stdout.strip(), done.returncode) == ("Success: no issues found in 3 source files", 0)
+    done = mypy(project, "sample", *RIGHT)
+    assert (done.stdout.strip(), done.returncode) == ("Success: no issues found in 4 source files", 0)
 
 
 def test_mypy_refuses_every_wrong_use(project):
@@ -66,7 +67,7 @@ def test_pyright_accepts_the_package(project):
     assert pyright(project, "sample") == []
 
 
-@pytest.mark.parametrize("file", ["right_uses.py", "right_ops.py"])
+@pytest.mark.parametrize("file", RIGHT)
 def test_pyright_accepts_right_uses(project, file):
     assert pyright(project, file) == []
 

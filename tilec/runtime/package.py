@@ -95,3 +95,16 @@ class Package:
             with self._lock:
                 make = self._lazy[kernel] = packaged(self, kernel)
         return make(values, choices)
+
+
+def lazily(module: Module) -> Callable[..., Any]:
+    """What makes launches that run later on the device of a module: of kernel, arguments and choices, as `Package.launch`."""
+    made: dict[str, Callable[..., Any]] = {}
+
+    def launch(kernel: str, values: tuple[Any, ...], choices: tuple[Any, ...] = ()) -> Any:
+        make = made.get(kernel)
+        if make is None:
+            make = made[kernel] = module.lazy[kernel].launch
+        return make(values, choices)
+
+    return launch

@@ -83,6 +83,40 @@ def bracketed(head: str, items: Sequence[str], tail: str, *, indent: int) -> lis
     return [f"{head}(", *(f"    {item}," if item != "*" else "    *," for item in items), f"){tail}"]
 
 
-def tuple_text(items: Sequence[str]) -> str:
-    """A tuple of expressions."""
-    return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+def subscripted(head: str, items: Sequence[str], tail: str, *, indent: int) -> list[str]:
+    """`head[items]tail` as `bracketed` has it; without items, `head` and `tail` alone."""
+    if not items:
+        return [f"{head}{tail}"]
+    line = f"{head}[{', '.join(items)}]{tail}"
+    return [line] if indent + len(line) <= WIDTH else [f"{head}[", *(f"    {item}," for item in items), f"]{tail}"]
+
+
+def function_head(name: str, items: Sequence[str], result: tuple[str, Sequence[str]], *, indent: int) -> list[str]:
+    """`def name(items) -> result[...]:`, broken up as far as it is too wide."""
+    head, parts = result
+    whole = f"{head}[{', '.join(parts)}]" if parts else head
+    lines = bracketed(f"def {name}", items, f" -> {whole}:", indent=indent)
+    if indent + len(lines[-1]) > WIDTH:
+        lines[-1:] = subscripted(f") -> {head}", parts, ":", indent=indent)
+    return lines
+
+
+def tuple_text(items: Sequence[str], *, indent: int) -> str:
+    """A tuple of expressions; one that is too wide for a line of its own goes on over several, which stand at `indent`."""
+    line = f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+    if indent + len(line) < WIDTH:
+        return line
+    space = " " * indent
+    return "\n".join(["(", *(f"{space}    {item}," for item in items), f"{space})"])
+
+
+def listed(head: str, items: Sequence[str]) -> list[str]:
+    """`head[items]` on one line, or one item per line where that is too wide."""
+    line = f"{head}[{', '.join(items)}]"
+    return [line] if len(line) <= WIDTH else [f"{head}[", *(f"    {item}," for item in items), "]"]
+
+
+def imported(module: str, names: Sequence[str], *, indent: int) -> list[str]:
+    """An import of several names, in brackets where it is too wide."""
+    line = f"from {module} import {', '.join(names)}"
+    return [line] if indent + len(line) <= WIDTH else [f"from {module} import (", *(f"    {name}," for name in names), ")"]

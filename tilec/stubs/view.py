@@ -1,17 +1,20 @@
-"""From a bundle's index to the plain values that the package template shows: signatures, docstrings, imports."""
+"""From a bundle's index to the plain values that the package template shows: names, imports, methods and functions."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from tilec.model.dtype import DTYPES
-from tilec.model.image import ImageInfo
-from tilec.model.kernel import AxisValue, BundleInfo, KernelInfo, VariantInfo
-from tilec.model.signature import Param, ParamKind
-from tilec.stubs.text import WIDTH, bracketed, literal, method_name, paragraph, parameter_names, plain, prose, tuple_text, unique
+from tilec.model.kernel import BundleInfo, KernelInfo
+from tilec.model.signature import Param
+from tilec.stubs.doc import launcher_doc
+from tilec.stubs.lazy import LazyView, lazy_view
+from tilec.stubs.text import bracketed, imported, listed, literal, method_name, parameter_names, plain, tuple_text, unique
+from tilec.stubs.types import param_type, signature
 
-# A docstring lists this many variants; `tilec inspect` lists them all.
-MOST_VARIANTS = 12
+# What the module's text names besides kernels.
+_MODULE_NAMES = frozenset({"Module", "Package", "TYPE_CHECKING", "annotations", "lazily", "load", "_tilec_package_"})
+_TYPING = ("Any", "Literal", "TypeVar")
+_RUNTIME = ("DeviceLike", "Launcher", "LazyLaunch", "OrOp", "StreamLike", "StructLike", "TensorLike")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,20 +35,28 @@ class PackageView:
     Attributes:
         title: first line of the module's docstring. subject: name and version, inside another docstring.
         builder: what made it.
-        launchers: attribute that holds all launchers.
+        exports: the lines of `__all__`. imports: those that only type checkers read. variables: their type variables.
+        launchers, held: attributes that hold all launchers, and the functions that give ops.
+        lazy: property that gives these; `functions` is their class, `launch` its attribute, `here` the module's own object.
         bundle: the bundle's file name as a Python literal.
-        typing, runtime: names to import, sorted.
-        kernels: in the manifest's order.
+        kernels: in the manifest's order. ops: their functions that give ops.
     """
 
     title: str
     subject: str
     builder: str
+    exports: tuple[str, ...]
+    imports: tuple[str, ...]
+    variables: tuple[str, ...]
     launchers: str
+    held: str
+    lazy: str
+    functions: str
+    launch: str
+    here: str
     bundle: str
-    typing: tuple[str, ...]
-    runtime: tuple[str, ...]
     kernels: tuple[KernelView, ...]
+    ops: tuple[LazyView, ...]
 
 
 def package_view(info: BundleInfo, bundle_name: str) -> PackageView:
@@ -56,196 +67,76 @@ def package_view(info: BundleInfo, bundle_name: str) -> PackageView:
     """
     package = info.package
     taken = {method_name(kernel.name) for kernel in info.kernels}
-    launchers = unique("_launchers", taken)
-    taken.add(launchers)
-    kernels = []
+    # Kernels keep their names as methods; what the package has of its own stands back.
+    own = {}
+    for name in ("_launchers", "_functions", "_launch", "_HERE", "lazy", "Functions"):
+        own[name] = unique(name, taken)
+        taken.add(own[name])
+    module = {*_MODULE_NAMES, *_TYPING, *_RUNTIME, "Callable", "Loaded", own["Functions"], own["_HERE"]}
+    module |= {f"_T{number}" for number in range(1, 1 + max((len(kernel.params) for kernel in info.kernels), default=0))}
+    kernels, ops = [], []
     for kernel in info.kernels:
         attribute = unique(f"_{kernel.name.lstrip('_')}", taken)
         taken.add(attribute)
-        kernels.append(_kernel_view(kernel, attribute))
+        # As functions of the module they stand back, as the module's names are those that every package has.
+        exported = unique(kernel.name, module)
+        op = unique(f"_{''.join(word[:1].upper() + word[1:] for word in kernel.name.split('_'))}Launch", {*module, *taken})
+        module |= {exported, op}
+        names = parameter_names([p.name for p in kernel.params] + list(kernel.choices), {"self"})
+        kernels.append(_kernel_view(kernel, attribute, names))
+        ops.append(lazy_view(kernel, names, own["_launch"], op, exported))
     subject = plain(f"{package.name} {package.version}")
     title = plain(f"{package.name} {package.version}: {package.description}" if package.description else subject)
-    signatures = "\n".join(line for kernel in kernels for line in kernel.signature)
-    runtime = {"DeviceLike", "Launcher", "load_packaged"}
-    runtime |= {name for name in ("StreamLike", "StructLike", "TensorLike") if name in signatures}
+    exports = sorted(["Module", "load", own["Functions"], *(op.exported for op in ops)])
     return PackageView(
         title=title if title.endswith(".") else f"{title}.",
         subject=subject,
         builder=plain(info.builder or "tilec"),
-        launchers=launchers,
+        exports=tuple(listed("__all__ = ", [literal(name) for name in exports])),
+        imports=tuple(_imports(kernels, ops)),
+        variables=tuple(f"_T{number}" for number in range(1, 1 + max((op.tensors for op in ops), default=0))),
+        launchers=own["_launchers"],
+        held=own["_functions"],
+        lazy=own["lazy"],
+        functions=own["Functions"],
+        launch=own["_launch"],
+        here=own["_HERE"],
         bundle=literal(bundle_name),
-        typing=("Literal",) if "Literal[" in signatures else (),
-        runtime=tuple(sorted(runtime, key=lambda name: (name[0].islower(), name))),
         kernels=tuple(kernels),
+        ops=tuple(ops),
     )
 
 
-def _kernel_view(kernel: KernelInfo, attribute: str) -> KernelView:
-    choices = kernel.choices
-    names = parameter_names([p.name for p in kernel.params] + list(choices), {"self"})
+def _imports(kernels: list[KernelView], ops: list[LazyView]) -> list[str]:
+    """What type checkers need of other modules; nothing that the text does not name."""
+    lines = [line for kernel in kernels for line in kernel.signature]
+    text = "\n".join([*lines, *(line for op in ops for line in (*op.signature, *op.checked))])
+    variables = any(op.tensors for op in ops)
+    typing = [name for name in _TYPING if name == "Any" or (name == "TypeVar" and variables) or (name == "Literal" and "Literal[" in text)]
+    always = {"DeviceLike", "Launcher"} | ({"TensorLike"} if variables else set())
+    runtime = [name for name in _RUNTIME if name in always or name in text]
+    return [
+        "from collections.abc import Callable",
+        *imported("typing", typing, indent=4),
+        "",
+        *imported("tilec.runtime", runtime, indent=4),
+        "from tilec.runtime import Module as Loaded",
+    ]
+
+
+def _kernel_view(kernel: KernelInfo, attribute: str, names: tuple[str, ...]) -> KernelView:
     stream = unique("stream", names)
     params, axes = names[: len(kernel.params)], names[len(kernel.params) :]
-    # A parameter without a default cannot follow one that has one: the earlier defaults then hold for the launcher only.
-    last = max((i for i, p in enumerate(kernel.params) if p.default is None), default=-1)
-    items = ["self", f"{stream}: StreamLike"]
-    for index, (name, param) in enumerate(zip(params, kernel.params, strict=True)):
-        items.append(f"{name}: {_type(param)}" + (f" = {_number(param.default)}" if index > last and param.default is not None else ""))
-    if axes:
-        items.append("*")
-        built, default = dict(kernel.axes), dict(kernel.default)
-        for name, axis in zip(axes, choices, strict=True):
-            items.append(f"{name}: {_choice_type(built[axis])}" + (f" = {_value(default[axis])}" if axis in default else ""))
+
+    def type_of(_: int, param: Param) -> str:
+        return param_type(param)
+
+    items = ["self", f"{stream}: StreamLike", *signature(kernel, params, axes, type_of)]
+    arguments = [stream, tuple_text(params, indent=12)] + ([tuple_text(axes, indent=12)] if axes else [])
     return KernelView(
         name=kernel.name,
         attribute=attribute,
         signature=tuple(bracketed(f"def {kernel.name}", items, " -> None:", indent=4)),
-        doc=tuple(_doc(kernel, stream, params, axes)),
-        body=tuple(_launch_call(attribute, stream, params, axes)),
+        doc=tuple(launcher_doc(kernel, stream, params, axes)),
+        body=tuple(bracketed(f"self.{attribute}.launch", arguments, "", indent=8)),
     )
-
-
-def _launch_call(attribute: str, stream: str, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
-    """The method's body; a tuple that is too wide for a line of its own is broken up too."""
-    values = tuple_text(params)
-    if len(values) + 13 > WIDTH:
-        values = "\n".join(["(", *(f"                {name}," for name in params), "            )"])
-    arguments = [stream, values] + ([tuple_text(axes)] if axes else [])
-    return bracketed(f"self.{attribute}.launch", arguments, "", indent=8)
-
-
-def _type(param: Param) -> str:
-    match param.kind:
-        case ParamKind.TENSOR:
-            return "TensorLike"
-        case ParamKind.PTR:
-            return "int"
-        case ParamKind.STRUCT:
-            return "StructLike"
-        case ParamKind.SCALAR:
-            kind = DTYPES[param.dtype].kind if param.dtype in DTYPES else "float"
-            return {"bool": "bool", "int": "int", "uint": "int", "float": "float"}[kind]
-
-
-def _number(value: float | bool | None) -> str:
-    return f'float("{value!r}")' if isinstance(value, float) and repr(value) in ("inf", "-inf", "nan") else repr(value)
-
-
-def _value(value: AxisValue) -> str:
-    return literal(value) if isinstance(value, str) else repr(value)
-
-
-def _choice_type(values: tuple[AxisValue, ...]) -> str:
-    if any(isinstance(value, float) for value in values):  # Literal takes no floats
-        return "float"
-    return f"Literal[{', '.join(_value(value) for value in values)}]"
-
-
-def _doc(kernel: KernelInfo, stream: str, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
-    lines = prose(kernel.doc) if kernel.doc.strip() else [f"Enqueue the kernel {kernel.name}."]
-    lines += ["", "Args:", *_entry(stream, "where the kernel is enqueued")]
-    for name, param in zip(params, kernel.params, strict=True):
-        lines += _entry(name, _param_doc(param))
-    built, default = dict(kernel.axes), dict(kernel.default)
-    for name, axis in zip(axes, kernel.choices, strict=True):
-        suffix = f"; {default[axis]} by default" if axis in default else ""
-        lines += _entry(name, f"{_one_of(built[axis])}{suffix}")
-    bound = [axis for axis in kernel.dtype_axes if axis not in kernel.choices and axis in {p.dtype for p in kernel.params}]
-    if bound:
-        lines += ["", *(line for axis in bound for line in paragraph(f"{axis} is {_one_of(built[axis])}, by the arguments."))]
-    fixed = [(axis, values[0]) for axis, values in kernel.axes if len(values) == 1 and axis not in bound]
-    if fixed:
-        lines += ["", *paragraph(f"Built with {', '.join(f'{axis} = {value}' for axis, value in fixed)}.")]
-    if kernel.launch.requires:
-        lines += [
-            "",
-            "Requires:",
-            *(line for text in kernel.launch.requires for line in paragraph(text, indent="    ", hanging="        ")),
-        ]
-    lines += ["", *_variants(kernel)]
-    return lines
-
-
-def _entry(name: str, text: str) -> list[str]:
-    return paragraph(f"{name}: {text}", indent="    ", hanging="        ")
-
-
-def _param_doc(param: Param) -> str:
-    facts = []
-    match param.kind:
-        case ParamKind.TENSOR:
-            dims = "any number of dimensions" if param.rank < 0 else f"{param.rank} dimension{'' if param.rank == 1 else 's'}"
-            facts += [f"{param.dtype} tensor", dims, *_layout(param), "written" if param.out else "read"]
-        case ParamKind.SCALAR:
-            facts.append(param.dtype)
-            if param.default is not None:
-                facts.append(f"{param.default!r} by default")
-        case ParamKind.PTR:
-            facts.append("address in device memory")
-        case ParamKind.STRUCT:
-            facts.append(f"{param.size} bytes, passed by value")
-    return f"{param.doc.rstrip('.')} ({', '.join(facts)})" if param.doc else ", ".join(facts)
-
-
-def _layout(param: Param) -> list[str]:
-    facts = []
-    if param.stride is None:
-        facts.append("C-contiguous")
-    elif any(stride is not None for stride in param.stride):
-        facts.append(f"strides ({', '.join('any' if stride is None else str(stride) for stride in param.stride)})")
-    else:
-        facts.append("any strides")
-    if any(divisor > 1 for divisor in param.shape_divisible):
-        facts.append(f"extents divisible by {param.shape_divisible}")
-    if any(divisor > 1 for divisor in param.stride_divisible):
-        facts.append(f"strides divisible by {param.stride_divisible}")
-    if param.align > 1:
-        facts.append(f"aligned to {param.align} bytes")
-    return facts
-
-
-def _one_of(values: tuple[AxisValue, ...]) -> str:
-    *first, last = map(str, values)
-    return f"{', '.join(first)} or {last}" if first else last
-
-
-def _variants(kernel: KernelInfo) -> list[str]:
-    lines = ["Variants:"]
-    for variant in kernel.variants[:MOST_VARIANTS]:
-        assumes = f": {_assumptions(variant)}" if variant.assume else ""
-        lines += paragraph(f"{variant.id}{assumes}", indent="    ", hanging="        ")
-        by_resources: dict[str, list[str]] = {}
-        for image in variant.images:
-            by_resources.setdefault(_resources(image), []).append(str(image.target))
-        for resources, targets in by_resources.items():
-            lines += paragraph(
-                f"{', '.join(targets)}: {resources}" if resources else ", ".join(targets), indent="        ", hanging="            "
-            )
-    more = len(kernel.variants) - MOST_VARIANTS
-    if more > 0:
-        lines.append(f"    and {more} more: tilec inspect lists them")
-    return lines
-
-
-def _assumptions(variant: VariantInfo) -> str:
-    facts: dict[str, list[str]] = {}
-    for assumption in variant.assume:
-        for text in (
-            f"extents divisible by {assumption.shape}" if any(d > 1 for d in assumption.shape) else "",
-            f"strides divisible by {assumption.stride}" if any(d > 1 for d in assumption.stride) else "",
-            f"aligned to {assumption.align} bytes" if assumption.align > 1 else "",
-        ):
-            if text:
-                facts.setdefault(text, []).append(assumption.param)
-    return "; ".join(f"{', '.join(params)} {text}" for text, params in facts.items())
-
-
-def _resources(image: ImageInfo) -> str:
-    r = image.resources
-    spills = None if r.spill_stores is None and r.spill_loads is None else (r.spill_stores or 0) + (r.spill_loads or 0)
-    parts = [
-        f"{r.registers} registers" if r.registers is not None else "",
-        "" if spills is None else f"{spills} bytes spilled" if spills else "no spills",
-        f"{r.stack} bytes of stack" if r.stack else "",
-        f"{r.shared} bytes of shared memory" if r.shared else "",
-    ]
-    return ", ".join(part for part in parts if part)

@@ -5,23 +5,101 @@ Made by tilec 0.1.0. Do not edit: the next build writes this file again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING
 
-from tilec.runtime import DeviceLike, Launcher, StreamLike, StructLike, TensorLike, load_packaged
+from tilec.runtime.package import Package, lazily
 
-__all__ = ["Module", "load"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Literal, TypeVar
+
+    from tilec.runtime import (
+        DeviceLike,
+        Launcher,
+        LazyLaunch,
+        OrOp,
+        StreamLike,
+        StructLike,
+        TensorLike,
+    )
+    from tilec.runtime import Module as Loaded
+
+    _T1 = TypeVar("_T1", bound=TensorLike)
+    _T2 = TypeVar("_T2", bound=TensorLike)
+    _T3 = TypeVar("_T3", bound=TensorLike)
+
+    class _AddLaunch(LazyLaunch[tuple[_T1, _T2, _T3, float]]):
+        """A launch of add that runs later."""
+
+        def variant(self) -> _AddLaunch[_T1, _T2, _T3]:
+            """Launch the variant of these axis values."""
+            ...
+
+        def options(self) -> _AddLaunch[_T1, _T2, _T3]:
+            """Launch a variant that was built with these compiler hints."""
+            ...
+
+    class _GemmLaunch(LazyLaunch[tuple[_T1, _T2, _T3]]):
+        """A launch of gemm that runs later."""
+
+        def variant(
+            self,
+            *,
+            T: Literal["f16", "bf16"] = ...,
+            BM: Literal[64, 128] = ...,
+            BK: Literal[64] = ...,
+        ) -> _GemmLaunch[_T1, _T2, _T3]:
+            """Launch the variant of these axis values."""
+            ...
+
+        def options(self) -> _GemmLaunch[_T1, _T2, _T3]:
+            """Launch a variant that was built with these compiler hints."""
+            ...
+
+    class _EverythingLaunch(LazyLaunch[tuple[_T1, int, bool, int, StructLike, float]]):
+        """A launch of everything that runs later."""
+
+        def variant(
+            self,
+            *,
+            T: Literal["f32", "f16"] = ...,
+            ORDER: Literal["row", "column"] = ...,
+            FAST: Literal[True, False] = ...,
+            W: float = ...,
+        ) -> _EverythingLaunch[_T1]:
+            """Launch the variant of these axis values."""
+            ...
+
+        def options(
+            self,
+            *,
+            num_ctas: Literal[2] = ...,
+            occupancy: Literal[2, 4] = ...,
+        ) -> _EverythingLaunch[_T1]:
+            """Launch a variant that was built with these compiler hints."""
+            ...
+
+
+__all__ = ["Functions", "Module", "add", "everything", "gemm", "load"]
+
+_tilec_package_ = Package(__name__, "sample-1.0.tilec")
 
 
 class Module:
     """The kernels of sample 1.0, loaded on one device. Every method checks its arguments and enqueues at once."""
 
-    def __init__(self, launchers: Mapping[str, Launcher]) -> None:
+    def __init__(self, loaded: Loaded) -> None:
         """Use `load`."""
-        self._launchers = launchers
+        self._launchers = launchers = loaded.kernels
+        self._functions = Functions(lazily(loaded))
         self._add = launchers["add"]
         self._gemm = launchers["gemm"]
         self._everything = launchers["everything"]
+
+    @property
+    def lazy(self) -> Functions:
+        """The same kernels as functions that give ops, to be run on this device."""
+        return self._functions
 
     def __getitem__(self, kernel: str) -> Launcher:
         """The launcher of a kernel, by name: it explains its choices and can be restricted to a variant."""
@@ -136,23 +214,124 @@ class Module:
 
         Variants:
             everything-f32-row
-                sm_90: 40 registers, no spills, 1024 bytes of shared memory
-                sm_80: 40 registers, 20 bytes spilled, 16 bytes of stack
+                sm_90: num_ctas=2, occupancy=4; 40 registers, no spills, 1024 bytes of shared memory
+                sm_80: occupancy=4; 40 registers, 20 bytes spilled, 16 bytes of stack
                 compute_80
             everything-f32-column
-                sm_90: 40 registers, no spills, 1024 bytes of shared memory
-                sm_80: 40 registers, 20 bytes spilled, 16 bytes of stack
+                sm_90: num_ctas=2, occupancy=2; 40 registers, no spills, 1024 bytes of shared memory
+                sm_80: occupancy=2; 40 registers, 20 bytes spilled, 16 bytes of stack
                 compute_80
             everything-f16-row
-                sm_90: 40 registers, no spills, 1024 bytes of shared memory
-                sm_80: 40 registers, 20 bytes spilled, 16 bytes of stack
+                sm_90: num_ctas=2, occupancy=4; 40 registers, no spills, 1024 bytes of shared memory
+                sm_80: occupancy=4; 40 registers, 20 bytes spilled, 16 bytes of stack
                 compute_80
             everything-f16-column
-                sm_90: 40 registers, no spills, 1024 bytes of shared memory
-                sm_80: 40 registers, 20 bytes spilled, 16 bytes of stack
+                sm_90: num_ctas=2, occupancy=2; 40 registers, no spills, 1024 bytes of shared memory
+                sm_80: occupancy=2; 40 registers, 20 bytes spilled, 16 bytes of stack
                 compute_80
         """
         self._everything.launch(stream_, (x, lambda_, stream, raw, config, scale), (ORDER, FAST, W))
+
+
+class Functions:
+    """The kernels of sample 1.0 as functions that give ops: work that is described now, and runs later, once.
+
+    An argument may be an op that gives it. Tensors that are owned move in; an op's result is its arguments.
+    """
+
+    def __init__(self, launch: Callable[..., Any]) -> None:
+        """Use the functions of this module, or `Module.lazy`."""
+        self._launch = launch
+
+    def add(
+        self,
+        z: OrOp[_T1],
+        x: OrOp[_T2],
+        y: OrOp[_T3],
+        alpha: OrOp[float] = 1.0,
+    ) -> _AddLaunch[_T1, _T2, _T3]:
+        """Adds two vectors.
+
+        Nothing runs yet: this is an op, whose result is its arguments. `Module.add` says what it
+        requires.
+
+        Args:
+            z: sum (f32 tensor, 1 dimension, C-contiguous, written)
+            x: f32 tensor, 1 dimension, C-contiguous, read
+            y: f32 tensor, 1 dimension, C-contiguous, read
+            alpha: f32, 1.0 by default
+        """
+        made: _AddLaunch[_T1, _T2, _T3]
+        made = self._launch("add", (z, x, y, alpha))
+        return made
+
+    def gemm(
+        self,
+        c: OrOp[_T1],
+        a: OrOp[_T2],
+        b: OrOp[_T3],
+        *,
+        BM: Literal[64, 128] = 128,
+    ) -> _GemmLaunch[_T1, _T2, _T3]:
+        """Launch the kernel gemm.
+
+        Nothing runs yet: this is an op, whose result is its arguments. `Module.gemm` says what it
+        requires.
+
+        Args:
+            c: T tensor, 2 dimensions, strides (any, 1), written
+            a: T tensor, 2 dimensions, strides (any, 1), read
+            b: T tensor, 2 dimensions, C-contiguous, read
+            BM: 64 or 128; 128 by default
+        """
+        made: _GemmLaunch[_T1, _T2, _T3]
+        made = self._launch("gemm", (c, a, b), (BM,))
+        return made
+
+    def everything(
+        self,
+        x: OrOp[_T1],
+        lambda_: OrOp[int],
+        stream: OrOp[bool],
+        raw: OrOp[int],
+        config: OrOp[StructLike],
+        scale: OrOp[float] = float("inf"),
+        *,
+        ORDER: Literal["row", "column"],
+        FAST: Literal[True, False] = True,
+        W: float = 0.5,
+    ) -> _EverythingLaunch[_T1]:
+        """Shows everything that a signature can hold.
+
+        Nothing runs yet: this is an op, whose result is its arguments. `Module.everything` says
+        what it requires.
+
+        Args:
+            x: any shape (T tensor, any number of dimensions, C-contiguous, extents divisible by
+                (8,), aligned to 16 bytes, read)
+            lambda_: i64, 3 by default
+            stream: bool
+            raw: address in device memory
+            config: packed settings (24 bytes, passed by value)
+            scale: f32, inf by default
+            ORDER: row or column
+            FAST: True or False; True by default
+            W: 0.5 or 1.5; 0.5 by default
+        """
+        made: _EverythingLaunch[_T1]
+        made = self._launch(
+            "everything",
+            (x, lambda_, stream, raw, config, scale),
+            (ORDER, FAST, W),
+        )
+        return made
+
+
+# Functions of the module: their ops run on any device, where the bundle is loaded when the first of them does.
+_HERE = Functions(_tilec_package_.launch)
+add = _HERE.add
+gemm = _HERE.gemm
+everything = _HERE.everything
 
 
 def load(device: DeviceLike = 0) -> Module:
@@ -168,4 +347,4 @@ def load(device: DeviceLike = 0) -> Module:
         NoDeviceError: there is no driver or no such device.
         BundleError: the bundle is damaged.
     """
-    return Module(load_packaged(__name__, "sample-1.0.tilec", device).kernels)
+    return Module(_tilec_package_.load(device))

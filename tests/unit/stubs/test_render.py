@@ -41,9 +41,10 @@ EVERYTHING = kernel(
                 image(f"e_{t}_{order}", "sm_80", resources=Resources(registers=40, spill_stores=8, spill_loads=12, stack=16)),
                 image(f"e_{t}_{order}", "compute_80"),
             ),
+            hints=(("sm_90", (("num_ctas", 2), ("occupancy", occupancy))), ("sm_80", (("occupancy", occupancy),))),
         )
         for t in ("f32", "f16")
-        for order in ("row", "column")
+        for order, occupancy in (("row", 4), ("column", 2))
     ),
     axes=(("T", ("f32", "f16")), ("ORDER", ("row", "column")), ("FAST", (True, False)), ("W", (0.5, 1.5))),
     dtype_axes=("T",),
@@ -78,7 +79,15 @@ def test_the_whole_package(golden):
 @pytest.mark.parametrize("width", [100, 120, 140])
 def test_a_formatter_changes_nothing(width, tmp_path):
     wide = tuple(Param(name=f"parameter_number_{index}", kind=SCALAR, dtype="f32") for index in range(12))
-    info = dataclasses.replace(SAMPLE, kernels=(*SAMPLE.kernels, dataclasses.replace(ADD, name="wide", params=wide)))
+    tensors = tuple(Param(name=f"tensor_number_{index}", kind=TENSOR, dtype="f32") for index in range(30))
+    hinted = tuple(dataclasses.replace(v, hints=(("sm_90", (("num_ctas", 2), ("occupancy", n))),)) for n, v in enumerate(ADD.variants, 1))
+    kernels = (
+        dataclasses.replace(ADD, name="wide", params=wide),
+        dataclasses.replace(ADD, name="tensors", params=tensors, variants=hinted),
+        dataclasses.replace(ADD, name="both", params=(*wide, *tensors)),
+        dataclasses.replace(ADD, name="nothing", params=()),
+    )
+    info = dataclasses.replace(SAMPLE, kernels=(*SAMPLE.kernels, *kernels))
     (tmp_path / "__init__.py").write_text(rendered(info))
     command = [sys.executable, "-m", "ruff", "format", "--isolated", "--no-cache", "--diff", "--line-length", str(width), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -92,7 +101,7 @@ def test_equal_bundles_give_equal_bytes():
 
 def test_no_kernels_at_all():
     tree = ast.parse(rendered(dataclasses.replace(SAMPLE, kernels=())))
-    assert [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)] == ["Module", "load"]
+    assert [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)] == ["Module", "Functions", "load"]
 
 
 def method(info, name):
@@ -107,15 +116,30 @@ def test_kernels_that_cannot_be_methods(name):
         rendered(renamed(name))
 
 
-@pytest.mark.parametrize("name", ["_add", "_launchers", "load", "kernels", "tilec", "stream"])
+# Kernels of these names keep them as methods; as functions of the module they get an underscore.
+RESERVED = ("load", "Package", "TYPE_CHECKING", "Any", "DeviceLike", "LazyLaunch", "annotations", "lazily", "_T1", "_HERE")
+
+
+@pytest.mark.parametrize(
+    "name", ["_add", "_launchers", "_launch", "kernels", "tilec", "stream", "lazy", "Functions", "AddLaunch", "_AddLaunch", *RESERVED]
+)
 def test_kernels_whose_names_meet_others(name):
     info = dataclasses.replace(renamed(), kernels=(*renamed().kernels, *renamed(name).kernels))
     tree = ast.parse(rendered(info))
-    module = next(node for node in tree.body if isinstance(node, ast.ClassDef))
+    module, functions = (node for node in tree.body if isinstance(node, ast.ClassDef))
     methods = {node.name for node in module.body if isinstance(node, ast.FunctionDef)}
     stored = [node.attr for node in ast.walk(module) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
     assert not methods & set(stored)
-    assert len(stored) == len(set(stored)) == 3
+    assert len(stored) == len(set(stored)) == 4
+    kept = [node.attr for node in ast.walk(functions) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+    assert not {node.name for node in functions.body if isinstance(node, ast.FunctionDef)} & set(kept)
+    # Every function is there under a name of its own, and none of the module's own names is hidden.
+    assigned = [node.targets[0].id for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)]
+    defined = [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    imported = [alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
+    names = [*assigned, *defined, *imported]
+    assert len(names) == len(set(names))
+    assert {"add", f"{name}_" if name in RESERVED[:-1] else name} <= set(assigned)
 
 
 @pytest.mark.parametrize(

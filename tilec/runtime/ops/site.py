@@ -11,10 +11,12 @@ Site = tuple[CodeType, int]
 
 
 def site() -> Site:
-    """The place that calls into tilec now."""
+    """The place that calls into tilec, or into a generated package, now."""
     frame = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads files, which costs a thousand times as much
-    while frame.f_globals.get("__name__", "").startswith("tilec.") and frame.f_back is not None:
+    names = frame.f_globals
+    while (names.get("__name__", "").startswith("tilec.") or "_tilec_package_" in names) and frame.f_back is not None:
         frame = frame.f_back
+        names = frame.f_globals
     return frame.f_code, frame.f_lineno
 
 

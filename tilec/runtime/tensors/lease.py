@@ -28,10 +28,11 @@ class Holder:
 
 
 def holder(what: str) -> Holder:
-    """Who is being made now, by the innermost line outside of tilec."""
+    """Who is being made now, by the innermost line outside of tilec and of generated packages."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads files, which costs a thousand times as much
     while frame is not None:
-        if not frame.f_globals.get("__name__", "").startswith("tilec."):
+        names = frame.f_globals
+        if not (names.get("__name__", "").startswith("tilec.") or "_tilec_package_" in names):
             return Holder(what=what, where=Location(file=frame.f_code.co_filename, line=frame.f_lineno))
         frame = frame.f_back
     return Holder(what=what)

@@ -1,0 +1,72 @@
+"""Ops that a generated package's functions give, as every type checker sees them; read by test_types.py, never run."""
+
+from __future__ import annotations
+
+import numpy as np
+import sample
+from typing_extensions import assert_type
+
+from tilec.runtime import (
+    DeviceBuffer,
+    DeviceOp,
+    LazyLauncher,
+    MappedPartition,
+    Partition,
+    SharedTensor,
+    Tensor,
+    TensorMut,
+    TensorView,
+    value,
+    zip_ops,
+)
+
+
+def what_is_put_in_comes_out(z: Tensor, x: TensorView, y: SharedTensor, part: Partition[Tensor], host: DeviceBuffer) -> None:
+    assert_type(sample.add(z, x, y).sync(), tuple[Tensor, TensorView, SharedTensor, float])
+    assert_type(sample.add(part, y, host, 2).sync(), tuple[Partition[Tensor], SharedTensor, DeviceBuffer, float])
+    assert_type(sample.add(z=z, x=x, y=host, alpha=2.0).sync()[2], DeviceBuffer)
+    assert_type(sample.gemm(z, x, y, BM=64).sync(), tuple[Tensor, TensorView, SharedTensor])
+    assert_type(sample.everything(z, 3, True, 0x1000, b"bytes", ORDER="row").sync()[0], Tensor)
+
+
+def every_kind(z: TensorMut, part: Partition[TensorMut], mapped: MappedPartition[Tensor]) -> None:
+    assert_type(sample.add(z, part, mapped).sync(), tuple[TensorMut, Partition[TensorMut], MappedPartition[Tensor], float])
+    array = np.zeros(4, np.float32)
+    sample.add(array, z, array).sync()[1].release()
+
+
+def ops_are_arguments(z: Tensor, x: DeviceOp[Tensor], y: DeviceOp[SharedTensor], alpha: DeviceOp[float]) -> None:
+    assert_type(sample.add(z, x, y, alpha).sync(), tuple[Tensor, Tensor, SharedTensor, float])
+    first = sample.add(z, x, y).first()
+    assert_type(first, DeviceOp[Tensor])
+    assert_type(sample.add(first, value(z), x).last(), DeviceOp[float])
+    assert_type(sample.add(x, z, z).then(lambda found: sample.add(found[1], found[0], found[2])).sync()[0], Tensor)
+
+
+def they_are_ops(z: Tensor, x: TensorView) -> None:
+    out, one, two, alpha = sample.add(z, x, x).unzip(4)
+    assert_type(out, DeviceOp[Tensor])
+    assert_type(one, DeviceOp[TensorView])
+    assert_type(alpha.sync(), float)
+    assert_type(zip_ops(two, alpha).sync(), tuple[TensorView, float])
+    op: DeviceOp[tuple[Tensor, TensorView, TensorView, float]] = sample.add(z, x, x)
+    assert_type(op.map(len).sync(), int)
+
+
+async def awaited(z: Tensor, x: TensorView) -> None:
+    assert_type((await sample.add(z, x, x))[0], Tensor)
+
+
+def choices(z: Tensor, x: TensorView) -> None:
+    assert_type(sample.gemm(z, x, x).variant(BM=64).sync(), tuple[Tensor, TensorView, TensorView])
+    assert_type(sample.gemm(z, x, x).variant(T="f16").grid(4, 4).sync()[0], Tensor)
+    assert_type(sample.gemm(z, x, x).grid(4).variant(T="bf16", BM=128, BK=64).const_grid(1, 2, 3).sync()[1], TensorView)
+    op = sample.everything(z, 3, True, 0x1000, b"", ORDER="row", FAST=False, W=1.5)
+    assert_type(op.options(occupancy=2).options(num_ctas=2, occupancy=4).variant(W=0.5, ORDER="column").sync()[0], Tensor)
+
+
+def of_a_module(z: Tensor, x: TensorView) -> None:
+    kernels = sample.load("cpu")
+    assert_type(kernels.lazy, sample.Functions)
+    assert_type(kernels.lazy.gemm(z, x, x, BM=128).variant(BM=64).sync(), tuple[Tensor, TensorView, TensorView])
+    LazyLauncher(kernels["gemm"].variant(BM=64).options(occupancy=2))(z, x, x).options(occupancy=2).sync()

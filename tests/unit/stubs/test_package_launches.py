@@ -1,0 +1,239 @@
+"""A generated package at work: functions whose ops load its bundle where they run, beside methods that launch at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import ADD as CPU_ADD
+from tests.cpu_samples import PythonKernels, add
+from tests.runtime_samples import GEMM, IMAGES, bundle_of, fake_driver
+from tests.unit.runtime.test_launch_options import TUNED
+from tilec.bundle.write import write_bundle
+from tilec.errors import BundleError, RequirementError, UseAfterMoveError, VariantError
+from tilec.model.kernel import KernelInfo
+from tilec.runtime import Device, Explanation, LazyLaunch, use_device, value
+from tilec.runtime.cpu_launch import CpuOptions
+from tilec.runtime.tensors.tensor import Tensor
+from tilec.stubs.render import render_package
+from tilec.testing.fake_driver import H200
+
+ROOT = Path(__file__).resolve().parents[3]
+HERE = "test_package_launches.py"
+KERNELS = (CPU_ADD, GEMM, TUNED)
+# Kernels that are called what the package itself uses, and their functions' names in the module.
+NAMES = {"load": "load_", "lazy": "lazy", "Functions": "Functions", "Package": "Package_", "Any": "Any_"}
+
+
+def written(folder: Path, name: str, *kernels: KernelInfo) -> None:
+    package = folder / name
+    package.mkdir()
+    info = bundle_of(*kernels).info
+    for file, data in render_package(info, "b.tilec").items():
+        (package / file).write_bytes(data)
+    write_bundle(package / "b.tilec", info, IMAGES.__getitem__)
+
+
+@pytest.fixture
+def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    written(tmp_path, "generated_sample", *KERNELS)
+    written(tmp_path, "generated_names", *(dataclasses.replace(CPU_ADD, name=name) for name in NAMES))
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("generated_sample")
+    for name in ("generated_sample", "generated_names"):
+        sys.modules.pop(name, None)
+
+
+class Cpu:
+    """A cpu device that adds."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.driver: Any = PythonKernels(CpuOptions(run=self._run))
+        self.device = Device("cpu", driver=self.driver)
+
+    def _run(self, run: Any) -> None:
+        self.runs += 1
+        add(run)
+
+    def tensor(self, number: float, count: int = 8) -> Tensor:
+        made = Tensor.uninitialized((count,), "f32", driver=self.driver, ordinal=-1, stream=0)
+        np.asarray(made)[...] = number
+        return made
+
+
+@pytest.fixture
+def cpu() -> Iterator[Cpu]:
+    found = Cpu()
+    with use_device(found.device):
+        yield found
+
+
+def test_functions_of_the_module_give_ops(sample: Any, cpu: Cpu) -> None:
+    op = sample.add(cpu.tensor(0), cpu.tensor(2), value(cpu.tensor(3)), alpha=2.0)
+    assert type(op) is LazyLaunch
+    assert (op.name, cpu.runs) == ("launch of add", 0)
+    z, x, _, alpha = op.sync()
+    assert (np.asarray(z).tolist(), np.asarray(x)[0], alpha, cpu.runs) == ([7.0] * 8, 2, 2.0, 1)
+
+
+def test_building_does_no_device_work(sample: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No driver is started, and nothing is loaded, before an op runs."""
+
+    def started(*_: object) -> Any:
+        raise AssertionError("a device was asked")
+
+    for module in ("devices", "load"):
+        found = importlib.import_module(f"tilec.runtime.{module}")
+        monkeypatch.setattr(found, "driver_of", started)
+    arrays = [np.zeros(8, np.float32) for _ in range(3)]
+    assert repr(sample.add(*arrays)).startswith(f"<DeviceOp launch of add, created at {__file__}:")
+    with pytest.raises(VariantError, match="BM = 32 was not built"):
+        sample.gemm(*arrays, BM=32)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'y'"):
+        sample.add(*arrays[:2])
+
+
+def test_ops_run_on_the_device_of_whoever_runs_them(sample: Any) -> None:
+    """One bundle, loaded once on each device."""
+    first, second = Cpu(), Cpu()
+    for cpu in (first, second, first):
+        with use_device(cpu.device):
+            sample.add(cpu.tensor(0), cpu.tensor(2), cpu.tensor(3)).sync()
+    assert (first.runs, second.runs) == (2, 1)
+    package = sample._tilec_package_
+    assert package.on(first.driver, -1) is package.on(first.driver, -1) is package.load(first.device)
+    assert package.on(first.driver, -1) is not package.on(second.driver, -1)
+    gpus = fake_driver(*KERNELS, devices=(H200, dataclasses.replace(H200, ordinal=1)))
+    for ordinal in (0, 1, 1):
+        with use_device(Device(ordinal, driver=gpus)):
+            driver: Any = gpus
+            tensors = [Tensor.uninitialized((512,), "f32", driver=driver, ordinal=ordinal, stream=0) for _ in range(3)]
+            sample.tuned(*tensors).sync()
+    assert len(gpus.launches) == 3
+    assert len(package._modules) == 4
+
+
+def test_threads_load_once(sample: Any, cpu: Cpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[int] = []
+    starts = threading.Barrier(8)
+    module = importlib.import_module("tilec.runtime.load")
+    inner = module.load
+
+    def load(bundle: Any, device: Any, **more: Any) -> Any:
+        loads.append(device)
+        return inner(bundle, device, **more)
+
+    def run() -> None:
+        starts.wait(10)
+        with use_device(cpu.device):
+            sample.add(cpu.tensor(0), cpu.tensor(2), cpu.tensor(3)).sync()
+
+    monkeypatch.setattr(module, "load", load)
+    threads = [threading.Thread(target=run) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert (cpu.runs, loads) == (8, [-1])
+
+
+def test_methods_and_functions_stand_side_by_side(sample: Any, cpu: Cpu) -> None:
+    kernels = sample.load(cpu.device)
+    z, x, y = cpu.tensor(0), cpu.tensor(2), cpu.tensor(3)
+    kernels.add(0, z, x, y)
+    z, x, y, _ = kernels.lazy.add(z, x, y, alpha=3.0).sync()
+    assert np.asarray(z)[0] == 9
+    assert type(kernels["add"].explain(z, x, y)) is Explanation
+    assert kernels.lazy is kernels.lazy
+    other = Cpu()
+    op = kernels.lazy.add(z, x, y)
+    with use_device(other.device), pytest.raises(Exception, match="the bundle is loaded on"):
+        op.sync()
+    kernels.lazy.add(z, x, y).sync()  # and nothing was lost
+
+
+@pytest.mark.usefixtures("sample")
+def test_kernels_of_any_name(cpu: Cpu) -> None:
+    package = importlib.import_module("generated_names")
+    kernels = package.load(cpu.device)
+    for name, exported in NAMES.items():
+        for function in (getattr(package, exported), getattr(kernels.lazy_, name)):
+            op = function(cpu.tensor(0), cpu.tensor(2), cpu.tensor(3))
+            assert (op.name, op.sync()[3]) == (f"launch of {name}", 1.0)
+        getattr(kernels, name)(0, cpu.tensor(0), cpu.tensor(2), cpu.tensor(3))
+    assert sorted(package.__all__) == sorted(["Module", "load", "Functions_", *NAMES.values()])
+
+
+def test_choices_and_options(sample: Any) -> None:
+    driver: Any = fake_driver(*KERNELS)
+
+    def tensors(dtype: str = "f32", *shape: int) -> list[Tensor]:
+        return [Tensor.uninitialized(shape or (512,), dtype, driver=driver, ordinal=0, stream=0) for _ in range(3)]
+
+    with use_device(Device(0, driver=driver)):
+        sample.gemm(*tensors("f16", 128, 128), BM=64).sync()
+        sample.gemm(*tensors("f16", 128, 128)).variant(BM=64).sync()
+        sample.gemm(*tensors("f16", 128, 128)).sync()
+        sample.tuned(*tensors()).options(occupancy=1).sync()
+        sample.tuned(*tensors(), B=128, occupancy=4).sync()
+        with pytest.raises(VariantError, match="no variant of B=64 was built with the options occupancy=4"):
+            sample.tuned(*tensors()).options(occupancy=4)
+    symbols = [launch.symbol for launch in driver.launches]
+    assert symbols == ["gemm_f16_64", "gemm_f16_64", "gemm_f16_128", "tuned_64_1", "tuned_128_4"]
+
+
+def test_messages_name_the_callers_line(sample: Any, cpu: Cpu) -> None:
+    z, x, y = cpu.tensor(0), cpu.tensor(2), cpu.tensor(3, 9)
+    op = sample.add(z, x, y)
+    with pytest.raises(UseAfterMoveError, match=rf"moved into the launch of add \(.*{HERE}:\d+\)"):
+        z.share()
+    with pytest.raises(RequirementError, match=rf"op: launch of add, created at .*{HERE}:\d+"):
+        op.sync()
+    z.share()
+
+
+def test_signatures_and_docstrings_are_there_to_read(sample: Any) -> None:
+    assert list(inspect.signature(sample.gemm).parameters) == ["c", "a", "b", "BM"]
+    assert sample.gemm.__doc__.startswith(
+        "Launch the kernel gemm.\n\n        Nothing runs yet: this is an op, whose result is its arguments."
+    )
+    assert "BM: 64 or 128; 128 by default" in sample.gemm.__doc__
+    assert "sm_90: num_ctas=1, occupancy=1" in sample.Module.tuned.__doc__
+    assert repr(sample._tilec_package_) == "<Package generated_sample: b.tilec>"
+
+
+def test_a_bundle_that_is_gone_is_told_at_the_first_op(sample: Any) -> None:
+    (Path(sample.__file__).parent / "b.tilec").unlink()
+    with pytest.raises(BundleError, match=r"b\.tilec"):
+        sample.add(1, 2, 3)
+
+
+def test_importing_a_package_costs_next_to_nothing(tmp_path: Path) -> None:
+    """And a launch of foreign tensors at once needs no ops."""
+    written(tmp_path, "cold", CPU_ADD)
+    code = f"""
+import sys
+sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]
+import cold
+print(*sorted(name for name in sys.modules if name.startswith("tilec.")))
+from tests.cpu_samples import PythonKernels, add, ones
+from tilec.runtime.cpu_launch import CpuOptions
+from tilec.runtime.device import Device
+before = set(sys.modules)
+cold.load(Device("cpu", driver=PythonKernels(CpuOptions(run=add)))).add(0, ones(8), ones(8), ones(8))
+print(*sorted(name for name in set(sys.modules) - before if name.startswith("tilec.runtime.ops")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    assert done.stdout.split("\n") == ["tilec.runtime tilec.runtime.package", "", ""]

@@ -1,0 +1,143 @@
+"""Docstrings of generated functions: what a kernel says of itself, its arguments, what it requires, and its variants."""
+
+from __future__ import annotations
+
+import itertools
+
+from tilec.model.image import ImageInfo
+from tilec.model.kernel import AxisValue, KernelInfo, VariantInfo
+from tilec.model.signature import Param, ParamKind
+from tilec.stubs.text import paragraph, prose
+
+# A docstring lists this many variants; `tilec inspect` lists them all.
+MOST_VARIANTS = 12
+
+
+def launcher_doc(kernel: KernelInfo, stream: str, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
+    """Everything about a kernel, as the method that launches it at once shows it."""
+    lines = prose(kernel.doc) if kernel.doc.strip() else [f"Enqueue the kernel {kernel.name}."]
+    lines += ["", "Args:", *entry(stream, "where the kernel is enqueued"), *_entries(kernel, params, axes)]
+    built = dict(kernel.axes)
+    bound = [axis for axis in kernel.dtype_axes if axis not in kernel.choices and axis in {p.dtype for p in kernel.params}]
+    if bound:
+        lines += ["", *(line for axis in bound for line in paragraph(f"{axis} is {one_of(built[axis])}, by the arguments."))]
+    fixed = [(axis, values[0]) for axis, values in kernel.axes if len(values) == 1 and axis not in bound]
+    if fixed:
+        lines += ["", *paragraph(f"Built with {', '.join(f'{axis} = {value}' for axis, value in fixed)}.")]
+    if kernel.launch.requires:
+        lines += [
+            "",
+            "Requires:",
+            *(line for text in kernel.launch.requires for line in paragraph(text, indent="    ", hanging="        ")),
+        ]
+    lines += ["", *_variants(kernel)]
+    return lines
+
+
+def op_doc(kernel: KernelInfo, method: str, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
+    """What a kernel does, and its arguments, as the function that gives ops shows it."""
+    lines = list(itertools.takewhile(bool, prose(kernel.doc))) if kernel.doc.strip() else [f"Launch the kernel {kernel.name}."]
+    entries = _entries(kernel, params, axes)
+    lines += ["", *paragraph(f"Nothing runs yet: this is an op, whose result is its arguments. `Module.{method}` says what it requires.")]
+    return [*lines, "", "Args:", *entries] if entries else lines
+
+
+def _entries(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
+    lines: list[str] = []
+    for name, param in zip(params, kernel.params, strict=True):
+        lines += entry(name, param_doc(param))
+    built, default = dict(kernel.axes), dict(kernel.default)
+    for name, axis in zip(axes, kernel.choices, strict=True):
+        suffix = f"; {default[axis]} by default" if axis in default else ""
+        lines += entry(name, f"{one_of(built[axis])}{suffix}")
+    return lines
+
+
+def entry(name: str, text: str) -> list[str]:
+    """One argument."""
+    return paragraph(f"{name}: {text}", indent="    ", hanging="        ")
+
+
+def param_doc(param: Param) -> str:
+    """What a parameter takes."""
+    facts = []
+    match param.kind:
+        case ParamKind.TENSOR:
+            dims = "any number of dimensions" if param.rank < 0 else f"{param.rank} dimension{'' if param.rank == 1 else 's'}"
+            facts += [f"{param.dtype} tensor", dims, *_layout(param), "written" if param.out else "read"]
+        case ParamKind.SCALAR:
+            facts.append(param.dtype)
+            if param.default is not None:
+                facts.append(f"{param.default!r} by default")
+        case ParamKind.PTR:
+            facts.append("address in device memory")
+        case ParamKind.STRUCT:
+            facts.append(f"{param.size} bytes, passed by value")
+    return f"{param.doc.rstrip('.')} ({', '.join(facts)})" if param.doc else ", ".join(facts)
+
+
+def _layout(param: Param) -> list[str]:
+    facts = []
+    if param.stride is None:
+        facts.append("C-contiguous")
+    elif any(stride is not None for stride in param.stride):
+        facts.append(f"strides ({', '.join('any' if stride is None else str(stride) for stride in param.stride)})")
+    else:
+        facts.append("any strides")
+    if any(divisor > 1 for divisor in param.shape_divisible):
+        facts.append(f"extents divisible by {param.shape_divisible}")
+    if any(divisor > 1 for divisor in param.stride_divisible):
+        facts.append(f"strides divisible by {param.stride_divisible}")
+    if param.align > 1:
+        facts.append(f"aligned to {param.align} bytes")
+    return facts
+
+
+def one_of(values: tuple[AxisValue, ...]) -> str:
+    """Values of an axis in words."""
+    *first, last = map(str, values)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _variants(kernel: KernelInfo) -> list[str]:
+    lines = ["Variants:"]
+    for variant in kernel.variants[:MOST_VARIANTS]:
+        assumes = f": {_assumptions(variant)}" if variant.assume else ""
+        lines += paragraph(f"{variant.id}{assumes}", indent="    ", hanging="        ")
+        by_resources: dict[str, list[str]] = {}
+        for image in variant.images:
+            hints = ", ".join(f"{name}={value}" for name, value in variant.hints_of(image.target).items())
+            by_resources.setdefault("; ".join(filter(None, (hints, _resources(image)))), []).append(str(image.target))
+        for resources, targets in by_resources.items():
+            lines += paragraph(
+                f"{', '.join(targets)}: {resources}" if resources else ", ".join(targets), indent="        ", hanging="            "
+            )
+    more = len(kernel.variants) - MOST_VARIANTS
+    if more > 0:
+        lines.append(f"    and {more} more: tilec inspect lists them")
+    return lines
+
+
+def _assumptions(variant: VariantInfo) -> str:
+    facts: dict[str, list[str]] = {}
+    for assumption in variant.assume:
+        for text in (
+            f"extents divisible by {assumption.shape}" if any(d > 1 for d in assumption.shape) else "",
+            f"strides divisible by {assumption.stride}" if any(d > 1 for d in assumption.stride) else "",
+            f"aligned to {assumption.align} bytes" if assumption.align > 1 else "",
+        ):
+            if text:
+                facts.setdefault(text, []).append(assumption.param)
+    return "; ".join(f"{', '.join(params)} {text}" for text, params in facts.items())
+
+
+def _resources(image: ImageInfo) -> str:
+    r = image.resources
+    spills = None if r.spill_stores is None and r.spill_loads is None else (r.spill_stores or 0) + (r.spill_loads or 0)
+    parts = [
+        f"{r.registers} registers" if r.registers is not None else "",
+        "" if spills is None else f"{spills} bytes spilled" if spills else "no spills",
+        f"{r.stack} bytes of stack" if r.stack else "",
+        f"{r.shared} bytes of shared memory" if r.shared else "",
+    ]
+    return ", ".join(part for part in parts if part)

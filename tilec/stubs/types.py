@@ -1,0 +1,69 @@
+"""Signatures of generated functions: what parameters and axes are to a type checker, and values as Python text."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Iterable
+
+from tilec.model.dtype import DTYPES
+from tilec.model.kernel import AxisValue, KernelInfo
+from tilec.model.signature import Param, ParamKind
+from tilec.stubs.text import literal
+
+
+def signature(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...], type_of: Callable[[int, Param], str]) -> list[str]:
+    """The parameters of a kernel's function behind `self` and the stream: arguments, then the axes that a caller chooses, by name.
+
+    Args:
+        kernel: the kernel.
+        params: its parameters' names in Python.
+        axes: its choices' names in Python.
+        type_of: the type of a parameter, given its place.
+    """
+    # A parameter without a default cannot follow one that has one: the earlier defaults then hold for the launcher only.
+    last = max((i for i, p in enumerate(kernel.params) if p.default is None), default=-1)
+    items = []
+    for index, (name, param) in enumerate(zip(params, kernel.params, strict=True)):
+        default = f" = {_number(param.default)}" if index > last and param.default is not None else ""
+        items.append(f"{name}: {type_of(index, param)}{default}")
+    if axes:
+        items.append("*")
+        built, defaults = dict(kernel.axes), dict(kernel.default)
+        for name, axis in zip(axes, kernel.choices, strict=True):
+            items.append(f"{name}: {choice_type(built[axis])}" + (f" = {_value(defaults[axis])}" if axis in defaults else ""))
+    return items
+
+
+def keywords(values: Iterable[tuple[str, tuple[AxisValue, ...]]]) -> list[str]:
+    """Keywords that may all be left out, each with the values it takes; those that Python has no keyword for are not there."""
+    items = [f"{name}: {choice_type(each)} = ..." for name, each in values if not keyword.iskeyword(name) and name != "self"]
+    return ["self", "*", *items] if items else ["self"]
+
+
+def param_type(param: Param) -> str:
+    """What a launch takes for a parameter."""
+    match param.kind:
+        case ParamKind.TENSOR:
+            return "TensorLike"
+        case ParamKind.PTR:
+            return "int"
+        case ParamKind.STRUCT:
+            return "StructLike"
+        case ParamKind.SCALAR:
+            kind = DTYPES[param.dtype].kind if param.dtype in DTYPES else "float"
+            return {"bool": "bool", "int": "int", "uint": "int", "float": "float"}[kind]
+
+
+def choice_type(values: tuple[AxisValue, ...]) -> str:
+    """What a caller may give for an axis."""
+    if any(isinstance(value, float) for value in values):  # Literal takes no floats
+        return "float"
+    return f"Literal[{', '.join(_value(value) for value in values)}]"
+
+
+def _number(value: float | bool | None) -> str:
+    return f'float("{value!r}")' if isinstance(value, float) and repr(value) in ("inf", "-inf", "nan") else repr(value)
+
+
+def _value(value: AxisValue) -> str:
+    return literal(value) if isinstance(value, str) else repr(value)
