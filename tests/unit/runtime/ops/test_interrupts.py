@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import gc
 import logging
@@ -147,6 +148,19 @@ def test_a_future_whose_wait_was_interrupted_gives_its_result_later(held: Held, 
         future = with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4))).future()
         interrupted(future.result)
     assert future.result().tolist() == [2.0] * 4
+
+
+def test_a_real_interrupt_ends_the_wait_and_not_the_work(held: Held) -> None:
+    target = np.zeros(4, np.float32)
+    future = with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4))).future()
+    assert future.result().tolist() == [2.0] * 4
+    with held.held():
+        threading.Timer(0.05, _thread.interrupt_main).start()
+        with pytest.raises(KeyboardInterrupt):
+            with_context(lambda ctx: held.add(ctx, target, ones(4))).sync()
+        assert target.tolist() == [0.0] * 4
+    assert WATCHER.drain(5)
+    assert target.tolist() == [2.0] * 4
 
 
 def test_another_thread_is_not_interrupted(held: Held, interrupted: Interrupt) -> None:
