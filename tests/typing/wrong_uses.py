@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sample
 
-from tilec.runtime import DeviceBuffer, DeviceOp, Tensor
+from tilec.runtime import DeviceBuffer, DeviceOp, SharedTensor, Tensor, value, zip_ops
 
 
 def uses(kernels: sample.Module, t: DeviceBuffer) -> None:
@@ -43,3 +43,12 @@ def launches_that_run_later(t: Tensor, number: DeviceOp[float], tensor: DeviceOp
     first: DeviceOp[int] = sample.add(t, t, t).first()  # wrong: it gives the tensor
     sample.load().lazy.gemm(t, t, t, BM=32)  # wrong: not built
     first.sync()
+
+
+def ops(tensor: DeviceOp[Tensor], shared: DeviceOp[SharedTensor]) -> None:
+    value(1).reshape(3)  # wrong: a number has no shape
+    value("a").to_host()  # wrong: a text is no tensor
+    zip_ops(tensor, shared).dup()  # wrong: a tuple is no tensor
+    tensor.unpartition()  # wrong: a tensor is no partition
+    shared.share()  # wrong: shared tensors are cloned
+    tensor.try_partition(4)  # wrong: a tensor has one owner
