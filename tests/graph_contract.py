@@ -160,12 +160,19 @@ def events_of_inside_are_places_in_the_graph(rig: Rig) -> None:
     for ask in (driver.event_reached, driver.synchronize_event):
         with pytest.raises(DriverError) as caught:
             ask(ordinal, event)
-        assert caught.value.result == "CUDA_ERROR_CAPTURED_EVENT", caught.value.result
+        assert caught.value.result == "CUDA_ERROR_INVALID_VALUE", caught.value.result
     driver.record_event(ordinal, event, rig.other)  # set elsewhere, it is an event as any other
     driver.synchronize_event(ordinal, event)
     assert driver.event_reached(ordinal, event)
     driver.destroy_event(ordinal, unset)
     driver.destroy_graph(ordinal, graph)
+
+
+def events_of_inside_cannot_be_asked_for(rig: Rig) -> None:
+    event = rig.event()
+    with rig.broken("CUDA_ERROR_CAPTURED_EVENT"):
+        rig.driver.record_event(rig.ordinal, event, rig.stream)
+        rig.driver.event_reached(rig.ordinal, event)
 
 
 def captures_begin_and_end_once(rig: Rig) -> None:
@@ -216,6 +223,7 @@ CHECKS = (
     waits_for_the_device_are_refused,
     events_of_outside_are_refused,
     events_of_inside_are_places_in_the_graph,
+    events_of_inside_cannot_be_asked_for,
     captures_begin_and_end_once,
     an_executable_takes_another_graph_of_its_kind,
     launches_of_one_executable_come_one_after_another,

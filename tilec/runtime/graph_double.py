@@ -165,10 +165,15 @@ class Captures:
         """See that an event is no place in a graph.
 
         Raises:
-            DriverError: it is.
+            DriverError: it is. While the capture goes on, that breaks it.
         """
-        if event in self._events:
-            raise refused(call, "CUDA_ERROR_CAPTURED_EVENT")
+        found = self._events.get(event)
+        if found is None:
+            return
+        if found not in self._streams.values():
+            raise refused(call, "CUDA_ERROR_INVALID_VALUE")
+        found.broken = True
+        raise refused(call, "CUDA_ERROR_CAPTURED_EVENT")
 
     def forget(self, event: int) -> None:
         """An event goes."""
