@@ -1,0 +1,120 @@
+"""Handles of other libraries on the cpu device: devices, streams, modules and functions that are borrowed, and streams both ways."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import PythonKernels, ones
+from tests.unit.runtime.ops.device_samples import Held
+from tilec.errors import SchedulingError
+from tilec.runtime import AsyncKernelLaunch, Device, KernelFunction, KernelModule, LaunchConfig, Stream, api, use_device, value
+from tilec.runtime.cpu_launch import CpuOptions, CpuRun
+
+SIZE = 1024
+
+
+class Theirs:
+    """A stream of another library, as cuda.core has it: the protocol alone."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return self.stream.__cuda_stream__()
+
+
+def test_a_stream_of_others_is_taken_wherever_one_is(held: Held) -> None:
+    with Stream(held.device) as own:
+        theirs = Theirs(own)
+        t, x = (api.from_host(ones(SIZE)).sync_on(theirs) for _ in range(2))
+        with held.held():
+            held.module.add(theirs, t, x, api.from_host(ones(SIZE)).enqueue_on(theirs))
+            found = api.to_host(t).enqueue_on(theirs)
+        own.sync()
+        assert found.tolist() == [2.0] * SIZE
+        assert t.storage.sole is None or t.storage.sole == own.handle
+        assert value(1).map(lambda x: x + 1).sync_on(own.__cuda_stream__()[1]) == 2
+
+
+def test_a_borrowed_stream_is_left_as_it_is(held: Held) -> None:
+    with Stream(held.device) as own:
+        theirs = Theirs(own)
+        borrowed = Stream.borrow_raw(own.handle, held.device, owner=theirs, driver=held.driver)
+        alive = weakref.ref(theirs)
+        del theirs
+        t = api.from_host(ones(SIZE)).sync_on(borrowed)
+        assert alive() is not None
+        borrowed.close()
+        with pytest.raises(SchedulingError, match="the stream is closed"):
+            _ = borrowed.handle
+        assert api.to_host(t).sync_on(own).tolist() == [1.0] * SIZE, "its owner goes on"
+        del borrowed
+        gc.collect()
+        assert alive() is None
+
+
+def test_a_borrowed_device_is_that_device(held: Held) -> None:
+    device = Device.borrow_raw(-1, driver=held.driver)
+    assert device == held.device
+    with use_device(device):
+        assert api.from_host(ones(4)).sync().device == -1
+
+
+def test_borrowed_modules_and_functions_launch() -> None:
+    def double(run: CpuRun) -> None:
+        regions = [run.regions[f"argument {place}"].data.view("f4") for place in range(3)]
+        np.add(regions[1], regions[2], out=regions[0])
+
+    driver = PythonKernels(CpuOptions(run=double))
+    device = Device("cpu", driver=driver)
+    loaded = driver.load_module(-1, b"an image")
+    with use_device(device):
+        by_module = KernelModule.borrow_raw(loaded).function("add", ("ptr", "ptr", "ptr", "i32", "f32"))
+        by_function = KernelFunction.borrow_raw(driver.function(loaded, "add"), symbol="add", params=("ptr", "ptr", "ptr", "i32", "f32"))
+        for function in (by_module, by_function):
+            z, x = (api.from_host(ones(8)).sync() for _ in range(2))
+            launch = AsyncKernelLaunch(function).push_arg(z).push_arg(x).push_arg(ones(8)).push_arg(8).push_arg(1.0)
+            made: Any = launch.set_launch_config(LaunchConfig()).sync()
+            assert made[0].to_host().tolist() == [2.0] * 8
+
+
+# --- parts and partitions of tensors, as arguments -----------------------------------------------------------------------------------
+
+
+def rising(count: int) -> np.ndarray[Any, Any]:
+    return np.arange(count, dtype=np.float32)
+
+
+def test_parts_of_tensors_are_read_where_they_lie(held: Held) -> None:
+    t, z = api.from_host(rising(4 * SIZE)).sync(), api.from_host(ones(SIZE)).sync()
+    one = api.from_host(ones(SIZE)).sync().share()
+    with t[SIZE : 2 * SIZE] as part, t.view(4, SIZE)[2] as row, t.slice((100, 100 + SIZE))[:SIZE] as chained:
+        for view, first in ((part, SIZE), (row, 2 * SIZE), (chained, 100)):
+            with z.borrow_mut() as out:
+                held.module.lazy.add(out, view, one).sync()
+            assert z.to_host().tolist() == (rising(SIZE) + first + 1).tolist()
+    whole = t.share()
+    bits = whole.reinterpret("u32")
+    assert bits.to_host().tolist() == rising(4 * SIZE).view(np.uint32).tolist()
+    with z.borrow_mut() as out:
+        held.module.lazy.add(out, whole.reshape(4, SIZE)[1:2].view(SIZE), one).sync()
+    assert z.to_host()[0] == SIZE + 1
+
+
+def test_partitions_of_every_origin_are_written(held: Held) -> None:
+    one = api.from_host(ones(SIZE)).sync().share()
+    owned = held.module.lazy.add(api.from_host(ones(SIZE)).partition(256), one, one).first().unpartition().to_host().sync()
+    t = api.from_host(ones(SIZE)).sync()
+    with t.partition_mut(256) as tiles:
+        held.module.lazy.add(tiles, one, one).sync()
+    with t.borrow_mut() as mutable, mutable.partition(256) as tiles:
+        held.module.lazy.add(tiles, one, one, 4.0).sync()
+    shared = api.from_host(ones(SIZE)).share().try_partition(256).sync()
+    (back, _, _, _) = held.module.lazy.add(shared, one, one).sync()
+    assert owned.tolist() == back.unpartition().to_host().tolist() == [2.0] * SIZE
+    assert t.to_host().tolist() == [5.0] * SIZE

@@ -1,0 +1,165 @@
+"""Metadata, shapes and ownership of tensors ask no device: held against drivers that refuse every wait, while work is on its way."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilec.runtime import Device, MappedPartition, Partition, SharedTensor, Tensor, TensorMut, TensorView
+from tilec.runtime.cpu_driver import CpuDriver
+from tilec.runtime.seam import CopyKind, DeviceDriver
+from tilec.runtime.tensors.interop import Exchanged
+from tilec.testing.fake_driver import FakeDriver
+
+# Every call of the driver that waits for a device, or asks it how far it is.
+WAITS = ("synchronize", "synchronize_device", "synchronize_event", "event_reached", "event_failure", "copy_in", "copy_out")
+KINDS = (Tensor, TensorMut, TensorView, SharedTensor, Partition, MappedPartition)
+
+
+class WaitedError(Exception):
+    """The driver was asked to wait."""
+
+
+def refusing(base: type) -> Any:
+    """A driver whose waits raise once `armed`."""
+
+    def refuse(name: str) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **options: Any) -> Any:
+            if self.armed:
+                raise WaitedError(name)
+            return getattr(base, name)(self, *args, **options)
+
+        return call
+
+    return type(f"Refusing{base.__name__}", (base,), {"armed": False, **{name: refuse(name) for name in WAITS}})
+
+
+class Gate:
+    """Holds the streams of a cpu device until it is opened."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.open.set()
+
+    def __call__(self) -> None:
+        assert self.open.wait(10)
+
+
+@pytest.fixture(params=["gpu", "cpu"])
+def busy(request: pytest.FixtureRequest) -> Iterator[Callable[[], Tensor]]:
+    """Makes tensors with work on its way, on a device that refuses to be waited for."""
+    gate, host = Gate(), np.zeros(24, np.float32)
+    driver: Any = refusing(FakeDriver)() if request.param == "gpu" else refusing(CpuDriver)(pace=gate)
+    ordinal = 0 if request.param == "gpu" else -1
+    streams = [driver.create_stream(ordinal) for _ in range(2)]
+
+    def make() -> Tensor:
+        t = Tensor.uninitialized((4, 6), "f32", driver=driver, ordinal=ordinal, stream=streams[0])
+        driver.copy_async(ordinal, t.ptr, host.ctypes.data, t.nbytes, streams[0], CopyKind.TO_DEVICE)
+        t.storage.pass_through(streams[1], write=True)
+        driver.copy_async(ordinal, t.ptr, host.ctypes.data, t.nbytes, streams[1], CopyKind.TO_DEVICE)
+        return t
+
+    gate.open.clear()
+    if isinstance(driver, FakeDriver):
+        driver.pending = set(range(0x1000, 0x9000))  # no event is reached
+    driver.armed = True
+    yield make
+    gc.collect()
+    driver.armed = False
+    gate.open.set()
+    Device(ordinal if ordinal == 0 else "cpu", driver=driver).sync()
+
+
+def properties(kind: type) -> list[str]:
+    """All that a kind says of itself; the interfaces for other libraries give memory out, and are looked at below."""
+    found = {name for base in kind.__mro__ for name, held in vars(base).items() if isinstance(held, property)}
+    return sorted(name for name in found if "interface__" not in name)
+
+
+def kinds(make: Callable[[], Tensor]) -> list[Any]:
+    mutable, viewed = make(), make()
+    return [
+        make(),
+        mutable.borrow_mut(),
+        viewed[1:3, 2:4],
+        make().share(),
+        make().partition(2, 3),
+        make().partition(2, 3).map(3),
+        make().partition_mut(2, 3),
+    ]
+
+
+def test_the_kinds_are_all_there_are() -> None:
+    def derived(kind: type) -> set[type]:
+        return {kind}.union(*(derived(narrower) for narrower in kind.__subclasses__()))
+
+    public = {kind for kind in derived(Exchanged) if not kind.__subclasses__() or kind is Partition}
+    assert public == set(KINDS)
+
+
+def test_metadata(busy: Callable[[], Tensor]) -> None:
+    asked: set[str] = set()
+    for t in kinds(busy):
+        for name in properties(type(t)):
+            getattr(t, name)
+            asked.add(name)
+        assert len(t) == t.shape[0]
+        assert t.shape == tuple(int(extent) for extent in t.shape)
+        assert "f32" in repr(t)
+        assert t.__dlpack_device__()[1] == 0
+        assert bool(t)
+    assert asked >= {"shape", "strides", "dtype", "device", "ndim", "size", "itemsize", "nbytes", "is_contiguous", "readonly", "ptr"}
+
+
+def test_shapes_and_ownership(busy: Callable[[], Tensor]) -> None:
+    t = busy().reshape(6, 4).reinterpret("u8").reshape(6, 16)
+    with t.borrow() as view, t[1:3, ::2] as part, t.view(-1) as flat:
+        assert [found.shape for found in (view, part, flat, part[0], *part)] == [(6, 16), (2, 8), (96,), (8,), (8,), (8,)]
+    with t.borrow_mut() as mutable, mutable.partition(2, 16) as tiles:
+        assert tiles.grid == (3, 1)
+    shared = t.share()
+    other = shared.clone().reshape(96).reinterpret("f32")
+    other.drop()
+    gc.collect()
+    p = shared.try_partition(2, 16)
+    back = p.map(2).unpartition()
+    assert back.share().try_unwrap().partition_prefix(3, 16).unpartition().shape == (6, 16)
+
+
+def test_ops_are_built_and_dropped(busy: Callable[[], Tensor]) -> None:
+    from tilec.runtime import api, value
+
+    t, u = busy(), busy()
+    for op in (t.dup(), api.to_host(t), api.memcpy(u, t), value(t).reshape(24), api.from_host(np.zeros(3))):
+        assert "created at" in repr(op)
+    del op
+    u.borrow_mut().release()
+    del t, u
+    gc.collect()
+
+
+def test_a_capsule_for_a_stream_is_no_wait(busy: Callable[[], Tensor]) -> None:
+    t = busy()
+    if t.device == 0:
+        t.__dlpack__(stream=7)
+        assert t.__cuda_array_interface__["stream"]
+    else:
+        with pytest.raises(WaitedError):  # host memory has no stream to wait on
+            t.__dlpack__()
+
+
+def test_the_double_does_refuse(busy: Callable[[], Tensor]) -> None:
+    t = busy()
+    with pytest.raises(WaitedError):
+        t.to_host()
+    with pytest.raises(WaitedError):
+        t.storage.sync(write=True)
+    for name in WAITS:
+        assert name in vars(type(t.storage.driver))
+        assert name in vars(DeviceDriver)
