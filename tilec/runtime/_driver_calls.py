@@ -117,7 +117,11 @@ class Calls:
     def _current_device(self) -> int | None:
         """Whose context is current in this thread, of those that are used here."""
         result, *values = self._api.cuCtxGetCurrent()
-        return self._numbers.get(int(values[0])) if result == self._success and values else None
+        if result != self._success or not values:
+            return None
+        if not int(values[0]) and len(self._numbers) == 1:  # a thread without a context: there is but one that it can be about
+            return next(iter(self._numbers.values()))
+        return self._numbers.get(int(values[0]))
 
     def _give_back(self, ordinal: int, call: str, *arguments: Any) -> None:
         """Make a call that gives something back in the device's context. Of a lost one there is nothing left to give back."""

@@ -148,6 +148,18 @@ def test_an_address_of_a_lost_context_is_not_called_nobodys() -> None:
         driver.pointer_device(0x10)
 
 
+def test_a_call_without_a_current_context_is_about_the_only_one() -> None:
+    api = Api(cuModuleGetFunction="ILLEGAL_ADDRESS")
+    driver = Driver(api)
+    with pytest.raises(DriverError) as caught:
+        driver.function("module", "add")
+    assert not isinstance(caught.value, ContextLostError), "no context is known"
+    with driver.current(0):
+        pass
+    with pytest.raises(ContextLostError):
+        driver.function("module", "add")
+
+
 @pytest.mark.parametrize("result", sorted(STICKY))
 def test_results_that_lose_the_context(result: str) -> None:
     losses = Losses()
