@@ -16,7 +16,7 @@ from tilec.runtime.tensors import host
 from tilec.runtime.tensors.contents import array_over, contents, has_wide_gaps, pinned_bytes
 from tilec.runtime.tensors.copies import Box, ByteLayout, boxes, byte_layout
 from tilec.runtime.tensors.described import Described
-from tilec.runtime.tensors.lease import Claim, Holder, holder
+from tilec.runtime.tensors.lease import Claim, Holder, Lease, holder
 from tilec.runtime.tensors.staging import staging_of
 from tilec.runtime.tensors.storage import Storage
 from tilec.runtime.tensors.tensor import Tensor
@@ -51,7 +51,7 @@ class End:
             tensor.require_mutable(who)
         self._who = who
         self._write = write
-        self._lease = tensor.lease
+        self._lease: Lease | None = tensor.lease
         self._claim: Claim | None = None
         self.storage: Storage = tensor.storage
         self.facts: TensorFacts = tensor._facts  # noqa: SLF001 - used with a claim
@@ -62,7 +62,9 @@ class End:
         Raises:
             BorrowError: somebody else uses it.
         """
-        self._claim = self._lease.write(self._who) if self._write else self._lease.read(self._who)
+        lease, self._lease = self._lease, None  # what a failed op leaves behind holds nothing
+        assert lease is not None
+        self._claim = lease.write(self._who) if self._write else lease.read(self._who)
         return self
 
     def begin(self, ctx: ExecutionContext) -> None:

@@ -147,17 +147,19 @@ class Claim:
         self.number = next(_NUMBERS)
         self.who = who
         self.writes = writes
-        self._lease = lease
+        self._lease: Lease | None = lease  # until it is given up: a lease of a borrow holds the claim that this one is made through
 
     @property
     def about(self) -> str:
         """What the log calls the tensor."""
-        return self._lease.about
+        lease = self._lease
+        return "" if lease is None else lease.about
 
     @property
     def active(self) -> bool:
         """Whether it still holds."""
-        return self.number in self._lease._held and not self._lease.ended  # noqa: SLF001 - the two are one thing
+        lease = self._lease
+        return lease is not None and self.number in lease._held and not lease.ended  # noqa: SLF001 - the two are one thing
 
     def require(self, who: Holder) -> None:
         """See that it still holds: checked again when something that was made with it runs.
@@ -173,7 +175,9 @@ class Claim:
 
     def release(self) -> None:
         """Give it up; may be called more than once."""
-        self._lease._drop(self.number)  # noqa: SLF001
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease._drop(self.number)  # noqa: SLF001
 
     def __del__(self) -> None:
         """Give it up."""

@@ -330,3 +330,18 @@ def test_memory_goes_with_whatever_holds_it_last(gpu: FakeDriver, on_gpu: Make) 
     del view, shared, part
     assert gpu.calls.count("free") == 3
     assert gpu._memory == {}
+
+
+def test_the_end_of_a_view_of_a_view_that_nobody_has_is_the_end_of_both(tensor: Make) -> None:
+    t = tensor(4, 8)
+    with t.view(8, 4)[2:6][1] as row:
+        assert row.shape == (4,)
+        with pytest.raises(BorrowError, match=r"the view .* still reads it"):
+            t.borrow_mut()
+    t.borrow_mut().release()  # although `row` is there
+    with pytest.raises(BorrowError, match="has ended"):
+        row.borrow()
+    with t[1:] as outer:
+        outer[1:].release()
+        with pytest.raises(BorrowError, match=r"the slice .* still reads it"):
+            t.borrow_mut()
