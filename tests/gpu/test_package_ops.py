@@ -1,0 +1,137 @@
+"""Functions of the generated package on a GPU: ops of tensors, torch arrays and partitions, and what a refusal gives back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tilec.errors import LaunchLimitError, RequirementError, VariantError
+from tilec.runtime import Device, Partition, Stream, Tensor, use_device, zip_ops
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+
+COUNT = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def device() -> Any:
+    with use_device(Device(0)) as found:
+        yield found
+
+
+def of(array: Any) -> Tensor:
+    return Tensor.from_foreign(array)
+
+
+def back(torch: Any, tensor: Any) -> Any:
+    found = torch.from_dlpack(tensor)
+    torch.cuda.synchronize()
+    return found
+
+
+@pytest.fixture
+def arrays(torch: Any) -> tuple[Any, Any, Any]:
+    made = torch.zeros(COUNT, device="cuda"), torch.randn(COUNT, device="cuda"), torch.randn(COUNT, device="cuda")
+    torch.cuda.synchronize()
+    return made
+
+
+def test_every_kind_of_argument(package: Any, torch: Any, arrays: Any) -> None:
+    z, x, y = arrays
+    out, same, shared = package.vector_add(of(z), x, of(y).share()).sync()
+    assert same is x
+    torch.testing.assert_close(back(torch, out), x + y)
+    with out.borrow_mut() as borrowed, shared[:COUNT] as view:
+        package.vector_add(borrowed, view, shared).sync()
+    torch.testing.assert_close(back(torch, out), 2 * y)
+
+
+def test_chains_and_streams(package: Any, torch: Any, arrays: Any) -> None:
+    z, x, y = arrays
+
+    def again(found: Any) -> Any:
+        return package.vector_add(found[1], found[0], found[2])
+
+    with Stream() as stream:
+        _, out, _ = package.vector_add(of(z), of(y), of(y)).then(again).sync_on(stream)
+        out, _, _ = package.vector_add(out, of(x), of(y.clone())).sync()
+    assert back(torch, out).shape == (COUNT,)
+
+
+def test_awaits(package: Any, torch: Any, arrays: Any) -> None:
+    z, x, y = arrays
+
+    async def main() -> list[Any]:
+        ops = [package.vector_add(of(torch.empty_like(z)), x, y) for _ in range(32)]
+        return await asyncio.gather(*(op.future() for op in ops))
+
+    torch.cuda.synchronize()
+    for out, _, _ in asyncio.run(main()):
+        torch.testing.assert_close(back(torch, out), x + y)
+
+
+def test_partitions_give_the_grid(package: Any, torch: Any, arrays: Any) -> None:
+    z, x, y = arrays
+    tile = package.load(0)["vector_add"].explain(z, x, y).shape.grid[0]
+    part, _, _ = package.vector_add(of(z).partition(COUNT // tile), x, y).sync()
+    assert type(part) is Partition
+    torch.testing.assert_close(back(torch, part.unpartition()), x + y)
+    cut = of(torch.zeros_like(z)).partition(COUNT // (2 * tile))
+    for launch in (package.vector_add(cut, x, y).sync, lambda: package.load(0).vector_add(0, cut, x, y)):
+        with pytest.raises(LaunchLimitError, match=rf"the partition z gives \({2 * tile}, 1, 1\)"):
+            launch()
+    assert cut.unpartition().shape == (COUNT,)
+
+
+def test_options_that_were_built(package: Any, torch: Any) -> None:
+    x = torch.randn(4096, 1024, device="cuda")
+    y = torch.empty_like(x)
+    torch.cuda.synchronize()
+    out, _ = package.softmax(of(y), x).options(occupancy=4).sync()
+    torch.testing.assert_close(back(torch, out), torch.softmax(x, 1), rtol=1e-4, atol=1e-6)
+    with pytest.raises(VariantError, match=r"softmax: no variant .*was built with the options occupancy=3"):
+        package.softmax(out, x).options(occupancy=3)
+    package.load(0)["softmax"].options(occupancy=4)(0, out.partition(8, 1024), x)
+
+
+def test_a_refusal_loses_nothing(package: Any, torch: Any, arrays: Any) -> None:
+    z, x, y = map(of, arrays)
+    other, short = of(torch.zeros(COUNT, device="cuda")), of(torch.zeros(COUNT - 1, device="cuda"))
+    good = package.vector_add(z, x, y)
+    with pytest.raises(RequirementError):
+        zip_ops(good, package.vector_add(other, short, of(arrays[2].clone()))).sync()
+    torch.testing.assert_close(back(torch, z), arrays[1] + arrays[2])
+    z, x, y = package.vector_add(z, x, y).sync()
+    other.share()
+    short.share()
+
+
+def test_memory_is_where_it_was(package: Any, device: Device) -> None:
+    """Ops that are dropped, refused or run leave nothing behind."""
+    driver = device.driver
+
+    def tensors(count: int = COUNT) -> list[Tensor]:
+        return [Tensor.uninitialized((count,), "f32", driver=driver, ordinal=0, stream=0) for _ in range(3)]
+
+    def once() -> None:
+        package.vector_add(*tensors()).sync()
+        package.vector_add(*tensors())
+        with pytest.raises(RequirementError):
+            package.vector_add(*tensors()[:2], tensors(COUNT - 1)[0]).sync()
+
+    from tilec.runtime.tensors.storage import Storage
+
+    def alive() -> int:
+        import gc
+
+        gc.collect()
+        device.sync()
+        return sum(isinstance(found, Storage) for found in gc.get_objects())
+
+    once()
+    before = alive()
+    for _ in range(50):
+        once()
+    assert alive() == before
