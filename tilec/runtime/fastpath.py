@@ -19,7 +19,7 @@ from tilec.runtime.streams import HANDLES
 Launch = Callable[..., None]
 KeyOf = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 # Numbers whose value stays as long as they are the same object.
-_CONSTANTS = frozenset((bool, int, float))
+CONSTANTS = frozenset((bool, int, float))
 
 # Three ways to find what a launch needs, the shortest first:
 # - `recent`: the last launch of tilec's own tensors, of which nothing is changed; its argument memory is never written again;
@@ -76,7 +76,32 @@ def launch(stream, values, choices=()):
             recent = none_before
             failed(plan, call, block, stream, result)
         return
+{tail}
+
+def owned(ctx, values):
+    global recent
+    {unpack} = values
+    s = stream = ctx.stream
+    touched = ctx._touched
+{touch}
+    {same} = recent
+    if {still}:
+        result = call(block.address, {held})[0]
+        if result:
+            recent = none_before
+            failed(plan, call, block, s, result)
+        return
     try:
+        t = Tensor = type(a{first})
+{looks}
+        plan = plans[{key}]
+        call = plan.calls[s]
+    except Exception:
+        return launch(s, {raw})
+{tail}
+"""
+# With a plan, a call and packed arguments: to the driver.
+_TAIL = """    try:
         block = plan.blocks.pop()
     except IndexError:
         block = plan.new_block()
@@ -138,11 +163,13 @@ class Paths(NamedTuple):
 
     Attributes:
         launch: enqueues a call, or hands it over to the slow path.
+        owned: of (context of an execution, values): enqueues a launch of tensors that moved into its op, none of them twice.
         key_of: gives the key of a call.
         meet: is told tilec's type of tensors, once there is one: a program that has none need not import it.
     """
 
     launch: Launch
+    owned: Callable[[Any, tuple[Any, ...]], None]
     key_of: KeyOf
     meet: Callable[[type | None], None]
 
@@ -169,7 +196,7 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "Buffer": DeviceBuffer,
         "Tensor": READERS.plain_type or _Nobody,
         "chosen": slow.chosen,
-        "constants": _CONSTANTS,
+        "constants": CONSTANTS,
         "device": device,
         "failed": slow.failed,
         "guard": (lambda *_: False, None, *(nobody for _ in (*contract.others, *contract.keyed))),
@@ -185,7 +212,7 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "torch_types": READERS.torch_types,
     }
     exec(compile(source, "<tilec launch path>", "exec"), names)  # noqa: S102 - built from numbers alone
-    return Paths(names["launch"], names["key_of"], names["meet"])
+    return Paths(names["launch"], names["owned"], names["key_of"], names["meet"])
 
 
 class _Nobody:
@@ -215,18 +242,26 @@ def _source(contract: Contract, held: str) -> str:
             if {" or ".join(f"b{out}_{other} < p{other} - p{out} < t{out}_{other}" for out, other in pairs)}:
                 plan.recheck(values)
 """
-    return _TEMPLATE.format(
-        unpack=unpack,
-        held=held,
-        look="\n".join(looked) or "    pass",
-        read="\n".join(f"            {line}" for line in read) or "                pass",
-        key=key,
+    facts = {
+        "unpack": unpack,
+        "held": held,
+        "key": key,
+        **_recent(contract),
+        **_guarding(contract, even),
+        **_owning(contract),
+    }
+    tail = _TAIL.format(
         packed=_tuple([*(f"p{i}" for i in tensors), *(f"a{i}" for i in free)]),
         changed="True" if always else changed,
         apart=apart.strip("\n") if pairs else "",
+        **facts,
+    )
+    return _TEMPLATE.format(
+        tail=tail.strip("\n"),
+        look="\n".join(looked) or "    pass",
+        read="\n".join(f"            {line}" for line in read) or "                pass",
         kind=f"type(a{tensors[0]})" if tensors else "None",
-        **_recent(contract),
-        **_guarding(contract, even),
+        **facts,
     )
 
 
@@ -243,6 +278,23 @@ def _recent(contract: Contract) -> dict[str, str]:
         "known": " and ".join(["qs == s", *own, *numbers]) if contract.tensors else "False",
         "constant": " and ".join(lasting) or "False",
         "remembered": f"({''.join(f'{name}, ' for name in kept)}s, plan, call, block, packed)",
+    }
+
+
+def _owning(contract: Contract) -> dict[str, str]:
+    """Launches of ops: tensors have moved into them, so nobody else uses them; the execution sees to their order."""
+    touch = []
+    for i in contract.tensors:
+        touch += [f"m = a{i}.storage", "u = touched.get(id(m))"]
+        write = contract.params[i].out
+        touch += [f"if u is None{' or not u[1]' if write else ''}:", f"    ctx.{'writes' if write else 'reads'}(m)"]
+    still = [f"a{i}._look is q{i}" if i in contract.tensors else f"a{i} is q{i}" for i in range(len(contract.params))]
+    return {
+        "touch": "\n".join(f"    {line}" for line in touch),
+        "still": " and ".join(["qs == s", *still]) if contract.tensors else "False",
+        "first": str(contract.tensors[0]) if contract.tensors else "0",
+        "looks": "\n".join(f"        p{i}, f{i} = l{i} = a{i}._look" for i in contract.tensors),
+        "raw": _tuple([f"a{i}.raw()" if i in contract.tensors else f"a{i}" for i in range(len(contract.params))]),
     }
 
 

@@ -41,6 +41,7 @@ class Launcher:
     Attributes:
         info: the kernel's row of the index.
         pinned: the axes that it is restricted to.
+        owned: enqueues a launch of tensors that moved into an op; there once `contract` was asked for.
     """
 
     def __init__(self, info: KernelInfo, site: Site, pinned: dict[str, AxisValue] | None = None, grid: tuple[GridWish, ...] = ()) -> None:
@@ -57,6 +58,7 @@ class Launcher:
         self._optioned: dict[tuple[Any, ...], Launcher] = {}
         self._paths: dict[tuple[Any, ...], Launch] = {}
         self._fast: Launch | None = None
+        self.owned: Callable[[Any, tuple[Any, ...]], None]
         self._key_of: KeyOf
         self._meet: Callable[[type | None], None]
 
@@ -243,7 +245,7 @@ class Launcher:
             with self._lock:
                 contract = Contract(self.info)
                 holds, device = self._site.driver.holds_arguments, self._site.device.ordinal
-                self._fast, self._key_of, self._meet = fast_path(contract, self._plans, self, holds=holds, device=device)
+                self._fast, self.owned, self._key_of, self._meet = fast_path(contract, self._plans, self, holds=holds, device=device)
                 self.__dict__["launch"] = self._fast  # in place of the method, which costs as much as some of the checks
                 self._contract = contract  # last: who sees it may use the rest
         return contract

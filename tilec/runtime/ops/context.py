@@ -45,7 +45,7 @@ class ExecutionContext:
         self._touched: dict[int, tuple[Storage, bool]] = {}
         self._kept: list[Any] = []
         self._allocated: set[int] = set()
-        self._moves: list[tuple[Any, Any]] = []
+        self._moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """(0, handle), as other libraries read it."""
@@ -99,7 +99,7 @@ class ExecutionContext:
 
     def moved(self, origin: Any, content: Any) -> None:
         """Remember which tensor an argument moved from: it owns it again, should this execution fail."""
-        self._moves.append((origin, content))
+        self._moves.append(((origin,), (content,)))
 
     # Memory of the op's own
 
@@ -175,9 +175,10 @@ class ExecutionContext:
         """Give what moved into ops that failed, or whose results nobody gets, back to where it was; the last first."""
         moves = self._moves
         while len(moves) > since:
-            origin, content = moves.pop()
-            with content.storage.lock:
-                origin.take_back(content)
+            for origin, content in zip(*moves.pop(), strict=True):
+                if content is not origin:  # a number is both
+                    with content.storage.lock:
+                        origin.take_back(content)
 
     def _abandon(self) -> None:
         """End an execution that failed, where its error is what matters: nothing is raised here."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tilec.errors import OwnershipError, UseAfterMoveError
+from tilec.model.signature import Param
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import DeviceOp, take_all
 from tilec.runtime.scalars import is_number
@@ -124,6 +125,22 @@ def hold_all(contents: Sequence[tuple[Any, bool]], who: Holder) -> list[Held]:
     except OwnershipError:  # another thread was faster
         discard_all(held)
         raise
+    return held
+
+
+def hold_moved(moved: tuple[tuple[Any, ...], tuple[Any, ...]], params: Sequence[Param], who: Holder) -> list[Held]:
+    """What has moved already, one by one.
+
+    Args:
+        moved: the arguments, and what they moved to.
+        params: their parameters.
+        who: the launch.
+    """
+    held = []
+    for origin, content, param in zip(*moved, params, strict=True):
+        made = Held(content, who, write=param.out)
+        made._origin = None if content is origin else origin  # noqa: SLF001 - its own module
+        held.append(made)
     return held
 
 

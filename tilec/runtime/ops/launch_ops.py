@@ -242,7 +242,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
 
     def _next(self) -> tuple[int, str]:
         """The next argument's place, and its dtype where it is known."""
-        if "_fresh" not in self.__dict__:
+        if not self._fresh:
             raise self._used()
         place, function = len(self._pushed), self._function
         if function.sizes is not None and place >= len(function.sizes):

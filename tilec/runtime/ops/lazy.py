@@ -5,7 +5,7 @@ arguments.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, final
 
 from tilec.errors import ArgumentError, LaunchError, LaunchLimitError
@@ -15,11 +15,13 @@ from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish
 from tilec.runtime.launch import Launcher
 from tilec.runtime.ops.context import ExecutionContext
-from tilec.runtime.ops.holding import Held, discard_all, hold_all
+from tilec.runtime.ops.holding import Held, discard_all, hold_all, hold_moved
 from tilec.runtime.ops.op import DeviceOp
+from tilec.runtime.ops.site import site
+from tilec.runtime.ops.taking import Take, give_back, take_function
 from tilec.runtime.seam import Dim3
 from tilec.runtime.select import require_built, require_options
-from tilec.runtime.tensors.lease import holder
+from tilec.runtime.tensors.lease import Holder, holder
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -32,6 +34,7 @@ R_co = TypeVar("R_co", covariant=True)
 # An argument of a lazy launch: the value, or an op that gives it.
 OrOp = Union[T, DeviceOp[T]]  # noqa: UP007 - Python 3.10 has no `|` of a type variable and a class
 Axes = dict[str, AxisValue]
+_new = object.__new__
 
 
 class LazyLaunch(DeviceOp[R_co]):
@@ -41,13 +44,16 @@ class LazyLaunch(DeviceOp[R_co]):
     having run, what moved in is back where it was.
     """
 
+    # The arguments, and what they moved to, where all of them are tensors that move, and numbers; else each of them is held by itself.
+    _moved: tuple[tuple[Any, ...], tuple[Any, ...]] | None = None
+    _held: Sequence[Held] = ()
+
     def __init__(self, origin: Origin, values: tuple[Any, ...], axes: Axes) -> None:
         """Made by the functions of a package and of `Module.lazy`."""
         self._origin = origin
         self._axes = axes
         self._hints: dict[str, int] = {}
         self._grid: Dim3 | None = None
-        self._held: list[Held] = []
         contract = origin.contract
         contents = [(value, param.out) for value, param in zip(values, contract.params, strict=True)]
         self._held = hold_all(contents, holder(f"the launch of {contract.name}"))
@@ -104,7 +110,16 @@ class LazyLaunch(DeviceOp[R_co]):
             raise ArgumentError(f"{kernel}: {verb} takes keywords only, got {args[0]!r} by place", kernel=kernel)
 
     def _execute(self, ctx: ExecutionContext) -> R_co:
-        held, self._held = self._held, []
+        moved = self._moved
+        if moved is not None:
+            if type(ctx) is ExecutionContext and not (self._axes or self._hints or self._grid or ctx.driver.holds_arguments):
+                self._moved = None
+                ctx._moves.append(moved)  # noqa: SLF001 - who runs it gives them back where it fails
+                self._origin.launcher(ctx).owned(ctx, moved[1])
+                return moved[1]  # type: ignore[return-value]
+            contract = self._origin.contract
+            self._held, self._moved = hold_moved(moved, contract.params, Holder(self.name, self._site)), None
+        held, self._held = self._held, ()
         try:
             given: R_co = self._launch(ctx, held)
         except BaseException:
@@ -113,14 +128,18 @@ class LazyLaunch(DeviceOp[R_co]):
         return given
 
     def _discard(self) -> None:
-        held, self._held = self._held, []
+        held, self._held = self._held, ()
+        moved, self._moved = self._moved, None
         discard_all(held)
+        if moved is not None:
+            give_back(*moved)
 
     def __del__(self) -> None:
         """An op that is dropped without having run gives back what moved in."""
-        discard_all(self.__dict__.get("_held", ()))
+        if self._moved is not None or self._held:
+            self._discard()
 
-    def _launch(self, ctx: ExecutionContext, held: list[Held]) -> Any:
+    def _launch(self, ctx: ExecutionContext, held: Sequence[Held]) -> Any:
         launcher = self._origin.launcher(ctx)
         if self._axes:
             launcher = launcher.variant(**self._axes)
@@ -218,15 +237,37 @@ class _Maker:
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
         self._known: dict[tuple[Any, ...], Axes] = {}
+        self._take: Take | None = None
+        self._what = ""
 
     def __call__(self, values: tuple[Any, ...], choices: tuple[AxisValue, ...] = ()) -> LazyLaunch[Any]:
-        return LazyLaunch(self._origin, values, self._chosen(choices) if choices else {})
+        return self._made(values, self._chosen(choices) if choices else {})
 
     def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LazyLaunch[Any]:
-        values, axes = bind(self._origin.contract, args, kwargs)
+        contract = self._origin.contract
+        if not kwargs and contract.required <= len(args) <= len(contract.params):
+            return self._made(args + contract.defaults[len(args) :], {})
+        values, axes = bind(contract, args, kwargs)
         if axes:
-            require_built(self._origin.contract, self._origin.pinned, axes)
-        return LazyLaunch(self._origin, values, axes)
+            require_built(contract, self._origin.pinned, axes)
+        return self._made(values, axes)
+
+    def _made(self, values: tuple[Any, ...], axes: Axes) -> LazyLaunch[Any]:
+        take = self._take
+        if take is None:
+            self._what = f"the launch of {self._origin.contract.name}"
+            take = self._take = take_function(self._origin.contract)
+        place = site(4)  # behind this, who calls it, and what that is called by
+        moved = take(values, Holder(self._what, place))
+        if moved is None:
+            return LazyLaunch(self._origin, values, axes)
+        # As __new__ and __init__ would, in less time.
+        op: LazyLaunch[Any] = _new(LazyLaunch)
+        op._site, op._fresh, op._origin, op._axes, op._hints, op._grid, op._moved = (  # noqa: SLF001
+            *(place, [None], self._origin, axes, {}, None),
+            (values, moved),
+        )
+        return op
 
     def _chosen(self, choices: tuple[AxisValue, ...]) -> Axes:
         key = (*choices, *map(type, choices))  # True equals 1, and is no value of the same axis
@@ -249,19 +290,17 @@ class _Loaded:
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
+        self._driver, self._device = launcher.site.driver, launcher.site.device.ordinal
+        self.pinned: Axes = launcher.pinned
 
-    @property
+    @functools.cached_property
     def contract(self) -> Contract:
         return self._launcher.contract
 
-    @property
-    def pinned(self) -> Axes:
-        return self._launcher.pinned
-
     def launcher(self, ctx: ExecutionContext) -> Launcher:
         launcher = self._launcher
-        site = launcher.site
-        if (ctx.driver, ctx.device) != (site.driver, site.device.ordinal):
+        if ctx.driver is not self._driver or ctx.device != self._device:
+            site = launcher.site
             where = "the cpu device" if ctx.device < 0 else f"device {ctx.device}"
             what = f"{launcher.info.name}: the bundle is loaded on {site.device}, and the op is run on {where}"
             raise LaunchError(what, fix="run it under use_device, or on a stream of that device", kernel=launcher.info.name)

@@ -42,14 +42,14 @@ class DeviceOp(TensorSteps[T_co], ABC, Generic[T_co]):
     """
 
     _site: Site
+    _fresh: list[None]
     _gone: tuple[str, Site]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - they are __init__'s
         """Note where it is made; subclasses need not call `super().__init__()`."""
         self = super().__new__(cls)
-        state = self.__dict__  # not through attributes, which a frozen dataclass refuses
-        state["_site"] = site()
-        state["_fresh"] = True
+        _set(self, "_site", site(2))
+        _set(self, "_fresh", [None])  # who takes what is in it, in one step, has the op
         return self
 
     @abstractmethod
@@ -238,26 +238,36 @@ class DeviceOp(TensorSteps[T_co], ABC, Generic[T_co]):
         return self
 
     def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
-        steps = self._steps if isinstance(self, Chain) else []
-        self._take(f"moved into {verb}")
-        made = Chain(self._source if isinstance(self, Chain) else self, steps)
-        steps.append((verb, function, made._site))  # noqa: SLF001 - an op too
+        place = site(3)
+        self._take(f"moved into {verb}", place)
+        made: Chain = _new(Chain)
+        _set(made, "_site", place)
+        _set(made, "_fresh", [None])
+        made._named = ""  # noqa: SLF001 - an op too
+        made._source, made._steps = (self._source, self._steps) if type(self) is Chain else (self, [])  # noqa: SLF001
+        made._steps.append((verb, function, place))  # noqa: SLF001
         return made
 
     # Single use
 
-    def _take(self, where: str) -> None:
+    def _take(self, where: str, place: Site | None = None) -> None:
         """Use it up. Of threads that do so at the same time, one succeeds.
+
+        Args:
+            where: what it moves into, for messages.
+            place: where that is; None to look.
 
         Raises:
             UsedOpError: it was used before.
         """
-        if self.__dict__.pop("_fresh", None) is None:
-            raise self._used()
-        self.__dict__["_gone"] = (where, site())
+        try:
+            self._fresh.pop()
+        except IndexError:
+            raise self._used() from None
+        _set(self, "_gone", (where, place or site(2)))
 
     def _used(self) -> UsedOpError:
-        where, place = self.__dict__.get("_gone", ("used", self._site))
+        where, place = getattr(self, "_gone", ("used", self._site))
         return UsedOpError(
             f"<DeviceOp {self.label}> was used before: {where} at {location(place)}",
             cause="an op is single use: it moves into what is made of it, and runs once",
@@ -308,15 +318,31 @@ class Chain(DeviceOp[Any]):
         source, self._source = self._source, _NOTHING
         value = source._run_in(ctx)  # noqa: SLF001 - an op too
         del source
+        here = site()
         for verb, function, place in steps:
             try:
                 value = function(value)
                 if verb in RUNS:
-                    value = ctx.run(_op_of(value))
+                    op = value if IS_OP[type(value)] else _op_of(value)
+                    op._take("executed as a part of another op", here)  # noqa: SLF001 - an op too
+                    value = op._run_in(ctx)  # noqa: SLF001
             except BaseException as error:
                 label(error, f"{verb}, created at {location(place)}")
                 raise
         return value
+
+
+class _Kinds(dict[type, bool]):
+    """Whether a type is one of ops: to ask an abstract class each time costs as much as the rest of a step."""
+
+    def __missing__(self, cls: type) -> bool:
+        found = self[cls] = issubclass(cls, DeviceOp)
+        return found
+
+
+IS_OP = _Kinds()
+_new = object.__new__
+_set = object.__setattr__  # a frozen dataclass refuses the other way
 
 
 def take_all(ops: Sequence[DeviceOp[Any]], where: str) -> None:
@@ -332,7 +358,7 @@ def take_all(ops: Sequence[DeviceOp[Any]], where: str) -> None:
             taken.append(op)
     except UsedOpError:
         for op in taken:
-            op.__dict__["_fresh"] = True
+            op._fresh.append(None)  # noqa: SLF001
         raise
 
 

@@ -10,6 +10,7 @@ from tilec.errors import SchedulingError, UsageError
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import DeviceOp
+from tilec.runtime.ops.site import Site
 
 if TYPE_CHECKING:
     from tilec.runtime.tensors.shared import SharedTensor
@@ -100,7 +101,7 @@ class SharedOp(DeviceOp[T]):
         """Another op of the same execution: it may be used where this one is, and the other way round."""
         return SharedOp(self._once, self._name)
 
-    def _take(self, where: str) -> None:
+    def _take(self, where: str, place: Site | None = None) -> None:
         """It is never used up."""
 
     def _execute(self, ctx: ExecutionContext) -> T:

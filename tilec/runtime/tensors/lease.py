@@ -6,8 +6,8 @@ import dataclasses
 import itertools
 import sys
 import threading
-from types import FrameType
-from typing import final
+from types import CodeType
+from typing import NamedTuple, final
 
 from tilec.errors import BorrowError, Location
 from tilec.runtime.tensors.debug import leases
@@ -15,27 +15,51 @@ from tilec.runtime.tensors.debug import leases
 _NUMBERS = itertools.count()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Holder:
+# Some code, and the offset of an instruction in it: a line costs more, and only messages need one.
+Site = tuple[CodeType, int]
+
+
+class Holder(NamedTuple):
     """Who uses a tensor, as messages name it: what it is (`the view`, `the launch of add`), and where it was made."""
 
     what: str
-    where: Location | None = None
+    place: Site | Location | None = None
+
+    @property
+    def where(self) -> Location | None:
+        """The line, where it is known."""
+        return location(self.place) if isinstance(self.place, tuple) else self.place
 
     def __str__(self) -> str:
         """`the view (app.py:12)`."""
-        return f"{self.what} ({self.where})" if self.where else self.what
+        return f"{self.what} ({self.where})" if self.place else self.what
 
 
-def holder(what: str) -> Holder:
-    """Who is being made now, by the innermost line outside of tilec and of generated packages."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads files, which costs a thousand times as much
-    while frame is not None:
-        names = frame.f_globals
-        if not (names.get("__name__", "").startswith("tilec.") or "_tilec_package_" in names):
-            return Holder(what=what, where=Location(file=frame.f_code.co_filename, line=frame.f_lineno))
+def location(place: Site) -> Location:
+    """A place as messages show it."""
+    code, offset = place
+    lines = [line for start, end, line in code.co_lines() if start <= offset < end and line is not None]
+    return Location(file=code.co_filename, line=lines[0] if lines else code.co_firstlineno)
+
+
+def holder(what: str, depth: int = 1) -> Holder:
+    """Who is being made now, by the innermost line outside of tilec and of generated packages.
+
+    Args:
+        what: for messages.
+        depth: how many functions of tilec lie in between at least.
+    """
+    return Holder(what, site(depth + 1))
+
+
+def site(depth: int = 1) -> Site:
+    """The innermost place that calls into tilec, or into a generated package, now; `depth` as for `holder`."""
+    frame = sys._getframe(depth)  # noqa: SLF001 - inspect.stack() reads files, which costs a thousand times as much
+    names = frame.f_globals
+    while (names.get("__name__", "").startswith("tilec.") or "_tilec_package_" in names) and frame.f_back is not None:
         frame = frame.f_back
-    return Holder(what=what)
+        names = frame.f_globals
+    return frame.f_code, frame.f_lasti
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

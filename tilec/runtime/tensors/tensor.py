@@ -17,6 +17,7 @@ from tilec.runtime.tensors.shared import SharedTensor
 from tilec.runtime.tensors.storage import Storage
 from tilec.runtime.tensors.view import Viewable
 
+_new = object.__new__
 # Where a tensor went whose launch gave it back to whom it had come from.
 RETURNED = Holder(what="the tensor that was passed to the op, when that failed")
 
@@ -110,12 +111,17 @@ class Tensor(Viewable):
         Raises:
             UseAfterMoveError: it was moved before. BorrowError: somebody reads or writes it.
         """
-        with self.storage.lock:
-            self.require(who)
-            self.lease.require_free(who)
+        storage = self.storage
+        with storage.lock:
+            if self._look is None or self.lease._held:  # noqa: SLF001 - the two checks, if there is something to say
+                self.require(who)
+                self.lease.require_free(who)
+            look, self._look = self._look, None
             self._moved = who
-            self._look = None
-        return self._of(self.storage, self._facts)
+        # As `_of` does it, in less time, and with the same look: launches tell by it that nothing is changed.
+        made: Tensor = _new(Tensor)
+        made.storage, made.lease, made._facts, made._look, made._moved = storage, self.lease, self._facts, look, None
+        return made
 
     def take_back(self, moved: Tensor) -> None:
         """Own again what moved from here to `moved`, if that owns it still, which then does no more. Claims stay as they are.

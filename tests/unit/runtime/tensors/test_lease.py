@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tilec.errors import BorrowError, Location
 from tilec.runtime.tensors.lease import Claim, Holder, Lease, holder
 
-COPY = Holder(what="the copy", where=Location(file="app.py", line=3))
-ADD = Holder(what="the launch of add", where=Location(file="app.py", line=8))
+COPY = Holder(what="the copy", place=Location(file="app.py", line=3))
+ADD = Holder(what="the launch of add", place=Location(file="app.py", line=8))
 
 
 def test_a_holder_is_named_by_the_line_that_made_it() -> None:
