@@ -30,6 +30,7 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">size"
         "tilec inspect dist/acme_kernels --json | jq '.kernels[].name'",
         "tilec inspect dist/acme_kernels --sass --select gemm-f16-BM128-sm_90",
         "tilec inspect dist/acme_kernels --tileir --select softmax-f32-tileir",
+        "tilec inspect dist/acme_kernels --safety           # what is guaranteed of each kernel, and how",
         "tilec inspect dist/acme_kernels --verify           # read and check every byte",
     )
     + "\n\nExit codes: 0 done, 1 the bundle is damaged or no bundle, 2 usage, 3 a disassembler is missing.",
@@ -39,11 +40,12 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">size"
 @click.option("--ptx", "form", flag_value="ptx", default=None, help="Print the PTX of one image.")
 @click.option("--sass", "form", flag_value="sass", help="Print the machine code of one image (nvdisasm or cuobjdump).")
 @click.option("--tileir", "form", flag_value="tileir", help="Print the Tile IR of one image, with its source lines.")
+@click.option("--safety", is_flag=True, help="Show what is guaranteed of each kernel, what is checked and where, and what is not.")
 @click.option("--raw", is_flag=True, help="Print Tile IR as NVIDIA's tileirdisasm does.")
 @click.option("--verify", is_flag=True, help="Read every image and check its digest.")
 @json_option
 @click.pass_obj
-def command(app: App, file: str, select: str, form: str | None, raw: bool, verify: bool) -> None:
+def command(app: App, file: str, select: str, form: str | None, safety: bool, raw: bool, verify: bool) -> None:
     """Show what is inside FILE: a .tilec bundle, a generated package's directory, or a wheel that holds one.
 
     Kernels, signatures, variants, targets, resources, sizes, digests and the toolchain that made them. Needs no GPU.
@@ -52,6 +54,8 @@ def command(app: App, file: str, select: str, form: str | None, raw: bool, verif
 
     if form and app.json:
         raise click.UsageError(f"--json and --{form} cannot be combined", click.get_current_context())
+    if form and safety:
+        raise click.UsageError(f"--safety and --{form} cannot be combined", click.get_current_context())
     if raw and form != "tileir":
         raise click.UsageError("--raw goes with --tileir", click.get_current_context())
     opened = container.open_container(app.path(file))
@@ -63,10 +67,35 @@ def command(app: App, file: str, select: str, form: str | None, raw: bool, verif
     found = container.describe(opened)
     if select:
         found = report.narrow(found, select)
-    if app.json:
+    if safety:
+        _safety(app, found)
+    elif app.json:
         app.document("inspect", report.to_json(found) | ({"verified": True} if verify else {}))
     else:
         _print(app, found, verified=verify)
+
+
+def _safety(app: App, found: Report) -> None:
+    """What is known of each kernel's safety, by how it is made sure of."""
+    from tilec.inspection.safety import safety_report, to_json
+    from tilec.model.safety import Checks, Guarantee
+
+    if app.json:
+        app.document("safety", to_json(found))
+        return
+    for number, kernel in enumerate(found.info.kernels):
+        known = safety_report(kernel)
+        off = {Checks.OFF: ', checks = "off"', Checks.DENY: ', checks = "deny"'}.get(known.checks or Checks.ON, "")
+        if number:
+            app.say()
+        app.say(f"{click.style(kernel.name, bold=True)}  {kernel.language}, {kernel.location}{off if known.checked else ', unchecked'}")
+        for guarantee in Guarantee:
+            facts = known.of(guarantee)
+            if facts:
+                weak = guarantee is Guarantee.NONE
+                app.say(f"  {click.style(guarantee.value, fg='yellow' if weak else 'cyan')}")
+            for fact in facts:
+                app.say(f"    {fact.what}")
 
 
 def _dump(app: App, opened: Container, form: str, select: str, *, raw: bool) -> None:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import typing
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -142,6 +142,8 @@ class _Inspect:
         if text:
             return text.splitlines(keepends=True), 0
         lines, first = inspect.findsource(item)
+        for look in _guards:
+            look(item, lines, first)
         lines = list(lines)
         for line, column, old, new in renamed:
             encoded = lines[line - 1].encode()
@@ -152,15 +154,22 @@ class _Inspect:
 
 # Of code objects: the text they come from, or what is called otherwise in the text that they are in (line, column in bytes, old, new).
 _sources: dict[Any, tuple[str, tuple[tuple[int, int, str, str], ...]]] = {}
+Guard = Callable[[Any, Sequence[str], int], None]
+_guards: list[Guard] = []
 
 
 @contextmanager
-def sources(found: Mapping[Any, tuple[str, tuple[tuple[int, int, str, str], ...]]]) -> Iterator[None]:
-    """While it lasts, cuda.tile reads functions' sources so: a text of their own, or names of equal length in place of others."""
+def sources(found: Mapping[Any, tuple[str, tuple[tuple[int, int, str, str], ...]]], guard: Guard) -> Iterator[None]:
+    """While it lasts, cuda.tile reads functions' sources so: a text of their own, or names of equal length in place of others.
+
+    `guard` sees every other function before it is compiled: the object, the lines of its file, and where it begins (from 0).
+    """
     _sources.update(found)
+    _guards.append(guard)
     try:
         yield
     finally:
+        _guards.remove(guard)
         for code in found:
             _sources.pop(code, None)
 

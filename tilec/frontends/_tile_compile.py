@@ -122,6 +122,8 @@ class Compiler:
                 raise CompileError(f"kernel {name!r}: a hint is out of range: {exc}", fix=f"change [kernel.{job.spec.name}.hints]") from exc
             try:
                 return api.export(hinted, bound.bindings, symbol=symbol, target=target, version=version)
+            except CompileError:
+                raise
             except Exception as exc:
                 raise export_error(exc, source=job.spec.source, texts=module.texts, kernel=name, at=at) from exc
 

@@ -89,11 +89,11 @@ class Demands:
         ]
         for call in sorted(calls, key=lambda node: node.col_offset, reverse=True):
             match call.args:
-                case [ast.Name(id=name), ast.Constant(value=axis)] if type(axis) is int and not call.keywords:
+                case [ast.Name(id=name), ast.Constant() | ast.UnaryOp(op=ast.USub(), operand=ast.Constant()) as axis] if not call.keywords:
                     if name not in self._params:
                         what = f"unknown name {name!r}{did_you_mean(name, self._params)}"
                         raise ExpressionError(what, text=text, column=call.args[0].col_offset + 1)
-                    plain = plain[: call.col_offset] + f"{name}.shape[{axis}]".encode() + plain[call.end_col_offset :]
+                    plain = plain[: call.col_offset] + f"{name}.shape[{ast.unparse(axis)}]".encode() + plain[call.end_col_offset :]
                 case _:
                     raise ExpressionError("dim takes an array and an axis: dim(x, 1)", text=text, column=call.col_offset + 1)
         return plain.decode()

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _tile_api as api
+from tilec.frontends._tile_misuse import FIELDS
 from tilec.frontends._tile_proof import UNCHECKED, Site
 from tilec.frontends._tile_safe import Access, SafeParam
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue
+
+# Parts of what kernels hold, wherever they are written; methods, where they are called.
+_PRIVATE = re.compile(rf"\b({'|'.join(FIELDS)})\b|\.\s*({'|'.join(UNCHECKED.values())})\b")
 
 
 @contextlib.contextmanager
@@ -48,8 +55,25 @@ def entry(
         exec(compile(text, file, "exec"), made)  # noqa: S102 - the text is made here of names and numbers
         outer = made[function.__name__]
         renamed = [(s.line, s.column, s.name, UNCHECKED[s.name]) for s in sites if s.proven or unchecked]
-        with api.sources({outer.__code__: (text, ()), user.__code__: ("", tuple(renamed))}):
+        with api.sources({outer.__code__: (text, ()), user.__code__: ("", tuple(renamed))}, _guard):
             yield api.cuda_tile().kernel(outer, **hints)
+
+
+def _guard(function: Any, lines: Sequence[str], first: int) -> None:
+    """Refuse a function, wherever it comes from, that reaches around the language; what can be seen without compiling was refused before.
+
+    Raises:
+        CompileError: it does.
+    """
+    file = api.installed_name(function.__code__.co_filename)
+    if file.startswith(("tilec/lang/", "cuda/")):
+        return
+    for number, line in enumerate(inspect.getblock(list(lines[first:])), first + 1):
+        found = _PRIVATE.search(line)
+        if found:
+            what = f"{found[1] or found[2]} is a part of the safe language that kernels cannot reach"
+            at = Location(file=file, line=number, column=found.start(found.lastindex or 0) + 1)
+            raise CompileError(what, diagnostics=(Diagnostic(message=what, location=at, excerpt=line.rstrip("\n")),))
 
 
 def _text(name: str, params: Sequence[SafeParam], axes: Mapping[str, AxisValue], own: str) -> str:

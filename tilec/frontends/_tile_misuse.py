@@ -11,12 +11,14 @@ from typing import Any
 from tilec.errors import Diagnostic, Location
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_errors import characters, function_node, line_of
+from tilec.frontends._tile_proof import UNCHECKED
 from tilec.frontends._tile_safe import EXAMPLES, OUTPUTS, Access
 from tilec.frontends._tile_values import ArrayOf, Items, Values, argument
 from tilec.model.suggest import did_you_mean
 
 # Attributes that hold what the language keeps from kernels, and those that only proven accesses become.
-_PRIVATE = ("_array", "_index", "_tile", "_first", "_strip", "_of", "_number", "_loadtile", "_loadtile_like", "_stow", "_got")
+FIELDS = ("_tl_array", "_tl_index", "_tl_tile", "_tl_first", "_tl_strip", "_tl_of", "_tl_number")
+PRIVATE = (*FIELDS, *UNCHECKED.values())
 _RAW = ("load", "store", "gather", "scatter", "load_advanced_indexing", "store_advanced_indexing", "num_tiles")
 _INSTEAD = {"load": "load_tile(index, shape)", "gather": "gather(indices)", "num_tiles": "num_tiles(axis, size)"}
 
@@ -55,22 +57,20 @@ def helper_misuses(node: ast.FunctionDef, values: Values, file: str, texts: Mapp
             yield _diagnostic(inner, found, file, texts)
 
 
-def checked_calls(node: ast.FunctionDef) -> Iterator[ast.Call]:
-    """Accesses in a helper function that are checked inside of the kernel: proofs do not follow arguments into helpers."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute | ast.Name):
-            name = inner.func.attr if isinstance(inner.func, ast.Attribute) else inner.func.id
-            if name in ("load_tile", "load_tile_like"):
-                yield inner
-
-
 def _around(node: ast.AST, values: Values) -> tuple[str, str] | None:
     """Reaching around the language: private parts, and making what only a launch makes."""
-    if isinstance(node, ast.Attribute) and node.attr in _PRIVATE:
+    if isinstance(node, ast.Attribute) and node.attr in PRIVATE:
         return f"{ast.unparse(node)} reaches around the safe language", "declare the parameter tl.Ptr[T] where the kernel has to"
-    if isinstance(node, ast.keyword) and node.arg in _PRIVATE:
+    if isinstance(node, ast.keyword) and node.arg in PRIVATE:
         return f"{node.arg} is a part that a launch alone sets", ""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in PRIVATE:
+        return f"{node.value!r} names what the safe language keeps to itself", ""
     if isinstance(node, ast.Call):
+        named = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
+        if named == "getattr" and not (len(node.args) > 1 and isinstance(node.args[1], ast.Constant)):
+            return "getattr with a computed name could reach around the safe language", "write the attribute out"
+        if named in UNCHECKED and any(item.arg is None for item in node.keywords):
+            return f"{ast.unparse(node.func)} unpacks arguments: whether it is checked has to stand in the call", "write them out"
         lang = api.lang()
         made = values.resolved(node.func)
         if isinstance(made, type) and made in (lang.Mut, lang.MappedMut, lang.Ref, lang.Ptr, lang.Place):
@@ -170,10 +170,15 @@ def _named(node: ast.FunctionDef, scope: Mapping[str, Any]) -> Iterator[Any]:
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name) and inner.id in scope:
             yield scope[inner.id]
-        elif isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
-            base = scope.get(inner.value.id)
-            if isinstance(base, ModuleType | type):
-                yield getattr(base, inner.attr, None)
+        elif isinstance(inner, ast.Attribute):
+            yield _dotted(inner, scope)
+
+
+def _dotted(node: ast.expr, scope: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Name):
+        return scope.get(node.id)
+    base = _dotted(node.value, scope) if isinstance(node, ast.Attribute) else None
+    return getattr(base, node.attr, None) if isinstance(node, ast.Attribute) and isinstance(base, ModuleType | type) else None
 
 
 def _functions(value: Any) -> Iterator[FunctionType]:

@@ -75,6 +75,10 @@ class Prover:
         for call in sorted(calls, key=lambda c: (c.lineno, c.col_offset)):
             access = self._access(call)
             if access is None:
+                if is_access(call, self._values):
+                    fact, diagnostic = elsewhere(call, "its array is not followed to a parameter", self._file, self._texts)
+                    facts.append(fact)
+                    unproven.append(diagnostic)
                 continue
             at = self._place(access)
             said = f"{ast.unparse(call.func)} at {at.file}:{at.line}"
@@ -117,7 +121,7 @@ class Prover:
                 param=base.param,
                 indices=index.values if isinstance(index, Items) else None,
                 sizes=tuple(size_text(size) for size in shape.values) if isinstance(shape, Items) else None,
-                unchecked=isinstance(said, ast.Constant) and said.value is True,
+                unchecked=said is not None and not (isinstance(said, ast.Constant) and said.value is False),
             )
         if access is Access.MAPPED and name in ("store", "load"):
             at = self._values.of(argument(call, 0, "at"))
@@ -173,3 +177,29 @@ class Prover:
     def _diagnostic(self, access: _Access, at: Location, unknown: _UnknownError) -> Diagnostic:
         what = f"{ast.unparse(access.call.func)} is checked inside of the kernel: {unknown.what}"
         return Diagnostic(message=what, location=at, excerpt=line_of(self._texts, at.file, at.line), hint=unknown.hint)
+
+
+def is_access(node: ast.AST, values: Values) -> bool:
+    """Whether a call of what is not known to be a parameter may be an access: by its name, and, where that says little, its arguments."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    if values.resolved(node.func) is not None or isinstance(values.of(node.func.value), ArrayOf):
+        return False
+    least = {"load_tile": 0, "load_tile_like": 0, "store": 2, "load": 1}.get(node.func.attr)
+    return least is not None and len(node.args) + len(node.keywords) >= least
+
+
+def elsewhere(call: ast.Call, why: str, file: str, texts: Mapping[str, str], *, helper: bool = False) -> tuple[Fact, Diagnostic]:
+    """An access that nothing is proven of: checked inside of the kernel, unless it says itself that it is not."""
+    line = line_of(texts, file, call.lineno)
+    at = Location(file=file, line=call.lineno, column=characters(line, call.col_offset) + 1)
+    said = ast.unparse(call.func)
+    free = any(
+        item.arg == "unchecked" and not (isinstance(item.value, ast.Constant) and item.value.value is False) for item in call.keywords
+    )
+    kind, what = Guarantee.KERNEL, f"{said} at {file}:{call.lineno}: each tile begins in its array"
+    if free:
+        kind, what = Guarantee.NONE, f"{said} at {file}:{call.lineno}: unchecked = True promises tiles that begin in its array"
+    fact = Fact(guarantee=kind, what=what, location=at, in_helper=helper)
+    hint = "load in the kernel itself, from its parameters, and pass the tile on"
+    return fact, Diagnostic(message=f"{said} is checked inside of the kernel: {why}", location=at, excerpt=line, hint=hint)

@@ -247,4 +247,6 @@ def _strip(name: str, marks: tuple[Any, ...], rank: int) -> tuple[str, tuple[str
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, api.lang().Axis):
+        return f"the variable {value.name}"
     return value.__name__ if isinstance(value, type) else repr(value)

@@ -14,9 +14,9 @@ from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_demands import Demands, grid_of, same_grid
 from tilec.frontends._tile_errors import characters, function_node, line_of
-from tilec.frontends._tile_misuse import checked_calls, helper_misuses, misuses, reachable
+from tilec.frontends._tile_misuse import helper_misuses, misuses, reachable
 from tilec.frontends._tile_modules import LoadedModule
-from tilec.frontends._tile_proof import Proof, Prover, Site
+from tilec.frontends._tile_proof import Proof, Prover, Site, elsewhere, is_access
 from tilec.frontends._tile_safe import OUTPUTS, Access, SafeParam, signature_of
 from tilec.frontends._tile_signature import FunctionParam
 from tilec.frontends._tile_values import Values
@@ -89,7 +89,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
             facts=(*_facts(signature.params), *proof.facts, *(fact for fact, _ in called)),
             regions=tuple(Region(param=p.name, tile=p.tile, mapped=p.access is Access.MAPPED) for p in outputs),
         ),
-        unproven=(*proof.unproven, *(diagnostic for _, diagnostic in called)),
+        unproven=(*proof.unproven, *(said for fact, said in called if fact.guarantee is Guarantee.KERNEL)),
         language=language_digest(),
     )
     return SafeKernel(function=function, params=signature.params, sites=proof.sites, hints=kernel.hints), decl
@@ -170,11 +170,7 @@ def _facts(params: Sequence[SafeParam]) -> Iterator[Fact]:
 
 def _helper_checks(helper: Any, node: ast.FunctionDef, texts: Mapping[str, str]) -> Iterator[tuple[Fact, Diagnostic]]:
     file = helper.__code__.co_filename
-    for call in checked_calls(node):
-        line = line_of(texts, file, call.lineno)
-        at = Location(file=file, line=call.lineno, column=characters(line, call.col_offset) + 1)
-        said = f"{ast.unparse(call.func)} at {file}:{call.lineno}"
-        what = f"{ast.unparse(call.func)} is checked inside of the kernel: it is in the helper function {helper.__name__}"
-        hint = "load in the kernel itself, and pass the tile on"
-        fact = Fact(guarantee=Guarantee.KERNEL, what=f"{said}: each tile begins in its array", location=at, in_helper=True)
-        yield fact, Diagnostic(message=what, location=at, excerpt=line, hint=hint)
+    values = _values_of(helper, node)
+    for call in ast.walk(node):
+        if is_access(call, values) and isinstance(call, ast.Call):
+            yield elsewhere(call, f"it is in the helper function {helper.__name__}", file, texts, helper=True)

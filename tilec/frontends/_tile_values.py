@@ -110,15 +110,16 @@ class Values:
         match node:
             case ast.Constant(value=value) if type(value) is int:
                 return value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)) if type(value) is int:
+                return -value
             case ast.Name(id=name):
                 return self._name(name)
             case ast.Tuple(elts=items):
                 return Items(tuple(self.of(item) for item in items))
             case ast.Attribute():
                 return self._attribute(node)
-            case ast.Subscript(value=base, slice=ast.Constant(value=place)) if type(place) is int:
-                found = self.of(base)
-                return _item(found, place)
+            case ast.Subscript(value=base, slice=ast.Constant() | ast.UnaryOp() as place):
+                return _item(self.of(base), self.of(place))
             case ast.Call():
                 return self._call(node)
         return None
@@ -232,8 +233,8 @@ def _size(text: str) -> Any:
     return int(text) if text.isdigit() else Size(text)
 
 
-def _item(value: Any, place: int) -> Any:
-    if isinstance(value, Items) and -len(value.values) <= place < len(value.values):
+def _item(value: Any, place: Any) -> Any:
+    if isinstance(value, Items) and type(place) is int and -len(value.values) <= place < len(value.values):
         return value.values[place]
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, TypeVar
 
 from tilec.errors import ToolchainError
+from tilec.lang.axes import Axis as Axis
 from tilec.lang.axes import DTypeAxis as DTypeAxis
 from tilec.lang.axes import SizeAxis as SizeAxis
 from tilec.lang.axes import dtype as dtype

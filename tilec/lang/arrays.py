@@ -21,9 +21,9 @@ class Mut:
     regions hang over: what lies outside is padding for loads, and is not stored.
     """
 
-    _array: Any
-    _index: tuple[int, ...]
-    _tile: tuple[int, ...]
+    _tl_array: Any
+    _tl_index: tuple[int, ...]
+    _tl_tile: tuple[int, ...]
 
     def __class_getitem__(cls, found: Any) -> Any:
         """`Mut[T, (BM, BN)]`: dtype and tile."""
@@ -32,41 +32,41 @@ class Mut:
     @property
     def index(self) -> tuple[int, ...]:
         """The region's place: its tile index, one number per dimension."""
-        return self._index
+        return self._tl_index
 
     @property
     def tile_shape(self) -> tuple[int, ...]:
         """Extents of the region, as compile-time constants."""
-        return self._tile
+        return self._tl_tile
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Extents of the whole output."""
-        return self._array.shape  # type: ignore[no-any-return]
+        return self._tl_array.shape  # type: ignore[no-any-return]
 
     @property
     def dtype(self) -> DType:
         """Dtype of its elements."""
-        return self._array.dtype  # type: ignore[no-any-return]
+        return self._tl_array.dtype  # type: ignore[no-any-return]
 
     def num_tiles(self, axis: int) -> int:
         """Number of regions along an axis."""
-        return ct.cdiv(self._array.shape[axis], self._tile[axis])  # type: ignore[no-any-return]
+        return ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])  # type: ignore[no-any-return]
 
     def load(self, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
         """What the region holds now."""
-        return ct.load(self._array, self._index, self._tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
+        return ct.load(self._tl_array, self._tl_index, self._tl_tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
 
     def store(self, tile: Tile, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
         """Write the region; a scalar, or a tile of fewer elements, is broadcast."""
-        ct.store(self._array, self._index, ct.broadcast_to(tile, self._tile), latency=latency, allow_tma=allow_tma)
+        ct.store(self._tl_array, self._tl_index, ct.broadcast_to(tile, self._tl_tile), latency=latency, allow_tma=allow_tma)
 
 
 @dataclasses.dataclass(frozen=True)
 class Ref:
     """An array that the kernel only reads, any tile of it: `x: tl.Ref[T, 2]` has two dimensions."""
 
-    _array: Any
+    _tl_array: Any
 
     def __class_getitem__(cls, found: Any) -> Any:
         """`Ref[T, 2]`: dtype and rank."""
@@ -75,16 +75,16 @@ class Ref:
     @property
     def shape(self) -> tuple[int, ...]:
         """Its extents."""
-        return self._array.shape  # type: ignore[no-any-return]
+        return self._tl_array.shape  # type: ignore[no-any-return]
 
     @property
     def dtype(self) -> DType:
         """Dtype of its elements."""
-        return self._array.dtype  # type: ignore[no-any-return]
+        return self._tl_array.dtype  # type: ignore[no-any-return]
 
     def num_tiles(self, axis: int, size: int) -> int:
         """Number of tiles of an extent along an axis; the last may hang over."""
-        return ct.cdiv(self._array.shape[axis], size)  # type: ignore[no-any-return]
+        return ct.cdiv(self._tl_array.shape[axis], size)  # type: ignore[no-any-return]
 
     def load_tile(
         self,
@@ -108,7 +108,7 @@ class Ref:
         """
         if unchecked:
             return self._loadtile(index, shape, padding=padding, latency=latency, allow_tma=allow_tma)
-        return load_inside(self._array, index, shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
+        return load_inside(self._tl_array, index, shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
 
     def _loadtile(
         self,
@@ -121,18 +121,18 @@ class Ref:
         allow_tma: bool | None = None,
     ) -> Tile:
         # What `load_tile` becomes where the tile is known to have an element in the array: the names are equally long.
-        return ct.load(self._array, index, shape, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
+        return ct.load(self._tl_array, index, shape, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
 
     def load_tile_like(self, other: Mut, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
         """The tile at the place, and of the shape, of a block's own region."""
-        return load_inside(self._array, other.index, other.tile_shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
+        return load_inside(self._tl_array, other.index, other.tile_shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
 
     def _loadtile_like(self, other: Mut, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
-        return ct.load(self._array, other.index, other.tile_shape, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
+        return ct.load(self._tl_array, other.index, other.tile_shape, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
 
     def gather(self, indices: Any, *, mask: Tile | None = None, padding_value: float = 0) -> Tile:
         """Single elements, by one tile of indices per dimension; those outside of the array are `padding_value`."""
-        return ct.gather(self._array, indices, mask=mask, padding_value=padding_value)  # type: ignore[no-any-return]
+        return ct.gather(self._tl_array, indices, mask=mask, padding_value=padding_value)  # type: ignore[no-any-return]
 
 
 class Ptr:

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 class Place:
     """The place of one tile that a block owns: what `MappedMut.place` gives, and its `load` and `store` take."""
 
-    _index: tuple[int, ...]
-    _number: int
-    _of: int
+    _tl_index: tuple[int, ...]
+    _tl_number: int
+    _tl_of: int
 
     @property
     def index(self) -> tuple[int, ...]:
         """The tile's index, one number per dimension."""
-        return self._index
+        return self._tl_index
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,11 +41,11 @@ class MappedMut:
     strips of so many tile rows: blocks that run together then share what they read.
     """
 
-    _array: Any
-    _first: int
-    _tile: tuple[int, ...]
-    _strip: int
-    _of: int
+    _tl_array: Any
+    _tl_first: int
+    _tl_tile: tuple[int, ...]
+    _tl_strip: int
+    _tl_of: int
 
     def __class_getitem__(cls, found: Any) -> Any:
         """`MappedMut[T, (BM, BN)]`: dtype and tile."""
@@ -54,75 +54,75 @@ class MappedMut:
     @property
     def tile_shape(self) -> tuple[int, ...]:
         """Extents of a tile, as compile-time constants."""
-        return self._tile
+        return self._tl_tile
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Extents of the whole output."""
-        return self._array.shape  # type: ignore[no-any-return]
+        return self._tl_array.shape  # type: ignore[no-any-return]
 
     @property
     def dtype(self) -> DType:
         """Dtype of its elements."""
-        return self._array.dtype  # type: ignore[no-any-return]
+        return self._tl_array.dtype  # type: ignore[no-any-return]
 
     def num_tiles(self, axis: int) -> int:
         """Number of tiles along an axis, of all blocks."""
-        return ct.cdiv(self._array.shape[axis], self._tile[axis])  # type: ignore[no-any-return]
+        return ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])  # type: ignore[no-any-return]
 
     @property
     def tiles(self) -> range:
         """Numbers of the tiles that this block owns."""
-        return range(self._first, self._total(), ct.num_blocks(0))
+        return range(self._tl_first, self._total(), ct.num_blocks(0))
 
     def place(self, tile: int) -> Place:
         """The place of a tile, by its number in `tiles`."""
-        if ct.static_eval(len(self._tile) == 1):
+        if ct.static_eval(len(self._tl_tile) == 1):
             index: Any = (tile,)
-        elif ct.static_eval(len(self._tile) == 3):
+        elif ct.static_eval(len(self._tl_tile) == 3):
             rest, last = tile // self.num_tiles(2), tile % self.num_tiles(2)
             index = (rest // self.num_tiles(1), rest % self.num_tiles(1), last)
-        elif ct.static_eval(self._strip == 0):
+        elif ct.static_eval(self._tl_strip == 0):
             index = (tile // self.num_tiles(1), tile % self.num_tiles(1))
         else:
             index = self._in_strips(tile)
-        return Place(index, tile, self._of)
+        return Place(index, tile, self._tl_of)
 
     def load(self, at: Place, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
         """What a tile of this block holds now."""
-        ct.static_assert(at._of == self._of, "the place is one of another output")  # noqa: SLF001 - one language
+        ct.static_assert(at._tl_of == self._tl_of, "the place is one of another output")  # noqa: SLF001 - one language
         if self._owns(at):
-            tile = ct.load(self._array, at.index, self._tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)
+            tile = ct.load(self._tl_array, at.index, self._tl_tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)
         else:
-            tile = ct.zeros(self._tile, self._array.dtype)
+            tile = ct.zeros(self._tl_tile, self._tl_array.dtype)
         return tile  # type: ignore[no-any-return]
 
     def store(self, at: Place, tile: Tile, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
         """Write a tile of this block; a scalar, or a tile of fewer elements, is broadcast."""
-        ct.static_assert(at._of == self._of, "the place is one of another output")  # noqa: SLF001 - one language
+        ct.static_assert(at._tl_of == self._tl_of, "the place is one of another output")  # noqa: SLF001 - one language
         if self._owns(at):
-            ct.store(self._array, at.index, ct.broadcast_to(tile, self._tile), latency=latency, allow_tma=allow_tma)
+            ct.store(self._tl_array, at.index, ct.broadcast_to(tile, self._tl_tile), latency=latency, allow_tma=allow_tma)
 
     def _got(self, at: Place, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
         # What `load` becomes where the place is known to be this block's own: the names are equally long.
-        return ct.load(self._array, at.index, self._tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
+        return ct.load(self._tl_array, at.index, self._tl_tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
 
     def _stow(self, at: Place, tile: Tile, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
-        ct.store(self._array, at.index, ct.broadcast_to(tile, self._tile), latency=latency, allow_tma=allow_tma)
+        ct.store(self._tl_array, at.index, ct.broadcast_to(tile, self._tl_tile), latency=latency, allow_tma=allow_tma)
 
     def _total(self) -> int:
         total = self.num_tiles(0)
-        for axis in ct.static_iter(range(1, len(self._tile))):
+        for axis in ct.static_iter(range(1, len(self._tl_tile))):
             total = total * self.num_tiles(axis)
         return total
 
     def _owns(self, at: Place) -> Any:
-        number = at._number  # noqa: SLF001 - one language
-        return (number >= 0) & (number < self._total()) & ((number - self._first) % ct.num_blocks(0) == 0)
+        number = at._tl_number  # noqa: SLF001 - one language
+        return (number >= 0) & (number < self._total()) & ((number - self._tl_first) % ct.num_blocks(0) == 0)
 
     def _in_strips(self, tile: int) -> tuple[int, int]:
         rows, columns = self.num_tiles(0), self.num_tiles(1)
-        first = tile // (self._strip * columns) * self._strip
-        height = min(rows - first, self._strip)
-        inside = tile % (self._strip * columns)
+        first = tile // (self._tl_strip * columns) * self._tl_strip
+        height = min(rows - first, self._tl_strip)
+        inside = tile % (self._tl_strip * columns)
         return first + inside % height, inside // height

@@ -15,11 +15,12 @@ from tilec.model.kernel import AxisValue, VariantInfo
 from tilec.model.signature import ParamKind
 from tilec.runtime.checks import Call, Values
 from tilec.runtime.contract import Contract
-from tilec.runtime.grid import GridWish, settle_grid
+from tilec.runtime.grid import GridRule, GridWish, settle_grid
 from tilec.runtime.images import ImageStore
 from tilec.runtime.layout import byte_range
 from tilec.runtime.limits import check_device_limits, check_image_limits, check_residency, launch_shape
 from tilec.runtime.packing import Block, Packing
+from tilec.runtime.regions import check_grid, check_tiles
 from tilec.runtime.seam import DeviceDriver, DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
 from tilec.runtime.select import Considered, select_variant, settle_axes
 from tilec.runtime.torch_guard import Guard, torch_guard
@@ -224,8 +225,11 @@ def _settled_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     parted = [(place, call.values[place]) for place in contract.outs if hasattr(type(call.values[place]), "grid_wish")]
     if not parted and not grid:
         return shape
+    check_tiles(call, parted)
     wishes = [*grid, *(value.grid_wish(contract.params[place].name, contract.name) for place, value in parted)]
-    return dataclasses.replace(shape, grid=settle_grid(contract.name, shape.grid, wishes))
+    settled = settle_grid(contract.name, shape.grid, wishes)
+    check_grid(call, shape.grid, settled, prefix=any(wish.rule is GridRule.AT_MOST for wish in wishes))
+    return dataclasses.replace(shape, grid=settled)
 
 
 def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...] = ()) -> Explanation:

@@ -106,3 +106,22 @@ def test_json_and_a_dump_exclude_each_other(cli, sample: Path) -> None:
     done = cli("inspect", "acme.tilec", "--ptx", "--json")
     assert (done.code, json.loads(done.out)["error"]["what"]) == (2, "--json and --ptx cannot be combined")
     assert "error: --json and --ptx cannot be combined\n" in done.err
+
+
+def test_safety(cli, sample: Path) -> None:
+    done = cli("inspect", "acme.tilec", "--safety", "--select", "rmsnorm")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.split("\n")
+    assert lines[0] == "rmsnorm  cuda, kernels/rmsnorm.cu:7:5, unchecked"
+    assert lines[1:3] == ["  checked at launch", "    number, dtypes, ranks, devices and layouts of the arguments"]
+    unknown = "    what the kernel reads and writes, and in which order: cuda sources do not say (unchecked)"
+    assert lines[-3:] == ["  not guaranteed", unknown, ""]
+    document = json.loads(cli("inspect", "acme.tilec", "--safety", "--json").out)
+    assert document["kind"] == "safety"
+    assert [kernel["checked"] for kernel in document["kernels"]] == [False, False]
+
+
+def test_safety_and_a_dump_are_two_things(cli, sample: Path) -> None:
+    done = cli("inspect", "acme.tilec", "--safety", "--sass")
+    assert done.code == 2
+    assert "--safety and --sass cannot be combined" in done.err

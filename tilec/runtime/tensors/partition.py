@@ -30,6 +30,7 @@ class Partition(Exchanged, Generic[T]):
     __slots__ = ("base", "grid", "prefix", "tile")
 
     noun = "the partition"
+    mapped = False
 
     def __init__(self, base: T, tile: tuple[Any, ...], *, prefix: bool = False) -> None:
         """Made by `partition`, `partition_prefix`, `partition_mut` and `try_partition`, which have seen to ownership."""
@@ -133,7 +134,7 @@ class Partition(Exchanged, Generic[T]):
     def _fresh(self) -> tuple[int, Key]:
         """Launches that write differently cut tensors have different plans."""
         facts = self._facts
-        return facts.ptr, interned((*facts.key, self.grid, self.prefix))
+        return facts.ptr, interned((*facts.key, self.tile, self.grid, self.prefix))
 
     def release(self) -> None:
         """End a partition in place; one that owns its tensor stays. May be called more than once."""
@@ -171,6 +172,7 @@ class MappedPartition(Partition[T]):
     __slots__ = ("blocks",)
 
     noun = "the mapped partition"
+    mapped = True
 
     def __init__(self, base: T, tile: Shape, blocks: int) -> None:
         """Made by `Partition.map` alone."""
@@ -183,7 +185,7 @@ class MappedPartition(Partition[T]):
 
     def _fresh(self) -> tuple[int, Key]:
         facts = self._facts
-        return facts.ptr, interned((*facts.key, self.grid, self.blocks))
+        return facts.ptr, interned((*facts.key, self.tile, self.grid, self.blocks))
 
     def _again(self, base: T) -> MappedPartition[T]:
         return MappedPartition(base, self.tile, self.blocks)
@@ -197,13 +199,15 @@ class MappedPartition(Partition[T]):
 class RawPartition(Raw):
     """A partition without lease and order: a launch takes its grid too."""
 
-    __slots__ = ("grid_wish",)
+    __slots__ = ("grid_wish", "mapped", "tile")
 
     def __init__(self, partition: Partition[Any]) -> None:
         """Made by `Partition.raw`."""
         super().__init__(partition.storage, partition._facts)  # noqa: SLF001 - one of its own
         self._tilec_look_ = partition._fresh()  # noqa: SLF001
         self.grid_wish = partition.grid_wish
+        self.mapped = partition.mapped
+        self.tile = partition.tile
 
 
 def _tile(tile: tuple[Any, ...]) -> Shape:

@@ -1,0 +1,258 @@
+"""What follows from a safe kernel's source: signature, grid, requirements, proofs, and what is known of its safety."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.toolchain.tile_jobs import frontend, write
+from tilec.model.job import Source
+from tilec.model.safety import Guarantee, Region
+
+pytestmark = pytest.mark.toolchain
+
+HEAD = """from typing import Annotated
+import cuda.tile as ct
+import tilec.lang as tl
+from tilec.lang import load_tile_like
+T = tl.dtype("T")
+BM = tl.size("BM")
+BN = tl.size("BN")
+WIDTH = 32
+"""
+
+
+@pytest.fixture(scope="module")
+def tile():
+    return frontend()
+
+
+def declared(tile, root, text):
+    write(root, {"k.py": HEAD + text})
+    (decl,) = tile.declare(Source(root=str(root), path="k.py"))
+    return decl
+
+
+def kernel(tile, root, signature, *body, above=""):
+    lines = "".join(f"    {line}\n" for line in body or ("pass",))
+    return declared(tile, root, f"{above}@tl.kernel\ndef k({signature}):\n{lines}")
+
+
+def test_parameters_come_from_annotations(tile, tmp_path):
+    text = (
+        "z: tl.Mut[T, (BM, BN)], x: tl.Ref[tl.float16, 3], y: Annotated[tl.Ref, 'i32', 1], p: tl.Ptr[T], q: tl.Ptr[T, 2], "
+        "n: int, a: float = 0.5, flag: bool = True, w: Annotated[float, tl.float64] = 1.0, t: Annotated[float, T] = 2.0, "
+        "BK: tl.Const[int] = 8"
+    )
+    decl = kernel(tile, tmp_path, text)
+    rows = [(p.name, p.kind, p.dtype, p.rank, p.out, p.default) for p in decl.params]
+    assert rows == [
+        ("z", "tensor", "T", 2, True, None),
+        ("x", "tensor", "f16", 3, False, None),
+        ("y", "tensor", "i32", 1, False, None),
+        ("p", "tensor", "T", 1, True, None),
+        ("q", "tensor", "T", 2, True, None),
+        ("n", "scalar", "i32", -1, None, None),
+        ("a", "scalar", "f32", -1, None, 0.5),
+        ("flag", "scalar", "bool", -1, None, True),
+        ("w", "scalar", "f64", -1, None, 1.0),
+        ("t", "scalar", "T", -1, None, 2.0),
+        ("BK", "constant", "", -1, None, 8),
+    ]
+    assert dict(decl.axes).keys() == {"T", "BM", "BN"}
+    assert decl.params[0].type == "tl.Mut[T, (BM, BN)]"
+
+
+def test_grids_follow_from_outputs(tile, tmp_path):
+    decl = kernel(tile, tmp_path, "z: tl.Mut[T, (BM, 16)], w: tl.Mut[T, BM], x: tl.Ref[T, 1]")
+    assert (decl.grid, decl.grid_free) == (("cdiv(z.shape[0], BM)", "cdiv(z.shape[1], 16)"), False)
+    assert decl.requires == ("cdiv(w.shape[0], BM) == cdiv(z.shape[0], BM)", "1 == cdiv(z.shape[1], 16)")
+    assert decl.safety.regions == (Region(param="z", tile=("BM", "16")), Region(param="w", tile=("BM",)))
+    decl = kernel(tile, tmp_path, "c: tl.MappedMut[T, (BM, BN), 8]")
+    assert (decl.grid, decl.grid_free) == (("cdiv(c.shape[0], BM) * cdiv(c.shape[1], BN)",), True)
+    assert decl.safety.regions == (Region(param="c", tile=("BM", "BN"), mapped=True),)
+    assert kernel(tile, tmp_path, "x: tl.Ref[T, 1]").grid == ()
+
+
+def test_preconditions_are_requirements(tile, tmp_path):
+    above = '@tl.preconditions("dim(x, 1) % 64 == 0", "dim(x,0) == dim(y, -1) and x.dtype == y.dtype")\n@tl.preconditions("BM <= 64")\n'
+    decl = kernel(tile, tmp_path, "z: tl.Mut[T, BM], x: tl.Ref[T, 2], y: tl.Ref[T, 1]", above=above)
+    assert decl.requires == ("x.shape[1] % 64 == 0", "x.shape[0] == y.shape[-1] and x.dtype == y.dtype", "BM <= 64")
+    text = "@tl.preconditions('dim(x, 0) > 1')\n@tl.kernel\ndef k(x: tl.Ref[T, 1]):\n    pass\n"
+    assert declared(tile, tmp_path, text).requires == ("x.shape[0] > 1",)
+
+
+Z = "z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], BK: tl.Const[int]"
+LIKE = ("cdiv(x.shape[0], BM) >= cdiv(z.shape[0], BM)", "cdiv(x.shape[1], BN) >= cdiv(z.shape[1], BN)")
+EMPTY = " or z.size == 0"
+PROVEN = {
+    "the region's place": (LIKE, "z.store(x.load_tile_like(z))"),
+    "as a function": (LIKE, "z.store(tl.load_tile_like(x, z))"),
+    "as an imported function": (LIKE, "z.store(load_tile_like(x, z, padding=tl.Padding.NAN))"),
+    "its index": (LIKE, "i, j = z.index", "z.store(x.load_tile((i, j), (BM, BN)))"),
+    "parts of its index": (LIKE, "i = z.index[0]", "z.store(x.load_tile((i, z.index[-1]), z.tile_shape))"),
+    "aliases": (LIKE, "a = x", "w = z", "b = BM", "w.store(a.load_tile(index=w.index, shape=(b, BN)))"),
+    "swapped": (
+        ("cdiv(x.shape[0], BM) >= cdiv(z.shape[1], BN)", "cdiv(x.shape[1], BN) >= cdiv(z.shape[0], BM)"),
+        "i, j = z.index",
+        "z.store(x.load_tile((j, i), (BM, BN)))",
+    ),
+    "a loop over its own tiles": (
+        ("cdiv(x.shape[0], BM) >= cdiv(z.shape[0], BM)",),
+        "t = tl.zeros((BM, BK), tl.float32)",
+        "for k in range(x.num_tiles(1, BK)):",
+        "    t = t + x.load_tile((z.index[0], k), (BM, BK))",
+        "z.store(tl.sum(t, 1, keepdims=True))",
+    ),
+    "the last axis, an extent, a start and a step": (
+        ("cdiv(x.shape[0], BM) >= cdiv(z.shape[0], BM)",),
+        "n = x.shape[-1]",
+        "for k in range(1, tl.cdiv(n, WIDTH), 2):",
+        "    x.load_tile((z.index[0], k), (BM, WIDTH))",
+    ),
+    "numbers": (
+        (f"cdiv(x.shape[0], BM) > 0{EMPTY}", f"cdiv(x.shape[1], 32) > 3{EMPTY}"),
+        "z.store(x.load_tile((0, 3), (BM, WIDTH)))",
+    ),
+    "a fixed number of passes": (
+        (f"cdiv(x.shape[0], BM) >= 4{EMPTY}", f"cdiv(x.shape[1], BN) > 0{EMPTY}"),
+        "for k in range(4):",
+        "    x.load_tile((k, 0), (BM, BN))",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PROVEN)
+def test_these_accesses_need_no_check(tile, tmp_path, case):
+    requires, *body = PROVEN[case]
+    decl = kernel(tile, tmp_path, Z, *body)
+    assert [d.message for d in decl.unproven] == []
+    assert decl.requires == requires
+    assert [f.what for f in decl.safety.facts if f.guarantee in (Guarantee.KERNEL, Guarantee.NONE)] == []
+
+
+INDEX = "x.load_tile is checked inside of the kernel: index {0} is not known to be among the tiles of x"
+CHECKED = {
+    "a difference": (INDEX.format(0), "i, j = z.index", "x.load_tile((i - 1, j), (BM, BN))"),
+    "a negative number": (INDEX.format(0), "x.load_tile((-1, 0), (BM, BN))"),
+    "bound twice": (INDEX.format(1), "i, j = z.index", "j = j * 2", "x.load_tile((i, j), (BM, BN))"),
+    "added to": (INDEX.format(0), "i, j = z.index", "i += 1", "x.load_tile((i, j), (BM, BN))"),
+    "bound by a nested function": (INDEX.format(0), "i, j = z.index", "def f(i): return x.load_tile((i, j), (BM, BN))", "f(3)"),
+    "a computed number of passes": (
+        INDEX.format(1),
+        "for k in range(x.num_tiles(1, BK) + 1):",
+        "    x.load_tile((z.index[0], k), (BM, BK))",
+    ),
+    "down from a number": (INDEX.format(1), "for k in range(3, x.num_tiles(1, BK), -1):", "    x.load_tile((z.index[0], k), (BM, BK))"),
+    "from below": (INDEX.format(1), "for k in range(-3, x.num_tiles(1, BK)):", "    x.load_tile((z.index[0], k), (BM, BK))"),
+    "range is something else": (
+        INDEX.format(1),
+        "range = reversed",
+        "for k in range(x.num_tiles(1, BK)):",
+        "    x.load_tile((z.index[0], k), (BM, BK))",
+    ),
+    "an index from elsewhere": (
+        "x.load_tile is checked inside of the kernel: index or shape is not written out where it can be followed",
+        "at = (0, 0) if BM > 1 else (1, 1)",
+        "x.load_tile(at, (BM, BN))",
+    ),
+    "an extent that is no constant": (
+        "x.load_tile is checked inside of the kernel: the tile's extent 1 is not a constant that can be followed",
+        "x.load_tile(z.index, (BM, BN * 2))",
+    ),
+    "an array from elsewhere": (
+        "(x if BM > 1 else x).load_tile is checked inside of the kernel: its array is not followed to a parameter",
+        "(x if BM > 1 else x).load_tile(z.index, (BM, BN))",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHECKED)
+def test_these_accesses_need_a_check(tile, tmp_path, case):
+    message, *body = CHECKED[case]
+    decl = kernel(tile, tmp_path, Z, *body)
+    (found,) = decl.unproven
+    assert found.message == message
+    assert found.excerpt.lstrip().startswith(body[-1 if "f(3)" not in body else -2].lstrip()[:5])
+    assert found.excerpt[found.location.column - 1 :].startswith(("x.load_tile", "(x if"))
+    assert [f.location for f in decl.safety.facts if f.guarantee is Guarantee.KERNEL] == [found.location]
+
+
+def test_helpers_check_inside(tile, tmp_path):
+    text = (
+        "def helper(a, i):\n    return a.load_tile((i, 0), (BM, BN))\n\n\ndef unused(a):\n    return a.load_tile((0, 0), (BM, BN))\n\n\n"
+        "@tl.kernel\ndef k(z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2]):\n    z.store(helper(x, 0))\n"
+    )
+    (found,) = declared(tile, tmp_path, text).unproven
+    assert found.message == "a.load_tile is checked inside of the kernel: it is in the helper function helper"
+    assert found.location.line == HEAD.count("\n") + 2
+
+
+def test_promises_and_pointers_are_told(tile, tmp_path):
+    decl = kernel(
+        tile,
+        tmp_path,
+        "z: tl.Mut[T, (BM,)], x: tl.Ref[T, 1], p: tl.Ptr[T]",
+        "x.load_tile((3,), (BM,), unchecked=True)",
+        "ct.store(p, 0, 1)",
+    )
+    line = HEAD.count("\n") + 3
+    assert [f.what for f in decl.safety.facts if f.guarantee is Guarantee.NONE] == [
+        "p: tl.Ptr[T] lets every block read and write every element, in any order",
+        f"x.load_tile at k.py:{line}: unchecked = True promises tiles that begin in it",
+    ]
+    assert decl.unproven == ()
+
+
+MAPPED = "c: tl.MappedMut[T, (BM, BN)], d: tl.MappedMut[T, (BM, BN)], a: tl.Ref[T, 2]"
+
+
+def test_shares_are_proven_in_their_loop(tile, tmp_path):
+    body = (
+        "for tile in c.tiles:",
+        "    at = c.place(tile)",
+        "    m, n = at.index",
+        "    c.store(at, c.load(at) + a.load_tile((m, n), c.tile_shape))",
+    )
+    decl = kernel(tile, tmp_path, MAPPED, *body)
+    assert decl.unproven == ()
+    assert decl.requires == ("cdiv(a.shape[0], BM) >= cdiv(c.shape[0], BM)", "cdiv(a.shape[1], BN) >= cdiv(c.shape[1], BN)")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ("c.store(c.place(3), 1.0)",),
+        ("for tile in c.tiles:", "    c.store(c.place(tile + 1), 1.0)"),
+        ("for tile in c.tiles:", "    d.store(d.place(tile), 1.0)"),
+    ],
+)
+def test_other_places_are_checked(tile, tmp_path, body):
+    (found,) = kernel(tile, tmp_path, MAPPED, *body).unproven
+    name = body[-1].strip()[0]
+    assert (
+        found.message == f"{name}.store is checked inside of the kernel: the place is not known to be one of this block's tiles of {name}"
+    )
+
+
+def test_kernels_of_cuda_tile_say_nothing(tile, tmp_path):
+    decl = declared(tile, tmp_path, "@ct.kernel\ndef k(z, x):\n    ct.store(z, 0, ct.load(x, 0, ()))\n")
+    assert (decl.safety, decl.grid, decl.requires, decl.unproven, decl.language) == (None, (), (), (), "")
+
+
+def test_a_kernel_is_called_through_its_launcher_only(tile, tmp_path):
+    import tilec.lang as tl
+
+    @tl.kernel(occupancy=2)
+    def k() -> None: ...
+
+    assert dict(k.hints) == {"occupancy": 2}
+    with pytest.raises(TypeError, match="k is a kernel: build it with `tilec build`, and call the launcher k of the generated package"):
+        k()
+    with pytest.raises(TypeError, match=r"@tl\.kernel has no hint 'speed': hints are num_ctas, num_worker_warps, occupancy, opt_level"):
+        tl.kernel(speed=3)(k.function)
+    with pytest.raises(TypeError, match="a precondition is text, such as"):
+        tl.preconditions(True)
+    with pytest.raises(TypeError, match="axis BM has no value outside of a kernel"):
+        tl.size("BM") + 1
+    with pytest.raises(ValueError, match="'B M' is no name of an axis"):
+        tl.size("B M")

@@ -1,0 +1,283 @@
+"""What the safe tile language refuses, before anything is compiled and when it is: the user's place, the user's words, the next step."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.toolchain.tile_jobs import frontend, job, tensor, write
+from tilec.errors import CompileError
+from tilec.model.job import Source
+from tilec.model.safety import Checks
+
+pytestmark = pytest.mark.toolchain
+
+HEAD = """from typing import Annotated
+import cuda.tile as ct
+import tilec.lang as tl
+T = tl.dtype("T")
+BM = tl.size("BM")
+BN = tl.size("BN")
+"""
+LINE = HEAD.count("\n") + 1
+
+
+@pytest.fixture(scope="module")
+def tile():
+    return frontend()
+
+
+def refused(tile, root, text, head=HEAD):
+    """Every diagnostic, rendered; their lines count from that behind the head."""
+    write(root, {"k.py": head + text})
+    with pytest.raises(CompileError) as caught:
+        tile.declare(Source(root=str(root), path="k.py"))
+    return [d.render() for d in caught.value.diagnostics]
+
+
+def kernel(signature, body="pass"):
+    return f"@tl.kernel\ndef k({signature}):\n    {body}\n"
+
+
+SIGNATURES = {
+    "x": ("x", "parameter 'x' has no annotation: say what the kernel may do with it"),
+    "x: list": ("list", "parameter 'x' is annotated with list, which says nothing that a kernel can take"),
+    "x: tl.Ref": ("tl.Ref", "tl.Ref of 'x' does not say dtype and rank"),
+    "x: tl.Ref[T]": ("tl.Ref[T]", "tl.Ref[T] of 'x' does not say dtype and rank"),
+    "x: tl.Ref[T, 0]": ("tl.Ref[T, 0]", "the rank of 'x' is 0: it is a number from 1 to 8"),
+    "x: tl.Ref[T, BM]": ("tl.Ref[T, BM]", "the rank of 'x' is the variable BM: it is a number from 1 to 8"),
+    "x: tl.Ref[BM, 2]": ("tl.Ref[BM, 2]", "the dtype of 'x' is BM, a size"),
+    "x: tl.Ref['f33', 2]": ("tl.Ref['f33', 2]", "the dtype of 'x' is 'f33', which is none; did you mean 'f32'"),
+    "x: tl.Ref[int, 2]": ("tl.Ref[int, 2]", "the dtype of 'x' is int"),
+    "z: tl.Mut[T]": ("tl.Mut[T]", "tl.Mut[T] of 'z' does not say dtype and tile"),
+    "z: tl.Mut[T, (24,)]": ("tl.Mut[T, (24,)]", "the tile of 'z' has an extent of 24: extents of tiles are powers of two"),
+    "z: tl.Mut[T, (T,)]": ("tl.Mut[T, (T,)]", "the tile of 'z' has the extent T, which is a dtype"),
+    "z: tl.Mut[T, ('BM',)]": ("tl.Mut[T, ('BM',)]", "the tile of 'z' has the extent 'BM'"),
+    "z: tl.Mut[T, (2, 2, 2, 2)]": ("tl.Mut", "the tile of 'z' has 4 dimensions: a grid has one to three, so an output has as many"),
+    "c: tl.MappedMut[T, (BM,), 8]": ("tl.MappedMut", "'c' has 1 dimensions: the tiles of a matrix alone are numbered in strips"),
+    "c: tl.MappedMut[T, (BM, BN), 0]": ("tl.MappedMut", "the strips of 'c' have 0 tile rows: that is a number, or a size variable"),
+    "n: tl.Const[str]": (
+        "tl.Const[str]",
+        "constant 'n' is annotated with tl.Const[str]: write tl.Const[int], tl.Const[float] or tl.Const[bool]",
+    ),
+    "a: Annotated[float, 'f31']": ("Annotated", "the dtype of 'a' is 'f31', which is none; did you mean 'f32'"),
+    "x: tl.Ref[T, 1] = 3": ("tl.Ref[T, 1]", "parameter 'x' is an array, and has the default 3"),
+    "n: int = None": ("int", "parameter 'n' has the default None: defaults are numbers"),
+    "*x: tl.Ref[T, 1]": ("tl.Ref[T, 1]", "parameter 'x' cannot be passed by place: a launcher passes every argument so"),
+}
+
+
+@pytest.mark.parametrize("signature", SIGNATURES)
+def test_a_signature_is_refused_at_its_annotation(tile, tmp_path, signature):
+    where, what = SIGNATURES[signature]
+    (found,) = refused(tile, tmp_path, kernel(signature))
+    head, line, caret, *_ = found.split("\n")
+    column = f"def k({signature}):".index(where) + 1
+    assert head == f"k.py:{LINE + 1}:{column}: error: {what}"
+    assert line.strip() == f"def k({signature}):"
+    assert caret == " " * (4 + column - 1) + "^"
+
+
+Z = "z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2]"
+BODIES = {
+    "x.store(z.load())": (
+        "x.store",
+        "x is only read (tl.Ref[T, 2]): it cannot be stored to\n    {line}\n  hint: declare it tl.Mut[T, (BM, BN)] to write it",
+    ),
+    "z.store((0, 1), z.load())": (
+        "z.store",
+        (
+            "z is this block's own region, and no other can be reached: z.store takes no place\n    {line}\n"
+            "  hint: write z.store(tile); for several tiles of an output: tl.MappedMut"
+        ),
+    ),
+    "z.store(z.load(), index=(0, 0))": (
+        "z.store",
+        (
+            "z is this block's own region, and no other can be reached: z.store takes no place\n    {line}\n"
+            "  hint: write z.store(tile); for several tiles of an output: tl.MappedMut"
+        ),
+    ),
+    "ct.store(z, (0, 0), z.load())": (
+        "ct.store",
+        (
+            "ct.store takes raw arrays, and z is tl.Mut[T, (BM, BN)]\n    {line}\n"
+            "  hint: z.store(tile) writes what this block owns; tl.Ptr[T] is unsafe, and a raw array"
+        ),
+    ),
+    "ct.atomic_add(x, 0, 1)": (
+        "ct.atomic_add",
+        (
+            "ct.atomic_add takes raw arrays, and x is tl.Ref[T, 2]\n    {line}\n"
+            "  hint: a tl.Ref is only read; tl.Mut[T, (BM, BN)] is written, and tl.Ptr[T] is unsafe, and a raw array"
+        ),
+    ),
+    "z.store(ct.load(x, (0, 0), (BM, BN)))": (
+        "ct.load",
+        "ct.load takes raw arrays, and x is tl.Ref[T, 2]\n    {line}\n  hint: write x.load_tile(index, shape)",
+    ),
+    "z.store(x.load_tile((0,), (BM, BN)))": (
+        "x.load_tile",
+        "x has 2 dimensions (tl.Ref[T, 2]), and this index has 1\n    {line}\n  hint: give one number for each of 2",
+    ),
+    "z.store(x.load_tile((0, 0), (BM, BN, 4)))": (
+        "x.load_tile",
+        "x has 2 dimensions (tl.Ref[T, 2]), and this shape has 3\n    {line}\n  hint: give one number for each of 2",
+    ),
+    "z.stor(z.load())": (
+        "z.stor",
+        (
+            "tl.Mut has no 'stor'; did you mean 'store'\n    {line}\n"
+            "  hint: z is tl.Mut[T, (BM, BN)], which has index, tile_shape, shape, dtype, num_tiles, load, store"
+        ),
+    ),
+    "ct.store(x._tl_array, (0, 0), z.load())": (
+        "x._tl_array",
+        "x._tl_array reaches around the safe language\n    {line}\n  hint: declare the parameter tl.Ptr[T] where the kernel has to",
+    ),
+    "getattr(x, '_tl' + '_array')": (
+        "getattr",
+        "getattr with a computed name could reach around the safe language\n    {line}\n  hint: write the attribute out",
+    ),
+    "getattr(x, '_tl_array')": ("'_tl_array'", "'_tl_array' names what the safe language keeps to itself\n    {line}"),
+    "tl.Mut(x, (0, 0), (BM, BN)).store(1)": ("tl.Mut", "tl.Mut is made by a launch alone\n    {line}\n  hint: take it as a parameter"),
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_a_body_is_refused_at_its_place(tile, tmp_path, body):
+    where, what = BODIES[body]
+    found = refused(tile, tmp_path, kernel(Z, body))
+    column = 5 + body.index(where)
+    expected = what.replace("{line}", f"    {body}\n{' ' * (3 + column)}^")
+    assert f"k.py:{LINE + 2}:{column}: error: {expected}" in found
+
+
+def test_dimensions_of_an_array_and_of_the_region_it_is_read_like(tile, tmp_path):
+    (found,) = refused(tile, tmp_path, kernel("z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 1]", "z.store(x.load_tile_like(z))"))
+    assert found == (
+        f"k.py:{LINE + 2}:13: error: x has 1 dimension, and z has 2\n        z.store(x.load_tile_like(z))\n                ^\n"
+        "  hint: x is tl.Ref[T, 1], z is tl.Mut[T, (BM, BN)]"
+    )
+
+
+def test_one_grid_does_not_serve_both_kinds_of_outputs(tile, tmp_path):
+    (found,) = refused(tile, tmp_path, kernel("z: tl.Mut[T, (BM,)], c: tl.MappedMut[T, (BM,)]"))
+    assert found.startswith(f"k.py:{LINE + 1}:31: error: z is a tl.Mut, and c a tl.MappedMut: one grid cannot give out both\n")
+
+
+def test_every_problem_of_every_kernel_is_told(tile, tmp_path):
+    found = refused(tile, tmp_path, kernel("x, y: list, n: tl.Const[str]") + kernel("w").replace("def k", "def other"))
+    assert [line.split(": error: ")[0] for line in found] == [
+        f"k.py:{LINE + 1}:7",
+        f"k.py:{LINE + 1}:13",
+        f"k.py:{LINE + 1}:22",
+        f"k.py:{LINE + 4}:11",
+    ]
+
+
+def test_helpers_are_looked_at_too(tile, tmp_path):
+    text = "def helper(x):\n    return ct.load(x._tl_array, (0,), (4,))\n\n\n" + kernel(Z, "z.store(helper(x))")
+    (found,) = refused(tile, tmp_path, text)
+    assert found.startswith(f"k.py:{LINE + 1}:20: error: x._tl_array reaches around the safe language\n")
+
+
+CONDITIONS = {
+    "dim(y, 0) == 1": (5, "unknown name 'y'"),
+    "dim(x, 2) == 1": (1, "x has 2 dimensions: there is no shape 2"),
+    "dim(x) == 1": (1, "dim takes an array and an axis: dim(x, 1)"),
+    "x.shape[0]": (1, "'x.shape[0]' is no condition: compare it, as in dim(x, 0) == dim(y, 0)"),
+    "x == 1": (1, "x is an array: say dim(x, 0), x.size or x.dtype"),
+    "x.shape[0] == ": (1, None),
+    "BN.shape[0] == 1": (1, "BN is no array: it has no shape"),
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_precondition_is_refused_in_its_text(tile, tmp_path, condition):
+    column, what = CONDITIONS[condition]
+    text = kernel(Z).replace("@tl.kernel\n", f'@tl.kernel\n@tl.preconditions("dim(x, 0) > 0", "{condition}")\n')
+    (found,) = refused(tile, tmp_path, text)
+    line = f'@tl.preconditions("dim(x, 0) > 0", "{condition}")'
+    place = line.index(condition) + column if what else None
+    head = found.split("\n")[0]
+    assert head.startswith(f"k.py:{LINE + 1}:{place or ''}")
+    assert head.endswith(f"error: precondition: {what}" if what else "") or what is None
+    assert found.split("\n")[1] == f"    {line}"
+
+
+def test_annotations_that_are_text_are_evaluated_in_the_module(tile, tmp_path):
+    head = "from __future__ import annotations\nimport tilec.lang as tl\nT = tl.dtype('T')\n"
+    (found,) = refused(tile, tmp_path, kernel("x: tl.Ref[T, 1], y: tl.Ref[S, 1]"), head)
+    assert found.startswith("k.py:5:27: error: the annotation cannot be evaluated: NameError: name 'S' is not defined\n")
+
+
+# --- what a compile alone can see ------------------------------------------------------------------------------------------------
+
+
+def compile_error(tile, root, text, **more):
+    write(root, {"k.py": HEAD + text})
+    params = (tensor("z", "T", 2, out=True), tensor("x", "T", 2))
+    with pytest.raises(CompileError) as caught:
+        tile.compile(job(tile, root, "k.py", "k", params, target="tileir", axes={"T": "f32", "BM": 16, "BN": 16}, **more))
+    return [d.render() for d in caught.value.diagnostics]
+
+
+def test_a_helper_that_stores_to_what_is_only_read(tile, tmp_path):
+    text = "def helper(a, tile):\n    a.store(tile)\n\n\n" + kernel(Z, "helper(x, z.load())")
+    first, second = compile_error(tile, tmp_path, text)
+    assert first == (
+        f"k.py:{LINE + 1}:5: error: 'Ref' object has no attribute 'store'\n        a.store(tile)\n        ^\n"
+        "  hint: a tl.Ref is only read, by tiles: declare it tl.Mut[T, (BM, BN)] to write it, and read with load_tile(index, shape)"
+    )
+    assert second == f"k.py:{LINE + 6}:5: note: called from here, in k\n        helper(x, z.load())\n        ^"
+
+
+def test_arithmetic_on_arrays(tile, tmp_path):
+    (found,) = compile_error(tile, tmp_path, kernel(Z, "z.store(x + 1)"))
+    assert found.startswith(f"k.py:{LINE + 2}:13: error: Unsupported operand types for +: Ref[")
+    assert found.endswith(
+        "  hint: arrays are loaded before they are computed with: x.load_tile_like(z), x.load_tile(index, shape), z.load()"
+    )
+
+
+def test_a_tile_of_another_shape_than_the_region(tile, tmp_path):
+    first, *_ = compile_error(tile, tmp_path, kernel(Z, "z.store(tl.zeros((32, 16), tl.float32))"))
+    assert first.startswith(f"k.py:{LINE + 2}:5: error: ")
+    assert "(32, 16)" in first
+    assert "(16, 16)" in first
+
+
+def test_an_operation_that_there_is_not(tile, tmp_path):
+    (found,) = compile_error(tile, tmp_path, kernel(Z, "z.store(tl.zeroes((16, 16), tl.float32))"))
+    assert found.startswith(f"k.py:{LINE + 2}:13: error: Module 'tilec.lang' has no attribute 'zeroes'")
+    assert found.endswith("hint: did you mean 'zeros'")
+
+
+def test_a_place_of_another_output(tile, tmp_path):
+    write(tmp_path, {"k.py": HEAD + kernel("c: tl.MappedMut[T, (BM,)], d: tl.MappedMut[T, (BM,)]", "d.store(c.place(0), 1.0)")})
+    params = (tensor("c", "T", 1, out=True), tensor("d", "T", 1, out=True))
+    with pytest.raises(CompileError) as caught:
+        tile.compile(job(tile, tmp_path, "k.py", "k", params, target="tileir", axes={"T": "f32", "BM": 16}))
+    assert caught.value.diagnostics[0].render().startswith(f"k.py:{LINE + 2}:5: error: ")
+    assert "the place is one of another output" in caught.value.diagnostics[0].render()
+
+
+def test_a_function_that_declare_cannot_follow_is_looked_at_when_it_is_compiled(tile, tmp_path):
+    hidden = "TABLE = {'f': lambda x: x._tl_array}\ninner = TABLE['f']\n"
+    (found,) = compile_error(tile, tmp_path, hidden + kernel(Z, "ct.store(inner(x), (0, 0), z.load())"))
+    assert found.startswith(f"k.py:{LINE + 4}:14: error: _tl_array is a part of the safe language that kernels cannot reach\n")
+
+
+def test_checks_are_left_out_where_they_are_off(tile, tmp_path):
+    from tilec.tileir import read_module
+    from tilec.tileir.text import render
+
+    write(tmp_path, {"k.py": HEAD + kernel(Z, "z.store(x.load_tile((z.index[0] - 1, 0), (BM, BN)))")})
+    params = (tensor("z", "T", 2, out=True), tensor("x", "T", 2))
+    axes = {"T": "f32", "BM": 16, "BN": 16}
+    on, off = (
+        render(read_module(tile.compile(job(tile, tmp_path, "k.py", "k", params, target="tileir", axes=axes, checks=checks)).data))
+        for checks in (Checks.ON, Checks.OFF)
+    )
+    assert on.count(" = if ") == 1
+    assert off.count(" = if ") == 0

@@ -1,0 +1,100 @@
+"""Kernels that own regions of their outputs: launched on their own grid, with outputs cut into the kernel's own tiles."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.runtime_samples import TENSOR, image, kernel, loaded, slot
+from tilec.errors import LaunchLimitError, LayoutError
+from tilec.model.kernel import LaunchInfo, VariantInfo
+from tilec.model.safety import Region, Safety
+from tilec.model.signature import Param
+from tilec.runtime import Device, Module, use_device
+from tilec.runtime.tensors.tensor import Tensor
+from tilec.testing.fake_driver import FakeDriver
+
+OWNED = kernel(
+    "owned",
+    (Param(name="z", kind=TENSOR, dtype="f32", rank=2, out=True),),
+    tuple(
+        VariantInfo(id=f"owned-BM{size}", axes=(("BM", size),), abi=(slot("ptr", "z.ptr"),), images=(image(f"owned_{size}"),))
+        for size in (32, 64)
+    ),
+    axes=(("BM", (32, 64)),),
+    default=(("BM", 32),),
+    launch=LaunchInfo(grid=("cdiv(z.shape[0], BM)", "cdiv(z.shape[1], 16)"), block=("128",)),
+    safety=Safety(regions=(Region(param="z", tile=("BM", "16")),)),
+)
+SHARED = dataclasses.replace(
+    OWNED,
+    name="shares",
+    launch=LaunchInfo(grid=("cdiv(z.shape[0], BM) * cdiv(z.shape[1], 16)",), block=("128",)),
+    safety=Safety(regions=(Region(param="z", tile=("BM", "16"), mapped=True),)),
+)
+
+
+@pytest.fixture
+def gpu() -> Iterator[tuple[Module, FakeDriver]]:
+    module, driver = loaded(OWNED, SHARED)
+    with use_device(Device(0, driver=driver)):
+        yield module, driver
+
+
+def made(driver: Any, *shape: int) -> Tensor:
+    return Tensor.uninitialized(shape, "f32", driver=driver, ordinal=0, stream=0)
+
+
+def test_partitions_of_the_kernels_tiles_are_taken(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    module.lazy.owned(made(driver, 100, 40).partition(32, 16)).sync()
+    module.lazy.owned(made(driver, 100, 40).partition(64, 16)).variant(BM=64).sync()
+    module.lazy.owned(made(driver, 100, 40).partition_prefix(32, 16)).grid(2, 3).sync()
+    module.lazy.owned(made(driver, 100, 40)).sync()
+    module.lazy.shares(made(driver, 100, 40).partition(32, 16).map(5)).sync()
+    module.lazy.shares(made(driver, 100, 40)).grid(7).sync()
+    assert [launch.shape.grid for launch in driver.launches] == [(4, 3, 1), (2, 3, 1), (2, 3, 1), (4, 3, 1), (5, 1, 1), (7, 1, 1)]
+
+
+def test_other_tiles_are_refused_also_where_the_grid_is_the_same(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    module.lazy.owned(made(driver, 30, 16).partition(32, 16)).sync()  # what follows has the grid of a launch that is known
+    with pytest.raises(LayoutError) as caught:
+        module.lazy.owned(made(driver, 30, 16).partition(64, 16)).sync()
+    assert str(caught.value).startswith("owned: ")
+    assert "is cut into tiles of (64, 16), and the kernel's blocks write tiles of (32, 16)" in str(caught.value)
+    assert "fix: partition(32, 16), or choose the variant of that tile" in str(caught.value)
+    assert len(driver.launches) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "what"),
+    [
+        ("owned", lambda z: z.partition(32, 16).map(2), "z is dealt out to blocks, and each block of the kernel writes one tile of it"),
+        ("shares", lambda z: z.partition(32, 16), "z is not dealt out to blocks, and the kernel's blocks share its tiles"),
+    ],
+)
+def test_shares_and_single_regions_are_told_apart(gpu: tuple[Module, FakeDriver], name: str, change: Any, what: str) -> None:
+    module, driver = gpu
+    with pytest.raises(LaunchLimitError, match=f"{name}: {what}"):
+        module.lazy[name](change(made(driver, 100, 40))).sync()
+    assert driver.launches == []
+
+
+@pytest.mark.parametrize("grid", [(4, 3, 2), (8, 3), (2, 3), (1,)])
+def test_no_other_grid_gives_a_region_to_two_blocks(gpu: tuple[Module, FakeDriver], grid: tuple[int, ...]) -> None:
+    module, driver = gpu
+    with pytest.raises(
+        LaunchLimitError, match=r"owned: the grid \(.*\) is not that of the tiles of z, \(4, 3, 1\): each block owns one of them"
+    ):
+        module.lazy.owned(made(driver, 100, 40)).grid(*grid).sync()
+
+
+def test_blocks_that_share_are_numbered_along_one_dimension(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    with pytest.raises(LaunchLimitError, match=r"shares: the grid \(4, 2, 1\) has more than one dimension, and blocks that share"):
+        module.lazy.shares(made(driver, 100, 40)).grid(4, 2).sync()
+    assert driver.launches == []

@@ -1,0 +1,78 @@
+"""How kernels that own regions of their outputs have to be launched: on their own grid, with outputs cut into the kernel's tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilec.errors import LaunchLimitError, LayoutError
+from tilec.model.expr import parse
+from tilec.model.safety import Region
+from tilec.runtime.checks import Call
+from tilec.runtime.seam import Dim3
+
+
+def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:
+    """Hold partitions against the tiles that the kernel writes.
+
+    Args:
+        call: the call.
+        parted: places and values of the arguments that are partitions.
+
+    Raises:
+        LayoutError: one is cut into other tiles.
+        LaunchLimitError: one is dealt out to blocks, and the kernel's blocks own one region each, or the other way round.
+    """
+    regions = {region.param: region for region in _regions(call)}
+    for place, value in parted:
+        param = call.contract.params[place]
+        region = regions.get(param.name)
+        if region is None:
+            continue
+        tile = tuple(int(call.evaluate(parse(extent))) for extent in region.tile)
+        if tuple(value.tile) != tile:
+            what = f"is cut into tiles of {tuple(value.tile)}, and the kernel's blocks write tiles of {tile}"
+            raise call.refuse(LayoutError, param, what, f"partition({', '.join(map(str, tile))}), or choose the variant of that tile")
+        if value.mapped and not region.mapped:
+            raise _refused(
+                call, f"{param.name} is dealt out to blocks, and each block of the kernel writes one tile of it", "leave map() out"
+            )
+        if region.mapped and not value.mapped:
+            raise _refused(
+                call, f"{param.name} is not dealt out to blocks, and the kernel's blocks share its tiles", "call map(blocks) on it"
+            )
+
+
+def check_grid(call: Call, own: Dim3, grid: Dim3, *, prefix: bool) -> None:
+    """See that no two blocks own one region on the grid that a caller asks for in place of the kernel's own.
+
+    Args:
+        call: the call.
+        own: the kernel's own grid.
+        grid: that of the launch.
+        prefix: whether the caller said that the first tiles alone are written.
+
+    Raises:
+        LaunchLimitError: they would.
+    """
+    regions = _regions(call)
+    if not regions or grid == own:
+        return
+    fewer = prefix and all(has <= most for has, most in zip(grid, own, strict=True))
+    if any(not region.mapped for region in regions):
+        if fewer:
+            return
+        what = f"the grid {grid} is not that of the tiles of {regions[0].param}, {own}: each block owns one of them"
+        raise _refused(call, what, "leave the grid out")
+    if grid[1:] != (1, 1):
+        what = f"the grid {grid} has more than one dimension, and blocks that share the tiles of {regions[0].param} are numbered along one"
+        raise _refused(call, what, "give a number of blocks")
+
+
+def _regions(call: Call) -> tuple[Region, ...]:
+    safety = call.contract.info.safety
+    return safety.regions if safety is not None else ()
+
+
+def _refused(call: Call, what: str, fix: str) -> LaunchLimitError:
+    return LaunchLimitError(f"{call.contract.name}: {what}", fix=fix, kernel=call.contract.name)
