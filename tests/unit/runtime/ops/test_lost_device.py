@@ -15,8 +15,9 @@ import pytest
 from tests.cpu_samples import ADD, add, ones, program_of
 from tests.cpu_samples import PythonKernels as _PythonKernels
 from tests.runtime_samples import bundle_of
+from tests.unit.runtime.ops.graph_samples import Gpu
 from tilec.errors import ContextLostError, FaultError
-from tilec.runtime import Device, DeviceOp, Module, Tensor, load, use_device, with_context
+from tilec.runtime import Device, DeviceOp, Module, Stream, Tensor, load, use_device, value, with_context
 from tilec.runtime.cpu_launch import CpuOptions, CpuRun
 from tilec.runtime.ops.watcher import WATCHER
 from tilec.testing.fragile_cpu import FragileCpuDriver
@@ -134,6 +135,25 @@ def test_a_device_that_is_no_such_thing_goes_on_after_a_fault() -> None:
     module.add(one, z, ones(4), ones(4))
     one.sync()
     assert z.tolist() == [2.0] * 4
+
+
+def test_graphs_of_a_lost_device(caplog: pytest.LogCaptureFixture) -> None:
+    gpu = Gpu()
+    z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()
+    device = Device(0, driver=gpu.driver)
+    graph = gpu.module.lazy.add(z, x, y).graph_on(gpu.stream)
+    gpu.driver.fail["synchronize_device"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
+    with pytest.raises(ContextLostError):
+        device.sync()
+    for use in (graph.replay, graph.launch().sync, lambda: value(1).graph_on(Stream.borrow_raw(7, driver=gpu.driver))):
+        with pytest.raises(ContextLostError, match="the context of device 0 is lost since synchronize_device gave"), use_device(device):
+            use()
+    with caplog.at_level(logging.DEBUG):
+        graph.close()
+        del graph, z, x, y
+        gc.collect()
+        assert WATCHER.drain(5)
+    assert caplog.text == ""
 
 
 async def _await(op: DeviceOp[Any]) -> Any:
