@@ -1,0 +1,129 @@
+"""Captures and graphs through cuda.bindings, on its double: modes, contexts, and results that are no errors."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+from tests.unit.runtime.test_driver import Api
+from tilec.errors import DriverError
+from tilec.runtime._driver import Driver
+
+RELAXED = "CU_STREAM_CAPTURE_MODE_RELAXED"
+GLOBAL = "CU_STREAM_CAPTURE_MODE_GLOBAL"
+
+
+class GraphApi(Api):
+    """As `Api`, with a status of streams, and the mode of the thread."""
+
+    status = "NONE"
+    mode = GLOBAL
+
+    def value(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        if name == "cuStreamIsCapturing":
+            return getattr(self.CUstreamCaptureStatus, f"CU_STREAM_CAPTURE_STATUS_{self.status}")
+        if name == "cuThreadExchangeStreamCaptureMode":
+            before, self.mode = self.mode, getattr(arguments[0], "name", arguments[0])
+            return before
+        if name == "cuGraphGetNodes":
+            return 12
+        return super().value(name, arguments)
+
+
+def names(api: Api) -> list[Any]:
+    return [call[0] for call in api.calls]
+
+
+def test_captures_are_relaxed() -> None:
+    api = GraphApi()
+    driver = Driver(api)
+    driver.begin_capture(0, 0x10)
+    (call,) = [call for call in api.calls if call[0] == "cuStreamBeginCapture"]
+    assert (call[1], getattr(call[2], "name", "")) == (0x10, RELAXED)
+
+
+@pytest.mark.parametrize(("status", "captured"), [("NONE", False), ("ACTIVE", True), ("INVALIDATED", True)])
+def test_whether_a_stream_is_captured(status: str, captured: bool) -> None:
+    api = GraphApi()
+    api.status = status
+    assert Driver(api).capturing(0, 0x10) is captured
+
+
+def test_the_legacy_stream_counts_as_captured_while_another_one_waits_for_it() -> None:
+    assert Driver(GraphApi(cuStreamIsCapturing="STREAM_CAPTURE_IMPLICIT")).capturing(0, 0)
+    assert not Driver(GraphApi(cuStreamIsCapturing="INVALID_VALUE")).capturing(0, 0)
+
+
+def test_calls_outside_of_captures_leave_the_mode_as_it_was() -> None:
+    api = GraphApi()
+    driver = Driver(api)
+    modes = []
+    with contextlib.suppress(ZeroDivisionError), driver.outside_captures(0):
+        modes.append(api.mode)
+        _ = 1 / 0
+    assert modes == [RELAXED]
+    assert api.mode == GLOBAL
+
+
+def test_an_update_that_does_not_fit_is_no_error() -> None:
+    assert Driver(GraphApi()).update_graph(0, "executable", "graph")
+    assert not Driver(GraphApi(cuGraphExecUpdate="GRAPH_EXEC_UPDATE_FAILURE")).update_graph(0, "executable", "graph")
+    with pytest.raises(DriverError, match="cuGraphExecUpdate failed: CUDA_ERROR_INVALID_VALUE"):
+        Driver(GraphApi(cuGraphExecUpdate="INVALID_VALUE")).update_graph(0, "executable", "graph")
+
+
+def test_a_launch_changes_the_context_where_it_has_to() -> None:
+    api = GraphApi()
+    Driver(api).launch_graph(0, "executable", 0x10)
+    assert "cuCtxPushCurrent" not in names(api)
+    api = GraphApi(devices=2)
+    Driver(api).launch_graph(1, "executable", 0)  # the default stream is the current context's
+    found = names(api)
+    assert found.index("cuCtxPushCurrent") < found.index("cuGraphLaunch") < found.index("cuCtxPopCurrent")
+
+
+@pytest.mark.parametrize("result", ["INVALID_CONTEXT", "INVALID_HANDLE"])
+def test_a_thread_without_a_context_gets_one_for_the_launch(result: str) -> None:
+    class Once(GraphApi):
+        def value(self, name: str, arguments: tuple[Any, ...]) -> Any:
+            if name == "cuCtxPushCurrent":
+                self.results.pop("cuGraphLaunch", None)
+            return super().value(name, arguments)
+
+    api = Once(cuGraphLaunch=result)
+    Driver(api).launch_graph(0, "executable", 0x10)
+    assert names(api).count("cuGraphLaunch") == 2
+
+
+def test_a_launch_that_fails_raises() -> None:
+    with pytest.raises(DriverError, match="cuGraphLaunch failed: CUDA_ERROR_INVALID_VALUE") as caught:
+        Driver(GraphApi(cuGraphLaunch="INVALID_VALUE")).launch_graph(0, "executable", 0x10)
+    assert caught.value.device == 0
+
+
+def test_every_other_call_is_made_in_the_device_s_context() -> None:
+    api = GraphApi()
+    driver = Driver(api)
+    calls = {
+        "cuStreamEndCapture": lambda: driver.end_capture(0, 0x10),
+        "cuGraphInstantiate": lambda: driver.instantiate_graph(0, "graph"),
+        "cuGraphUpload": lambda: driver.upload_graph(0, "executable", 0x10),
+        "cuGraphDestroy": lambda: driver.destroy_graph(0, "graph"),
+        "cuGraphExecDestroy": lambda: driver.destroy_executable(0, "executable"),
+    }
+    for name, call in calls.items():
+        api.calls.clear()
+        call()
+        assert names(api)[-3:] == ["cuCtxPushCurrent", name, "cuCtxPopCurrent"]
+        api.results[name] = api.CUresult.CUDA_ERROR_INVALID_VALUE
+        with pytest.raises(DriverError, match=f"{name} failed: CUDA_ERROR_INVALID_VALUE"):
+            call()
+        assert api.thread.stack == [0], "the thread's own context is back"
+
+
+def test_nodes_are_counted() -> None:
+    assert Driver(GraphApi()).graph_nodes("graph") == 12
+    with pytest.raises(DriverError, match="cuGraphGetNodes failed"):
+        Driver(GraphApi(cuGraphGetNodes="INVALID_VALUE")).graph_nodes("graph")
