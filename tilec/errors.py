@@ -16,10 +16,12 @@ TilecError                      1   base: what happened, the usual cause, the ne
 |- NoImageError                 1   no image of the bundle fits this device; lists every candidate
 |- TileIRError                  1   Tile IR that is damaged, or has something that is not known
 |- CaseError                    1   a case's reference failed or gives something else than the kernel's outputs
-`- DeviceError                  1   the host runtime
-   |- DriverError               1   a CUDA driver call failed; carries the result's name
+`- DeviceError                  1   the host runtime; carries device, kernel, and the CUDA result's name and number
+   |- DriverError               1   a CUDA driver call failed
+   |  |- KernelCacheError       1   the driver refused an image, or an entry point of one
    |  `- OutOfMemoryError       1   a device's memory is used up (also a MemoryError); carries what was asked, used and reserved
    |- ContextError              1   no usable context for a device
+   |  `- ContextLostError       1   a fault ended all use of a device (also a DriverError); names launches that may be to blame
    |- SchedulingError           1   streams and policies
    |  |- NestedExecutionError   1   an op was executed while another one is, on the same thread
    |  |- UsedOpError            1   an op was used a second time; names where it went
@@ -33,14 +35,14 @@ TilecError                      1   base: what happened, the usual cause, the ne
    |- FaultError                1   a kernel did on the cpu device what it must not: operation, block, element
    `- LaunchError               1   refused before the driver was asked; starts with the kernel's name
       |- ArgumentError          1   count, name or kind of an argument (also a TypeError)
-      |  |- DTypeError          1
-      |  |- RankError           1
+      |  |- DTypeError          1   its dtype
+      |  |- RankError           1   its number of dimensions
       |  |- LayoutError         1   strides, contiguity, alignment
       |  |- PlacementError      1   the argument lives on another device
       |  `- AliasError          1   an output overlaps another argument
       |- RequirementError       1   a `requires` of the manifest does not hold (also a ValueError)
-      |- VariantError           1   no such variant was built; names those that were
-      `- LaunchLimitError       1   grid, block or shared memory beyond the device
+      |- VariantError           1   no such variant was built; names those that were (also a ValueError)
+      `- LaunchLimitError       1   grid, block or shared memory beyond the device (also a ValueError)
 """
 
 from __future__ import annotations
@@ -147,7 +149,7 @@ class TilecError(Exception):
 
 
 def _rebuild(cls: type[TilecError], args: tuple[object, ...], state: dict[str, object]) -> TilecError:
-    error = cls.__new__(cls, *args)
+    error: TilecError = BaseException.__new__(cls, *args)  # `cls.__new__` refuses a class that is a MemoryError too
     error.args = args
     error.__dict__.update(state)
     return error
