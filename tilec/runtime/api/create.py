@@ -87,7 +87,11 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = "f32") -
     """
     name = known("arange", dtype, but=NOT_COUNTED)
     first, end = (0, start) if stop is None else (start, stop)
-    given: dict[str, Any] = {"start": real("arange", "start", first), "stop": real("arange", "stop", end), "step": real("arange", "step", step)}
+    given: dict[str, Any] = {
+        "start": real("arange", "start", first),
+        "stop": real("arange", "stop", end),
+        "step": real("arange", "step", step),
+    }
     begin, limit, jump = given.values()
     if jump == 0:
         raise UsageError("arange: the step is 0, so that the end is never reached", fix="pass a step that is not 0, or use full()")
@@ -204,11 +208,8 @@ def _eye(what: str, rows: Any, columns: Any, dtype: Any) -> DeviceOp[Tensor]:
 def _steps(dtype: str, start: float, step: float, count: int) -> recipes.Recipe:
     if DTYPES[dtype].kind != "float":
         return recipes.Integers(start=int(start), step=int(step))
-    try:
-        first, jump = float(start), float(step)
-        last = jump * (count - 1) + first
-    except OverflowError as error:
-        raise TensorError(f"arange: {shown(start)} and {shown(step)} are beyond what {dtype} can be computed with") from error
+    first, jump = float(start), float(step)
+    last = jump * (count - 1) + first
     return recipes.Numbers(start=first, step=jump, last=last)
 
 
@@ -216,10 +217,7 @@ def _count(start: float, stop: float, step: float) -> int:
     """How many numbers there are from `start` up to `stop`."""
     if all(isinstance(number, int) for number in (start, stop, step)):
         return max(0, -int((start - stop) // step))
-    try:
-        steps = (stop - start) / step
-    except OverflowError as error:
-        raise UsageError("arange: the arguments are beyond what f64 can compute with") from error
+    steps = (stop - start) / step
     if not math.isfinite(steps):
         raise UsageError(f"arange: from {start!r} to {stop!r} in steps of {step!r} is further than f64 reaches")
     return max(0, math.ceil(steps))

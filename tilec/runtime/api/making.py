@@ -24,6 +24,8 @@ SUPPORTED = tuple(CODES)
 NOT_COUNTED = ("bool", "f8e8m0", *(name for name in DTYPES if name not in CODES))
 # The largest tensor that addresses can name, in bytes.
 _MOST = 1 << 48
+# Of the largest integers that f64 holds.
+_BITS = 1023
 
 
 @final
@@ -184,11 +186,13 @@ def real(what: str, name: str, value: Any) -> float:
     """A number that is no bool.
 
     Raises:
-        UsageError: it is none, or not finite.
+        UsageError: it is none, not finite, or beyond f64.
     """
     plain = value.item() if is_number(value) and hasattr(value, "item") else value
     if isinstance(plain, bool) or not isinstance(plain, int | float):
         raise UsageError(f"{what}: {name} is {shown(value)}, and must be a number")
+    if isinstance(plain, int) and plain.bit_length() > _BITS:
+        raise UsageError(f"{what}: {name} is an integer of {plain.bit_length()} bits, which f64 cannot hold")
     if not math.isfinite(plain):
         raise UsageError(f"{what}: {name} is {plain!r}, and must be finite")
     return plain

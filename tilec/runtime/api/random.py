@@ -65,7 +65,7 @@ def _randn(what: str, shape: Any, mean: Any, std: Any, dtype: str, seed: int | N
 def _computed(what: str, name: str, value: Any, dtype: str) -> float:
     """A number in the type that the distribution is computed in: f64, or f32 for all other dtypes."""
     number = real(what, name, value)
-    code = "d" if dtype == "f64" else "f"
+    code = "<d" if dtype == "f64" else "<f"
     try:
         found: float = struct.unpack(code, struct.pack(code, number))[0]
     except (OverflowError, struct.error) as error:

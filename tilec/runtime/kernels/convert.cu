@@ -3,8 +3,7 @@
 
 constexpr int kThreads = 256;
 constexpr int kPack = 4;   // elements that move in one piece
-constexpr int kPacks = 2;  // that a thread has in flight
-constexpr int kSteps = 2;
+constexpr int kPacks = 4;  // per thread
 
 enum Held { kInteger, kFloat32, kFloat64 };
 
@@ -37,19 +36,20 @@ __global__ void __launch_bounds__(kThreads)
     convert(unsigned char* __restrict__ to, const unsigned char* __restrict__ from, long long n, int target, int source) {
     using Word = typename Bits<HELD>::Type;
     const bool loads = elements::aligned<kPack>(from, source), stores = elements::aligned<kPack>(to, target);
-    long long i = static_cast<long long>(blockIdx.x) * kThreads * kPack * kPacks * kSteps + threadIdx.x * kPack;
+    long long i = static_cast<long long>(blockIdx.x) * kThreads * kPack * kPacks + threadIdx.x * kPack;
+    Word bits[kPack];
+    elements::load<kPack>(from, source, i, n, loads, bits);
 #pragma unroll 1
-    for (int step = 0; step < kSteps; ++step, i += kThreads * kPack * kPacks) {
-        if (i >= n) return;
-        Word bits[kPacks][kPack];
+    for (int pack = 0; pack < kPacks && i < n; ++pack) {
+        const long long next = i + kThreads * kPack;
+        Word coming[kPack];  // on its way while these are converted
+        if (pack + 1 < kPacks) elements::load<kPack>(from, source, next, n, loads, coming);
+        unsigned long long result[kPack];
 #pragma unroll
-        for (int pack = 0; pack < kPacks; ++pack) elements::load<kPack>(from, source, i + pack * kThreads * kPack, n, loads, bits[pack]);
+        for (int k = 0; k < kPack; ++k) result[k] = converted<HELD>(bits[k], target, source);
+        elements::store<kPack>(to, target, i, n, stores, result);
 #pragma unroll
-        for (int pack = 0; pack < kPacks; ++pack) {
-            unsigned long long result[kPack];
-#pragma unroll
-            for (int k = 0; k < kPack; ++k) result[k] = converted<HELD>(bits[pack][k], target, source);
-            elements::store<kPack>(to, target, i + pack * kThreads * kPack, n, stores, result);
-        }
+        for (int k = 0; k < kPack; ++k) bits[k] = coming[k];
+        i = next;
     }
 }

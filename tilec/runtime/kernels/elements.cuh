@@ -15,51 +15,73 @@ __device__ __forceinline__ int width(int code) {
 __device__ __forceinline__ bool is_signed(int code) { return code >= kI8 && code <= kI64; }
 __device__ __forceinline__ bool is_integer(int code) { return code <= kU64; }
 
-/// A float of 8 or 16 bits: digits behind the point, bias of the exponent, and the first code beyond all finite numbers.
-struct Small {
-    int digits, bias;
-    unsigned beyond, nan;
-};
-
-__device__ __forceinline__ Small small(int code) {
-    switch (code) {
-        case kF16: return {10, 15, 0x7C00u, 0x7E00u};
-        case kBF16: return {7, 127, 0x7F80u, 0x7FC0u};
-        case kF8E4M3: return {3, 7, 0x7Fu, 0x7Fu};  // NaN follows the largest number
-        default: return {2, 15, 0x7Cu, 0x7Eu};
-    }
-}
-
 __device__ __forceinline__ float nan32() { return __uint_as_float(0x7FC00000u); }
 
-/// The number that the bits of a small float stand for; float32 has them all.
-__device__ __forceinline__ float widen(unsigned bits, int code) {
-    if (code == kF8E8M0) return bits == 0xFFu ? nan32() : bits ? __uint_as_float(bits << 23) : 0x1p-127f;
-    const Small form = small(code);
-    const int shift = width(code) ? 16 : 24;
-    const unsigned size = bits << shift << 1 >> 1 >> shift;
-    float number = __uint_as_float(size << (23 - form.digits)) * __uint_as_float((254 - form.bias) << 23);
-    if (size >= form.beyond) number = size == form.beyond && code != kF8E4M3 ? __uint_as_float(0x7F800000u) : nan32();
-    return __uint_as_float(__float_as_uint(number) | (number == number ? bits << shift & 0x80000000u : 0u));
+__device__ __forceinline__ float widen16(unsigned bits) {
+    float number;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(number) : "h"(static_cast<unsigned short>(bits)));
+    return number;
 }
 
-/// The bits of the small float that is nearest. `number` may have been rounded to odd.
-__device__ __forceinline__ unsigned narrow(float number, int code) {
-    const unsigned bits = __float_as_uint(number), size = bits & 0x7FFFFFFFu;
-    if (code == kF8E8M0) {
-        // Powers of two, the upper one of two that are as near; what is not above 0 has none.
-        if (bits - 1 >= 0x7F800000u - 1) return 0xFFu;
-        return size < 0x00600000u ? 0u : size < 0x00800000u ? 1u : size + 0x00400000u >> 23;
+/// The number that the bits of a small float stand for; float32 has them all. NaN may be any one.
+__device__ __forceinline__ float widen(unsigned bits, int code) {
+    switch (code) {
+        case kF16: return widen16(bits);
+        case kBF16: return __uint_as_float(bits << 16);
+        case kF8E5M2: return widen16(bits << 8);
+        // As a number of f16, whose exponent's bias is 8 more.
+        case kF8E4M3: return (bits & 0x7Fu) == 0x7Fu ? nan32() : widen16((bits & 0x80u) << 8 | (bits & 0x7Fu) << 7) * 256.0f;
+        default: return bits == 0xFFu ? nan32() : bits ? __uint_as_float(bits << 23) : 0x1p-127f;
     }
-    const Small form = small(code);
-    const int shift = 23 - form.digits;
-    unsigned result = size + (size >> shift & 1) + ((1u << shift - 1) - 1) - ((127u - form.bias) << 23) >> shift;
+}
+
+/// The bits of the nearest float with fewer digits and another bias, by integers; what is too large becomes `beyond`.
+template <int DIGITS, int BIAS>
+__device__ __forceinline__ unsigned cut(unsigned size, unsigned beyond) {
+    constexpr int kShift = 23 - DIGITS;
     // Below the normal range: adding a number whose last place is the least small float rounds.
-    const unsigned last = 127u + shift + 1 - form.bias << 23;
-    if (size < 128u - form.bias << 23) result = __float_as_uint(__fadd_rn(__uint_as_float(size), __uint_as_float(last))) - last;
-    result = min(result, form.beyond);
-    if (size > 0x7F800000u) return form.nan;
-    return result | (bits & 0x80000000u) >> (width(code) ? 16 : 24);
+    constexpr unsigned kLast = (127u + kShift + 1 - BIAS) << 23;
+    if (size < (128u - BIAS) << 23) return __float_as_uint(__fadd_rn(__uint_as_float(size), __uint_as_float(kLast))) - kLast;
+    return min((size + (size >> kShift & 1) + ((1u << (kShift - 1)) - 1) - ((127u - BIAS) << 23)) >> kShift, beyond);
+}
+
+/// The bits of the nearest f16: infinite where the number is too large. It is not NaN.
+__device__ __forceinline__ unsigned narrow16(float number) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(number));
+    return bits;
+}
+
+/// The same of bf16.
+__device__ __forceinline__ unsigned narrow_brain(float number) {
+#if __CUDA_ARCH__ >= 800
+    unsigned short bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(number));
+    return bits;
+#else
+    const unsigned bits = __float_as_uint(number), size = bits & 0x7FFFFFFFu;
+    return cut<7, 127>(size, 0x7F80u) | (bits & 0x80000000u) >> 16;
+#endif
+}
+
+/// The bits of the nearest small float. `number` may have been rounded to odd.
+__device__ __forceinline__ unsigned narrow(float number, int code) {
+    const unsigned bits = __float_as_uint(number), size = bits & 0x7FFFFFFFu, sign = bits >> 24 & 0x80u;
+    const bool missing = size > 0x7F800000u;
+    switch (code) {
+        case kF16: return missing ? 0x7E00u : narrow16(number);
+        case kBF16: return missing ? 0x7FC0u : narrow_brain(number);
+        case kF8E4M3: {
+            // NaN follows the largest number, and what is beyond that becomes NaN.
+            const unsigned found = cut<3, 7>(size, 0x7Fu);
+            return missing || found == 0x7Fu ? 0x7Fu : found | sign;
+        }
+        case kF8E5M2: return missing ? 0x7Eu : cut<2, 15>(size, 0x7Cu) | sign;
+        default:
+            // Powers of two, the upper one of two that are as near; what is not above 0 has none.
+            if (bits - 1 >= 0x7F800000u - 1) return 0xFFu;
+            return size < 0x00600000u ? 0u : size < 0x00800000u ? 1u : (size + 0x00400000u) >> 23;
+    }
 }
 
 /// Rounded to float32 towards zero, with the last digit set where anything was dropped: a later rounding sees that.

@@ -98,9 +98,10 @@ def narrow(values: Array, dtype: str) -> Array:
     if tiny.any():
         result[tiny] = (size[tiny].view(np.float32) + last.view(np.float32)).view(np.uint32) - last
     np.minimum(result, np.uint32(beyond), out=result)
+    missing = (size > _INFINITE) | (result == nan)  # of f8e4m3, also what is too large
     width = 8 * DTYPES[dtype].bytes
     result |= (bits >> np.uint32(32 - width)) & np.uint32(1 << (width - 1))
-    result[size > _INFINITE] = nan
+    result[missing] = nan
     return result.astype(f"u{width // 8}")
 
 

@@ -31,6 +31,14 @@ __device__ __forceinline__ Words generate(unsigned long long counter, unsigned l
 /// Two words as one number.
 __device__ __forceinline__ unsigned long long join(unsigned low, unsigned high) { return static_cast<unsigned long long>(high) << 32 | low; }
 
+/// The square root of a number from 2^-23 to 2^6, rounded to nearest: what __fsqrt_rn does, without its branch for other numbers.
+__device__ __forceinline__ float root(float x) {
+    float inverse;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+    const float near = __fmul_rn(x, inverse);
+    return __fmaf_rn(__fmaf_rn(-near, near, x), __fmul_rn(inverse, 0.5f), near);
+}
+
 /// Two numbers of the standard normal distribution out of two words, by Box and Muller. Every operation rounds to nearest.
 __device__ __forceinline__ float2 normal(unsigned first, unsigned second, float mean, float deviation) {
     // u = (first + 0.5) / 2^32, with 24 digits: from 2^-33 to 1 - 2^-24.
@@ -50,7 +58,7 @@ __device__ __forceinline__ float2 normal(unsigned first, unsigned second, float 
     p = __fmaf_rn(p, f, -0x1.000000p+1f);
     const float square = __fmaf_rn(__int2float_rn(static_cast<int>(exponent)), -0x1.62e430p-23f, __fmul_rn(p, f));
     // The upper two bits of the other word choose the quarter of the circle, the rest the angle inside of it.
-    const float radius = __uint_as_float(__float_as_uint(__fsqrt_rn(square)) ^ (second & 0x80000000u));
+    const float radius = __uint_as_float(__float_as_uint(root(square)) ^ (second & 0x80000000u));
     const float t = __fmul_rn(__int2float_rn(static_cast<int>(second << 2)), 0x1p-31f);
     const float z = __fmul_rn(t, t);
     float sine = -0x1.2d9b7cp-15f;

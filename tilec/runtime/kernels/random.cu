@@ -5,12 +5,18 @@
 constexpr int kThreads = 256;
 constexpr int kCounters = 4;  // per thread
 
+/// The bits of a number that is no NaN.
+template <int CODE>
+__device__ __forceinline__ unsigned bits_of(float number) {
+    if (CODE == elements::kF32) return __float_as_uint(number);
+    return CODE == elements::kF16 ? elements::narrow16(number) : elements::narrow_brain(number);
+}
+
 /// A number in [0, 1) with as many digits as the type has: the upper bits of a word.
 template <int CODE>
-__device__ __forceinline__ unsigned uniform_bits(unsigned word) {
-    if (CODE == elements::kF32) return __float_as_uint(__fmul_rn(__uint2float_rn(word >> 8), 0x1p-24f));
-    if (CODE == elements::kF16) return elements::narrow(__fmul_rn(__uint2float_rn(word >> 21), 0x1p-11f), CODE);
-    return __float_as_uint(__fmul_rn(__uint2float_rn(word >> 24), 0x1p-8f)) >> 16;
+__device__ __forceinline__ float uniform_number(unsigned word) {
+    constexpr int kDigits = CODE == elements::kF32 ? 24 : CODE == elements::kF16 ? 11 : 8;
+    return __fmul_rn(__uint2float_rn(word >> (32 - kDigits)), __uint_as_float((127 - kDigits) << 23));
 }
 
 /// The bits of the elements of a counter.
@@ -25,12 +31,12 @@ struct Maker {
 #pragma unroll
             for (int pair = 0; pair < 4; pair += 2) {
                 const float2 found = philox::normal(words.x[pair], words.x[pair + 1], mean, deviation);
-                bits[pair] = CODE == elements::kF32 ? __float_as_uint(found.x) : elements::narrow(found.x, CODE);
-                bits[pair + 1] = CODE == elements::kF32 ? __float_as_uint(found.y) : elements::narrow(found.y, CODE);
+                bits[pair] = bits_of<CODE>(found.x);
+                bits[pair + 1] = bits_of<CODE>(found.y);
             }
         } else {
 #pragma unroll
-            for (int i = 0; i < 4; ++i) bits[i] = uniform_bits<CODE>(words.x[i]);
+            for (int i = 0; i < 4; ++i) bits[i] = bits_of<CODE>(uniform_number<CODE>(words.x[i]));
         }
     }
 };
@@ -56,7 +62,7 @@ template <int CODE, bool NORMAL>
 __device__ __forceinline__ void write(unsigned char* to, long long n, unsigned long long seed, const Maker<CODE, NORMAL>& maker) {
     using Made = Maker<CODE, NORMAL>;
     long long counter = static_cast<long long>(blockIdx.x) * kThreads * kCounters + threadIdx.x;
-#pragma unroll 2
+#pragma unroll(CODE == elements::kF64 ? 1 : kCounters)
     for (int i = 0; i < kCounters; ++i, counter += kThreads) {
         if (counter * Made::kCount >= n) return;
         typename Made::Word bits[Made::kCount];

@@ -1,0 +1,379 @@
+"""Tensors of known contents and conversions on the cpu device, held against NumPy and ml_dtypes; a GPU test holds CUDA against the same."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.unit.runtime.api.creation_samples import CONVERTED, COUNTED, FILLED, every_bits, numpy_dtype, value_of
+from tilec.errors import BorrowError, LaunchError, PlacementError, TensorError, UsageError, UseAfterMoveError
+from tilec.model.dtype import DTYPES
+from tilec.runtime import Device, Stream, Tensor, api, use_device, value, zip_ops
+from tilec.runtime.cpu_driver import CpuDriver
+from tilec.runtime.tensors.meta import MetaTensor
+
+
+@pytest.fixture(autouse=True)
+def _on_cpu():
+    with use_device("cpu"):
+        yield
+
+
+def contents(op):
+    return op.then(api.to_host).sync()
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_every_function_and_dtype_gives_its_dtype(name):
+    op = FILLED[name]()
+    assert op.name == name.partition("-")[0]
+    made = op.sync()
+    assert isinstance(made, Tensor)
+    assert made.is_contiguous
+    assert name.split("-")[1 if name.count("-") == 1 or name.split("-")[1] in DTYPES else 2] == made.dtype
+
+
+@pytest.mark.parametrize("dtype", CONVERTED)
+def test_one_value_everywhere(dtype):
+    wanted = np.full((3, 5), value_of(dtype)).astype(numpy_dtype(dtype))
+    assert np.array_equal(contents(api.full((3, 5), value_of(dtype), dtype)), wanted)
+    assert np.array_equal(contents(api.ones(7, dtype)).astype(np.float32), np.ones(7, np.float32))
+    if dtype != "f8e8m0":
+        assert not contents(api.zeros((2, 0, 3), dtype)).size
+        assert np.array_equal(contents(api.zeros(9, dtype)).astype(np.float32), np.zeros(9, np.float32))
+
+
+def test_floats_are_the_default():
+    for op in (api.zeros(2), api.ones(2), api.full(2, 3), api.arange(2), api.linspace(0, 1, 2), api.eye(2), api.rand(2), api.randn(2)):
+        assert op.sync().dtype == "f32"
+    assert api.zeros(2, np.int16).sync().dtype == "i16"
+    assert api.zeros(2, ml_dtypes.bfloat16).sync().dtype == "bf16"
+
+
+def test_packed_elements_are_filled_two_by_two():
+    made = api.full((2, 4), 1.5, "f4e2m1").sync()
+    assert made.nbytes == 4
+    assert contents(value(made.reinterpret("u8"))).tolist() == [0x33] * 4
+
+
+@pytest.mark.parametrize("dtype", COUNTED)
+def test_counting(dtype):
+    real = numpy_dtype(dtype)
+    assert np.array_equal(contents(api.arange(100, dtype=dtype)), np.arange(100).astype(np.float64).astype(real))
+    assert np.array_equal(contents(api.arange(3, 90, 7, dtype=dtype)), np.arange(3, 90, 7).astype(np.float64).astype(real))
+    assert contents(api.arange(5, 5, dtype=dtype)).shape == (0,)
+    assert contents(api.arange(5, 2, dtype=dtype)).shape == (0,)
+
+
+def test_counting_in_integers_is_exact():
+    assert contents(api.arange(2**63 - 5, 2**63 - 1, dtype="i64")).tolist() == [2**63 - 5, 2**63 - 4, 2**63 - 3, 2**63 - 2]
+    assert contents(api.arange(2**64 - 3, 2**64 - 1, dtype="u64")).tolist() == [2**64 - 3, 2**64 - 2]
+    assert contents(api.arange(10, -11, -5, dtype="i8")).tolist() == [10, 5, 0, -5, -10]
+
+
+@pytest.mark.parametrize(("start", "stop", "step"), [(0, 1, 0.1), (-3.5, 7, 0.25), (1, 0, -1 / 3), (1e-3, 2, 1e-3), (0, 1e6, 7.7)])
+def test_counting_in_floats_is_rounded_once(start, stop, step):
+    exact = start + np.arange(len(np.arange(start, stop, step))) * np.float64(step)
+    assert np.array_equal(contents(api.arange(start, stop, step, dtype="f64")), exact)
+    assert np.array_equal(contents(api.arange(start, stop, step)), exact.astype(np.float32))
+
+
+@pytest.mark.parametrize(("start", "stop", "num"), [(0, 1, 2), (0, 1, 11), (-1 / 3, 7.77, 12345), (5, -5, 70001), (3, 3, 4), (2.5, 2.5, 1)])
+def test_even_steps_are_those_of_numpy(start, stop, num):
+    wanted = np.linspace(start, stop, num)
+    found = contents(api.linspace(start, stop, num, dtype="f64"))
+    assert np.array_equal(found, wanted)
+    assert (found[0], found[-1]) == (start, stop)
+    assert np.array_equal(contents(api.linspace(start, stop, num)), wanted.astype(np.float32))
+    assert np.array_equal(contents(api.linspace(start, stop, num, dtype="i32")), np.linspace(start, stop, num, dtype=np.int32))
+    assert contents(api.linspace(start, stop, 0)).shape == (0,)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 3), (2, 5), (5, 2), (0, 3), (3, 0)])
+def test_unit_matrices(rows, columns):
+    for dtype in ("f32", "i8", "bool", "f64", "bf16"):
+        found = contents(api.eye_rect(rows, columns, dtype))
+        assert np.array_equal(found.astype(np.float32), np.eye(rows, columns, dtype=np.float32))
+    assert np.array_equal(contents(api.eye(rows)), np.eye(rows, dtype=np.float32))
+
+
+# Conversion
+
+
+@pytest.mark.parametrize("target", CONVERTED)
+@pytest.mark.parametrize("source", CONVERTED)
+def test_conversions_are_those_of_numpy(source, target):
+    array = every_bits(source)
+    found = contents(api.convert(array, target))
+    assert found.dtype == numpy_dtype(target)
+    with np.errstate(all="ignore"):
+        assert np.array_equal(found.view(f"u{found.dtype.itemsize}"), expected(array, source, target))
+
+
+def expected(array, source, target):
+    """Bits, by NumPy and ml_dtypes where these round once, else by Python's own numbers."""
+    real, kind = numpy_dtype(target), DTYPES[target].kind
+    view = f"u{real.itemsize}"
+    if source == target:
+        return array.view(view)
+    floats = DTYPES[source].kind == "float"
+    if kind == "bool":
+        return (array.astype(np.float64) != 0).view(view) if floats else (array != 0).view(view)
+    if kind != "float":
+        return clipped(array.astype(np.float64), target).view(view) if floats else array.astype(real).view(view)
+    found = array.astype(real) if target in ("f32", "f64") else once(array, target)
+    bits = found.view(view).copy()
+    names = {"f64": 0x7FF8 << 48, "f32": 0x7FC0 << 16, "bf16": 0x7FC0, "f16": 0x7E00, "f8e5m2": 0x7E, "f8e4m3": 0x7F, "f8e8m0": 0xFF}
+    bits[np.isnan(found.astype(np.float64))] = names[target]
+    return bits
+
+
+def clipped(values, target):
+    bounds = np.iinfo(DTYPES[target].numpy)
+    found = [0 if v != v else bounds.max if v >= bounds.max else bounds.min if v <= bounds.min else int(v) for v in values.tolist()]
+    return np.array(found, DTYPES[target].numpy)
+
+
+def once(array, target):
+    """Numbers rounded once to a small float: float32 that were rounded to odd are as good as exact."""
+    if target == "f8e8m0":
+        return scales(array)
+    if array.dtype == np.float64 or (array.dtype.kind in "iu" and array.dtype.itemsize > 2):
+        array = np.array([odd(v) for v in array.tolist()], np.float32)
+    return array.astype(np.float32).astype(numpy_dtype(target))
+
+
+def scales(array):
+    """The nearest power of two, the upper one of two that are as near."""
+    codes = []
+    for number in array.astype(np.float64).tolist() if array.dtype.itemsize < 8 else array.tolist():
+        if not number > 0 or number == float("inf"):
+            codes.append(0xFF)
+            continue
+        power = -127
+        while power < 128 and number >= 1.5 * 2.0**power:
+            power += 1
+        codes.append(min(power + 127, 0xFF))
+    return np.array(codes, np.uint8).view(ml_dtypes.float8_e8m0fnu)
+
+
+def odd(number):
+    """A number in float32 towards zero, the last digit set where anything was dropped."""
+    if number != number or number in (float("inf"), float("-inf")):
+        return np.float32(number)
+    with np.errstate(over="ignore"):
+        near = np.float32(number)
+    exact = int(number) if isinstance(number, int) else number
+    if np.isinf(near) or abs(exact_of(near)) > abs(exact):
+        near = np.nextafter(near, np.float32(0))
+    if exact_of(near) != exact:
+        near = (
+            (near.view(np.uint32) | np.uint32(1)).view(np.float32)
+            if near != 0
+            else np.copysign(np.float32(1e-45), np.float32(-1 if number < 0 else 1))
+        )
+    return near
+
+
+def exact_of(near):
+    return int(near) if near == int(near) else float(near)
+
+
+def test_views_and_shared_tensors_are_converted_and_stay():
+    t = api.arange(24).then(lambda t: value(t.reshape(4, 6))).sync()
+    with t[1:3, ::2] as part:
+        assert contents(api.convert(part, "i16")).tolist() == [[6, 8, 10], [12, 14, 16]]
+        assert contents(api.convert(part, "f32")).tolist() == [[6, 8, 10], [12, 14, 16]]
+    assert contents(api.convert(t, "u8")).shape == (4, 6)
+    shared = t.share()
+    assert contents(api.convert(shared, "f64")).sum() == 276
+    assert contents(api.convert(shared.clone(), "f32")).sum() == 276
+
+
+def test_a_tensor_that_an_op_converts_is_claimed_until_it_has():
+    t = api.zeros(4).sync()
+    op = api.convert(t, "f16")
+    with pytest.raises(BorrowError, match=r"convert .* still reads it"):
+        api.fill(t, 1)
+    op.sync()
+    api.fill(t, 1).sync()
+
+
+# Filling what is there
+
+
+def test_filling_gives_the_tensor_back():
+    t = api.zeros((2, 3), "i32").sync()
+    filled = api.fill(t, 9).sync()
+    assert contents(value(filled)).tolist() == [[9] * 3] * 2
+    with pytest.raises(UseAfterMoveError, match="moved into fill"):
+        t.share()
+    with filled.borrow_mut() as m:
+        api.fill(m, 4).sync()
+    assert contents(api.fill(api.fill(api.zeros(3), 1), 2)).tolist() == [2, 2, 2]
+    array = np.zeros(4)
+    api.fill(Tensor.from_foreign(array), 7).sync()
+    assert array.tolist() == [7] * 4
+
+
+def test_an_op_that_never_fills_gives_its_tensor_back():
+    t = api.zeros(3).sync()
+    op = api.fill(t, 1)
+    del op
+    assert contents(api.fill(t, 2)).tolist() == [2, 2, 2]
+
+
+def test_gaps_are_not_filled():
+    array = np.zeros((4, 4), np.float32)
+    with pytest.raises(TensorError, match="do not lie side by side"):
+        api.fill(Tensor.from_foreign(array[:, ::2]), 1)
+    api.fill(Tensor.from_foreign(array.T), 1).sync()
+    assert array.all()
+    with pytest.raises(BorrowError, match="reading only"):
+        api.fill(api.zeros(3).sync().share(), 1)
+
+
+# What is refused, before anything is enqueued
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: api.zeros((2, -1)), TensorError, "negative extent"),
+        (lambda: api.zeros("four"), TensorError, "no shape"),
+        (lambda: api.zeros(2.5), TensorError, "no shape"),
+        (lambda: api.zeros(3, "f33"), TensorError, "no dtype"),
+        (lambda: api.zeros(3, "f8e8m0"), TensorError, "zeros makes no tensors of f8e8m0"),
+        (lambda: api.zeros((1 << 30, 1 << 30)), TensorError, "no device has as much memory"),
+        (lambda: api.zeros((3,), "f4e2m1"), TensorError, "does not fill its bytes"),
+        (lambda: api.full(3, 300, "u8"), TensorError, r"300, which u8 cannot hold \(0 to 255\)"),
+        (lambda: api.full(3, 2.5, "i32"), TensorError, "takes an integer"),
+        (lambda: api.full(3, 1, "bool"), TensorError, "takes a bool"),
+        (lambda: api.full(3, 1e6, "f16"), TensorError, "f16 cannot hold"),
+        (lambda: api.full(3, "x"), TensorError, "the value is a str"),
+        (lambda: api.fill(3, 1), TensorError, "fill takes a tensor, and got a int"),
+        (lambda: api.arange(0, 5, 0), UsageError, "the step is 0"),
+        (lambda: api.arange(0, 5, 0.0), UsageError, "the step is 0"),
+        (lambda: api.arange(0, float("inf")), UsageError, "stop is inf, and must be finite"),
+        (lambda: api.arange("5"), UsageError, "stop is '5', and must be a number"),
+        (lambda: api.arange(True), UsageError, "must be a number"),
+        (lambda: api.arange(0, 5, 0.5, dtype="i32"), UsageError, "step is 0.5, and i32 takes integers"),
+        (lambda: api.arange(300, dtype="i8"), TensorError, r"299, which i8 cannot hold \(-128 to 127\)"),
+        (lambda: api.arange(-1, 3, dtype="u8"), TensorError, "-1, which u8 cannot hold"),
+        (lambda: api.arange(70000, dtype="f16"), TensorError, "f16 cannot hold"),
+        (lambda: api.arange(1 << 60), TensorError, "no device has as much memory"),
+        (lambda: api.arange(0, 1e300, 1e-300), UsageError, "further than f64 reaches"),
+        (lambda: api.arange(10**400, 10**400 + 5), UsageError, "start is an integer of 1329 bits, which f64 cannot hold"),
+        (lambda: api.arange(5, dtype="bool"), TensorError, "arange makes no tensors of bool"),
+        (lambda: api.linspace(0, 1, 1), TensorError, "one number cannot be both 0.0 and 1.0"),
+        (lambda: api.linspace(0, 1, -1), TensorError, "negative extent"),
+        (lambda: api.linspace(0, 1, 2.5), TensorError, "num is 2.5, and must be a whole number"),
+        (lambda: api.linspace(0, float("nan"), 3), UsageError, "must be finite"),
+        (lambda: api.linspace(-1.7e308, 1.7e308, 3, dtype="f64"), UsageError, "further than f64 reaches"),
+        (lambda: api.linspace(0, 300, 5, dtype="u8"), TensorError, "300, which u8 cannot hold"),
+        (lambda: api.eye(-1), TensorError, "negative extent"),
+        (lambda: api.eye(2.0), TensorError, "rows is 2.0, and must be a whole number"),
+        (lambda: api.eye_rect(2, True), TensorError, "columns is True"),
+        (lambda: api.eye(2, "f8e8m0"), TensorError, "eye makes no tensors of f8e8m0"),
+        (lambda: api.convert(np.zeros(3), "f33"), TensorError, "no dtype"),
+        (lambda: api.convert(np.zeros(3), "f4e2m1"), TensorError, "convert makes no tensors of f4e2m1"),
+        (lambda: api.rand((2, -2)), TensorError, "negative extent"),
+        (lambda: api.rand(3, dtype="i32"), TensorError, "rand makes no tensors of i32"),
+        (lambda: api.rand(3, seed=-1), UsageError, r"the seed is -1, and must be from 0 to 2\^64 - 1"),
+        (lambda: api.rand(3, seed=2**64), UsageError, "modulo"),
+        (lambda: api.rand(3, seed=1.5), UsageError, "the seed is 1.5, and must be a whole number"),
+        (lambda: api.randn(3, std=-1), UsageError, "std is -1, and a deviation is not negative"),
+        (lambda: api.randn(3, mean=float("nan")), UsageError, "mean is nan, and must be finite"),
+        (lambda: api.randn(3, mean=1e300), UsageError, r"mean is 1e\+300, which f32 cannot hold"),
+        (lambda: api.randn(3, dtype="f8e4m3"), TensorError, "randn makes no tensors of f8e4m3"),
+        (lambda: api.randn_f16(-3), TensorError, "negative extent"),
+        (lambda: api.meta((2, -1)), TensorError, "negative extent"),
+    ],
+)
+def test_what_is_off_is_refused_before_anything_runs(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
+
+
+def test_memory_that_is_not_there_is_an_error_and_everything_else_goes_on():
+    t = api.ones(3).sync()
+    with pytest.raises(MemoryError):
+        api.zeros((1 << 45,), "u8").sync()
+    assert contents(value(t)).tolist() == [1, 1, 1]
+
+
+# Order, chains, other devices
+
+
+def test_ops_are_lazy_and_chain():
+    op = zip_ops(api.arange(4), api.ones(4)).map(lambda pair: pair[0])
+    assert contents(op.then(lambda t: api.convert(t, "i8"))).tolist() == [0, 1, 2, 3]
+    with Stream("cpu") as stream:
+        made = api.full(5, 3).sync_on(stream)
+    assert contents(value(made)).tolist() == [3] * 5
+    with use_device("cpu"):
+        made = api.rand((4, 4), seed=1).then(lambda t: value(t.partition(2, 2))).sync()
+    assert made.grid == (2, 2)
+
+
+def test_works_of_a_slow_stream_are_done_in_order():
+    import threading
+
+    held = threading.Event()
+    driver = CpuDriver(poison=True, pace=lambda: held.wait(5) and None)
+    device = Device("cpu", driver=driver)
+    with use_device(device):
+        future = api.fill(api.arange(1000), 5).then(lambda t: api.convert(t, "u8")).then(api.to_host).future()
+        assert not future.done()
+        held.set()
+        assert future.result(timeout=20).tolist() == [5] * 1000
+
+
+# Metadata alone
+
+
+def test_meta_tensors_have_all_but_memory():
+    m = api.meta((4, 6), "bf16").sync()
+    assert repr(m) == "<MetaTensor bf16[4, 6]>"
+    assert (m.shape, m.strides, m.size, m.itemsize, m.nbytes, m.ndim, len(m)) == ((4, 6), (6, 1), 24, 2, 48, 2, 4)
+    assert m.is_contiguous
+    part = m[1:3, ::2]
+    assert repr(part) == "<MetaTensor bf16[2, 3], strides (6, 2)>"
+    assert not part.is_contiguous
+    assert m.reshape(-1, 8) == MetaTensor((3, 8), "bf16")
+    assert m.reinterpret("u8").shape == (48,)
+    assert m.grid(3, 4) == (2, 2)
+    assert len({m, MetaTensor((4, 6), "bf16"), part}) == 2
+    assert m != 3
+    assert contents(api.zeros(m.shape, m.dtype)).shape == m.shape
+    with pytest.raises(TensorError, match="not contiguous"):
+        part.reshape(6)
+    with pytest.raises(TypeError, match="no dimensions"):
+        len(MetaTensor(()))
+
+
+def test_meta_tensors_agree_with_tensors():
+    t = api.zeros((6, 8), "f32").sync()
+    m = MetaTensor((6, 8), "f32")
+    for index in (slice(1, 5), (slice(None), 3), (..., slice(2, 8, 3)), 2):
+        with t[index] as part:
+            assert (part.shape, part.strides) == (m[index].shape, m[index].strides)
+    assert t.reshape(4, -1).shape == m.reshape(4, -1).shape
+
+
+def test_launches_refuse_meta_tensors():
+    from tests.runtime_samples import ADD, Array, bundle_of, fake_driver
+    from tilec.runtime import load
+
+    module = load(bundle_of(ADD), 0, driver=fake_driver(ADD))
+    with pytest.raises(LaunchError, match="it is a MetaTensor, which has a shape and no memory"):
+        module.add(3, MetaTensor(64), Array(64, ptr=0x20000), Array(64, ptr=0x30000))
+
+
+def test_a_tensor_is_converted_where_it_is():
+    from tilec.testing.fake_driver import FakeDriver
+
+    op = api.convert(api.zeros(3).sync(), "f16")
+    with use_device(Device(0, driver=FakeDriver())), pytest.raises(PlacementError, match="cannot run on"):
+        op.sync()
