@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-# Bytes up to which a copy from the host takes a copy of its own along; more go through pinned memory.
+# Bytes of a new tensor up to which they wait for its stream in pinned memory; more go there in chunks, on a stream of their own.
 _SMALL = 64 << 10
 _READ_ONCE = "the array is read while the op is enqueued, and a graph would copy the same contents again and again"
 
@@ -118,7 +118,7 @@ class FromHost(DeviceOp[Tensor]):
         if memory.nbytes <= _SMALL:
             made = Tensor.uninitialized(array.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream)
             ctx.writes(made.storage)
-            _send(ctx, made.storage, made.storage.address, memory.copy())
+            _send(ctx, made.storage, made.storage.address, memory)
             return made
         # New memory is used by no stream: the copy need not wait for what this one has to do.
         staging = staging_of(ctx.driver, ctx.device)
@@ -277,10 +277,7 @@ class Upload(DeviceOp[None]):
         with target:
             ctx.refuse_capture("memcpy from the host", cause=_READ_ONCE, fix="run it before each launch: graph.update(api.memcpy(t, x))")
             target.begin(ctx)
-            # The target is in use on this stream until here: what is copied waits for its turn in memory of its own.
-            own = host.empty_array("u8", memory.shape) if memory.nbytes <= _SMALL else pinned_bytes(ctx.driver, ctx.device, memory.nbytes)
-            own[...] = memory
-            _send(ctx, target.storage, target.facts.ptr, own)
+            _send(ctx, target.storage, target.facts.ptr, memory)
 
 
 def read_now(tensor: Described, out: Array | None) -> Array:
@@ -318,11 +315,13 @@ def packed_error(name: str) -> TensorError:
 
 
 def _send(ctx: ExecutionContext, storage: Storage, address: int, memory: Array) -> None:
-    """Copy host memory that nobody else has to a tensor, and keep it until that is done."""
+    """Copy host memory to a tensor, when the stream gets there: until then it waits in pinned memory, and the host need not."""
     if memory.nbytes:
-        ctx.keep(memory)
+        own = pinned_bytes(ctx.driver, ctx.device, memory.nbytes)
+        own[...] = memory
+        ctx.keep(own)
         kind = CopyKind.ON_HOST if _on_host(storage) else CopyKind.TO_DEVICE
-        ctx.driver.copy_async(ctx.device, address, memory.ctypes.data, memory.nbytes, ctx.stream, kind)
+        ctx.driver.copy_async(ctx.device, address, own.ctypes.data, own.nbytes, ctx.stream, kind)
 
 
 def _receive(ctx: ExecutionContext, source: End, layout: ByteLayout, wanted: ByteLayout, memory: Array) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+import numpy as np
 import pytest
 
 from tests.unit.runtime.api.transfer_samples import counting
@@ -48,11 +49,11 @@ def test_large_pinned_blocks_go_back_beyond_a_bound(gpu: Device) -> None:
 
 def test_without_pinned_memory_any_other_will_do(gpu: Device) -> None:
     driver: FakeDriver = gpu.driver  # type: ignore[assignment]
-    t = api.from_host(counting(10)).sync()
+    t = api.from_host(counting(CHUNK)).sync()
     driver.fail = {"allocate": "CUDA_ERROR_OUT_OF_MEMORY"}
-    assert api.to_host(t).sync().tolist() == counting(10).tolist()
+    assert np.array_equal(api.to_host(t).sync(), counting(CHUNK))
     with pytest.raises(Exception, match="CUDA_ERROR_OUT_OF_MEMORY"):
-        api.pinned(10, "f32")
+        api.pinned(CHUNK, "f32")
 
 
 def test_pinned_memory_of_the_cpu_device_is_none_of_its_pool(cpu: Device) -> None:

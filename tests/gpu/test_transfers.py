@@ -1,0 +1,203 @@
+"""Transfers on a GPU: every dtype, strides of all kinds, what waits and what does not while streams are held up, graphs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilec.model.dtype import DTYPES
+from tilec.runtime import CudaGraph, Device, Stream, Tensor, api, use_device
+from tilec.runtime._driver import driver
+from tilec.runtime.tensors.host import numpy_dtype
+from tilec.runtime.tensors.staging import CHUNK, CHUNKS
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+BIG = (CHUNK * (CHUNKS + 3) + 12_340) // 4
+# Cycles of a busy loop on the device: some tens of milliseconds.
+LONG = 100_000_000
+
+
+def sample(name: str, count: int = 4096) -> np.ndarray[Any, Any]:
+    raw = np.random.default_rng(7).integers(0, 256, count * DTYPES[name].bytes, np.uint8)
+    if name == "bool":
+        return (raw & 1).astype(np.bool_)
+    return (raw & 15 if DTYPES[name].packed else raw).view(numpy_dtype(name))
+
+
+def same(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> bool:
+    return found.shape == wanted.shape and found.dtype == wanted.dtype and found.tobytes() == wanted.tobytes()
+
+
+def hold(torch: Any, stream: Stream) -> Any:
+    external = torch.cuda.ExternalStream(stream.handle)
+    with torch.cuda.stream(external):
+        torch.cuda._sleep(LONG)
+    return external
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_dtype(name: str) -> None:
+    source = sample(name).reshape(16, 256)
+    t = api.from_host(source).sync()
+    assert (t.device, t.nbytes) == (0, DTYPES[name].size_of(4096))
+    assert same(t.to_host(), source)
+    assert same(t.dup().sync().to_host(), source)
+    u = api.from_host(np.zeros_like(source)).sync()
+    api.memcpy(u, t).sync()
+    assert same(u.to_host(), source)
+    with t[3:9, 4:64] as part:
+        assert same(part.to_host(), np.ascontiguousarray(source[3:9, 4:64]))
+        assert same(part.dup().sync().to_host(), np.ascontiguousarray(source[3:9, 4:64]))
+    if not DTYPES[name].packed:
+        assert same(api.to_host(t).sync(), source)
+        assert same(api.to_host(t, out=api.pinned((16, 256), name)).sync(), source)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8"])
+@pytest.mark.parametrize(
+    "index",
+    [
+        np.s_[1:3],
+        np.s_[:, 2:5],
+        np.s_[:, 1:5, 2:6],
+        np.s_[..., 3:4],
+        np.s_[..., 3],
+        np.s_[:, 0, :, 2],
+        np.s_[1:3, ::2, 2:6, ::3],
+        np.s_[::3, ::3, ::3, ::3],
+        np.s_[0, 1, 2, 3],
+        np.s_[2:2],
+    ],
+)
+def test_views_of_any_strides(dtype: str, index: Any) -> None:
+    """Pitches and widths that no allocation of the driver would have."""
+    source = np.arange(7 * 9 * 11 * 13).astype(dtype).reshape(7, 9, 11, 13)
+    t = api.from_host(source).sync()
+    with t[index] as view:
+        for found in (view.to_host(), api.to_host(view).sync(), view.dup().sync().to_host()):
+            assert np.array_equal(found, source[index])
+
+
+def test_transposed_and_expanded_tensors_of_torch(torch: Any) -> None:
+    matrix = torch.arange(300 * 70, device="cuda", dtype=torch.float32).reshape(300, 70)
+    for theirs in (matrix.t(), matrix[::3, 1::2], matrix[:, :1].expand(300, 5), matrix.reshape(30, 10, 70).permute(2, 0, 1)):
+        t = Tensor.from_foreign(theirs)
+        wanted = theirs.cpu().numpy()
+        assert np.array_equal(t.dup().sync().to_host(), wanted)
+        assert np.array_equal(t.to_host(), wanted)
+        assert np.array_equal(api.to_host(t).sync(), wanted)
+    into = torch.zeros(70, 300, device="cuda").t()
+    api.memcpy(Tensor.from_foreign(into), Tensor.from_foreign(matrix)).sync()
+    torch.cuda.synchronize()
+    assert bool((into == matrix).all())
+
+
+def test_host_tensors_of_torch(torch: Any) -> None:
+    for theirs in (torch.ones(5, dtype=torch.bfloat16), torch.arange(12).reshape(3, 4).t(), torch.zeros(3, dtype=torch.float8_e5m2)):
+        t = api.from_host(theirs).sync()
+        assert t.to_host().astype(np.float64).tolist() == theirs.double().tolist()
+
+
+@pytest.mark.parametrize("count", [1000, BIG])
+def test_from_host_does_not_wait_for_the_stream_and_reads_at_once(torch: Any, count: int) -> None:
+    source = np.arange(count, dtype=np.float32)
+    api.from_host(source).sync()  # pinned chunks are there
+    with Stream(0) as stream:
+        external = hold(torch, stream)
+        t = api.from_host(source).enqueue_on(stream)
+        busy = not external.query()
+        source[:] = -1
+        copy = t.dup().enqueue_on(stream)
+        assert busy, "the stream was held up all the while"
+        stream.sync()
+        assert np.array_equal(copy.to_host(), np.arange(count, dtype=np.float32))
+
+
+def test_to_host_as_an_op_waits_for_nothing(torch: Any) -> None:
+    t = api.from_host(np.arange(BIG, dtype=np.float32)).sync()
+    api.to_host(t).sync()  # pinned memory is there
+    with Stream(0) as stream:
+        external = hold(torch, stream)
+        found = api.to_host(t).enqueue_on(stream)
+        assert not external.query()
+        stream.sync()
+        assert np.array_equal(found, np.arange(BIG, dtype=np.float32))
+
+
+def test_awaiting_a_transfer_lets_other_tasks_run(torch: Any) -> None:
+    async def main() -> tuple[int, Any]:
+        t = await api.from_host(np.arange(BIG, dtype=np.float32))
+        with Stream(0) as stream:
+            hold(torch, stream)
+            t.storage.pass_through(stream.handle, write=True)  # as if the stream wrote it, late
+            ticks = 0
+
+            async def tick() -> None:
+                nonlocal ticks
+                while True:
+                    await asyncio.sleep(0.001)
+                    ticks += 1
+
+            ticking = asyncio.ensure_future(tick())
+            found = await api.to_host(t)
+            ticking.cancel()
+            stream.sync()
+        return ticks, found
+
+    ticks, found = asyncio.run(main())
+    assert ticks >= 3
+    assert np.array_equal(found, np.arange(BIG, dtype=np.float32))
+
+
+def test_order_among_streams(torch: Any) -> None:
+    t = api.from_host(np.zeros(4096, np.float32)).sync()
+    with Stream(0) as one, Stream(0) as two:
+        for step in range(1, 6):
+            hold(torch, one)
+            api.memcpy(t, np.full(4096, step, np.float32)).enqueue_on(one)
+            found = api.to_host(t).enqueue_on(two)
+            after = t.to_host()
+            two.sync()
+            assert set(found.tolist()) == set(after.tolist()) == {float(step)}
+
+
+def test_memcpy_and_to_host_in_a_graph() -> None:
+    source = np.arange(6 * 8, dtype=np.float32).reshape(6, 8)
+    t, u = api.from_host(source).sync(), api.from_host(np.zeros((6, 4), np.float32)).sync()
+    out = api.pinned((6, 4), "f32")
+    with Stream(0) as stream:
+        with CudaGraph.scope(stream) as scope:
+            with t[:, ::2] as view:
+                scope.record(api.memcpy(u, view))
+            scope.record(api.to_host(u, out=out))
+        for step in (0, 1, 2):
+            scope.graph.update(api.memcpy(t, source + step))
+            scope.graph.launch().sync_on(stream)
+            assert np.array_equal(out, (source + step)[:, ::2])
+
+
+def test_pinned_memory_comes_back(torch: Any) -> None:
+    t = api.from_host(np.arange(1 << 20, dtype=np.float32)).sync()
+    places = set()
+    for _ in range(20):
+        found = api.to_host(t).sync()
+        places.add(found.ctypes.data)
+        del found
+        time.sleep(0.01)  # the watcher lets it go
+    assert len(places) <= 3
+    known = driver().pointer_device(next(iter(places)))
+    assert known is not None, "the driver knows it as its own"
+
+
+def test_a_second_device(torch: Any) -> None:
+    if Device.count() < 2:
+        pytest.skip("there is one GPU here")
+    with use_device(1):
+        t = api.from_host(np.arange(1000, dtype=np.float32)).sync()
+        assert t.device == 1
+        assert t.dup().sync().to_host().tolist() == list(range(1000))
+    assert t.to_host().tolist() == list(range(1000))
