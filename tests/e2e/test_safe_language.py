@@ -1,0 +1,213 @@
+"""A project in the safe tile language, from `tilec check` to launches on the cpu device."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.e2e.harness import Cli
+from tilec.errors import AliasError, LaunchLimitError, LayoutError, RequirementError
+from tilec.runtime import Module, api, load, use_device
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "safe_project"
+
+
+@pytest.fixture(scope="module")
+def project(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("safe") / "project"
+    shutil.copytree(SAMPLE, root, ignore=shutil.ignore_patterns("__pycache__"))
+    done = cli(root, "build")
+    assert done.code == 0, done.err
+    return root
+
+
+@pytest.fixture(scope="module")
+def module(project: Path) -> Module:
+    return load(project / "dist" / "safe-1.0.tilec", "cpu")
+
+
+def ones(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
+    return np.ones(shape, dtype)
+
+
+def test_check_finds_nothing(cli: Cli, project: Path) -> None:
+    done = cli(project, "check", "--json")
+    assert (done.code, done.json()["problems"]) == (0, [])
+
+
+def test_every_case_passes_on_the_cpu_device(cli: Cli, project: Path) -> None:
+    done = cli(project, "run", "--device", "cpu", "--json")
+    assert done.code == 0, done.out
+    assert {case["name"]: case["status"] for case in done.json()["cases"]} == {
+        "add/odd[f32]": "passed",
+        "gemm/odd[f16]": "passed",
+        "persistent/odd[f16]": "passed",
+        "shifted/odd": "passed",
+        "scale_in_place/odd": "passed",
+    }
+
+
+def test_nothing_races_and_nothing_is_outside(cli: Cli, project: Path) -> None:
+    done = cli(project, "sanitize", "--json")
+    assert done.code == 0, done.out
+    assert {case["status"] for case in done.json()["cases"]} == {"clean"}
+
+
+def test_the_launcher_demands_what_was_proven_under(module: Module) -> None:
+    z, x, y = ones(33, 70), ones(33, 70), ones(33, 70)
+    with use_device("cpu"):
+        module.lazy.add(z, x, y).sync()
+    assert (z == 2).all()
+    with pytest.raises(RequirementError, match=r"add: .*cdiv\(y\.shape\[0\], BM\) >= cdiv\(z\.shape\[0\], BM\)"):
+        module.add(0, z, x, ones(16, 70))
+    with pytest.raises(RequirementError, match=r"add: .*x\.shape\[1\] == z\.shape\[1\]"):
+        module.add(0, z, ones(33, 71), y)
+    with pytest.raises(RequirementError, match=r"gemm: .*cdiv\(b\.shape\[0\], 32\) >= cdiv\(a\.shape\[1\], 32\)"):
+        module.gemm(0, ones(8, 8, dtype=np.float16), ones(8, 40, dtype=np.float16), ones(16, 8, dtype=np.float16))
+    with pytest.raises(AliasError, match=r"add: .*'z'.* overlaps"):
+        module.add(0, z, z, y)
+
+
+def test_outputs_are_cut_into_the_kernels_tiles(module: Module) -> None:
+    with use_device("cpu"):
+        x = api.ones((33, 70)).sync()
+        y = api.ones((33, 70)).sync()
+        part, *_ = module.lazy.add(api.zeros((33, 70)).sync().partition(16, 64), x.share(), y.share()).sync()
+        assert (part.unpartition().to_host() == 2).all()
+        with pytest.raises(LayoutError, match=r"is cut into tiles of \(16, 32\), and the kernel's blocks write tiles of \(16, 64\)"):
+            module.lazy.add(api.zeros((33, 70)).sync().partition(16, 32), api.ones((33, 70)).sync(), api.ones((33, 70)).sync()).sync()
+        with pytest.raises(LaunchLimitError, match=r"add: the grid \(3, 2, 2\) is not that of the tiles of z, \(3, 2, 1\)"):
+            module.lazy.add(api.zeros((33, 70)).sync(), api.ones((33, 70)).sync(), api.ones((33, 70)).sync()).grid(3, 2, 2).sync()
+
+
+def test_an_empty_output_launches_nothing(module: Module) -> None:
+    module.add(0, ones(0, 70), ones(0, 70), ones(0, 70))
+    module.shifted(0, ones(0), ones(0), 3)
+
+
+def test_any_number_of_blocks_shares_an_output(module: Module) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((130, 40)).astype(np.float16), rng.standard_normal((40, 90)).astype(np.float16)
+    wanted = a.astype(np.float32) @ b.astype(np.float32)
+    for blocks in (1, 2, 3, 7, 50):
+        with use_device("cpu"):
+            c = api.zeros((130, 90), dtype="f16").sync()
+            out, *_ = module.lazy.persistent(c, api.from_host(a).sync(), api.from_host(b).sync()).grid(blocks).sync()
+            np.testing.assert_allclose(out.to_host().astype(np.float32), wanted, rtol=1e-2, atol=2e-2)
+
+
+SAFETY = """\
+shifted  tile, kernels.py:54:5
+  by construction
+    z: a block reads and writes its own tile of 128, and no other
+    x is only read
+    elements of tiles beyond the end of an array are padding when loaded, and left out when stored
+  checked at launch
+    number, dtypes, ranks, devices and layouts of the arguments
+    z: overlaps no other argument, nor itself
+    z: the grid is that of its tiles of 128
+  checked in the kernel
+    x.load_tile at kernels.py:57: each tile begins in x
+"""
+
+
+def test_inspect_says_what_is_guaranteed(cli: Cli, project: Path) -> None:
+    done = cli(project, "inspect", "dist/safe-1.0.tilec", "--safety", "--select", "shifted")
+    assert (done.code, done.out) == (0, SAFETY)
+    kernels = {k["name"]: k for k in cli(project, "inspect", "dist/safe-1.0.tilec", "--safety", "--json").json()["kernels"]}
+    assert {name for name, kernel in kernels.items() if kernel["checked"]} == set(kernels) - {"plain"}
+    left = {name for name, kernel in kernels.items() if any(f["guarantee"] == "checked in the kernel" for f in kernel["facts"])}
+    assert left == {"shifted"}
+    loose = {name for name, kernel in kernels.items() if any(f["guarantee"] == "not guaranteed" for f in kernel["facts"])}
+    assert loose == {"plain"}
+
+
+def edited(project: Path, folder: Path, old: str, new: str) -> Path:
+    root = folder / "project"
+    shutil.copytree(project, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__"))
+    text = (root / "tilec.toml").read_text()
+    assert text.count(old) == 1
+    (root / "tilec.toml").write_text(text.replace(old, new))
+    return root
+
+
+SHIFTED = '[kernel.shifted]\nsource = "kernels.py"\n'
+
+
+def test_checks_inside_can_be_denied(cli: Cli, project: Path, tmp_path: Path) -> None:
+    root = edited(project, tmp_path, SHIFTED, SHIFTED + 'checks = "deny"\n')
+    for command in ("check", "build"):
+        done = cli(root, command)
+        assert done.code == 2
+        assert done.err.startswith(
+            "kernels.py:57:13: error: kernel 'shifted' has checks = \"deny\": x.load_tile is checked inside of the kernel: "
+            "index 0 is not known to be among the tiles of x\n    "
+        )
+        assert "\n  hint: iterate over range(x.num_tiles(0, 128)), or over an output's own index\n" in done.err
+
+
+def test_checks_inside_can_be_left_out_and_that_shows(cli: Cli, project: Path, tmp_path: Path) -> None:
+    root = edited(project, tmp_path, SHIFTED, SHIFTED + 'checks = "off"\n')
+    assert cli(root, "build", "--select", "shifted*").code == 0
+    done = cli(root, "inspect", "dist/safe-1.0.tilec", "--safety")
+    assert done.out.startswith('shifted  tile, kernels.py:54:5, checks = "off"\n')
+    assert done.out.endswith('  not guaranteed\n    x.load_tile at kernels.py:57: each tile begins in x (checks = "off")\n')
+
+
+PLAIN = '[kernel.plain]\nsource = "kernels.py"\n'
+MANIFESTS = {
+    "an axis without values": (
+        "matrix = { T = ['f32'], BM = [16], BN = [64] }",
+        "matrix = { T = ['f32'], BM = [16] }",
+        "kernel.add.matrix: axis BN of the source has no values (z: tl.Mut[T, (BM, BN)], kernels.py:15:5): BN = [64]",
+    ),
+    "a size that is no power of two": (
+        "BM = [16], BN = [64]",
+        "BM = [24], BN = [64]",
+        "kernel.add.matrix.BM: 24 is no power of two, as extents of tiles are (z: tl.Mut[T, (BM, BN)])",
+    ),
+    "a size that is none": (
+        "BM = [16], BN = [64]",
+        "BM = ['f16'], BN = [64]",
+        "kernel.add.matrix.BM: 'f16' is no size, and BM is one in the source (z: tl.Mut[T, (BM, BN)])",
+    ),
+    "a grid of its own": (
+        "[kernel.add]\n",
+        "[kernel.add]\nlaunch = { grid = [4] }\n",
+        "kernel.add.launch.grid: the grid follows from the outputs, cdiv(z.shape[0], BM) x cdiv(z.shape[1], BN): leave launch.grid out",
+    ),
+    "a share on two dimensions": (
+        "launch = { grid = [2] }",
+        "launch = { grid = [2, 2] }",
+        "kernel.persistent.launch.grid: the blocks of a kernel with a tl.MappedMut are numbered along one dimension: give a grid of one",
+    ),
+    "another rank": (
+        "[kernel.add]\n",
+        "[kernel.add]\nparams = { x = { rank = 1 } }\n",
+        "kernel.add.params.x.rank: rank 1, but the source says tl.Ref[T, 2] (rank 2)",
+    ),
+    "writing what is read": (
+        "[kernel.add]\n",
+        "[kernel.add]\nparams = { x = { out = true } }\n",
+        "kernel.add.params.x.out: out = true, but the source only reads it (tl.Ref[T, 2] x)",
+    ),
+    "checks of what says nothing": (
+        PLAIN,
+        PLAIN + 'checks = "deny"\n',
+        "kernel.plain.checks: checks concern kernels of the safe tile language (@tl.kernel): nothing is known of what plain does",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MANIFESTS)
+def test_a_manifest_that_does_not_fit_the_source(cli: Cli, project: Path, tmp_path: Path, case: str) -> None:
+    old, new, message = MANIFESTS[case]
+    done = cli(edited(project, tmp_path, old, new), "check", "--json")
+    assert done.code == 2
+    assert message in [problem["message"] for problem in done.json()["problems"]]

@@ -1,0 +1,155 @@
+"""Kernels in the safe tile language give right answers at any extents on the cpu device: tiles that hang over, single elements, strides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilec.build import BuildRequest, build
+from tilec.compiler.events import SilentObserver
+from tilec.errors import RequirementError
+from tilec.runtime import Module, load, use_device
+
+pytestmark = pytest.mark.toolchain
+
+KERNELS = """
+import tilec.lang as tl
+
+T = tl.dtype("T")
+BM = tl.size("BM")
+BN = tl.size("BN")
+BK = 8
+
+
+@tl.kernel
+def add(z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], y: tl.Ref[T, 2]):
+    z.store(x.load_tile_like(z) + tl.load_tile_like(y, z))
+
+
+@tl.kernel
+def cube(z: tl.Mut[T, (2, 4, 8)], x: tl.Ref[T, 3]):
+    z.store(x.load_tile(z.index, z.tile_shape) * 2)
+
+
+@tl.kernel
+def gemm(z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], y: tl.Ref[T, 2]):
+    m, n = z.index
+    acc = tl.zeros(z.tile_shape, T)
+    for k in range(x.num_tiles(1, BK)):
+        acc = tl.mma(x.load_tile((m, k), (BM, BK)), y.load_tile((k, n), (BK, BN)), acc)
+    z.store(acc)
+
+
+@tl.kernel
+def strips(z: tl.MappedMut[T, (BM, BN), 4], x: tl.Ref[T, 2], y: tl.Ref[T, 2]):
+    for tile in z.tiles:
+        at = z.place(tile)
+        m, n = at.index
+        acc = tl.zeros(z.tile_shape, T)
+        for k in range(x.num_tiles(1, BK)):
+            acc = tl.mma(x.load_tile((m, k), (BM, BK)), y.load_tile((k, n), (BK, BN)), acc)
+        z.store(at, acc)
+
+
+@tl.kernel
+def around(z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], down: int, right: int):
+    i, j = z.index
+    z.store(x.load_tile((i + down, j + right), (BM, BN), padding=tl.Padding.NEG_INF))
+"""
+MANIFEST = """edition = 1
+[package]
+name = "shapes"
+version = "1"
+[targets]
+default = ["tileir"]
+"""
+AXES = "matrix = { T = ['f32'], BM = [8], BN = [16] }\n"
+
+
+@pytest.fixture(scope="module")
+def module(tmp_path_factory: pytest.TempPathFactory) -> Module:
+    root = tmp_path_factory.mktemp("shapes")
+    tables = [
+        f'[kernel.{name}]\nsource = "k.py"\n{AXES if name != "cube" else "matrix = {{ T = [{}] }}".format(chr(34) + "f32" + chr(34))}\n'
+        for name in ("add", "cube", "gemm", "strips", "around")
+    ]
+    (root / "k.py").write_text(KERNELS)
+    (root / "tilec.toml").write_text(MANIFEST + "".join(tables))
+    build(BuildRequest(manifest_path=root / "tilec.toml", workers=2), SilentObserver())
+    return load(Path(root / "dist" / "shapes-1.tilec"), "cpu")
+
+
+EXTENT = st.integers(1, 40)
+SEED = st.integers(0, 1000)
+
+
+def numbers(seed: int, *shape: int) -> np.ndarray[Any, Any]:
+    # Small integers: every sum and product of them is exact, in whatever order.
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
+
+
+def run(module: Module, kernel: str, *arguments: Any, grid: tuple[int, ...] = ()) -> None:
+    with use_device("cpu"):
+        op = module.lazy[kernel](*arguments)
+        (op.grid(*grid) if grid else op).sync()
+
+
+@settings(deadline=None, max_examples=40)
+@given(EXTENT, EXTENT, SEED)
+def test_elementwise(module: Module, m: int, n: int, seed: int) -> None:
+    x, y, z = numbers(seed, m, n), numbers(seed + 1, m, n), np.full((m, n), np.nan, np.float32)
+    run(module, "add", z, x, y)
+    np.testing.assert_array_equal(z, x + y)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 20), SEED)
+def test_three_dimensions(module: Module, a: int, b: int, c: int, seed: int) -> None:
+    x, z = numbers(seed, a, b, c), np.full((a, b, c), np.nan, np.float32)
+    run(module, "cube", z, x)
+    np.testing.assert_array_equal(z, x * 2)
+
+
+@settings(deadline=None, max_examples=40)
+@given(EXTENT, EXTENT, EXTENT, st.integers(0, 12), SEED)
+def test_products(module: Module, m: int, n: int, k: int, blocks: int, seed: int) -> None:
+    x, y, z = numbers(seed, m, k), numbers(seed + 1, k, n), np.full((m, n), np.nan, np.float32)
+    if blocks:
+        run(module, "strips", z, x, y, grid=(blocks,))
+    else:
+        run(module, "gemm", z, x, y)
+    np.testing.assert_array_equal(z, x @ y)
+
+
+@settings(deadline=None, max_examples=40)
+@given(EXTENT, EXTENT, EXTENT, EXTENT, st.integers(-4, 4), st.integers(-4, 4), SEED)
+def test_tiles_of_any_index(module: Module, m: int, n: int, p: int, q: int, down: int, right: int, seed: int) -> None:
+    """The array and the output have extents of their own, and tiles wherever: what has no element in the array is padding."""
+    x, z = numbers(seed, p, q), np.full((m, n), np.nan, np.float32)
+    run(module, "around", z, x, down, right)
+    wanted = np.full((m, n), -np.inf, np.float32)
+    rows, columns = np.arange(m) + 8 * down, np.arange(n) + 16 * right
+    inside = np.ix_((rows >= 0) & (rows < p), (columns >= 0) & (columns < q))
+    wanted[inside] = x[np.ix_(rows[(rows >= 0) & (rows < p)], columns[(columns >= 0) & (columns < q)])]
+    np.testing.assert_array_equal(z, wanted)
+
+
+@settings(deadline=None, max_examples=40)
+@given(EXTENT, EXTENT, EXTENT, EXTENT, SEED)
+def test_inputs_of_other_extents_are_padded_or_refused(module: Module, m: int, n: int, p: int, q: int, seed: int) -> None:
+    """Never read outside: where a whole tile would lie there, the launch is refused; where a part would, that is padding."""
+    x, y, z = numbers(seed, p, q), numbers(seed + 1, m, n), np.full((m, n), np.nan, np.float32)
+    if -(-p // 8) < -(-m // 8) or -(-q // 16) < -(-n // 16):
+        with pytest.raises(RequirementError):
+            run(module, "add", z, x, y)
+        assert np.isnan(z).all()
+        return
+    run(module, "add", z, x, y)
+    padded = np.zeros((max(m, p), max(n, q)), np.float32)
+    padded[:p, :q] = x
+    np.testing.assert_array_equal(z, padded[:m, :n] + y)
