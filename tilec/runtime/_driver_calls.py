@@ -16,6 +16,17 @@ from tilec.runtime.results import ADVICE, NO_DEVICE
 _UNKNOWN = re.compile(r"(\d+) is not a valid CUresult")
 
 
+class _Nothing:
+    """A block that needs nothing before and after."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+_NOTHING = _Nothing()
+
+
 class Calls:
     """Calls of cuda.bindings. All contexts are the devices' primary ones, which torch and CuPy share."""
 
@@ -44,11 +55,15 @@ class Calls:
 
     # Contexts
 
-    @contextlib.contextmanager
-    def current(self, ordinal: int) -> Iterator[None]:
-        """Make the device's primary context current, and restore the thread's own afterwards."""
-        with self._pushed(self._context(ordinal)):
-            yield
+    def current(self, ordinal: int) -> contextlib.AbstractContextManager[None]:
+        """Make the device's primary context current, and restore the thread's own afterwards. Where it is already, which is cheaper to
+        ask, there is nothing to do.
+        """
+        context = self._context(ordinal)
+        result, *values = self._api.cuCtxGetCurrent()
+        if result == self._success and self._numbers.get(int(values[0])) == ordinal:
+            return _NOTHING
+        return self._pushed(context)
 
     def adopt(self, ordinal: int) -> None:
         """Give a thread that has no context the device's primary one, for good, as the CUDA runtime does it."""

@@ -15,8 +15,8 @@ from tilec.errors import NestedExecutionError, TilecError, UsedOpError
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.execution import Execution, refuse_nested, submit
 from tilec.runtime.ops.op import DeviceOp
-from tilec.runtime.ops.policy import SchedulingPolicy, as_stream
-from tilec.runtime.ops.site import label
+from tilec.runtime.ops.policy import SchedulingPolicy, as_stream, current_policy
+from tilec.runtime.ops.site import label, location
 from tilec.runtime.ops.watcher import WATCHER
 
 T = TypeVar("T")
@@ -50,7 +50,8 @@ class DeviceFuture(Generic[T]):
 
     def __init__(self, op: DeviceOp[T]) -> None:
         """Made by `DeviceOp.future` and `DeviceOp.schedule`."""
-        self._label = op.label
+        self._named = (op.name, op._site)  # noqa: SLF001 - what the label is made of: a line costs more than the rest of this
+        self._unwatched: int | None = None  # the stream, as long as the watcher does not know of this
         self._changed = threading.Condition()
         self._outcome: _Failed | _Done | None = None
         self._execution: Execution[T] | None = None
@@ -60,13 +61,14 @@ class DeviceFuture(Generic[T]):
     @property
     def label(self) -> str:
         """The op with its place, as errors show them."""
-        return self._label
+        name, place = self._named
+        return f"{name}, created at {location(place)}"
 
     def __del__(self) -> None:
         """Tell of an error that nobody asked for."""
         outcome = self.__dict__.get("_outcome")
         if isinstance(outcome, _Failed) and not (self._heard or _ENDING or sys.is_finalizing()):
-            _LOG.error("%s failed, and nobody asked its future: %s", self._label, outcome.error, exc_info=outcome.error)
+            _LOG.error("%s failed, and nobody asked its future: %s", self.label, outcome.error, exc_info=outcome.error)
 
     def done(self) -> bool:
         """Whether the device is done, well or not. Does not wait."""
@@ -114,7 +116,10 @@ class DeviceFuture(Generic[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         """Let other tasks run until the device is done. Under asyncio, trio, and anyio on either."""
-        self._spin()
+        try:
+            self._spin()
+        finally:
+            self._watch()
         if self._outcome is None:
             trio = sys.modules.get("trio")
             under_trio = trio is not None and _under_trio(trio)
@@ -131,7 +136,7 @@ class DeviceFuture(Generic[T]):
     def __repr__(self) -> str:
         """State, and the op with its place."""
         state = "running" if self._outcome is None else "failed" if isinstance(self._outcome, _Failed) else "done"
-        return f"<DeviceFuture {state}: {self._label}>"
+        return f"<DeviceFuture {state}: {self.label}>"
 
     def _wait(self, timeout: float | None) -> None:
         execution = self._execution
@@ -141,7 +146,7 @@ class DeviceFuture(Generic[T]):
             self._look(execution.mark)
         with self._changed:
             if not self._changed.wait_for(lambda: self._outcome is not None, timeout):
-                raise TimeoutError(f"the device is not done with {self._label} after {timeout} s")
+                raise TimeoutError(f"the device is not done with {self.label} after {timeout} s")
 
     def _give(self) -> T:
         outcome, self._heard = self._outcome, True
@@ -158,10 +163,18 @@ class DeviceFuture(Generic[T]):
         while not self.done() and time.perf_counter() < end:
             pass
 
-    def _begin(self, execution: Execution[T], stream: int) -> None:
+    def _begin(self, execution: Execution[T], stream: int, *, watch: bool) -> None:
         self._execution = execution
-        # The watcher has this future until then: with its value, the arguments.
-        WATCHER.watch(execution.mark, stream, self._finish)
+        self._unwatched = stream
+        if watch:
+            self._watch()
+
+    def _watch(self) -> None:
+        """Let the watcher have this future until the work is done: with its value, the arguments."""
+        stream, self._unwatched = self._unwatched, None
+        execution = self._execution
+        if stream is not None and execution is not None:
+            WATCHER.watch(execution.mark, stream, self._finish)
 
     def _look(self, mark: Mark) -> None:
         try:
@@ -179,7 +192,7 @@ class DeviceFuture(Generic[T]):
             if error is not None:
                 if execution is not None:
                     execution.context._give_back()  # noqa: SLF001 - the two are one thing
-                label(error, self._label)
+                label(error, self.label)
                 self._outcome = _Failed(error)
             elif execution is not None:
                 self._outcome = _Done(execution.value)
@@ -190,8 +203,18 @@ class DeviceFuture(Generic[T]):
             _call(function, self)
 
 
-def start(op: DeviceOp[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFuture[T]:
+def awaited(op: DeviceOp[T]) -> Generator[Any, None, T]:
+    """What `await op` does. Small ops are done before the watcher need be told of them."""
+    return (yield from start(op, current_policy, watch=False).__await__())
+
+
+def start(op: DeviceOp[T], policy: Callable[[], SchedulingPolicy], *, watch: bool = True) -> DeviceFuture[T]:
     """Enqueue an op on a stream of a policy; its future, which has the error where that failed.
+
+    Args:
+        op: runs once.
+        policy: gives the policy.
+        watch: whether the watcher has it from now on; else whoever awaits it sees to that.
 
     Raises:
         UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
@@ -200,7 +223,7 @@ def start(op: DeviceOp[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFutu
     future = DeviceFuture(op)
     try:
         stream = as_stream(policy().next_stream())
-        future._begin(submit(op, stream), stream.handle)  # noqa: SLF001 - its own module
+        future._begin(submit(op, stream), stream.handle, watch=watch)  # noqa: SLF001 - its own module
     except (UsedOpError, NestedExecutionError) as error:
         if error.op:  # of an op inside of this one
             future._finish(error)  # noqa: SLF001

@@ -142,7 +142,9 @@ class DeviceOp(TensorSteps[T_co], ABC, Generic[T_co]):
 
     def __await__(self) -> Generator[Any, None, T_co]:
         """Enqueue it, and let other tasks run until the result is ready."""
-        return self.future().__await__()
+        from tilec.runtime.ops.future import awaited
+
+        return awaited(self)
 
     # Combining it
 
