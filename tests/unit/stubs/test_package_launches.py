@@ -231,7 +231,9 @@ from tests.cpu_samples import PythonKernels, add, ones
 from tilec.runtime.cpu_launch import CpuOptions
 from tilec.runtime.device import Device
 before = set(sys.modules)
-cold.load(Device("cpu", driver=PythonKernels(CpuOptions(run=add)))).add(0, ones(8), ones(8), ones(8))
+device = Device("cpu", driver=PythonKernels(CpuOptions(run=add)))
+cold.load(device).add(0, ones(8), ones(8), ones(8))
+device.sync()
 print(*sorted(name for name in set(sys.modules) - before if name.startswith("tilec.runtime.ops")))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

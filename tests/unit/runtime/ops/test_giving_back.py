@@ -240,3 +240,24 @@ def test_launches_without_a_bundle() -> None:
         dropped = AsyncKernelLaunch(function).push_arg(x)
         del dropped
         assert owned(x)
+
+
+def test_the_collector_waits_for_no_lock(held: Held) -> None:
+    """An op may be dropped by the collector, on a thread that holds what another one waits for."""
+    import threading
+
+    z, x, y = tensor(held), tensor(held), tensor(held)
+    ops: list[Any] = [held.module.lazy.add(z, x, y), held.module.lazy.add(tensor(held).partition(256), tensor(held), tensor(held))]
+    done = threading.Event()
+
+    def drop() -> None:
+        while ops:
+            ops.pop()
+        done.set()
+
+    with z.storage.lock, x.storage.lock, y.storage.lock:
+        thread = threading.Thread(target=drop, daemon=True)
+        thread.start()
+        assert done.wait(10)
+    thread.join(10)
+    assert owned(z, x, y)
