@@ -40,7 +40,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("guide", "manifest", "launching", "frontends", "ci", "debugging", "tensors", "device-ops", "errors")),
+    *(
+        f"docs/{name}.md"
+        for name in ("guide", "manifest", "launching", "frontends", "ci", "debugging", "tensors", "device-ops", "graphs", "errors")
+    ),
 )
 FOLLOWED = {"file", "append", "edit", "output", "plugin", "fake"}
 LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh")}
@@ -62,7 +65,7 @@ def reader(tmp_path: Path) -> Reader:
 
 def test_the_guide_and_what_builds_on_it(reader: Reader) -> None:
     """The guide from its first line to its last, then the pages that use its package."""
-    for page in ("docs/guide.md", "docs/launching.md", "docs/device-ops.md", "docs/ci.md"):
+    for page in ("docs/guide.md", "docs/launching.md", "docs/device-ops.md", "docs/graphs.md", "docs/ci.md"):
         for step in steps(page):
             reader.follow(step)
 

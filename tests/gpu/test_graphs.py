@@ -57,6 +57,11 @@ def copy(target: Tensor, source: Tensor) -> DeviceOp[None]:
     return with_context(work)
 
 
+def add(module: Module, z: Tensor, x: Any, y: Any) -> DeviceOp[Any]:
+    """z = x + y; gives z."""
+    return module.lazy.vector_add(z, x, y).first()
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_the_contract(check: Callable[[Rig], None]) -> None:
     check(Rig(driver(), 0))
@@ -64,7 +69,7 @@ def test_the_contract(check: Callable[[Rig], None]) -> None:
 
 def test_a_kernel_that_was_never_launched_is_captured(module: Module, stream: Stream) -> None:
     z = tensor(0)
-    graph = module.lazy.vector_add(z, tensor(2).share(), tensor(3).share()).first().graph_on(stream)
+    graph = add(module, z, tensor(2).share(), tensor(3).share()).graph_on(stream)
     output = graph.take_output()
     assert contents(output) == {0}, "a capture does nothing"
     for _ in range(3):
@@ -74,8 +79,8 @@ def test_a_kernel_that_was_never_launched_is_captured(module: Module, stream: St
 
 def test_a_loop_with_new_inputs(module: Module, stream: Stream) -> None:
     x, y = tensor(0), tensor(1)
-    op = module.lazy.vector_add(tensor(0), x.borrow(), y.borrow()).first()
-    graph = op.then(lambda h: module.lazy.vector_add(tensor(0), h, y.borrow()).first()).graph_on(stream)
+    op = add(module, tensor(0), x.borrow(), y.borrow())
+    graph = op.then(lambda h: add(module, tensor(0), h, y.borrow())).graph_on(stream)
     output = graph.take_output()
     for token in range(20):
         graph.update(copy(x, tensor(token)))
@@ -85,7 +90,7 @@ def test_a_loop_with_new_inputs(module: Module, stream: Stream) -> None:
 
 def test_a_graph_owns_its_memory(module: Module, stream: Stream) -> None:
     z, x, y = tensor(0), tensor(2), tensor(3)
-    graph = module.lazy.vector_add(z, x.share(), y.share()).first().graph_on(stream)
+    graph = add(module, z, x.share(), y.share()).graph_on(stream)
     output = graph.take_output()
     del z, x, y
     gc.collect()
@@ -103,7 +108,7 @@ def test_a_graph_owns_its_memory(module: Module, stream: Stream) -> None:
 
 def test_replays_are_ordered_on_all_streams(module: Module, stream: Stream, torch: Any) -> None:
     one, total, spare = tensor(1), tensor(0), tensor(0)
-    op = module.lazy.vector_add(spare, total.borrow(), one.borrow()).first().then(lambda found: copy(total, found))
+    op = add(module, spare, total.borrow(), one.borrow()).then(lambda found: copy(total, found))
     graph = op.graph_on(stream)
     streams = [stream, Stream(0), torch.cuda.Stream()]
 
@@ -122,7 +127,7 @@ def test_replays_are_ordered_on_all_streams(module: Module, stream: Stream, torc
 def test_scopes_and_borrows(module: Module, stream: Stream) -> None:
     x, out = tensor(2), tensor(0)
     with CudaGraph.scope(stream) as s:
-        h = s.record(module.lazy.vector_add(tensor(0), x.borrow(), x.borrow()).first())
+        h = s.record(add(module, tensor(0), x.borrow(), x.borrow()))
         stream.sync()  # the stream itself is not captured
         with out.borrow_mut() as m:
             s.record(module.lazy.vector_add(m, h.borrow(), x.borrow()))
@@ -158,10 +163,10 @@ def test_captures_that_fail_leave_all_streams_usable(module: Module, stream: Str
 
 def test_another_op_takes_the_place_of_what_was_captured(module: Module, stream: Stream) -> None:
     z, x, y = tensor(0), tensor(2).share(), tensor(3).share()
-    graph = module.lazy.vector_add(z, x, y).first().graph_on(stream)
+    graph = add(module, z, x, y).graph_on(stream)
     first = graph.take_output()
     graph.replay()
-    assert graph.recapture(module.lazy.vector_add(tensor(0), y, y).first())
+    assert graph.recapture(add(module, tensor(0), y, y))
     second = graph.take_output()
     graph.replay()
     assert (contents(first), contents(second)) == ({5}, {6})
@@ -240,9 +245,9 @@ def test_the_watcher_breaks_no_capture_of_torch(module: Module, torch: Any) -> N
     """It asks for events on its thread, which a capture in the global mode forbids to all threads."""
     with Stream(0) as busy:
         z, x, y = tensor(0, 1 << 24), tensor(2, 1 << 24).share(), tensor(3, 1 << 24).share()
-        op = module.lazy.vector_add(z, x, y).first()
+        op = add(module, z, x, y)
         for _ in range(400):
-            op = op.then(lambda found: module.lazy.vector_add(found, x, y).first())
+            op = op.then(lambda found: add(module, found, x, y))
         a, b = torch.ones(COUNT, device="cuda"), torch.ones(COUNT, device="cuda")
         torch.cuda.synchronize()
         future = op.schedule(OnStream(busy))

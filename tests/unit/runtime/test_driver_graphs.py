@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -106,7 +107,7 @@ def test_a_launch_that_fails_raises() -> None:
 def test_every_other_call_is_made_in_the_device_s_context() -> None:
     api = GraphApi()
     driver = Driver(api)
-    calls = {
+    calls: dict[str, Callable[[], Any]] = {
         "cuStreamEndCapture": lambda: driver.end_capture(0, 0x10),
         "cuGraphInstantiate": lambda: driver.instantiate_graph(0, "graph"),
         "cuGraphUpload": lambda: driver.upload_graph(0, "executable", 0x10),
