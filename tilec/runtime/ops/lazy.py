@@ -13,7 +13,7 @@ from tilec.model.kernel import AxisValue
 from tilec.runtime.binding import bind
 from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish
-from tilec.runtime.launch import Launcher
+from tilec.runtime.launch import MOST_PLANS, Launcher
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.holding import Held, discard_all, hold_all, hold_moved
 from tilec.runtime.ops.op import DeviceOp
@@ -88,7 +88,7 @@ class LazyLaunch(DeviceOp[R_co]):
         """
         self._by_name("variant", args)
         chosen = {**self._axes, **axes}
-        require_built(self._origin.contract, self._origin.pinned, chosen)
+        self._require(chosen, {})
         self._axes = chosen
         return self
 
@@ -100,9 +100,24 @@ class LazyLaunch(DeviceOp[R_co]):
         """
         self._by_name("options", args)
         wanted = {**self._hints, **hints}
-        require_options(self._origin.contract, {**self._origin.pinned, **self._axes}, wanted)
+        self._require(self._axes, wanted)
         self._hints = wanted
         return self
+
+    def _require(self, axes: Axes, hints: dict[str, int]) -> None:
+        """See that there are variants with these; what was seen is kept."""
+        origin = self._origin
+        key = (*axes.items(), *map(type, axes.values()), None, *hints.items())
+        try:
+            if key in origin.checked:
+                return
+        except TypeError:  # a value that cannot be hashed is none of these
+            key = ()
+        require_built(origin.contract, origin.pinned, axes)
+        if hints:
+            require_options(origin.contract, {**origin.pinned, **axes}, hints)
+        if len(origin.checked) < MOST_PLANS:
+            origin.checked.add(key)
 
     def _by_name(self, verb: str, args: tuple[Any, ...]) -> None:
         if args:
@@ -112,10 +127,11 @@ class LazyLaunch(DeviceOp[R_co]):
     def _execute(self, ctx: ExecutionContext) -> R_co:
         moved = self._moved
         if moved is not None:
-            if type(ctx) is ExecutionContext and not (self._axes or self._hints or self._grid or ctx.driver.holds_arguments):
+            if type(ctx) is ExecutionContext and not ctx.driver.holds_arguments:
                 self._moved = None
                 ctx._moves.append(moved)  # noqa: SLF001 - who runs it gives them back where it fails
-                self._origin.launcher(ctx).owned(ctx, moved[1])
+                plain = not self._axes and not self._hints and self._grid is None
+                (self._origin.launcher(ctx) if plain else self._picked(ctx)).owned(ctx, moved[1])
                 return moved[1]  # type: ignore[return-value]
             contract = self._origin.contract
             self._held, self._moved = hold_moved(moved, contract.params, Holder(self.name, self._site)), None
@@ -140,22 +156,43 @@ class LazyLaunch(DeviceOp[R_co]):
             self._discard()
 
     def _launch(self, ctx: ExecutionContext, held: Sequence[Held]) -> Any:
-        launcher = self._origin.launcher(ctx)
-        if self._axes:
-            launcher = launcher.variant(**self._axes)
-        if self._hints:
-            launcher = launcher.options(**self._hints)
-        if self._grid is not None:
-            launcher = launcher.on_grid((GridWish(grid=self._grid, rule=GridRule.INSTEAD, source="grid()"),))
+        launcher = self._picked(ctx)
         ready = [argument.ready(ctx) for argument in held]
         launcher.launch(ctx.stream, tuple([argument.taken for argument in ready]))
         for argument in held:
             argument.release()
         return tuple([argument.given for argument in ready])
 
+    def _picked(self, ctx: ExecutionContext) -> Launcher:
+        """The launcher on the device of an execution, with the axes, the options and the grid of this op."""
+        launcher, axes, hints, grid = self._origin.launcher(ctx), self._axes, self._hints, self._grid
+        if not axes and not hints and grid is None:
+            return launcher
+        known = self._origin.picked
+        key = (launcher, grid, *axes.items(), *map(type, axes.values()), None, *hints.items())
+        found = known.get(key)
+        if found is None:
+            found = launcher.variant(**axes) if axes else launcher
+            found = found.options(**hints) if hints else found
+            if grid is not None:
+                found = found.on_grid((GridWish(grid=grid, rule=GridRule.INSTEAD, source="grid()"),))
+            _ = found.contract  # read now, so that `owned` is there
+            if len(known) >= MOST_PLANS:
+                known.clear()
+            known[key] = found
+        return found
+
 
 class Origin(Protocol):
-    """Where a lazy launch gets its launcher from."""
+    """Where a lazy launch gets its launcher from.
+
+    Attributes:
+        picked: launchers that were made of it, by what was asked for.
+        checked: axes and options that variants were built with.
+    """
+
+    picked: dict[tuple[Any, ...], Launcher]
+    checked: set[tuple[Any, ...]]
 
     @property
     def contract(self) -> Contract:
@@ -292,6 +329,8 @@ class _Loaded:
         self._launcher = launcher
         self._driver, self._device = launcher.site.driver, launcher.site.device.ordinal
         self.pinned: Axes = launcher.pinned
+        self.picked: dict[tuple[Any, ...], Launcher] = {}
+        self.checked: set[tuple[Any, ...]] = set()
 
     @functools.cached_property
     def contract(self) -> Contract:
@@ -315,6 +354,8 @@ class _Packaged:
         self._kernel = kernel
         self._launchers: dict[tuple[Any, int], Launcher] = {}
         self.pinned: Axes = {}
+        self.picked: dict[tuple[Any, ...], Launcher] = {}
+        self.checked: set[tuple[Any, ...]] = set()
         self.contract = Contract(next(info for info in package.bundle.info.kernels if info.name == kernel))
 
     def launcher(self, ctx: ExecutionContext) -> Launcher:

@@ -54,7 +54,7 @@ def take_function(contract: Contract) -> Take:
 
 
 def give_back(values: Iterable[Any], moved: Iterable[Any]) -> None:
-    """Let tensors own again what moved from them, and nobody else has. The collector may do this whatever its thread holds: it takes no lock."""
+    """Let tensors own again what moved from them, and nobody else has. Takes no lock: the collector may do this anywhere."""
     for origin, content in zip(values, moved, strict=True):
         if content is not None and content is not origin:
             origin.take_back(content)

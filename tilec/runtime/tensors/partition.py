@@ -94,7 +94,11 @@ class Partition(Exchanged, Generic[T]):
         return moved
 
     def _again(self, base: T) -> Partition[T]:
-        return Partition(base, self.tile, prefix=self.prefix)
+        """The same tiles of the same memory under another owner: nothing has to be looked at again."""
+        made: Partition[T] = object.__new__(type(self))
+        made.tile, made.grid, made.prefix, made.base = self.tile, self.grid, self.prefix, base
+        made.storage, made.lease, made._facts, made._look = base.storage, base.lease, self._facts, self._fresh()
+        return made
 
     def map(self, blocks: int) -> MappedPartition[T]:
         """Deal the tiles out to so many blocks, for kernels whose blocks stay and work on one tile after another.
@@ -188,7 +192,10 @@ class MappedPartition(Partition[T]):
         return facts.ptr, interned((*facts.key, self.tile, self.grid, self.blocks))
 
     def _again(self, base: T) -> MappedPartition[T]:
-        return MappedPartition(base, self.tile, self.blocks)
+        made = super()._again(base)
+        assert isinstance(made, MappedPartition)
+        made.blocks = self.blocks
+        return made
 
     def tiles_of(self, block: int) -> Iterator[Shape]:
         """Places of the tiles of a block, the last dimension fastest."""
@@ -203,8 +210,8 @@ class RawPartition(Raw):
 
     def __init__(self, partition: Partition[Any]) -> None:
         """Made by `Partition.raw`."""
-        super().__init__(partition.storage, partition._facts)  # noqa: SLF001 - one of its own
-        self._tilec_look_ = partition._fresh()  # noqa: SLF001
+        self.storage, self._facts = partition.storage, partition._facts  # noqa: SLF001 - one of its own
+        self._tilec_look_ = partition._look or partition._fresh()  # noqa: SLF001
         self.grid_wish = partition.grid_wish
         self.mapped = partition.mapped
         self.tile = partition.tile
