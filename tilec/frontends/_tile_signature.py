@@ -94,6 +94,11 @@ class _MismatchError(Exception):
         self.hint = hint
 
 
+def _whole_bytes(dtype: DType, divisors: tuple[int, ...], where: Sequence[bool]) -> tuple[int, ...]:
+    """Divisors, with those added that every tensor has whose elements share bytes: it has whole ones."""
+    return tuple(math.lcm(divisor, dtype.per_byte) if here else divisor for divisor, here in zip(divisors, where, strict=True))
+
+
 class _Binder:
     def __init__(self, job: Job) -> None:
         self._kernel = job.spec.decl.name
@@ -164,12 +169,13 @@ class _Binder:
         dtype = self._dtype(param)
         strides = self._strides(param)
         assume = self._assume.get(param.name, Assumption(param=param.name))
+        inner = [k == rank - 1 for k in range(rank)]
         array = api.Array(
             dtype=dtype.tile,
             index=item.annotation.index,
             strides=strides,
-            shape_divisible=self._divisors(param, "shape", param.shape_divisible, assume.shape),
-            stride_divisible=self._stride_divisors(param, strides, assume),
+            shape_divisible=_whole_bytes(dtype, self._divisors(param, "shape", param.shape_divisible, assume.shape), inner),
+            stride_divisible=_whole_bytes(dtype, self._stride_divisors(param, strides, assume), [s is None for s in strides]),
             align=self._positive(param, "align", math.lcm(param.align, assume.align)),
             shared=self._inputs_share and not param.out,
             overlaps_itself=0 in strides,
