@@ -68,7 +68,7 @@ def facts_of(value: Value) -> TensorFacts | int | float | bool:
         return value
     dtype = BY_NUMPY[value.dtype.name]
     stride = tuple(s // value.itemsize for s in value.strides)
-    return TensorFacts(shape=value.shape, stride=stride, size=value.size, nbytes=value.nbytes, dtype=dtype.name)
+    return TensorFacts(shape=value.shape, stride=stride, size=value.size, nbytes=dtype.size_of(value.size), dtype=dtype.name)
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
@@ -89,9 +89,11 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
 
 
 def poisoned(shape: tuple[int, ...], dtype: DType) -> Array:
-    """An array that a kernel must write: NaN, or 0xCB bytes where the dtype has no NaN."""
+    """An array that a kernel must write: NaN, 0xCB bytes where the dtype has no NaN, or all bits of elements that share bytes."""
     if dtype.name == "bool":
         return np.ones(shape, np.bool_)
+    if dtype.packed:
+        return np.full(shape, (1 << dtype.bits) - 1, np.uint8).view(numpy_dtype(dtype))
     if dtype.kind == "float":
         return np.full(shape, np.nan, np.float32).astype(numpy_dtype(dtype))
     return np.full((*shape, dtype.bytes), POISON, np.uint8).view(numpy_dtype(dtype)).reshape(shape)

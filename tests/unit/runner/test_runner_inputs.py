@@ -58,6 +58,8 @@ def test_integers_stay_in_their_bounds() -> None:
 def test_empty_is_poison() -> None:
     assert np.isnan(poisoned((3,), DTYPES["bf16"]).astype(np.float32)).all()
     assert poisoned((2,), DTYPES["u32"]).tolist() == [0xCBCBCBCB] * 2
+    assert poisoned((2,), DTYPES["f4e2m1"]).astype(np.float32).tolist() == [-6.0, -6.0]
+    assert facts_of(poisoned((3, 4), DTYPES["f4e2m1"])).nbytes == 6
     assert poisoned((), DTYPES["i16"]).shape == ()
     assert poisoned((0, 4), DTYPES["i64"]).shape == (0, 4)
 
