@@ -10,7 +10,7 @@ import cuda.tile as ct
 from tilec.lang.bounds import ZERO, load_inside
 
 if TYPE_CHECKING:
-    from tilec.lang.ops import DType, Index, Padding, Tile
+    from tilec.lang.ops import DType, Index, Operand, Padding, Tile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Mut:
         """What the region holds now."""
         return ct.load(self._tl_array, self._tl_index, self._tl_tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
 
-    def store(self, tile: Tile, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
+    def store(self, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
         """Write the region; a scalar, or a tile of fewer elements, is broadcast."""
         ct.store(self._tl_array, self._tl_index, ct.broadcast_to(tile, self._tl_tile), latency=latency, allow_tma=allow_tma)
 

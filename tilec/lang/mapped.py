@@ -10,7 +10,7 @@ import cuda.tile as ct
 from tilec.lang.bounds import ZERO
 
 if TYPE_CHECKING:
-    from tilec.lang.ops import DType, Padding, Tile
+    from tilec.lang.ops import DType, Operand, Padding, Tile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +97,7 @@ class MappedMut:
             tile = ct.zeros(self._tl_tile, self._tl_array.dtype)
         return tile  # type: ignore[no-any-return]
 
-    def store(self, at: Place, tile: Tile, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
+    def store(self, at: Place, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
         """Write a tile of this block; a scalar, or a tile of fewer elements, is broadcast."""
         ct.static_assert(at._tl_of == self._tl_of, "the place is one of another output")  # noqa: SLF001 - one language
         if self._owns(at):
@@ -107,7 +107,7 @@ class MappedMut:
         # What `load` becomes where the place is known to be this block's own: the names are equally long.
         return ct.load(self._tl_array, at.index, self._tl_tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
 
-    def _stow(self, at: Place, tile: Tile, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
+    def _stow(self, at: Place, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
         ct.store(self._tl_array, at.index, ct.broadcast_to(tile, self._tl_tile), latency=latency, allow_tma=allow_tma)
 
     def _total(self) -> int:

@@ -1,0 +1,69 @@
+"""Type checkers on kernels in the safe tile language: mypy strict and pyright pass right ones, and refuse wrong ones at their lines."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import shutil
+
+import pytest
+
+from tests.typing.test_types import HERE, ROOT, WRONG, mypy, pyright
+
+FILES = ("right_kernels.py", "short_kernels.py", "wrong_kernels.py")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kernels")
+    for file in FILES:
+        shutil.copy(HERE / file, folder / file)
+    return folder
+
+
+def test_mypy_accepts_kernels(project):
+    done = mypy(project, "right_kernels.py")
+    assert (done.stdout.strip(), done.returncode) == ("Success: no issues found in 1 source file", 0)
+
+
+def test_mypy_accepts_short_annotations_and_the_examples_with_its_plugin(project):
+    for file in (ROOT / "examples" / "safe").glob("*.py"):
+        shutil.copy(file, project / f"safe_{file.name}")
+    files = sorted(path.name for path in project.glob("safe_*.py"))
+    (project / "plugin.ini").write_text("[mypy]\nplugins = tilec.mypy\n")
+    done = mypy(project, "--config-file", "plugin.ini", "short_kernels.py", *files)
+    assert (done.stdout.strip(), done.returncode) == ("Success: no issues found in 4 source files", 0)
+    assert "[valid-type]" in mypy(project, "short_kernels.py").stdout
+
+
+@pytest.mark.parametrize("file", ["right_kernels.py", "short_kernels.py"])
+def test_pyright_accepts_kernels(project, file):
+    assert pyright(project, file) == []
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_wrong_kernels_are_refused_at_their_lines(project, checker):
+    if checker == "mypy":
+        done = mypy(project, "wrong_kernels.py")
+        found = {int(line.split(":")[1]) for line in done.stdout.split("\n") if ": error:" in line}
+    else:
+        found = {entry["range"]["start"]["line"] + 1 for entry in pyright(project, "wrong_kernels.py")}
+    lines = (HERE / "wrong_kernels.py").read_text().split("\n")
+    assert found == {number for number, line in enumerate(lines, 1) if WRONG.search(line)}
+
+
+def test_operations_are_typed_as_they_are():
+    """`ops.pyi` has every operation that kernels get from the language, with the parameters of cuda.tile, and no other."""
+    import tilec.lang.ops as ops
+
+    typed = {}
+    for node in ast.parse((ROOT / "tilec" / "lang" / "ops.pyi").read_text()).body:
+        match node:
+            case ast.FunctionDef(name=name, args=args):
+                typed[name] = [a.arg for a in (*args.posonlyargs, *args.args, *filter(None, [args.vararg]), *args.kwonlyargs)]
+            case ast.ClassDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+                typed[name] = None
+    assert set(typed) - {"Index", "Operand", "_T"} == set(ops.__all__)
+    for name, params in typed.items():
+        if params is not None:
+            assert params == list(inspect.signature(getattr(ops, name)).parameters), name
