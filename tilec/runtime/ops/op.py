@@ -11,7 +11,7 @@ from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.execution import refuse_nested, submit, wait
 from tilec.runtime.ops.policy import SchedulingPolicy, as_stream, current_policy, require_policy
 from tilec.runtime.ops.site import Site, label, location, site
-from tilec.runtime.ops.tensor_steps import RUNS, TensorSteps
+from tilec.runtime.ops.tensor_steps import MOVES, RUNS, TensorSteps
 from tilec.runtime.protocols import StreamLike
 
 if TYPE_CHECKING:
@@ -323,6 +323,9 @@ class Chain(DeviceOp[Any]):
         here = site()
         for verb, function, place in steps:
             try:
+                if verb in MOVES:
+                    value = _moved(ctx, value, function)
+                    continue
                 value = function(value)
                 if verb in RUNS:
                     op = value if IS_OP[type(value)] else _op_of(value)
@@ -332,6 +335,14 @@ class Chain(DeviceOp[Any]):
                 label(error, f"{verb}, created at {location(place)}")
                 raise
         return value
+
+
+def _moved(ctx: ExecutionContext, value: Any, function: Callable[[Any], Any]) -> Any:
+    """A step that uses a tensor up; an execution that fails undoes it."""
+    made = function(value)
+    if hasattr(value, "take_back"):
+        ctx.moved(value, made)
+    return made
 
 
 class _Kinds(dict[type, bool]):

@@ -24,6 +24,8 @@ T_co = TypeVar("T_co", covariant=True)
 D = TypeVar("D", bound="Described")
 # Steps that go on with an op, which runs as a part of this one.
 RUNS = frozenset({"then", "to_host", "dup"})
+# Steps that use a tensor up for another one.
+MOVES = frozenset({"reshape", "reinterpret", "partition", "partition_prefix", "unpartition", "share"})
 
 
 class TensorSteps(Generic[T_co]):

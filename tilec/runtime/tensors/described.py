@@ -195,6 +195,10 @@ class Described:
         """Itself for an execution that sees to leases and order on its own."""
         return Raw(self.storage, self._facts)
 
+    def give_up(self) -> bool:
+        """Own the memory no more, if this does and nothing else of it is there: what a tensor does that its old owner takes back."""
+        return False
+
     # What launches read
 
     @property

@@ -76,14 +76,20 @@ class Partition(Exchanged, Generic[T]):
         self.base.require(who)
         return self._again(self._moved_base(who))
 
-    def take_back(self, moved: Partition[T]) -> None:
+    def take_back(self, moved: Described) -> None:
         """Own again what moved from here to `moved`, as `Tensor.take_back` does."""
         take_back = getattr(self.base, "take_back", None)
-        if take_back is None or moved._look is None:
-            return
-        take_back(moved.base)
-        moved._look = None
-        self._look = self._fresh()
+        if take_back is not None:
+            take_back(moved)
+            if getattr(self.base, "_moved", None) is None:
+                self._look = self._fresh()
+
+    def give_up(self) -> bool:
+        """Own the memory no more, if this does."""
+        if self._look is None or not self.base.give_up():
+            return False
+        self._look = None
+        return True
 
     def _moved_base(self, who: Holder) -> T:
         move = getattr(self.base, "move", None)

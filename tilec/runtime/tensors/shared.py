@@ -104,6 +104,13 @@ class SharedTensor(Viewable):
         Partition.check(self, tile)
         return Partition(self.try_unwrap(), tile)
 
+    def give_up(self) -> bool:
+        """Own the memory no more, if this is the only owner."""
+        if self._gone is not None or len(self._owners) != 1:
+            return False
+        self._leave(Holder(what="the tensor that was passed to the op, when that failed"))
+        return True
+
     def drop(self) -> None:
         """Be an owner no more. May be called more than once."""
         if self._gone is None:

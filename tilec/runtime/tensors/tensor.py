@@ -9,7 +9,7 @@ from tilec.errors import UseAfterMoveError
 from tilec.model.dtype import DTYPES
 from tilec.runtime.layout import Shape, TensorFacts, interned
 from tilec.runtime.seam import DeviceDriver, PoolHandle
-from tilec.runtime.tensors.described import dtype_name, facts_of, recast
+from tilec.runtime.tensors.described import Described, dtype_name, facts_of, recast
 from tilec.runtime.tensors.lease import Claim, Holder, Lease, holder
 from tilec.runtime.tensors.partition import Partition
 from tilec.runtime.tensors.shapes import checked_packing, checked_shape, reshaped
@@ -123,15 +123,21 @@ class Tensor(Viewable):
         made.storage, made.lease, made._facts, made._look, made._moved = storage, self.lease, self._facts, look, None
         return made
 
-    def take_back(self, moved: Tensor) -> None:
+    def take_back(self, moved: Described) -> None:
         """Own again what moved from here to `moved`, if that owns it still, which then does no more. Claims stay as they are.
 
         The caller sees to it that nobody else uses `moved`, or holds the storage's lock.
         """
-        if moved._moved is None:
-            moved._moved, moved._look = RETURNED, None
+        if moved.give_up():
             self._look = (self._facts.ptr, interned(self._facts.key))
             self._moved = None
+
+    def give_up(self) -> bool:
+        """Own the memory no more, if this does."""
+        if self._moved is not None:
+            return False
+        self._moved, self._look = RETURNED, None
+        return True
 
     def reshape(self, *shape: Any) -> Tensor:
         """The same memory in another shape; uses this object up. One extent may be -1.

@@ -145,6 +145,48 @@ def test_a_chain_gives_back_through_all_its_steps(held: Held) -> None:
     assert (np.asarray(z)[0], np.asarray(x)[0]) == (7, 8)
 
 
+def test_steps_that_use_tensors_up_are_undone(held: Held) -> None:
+    add = held.module.lazy.add
+    steps: tuple[Callable[[DeviceOp[Any]], DeviceOp[Any]], ...] = (
+        lambda op: op.reshape(2, 4),
+        lambda op: op.reinterpret("u32"),
+        lambda op: op.partition(4),
+        lambda op: op.partition_prefix(4).unpartition(),
+        lambda op: op.share(),
+        lambda op: op.reshape(-1).reinterpret("i32").partition(8).unpartition().share(),
+    )
+
+    def fails(_: object) -> DeviceOp[int]:
+        raise KeyError
+
+    for step in steps:
+        z, x, y = tensor(held, number=7), tensor(held), tensor(held)
+        with pytest.raises(KeyError):
+            step(add(z, x, y).first()).then(fails).sync()
+        assert owned(z, x, y)
+        assert (z.shape, z.dtype) == ((8,), "f32")
+        made = step(add(z, x, y).first()).sync()
+        with pytest.raises(UseAfterMoveError):
+            z.share()
+        assert made.storage is z.storage
+
+
+def test_a_share_that_others_have_does_not_come_back(held: Held) -> None:
+    z, x, y = tensor(held), tensor(held), tensor(held)
+    kept: list[Any] = []
+
+    def keeps(shared: Any) -> None:
+        kept.append(shared.clone())
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        held.module.lazy.add(z, x, y).first().share().map(keeps).sync()
+    with pytest.raises(UseAfterMoveError):
+        z.share()
+    gc.collect()
+    kept[0].borrow().release()
+
+
 def test_an_error_of_a_function_gives_back_too(held: Held) -> None:
     z, x, y = tensor(held), tensor(held), tensor(held)
 
