@@ -49,8 +49,12 @@ def test_conversions_to_every_dtype(source):
 
 def test_parts_of_tensors_that_are_not_aligned_are_converted():
     array = np.arange(4099, dtype=np.float32)
-    for start in (1, 2, 3, 4):
+    for start in (0, 1, 2):
         equal(lambda start=start: api.from_host(array).then(lambda t: api.convert(t[start : start + 4097], "f16")))
+
+
+def test_square_roots_and_logarithms_are_rounded_as_the_twin_rounds_them():
+    equal(lambda: api.randn(1 << 24, seed=12))
 
 
 def test_tensors_that_are_there_are_filled():

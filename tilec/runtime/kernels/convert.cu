@@ -16,19 +16,33 @@ struct Bits<kFloat32> {
     using Type = unsigned;
 };
 
-/// An integer of 8 to 64 bits as i64 (or u64).
-__device__ __forceinline__ unsigned long long integer(unsigned long long bits, int code) {
-    if (code == elements::kBool) return bits != 0;
+/// Integers of 8 to 64 bits as i64 (or u64).
+__device__ __forceinline__ void integers(const unsigned long long (&bits)[kPack], int code, unsigned long long (&numbers)[kPack]) {
+    using Word = unsigned long long;
+    if (code == elements::kBool) return elements::each(bits, numbers, [](Word x) { return Word(x != 0); });
     const int unused = 64 - (8 << elements::width(code));
-    bits <<= unused;
-    return elements::is_signed(code) ? static_cast<unsigned long long>(static_cast<long long>(bits) >> unused) : bits >> unused;
+    if (elements::is_signed(code))
+        elements::each(bits, numbers, [=](Word x) { return static_cast<Word>(static_cast<long long>(x << unused) >> unused); });
+    else
+        elements::each(bits, numbers, [](Word x) { return x; });
 }
 
 template <int HELD>
-__device__ __forceinline__ unsigned long long converted(typename Bits<HELD>::Type word, int target, int source) {
-    if constexpr (HELD == kInteger) return elements::encode(integer(word, source), target, source == elements::kU64);
-    else if constexpr (HELD == kFloat64) return elements::encode(__longlong_as_double(static_cast<long long>(word)), target);
-    else return elements::encode(source == elements::kF32 ? __uint_as_float(word) : elements::widen(word, source), target);
+__device__ __forceinline__ void converted(
+    const typename Bits<HELD>::Type (&bits)[kPack], int target, int source, unsigned long long (&result)[kPack]) {
+    if constexpr (HELD == kInteger) {
+        unsigned long long numbers[kPack];
+        integers(bits, source, numbers);
+        elements::encode(numbers, target, source == elements::kU64, result);
+    } else if constexpr (HELD == kFloat64) {
+        double numbers[kPack];
+        elements::each(bits, numbers, [](unsigned long long x) { return __longlong_as_double(static_cast<long long>(x)); });
+        elements::encode(numbers, target, result);
+    } else {
+        float numbers[kPack];
+        elements::widen(bits, source, numbers);
+        elements::encode(numbers, target, result);
+    }
 }
 
 template <int HELD>
@@ -45,8 +59,7 @@ __global__ void __launch_bounds__(kThreads)
         Word coming[kPack];  // on its way while these are converted
         if (pack + 1 < kPacks) elements::load<kPack>(from, source, next, n, loads, coming);
         unsigned long long result[kPack];
-#pragma unroll
-        for (int k = 0; k < kPack; ++k) result[k] = converted<HELD>(bits[k], target, source);
+        converted<HELD>(bits, target, source, result);
         elements::store<kPack>(to, target, i, n, stores, result);
 #pragma unroll
         for (int k = 0; k < kPack; ++k) bits[k] = coming[k];

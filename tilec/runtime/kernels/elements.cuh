@@ -23,15 +23,27 @@ __device__ __forceinline__ float widen16(unsigned bits) {
     return number;
 }
 
-/// The number that the bits of a small float stand for; float32 has them all. NaN may be any one.
-__device__ __forceinline__ float widen(unsigned bits, int code) {
+/// A function of each of V elements.
+template <int V, typename From, typename To, typename Function>
+__device__ __forceinline__ void each(const From (&from)[V], To (&to)[V], Function function) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) to[i] = function(from[i]);
+}
+
+/// The numbers that bits of f32 or of a small float stand for; float32 has them all. NaN may be any one.
+template <int V>
+__device__ __forceinline__ void widen(const unsigned (&bits)[V], int code, float (&numbers)[V]) {
     switch (code) {
-        case kF16: return widen16(bits);
-        case kBF16: return __uint_as_float(bits << 16);
-        case kF8E5M2: return widen16(bits << 8);
-        // As a number of f16, whose exponent's bias is 8 more.
-        case kF8E4M3: return (bits & 0x7Fu) == 0x7Fu ? nan32() : widen16((bits & 0x80u) << 8 | (bits & 0x7Fu) << 7) * 256.0f;
-        default: return bits == 0xFFu ? nan32() : bits ? __uint_as_float(bits << 23) : 0x1p-127f;
+        case kF32: return each(bits, numbers, [](unsigned b) { return __uint_as_float(b); });
+        case kF16: return each(bits, numbers, [](unsigned b) { return widen16(b); });
+        case kBF16: return each(bits, numbers, [](unsigned b) { return __uint_as_float(b << 16); });
+        case kF8E5M2: return each(bits, numbers, [](unsigned b) { return widen16(b << 8); });
+        case kF8E4M3:
+            // As a number of f16, whose exponent's bias is 8 more.
+            return each(bits, numbers, [](unsigned b) {
+                return (b & 0x7Fu) == 0x7Fu ? nan32() : widen16((b & 0x80u) << 8 | (b & 0x7Fu) << 7) * 256.0f;
+            });
+        default: return each(bits, numbers, [](unsigned b) { return b == 0xFFu ? nan32() : b ? __uint_as_float(b << 23) : 0x1p-127f; });
     }
 }
 
@@ -64,23 +76,33 @@ __device__ __forceinline__ unsigned narrow_brain(float number) {
 #endif
 }
 
-/// The bits of the nearest small float. `number` may have been rounded to odd.
-__device__ __forceinline__ unsigned narrow(float number, int code) {
-    const unsigned bits = __float_as_uint(number), size = bits & 0x7FFFFFFFu, sign = bits >> 24 & 0x80u;
-    const bool missing = size > 0x7F800000u;
+__device__ __forceinline__ unsigned narrow_e4m3(float number) {
+    // NaN follows the largest number, and what is beyond that becomes NaN.
+    const unsigned bits = __float_as_uint(number), found = cut<3, 7>(bits & 0x7FFFFFFFu, 0x7Fu);
+    return found == 0x7Fu ? found : found | (bits >> 24 & 0x80u);
+}
+
+__device__ __forceinline__ unsigned narrow_e5m2(float number) {
+    const unsigned bits = __float_as_uint(number), size = bits & 0x7FFFFFFFu;
+    return size > 0x7F800000u ? 0x7Eu : cut<2, 15>(size, 0x7Cu) | (bits >> 24 & 0x80u);
+}
+
+/// Powers of two, the upper one of two that are as near; what is not above 0 has none.
+__device__ __forceinline__ unsigned narrow_e8m0(float number) {
+    const unsigned bits = __float_as_uint(number);
+    if (bits - 1 >= 0x7F800000u - 1) return 0xFFu;
+    return bits < 0x00600000u ? 0u : bits < 0x00800000u ? 1u : (bits + 0x00400000u) >> 23;
+}
+
+/// The bits of the nearest small floats. Numbers may have been rounded to odd.
+template <int V, typename Bits>
+__device__ __forceinline__ void narrow(const float (&numbers)[V], int code, Bits (&bits)[V]) {
     switch (code) {
-        case kF16: return missing ? 0x7E00u : narrow16(number);
-        case kBF16: return missing ? 0x7FC0u : narrow_brain(number);
-        case kF8E4M3: {
-            // NaN follows the largest number, and what is beyond that becomes NaN.
-            const unsigned found = cut<3, 7>(size, 0x7Fu);
-            return missing || found == 0x7Fu ? 0x7Fu : found | sign;
-        }
-        case kF8E5M2: return missing ? 0x7Eu : cut<2, 15>(size, 0x7Cu) | sign;
-        default:
-            // Powers of two, the upper one of two that are as near; what is not above 0 has none.
-            if (bits - 1 >= 0x7F800000u - 1) return 0xFFu;
-            return size < 0x00600000u ? 0u : size < 0x00800000u ? 1u : (size + 0x00400000u) >> 23;
+        case kF16: return each(numbers, bits, [](float x) { return x == x ? narrow16(x) : 0x7E00u; });
+        case kBF16: return each(numbers, bits, [](float x) { return x == x ? narrow_brain(x) : 0x7FC0u; });
+        case kF8E4M3: return each(numbers, bits, [](float x) { return narrow_e4m3(x); });
+        case kF8E5M2: return each(numbers, bits, [](float x) { return narrow_e5m2(x); });
+        default: return each(numbers, bits, [](float x) { return narrow_e8m0(x); });
     }
 }
 
@@ -95,54 +117,63 @@ __device__ __forceinline__ float odd(unsigned long long number) {
 }
 
 /// Towards zero into an integer type of 8 to 64 bits; what is too large becomes the nearest bound, NaN becomes 0.
-__device__ __forceinline__ long long clipped(double number, int code) {
-    if (!(number == number)) return 0;
-    if (code == kU64) return static_cast<long long>(__double2ull_rz(number));
-    const int bits = 8 << width(code);
-    const long long top = is_signed(code) ? static_cast<long long>(~0ull >> (65 - bits)) : static_cast<long long>(~0ull >> (64 - bits));
-    const long long found = __double2ll_rz(number);
-    return max(min(found, top), is_signed(code) ? -top - 1 : 0ll);
+template <int V, typename Number, typename Bits>
+__device__ __forceinline__ void clip(const Number (&numbers)[V], int code, Bits (&bits)[V]) {
+    if (code == kU64) return each(numbers, bits, [](Number x) { return x == x ? __double2ull_rz(x) : 0ull; });
+    const int unused = (is_signed(code) ? 65 : 64) - (8 << width(code));
+    const long long top = static_cast<long long>(~0ull >> unused), bottom = is_signed(code) ? -top - 1 : 0;
+    each(numbers, bits, [=](Number x) { return x == x ? static_cast<unsigned long long>(max(min(__double2ll_rz(x), top), bottom)) : 0ull; });
 }
 
-/// The bits of a number of f64 as an element.
-__device__ __forceinline__ unsigned long long encode(double number, int code) {
-    switch (code) {
-        case kBool: return number != 0.0;
-        case kF64: return number == number ? static_cast<unsigned long long>(__double_as_longlong(number)) : 0x7FF8000000000000ull;
-        case kF32: return number == number ? __float_as_uint(__double2float_rn(number)) : 0x7FC00000u;
-        case kF16:
-        case kBF16:
-        case kF8E4M3:
-        case kF8E5M2:
-        case kF8E8M0: return narrow(odd(number), code);
-        default: return static_cast<unsigned long long>(clipped(number, code));
-    }
+/// The bits of numbers of f64 as elements.
+template <int V>
+__device__ __forceinline__ void encode(const double (&numbers)[V], int code, unsigned long long (&bits)[V]) {
+    if (code == kBool) return each(numbers, bits, [](double x) { return x != 0.0; });
+    if (is_integer(code)) return clip(numbers, code, bits);
+    if (code == kF64)
+        return each(numbers, bits, [](double x) { return x == x ? static_cast<unsigned long long>(__double_as_longlong(x)) : 0x7FF8ull << 48; });
+    if (code == kF32) return each(numbers, bits, [](double x) { return x == x ? __float_as_uint(__double2float_rn(x)) : 0x7FC00000u; });
+    float cut[V];
+    each(numbers, cut, [](double x) { return odd(x); });
+    narrow(cut, code, bits);
 }
 
-/// The same of a number that float32 has.
-__device__ __forceinline__ unsigned long long encode(float number, int code) {
-    switch (code) {
-        case kF16:
-        case kBF16:
-        case kF8E4M3:
-        case kF8E5M2:
-        case kF8E8M0: return narrow(number, code);
-        case kF32: return number == number ? __float_as_uint(number) : 0x7FC00000u;
-        default: return encode(static_cast<double>(number), code);
-    }
+/// The same of numbers that float32 has.
+template <int V>
+__device__ __forceinline__ void encode(const float (&numbers)[V], int code, unsigned long long (&bits)[V]) {
+    if (code == kBool) return each(numbers, bits, [](float x) { return x != 0.0f; });
+    if (is_integer(code)) return clip(numbers, code, bits);
+    if (code == kF64)
+        return each(numbers, bits, [](float x) {
+            return x == x ? static_cast<unsigned long long>(__double_as_longlong(static_cast<double>(x))) : 0x7FF8ull << 48;
+        });
+    if (code == kF32) return each(numbers, bits, [](float x) { return x == x ? __float_as_uint(x) : 0x7FC00000u; });
+    narrow(numbers, code, bits);
 }
 
-/// The same of an integer: i64, or u64 where `wide` says so. Integer types take its low bits.
-__device__ __forceinline__ unsigned long long encode(unsigned long long number, int code, bool wide) {
-    if (code == kBool) return number != 0;
-    if (is_integer(code)) return number;
-    const bool negative = !wide && number >> 63;
-    const unsigned long long size = negative ? 0 - number : number;
-    switch (code) {
-        case kF64: return static_cast<unsigned long long>(__double_as_longlong(__ull2double_rn(size))) | (negative ? 1ull << 63 : 0);
-        case kF32: return __float_as_uint(__ull2float_rn(size)) | (negative ? 1u << 31 : 0);
-        default: return narrow(__uint_as_float(__float_as_uint(odd(size)) | (negative ? 1u << 31 : 0)), code);
+/// The same of integers: i64, or u64 where `wide` says so. Integer types take their low bits.
+template <int V>
+__device__ __forceinline__ void encode(const unsigned long long (&numbers)[V], int code, bool wide, unsigned long long (&bits)[V]) {
+    using Word = unsigned long long;
+    if (code == kBool) return each(numbers, bits, [](Word x) { return x != 0; });
+    if (is_integer(code)) return each(numbers, bits, [](Word x) { return x; });
+    Word signs[V], sizes[V];
+    each(numbers, signs, [=](Word x) { return wide ? 0 : x >> 63; });
+#pragma unroll
+    for (int i = 0; i < V; ++i) sizes[i] = signs[i] ? 0 - numbers[i] : numbers[i];
+    if (code == kF64) {
+        each(sizes, bits, [](Word x) { return static_cast<Word>(__double_as_longlong(__ull2double_rn(x))); });
+#pragma unroll
+        for (int i = 0; i < V; ++i) bits[i] |= signs[i] << 63;
+        return;
     }
+    float found[V];
+    if (code == kF32) each(sizes, found, [](Word x) { return __ull2float_rn(x); });
+    else each(sizes, found, [](Word x) { return odd(x); });
+#pragma unroll
+    for (int i = 0; i < V; ++i) found[i] = signs[i] ? -found[i] : found[i];
+    if (code == kF32) each(found, bits, [](float x) { return __float_as_uint(x); });
+    else narrow(found, code, bits);
 }
 
 /// V elements that move in one piece.

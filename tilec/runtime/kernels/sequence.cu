@@ -28,13 +28,15 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #pragma unroll 1
     for (int pack = 0; pack < kPacks; ++pack, i += kThreads * kPack) {
         if (i >= n) return;
-        unsigned long long bits[kPack];
+        double numbers[kPack];
 #pragma unroll
         for (int k = 0; k < kPack; ++k) {
-            double number = __dadd_rn(__dmul_rn(__ll2double_rn(i + k), step), start);
-            if (i + k == n - 1) number = last;
-            bits[k] = elements::encode(whole ? floor(number) : number, code);
+            const double number = __dadd_rn(__dmul_rn(__ll2double_rn(i + k), step), start);
+            numbers[k] = i + k == n - 1 ? last : number;
+            if (whole) numbers[k] = floor(numbers[k]);
         }
+        unsigned long long bits[kPack];
+        elements::encode(numbers, code, bits);
         elements::store<kPack>(to, code, i, n, aligned, bits);
     }
 }

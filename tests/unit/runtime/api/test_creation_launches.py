@@ -1,0 +1,197 @@
+"""What `api` asks of a GPU: which kernels of tilec's own bundle, with which arguments, and when the bundle is loaded at all."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilec.bundle.read import Bundle
+from tilec.model.digest import sha256
+from tilec.runtime import Device, Stream, Tensor, api, kernels, use_device
+from tilec.testing.fake_driver import FakeDriver, FakeKernel
+
+ROOT = Path(__file__).resolve().parents[4]
+BUNDLE = Path(kernels.__file__).parent / kernels.BUNDLE
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, FakeKernel]:
+    """The bundle's entry points, as a fake driver knows them."""
+    info = Bundle.open(BUNDLE).info
+    return {i.symbol: FakeKernel(abi=v.abi) for k in info.kernels for v in k.variants for i in v.images}
+
+
+@pytest.fixture
+def gpu(known):
+    driver = FakeDriver(kernels=known)
+    with use_device(Device(0, driver=driver)):
+        yield driver
+
+
+def launched(gpu: FakeDriver) -> tuple[str, tuple[int, ...], tuple]:
+    (launch,) = gpu.launches
+    assert launch.shape.block == (256, 1, 1)
+    return launch.symbol, launch.shape.grid, launch.arguments
+
+
+def test_equal_bytes_are_left_to_the_driver(gpu):
+    for op in (
+        api.zeros((4, 8)),
+        api.full(6, 0x77, "u8"),
+        api.full(4, -1, "i64"),
+        api.zeros(0),
+        api.ones((0, 3)),
+        api.rand(0),
+        api.arange(0),
+    ):
+        op.sync()
+    assert gpu.launches == []
+    assert gpu.loads == []
+    assert [step.call for step in gpu.steps].count("fill") == 3
+
+
+def test_values_go_to_a_kernel_as_a_pattern(gpu):
+    made = api.full((100, 100), 1.5).sync()
+    symbol, grid, (pointer, nbytes, pattern) = launched(gpu)
+    assert (symbol, grid) == ("fill", (2, 1, 1))
+    assert (pointer, nbytes) == (made.ptr, 40000)
+    assert pattern.to_bytes(8, "little") == struct.pack("<ff", 1.5, 1.5)
+
+
+def test_a_matrix_is_zeroed_before_its_diagonal_is_written(gpu):
+    made = api.eye_rect(300, 500, "f16").sync()
+    symbol, grid, arguments = launched(gpu)
+    assert (symbol, grid, arguments) == ("diagonal", (2, 1, 1), (made.ptr, 300, 501, 0x3C00, 1))
+    calls = [step.call for step in gpu.steps if step.call in ("fill", "launch")]
+    assert calls == ["fill", "launch"]
+
+
+def test_counting(gpu):
+    made = api.arange(10, 0, -1, dtype="i16").sync()
+    assert launched(gpu) == ("integers", (1, 1, 1), (made.ptr, 10, 10, 2**64 - 1, kernels.CODES["i16"]))
+    gpu.launches.clear()
+    made = api.linspace(0, 1, 5001).sync()
+    assert launched(gpu) == ("numbers", (2, 1, 1), (made.ptr, 5001, 0.0, 1 / 5000, 1.0, kernels.CODES["f32"]))
+
+
+@pytest.mark.parametrize(("dtype", "grid"), [("f32", 3), ("f64", 5), ("bf16", 3), ("f16", 3)])
+def test_random_numbers(gpu, dtype, grid):
+    code = kernels.CODES[dtype]
+    made = api.rand(8193, dtype=dtype, seed=2**64 - 1).sync()
+    symbol, found, arguments = launched(gpu)
+    assert f"uniformILi{code}E" in symbol
+    assert (found, arguments) == ((grid, 1, 1), (made.ptr, 8193, 2**64 - 1))
+    gpu.launches.clear()
+    made = api.randn(8193, dtype=dtype, seed=3, mean=0.5, std=2).sync()
+    symbol, found, arguments = launched(gpu)
+    assert f"normalILi{code}E" in symbol
+    assert (found, arguments) == ((grid, 1, 1), (made.ptr, 8193, 3, 0.5, 2.0))
+
+
+@pytest.mark.parametrize(("source", "held"), [("i8", 0), ("u64", 0), ("bool", 0), ("f16", 1), ("f32", 1), ("f8e8m0", 1), ("f64", 2)])
+def test_conversions_take_the_type_that_holds_their_source(gpu, source, held):
+    t = api.ones(5000, source).sync()
+    gpu.launches.clear()
+    made = api.convert(t, "bf16").sync()
+    symbol, grid, arguments = launched(gpu)
+    assert f"convertILi{held}E" in symbol
+    assert (grid, arguments) == ((2, 1, 1), (made.ptr, t.ptr, 5000, kernels.CODES["bf16"], kernels.CODES[source]))
+    api.convert(t, source).sync()
+    assert len(gpu.launches) == 1  # a copy
+
+
+def test_a_conversion_waits_for_who_writes_its_source(gpu):
+    device = Device(0, driver=gpu)
+    with Stream(device) as one, Stream(device) as two:
+        t = api.full(64, 1.5).sync_on(one)
+        gpu.steps.clear()
+        made = api.convert(t, "f16").sync_on(two)
+        assert ("wait", two.handle) in [(step.call, step.stream) for step in gpu.steps]
+        api.fill(made, 2.5).sync_on(two)
+        assert [launch.stream for launch in gpu.launches] == [one.handle, two.handle, two.handle]
+
+
+def test_memory_of_others_is_filled_in_place(gpu):
+    buffer = Tensor.borrow_raw(0x50000, (10,), "f32", device=Device(0, driver=gpu), driver=gpu)
+    api.fill(buffer, 1.5).sync()
+    assert launched(gpu)[2][:2] == (0x50000, 40)
+
+
+def test_the_bundle_is_loaded_once_per_device(gpu):
+    one = kernels.kernels(gpu, 0)
+    assert kernels.kernels(gpu, 0) is one
+    api.full(3, 1.5).sync()
+    api.full(300, 2.5).sync()
+    assert len(gpu.loads) == 1
+    assert kernels.kernels(FakeDriver(), 0) is not one
+
+
+def test_the_bundle_was_built_of_the_sources_beside_it():
+    """Without compilers; a toolchain test builds it anew."""
+    found = dict(Bundle.open(BUNDLE).info.sources)
+    assert found == {path.name: sha256(path.read_bytes()) for path in BUNDLE.parent.iterdir() if path.suffix in (".cu", ".cuh")}
+
+
+def test_the_bundle_serves_every_architecture():
+    bundle = Bundle.open(BUNDLE)
+    bundle.verify()
+    assert BUNDLE.stat().st_size < 500 << 10
+    for kernel in bundle.info.kernels:
+        for variant in kernel.variants:
+            targets = {str(image.target) for image in variant.images}
+            assert targets == {"sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_75"}
+            assert all(image.resources.spill_stores == image.resources.stack == 0 for image in variant.images)
+
+
+def test_making_tensors_on_a_gpu_imports_no_numpy_twin_and_no_compiler(tmp_path):
+    code = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from tilec.bundle.read import Bundle
+from tilec.runtime import Device, api, kernels, use_device
+from tilec.testing.fake_driver import FakeDriver, FakeKernel
+from pathlib import Path
+info = Bundle.open(Path({str(BUNDLE)!r})).info
+driver = FakeDriver(kernels={{i.symbol: FakeKernel(abi=v.abi) for k in info.kernels for v in k.variants for i in v.images}})
+with use_device(Device(0, driver=driver)):
+    for op in (api.zeros(3), api.full(3, 1.5), api.arange(9), api.eye(3), api.rand(5), api.randn(5), api.convert(api.ones(3), "f16")):
+        op.sync()
+build_half = ("manifest", "frontends", "plan", "compiler", "stubs", "build", "cli", "lang", "inspection", "runner", "tileir")
+house = tuple(f"tilec.{{room}}" for room in build_half)
+banned = {{"numpy", "ml_dtypes", "cuda", "torch"}}
+print(sorted(n for n in sys.modules if n in banned or n.startswith(house)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert done.stderr == ""
+    assert done.stdout.strip() == "[]"
+
+
+def test_names_of_the_package_are_those_that_type_checkers_read():
+    import ast
+
+    tree = ast.parse(Path(api.__file__).read_text(encoding="utf-8"))
+    checked = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = {alias.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert imported == {name: f"tilec.runtime.api.{home}" for name, home in api._WHERE.items()}
+    assert sorted(imported) == sorted(api.__all__)
+    assert set(api.__all__) <= set(dir(api))
+    assert all(callable(getattr(api, name)) for name in api.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'zeroes'"):
+        api.zeroes  # noqa: B018
+
+
+def test_small_tensors_give_the_same_pattern_as_numpy(gpu):
+    for dtype, value in (("i16", -300), ("bf16", 1.25), ("f64", 0.1), ("u32", 0x01020304), ("f8e4m3", 1.75)):
+        gpu.launches.clear()
+        api.full(3, value, dtype).sync()
+        pattern = gpu.launches[0].arguments[2].to_bytes(8, "little") if gpu.launches else None
+        row = kernels.DTYPES[dtype]
+        if row.bytes == 1:
+            assert pattern is None  # every byte is the same
+        elif row.typestr:
+            assert pattern == np.full(8 // row.bytes, value, row.numpy).tobytes()
