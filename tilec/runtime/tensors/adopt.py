@@ -42,7 +42,8 @@ def adopt(source: Any, *, stream: Any = None, driver: DeviceDriver | None = None
     except UnreadableError as error:
         raise TensorError(f"this is no tensor that can be used: {error}") from error
     if facts.dtype not in DTYPES:
-        raise TensorError(f"a tensor of {facts.dtype} cannot be used: known dtypes are {', '.join(DTYPES)}")
+        fix = 'pass its bytes, as in x.view(torch.uint8), and reinterpret("f4e2m1") the tensor' if "float4" in facts.dtype else ""
+        raise TensorError(f"a tensor of {facts.dtype} cannot be used: known dtypes are {', '.join(DTYPES)}", fix=fix)
     if facts.device == ON_GPU:
         raise TensorError("the tensor is on an accelerator that is not CUDA's")
     ordinal = 0 if facts.device == ON_ANY else facts.device

@@ -37,9 +37,11 @@ def as_array(source: Any) -> Array:
         return np.asarray(source)
     if isinstance(source, list | tuple | str | bool | int | float | complex) or source is None:
         raise TensorError(f"a {type(source).__qualname__} has no dtype to make a tensor of", fix=_MAKE_ARRAY)
+    if hasattr(type(source), "_tilec_facts_"):
+        raise TensorError(f"a {type(source).__qualname__} is on a device already: from_host takes host memory", fix="copy it with dup()")
     try:
         buffer = memoryview(source)
-    except TypeError:
+    except (TypeError, BufferError):
         return _foreign_array(source)
     try:
         return np.asarray(buffer)

@@ -37,6 +37,7 @@ class Staging:
         self._chunks: collections.deque[tuple[int, Mark]] = collections.deque()
         # By size. The collector gives blocks back, on whatever thread: in one step of the interpreter, and without a driver call.
         self._free: dict[int, collections.deque[int]] = {}
+        self._crowded = False  # with more than is kept for later
 
     def send(self, address: int, memory: np.ndarray[Any, Any]) -> None:
         """Copy host memory to the device on `stream`. When this returns the host memory was read, and the copy is on its way.
@@ -48,15 +49,22 @@ class Staging:
             for start in range(0, size, CHUNK):
                 length = min(CHUNK, size - start)
                 chunk = self._next_chunk()
+                if chunk is None:  # there is no pinned memory at all: the driver sees to the rest
+                    self._driver.copy_in(self._ordinal, address + start, source + start, size - start, self.stream)
+                    return
                 try:
                     ctypes.memmove(chunk, source + start, length)
                     self._driver.copy_async(self._ordinal, address + start, chunk, length, self.stream, CopyKind.TO_DEVICE)
                 finally:
                     self._chunks.append((chunk, Mark(self._driver, self._ordinal, self.stream)))
 
-    def _next_chunk(self) -> int:
+    def _next_chunk(self) -> int | None:
         if len(self._chunks) < CHUNKS:
-            return self._driver.allocate_pinned(self._ordinal, CHUNK)
+            try:
+                return self._driver.allocate_pinned(self._ordinal, CHUNK)
+            except DriverError:
+                if not self._chunks:
+                    return None
         address, mark = self._chunks.popleft()
         mark.sync()
         return address
@@ -67,7 +75,12 @@ class Staging:
         Raises:
             DriverError: there is none, and it is `needed`.
         """
-        whole = max(_SMALLEST, 1 << (size - 1).bit_length())
+        if self._crowded:
+            with self._lock:
+                self._crowded = False
+                self._trim()
+        # Large ones have the size that is asked for: twice as much would be too much.
+        whole = max(_SMALLEST, 1 << (size - 1).bit_length()) if size <= _MOST_KEPT else -(-size // _SLAB) * _SLAB
         free = self._free.setdefault(whole, collections.deque())
         while True:
             try:
@@ -105,6 +118,8 @@ class Staging:
 
     def _take_back(self, address: int, size: int) -> None:
         self._free[size].append(address)
+        if size > _MOST_KEPT:
+            self._crowded = True
 
 
 class Block:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.api.transfer_samples import counting
+from tilec.errors import DriverError
 from tilec.runtime import Device, api
 from tilec.runtime.ops.watcher import WATCHER
 from tilec.runtime.tensors.drops import DROPS
@@ -45,6 +46,35 @@ def test_large_pinned_blocks_go_back_beyond_a_bound(gpu: Device) -> None:
     freed = driver.calls.count("free")
     api.pinned(40 << 20, "u8")
     assert driver.calls.count("free") == freed + 2
+
+
+def test_blocks_beyond_the_bound_are_as_large_as_they_must_be_and_go_at_the_next_call(gpu: Device) -> None:
+    driver: FakeDriver = gpu.driver  # type: ignore[assignment]
+    array = api.pinned((64 << 20) + 5, "u8")
+    place = array.ctypes.data
+    assert driver.allocation(place) == (place, 65 << 20)
+    del array
+    assert driver.allocation(place) is not None, "the collector calls no driver"
+    api.pinned(10, "u8")
+    assert driver.allocation(place) is None
+
+
+def test_large_arrays_go_without_pinned_memory_too(gpu: Device) -> None:
+    driver: FakeDriver = gpu.driver  # type: ignore[assignment]
+    allocate = driver.allocate_pinned
+    granted: list[int] = []
+    most = [0]
+
+    def scarce(ordinal: int, size: int) -> int:
+        if len(granted) == most[0]:
+            raise DriverError("cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY", result="CUDA_ERROR_OUT_OF_MEMORY")
+        granted.append(size)
+        return allocate(ordinal, size)
+
+    driver.allocate_pinned = scarce  # type: ignore[method-assign]
+    for most[0] in (0, 1, 3):
+        source = counting(5 * CHUNK // 4 + 17)
+        assert np.array_equal(api.from_host(source).sync().to_host(), source)
 
 
 def test_without_pinned_memory_any_other_will_do(gpu: Device) -> None:

@@ -15,6 +15,7 @@ import pytest
 from tests.unit.runtime.api.transfer_samples import Pace, counting
 from tilec.errors import AliasError, BorrowError, GraphCaptureError, NestedExecutionError, PlacementError, TensorError, UseAfterMoveError
 from tilec.runtime import CudaGraph, Device, DeviceOp, Stream, Tensor, api, use_device, value, with_context
+from tilec.runtime.tensors.meta import MetaTensor
 from tilec.runtime.tensors.staging import CHUNK, CHUNKS, staging_of
 from tilec.testing.fake_driver import FakeDriver
 
@@ -94,6 +95,7 @@ class OnAGpu:
         (np.array(["a"]), "an array of <U1 cannot become a tensor", r"as in x.astype\(np.float32\); tensors have bool, i8"),
         (np.array([None]), "an array of object cannot become a tensor", "convert it"),
         (np.ma.masked_array([1], [True]), "a masked array cannot become a tensor, which has no masks", "pass its `data`"),
+        (MetaTensor(3), "a MetaTensor is on a device already: from_host takes host memory", r"dup\(\)"),
         (OnAGpu(), "the OnAGpu is on a GPU: from_host takes host memory", r"Tensor.from_foreign\(x\) takes it as it is"),
     ],
 )

@@ -280,6 +280,17 @@ def test_what_cannot_be_used(source: Any, message: str) -> None:
         Tensor.from_foreign(source)
 
 
+def test_pairs_of_torch_are_bytes(gpu: FakeDriver) -> None:
+    kind = type("Tensor", (), {"__module__": "torch", "dtype": "torch.float4_e2m1fn_x2", "layout": "torch.strided", "shape": (2, 4)})
+    answers = {"is_neg": False, "is_conj": False, "is_contiguous": True, "get_device": 0, "data_ptr": 0x1000}
+    for name, answer in answers.items():
+        setattr(kind, name, lambda _, answer=answer: answer)
+    kind.is_cuda = True  # type: ignore[attr-defined]
+    with pytest.raises(TensorError, match=r"^a tensor of float4_e2m1fn_x2 cannot be used") as caught:
+        Tensor.from_foreign(kind(), driver=gpu)
+    assert 'reinterpret("f4e2m1")' in caught.value.fix
+
+
 def test_a_tensor_ends_where_its_allocation_does(gpu: FakeDriver, on_gpu: Make) -> None:
     t = on_gpu(4, 8)
     Tensor.from_foreign(CudaArray(t.ptr), driver=gpu)
