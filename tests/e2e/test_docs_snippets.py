@@ -42,7 +42,7 @@ PAGES = (
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("guide", "manifest", "launching", "frontends", "ci", "debugging", "tensors", "device-ops", "graphs", "errors")
+        for name in ("guide", "manifest", "launching", "frontends", "ci", "debugging", "tensors", "device-ops", "graphs", "errors", "tile-language")
     ),
 )
 FOLLOWED = {"file", "append", "edit", "output", "plugin", "fake"}
@@ -88,6 +88,12 @@ def test_the_tensors_page(reader: Reader) -> None:
 
 def test_the_errors_page(reader: Reader) -> None:
     for step in steps("docs/errors.md"):
+        reader.follow(step)
+
+
+def test_the_page_on_the_safe_tile_language(reader: Reader) -> None:
+    """What it refuses is refused in its words, and what it builds runs."""
+    for step in steps("docs/tile-language.md"):
         reader.follow(step)
 
 

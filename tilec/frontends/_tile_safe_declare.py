@@ -68,7 +68,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         for helper, inner in helpers:
             problems += helper_misuses(inner, _values_of(helper, inner), helper.__code__.co_filename, texts)
     if problems:
-        unique = tuple(dict.fromkeys(problems))
+        unique = tuple(sorted(dict.fromkeys(problems), key=_order))
         raise CompileError(f"kernel {name!r} is not safe as it is written: {unique[0].message}", diagnostics=unique)
     proof = Prover(values, file, texts, signature.params).prove(node)
     called = [item for helper, inner in helpers for item in _helper_checks(helper, inner, texts)]
@@ -100,6 +100,11 @@ def language_digest() -> str:
     """One digest of the language's own code, which is compiled into kernels."""
     folder = Path(api.lang().__file__ or "").parent
     return sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py"))))
+
+
+def _order(found: Diagnostic) -> tuple[str, int, int]:
+    at = found.location
+    return (at.file, at.line, at.column) if at else ("", 0, 0)
 
 
 def _values_of(helper: Any, node: ast.FunctionDef) -> Values:
