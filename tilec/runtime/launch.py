@@ -322,14 +322,18 @@ class Launcher:
         recording.keep(*(value for place, value in enumerate(values) if place not in leased and not is_number(value)))
         key, calls = self._key(values), recording.calls
         plan = self._plans.get(key) if key is not None else None
-        if plan is None:
-            with self._site.driver.outside_captures(self._site.device.ordinal):  # the first launch loads the image
-                plan = self._first(handle, key, values, [])
-        else:
-            plan.calls[handle] = (calls or {}).get(plan) or plan.bound(handle)
-            self.path()(handle, values)
-        if calls is not None:
-            calls[plan] = plan.calls.pop(handle, None)
+        try:
+            if plan is None:
+                with self._site.driver.outside_captures(self._site.device.ordinal):  # the first launch loads the image
+                    plan = self._first(handle, key, values, [])
+            else:
+                plan.calls[handle] = (calls or {}).get(plan) or plan.bound(handle)
+                self.path()(handle, values)
+        finally:
+            if plan is None and key is not None:
+                plan = self._plans.get(key)
+            if calls is not None and plan is not None:  # also where it was refused: no launch may find it there
+                calls[plan] = plan.calls.pop(handle, None)
 
     def _prepared(self, contract: Contract, values: tuple[Any, ...], key: tuple[Any, ...] | None) -> tuple[Plan, tuple[Any, ...]]:
         """The plan of a call that has none, which is remembered, and the addresses of its tensors."""

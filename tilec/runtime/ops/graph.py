@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 from tilec.errors import GraphCaptureError, GraphError
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.execution import refuse_nested
 from tilec.runtime.ops.graph_capture import Capture, give_line, take_line
+from tilec.runtime.ops.graph_output import Output
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.policy import as_stream
 from tilec.runtime.ops.site import Site, location, site
@@ -52,7 +53,7 @@ class CudaGraph(Generic[T]):
         self._lock = threading.RLock()
         self._taken: Site | None = None
         self._state: _State | None = None
-        self._output: T | None = None
+        self._output: Output[T] | None = None
         self._renew(capture, output)
 
     @staticmethod
@@ -126,7 +127,8 @@ class CudaGraph(Generic[T]):
             self._open("asked for its output")
             output, self._output = self._output, None
             self._taken = site()
-        return cast("T", output)
+        assert output is not None
+        return output.take()
 
     # Its end
 
@@ -161,19 +163,17 @@ class CudaGraph(Generic[T]):
 
     def _renew(self, capture: Capture, output: T) -> bool:
         """Do what a capture says from now on; whether the executable could be kept."""
-        driver, ordinal = capture.driver, capture.ordinal
-        graph = capture.end()
+        before = self._state.executable if self._state is not None else None
         try:
-            before = self._state.executable if self._state is not None else None
-            kept = before is not None and driver.update_graph(ordinal, before.handle, graph)
-            executable = before if kept and before is not None else Executable.of(driver, ordinal, graph)
-            self.nodes = driver.graph_nodes(graph)
-        finally:
-            driver.destroy_graph(ordinal, graph)
+            executable, self.nodes = _finished(capture, before)
+        except BaseException:
+            capture.context.settle(failed=True)
+            raise
+        capture.context.settle(failed=False)
         self._state = _State(executable, capture)
-        self._output = output
+        self._output = Output(output)
         self._taken = None
-        return kept
+        return executable is before
 
     def _enqueue(self, driver: DeviceDriver, ordinal: int, stream: int) -> None:
         with self._lock:  # of threads that replay it, one after another finds the order and takes its place in it
@@ -214,6 +214,19 @@ class Executable:
         driver.synchronize(ordinal, line.handle)  # no other work is ever there
         give_line(line)
         return made
+
+
+def _finished(capture: Capture, before: Executable | None) -> tuple[Executable, int]:
+    """What a capture is replayed by, which is what was there before where that can be changed; and the number of its works."""
+    driver, ordinal = capture.driver, capture.ordinal
+    graph = capture.end()
+    try:
+        nodes = driver.graph_nodes(graph)
+        if before is not None and driver.update_graph(ordinal, before.handle, graph):
+            return before, nodes
+        return Executable.of(driver, ordinal, graph), nodes
+    finally:
+        driver.destroy_graph(ordinal, graph)
 
 
 def _destroy(driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> None:

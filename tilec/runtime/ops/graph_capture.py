@@ -154,7 +154,11 @@ class Capture:
         self.driver = driver
         self.ordinal = ordinal
         line = take_line(driver, ordinal)
-        driver.begin_capture(ordinal, line.handle)
+        try:
+            driver.begin_capture(ordinal, line.handle)
+        except BaseException:
+            give_line(line)
+            raise
         self._line = line
         self.context = CaptureContext(line, begin_recording(driver, ordinal, line.handle))
 
@@ -174,20 +178,14 @@ class Capture:
             raise
 
     def end(self) -> GraphHandle:
-        """The graph, which is to be destroyed.
+        """The graph, which is to be destroyed. What became of what moved in is to be settled.
 
         Raises:
             DriverError: a call that cannot be captured broke the capture.
         """
         line, self._line = self._line, None
         assert line is not None
-        try:
-            graph = self._end(line)
-        except BaseException:
-            self.context.settle(failed=True)
-            raise
-        self.context.settle(failed=False)
-        return graph
+        return self._end(line)
 
     def abandon(self) -> None:
         """End it without a graph; nothing is raised, and a second time is nothing."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilec.errors import ContextLostError, TilecError
@@ -13,7 +12,7 @@ from tilec.runtime.marks import Mark
 
 
 class Drops:
-    """Objects to be let go once marks are reached, and calls to be made once nobody holds them back.
+    """Objects to be let go once marks are reached, and calls to be made once no capture is in their way.
 
     Everything here may be called by the collector, on any thread: nothing waits, and a lock is taken only by `drain`.
     """
@@ -22,7 +21,6 @@ class Drops:
         """Start with nothing."""
         self._kept: collections.deque[tuple[Sequence[Mark], Any]] = collections.deque()
         self._calls: collections.deque[Callable[[], None]] = collections.deque()
-        self._holds = 0
         self._lock = threading.Lock()
 
     def keep(self, marks: Sequence[Mark], thing: Any) -> None:
@@ -30,29 +28,12 @@ class Drops:
         self._kept.append((marks, thing))
 
     def call(self, free: Callable[[], None]) -> None:
-        """Make a call that gives memory back, now or when the last `held` block ends. What it raises is logged: nobody waits for it."""
-        if self._holds:
-            self._calls.append(free)
-        else:
-            _make(free)
+        """Make a call that gives memory back. What it raises is logged: nobody waits for it."""
+        _make(free)
 
     def later(self, free: Callable[[], None]) -> None:
         """Make a call at the next `drain`: its stream is captured now, and nobody says when that ends."""
         self._calls.append(free)
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold calls back: while a stream is captured, a free in its order would become a part of the graph."""
-        with self._lock:
-            self._holds += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._holds -= 1
-            while not self._holds and self._calls:
-                with contextlib.suppress(IndexError):  # another thread may have taken it
-                    _make(self._calls.popleft())
 
     def drain(self) -> int:
         """Let go what no device uses any more; the number of objects that are left. Never waits for a device."""
@@ -64,7 +45,7 @@ class Drops:
                     if waiting:
                         self._kept.append((waiting, thing))
                     del thing
-                for _ in range(0 if self._holds else len(self._calls)):
+                for _ in range(len(self._calls)):  # each may have to wait again
                     _make(self._calls.popleft())
             finally:
                 self._lock.release()

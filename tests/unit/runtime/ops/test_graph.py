@@ -16,6 +16,7 @@ from tests.unit.runtime.ops.graph_samples import COUNT, Cpu, contents, copy
 from tilec.errors import BorrowError, GraphCaptureError, GraphError, NestedExecutionError, UsageError, UsedOpError
 from tilec.runtime import CudaGraph, Event, ExecutionContext, Stream, Tensor, use_device, value, with_context, zip_ops
 from tilec.runtime.ops.watcher import WATCHER
+from tilec.runtime.tensors.lease import Holder
 
 
 @pytest.fixture
@@ -212,6 +213,22 @@ def test_borrows_keep_replays_away_that_write(cpu: Cpu) -> None:
         graph.launch().sync_on(cpu.stream)
     graph.replay()
     assert contents(output) == {2}
+
+
+def test_a_graph_keeps_no_borrow_that_its_op_gives_back(cpu: Cpu) -> None:
+    z, x, y = cpu.tensor(0), cpu.tensor(1), cpu.tensor(1)
+    with y.borrow() as held:
+        graph = cpu.module.lazy.add(z.partition_mut(COUNT), x.borrow(), held).graph_on(cpu.stream)
+        graph.update(copy(x, y))  # the borrows of z and x were nobody's but the op's
+        graph.replay()
+        part, view, same, alpha = graph.take_output()
+        assert same is held
+        assert alpha == 1.0
+    assert (part.grid, view.shape) == ((1,), (COUNT,))
+    for ended in (part, view):
+        with pytest.raises(BorrowError, match="has ended"):
+            ended.require_readable(Holder(what="it"))
+    assert contents(z) == {2}
 
 
 # Captures that fail

@@ -117,8 +117,9 @@ def test_a_driver_that_fails_leaves_the_next_capture_clean(gpu: Gpu, call: str) 
     with pytest.raises(DriverError, match=f"{call} failed: CUDA_ERROR_INVALID_VALUE"):
         gpu.module.lazy.add(z, x.borrow(), y.borrow()).graph_on(gpu.stream)
     gpu.driver.fail.clear()
-    w = gpu.tensor()
-    graph = gpu.module.lazy.add(w, x.borrow(), y.borrow()).graph_on(gpu.stream)
+    gpu.driver.calls.clear()
+    graph = gpu.module.lazy.add(z, x.borrow(), y.borrow()).graph_on(gpu.stream)  # what had moved in is back
+    assert ("create_stream" in gpu.driver.calls) == (call == "end_capture"), "a stream whose capture does not end is used no more"
     assert graph.nodes == 1
     graph.replay()
 

@@ -106,13 +106,34 @@ def test_nothing_is_freed_twice_and_nothing_of_no_bytes_is_freed(driver: FakeDri
 
 
 def test_frees_wait_for_the_end_of_a_capture(driver: FakeDriver) -> None:
-    first, second = (Storage.allocate(driver, 0, 64, 5) for _ in range(2))
-    with DROPS.held():
-        with DROPS.held():
-            del first
-        del second
-        assert steps(driver) == [("allocate", 5), ("allocate", 5)]
-    assert steps(driver) == [("free", 5), ("free", 5)]
+    first, second = (Storage.allocate(driver, 0, 64, stream) for stream in (5, 6))
+    steps(driver)
+    driver.begin_capture(0, 5)
+    del first, second
+    DROPS.drain()
+    assert steps(driver) == [("free", 6)], "the other one would become a part of the graph"
+    driver.end_capture(0, 5)
+    DROPS.drain()
+    assert steps(driver) == [("free", 5)]
+
+
+def test_owners_of_foreign_memory_wait_for_the_end_of_a_capture(driver: FakeDriver) -> None:
+    class Owner:
+        pass
+
+    owner = Owner()
+    gone = weakref.ref(owner)
+    storage = Storage(driver, 0, 0x1000, 64, owner=owner)
+    storage.pass_through(5, write=True)
+    del owner
+    driver.begin_capture(0, 5)
+    del storage
+    DROPS.drain()
+    assert gone() is not None
+    driver.end_capture(0, 5)
+    DROPS.drain()  # makes the mark
+    DROPS.drain()
+    assert gone() is None
 
 
 def test_threads_drop_the_last_references() -> None:
