@@ -38,13 +38,21 @@ else:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
-PAGES = (
-    "README.md",
-    *(
-        f"docs/{name}.md"
-        for name in ("guide", "manifest", "launching", "frontends", "ci", "debugging", "tensors", "device-ops", "graphs", "errors", "tile-language")
-    ),
+_NAMES = (
+    "guide",
+    "manifest",
+    "launching",
+    "frontends",
+    "ci",
+    "debugging",
+    "tensors",
+    "random",
+    "device-ops",
+    "graphs",
+    "errors",
+    "tile-language",
 )
+PAGES = ("README.md", *(f"docs/{name}.md" for name in _NAMES))
 FOLLOWED = {"file", "append", "edit", "output", "plugin", "fake"}
 LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh")}
 
@@ -83,6 +91,11 @@ def test_the_page_on_debugging(reader: Reader) -> None:
 
 def test_the_tensors_page(reader: Reader) -> None:
     for step in steps("docs/tensors.md"):
+        reader.follow(step)
+
+
+def test_the_page_on_random_numbers(reader: Reader) -> None:
+    for step in steps("docs/random.md"):
         reader.follow(step)
 
 
