@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tilec.runtime.protocols import DeviceLike, StreamLike, StructLike, TensorLike
     from tilec.runtime.seam import DeviceInfo
     from tilec.runtime.streams import Stream
+    from tilec.runtime.tensors.meta import MetaTensor
     from tilec.runtime.tensors.partition import MappedPartition, Partition
     from tilec.runtime.tensors.pool import MemPool
     from tilec.runtime.tensors.shared import SharedTensor
@@ -69,6 +70,7 @@ __all__ = [
     "LazyLauncher",
     "MappedPartition",
     "MemPool",
+    "MetaTensor",
     "Module",
     "OrOp",
     "Partition",
@@ -128,6 +130,7 @@ _NAMES = {
     "protocols": "DeviceLike StreamLike StructLike TensorLike",
     "seam": "DeviceInfo",
     "streams": "Stream",
+    "tensors.meta": "MetaTensor",
     "tensors.partition": "MappedPartition Partition",
     "tensors.pool": "MemPool",
     "tensors.shared": "SharedTensor",
