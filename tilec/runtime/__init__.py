@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tilec.runtime.devices import devices
     from tilec.runtime.events import Event
     from tilec.runtime.launch import Launcher
-    from tilec.runtime.load import Module, load, load_packaged
+    from tilec.runtime.load import Module, load
     from tilec.runtime.memory import DeviceBuffer
     from tilec.runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
     from tilec.runtime.ops.context import ExecutionContext
@@ -95,7 +95,6 @@ __all__ = [
     "load_module_from_bytes",
     "load_module_from_file",
     "load_module_from_ptx",
-    "load_packaged",
     "set_default_device",
     "shared",
     "use_device",
@@ -112,7 +111,7 @@ _NAMES = {
     "devices": "devices",
     "events": "Event",
     "launch": "Launcher",
-    "load": "Module load load_packaged",
+    "load": "Module load",
     "memory": "DeviceBuffer",
     "ops.combinators": "as_op empty value with_context zip_ops",
     "ops.context": "ExecutionContext",

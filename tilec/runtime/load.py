@@ -13,7 +13,6 @@ from tilec.model.suggest import did_you_mean
 from tilec.runtime.devices import driver_of, find_device
 from tilec.runtime.images import store_of
 from tilec.runtime.launch import Launcher
-from tilec.runtime.package import Package
 from tilec.runtime.prepare import Site
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import DeviceDriver, DeviceInfo
@@ -38,21 +37,6 @@ def load(bundle: Path | str | bytes | Bundle, device: DeviceLike = 0, *, driver:
     found = driver or driver_of(device)
     site = Site(bundle=opened, device=find_device(device, found), driver=found, store=store_of(found))
     return Module(site)
-
-
-def load_packaged(package: str, name: str, device: DeviceLike = 0) -> Module:
-    """Load the bundle that lies inside an installed package: what packages called that older versions generated.
-
-    Args:
-        package: import name of the package.
-        name: file name of the bundle.
-        device: as for `load`.
-
-    Raises:
-        BundleError: the bundle cannot be read.
-        NoDeviceError: there is no driver or no such device.
-    """
-    return Package(package, name).load(device)
 
 
 class Module:
