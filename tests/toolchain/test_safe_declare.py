@@ -256,3 +256,11 @@ def test_a_kernel_is_called_through_its_launcher_only(tile, tmp_path):
         tl.size("BM") + 1
     with pytest.raises(ValueError, match="'B M' is no name of an axis"):
         tl.size("B M")
+
+
+def test_names_of_functions_around_come_before_those_of_the_module(tile, tmp_path):
+    text = (
+        "def make(WIDTH):\n    @tl.kernel\n    def k(z: tl.Mut[T, (64,)], x: tl.Ref[T, 1]):\n"
+        "        z.store(x.load_tile((2,), (WIDTH,)))\n    return k\n\n\nk = make(64)\n"
+    )
+    assert declared(tile, tmp_path, text).requires == ("cdiv(x.shape[0], 64) > 2 or z.size == 0",)

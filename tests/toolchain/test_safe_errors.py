@@ -123,6 +123,14 @@ BODIES = {
         "x.load_tile",
         "x has 2 dimensions (tl.Ref[T, 2]), and this shape has 3\n    {line}\n  hint: give one number for each of 2",
     ),
+    "z.store(x.load_tile(z.index[0], (BM, BN)))": (
+        "x.load_tile",
+        "x.load_tile takes index as a tuple, one number for each dimension\n    {line}\n  hint: a tuple of one is written (i,)",
+    ),
+    "z.store(x.load_tile(z.index, BM))": (
+        "x.load_tile",
+        "x.load_tile takes shape as a tuple, one number for each dimension\n    {line}\n  hint: a tuple of one is written (i,)",
+    ),
     "z.stor(z.load())": (
         "z.stor",
         (

@@ -126,6 +126,18 @@ def lang() -> ModuleType:
     return tilec.lang
 
 
+def is_trusted(file: str) -> bool:
+    """Whether a file is one of the language's, or of cuda.tile's own."""
+    folders = (Path(lang().__file__ or "").parent, Path(cuda_tile().__file__ or "").parent)
+    return any(Path(file).is_relative_to(folder) for folder in folders)
+
+
+@functools.cache
+def language_names() -> frozenset[str]:
+    """The language's files, by the names that they have in debug information."""
+    return frozenset(installed_name(str(path)) for path in Path(lang().__file__ or "").parent.glob("*.py"))
+
+
 class _Inspect:
     """`inspect` as cuda.tile's front end sees it: a file of an installed package is named without the directory it is installed in."""
 
@@ -172,6 +184,36 @@ def sources(found: Mapping[Any, tuple[str, tuple[tuple[int, int, str, str], ...]
         _guards.remove(guard)
         for code in found:
             _sources.pop(code, None)
+
+
+@contextmanager
+def places(entry: str, function: FunctionType, line: int) -> Iterator[None]:
+    """While it lasts, debug information has the user's places alone.
+
+    What the language does for a call counts as the call; the entry point (a function in the file `entry`), and what it calls, count as
+    `function`, whose `def` stands on `line`.
+    """
+    from cuda.tile import _ir2bytecode
+    from cuda.tile._exception import FunctionDesc
+
+    file, names = installed_name(function.__code__.co_filename), language_names()
+    home = FunctionDesc(function.__name__, file, line, 1, is_entry=True)
+    original = _ir2bytecode.DebugAttrMap.get_debugattr
+
+    def get_debugattr(self: Any, loc: Any) -> Any:
+        while loc.call_site is not None and loc.filename in names:
+            loc = loc.call_site
+        if loc.filename == entry:
+            loc = dataclasses.replace(loc, filename=file, line=line, col=0, function=home, call_site=None)
+        elif loc.call_site is not None and loc.call_site.filename == entry:
+            loc = dataclasses.replace(loc, function=home, call_site=None)
+        return original(self, loc)
+
+    _ir2bytecode.DebugAttrMap.get_debugattr = get_debugattr
+    try:
+        yield
+    finally:
+        _ir2bytecode.DebugAttrMap.get_debugattr = original
 
 
 def forget_sources() -> None:

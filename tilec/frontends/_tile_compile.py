@@ -185,7 +185,9 @@ def _kernel_of(job: Job, module: LoadedModule, kernel: Declared) -> Iterator[Any
     safe, modules = kernel.safe, list(module.modules.values())
     values = {**{p.name: p.default for p in safe.params if p.default is not None}, **dict(job.variant.axes)}
     off = job.spec.checks is Checks.OFF
-    with entry(safe.function, safe.params, safe.sites, values, modules, hints=safe.hints, unchecked=off) as made:
+    with entry(
+        safe.function, safe.params, safe.sites, values, modules, hints=safe.hints, line=kernel.decl.location.line, unchecked=off
+    ) as made:
         yield made
 
 

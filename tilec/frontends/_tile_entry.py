@@ -30,6 +30,7 @@ def entry(
     modules: Sequence[types.ModuleType],
     *,
     hints: Mapping[str, Any],
+    line: int,
     unchecked: bool,
 ) -> Iterator[Any]:
     """A kernel of cuda.tile that takes the raw arguments in order; while it lasts, axes have their values in the project's modules.
@@ -41,6 +42,7 @@ def entry(
         axes: values of the variant.
         modules: the project's modules.
         hints: of the kernel's author.
+        line: where its `def` stands.
         unchecked: every access loses its check.
     """
     names = _unlike([param.name for param in params])
@@ -55,7 +57,7 @@ def entry(
         exec(compile(text, file, "exec"), made)  # noqa: S102 - the text is made here of names and numbers
         outer = made[function.__name__]
         renamed = [(s.line, s.column, s.name, UNCHECKED[s.name]) for s in sites if s.proven or unchecked]
-        with api.sources({outer.__code__: (text, ()), user.__code__: ("", tuple(renamed))}, _guard):
+        with api.places(file, function, line), api.sources({outer.__code__: (text, ()), user.__code__: ("", tuple(renamed))}, _guard):
             yield api.cuda_tile().kernel(outer, **hints)
 
 
@@ -65,9 +67,9 @@ def _guard(function: Any, lines: Sequence[str], first: int) -> None:
     Raises:
         CompileError: it does.
     """
-    file = api.installed_name(function.__code__.co_filename)
-    if file.startswith(("tilec/lang/", "cuda/")):
+    if api.is_trusted(function.__code__.co_filename):
         return
+    file = api.installed_name(function.__code__.co_filename)
     for number, line in enumerate(inspect.getblock(list(lines[first:])), first + 1):
         found = _PRIVATE.search(line)
         if found:

@@ -13,7 +13,7 @@ from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_errors import characters, function_node, line_of
 from tilec.frontends._tile_proof import UNCHECKED
 from tilec.frontends._tile_safe import EXAMPLES, OUTPUTS, Access
-from tilec.frontends._tile_values import ArrayOf, Items, Values, argument
+from tilec.frontends._tile_values import ArrayOf, Items, Size, Values, Within, argument, scope_of
 from tilec.model.suggest import did_you_mean
 
 # Attributes that hold what the language keeps from kernels, and those that only proven accesses become.
@@ -42,7 +42,7 @@ def reachable(function: Any, texts: Mapping[str, str]) -> Iterator[tuple[Functio
             continue
         if current is not function:
             yield current, node
-        for value in _named(node, current.__globals__):
+        for value in _named(node, scope_of(current)):
             for item in _functions(value):
                 if item not in seen and item.__code__.co_filename in texts:
                     seen.add(item)
@@ -156,6 +156,8 @@ def _ranks(node: ast.Call, values: Values) -> tuple[str, str] | None:
     if node.func.attr == "load_tile":
         for place, name in enumerate(("index", "shape")):
             given = values.of(argument(node, place, name))
+            if isinstance(given, int | Size | Within):
+                return f"{ast.unparse(node.func)} takes {name} as a tuple, one number for each dimension", "a tuple of one is written (i,)"
             if isinstance(given, Items) and len(given.values) != param.rank:
                 what = f"{param.name} has {_dimensions(param.rank)} ({param.text}), and this {name} has {len(given.values)}"
                 return what, f"give one number for each of {param.rank}"

@@ -19,7 +19,7 @@ from tilec.frontends._tile_modules import LoadedModule
 from tilec.frontends._tile_proof import Proof, Prover, Site, elsewhere, is_access
 from tilec.frontends._tile_safe import OUTPUTS, Access, SafeParam, signature_of
 from tilec.frontends._tile_signature import FunctionParam
-from tilec.frontends._tile_values import Values
+from tilec.frontends._tile_values import Values, scope_of
 from tilec.model.digest import sha256
 from tilec.model.kernel import KernelDecl, ParamDecl
 from tilec.model.safety import Fact, Guarantee, Region, Safety
@@ -57,7 +57,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
     at = _definition(node, file, texts)
     signature = signature_of(function, texts)
     problems = [*signature.problems, *_outputs(signature.params)]
-    values = Values(node, function.__globals__, {param.name: param for param in signature.params})
+    values = Values(node, scope_of(function), {param.name: param for param in signature.params})
     proof = Proof(sites=(), requires=(), facts=(), unproven=())
     demands = Demands(signature.params, node, at, texts)
     if not problems:
@@ -108,7 +108,7 @@ def _order(found: Diagnostic) -> tuple[str, int, int]:
 
 
 def _values_of(helper: Any, node: ast.FunctionDef) -> Values:
-    return Values(node, helper.__globals__, {})
+    return Values(node, scope_of(helper), {})
 
 
 def _definition(node: ast.FunctionDef, file: str, texts: Mapping[str, str]) -> Location:

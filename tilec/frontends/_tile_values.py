@@ -218,6 +218,17 @@ class Values:
         return Below(stop) if type(stop) is int else None
 
 
+def scope_of(function: Any) -> dict[str, Any]:
+    """What names mean that a function does not bind itself: its module's, and those of functions around it."""
+    found = dict(function.__globals__)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not bound yet
+            found[name] = None
+    return found
+
+
 def argument(node: ast.Call, place: int, name: str) -> ast.expr | None:
     """An argument of a call, by place or name; None where it is not given, or where something is unpacked before it."""
     if any(isinstance(arg, ast.Starred) for arg in node.args[: place + 1]) or any(item.arg is None for item in node.keywords):

@@ -107,8 +107,10 @@ class Ref:
             allow_tma: False keeps the compiler from using TMA.
         """
         if unchecked:
-            return self._loadtile(index, shape, padding=padding, latency=latency, allow_tma=allow_tma)
-        return load_inside(self._tl_array, index, shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
+            tile: Tile = ct.load(self._tl_array, index, shape, padding_mode=padding, latency=latency, allow_tma=allow_tma)
+        else:
+            tile = load_inside(self._tl_array, index, shape, padding, latency, allow_tma)
+        return tile
 
     def _loadtile(
         self,
