@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import Any
 
 import pytest
 
 from tests.runtime_samples import Array
 from tests.unit.runtime.ops.graph_samples import COUNT, Gpu, copy
-from tilec.errors import BorrowError, DriverError, GraphCaptureError, GraphError
-from tilec.runtime import CudaGraph, MemPool, Stream, Tensor, value, with_context
+from tilec.errors import AliasError, BorrowError, DriverError, GraphCaptureError, GraphError
+from tilec.runtime import AsyncKernelLaunch, CudaGraph, Device, KernelFunction, LaunchConfig, MemPool, Stream, Tensor, value, with_context
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.tensors.drops import DROPS
 from tilec.testing.fake_driver import H200, FakeDriver
@@ -122,6 +123,62 @@ def test_a_driver_that_fails_leaves_the_next_capture_clean(gpu: Gpu, call: str) 
     assert ("create_stream" in gpu.driver.calls) == (call == "end_capture"), "a stream whose capture does not end is used no more"
     assert graph.nodes == 1
     graph.replay()
+
+
+def test_launches_without_a_bundle_are_captured(gpu: Gpu) -> None:
+    device = Device(0, driver=gpu.driver)
+    function = KernelFunction.borrow_raw("scale", device)
+    x = gpu.tensor()
+    launch = AsyncKernelLaunch(function).push_arg(x).set_launch_config(LaunchConfig.for_num_elems(COUNT))
+    graph = launch.graph_on(gpu.stream)
+    gpu.driver.launches.clear()
+    graph.replay()
+    assert [(found.symbol, found.shape.grid, found.stream) for found in gpu.driver.launches] == [("scale", (1, 1, 1), gpu.stream.handle)]
+    (output,) = graph.take_output()
+    assert output.storage is x.storage
+
+
+def test_bound_launches_are_captured_each_time_and_only_then(gpu: Gpu) -> None:
+    tensors = [gpu.tensor() for _ in range(3)]
+    bounds = [gpu.module.add.bind(*tensors)]
+    bounds[0].launch(gpu.stream)
+
+    def work(ctx: ExecutionContext) -> None:
+        for _ in range(3):
+            bounds[0].launch(ctx)
+
+    for _ in range(2):
+        graph = with_context(work).graph_on(gpu.stream)
+        assert graph.nodes == 3
+    gpu.steps()
+    bounds[0].launch(gpu.stream)
+    assert gpu.steps() == [("launch", gpu.stream.handle)]
+    graph.replay(gpu.other)
+    assert [step for step in gpu.steps() if step[0] == "launch"] == [("launch", gpu.other.handle)] * 3
+    kept = weakref.ref(tensors[0].storage)
+    tensors.clear()
+    bounds.clear()
+    gc.collect()
+    assert kept() is not None
+
+
+def test_a_launch_that_is_refused_leaves_no_way_around_the_capture(gpu: Gpu) -> None:
+    """What launches there later is told to its graph, also with arrays that nobody else looks at."""
+    arrays = [Array(COUNT, ptr=0x50000 + 0x1000 * number) for number in range(3)]
+    for array in arrays:
+        gpu.driver.own(array.__cuda_array_interface__["data"][0], 0)
+    z, x, y = arrays
+    gpu.module.add(gpu.stream, z, x, y)
+
+    def refused(ctx: ExecutionContext) -> None:
+        gpu.module.add(ctx, z, z, y)
+
+    with pytest.raises(AliasError):
+        with_context(refused).graph_on(gpu.stream)
+    for _ in range(2):
+        graph = with_context(lambda ctx: gpu.module.add(ctx, z, x, y)).graph_on(gpu.stream)
+        state: Any = graph._state
+        assert [kept in state.uses[-1][0].owner for kept in arrays] == [True] * 3
 
 
 # Captures of other libraries
