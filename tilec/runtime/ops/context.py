@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tilec.runtime.ops.op import DeviceOp
 
 T = TypeVar("T")
+_PER_THREAD = 2
 
 
 class ExecutionContext:
@@ -29,7 +30,7 @@ class ExecutionContext:
         driver: of the device. device: its ordinal. stream: the stream's handle.
     """
 
-    __slots__ = ("_allocated", "_kept", "_moves", "_owner", "_since", "_touched", "device", "driver", "stream")
+    __slots__ = ("_allocated", "_kept", "_moves", "_noted", "_owner", "_since", "_touched", "device", "driver", "stream")
 
     def __init__(self, stream: Stream) -> None:
         """Begin on a stream.
@@ -43,6 +44,7 @@ class ExecutionContext:
         self._owner = stream
         self._since = self.driver.position(self.device, self.stream)
         self._touched: dict[int, tuple[Storage, bool]] = {}
+        self._noted: list[tuple[Storage, int]] = []
         self._kept: list[Any] = []
         self._allocated: set[int] = set()
         self._moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
@@ -81,6 +83,15 @@ class ExecutionContext:
     def writes(self, storage: Storage) -> None:
         """Use memory alone: the stream waits for its last write and for all reads since then, wherever they were."""
         self._touch(storage, write=True)
+
+    def done_with(self, storage: Storage) -> None:
+        """Let later uses come after this one from now on, and not from the end of the execution on: what keeps others away is given up."""
+        found = self._touched.pop(id(storage), None)
+        if found is not None:
+            mark = self.mark() if self.stream == _PER_THREAD else None
+            with storage.lock:
+                storage.leave(self.stream, write=found[1], mark=mark, ordinal=self.device)
+                self._noted.append((storage, storage.uses.notes))
 
     def wait_for(self, mark: Mark) -> None:
         """Let the stream wait for a place in another one."""
@@ -168,7 +179,9 @@ class ExecutionContext:
         mark = self.mark()
         for storage, write in self._touched.values():
             storage.leave(self.stream, write=write, mark=mark, ordinal=self.device)
-        self._touched = {}
+        for storage, notes in self._noted:
+            storage.mark_use(self.stream, mark, notes, ordinal=self.device)
+        self._touched, self._noted = {}, []
         return mark
 
     def _give_back(self, since: int = 0) -> None:

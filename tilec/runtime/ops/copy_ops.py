@@ -38,7 +38,7 @@ class End:
         facts, storage: of the tensor.
     """
 
-    __slots__ = ("_claim", "_lease", "_who", "_write", "facts", "storage")
+    __slots__ = ("_claim", "_ctx", "_lease", "_who", "_write", "facts", "storage")
 
     def __init__(self, tensor: Described, who: Holder, *, write: bool = False) -> None:
         """See that the tensor is there, and can be written where it is to be.
@@ -53,6 +53,7 @@ class End:
         self._write = write
         self._lease: Lease | None = tensor.lease
         self._claim: Claim | None = None
+        self._ctx: ExecutionContext | None = None
         self.storage: Storage = tensor.storage
         self.facts: TensorFacts = tensor._facts  # noqa: SLF001 - used with a claim
 
@@ -75,6 +76,7 @@ class End:
         """
         assert self._claim is not None
         self._claim.require(self._who)
+        self._ctx = ctx
         if (ctx.driver, ctx.device) != (self.storage.driver, self.storage.ordinal):
             what = f"{self._who.what} of a tensor on {_place(self.storage.ordinal)} cannot run on {_place(ctx.device)}"
             raise PlacementError(what, fix="run it under use_device, or on a stream of the tensor's device")
@@ -87,7 +89,10 @@ class End:
         """For the time of an execution."""
 
     def __exit__(self, *_: object) -> None:
-        """Give the claim up, however that ended: what comes later is ordered behind this by the stream."""
+        """Give the claim up, however that ended: what comes later is ordered behind this."""
+        if self._ctx is not None:
+            self._ctx.done_with(self.storage)
+            self._ctx = None
         if self._claim is not None:
             self._claim.release()
 

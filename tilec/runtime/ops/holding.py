@@ -12,6 +12,7 @@ from tilec.runtime.ops.op import DeviceOp, take_all
 from tilec.runtime.scalars import is_number
 from tilec.runtime.tensors.described import Described
 from tilec.runtime.tensors.lease import Claim, Holder
+from tilec.runtime.tensors.storage import Storage
 
 
 class Ready(NamedTuple):
@@ -26,7 +27,7 @@ class Held:
     of an op, the result is used.
     """
 
-    __slots__ = ("_claim", "_content", "_op", "_origin", "_who", "_write")
+    __slots__ = ("_claim", "_content", "_op", "_origin", "_used", "_who", "_write")
 
     def __init__(self, content: Any, who: Holder, *, write: bool) -> None:
         """Use `hold_all`."""
@@ -36,6 +37,7 @@ class Held:
         self._op: DeviceOp[Any] | None = None
         self._content = content
         self._origin: Any = None
+        self._used: tuple[ExecutionContext, Storage] | None = None
 
     def claim(self) -> None:
         """See that the argument may be used so, and claim one that does not move. Undone by the end of this object."""
@@ -82,11 +84,16 @@ class Held:
             ctx.writes(content.storage)
         else:
             ctx.reads(content.storage)
+        if self._claim is not None:
+            self._used = (ctx, content.storage)
         return Ready(content.raw(), content)
 
     def release(self) -> None:
-        """End the claim: what comes later is ordered behind the launch by the stream."""
+        """End the claim: what comes later is ordered behind the launch."""
         if self._claim is not None:
+            used, self._used = self._used, None
+            if used is not None:
+                used[0].done_with(used[1])
             self._claim.release()
 
     def discard(self) -> None:

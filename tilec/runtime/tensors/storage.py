@@ -152,6 +152,22 @@ class Storage:
             else:
                 self.readers.discard(stream)
 
+    def mark_use(self, stream: int, mark: Mark, notes: int, *, ordinal: int) -> None:
+        """Let a use that `leave` noted without a mark have this one, which is behind it: nobody has to ask the stream any more.
+
+        Args:
+            stream: handle.
+            mark: behind the use; behind later ones of the same stream it need not be, so nothing is done where there are any.
+            notes: how many uses there were with this one.
+            ordinal: the stream's device.
+        """
+        with self.lock:
+            if self.uses.notes == notes:
+                self.uses.mark(self._key(stream, ordinal), mark)
+                self.readers.discard(stream)
+                if self.sole == stream:
+                    self.sole = None
+
     def pass_through(self, stream: int, *, write: bool) -> None:
         """`enter` and `leave` at once, for a use that follows immediately on a stream of the memory's device.
 

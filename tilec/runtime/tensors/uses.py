@@ -22,15 +22,17 @@ class Uses:
 
     Attributes:
         gone: streams that were noted and are no more.
+        notes: how many uses were noted so far.
     """
 
-    __slots__ = ("__weakref__", "_reads", "_write", "gone")
+    __slots__ = ("__weakref__", "_reads", "_write", "gone", "notes")
 
     def __init__(self) -> None:
         """Start with no use."""
         self._write: Use | None = None
         self._reads: dict[StreamKey, Any] = {}
         self.gone: set[StreamKey] = set()
+        self.notes = 0
 
     def before(self, stream: StreamKey, *, write: bool) -> list[Use]:
         """What a use on this stream has to come after, on other streams."""
@@ -45,6 +47,7 @@ class Uses:
     def note(self, stream: StreamKey, mark: Any, *, write: bool) -> None:
         """Remember a use, which came after all that `before` named."""
         self.gone.discard(stream)  # another one of the same name
+        self.notes += 1
         if write:
             self._write = Use(stream, mark)
             self._reads = {}
@@ -61,6 +64,10 @@ class Uses:
     def settle(self, stream: StreamKey, mark: Any) -> None:
         """Let uses that are noted without a mark have this one: their stream is about to go."""
         self.gone.add(stream)
+        self.mark(stream, mark)
+
+    def mark(self, stream: StreamKey, mark: Any) -> None:
+        """Let uses of a stream that are noted without a mark have this one."""
         if self._write is not None and self._write.stream == stream and self._write.mark is None:
             self._write = Use(stream, mark)
         if stream in self._reads and self._reads[stream] is None:

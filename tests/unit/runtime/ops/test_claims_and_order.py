@@ -1,0 +1,97 @@
+"""A claim that ends while its op is still being enqueued: whoever uses the tensor from then on, on another thread, comes after the op."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.runtime_samples import ADD, bundle_of, fake_driver
+from tests.unit.runtime.ops.device_samples import Held
+from tilec.runtime import Device, DeviceOp, Module, Stream, Tensor, api, load, use_device
+from tilec.testing.fake_driver import FakeDriver
+
+SIZE = 64
+
+
+def elsewhere(work: Callable[[], object]) -> None:
+    """Do it on another thread, which executes no op yet."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+@pytest.fixture
+def gpu() -> Any:
+    driver = fake_driver(ADD)
+    with use_device(Device(0, driver=driver)):
+        yield load(bundle_of(ADD), 0, driver=driver), driver
+
+
+def tensor() -> Tensor:
+    return api.from_host(np.ones(SIZE, np.float32)).sync()
+
+
+def order(driver: FakeDriver, one: Stream, two: Stream) -> list[tuple[str, int | None]]:
+    return [
+        (step.call, step.stream) for step in driver.steps if step.stream in (one.handle, two.handle) and step.call in ("record", "wait")
+    ]
+
+
+@pytest.mark.parametrize("what", ["to_host", "dup", "memcpy", "view", "borrow", "share"])
+def test_a_later_writer_waits_for_a_reader_that_is_still_being_enqueued(gpu: tuple[Module, FakeDriver], what: str) -> None:
+    module, driver = gpu
+    t, z, y = tensor(), tensor(), tensor()
+    shared = t.share() if what == "share" else None
+    make: dict[str, Callable[[], DeviceOp[Any]]] = {
+        "to_host": lambda: api.to_host(t),
+        "dup": lambda: api.dup(t),
+        "memcpy": lambda: api.memcpy(z, t),
+        "view": lambda: module.lazy.add(z, t[:], y),
+        "borrow": lambda: module.lazy.add(z, t.borrow(), y),
+        "share": lambda: module.lazy.add(z, shared, y),
+    }
+    with Stream(0, driver=driver) as one, Stream(0, driver=driver) as two:
+
+        def write(_: object) -> None:
+            owned = t if shared is None else shared.try_unwrap()
+            driver.steps.clear()
+            elsewhere(lambda: api.memcpy(owned, np.zeros(SIZE, np.float32)).enqueue_on(two))
+
+        make[what]().map(lambda found: found if what == "share" else None).map(write).enqueue_on(one)
+        found = order(driver, one, two)
+        assert found[:2] == [("record", one.handle), ("wait", two.handle)]
+
+
+def test_a_later_reader_waits_for_a_writer_and_so_does_who_comes_after_it(gpu: tuple[Module, FakeDriver]) -> None:
+    _, driver = gpu
+    t, u = tensor(), tensor()
+    with Stream(0, driver=driver) as one, Stream(0, driver=driver) as two, Stream(0, driver=driver) as three:
+        driver.steps.clear()
+        op = api.memcpy(t, u).map(lambda _: elsewhere(lambda: api.to_host(t).enqueue_on(two)))
+        op.enqueue_on(one)
+        found = order(driver, one, two)
+        assert found[found.index(("record", one.handle)) + 1] == ("wait", two.handle)
+        driver.steps.clear()
+        api.memcpy(t, np.zeros(SIZE, np.float32)).enqueue_on(three)  # behind the reader, which nobody has forgotten
+        assert ("wait", three.handle) in [(step.call, step.stream) for step in driver.steps]
+
+
+def test_what_a_chain_uses_twice_is_its_own_order(held: Held) -> None:
+    t, u = tensor(), tensor()
+    op = api.memcpy(t, np.full(SIZE, 5, np.float32)).then(lambda _: api.memcpy(u, t)).then(lambda _: api.to_host(u))
+    assert op.sync().tolist() == [5.0] * SIZE
+    t.borrow_mut().release()
+
+
+def test_a_stream_of_others_may_go_once_the_op_is_over(gpu: tuple[Module, FakeDriver]) -> None:
+    """Its uses have marks: nobody asks for the stream again."""
+    _, driver = gpu
+    t = tensor()
+    api.to_host(t).sync_on(0x7777)
+    driver.steps.clear()
+    api.memcpy(t, np.zeros(SIZE, np.float32)).sync()
+    assert ("record", 0x7777) not in [(step.call, step.stream) for step in driver.steps]
