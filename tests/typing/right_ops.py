@@ -10,6 +10,7 @@ import numpy.typing as npt
 from typing_extensions import assert_type
 
 from tilec.runtime import (
+    CudaGraph,
     Device,
     DeviceFuture,
     DeviceOp,
@@ -102,6 +103,20 @@ def shares(op: DeviceOp[Tensor], share: SharedTensor) -> None:
     assert_type(shared("a").sync(), str)
     assert_type(value(1).unwrap_arc(), DeviceOp[int])
     assert_type(zip_ops(op, value(1)).shared(), SharedOp[Any])
+
+
+def graphs(stream: Stream, op: DeviceOp[tuple[Tensor, float]]) -> None:
+    assert_type(value(1).graph(), CudaGraph[int])
+    assert_type(op.graph_on(stream).take_output(), tuple[Tensor, float])
+    graph = op.first().graph_on(stream)
+    assert_type(graph.launch(), DeviceOp[None])
+    assert_type(graph.update(value("a")), str)
+    assert_type(graph.recapture(op.first()), bool)
+    with CudaGraph.scope(stream) as s:
+        assert_type(s.record(op), tuple[Tensor, float])
+    assert_type(s.graph, CudaGraph[None])
+    with graph as same:
+        assert_type(same, CudaGraph[Tensor])
 
 
 def wider(op: DeviceOp[bool]) -> DeviceOp[int]:
