@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilec.errors import ArgumentError, BundleError, DriverError, InternalError, TilecError
+from tilec.runtime.arguments import READERS
 from tilec.runtime.cpu_memory import Allocations, foreign_bytes
 from tilec.runtime.cpu_queue import Queue, Work
 from tilec.runtime.layout import ON_CPU
@@ -173,11 +174,13 @@ class Launching:
             what = f"{parts.kernel}: the cpu device failed at it: {type(error).__name__}: {error}"
             raise InternalError(what, fix="please report it, with the kernel", kernel=parts.kernel) from error
 
-    def _region(self, part: TensorPart, address: int, owners: object) -> Region:
+    def _region(self, part: TensorPart, address: int, owners: tuple[Any, ...]) -> Region:
         low, size = address + part.first, part.end - part.first
         data = self._allocations.part(low, size)
         if data is None:
-            data = foreign_bytes(low, size, writable=not part.readonly, owner=owners)
+            # Of tilec's own the memory is kept, and not the object: a view ends when nobody but the device has it.
+            kept = tuple(value.storage if READERS.leased(value) else value for value in owners)
+            data = foreign_bytes(low, size, writable=not part.readonly, owner=kept)
         return Region(
             part.name,
             low,

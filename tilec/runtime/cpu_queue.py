@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import copy
 import dataclasses
 import sys
 import threading
@@ -13,7 +12,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 
-from tilec.errors import SchedulingError
+from tilec.runtime.kept import copied
 
 # Gets a function that says whether the work is to be given up.
 Work = Callable[[Callable[[], bool]], None]
@@ -265,15 +264,6 @@ class Mark:
         if self.error is None and self._since is not None:
             self.error = self._queue.failed_since(self._since)
         self.time = time.perf_counter()
-
-
-def copied(error: BaseException) -> BaseException:
-    """The same error without the frames that it went through."""
-    try:
-        made = copy.copy(error)
-    except Exception:  # noqa: BLE001 - classes of others need not support it
-        made = SchedulingError(f"work of the stream failed: {type(error).__name__}: {error}")
-    return made.with_traceback(None)
 
 
 def _warn(text: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tilec.errors import GraphCaptureError, NestedExecutionError, TilecError
+from tilec.runtime.kept import let_go
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.site import label
@@ -67,6 +68,8 @@ def submit(op: DeviceOp[T], stream: Stream) -> Execution[T]:
     except BaseException as error:
         label(error, op.label)  # of the end of the execution too
         context._abandon()  # noqa: SLF001
+        let_go(error)
+        del op, context  # this frame is one of those that the error keeps
         raise
     finally:
         _RUNNING.op = None

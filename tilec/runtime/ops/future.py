@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Generic, NamedTuple, TypeVar, cast, final
 
 from tilec.errors import NestedExecutionError, TilecError, UsedOpError
+from tilec.runtime.kept import let_go, without_frames
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.execution import Execution, refuse_nested, submit
 from tilec.runtime.ops.op import DeviceOp
@@ -40,6 +41,28 @@ class _Done(NamedTuple):
     value: Any
 
 
+class _Watched:
+    """What the watcher has of a future: all of it until the device is done, for the sake of the arguments; afterwards nothing, since it
+    may look much later than whoever got the result, and has dropped it.
+    """
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: DeviceFuture[Any]) -> None:
+        self.future: DeviceFuture[Any] | None = future
+
+    @property
+    def label(self) -> str:
+        """The op with its place."""
+        future = self.future
+        return "" if future is None else future.label
+
+    def __call__(self, error: BaseException | None) -> None:
+        future = self.future
+        if future is not None:
+            future._finish(error)  # noqa: SLF001 - the two are one thing
+
+
 @final
 class DeviceFuture(Generic[T]):
     """The result of an op that was enqueued. Whoever drops it, or cancels the task that awaits it, leaves the work as it is:
@@ -56,6 +79,7 @@ class DeviceFuture(Generic[T]):
         self._outcome: _Failed | _Done | None = None
         self._execution: Execution[T] | None = None
         self._callbacks: list[Callable[[DeviceFuture[T]], object]] = []
+        self._watched: _Watched | None = None
         self._heard = False  # somebody was told of the outcome, or does not want to be
 
     @property
@@ -154,7 +178,7 @@ class DeviceFuture(Generic[T]):
             assert outcome is not None
             return cast("T", outcome.value)
         try:
-            raise outcome.error
+            raise outcome.error.with_traceback(None)  # each raise adds the frames of whoever asks
         finally:
             del outcome, self  # as in `result`
 
@@ -174,7 +198,8 @@ class DeviceFuture(Generic[T]):
         stream, self._unwatched = self._unwatched, None
         execution = self._execution
         if stream is not None and execution is not None:
-            WATCHER.watch(execution.mark, stream, self._finish)
+            self._watched = _Watched(self)
+            WATCHER.watch(execution.mark, stream, self._watched)
 
     def _look(self, mark: Mark) -> None:
         try:
@@ -196,6 +221,8 @@ class DeviceFuture(Generic[T]):
                 self._outcome = _Failed(error)
             elif execution is not None:
                 self._outcome = _Done(execution.value)
+            if self._watched is not None:
+                self._watched.future = None
             callbacks, self._callbacks = self._callbacks, []
             self._changed.notify_all()
         del execution  # with what was kept for the device
@@ -220,18 +247,23 @@ def start(op: DeviceOp[T], policy: Callable[[], SchedulingPolicy], *, watch: boo
         UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
     """
     refuse_nested(op)
-    future = DeviceFuture(op)
+    made = [DeviceFuture(op)]  # taken out of this frame in the end: an error has its frames, and a future its error
     try:
         stream = as_stream(policy().next_stream())
-        future._begin(submit(op, stream), stream.handle, watch=watch)  # noqa: SLF001 - its own module
+        made[0]._begin(submit(op, stream), stream.handle, watch=watch)  # noqa: SLF001 - its own module
     except (UsedOpError, NestedExecutionError) as error:
-        if error.op:  # of an op inside of this one
-            future._finish(error)  # noqa: SLF001
-        else:
+        if not error.op:
             raise
+        _fail(made[0], error)  # of an op inside of this one
     except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the result
-        future._finish(error)  # noqa: SLF001
-    return future
+        _fail(made[0], error)
+    return made.pop()
+
+
+def _fail(future: DeviceFuture[Any], error: Exception) -> None:
+    let_go(error)
+    without_frames(error)
+    future._finish(error)  # noqa: SLF001 - its own module
 
 
 async def _asyncio_wait(future: DeviceFuture[Any]) -> None:

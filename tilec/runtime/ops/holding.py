@@ -123,9 +123,14 @@ def hold_all(contents: Sequence[tuple[Any, bool]], who: Holder) -> list[Held]:
         if any(content is other for other in owned[:place]):
             what = f"{who} cannot take {content.noun} twice: it moves in with the first of its places"
             raise UseAfterMoveError(what, fix="share() it, or pass a view, to read it in several places")
-    for argument in held:
-        argument.claim()
-    take_all([content for content, _ in contents if isinstance(content, DeviceOp)], f"moved into {who.what}")
+    try:
+        for argument in held:
+            argument.claim()
+        take_all([content for content, _ in contents if isinstance(content, DeviceOp)], f"moved into {who.what}")
+    except BaseException:
+        for argument in held:  # now, and not once nobody looks at the error any more, which has this frame
+            argument.release()
+        raise
     try:
         for argument in held:
             argument.move()

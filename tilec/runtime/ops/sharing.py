@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final, overload
 
 from tilec.errors import SchedulingError, UsageError
+from tilec.runtime.kept import copied, let_go
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import DeviceOp
@@ -49,12 +50,10 @@ class Once(Generic[T]):
             if self._busy:  # this thread is in it already: it would wait for itself
                 what = "a shared op is executed as a part of itself"
                 raise SchedulingError(what, cause="a function of `then` gives the op that it belongs to", fix="give another op")
-            first = self._op is not None
-            if first:
+            if self._op is not None:
                 self._execute(ctx)
             if self._error is not None:
-                # Each raise adds to the traceback of the one error: later ones begin anew.
-                raise self._error if first else self._error.with_traceback(None)
+                raise copied(self._error)  # one of its own for each: an error that is raised gets the frames of whoever was told
             if self._mark is not None:
                 ctx.wait_for(self._mark)
             return take(cast("T", self.result))
@@ -68,8 +67,10 @@ class Once(Generic[T]):
             self.result = op._run_in(ctx)  # noqa: SLF001 - an op too
             # Others get it, whatever becomes of the op that runs it: it does not go back.
             del ctx._moves[moves:]  # noqa: SLF001
-        except Exception as error:  # noqa: BLE001 - it is repeated to everybody
-            self._error = error
+        except Exception as error:
+            self._error = copied(error)  # to be repeated to everybody
+            let_go(error)
+            raise
         except BaseException as error:  # Ctrl-C is this thread's alone
             self._error = _interrupted(op)
             self._error.__cause__ = error
@@ -130,7 +131,8 @@ class Part(DeviceOp[Any]):
         return f"unzip[{self._place}]"
 
     def _execute(self, ctx: ExecutionContext) -> Any:
-        return self._once.run(ctx, self._pick)
+        once, self._once = self._once, _NOBODYS  # the op that was used does not keep what other parts may never ask for
+        return once.run(ctx, self._pick)
 
     def _pick(self, elements: list[Any]) -> Any:
         if len(elements) != self._count:
@@ -150,6 +152,9 @@ def shared(content: T) -> SharedOp[T]: ...
 def shared(content: Any) -> SharedOp[Any]:
     """An op of a value that is there, which may be used any number of times. Tensors are given as shares, also those in a tuple."""
     return SharedOp(Once(None, content), "shared")
+
+
+_NOBODYS: Once[Any] = Once(None)
 
 
 def share_op(op: DeviceOp[T]) -> SharedOp[T]:

@@ -58,7 +58,7 @@ class Watcher:
             lines = [list(line) for line in self._lines.values()]
         ours = [line for line in lines if line[0][0].ordinal == ordinal and getattr(line[0][0].driver, "_losses", None) is losses]
         waiting = [told for turn in itertools.zip_longest(*ours) for entry in turn if entry is not None for told in entry[1:]]
-        return [label for told in waiting if (label := getattr(getattr(told, "__self__", None), "label", ""))]
+        return [label for told in waiting if (label := getattr(told, "label", ""))]
 
     def drain(self, seconds: float) -> bool:
         """Wait until every mark is reached, but no longer than this; whether they are."""

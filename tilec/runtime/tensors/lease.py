@@ -192,7 +192,7 @@ class Claim:
             BorrowError: it has ended.
         """
         if not self.active:
-            what = f"{who} cannot use the tensor: {self.who} has ended"
+            what = f"{who} cannot use the tensor: {self._ended} has ended"
             raise BorrowError(
                 what, cause="it was used after the end of its `with` block, or after release()", fix="use it inside the block"
             )
@@ -202,6 +202,14 @@ class Claim:
         made = Claim(Lease(), self.who, writes=self.writes)
         made.release()
         return made
+
+    @property
+    def _ended(self) -> Holder:
+        """Who has ended: the claim's own holder, or one whose borrow it was made of."""
+        lease = self._lease
+        if lease is None or lease._parent is None or self.number not in lease._held:  # noqa: SLF001
+            return self.who
+        return lease._parent._ended  # noqa: SLF001
 
     def release(self) -> None:
         """Give it up; may be called more than once."""

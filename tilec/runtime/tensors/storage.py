@@ -114,7 +114,7 @@ class Storage:
         key = self._key(stream, ordinal)
         with self.lock:
             for use in self.uses.before(key, write=write):
-                hold(self.driver, use, key)
+                hold(self.driver, use, key, anyway=write)
                 if (log := leases()) is not None:
                     log.debug("%s: stream %s waits for stream %s, to %s", self.lease.about, key, use.stream, "write" if write else "read")
 
@@ -197,9 +197,13 @@ class Storage:
             stream: in whose name it waits: for uses on that stream it need not.
         """
         with self.lock:
-            marks = [mark_of(self.driver, use) for use in self.uses.before(stream, write=write)]
+            uses, written = self.uses.before(stream, write=write), self.uses.written
+            marks = [mark_of(self.driver, use) for use in uses]
         for mark in marks:
             mark.sync()
+        # Reads that failed left the contents as they were.
+        makers = marks if uses == [written] else [written.mark] if written is not None and written.mark is not None else []
+        for mark in makers:
             if (failure := mark.failure) is not None:
                 raise failure
 
@@ -246,9 +250,9 @@ def allocate_bytes(driver: DeviceDriver, ordinal: int, nbytes: int, stream: int,
         raise _out_of_memory(driver, ordinal, nbytes, pool) from error
 
 
-def hold(driver: DeviceDriver, use: Use, stream: StreamKey) -> None:
-    """Let a stream wait for a use on another one."""
-    mark_of(driver, use).hold(*stream)
+def hold(driver: DeviceDriver, use: Use, stream: StreamKey, *, anyway: bool) -> None:
+    """Let a stream wait for a use on another one. Who is going to write goes on `anyway`: failed work left nothing that it needs."""
+    mark_of(driver, use).hold(*stream, anyway=anyway)
 
 
 def mark_of(driver: DeviceDriver, use: Use) -> Mark:

@@ -55,6 +55,11 @@ class Uses:
             self._reads[stream] = mark
 
     @property
+    def written(self) -> Use | None:
+        """The last write."""
+        return self._write
+
+    @property
     def last(self) -> list[Use]:
         """What has to be over before the memory can be given back; all other uses come before these."""
         if self._reads:  # all of them come after the write

@@ -202,8 +202,9 @@ def test_unzip_gives_an_op_for_each_element(held: Held) -> None:
 def test_an_unzipped_element_is_moved_out(held: Held) -> None:
     """Nobody but its user has it: parts give owned tensors."""
     a, b = value((Owned(), Owned())).unzip(2)
+    once = a._once
     assert (a.sync().moved, b.sync().moved) == (0, 0)
-    assert a._once.result == [None, None]
+    assert once.result == [None, None]
 
 
 def test_parts_on_different_streams_wait_for_the_execution(held: Held) -> None:

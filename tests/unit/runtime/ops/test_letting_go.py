@@ -1,0 +1,188 @@
+"""Claims, memory and errors end when they should: also while somebody looks at an error, keeps it, or the device is not done."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import ones
+from tests.unit.runtime.ops.device_samples import Held
+from tilec.errors import BorrowError, SchedulingError, UsageError, UseAfterMoveError
+from tilec.runtime import SingleStream, Stream, Tensor, value, zip_ops
+from tilec.runtime.ops.watcher import WATCHER
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    """What ends here ends without the collector."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def tensor(held: Held, number: float = 1.0) -> Tensor:
+    return Tensor.from_foreign(np.full(4, number, np.float32), driver=held.driver)
+
+
+# --- claims ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_launch_that_is_refused_claims_nothing_while_somebody_looks_at_the_error(held: Held) -> None:
+    z, x, gone = tensor(held), tensor(held).share(), tensor(held)
+    gone.share()
+    with z.borrow_mut() as m:
+        with pytest.raises(UseAfterMoveError) as caught:
+            held.module.lazy.add(m, x, gone)
+        assert caught.value.__traceback__ is not None
+        assert m.lease.claims == x.lease.claims == ()
+
+
+def test_a_launch_that_fails_claims_nothing_while_somebody_looks_at_the_error(held: Held) -> None:
+    x = tensor(held).share()
+    with pytest.raises(ZeroDivisionError) as caught:
+        zip_ops(value(1).map(lambda _: 1 // 0), held.module.lazy.add(tensor(held), x, x)).sync()
+    assert caught.value.__traceback__ is not None
+    assert x.lease.claims == ()
+
+
+def test_what_has_ended_is_named(held: Held) -> None:
+    t = tensor(held)
+    view = t[0:4]
+    inner = view.borrow()
+    op = held.module.lazy.add(tensor(held), inner, inner)
+    view.release()
+    words = r"the launch of add \(.*\) cannot use the tensor: the slice \(.*test_letting_go.py:\d+\) has ended"
+    with pytest.raises(BorrowError, match=words):
+        op.sync()
+    with pytest.raises(BorrowError, match=r"the view \(.*\) cannot use the tensor: the slice \(.*\) has ended"):
+        inner.view(2, 2)
+
+
+def test_a_view_that_a_launch_reads_ends_with_its_last_name(held: Held) -> None:
+    """The device needs the memory, and not the view."""
+    t, z = tensor(held), tensor(held)
+    with held.held():
+        view = t[0:4]
+        held.module.add(0, z, view, view)
+        del view
+        assert t.lease.claims == ()
+        t.reshape(2, 2)
+    held.device.sync()
+    assert np.asarray(z).tolist() == [2.0] * 4
+
+
+# --- futures -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_result_that_was_taken_is_not_kept_for_the_watcher(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may look much later."""
+    told: list[Any] = []
+    monkeypatch.setattr(WATCHER, "watch", lambda mark, stream, tell: told.append(tell))
+    shared = tensor(held).share()
+    future = value(shared).map(lambda found: found.clone()).future()
+    assert future.result().owners == 2
+    del future
+    assert shared.owners == 1
+    told[0](None)  # and then finds nobody
+
+
+def test_a_future_that_failed_goes_with_its_last_name(held: Held) -> None:
+    """The error's frames would have the future, and the other way round."""
+    policy = SingleStream(held.device)
+    policy.close()
+    x = tensor(held).share()
+
+    def fail() -> Any:
+        op = held.module.lazy.add(tensor(held), x, x)
+        future = op.schedule(policy)
+        assert isinstance(future._outcome.error, SchedulingError)  # type: ignore[union-attr]
+        future._heard = True
+        return weakref.ref(future)
+
+    assert fail()() is None
+    assert x.lease.claims == ()
+
+
+def test_the_error_of_a_future_says_where_it_came_from(held: Held) -> None:
+    def broken(_: int) -> int:
+        return 1 // 0
+
+    error = value(1).map(broken).future().exception()
+    assert isinstance(error, ZeroDivisionError)
+    assert "the error was kept; it came from\n" in str(error.__cause__)
+    assert "in broken\n    return 1 // 0" in str(error.__cause__)
+    with pytest.raises(ZeroDivisionError):
+        raise error
+
+
+def test_errors_that_are_repeated_keep_nobody_who_was_told(held: Held) -> None:
+    class Thing:
+        """Something of who was told."""
+
+    def fail(_: Any) -> int:
+        raise UsageError("mine")
+
+    op = value(1).map(fail).shared()
+
+    def told() -> Any:
+        thing = Thing()
+        with contextlib.suppress(UsageError):
+            op.sync()
+        return weakref.ref(thing)
+
+    assert told()() is None
+    assert told()() is None
+
+
+def test_a_part_that_was_used_keeps_nothing_of_the_others(held: Held) -> None:
+    shared = tensor(held).share()
+    one, _other = value((1, shared.clone())).unzip(2)
+    assert one.sync() == 1
+    del _other
+    assert shared.owners == 1
+
+
+# --- after a failure ---------------------------------------------------------------------------------------------------------------
+
+
+def test_who_writes_goes_on_behind_work_that_failed(held: Held) -> None:
+    """On whatever stream: somebody was told of the failure, and a retry must not fail of it."""
+    t, x = tensor(held), tensor(held)
+    with t.borrow_mut() as z, x.borrow() as read:
+        held.fail = True
+        with pytest.raises(OSError, match="the kernel failed"):
+            held.module.lazy.add(z, read, read).sync()
+        held.fail = False
+        for _ in range(4):  # the next stream in turn each time
+            held.module.lazy.add(z, read, read).sync()
+    assert np.asarray(t).tolist() == [2.0] * 4
+    with x.borrow_mut() as z, Stream(held.device, driver=held.driver) as other:  # what only was read
+        held.module.add(other, z, ones(4), ones(4))
+        other.sync()
+    assert np.asarray(x).tolist() == [2.0] * 4
+
+
+def test_the_host_reads_what_a_launch_that_failed_only_read(held: Held) -> None:
+    x = tensor(held, 3.0)
+    with x.borrow() as read:
+        held.fail = True
+        with pytest.raises(OSError, match="the kernel failed"):
+            held.module.lazy.add(tensor(held), read, read).sync()
+    assert np.asarray(x).tolist() == [3.0] * 4
+
+
+def test_the_host_is_told_that_what_it_reads_is_what_a_launch_failed_to_write(held: Held) -> None:
+    t = tensor(held)
+    with t.borrow_mut() as z:
+        held.fail = True
+        with pytest.raises(OSError, match="the kernel failed"):
+            held.module.lazy.add(z, ones(4), ones(4)).sync()
+        with pytest.raises(OSError, match="the kernel failed"):
+            np.asarray(z)
