@@ -328,13 +328,22 @@ def _check_kernel(here: str, kernel: KernelInfo) -> None:
         for assumption in variant.assume:
             if assumption.param not in params:
                 _misfit(f"{here}.variants[{index}].assume", f"no parameter {assumption.param!r}")
-        targets = list(dict.fromkeys(str(image.target) for image in variant.images))
-        hinted = [target for target, _ in variant.hints]
-        if hinted != [target for target in targets if target in hinted] or not all(hints for _, hints in variant.hints):
-            _misfit(f"{here}.variants[{index}].hints", f"are for the targets {', '.join(hinted)}, and its images for {', '.join(targets)}")
+        if variant.hints:
+            _check_hints(f"{here}.variants[{index}].hints", variant)
         for slot in variant.abi:
             if slot.type not in DTYPES and slot.type not in ("ptr", "struct"):
                 _misfit(f"{here}.variants[{index}].abi", f"{slot.type!r} is neither ptr, struct nor a dtype")
+
+
+def _check_hints(here: str, variant: VariantInfo) -> None:
+    """Hints are said once for each target that has an image and any, in the images' order."""
+    targets = list(dict.fromkeys(str(image.target) for image in variant.images))
+    hinted = dict(variant.hints)
+    if [target for target, _ in variant.hints] != [target for target in targets if hinted.get(target)]:
+        said = ", ".join(target for target, _ in variant.hints)
+        _misfit(here, f"are for the targets {said}, and its images for {', '.join(targets)}")
+    for target, hints in variant.hints:
+        _unique(f"{here}.{target}", (name for name, _ in hints), "hint")
 
 
 def _contained(where: str, name: str) -> None:

@@ -250,6 +250,8 @@ def test_hints_are_of_images() -> None:
     sm_80, sm_90 = ["sm_80", [["occupancy", 2]]], ["sm_90", [["num_ctas", 2], ["occupancy", 2]]]
     variant = from_index(hinted(sm_80, sm_90)).kernels[0].variants[0]
     assert [variant.hints_of(image.target) for image in variant.images] == [{"occupancy": 2}, {"num_ctas": 2, "occupancy": 2}, {}]
+    with pytest.raises(BundleError, match=r"hints\.sm_80: hint 'occupancy' appears twice"):
+        from_index(hinted(["sm_80", [["occupancy", 2], ["occupancy", 4]]]))
     for wrong in ((sm_90, sm_80), (sm_80, sm_80), (["sm_100", [["occupancy", 2]]],), (["sm_80", []],)):
         with pytest.raises(
             BundleError, match=r"kernels\[0\]\.variants\[0\]\.hints: are for the targets .*, and its images for sm_80, sm_90"
