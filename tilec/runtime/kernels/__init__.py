@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import weakref
-from importlib.resources import files
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilec.model.dtype import DTYPES
-from tilec.runtime.load import Module, load
 from tilec.runtime.seam import DeviceDriver
+
+if TYPE_CHECKING:
+    from tilec.runtime.load import Module
 
 BUNDLE = "kernels.tilec"
 # What the kernels call a dtype: its place here, as in elements.cuh.
@@ -19,7 +19,8 @@ CODES = {
         ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "f8e8m0")
     )
 }
-_LOADED: weakref.WeakKeyDictionary[DeviceDriver, dict[int, Module]] = weakref.WeakKeyDictionary()
+# By driver and device: for the life of the process, as images are.
+_LOADED: dict[tuple[DeviceDriver, int], Module] = {}
 _LOCK = threading.Lock()
 
 
@@ -30,14 +31,24 @@ def kernels(driver: DeviceDriver, ordinal: int) -> Module:
         BundleError: the bundle that was installed with tilec is damaged.
     """
     with _LOCK:
-        loaded = _LOADED.setdefault(driver, {})
-        if ordinal not in loaded:
-            resource = files(__name__).joinpath(BUNDLE)
-            # tilec in a zip file has no path: its bundle is then held in memory.
-            loaded[ordinal] = load(resource if isinstance(resource, Path) else resource.read_bytes(), ordinal, driver=driver)
-        return loaded[ordinal]
+        found = _LOADED.get((driver, ordinal))
+        if found is None:
+            found = _LOADED[driver, ordinal] = _load(driver, ordinal)
+        return found
 
 
 def width_of(dtype: str) -> int:
     """Bytes of an element, as a power of two."""
     return DTYPES[dtype].bytes.bit_length() - 1
+
+
+def _load(driver: DeviceDriver, ordinal: int) -> Module:
+    # Imported here: zeros, and everything on the cpu device, need neither.
+    from importlib.resources import files
+    from pathlib import Path
+
+    from tilec.runtime.load import load
+
+    resource = files(__name__).joinpath(BUNDLE)
+    # tilec in a zip file has no path: its bundle is then held in memory.
+    return load(resource if isinstance(resource, Path) else resource.read_bytes(), ordinal, driver=driver)
