@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from tilec.errors import AliasError, PlacementError, TensorError
 from tilec.model.dtype import DTYPES
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
+T = TypeVar("T")
 # Bytes of a new tensor up to which they wait for its stream in pinned memory; more go there in chunks, on a stream of their own.
 _SMALL = 64 << 10
 _READ_ONCE = "the array is read while the op is enqueued, and a graph would copy the same contents again and again"
@@ -97,6 +98,22 @@ class End:
             self._claim.release()
 
 
+class Transfer(DeviceOp[T]):
+    """An op that claims tensors until it has run, or never will."""
+
+    _ends: tuple[End, ...] = ()
+
+    @property
+    def ends(self) -> tuple[End, ...]:
+        """Those tensors, whose claims are the caller's now."""
+        ends, self._ends = self._ends, ()
+        return ends
+
+    def _discard(self) -> None:
+        for end in self.ends:
+            end.__exit__()
+
+
 @final
 class FromHost(DeviceOp[Tensor]):
     """A new tensor with the contents of a host array."""
@@ -134,7 +151,7 @@ class FromHost(DeviceOp[Tensor]):
 
 
 @final
-class ToHost(DeviceOp["Array"]):
+class ToHost(Transfer["Array"]):
     """The contents of a tensor as a NumPy array."""
 
     def __init__(self, tensor: Described, out: Array | None) -> None:
@@ -149,7 +166,7 @@ class ToHost(DeviceOp["Array"]):
             raise packed_error(tensor.dtype)
         if self._out is not None and not self._out.flags.c_contiguous:
             raise TensorError("out is not C-contiguous", fix="pass a C-contiguous array, or use t.to_host(out=...), which waits")
-        self._source: End | None = source.take()
+        self._ends = (source.take(),)
 
     @property
     def name(self) -> str:
@@ -157,8 +174,7 @@ class ToHost(DeviceOp["Array"]):
         return "to_host"
 
     def _execute(self, ctx: ExecutionContext) -> Array:
-        source, self._source = self._source, None
-        assert source is not None
+        (source,) = self.ends
         layout = byte_layout(source.facts)
         with source:
             if self._out is None:
@@ -177,7 +193,7 @@ class ToHost(DeviceOp["Array"]):
 
 
 @final
-class Dup(DeviceOp[Tensor]):
+class Dup(Transfer[Tensor]):
     """A contiguous copy of a tensor in memory of its own."""
 
     def __init__(self, tensor: Described) -> None:
@@ -189,7 +205,7 @@ class Dup(DeviceOp[Tensor]):
         source = End(tensor, holder("dup"))
         layout = byte_layout(source.facts)
         self._calls = boxes(layout.dense, layout)
-        self._source: End | None = source.take()
+        self._ends = (source.take(),)
 
     @property
     def name(self) -> str:
@@ -197,8 +213,7 @@ class Dup(DeviceOp[Tensor]):
         return "dup"
 
     def _execute(self, ctx: ExecutionContext) -> Tensor:
-        source, self._source = self._source, None
-        assert source is not None
+        (source,) = self.ends
         facts = source.facts
         with source:
             source.begin(ctx)
@@ -209,7 +224,7 @@ class Dup(DeviceOp[Tensor]):
 
 
 @final
-class Memcpy(DeviceOp[None]):
+class Memcpy(Transfer[None]):
     """The contents of one tensor for another one. It neither takes nor gives back memory, so a graph may hold it."""
 
     def __init__(self, target: Described, source: Described) -> None:
@@ -231,7 +246,7 @@ class Memcpy(DeviceOp[None]):
             stack.enter_context(read.take())
             written.take()
             stack.pop_all()
-        self._ends: tuple[End, End] | None = (written, read)
+        self._ends = (written, read)
 
     @property
     def name(self) -> str:
@@ -239,9 +254,7 @@ class Memcpy(DeviceOp[None]):
         return "memcpy"
 
     def _execute(self, ctx: ExecutionContext) -> None:
-        ends, self._ends = self._ends, None
-        assert ends is not None
-        target, source = ends
+        target, source = self.ends
         with source, target:
             source.begin(ctx)
             target.begin(ctx)
@@ -249,7 +262,7 @@ class Memcpy(DeviceOp[None]):
 
 
 @final
-class Upload(DeviceOp[None]):
+class Upload(Transfer[None]):
     """The contents of a host array for a tensor that is there."""
 
     def __init__(self, target: Described, source: Any) -> None:
@@ -266,7 +279,7 @@ class Upload(DeviceOp[None]):
         if not target.is_contiguous:
             what = f"memcpy from the host takes a contiguous target, and this is {target!r}"
             raise TensorError(what, fix="copy to the device first: api.from_host(x).then(lambda y: api.memcpy(t, y))")
-        self._target: End | None = written.take()
+        self._ends = (written.take(),)
 
     @property
     def name(self) -> str:
@@ -274,9 +287,8 @@ class Upload(DeviceOp[None]):
         return "memcpy"
 
     def _execute(self, ctx: ExecutionContext) -> None:
-        target, self._target = self._target, None
+        (target,) = self.ends
         array, self._array = self._array, None
-        assert target is not None
         assert array is not None
         memory = host.memory_of(array, self._dtype)
         with target:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.unit.runtime.api.transfer_samples import Pace, counting
 from tilec.errors import AliasError, BorrowError, GraphCaptureError, NestedExecutionError, PlacementError, TensorError, UseAfterMoveError
-from tilec.runtime import CudaGraph, Device, DeviceOp, Stream, Tensor, api, use_device, value, with_context
+from tilec.runtime import CudaGraph, Device, DeviceOp, Stream, Tensor, api, use_device, value, with_context, zip_ops
 from tilec.runtime.tensors.meta import MetaTensor
 from tilec.runtime.tensors.staging import CHUNK, CHUNKS, staging_of
 from tilec.testing.fake_driver import FakeDriver
@@ -293,6 +293,17 @@ def test_an_op_that_fails_keeps_nothing(gpu: Device) -> None:
         errors.append(caught.value)  # with all the frames that it went through
         t.borrow_mut().release()
         u.borrow_mut().release()
+
+
+def test_an_op_that_will_never_run_keeps_nothing(cpu: Device) -> None:
+    t, u = api.from_host(counting(4)).sync(), api.from_host(counting(4)).sync()
+    refused = value(3).map(lambda _: 1 // 0)
+    op = zip_ops(refused, api.to_host(t), api.dup(t), api.memcpy(u, t), api.memcpy(api.from_host(counting(4)).sync(), counting(4)))
+    with pytest.raises(ZeroDivisionError) as caught:
+        op.sync()
+    t.borrow_mut().release()
+    u.borrow_mut().release()
+    assert caught.value is not None, "with all the frames that it went through"
 
 
 def test_another_device_is_refused(cpu: Device, gpu: Device) -> None:
