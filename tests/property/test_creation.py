@@ -1,0 +1,93 @@
+"""Counting, even steps and conversions of any arguments on the cpu device: NumPy's numbers, or a typed error when the op is built."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.runtime.api.creation_samples import CONVERTED, numpy_dtype
+from tilec.errors import TensorError, UsageError
+from tilec.model.dtype import DTYPES
+from tilec.runtime import api, use_device
+
+MOST = 5000
+REAL = st.one_of(st.integers(-(2**70), 2**70), st.integers(-300, 300), st.floats(allow_nan=True, allow_infinity=True), st.floats(-100, 100))
+DTYPE = st.sampled_from(CONVERTED)
+
+
+def contents(op):
+    with use_device("cpu"):
+        return op.then(api.to_host).sync()
+
+
+def made(make, *words):
+    """An op, or None where it is refused with a text that starts with one of the words."""
+    try:
+        return make()
+    except (TensorError, UsageError) as error:
+        text = str(error)
+    assert text.startswith(words)
+    return None
+
+
+@settings(max_examples=300, deadline=None)
+@given(start=REAL, stop=REAL, step=REAL, dtype=DTYPE)
+def test_arange_counts_or_says_why_not(start, stop, step, dtype):
+    op = made(lambda: api.arange(start, stop, step, dtype=dtype), "arange")
+    if op is None:
+        return
+    exact = all(isinstance(number, int) for number in (start, stop, step))
+    count = len(range(start, stop, step)) if exact else max(0, math.ceil((stop - start) / step))
+    assume(count <= MOST)
+    found = contents(op)
+    assert len(found) == count
+    if count and DTYPES[dtype].kind != "float":
+        assert found.tolist() == list(range(start, stop, step))
+    elif count and dtype in ("f32", "f64"):
+        wanted = (np.arange(count) * np.float64(step) + np.float64(start)).astype(found.dtype)
+        assert np.array_equal(found, wanted)
+
+
+@settings(max_examples=300, deadline=None)
+@given(start=REAL, stop=REAL, num=st.integers(-3, MOST), dtype=DTYPE)
+def test_linspace_is_numpys_or_says_why_not(start, stop, num, dtype):
+    op = made(lambda: api.linspace(start, stop, num, dtype=dtype), "linspace", "shape")
+    if op is None:
+        return
+    found = contents(op)
+    assert found.shape == (num,)
+    if dtype in ("f32", "f64") and num:
+        with np.errstate(all="ignore"):
+            step = (float(stop) - float(start)) / max(num - 1, 1)
+            assume(step != 0 or start == stop)  # NumPy goes another way where the step is below all numbers
+            assert np.array_equal(found, np.linspace(float(start), float(stop), num).astype(found.dtype))
+    if num and DTYPES[dtype].kind == "float":
+        assert found[0] == numpy_dtype(dtype).type(float(start))
+
+
+@settings(max_examples=200, deadline=None)
+@given(value=REAL, dtype=DTYPE, size=st.integers(0, 40))
+def test_full_holds_the_value_or_says_why_not(value, dtype, size):
+    op = made(lambda: api.full(size, value, dtype), "full")
+    if op is None:
+        return
+    found = contents(op)
+    assert found.shape == (size,)
+    if DTYPES[dtype].kind in ("int", "uint"):
+        assert found.tolist() == [value] * size
+    elif dtype == "f64" and not math.isnan(value):
+        assert found.tolist() == [float(value)] * size
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), source=DTYPE, target=DTYPE)
+def test_a_conversion_does_not_depend_on_where_an_element_is(data, source, target):
+    row = DTYPES[source]
+    bits = data.draw(st.lists(st.integers(0, 1 if source == "bool" else 2**row.bits - 1), min_size=1, max_size=30))
+    array = np.array(bits, f"u{row.bytes}").view(numpy_dtype(source))
+    whole = contents(api.convert(array, target)).view(f"u{DTYPES[target].bytes}")
+    each = [contents(api.convert(array[i : i + 1], target)).view(f"u{DTYPES[target].bytes}")[0] for i in range(len(array))]
+    assert whole.tolist() == each
