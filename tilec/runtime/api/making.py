@@ -10,7 +10,7 @@ from tilec.errors import TensorError, UsageError
 from tilec.model.dtype import DTYPES
 from tilec.runtime.kernels import CODES, recipes, width_of
 from tilec.runtime.ops.context import ExecutionContext
-from tilec.runtime.ops.copy_ops import Dup, End
+from tilec.runtime.ops.copy_ops import Dup, End, Transfer
 from tilec.runtime.ops.holding import Held, discard_all, hold_all
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.scalars import encoder_of, format_of, is_number, refusal, shown
@@ -95,7 +95,7 @@ class FillIn(DeviceOp[Any]):
 
 
 @final
-class Convert(DeviceOp[Tensor]):
+class Convert(Transfer[Tensor]):
     """The elements of a tensor as those of another dtype, in memory of their own."""
 
     def __init__(self, source: Described, dtype: str) -> None:
@@ -108,7 +108,7 @@ class Convert(DeviceOp[Tensor]):
         contiguous = source.is_contiguous and source.dtype != dtype
         # Elements that lie apart are put together first; and a copy is all that the same dtype takes.
         self._copy: Dup | None = None if contiguous else Dup(source)
-        self._source: End | None = End(source, holder("convert")).take() if contiguous else None
+        self._ends = (End(source, holder("convert")).take(),) if contiguous else ()
 
     @property
     def name(self) -> str:
@@ -116,18 +116,22 @@ class Convert(DeviceOp[Tensor]):
         return "convert"
 
     def _execute(self, ctx: ExecutionContext) -> Tensor:
-        source, copy = self._source, self._copy
-        self._source = self._copy = None
+        copy, self._copy = self._copy, None
         if copy is not None:
             dense = ctx.run(copy)
             return dense if dense.dtype == self._dtype else ctx.run(Convert(dense, self._dtype))
-        assert source is not None
+        (source,) = self.ends
         with source:
             source.begin(ctx)
             made = Tensor.uninitialized(source.facts.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream)
             ctx.writes(made.storage)
             recipes.convert(ctx, _place(made), recipes.Place(storage=source.storage, facts=source.facts))
         return made
+
+    def _discard(self) -> None:
+        super()._discard()
+        if self._copy is not None:
+            self._copy._discard()  # noqa: SLF001 - an op too
 
 
 def known(what: str, dtype: Any, *, but: tuple[str, ...] = ()) -> str:
