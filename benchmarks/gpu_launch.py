@@ -1,44 +1,26 @@
 """On a GPU: what a launch through generated launchers costs against other ways, and what the example kernels reach against torch.
 
 usage: python benchmarks/gpu_launch.py OUT.json [--dist dist] [--small]. Needs the built package and torch; the C loop, cuda.core, CuPy and
-Triton are measured where they are installed. All numbers are of one run; medians of 7 batches of 2000 launches, and of 15 timed launches.
+Triton are measured where they are installed. All numbers are of one run; medians of 9 batches of 2000 launches, and of 15 timed launches.
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import importlib
-import importlib.util
 import json
 import platform
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-BATCHES, LAUNCHES, WARM, TIMED = 7, 2000, 200, 15
-KERNEL = """
-extern "C" __global__ void scale(float* y, const float* x, const float* z, int n) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) y[i] = x[i] + z[i];
-}
-"""
-C_LOOP = """
-#include <time.h>
-typedef int (*launch_t)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
-double loop(launch_t launch, void* function, void* stream, void** params, int n) {
-    struct timespec a, b;
-    clock_gettime(CLOCK_MONOTONIC, &a);
-    for (int i = 0; i < n; ++i) launch(function, 1, 1, 1, 256, 1, 1, 0, stream, params, 0);
-    clock_gettime(CLOCK_MONOTONIC, &b);
-    return (b.tv_sec - a.tv_sec) + 1e-9 * (b.tv_nsec - a.tv_nsec);
-}
-"""
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import launch_ways as ways
+
+BATCHES, LAUNCHES, WARM, TIMED = 9, 2000, 300, 15
+SAME = "C loop over cuLaunchKernel, same kernel and arguments"
 
 
 def main() -> int:
@@ -47,6 +29,7 @@ def main() -> int:
     parser.add_argument("out", type=Path, help="where to write the JSON")
     parser.add_argument("--dist", type=Path, default=Path(__file__).resolve().parents[1] / "dist", help="where tilec_examples lies")
     parser.add_argument("--small", action="store_true", help="sixteen times less data, for cards with little memory")
+    parser.add_argument("--launches-only", action="store_true", help="leave the throughput out")
     arguments = parser.parse_args()
     try:
         import torch
@@ -59,178 +42,78 @@ def main() -> int:
     torch.zeros(1, device="cuda")
     sys.path.insert(0, str(arguments.dist.resolve()))
     module = importlib.import_module("tilec_examples").load("cuda:0")
-    launches = dict(launch_costs(torch, module))
-    base = launches.get("C loop over cuLaunchKernel", {}).get("median")
-    for row in launches.values():
-        if base and "median" in row:
-            row["times_c_loop"] = round(row["median"] / base, 2)
+    launches = launch_costs(torch, module)
     document = {
         "schema_version": 1,
         "benchmark": "gpu_launch",
         "machine": machine(torch),
         "launch_us": launches,
-        "throughput": list(throughputs(torch, module, small=arguments.small)),
+        "throughput": [] if arguments.launches_only else list(throughputs(torch, module, small=arguments.small)),
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    for name, row in launches.items():
-        print(f"{name:44} {row}")
-    for row in document["throughput"]:
-        print(row)
+    for name, found in launches.items():
+        print(f"{name:56} {found}")
+    for found in document["throughput"]:
+        print(found)
     return 0
 
 
 # ---- launch cost: a kernel of one block over 256 elements, so that the device keeps up
 
 
-def launch_costs(torch: Any, module: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Microseconds per launch for each way."""
+def launch_costs(torch: Any, module: Any) -> dict[str, dict[str, Any]]:
+    """Microseconds per launch for each way. All take turns, batch by batch: a machine whose clock changes has the same ratios."""
     n = 256
     y, x, z = (torch.ones(n, device="cuda") for _ in range(3))
     stream = torch.cuda.current_stream()
-    ways: dict[str, Callable[[], Callable[[], None]]] = {
-        "tilec, CUDA C++ kernel, 2 torch tensors": lambda: lambda: module.elementwise(stream, y, x, 2.0, 0.5),
-        "tilec, tile kernel, 3 torch tensors": lambda: lambda: module.vector_add(stream, y, x, z),
-        "tilec, tile kernel, own buffers": lambda: own_buffers(module, n),
-        "torch.add(out=)": lambda: lambda: torch.add(x, z, out=y),
-        "cuda.core.launch, ready config": lambda: cuda_core(y, x, z, n),
-        "CuPy RawKernel": lambda: cupy_raw(n),
-        "Triton": lambda: triton_kernel(y, x, z, n),
+    names = {"m": module, "stream": stream, "y": y, "x": x, "z": z, "torch": torch}
+    makers: dict[str, Callable[[], ways.Timed]] = {
+        SAME: lambda: ways.c_loop_of(module["vector_add"], 0, y, x, z),
+        "C loop over cuLaunchKernel, 4 arguments": lambda: ways.c_loop(y, x, z, n),
+        "tilec, tile kernel, 3 tilec tensors": lambda: ways.own(module, n),
+        "tilec, tile kernel, 3 tilec tensors, tilec stream": lambda: ways.own_with_stream(module, n),
+        "tilec, tile kernel, 3 tilec tensors, two sets in turn": lambda: ways.own_in_turn(module, n),
+        "tilec, tile kernel, own buffers": lambda: ways.own_buffers(module, n),
+        "tilec, tile kernel, 3 torch tensors": lambda: ways.timed("m.vector_add(stream, y, x, z)", **names),
+        "tilec, CUDA C++ kernel, 2 torch tensors": lambda: ways.timed("m.elementwise(stream, y, x, 2.0, 0.5)", **names),
+        "tilec, bound, 3 tilec tensors": lambda: ways.bound(module, ways.own_tensors(n), 0),
+        "tilec, bound, 3 torch tensors": lambda: ways.bound(module, (y, x, z), stream),
+        "torch.add(out=)": lambda: ways.timed("torch.add(x, z, out=y)", **names),
+        "cuda.core.launch, ready config": lambda: ways.cuda_core(y, x, z, n),
+        "CuPy RawKernel": lambda: ways.cupy_raw(n),
+        "Triton": lambda: ways.triton_kernel(y, x, z, n),
+        "numba-cuda": lambda: ways.numba_cuda(y, x, z, n),
     }
-    yield "C loop over cuLaunchKernel", measured(torch, lambda: c_loop(y, x, z, n), whole=True)
-    for name, make in ways.items():
-        yield name, measured(torch, make)
+    calls, rows = {}, {}
+    for name, make in makers.items():
+        try:
+            calls[name] = make()
+            once(torch, name, calls[name], WARM)
+        except Exception as error:  # noqa: BLE001 (a way that is not installed, or refuses this GPU, is a row)
+            calls.pop(name, None)
+            rows[name] = {"error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
+    turns = [{name: once(torch, name, call, LAUNCHES) for name, call in calls.items()} for _ in range(BATCHES)]
+    for name in makers:
+        if name in calls:
+            rows[name] = row([turn[name] for turn in turns], [turn.get(SAME) for turn in turns])
+    return {name: rows[name] for name in makers}
 
 
-def measured(torch: Any, make: Callable[[], Any], *, whole: bool = False) -> dict[str, Any]:
-    """Minimum and median over batches; `whole` callables run a whole batch and give its seconds."""
-    try:
-        call = make()
-        if whole:
-            call(WARM)
-        else:
-            for _ in range(WARM):
-                call()
-        torch.cuda.synchronize()
-        times = []
-        for _ in range(BATCHES):
-            times.append(call(LAUNCHES) if whole else batch(call))
-            torch.cuda.synchronize()
-    except Exception as error:  # noqa: BLE001 (a way that is not installed, or refuses this GPU, is a row)
-        return {"error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
-    each = [seconds / LAUNCHES * 1e6 for seconds in times]
-    return {"minimum": round(min(each), 3), "median": round(statistics.median(each), 3)}
+def row(each: list[float], base: list[float | None]) -> dict[str, Any]:
+    """Minimum and median over batches, and the median of the ratios to the C loop of the same turn."""
+    found: dict[str, Any] = {"minimum": round(min(each), 3), "median": round(statistics.median(each), 3)}
+    if all(base):
+        found["times_c_loop"] = round(statistics.median(mine / other for mine, other in zip(each, base, strict=True) if other), 3)
+    return found
 
 
-def batch(call: Callable[[], None]) -> float:
-    """Seconds to enqueue a batch."""
-    start = time.perf_counter()
-    for _ in range(LAUNCHES):
-        call()
-    return time.perf_counter() - start
-
-
-def own_buffers(module: Any, n: int) -> Callable[[], None]:
-    """The tile kernel with tilec's own buffers."""
-    import numpy as np
-
-    from tilec.runtime import DeviceBuffer
-
-    z, x, y = (DeviceBuffer.from_host(np.ones(n, np.float32)) for _ in range(3))
-    return lambda: module.vector_add(0, z, x, y)
-
-
-def compiled() -> bytes:
-    """The plain kernel as PTX that any driver since CUDA 11 reads; a byte of zero ends it."""
-    ptx = """
-.version 7.0
-.target sm_80
-.address_size 64
-.visible .entry scale(.param .u64 y, .param .u64 x, .param .u64 z, .param .u32 n)
-{
-    .reg .pred %p; .reg .b32 %r<5>; .reg .f32 %f<3>; .reg .b64 %d<8>;
-    ld.param.u64 %d1, [y]; ld.param.u64 %d2, [x]; ld.param.u64 %d3, [z]; ld.param.u32 %r1, [n];
-    mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;
-    mad.lo.s32 %r2, %r2, %r3, %r4;
-    setp.ge.s32 %p, %r2, %r1;
-    @%p bra DONE;
-    mul.wide.s32 %d4, %r2, 4;
-    add.s64 %d5, %d2, %d4; ld.global.f32 %f1, [%d5];
-    add.s64 %d6, %d3, %d4; ld.global.f32 %f2, [%d6];
-    add.f32 %f1, %f1, %f2;
-    add.s64 %d7, %d1, %d4; st.global.f32 [%d7], %f1;
-DONE:
-    ret;
-}
-"""
-    return ptx.encode() + b"\0"
-
-
-def c_loop(y: Any, x: Any, z: Any, n: int) -> Callable[[int], float]:
-    """A C function that launches in a loop; needs a C compiler."""
-    cuda = ctypes.CDLL("libcuda.so.1")
-    module, function = ctypes.c_void_p(), ctypes.c_void_p()
-    ptx = compiled()
-    for code in (cuda.cuModuleLoadData(ctypes.byref(module), ptx), cuda.cuModuleGetFunction(ctypes.byref(function), module, b"scale")):
-        if code:
-            raise RuntimeError(f"CUDA error {code}")
-    values = (ctypes.c_uint64(y.data_ptr()), ctypes.c_uint64(x.data_ptr()), ctypes.c_uint64(z.data_ptr()), ctypes.c_int(n))
-    params = (ctypes.c_void_p * 4)(*(ctypes.addressof(value) for value in values))
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "loop.c").write_text(C_LOOP, encoding="utf-8")
-        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", f"{folder}/loop.so", f"{folder}/loop.c"], check=True, capture_output=True)
-        loop = ctypes.CDLL(f"{folder}/loop.so").loop
-    loop.restype = ctypes.c_double
-    launch = ctypes.cast(cuda.cuLaunchKernel, ctypes.c_void_p)
-
-    def run(count: int, _keep: object = (values, params, cuda)) -> float:
-        return float(loop(launch, function, None, params, count))
-
-    return run
-
-
-def cuda_core(y: Any, x: Any, z: Any, n: int) -> Callable[[], None]:
-    """cuda.core with a launch configuration that is made once."""
-    import numpy as np
-
-    core = importlib.import_module("cuda.core")
-    device = core.Device(0)
-    device.set_current()
-    stream = device.default_stream
-    kernel = core.ObjectCode.from_ptx(compiled()).get_kernel("scale")
-    config = core.LaunchConfig(grid=1, block=256)
-    pointers = (y.data_ptr(), x.data_ptr(), z.data_ptr())
-    count = np.int32(n)
-    return lambda: core.launch(stream, config, kernel, *pointers, count)
-
-
-def cupy_raw(n: int) -> Callable[[], None]:
-    """CuPy's RawKernel."""
-    import cupy
-
-    kernel = cupy.RawKernel(KERNEL, "scale")
-    y, x, z = (cupy.ones(n, cupy.float32) for _ in range(3))
-    count = cupy.int32(n)
-    return lambda: kernel((1,), (256,), (y, x, z, count))
-
-
-def triton_kernel(y: Any, x: Any, z: Any, n: int) -> Callable[[], None]:
-    """Triton's launcher."""
-    source = (
-        "import triton\nimport triton.language as tl\n@triton.jit\ndef add(y, x, z, n, B: tl.constexpr):\n"
-        "    i = tl.program_id(0) * B + tl.arange(0, B)\n    m = i < n\n    tl.store(y + i, tl.load(x + i, m) + tl.load(z + i, m), m)\n"
-    )
-    with tempfile.TemporaryDirectory() as folder:  # Triton reads a kernel's source from its file
-        path = Path(folder, "triton_add.py")
-        path.write_text(source, encoding="utf-8")
-        spec = importlib.util.spec_from_file_location("triton_add", path)
-        assert spec
-        assert spec.loader
-        loaded = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(loaded)
-        add = loaded.add
-        add[(1,)](y, x, z, n, B=256)
-    return lambda: add[(1,)](y, x, z, n, B=256)
+def once(torch: Any, name: str, call: ways.Timed, count: int) -> float:
+    """Microseconds per launch over one batch."""
+    torch.cuda.synchronize()
+    seconds = call(count)
+    torch.cuda.synchronize()
+    return float(seconds / count / (2 if name.endswith("in turn") else 1) * 1e6)
 
 
 # ---- throughput

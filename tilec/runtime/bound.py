@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 from tilec.runtime.arguments import READERS
 from tilec.runtime.memory import DeviceBuffer
 from tilec.runtime.prepare import MOST_STREAMS
+from tilec.runtime.seam import LaunchCall
 from tilec.runtime.streams import HANDLES, stream_handle
 from tilec.runtime.tensors.recording import recording_of
 from tilec.runtime.torch_guard import torch_guard
@@ -20,15 +22,15 @@ _TEMPLATE = """
 def launch(stream):
     try:
         s = stream if type(stream) is int else handles[type(stream)](stream)
-        plan, call, block, packed, guard, {told}= records[s]
+        function, first, second, address, kept, guard, {told}= records[s]
         known = {known}
     except Exception:
         known = False
     if known:
-        result = call(block.address, {held})[0]
+        result = function(first, second, address, {held})[0]
         if result:
             records.clear()
-            failed(plan, call, block, stream, result)
+            failed(kept[0], kept[1], kept[2], stream, result)
     else:
         renew(stream)
 """
@@ -67,7 +69,7 @@ class BoundLaunch:
         source = _TEMPLATE.format(
             told="".join(f"q{i}, " for i in contract.tensors),
             known=" and ".join(known) or "True",
-            held="(packed, values)" if site.driver.holds_arguments else "0",
+            held="(kept[3], values)" if site.driver.holds_arguments else "0",
         )
         exec(compile(source, "<tilec bound launch>", "exec"), names)  # noqa: S102 - built from numbers alone
         # Nothing here refers to itself: tensors go with this object, and do not wait for the collector.
@@ -106,7 +108,8 @@ class _Held:
         plan.refill(block, packed, values)  # never again: threads may share it
         if len(self.records) >= MOST_STREAMS:
             self.records.clear()
-        self.records[handle] = (plan, plan.bound(handle), block, packed, self._guard(), *looks)
+        call = plan.bound(handle)
+        self.records[handle] = (*_unrolled(call), block.address, (plan, call, block, packed), self._guard(), *looks)
 
     def _guard(self) -> Callable[..., bool] | None:
         """The test whether the torch tensors are, but for their addresses, what they are now."""
@@ -118,6 +121,13 @@ class _Held:
             looks = [READERS[type(tensor)](tensor)[1] for tensor in tensors]
             return lambda *now: [READERS[type(tensor)](tensor)[1] for tensor in now] == looks
         return guard
+
+
+def _unrolled(call: LaunchCall) -> tuple[Callable[..., Any], Any, Any]:
+    """A function and its first two arguments, which do the same with those of the call behind them: one call less where there are such."""
+    if isinstance(call, functools.partial) and len(call.args) == 2 and not call.keywords:
+        return call.func, *call.args
+    return (lambda _first, _second, address, held: call(address, held)), None, None
 
 
 def _unchanged(i: int, value: Any, names: dict[str, Any], *, write: bool) -> str:

@@ -28,6 +28,8 @@ class Handles(dict[type, Getter]):
             getter = int
         elif cls.__name__ == "Stream" and cls.__module__.partition(".")[0] == "torch":
             getter = attrgetter("cuda_stream")  # an attribute in C: the usual case, read at every launch
+        elif cls is Stream:
+            getter = attrgetter("handle")
         else:
             getter = _handle
         self[cls] = getter

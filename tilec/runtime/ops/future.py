@@ -183,6 +183,8 @@ class DeviceFuture(Generic[T]):
             del outcome, self  # as in `result`
 
     def _spin(self) -> None:
+        if WATCHER.busy:  # other tasks have something to do meanwhile, or are about to
+            return
         end = time.perf_counter() + _SPIN
         while not self.done() and time.perf_counter() < end:
             pass

@@ -35,6 +35,7 @@ R_co = TypeVar("R_co", covariant=True)
 OrOp = Union[T, DeviceOp[T]]  # noqa: UP007 - Python 3.10 has no `|` of a type variable and a class
 Axes = dict[str, AxisValue]
 _new = object.__new__
+_tuple = tuple.__new__
 
 
 class LazyLaunch(DeviceOp[R_co]):
@@ -295,7 +296,7 @@ class _Maker:
             self._what = f"the launch of {self._origin.contract.name}"
             take = self._take = take_function(self._origin.contract)
         place = site(4)  # behind this, who calls it, and what that is called by
-        moved = take(values, Holder(self._what, place))
+        moved = take(values, _tuple(Holder, (self._what, place)))
         if moved is None:
             return LazyLaunch(self._origin, values, axes)
         # As __new__ and __init__ would, in less time.

@@ -29,6 +29,23 @@ def take(values, who):
         raise
     return {moved}
 """
+# What `Tensor.move` does, which raises where something has changed meanwhile.
+_MOVE = """
+        m = a{i}.storage
+        with m.lock:
+            look = a{i}._look
+            if look is None or a{i}.lease._held:
+                look = a{i}.move(who)._look
+            a{i}._look = None
+            a{i}._moved = who
+        b = new(Tensor)
+        b.storage = m
+        b.lease = m.lease
+        b._facts = a{i}._facts
+        b._look = look
+        b._moved = None
+        b{i} = b
+"""
 
 
 def take_function(contract: Contract) -> Take:
@@ -44,10 +61,10 @@ def take_function(contract: Contract) -> Take:
         unpack="".join(f"a{i}, " for i in range(count)).rstrip(),
         plain=" and ".join(plain),
         none="".join(f"b{i} = " for i in tensors),
-        moves="\n".join(f"        b{i} = a{i}.move(who)" for i in tensors),
+        moves="\n".join(_MOVE.format(i=i).strip("\n") for i in tensors),
         moved=f"({''.join(f'b{i}, ' if i in tensors else f'a{i}, ' for i in range(count))})",
     )
-    names: dict[str, Any] = {"__name__": __name__, "Tensor": Tensor, "constants": CONSTANTS, "undo": give_back}
+    names: dict[str, Any] = {"__name__": __name__, "Tensor": Tensor, "constants": CONSTANTS, "new": object.__new__, "undo": give_back}
     exec(compile(source, "<tilec taking>", "exec"), names)  # noqa: S102 - built from numbers alone
     take: Take = names["take"]
     return take

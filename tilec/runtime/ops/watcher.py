@@ -21,7 +21,9 @@ _LOG = logging.getLogger("tilec.runtime")
 # Gets what the work before the mark came to; None where it is done well.
 Told = Callable[[BaseException | None], None]
 # Seconds between two rounds: the first, and the most, where somebody waits, and where things only are to be let go.
-_SOON, _LATE, _LAZY = 20e-6, 1e-3, 5e-3
+_SOON, _LATE, _LAZY = 50e-6, 1e-3, 5e-3
+# By which pauses grow: what is told is late by about a seventh of the time that it took.
+_LATER = 1.15
 # Seconds without work after which the thread ends, and for which the end of the process waits for the device.
 _LINGER, _PATIENCE = 0.5, 2.0
 # (id of the driver, device, stream): marks of one stream are reached in order, so only the first of each is asked.
@@ -37,6 +39,11 @@ class Watcher:
         self._lines: dict[_Line, collections.deque[tuple[Mark, Told]]] = {}
         self._thread: threading.Thread | None = None
         self._drops = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits for a mark."""
+        return bool(self._lines)
 
     def watch(self, mark: Mark, stream: int, told: Told) -> None:
         """Call `told` on the watcher's thread once a mark is reached. Until then the watcher keeps it alive, with all that it holds."""
@@ -91,7 +98,7 @@ class Watcher:
             with self._changed:
                 if self._lines or left or self._drops:
                     most = _LATE if self._lines else _LAZY
-                    pause = _SOON if busy else min(pause * 2, most)
+                    pause = _SOON if busy else min(pause * _LATER, most)
                     woken = self._changed.wait(pause)
                     pause = _SOON if woken else pause
                 elif not self._changed.wait_for(lambda: self._lines or self._drops, _LINGER):
