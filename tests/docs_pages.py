@@ -20,6 +20,8 @@ else:
     import tomli as tomllib
 
 from tilec.bundle.read import Bundle
+from tilec.frontends._tools import find_tool
+from tilec.frontends.base import ToolSearch
 from tilec.runtime import _driver
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 
@@ -195,6 +197,11 @@ def environment(cache: Path) -> dict[str, str]:
     left_out = ("CI", "NO_COLOR", "FORCE_COLOR", "TILEC_CACHE_MAX", "CUDA_HOME", "CUDA_PATH", "PYTHONPATH")
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     return {**kept, "TILEC_CACHE_DIR": str(cache), "TERM": "dumb", "PATH": f"{Path(sys.executable).parent}:{kept.get('PATH', '')}"}
+
+
+def with_nvcc(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which `nvcc` is a command, as it is where a toolkit is installed."""
+    return {**env, "PATH": f"{env['PATH']}:{Path(find_tool('nvcc', ToolSearch()).path).parent}"}
 
 
 def matches(expected: str, shown: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import tilec
-from tests.docs_pages import ROOT, Reader, Step, environment, steps
+from tests.docs_pages import ROOT, Reader, Step, environment, steps, with_nvcc
 from tilec import errors
 from tilec.cli import settings
 from tilec.cli.main import COMMANDS, cli
@@ -48,7 +48,9 @@ _NAMES = (
     "tensors",
     "random",
     "device-ops",
+    "async",
     "graphs",
+    "interop",
     "errors",
     "tile-language",
 )
@@ -65,7 +67,7 @@ def text_of(page: str) -> str:
 def reader(tmp_path: Path) -> Reader:
     home = tmp_path / "work"
     home.mkdir()
-    return Reader(home, environment(tmp_path / "cache"))
+    return Reader(home, with_nvcc(environment(tmp_path / "cache")))
 
 
 # --- what a reader does ------------------------------------------------------------------------------------------------------------
@@ -73,8 +75,8 @@ def reader(tmp_path: Path) -> Reader:
 
 def test_the_guide_and_what_builds_on_it(reader: Reader) -> None:
     """The guide from its first line to its last, then the pages that use its package."""
-    for page in ("docs/guide.md", "docs/launching.md", "docs/device-ops.md", "docs/graphs.md", "docs/ci.md"):
-        for step in steps(page):
+    for page in ("guide", "launching", "device-ops", "graphs", "interop", "ci"):
+        for step in steps(f"docs/{page}.md"):
             reader.follow(step)
 
 
@@ -91,6 +93,11 @@ def test_the_page_on_debugging(reader: Reader) -> None:
 
 def test_the_tensors_page(reader: Reader) -> None:
     for step in steps("docs/tensors.md"):
+        reader.follow(step)
+
+
+def test_the_page_on_async_execution(reader: Reader) -> None:
+    for step in steps("docs/async.md"):
         reader.follow(step)
 
 
@@ -212,7 +219,7 @@ def test_links_lead_somewhere(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_error_classes_exist(page: str) -> None:
-    for name in set(re.findall(r"\b([A-Z]\w+Error)\b", text_of(page))):
+    for name in set(re.findall(r"(?<![.\w])([A-Z]\w+Error)\b", text_of(page))):
         assert hasattr(errors, name) or hasattr(builtins, name), f"{page}: {name}"
 
 
