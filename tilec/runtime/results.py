@@ -226,8 +226,8 @@ ADVICE: dict[str, tuple[str, str]] = {
     "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED": ("this host memory is not pinned", "pin it first, or free it as what it is"),
     # Captures and graphs
     "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED": (
-        "the call cannot be part of a CUDA graph, and its stream is being captured",
-        "launch the kernel once before the capture begins, so that it is loaded",
+        "the call cannot be part of a CUDA graph, such as to wait for a stream that is being captured, or for the device",
+        "make the call before the capture begins, or after it",
     ),
     "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED": (
         "an earlier call that cannot be captured broke the capture of this stream",

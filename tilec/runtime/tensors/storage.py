@@ -98,9 +98,12 @@ class Storage:
         """
         DROPS.drain()
         made = cls(driver, ordinal, allocate_bytes(driver, ordinal, nbytes, stream, pool) if nbytes else 0, nbytes)
-        made.pass_through(stream, write=True)
         if nbytes:
             made._finish(_free, driver, ordinal, made.address, made.uses)
+            with made.lock:
+                made.leave(stream, write=True)  # nobody has used it before
+        else:
+            made.pass_through(stream, write=True)
         return made
 
     def enter(self, stream: int, *, write: bool, ordinal: int | None = None) -> None:

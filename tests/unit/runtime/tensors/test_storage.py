@@ -105,6 +105,12 @@ def test_nothing_is_freed_twice_and_nothing_of_no_bytes_is_freed(driver: FakeDri
     assert steps(driver) == [("allocate", 5), ("free", 5)]
 
 
+def test_an_allocation_on_a_stream_that_is_refused_is_given_back(driver: FakeDriver) -> None:
+    with pytest.raises(SchedulingError, match="per-thread default stream"):
+        Storage.allocate(driver, 0, 64, 2)
+    assert [call for call, _ in steps(driver)] == ["allocate", "free"]
+
+
 def test_frees_wait_for_the_end_of_a_capture(driver: FakeDriver) -> None:
     first, second = (Storage.allocate(driver, 0, 64, stream) for stream in (5, 6))
     steps(driver)
