@@ -13,6 +13,7 @@ from tilec.model.arch import ARCHS, Target
 from tilec.model.dtype import DTYPES
 from tilec.model.image import ImageInfo, Resources
 from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
+from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
 
 NAMES = st.text(string.ascii_letters + "_äλ", min_size=1, max_size=8)
@@ -65,6 +66,19 @@ def images(draw: st.DrawFn) -> ImageInfo:
 
 
 HINTS = st.dictionaries(NAMES, st.integers(0, 16), min_size=1, max_size=2).map(lambda found: tuple(found.items()))
+
+
+def safeties(params: list[str]) -> st.SearchStrategy[Safety]:
+    places = st.none() | st.builds(Location, file=FILES, line=COUNT, column=COUNT)
+    facts = st.builds(Fact, guarantee=st.sampled_from(Guarantee), what=TEXT, location=places, in_helper=st.booleans())
+    tiles = st.lists(EXPRESSIONS, max_size=3).map(tuple)
+    regions = st.builds(Region, param=st.sampled_from(params), tile=tiles, mapped=st.booleans())
+    return st.builds(
+        Safety,
+        facts=st.lists(facts, max_size=3).map(tuple),
+        regions=st.lists(regions, max_size=2).map(tuple),
+        checks=st.sampled_from(Checks),
+    )
 
 
 @st.composite
@@ -124,6 +138,7 @@ def kernels(draw: st.DrawFn, name: str) -> KernelInfo:
             )
         ),
         variants=tuple(variants),
+        safety=draw(st.none() | safeties(params)),
     )
 
 

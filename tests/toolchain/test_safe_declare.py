@@ -264,3 +264,10 @@ def test_names_of_functions_around_come_before_those_of_the_module(tile, tmp_pat
         "        z.store(x.load_tile((2,), (WIDTH,)))\n    return k\n\n\nk = make(64)\n"
     )
     assert declared(tile, tmp_path, text).requires == ("cdiv(x.shape[0], 64) > 2 or z.size == 0",)
+
+
+def test_gathers_are_masked(tile, tmp_path):
+    decl = kernel(tile, tmp_path, "z: tl.Mut[T, (BM,)], x: tl.Ref[T, 1]", "z.store(x.gather(tl.arange(BM, dtype=tl.int32) * 7))")
+    line = HEAD.count("\n") + 3
+    assert f"x.gather at k.py:{line}: elements beyond the end of an array are padding" in [f.what for f in decl.safety.facts]
+    assert decl.unproven == ()

@@ -276,6 +276,22 @@ def test_a_function_that_declare_cannot_follow_is_looked_at_when_it_is_compiled(
     assert found.startswith(f"k.py:{LINE + 4}:14: error: _tl_array is a part of the safe language that kernels cannot reach\n")
 
 
+def test_checks_in_helpers_of_other_packages_are_seen(tile, tmp_path, monkeypatch):
+    write(tmp_path / "lib", {"helperlib.py": "def first(x, shape):\n    return x.load_tile((0, 0), shape)\n"})
+    monkeypatch.syspath_prepend(str(tmp_path / "lib"))
+    root = write(tmp_path / "project", {"k.py": HEAD + "import helperlib\n" + kernel(Z, "z.store(helperlib.first(x, (BM, BN)))")})
+    (decl,) = tile.declare(Source(root=str(root), path="k.py"))
+    (found,) = decl.unproven
+    assert found.message == "x.load_tile is checked inside of the kernel: it is in the helper function first"
+    assert (found.location.line, found.excerpt) == (2, "    return x.load_tile((0, 0), shape)")
+    params = (tensor("z", "T", 2, out=True), tensor("x", "T", 2))
+    axes = {"T": "f32", "BM": 16, "BN": 16}
+    assert tile.compile(job(tile, root, "k.py", "k", params, target="tileir", axes=axes)).data
+    with pytest.raises(CompileError) as caught:
+        tile.compile(job(tile, root, "k.py", "k", params, target="tileir", axes=axes, checks=Checks.DENY))
+    assert 'load_tile checks inside of the kernel, which has checks = "deny"' in str(caught.value.diagnostics[0].render())
+
+
 def test_checks_are_left_out_where_they_are_off(tile, tmp_path):
     from tilec.tileir import read_module
     from tilec.tileir.text import render

@@ -67,3 +67,19 @@ def test_operations_are_typed_as_they_are():
     for name, params in typed.items():
         if params is not None:
             assert params == list(inspect.signature(getattr(ops, name)).parameters), name
+
+
+def test_operations_are_those_of_cuda_tile():
+    """Every operation of cuda.tile is in the language, but for those that know memory, that nobody checks, and that are for hosts."""
+    import cuda.tile as ct
+
+    import tilec.lang as tl
+
+    left_out = {name for name in ct.__all__ if getattr(tl, name, None) is not getattr(ct, name)}
+    assert {name for name in left_out if not name.startswith(("atomic_", "Tile"))} == {
+        *("load", "store", "gather", "scatter", "load_advanced_indexing", "store_advanced_indexing", "num_tiles"),
+        *("Array", "Slice", "foreign_pointer_dtype", "IndexedWithInt64", "ScalarInt64", "Scalar", "StaticException"),
+        *("ArrayAnnotation", "ConstantAnnotation", "ListAnnotation", "Constant"),
+        *("assume_divisible_by", "grid_dependency_control_wait", "grid_dependency_control_launch_dependents"),
+        *("launch", "kernel", "function", "compilation", "tune", "compiler_timeout", "ByTarget"),
+    }

@@ -24,7 +24,6 @@ from tilec.model.digest import sha256
 from tilec.model.image import Image, ImageInfo, Resources
 from tilec.model.job import Job, Source
 from tilec.model.kernel import KernelDecl
-from tilec.model.safety import Checks
 from tilec.model.signature import AbiSlot
 
 # The oldest CUDA release whose driver launches tile cubins.
@@ -182,12 +181,9 @@ def _kernel_of(job: Job, module: LoadedModule, kernel: Declared) -> Iterator[Any
     if kernel.safe is None:
         yield kernel.kernel
         return
-    safe, modules = kernel.safe, list(module.modules.values())
-    values = {**{p.name: p.default for p in safe.params if p.default is not None}, **dict(job.variant.axes)}
-    off = job.spec.checks is Checks.OFF
-    with entry(
-        safe.function, safe.params, safe.sites, values, modules, hints=safe.hints, line=kernel.decl.location.line, unchecked=off
-    ) as made:
+    values = {**{p.name: p.default for p in kernel.safe.params if p.default is not None}, **dict(job.variant.axes)}
+    modules = list(module.modules.values())
+    with entry(kernel.safe, values, modules, line=kernel.decl.location.line, checks=job.spec.checks) as made:
         yield made
 
 

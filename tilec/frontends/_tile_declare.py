@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import sys
 from collections.abc import Mapping
 from types import FunctionType
 from typing import Any
@@ -41,7 +42,8 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
     Raises:
         CompileError: an annotation cannot be evaluated, or a kernel of the safe language breaks its rules; every problem of every kernel.
     """
-    safe = api.lang().Kernel
+    language = sys.modules.get("tilec.lang")  # modules without kernels of the language need not wait for it
+    safe: Any = language.Kernel if language is not None else ()
     found: dict[str, Declared] = {}
     refused: list[CompileError] = []
     with module.active():

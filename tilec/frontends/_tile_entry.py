@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import re
 import types
@@ -12,41 +13,34 @@ from typing import Any
 from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_misuse import FIELDS
-from tilec.frontends._tile_proof import UNCHECKED, Site
+from tilec.frontends._tile_proof import UNCHECKED
 from tilec.frontends._tile_safe import Access, SafeParam
+from tilec.frontends._tile_safe_declare import SafeKernel
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue
+from tilec.model.safety import Checks
 
 # Parts of what kernels hold, wherever they are written; methods, where they are called.
 _PRIVATE = re.compile(rf"\b({'|'.join(FIELDS)})\b|\.\s*({'|'.join(UNCHECKED.values())})\b")
+_CHECKED = re.compile(r"\.\s*(load_tile|load_tile_like)\b")
 
 
 @contextlib.contextmanager
 def entry(
-    function: Any,
-    params: Sequence[SafeParam],
-    sites: Sequence[Site],
-    axes: Mapping[str, AxisValue],
-    modules: Sequence[types.ModuleType],
-    *,
-    hints: Mapping[str, Any],
-    line: int,
-    unchecked: bool,
+    kernel: SafeKernel, axes: Mapping[str, AxisValue], modules: Sequence[types.ModuleType], *, line: int, checks: Checks
 ) -> Iterator[Any]:
     """A kernel of cuda.tile that takes the raw arguments in order; while it lasts, axes have their values in the project's modules.
 
     Args:
-        function: the user's function.
-        params: its parameters.
-        sites: its accesses; proven ones lose their checks.
-        axes: values of the variant.
+        kernel: what was declared; its proven accesses lose their checks.
+        axes: values of the variant, and defaults of constants.
         modules: the project's modules.
-        hints: of the kernel's author.
-        line: where its `def` stands.
-        unchecked: every access loses its check.
+        line: where the function's `def` stands.
+        checks: whether the other accesses keep theirs.
     """
-    names = _unlike([param.name for param in params])
-    text = _text(function.__name__, params, axes, names)
+    function = kernel.function
+    names = _unlike([param.name for param in kernel.params])
+    text = _text(function.__name__, kernel.params, axes, names)
     with _valued(modules, axes):
         lang = api.lang()
         scope = {**function.__globals__, "_loadtile_like": lang._loadtile_like}  # noqa: SLF001 - what a proven access becomes
@@ -56,24 +50,27 @@ def entry(
         made: dict[str, Any] = {names: user, f"{names}lang": lang, f"{names}ct": api.cuda_tile()}
         exec(compile(text, file, "exec"), made)  # noqa: S102 - the text is made here of names and numbers
         outer = made[function.__name__]
-        renamed = [(s.line, s.column, s.name, UNCHECKED[s.name]) for s in sites if s.proven or unchecked]
-        with api.places(file, function, line), api.sources({outer.__code__: (text, ()), user.__code__: ("", tuple(renamed))}, _guard):
-            yield api.cuda_tile().kernel(outer, **hints)
+        renamed = [(s.line, s.column, s.name, UNCHECKED[s.name]) for s in kernel.sites if s.proven or checks is Checks.OFF]
+        guard = functools.partial(_guard, own=user.__code__, deny=checks is Checks.DENY)
+        with api.places(file, function, line), api.sources({outer.__code__: (text, ()), user.__code__: ("", tuple(renamed))}, guard):
+            yield api.cuda_tile().kernel(outer, **kernel.hints)
 
 
-def _guard(function: Any, lines: Sequence[str], first: int) -> None:
+def _guard(function: Any, lines: Sequence[str], first: int, *, own: types.CodeType, deny: bool) -> None:
     """Refuse a function, wherever it comes from, that reaches around the language; what can be seen without compiling was refused before.
 
     Raises:
-        CompileError: it does.
+        CompileError: it does, or it checks accesses where none may be checked.
     """
     if api.is_trusted(function.__code__.co_filename):
         return
     file = api.installed_name(function.__code__.co_filename)
     for number, line in enumerate(inspect.getblock(list(lines[first:])), first + 1):
-        found = _PRIVATE.search(line)
+        found, what = _PRIVATE.search(line), "is a part of the safe language that kernels cannot reach"
+        if found is None and deny and function.__code__ is not own:
+            found, what = _CHECKED.search(line), 'checks inside of the kernel, which has checks = "deny"'
         if found:
-            what = f"{found[1] or found[2]} is a part of the safe language that kernels cannot reach"
+            what = f"{found[found.lastindex or 0]} {what}"
             at = Location(file=file, line=number, column=found.start(found.lastindex or 0) + 1)
             raise CompileError(what, diagnostics=(Diagnostic(message=what, location=at, excerpt=line.rstrip("\n")),))
 

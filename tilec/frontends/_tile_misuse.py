@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
+import linecache
 from collections.abc import Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
@@ -31,22 +33,47 @@ def misuses(node: ast.FunctionDef, values: Values, file: str, texts: Mapping[str
             yield _diagnostic(inner, found, file, texts)
 
 
-def reachable(function: Any, texts: Mapping[str, str]) -> Iterator[tuple[FunctionType, ast.FunctionDef]]:
-    """The project's functions that a kernel's source names, and theirs, with their nodes; the methods of classes count."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Helper:
+    """A function that a kernel's source names, or that such a function names; `file` is its name in messages."""
+
+    function: FunctionType
+    node: ast.FunctionDef
+    file: str
+
+
+def reachable(function: Any, texts: dict[str, str]) -> Iterator[Helper]:
+    """The functions that a kernel's source names, and theirs; the methods of classes count.
+
+    Those of the project, and those of other packages that know of the language, whose texts are added to `texts`.
+    """
     seen: set[Any] = {function}
     queue: list[Any] = [function]
     while queue:
         current = queue.pop()
-        node = function_node(texts.get(current.__code__.co_filename, ""), current.__code__.co_firstlineno)
+        file = _readable(current, texts)
+        node = function_node(texts.get(file, ""), current.__code__.co_firstlineno)
         if node is None:
             continue
         if current is not function:
-            yield current, node
+            yield Helper(current, node, file)
         for value in _named(node, scope_of(current)):
             for item in _functions(value):
-                if item not in seen and item.__code__.co_filename in texts:
+                if item not in seen:
                     seen.add(item)
                     queue.append(item)
+
+
+def _readable(function: FunctionType, texts: dict[str, str]) -> str:
+    """The name of a function's file, with its text among `texts` where it may concern the language."""
+    file = function.__code__.co_filename
+    if file in texts or api.is_trusted(file):
+        return file
+    text = "".join(linecache.getlines(file))
+    shown = api.installed_name(file)
+    if "tilec.lang" in text or "load_tile" in text:
+        texts.setdefault(shown, text)
+    return shown
 
 
 def helper_misuses(node: ast.FunctionDef, values: Values, file: str, texts: Mapping[str, str]) -> Iterator[Diagnostic]:

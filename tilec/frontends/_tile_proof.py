@@ -69,34 +69,43 @@ class Prover:
 
     def prove(self, node: ast.FunctionDef) -> Proof:
         """All accesses of a function."""
-        sites, facts, unproven = [], [], []
+        sites: list[Site] = []
+        facts: list[Fact] = []
+        unproven: list[Diagnostic] = []
         requires: dict[str, None] = {}
         calls = (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
         for call in sorted(calls, key=lambda c: (c.lineno, c.col_offset)):
             access = self._access(call)
-            if access is None:
-                if is_access(call, self._values):
-                    fact, diagnostic = elsewhere(call, "its array is not followed to a parameter", self._file, self._texts)
-                    facts.append(fact)
-                    unproven.append(diagnostic)
-                continue
-            at = self._place(access)
-            said = f"{ast.unparse(call.func)} at {at.file}:{at.line}"
-            if access.unchecked:
-                facts.append(Fact(guarantee=Guarantee.NONE, what=f"{said}: unchecked = True promises tiles that begin in it", location=at))
-                continue
-            try:
-                needed = self._needed(access)
-            except _UnknownError as unknown:
-                sites.append(self._site(access, proven=False))
-                facts.append(Fact(guarantee=Guarantee.KERNEL, what=f"{said}: each tile begins in {access.param.name}", location=at))
-                unproven.append(self._diagnostic(access, at, unknown))
-                continue
-            sites.append(self._site(access, proven=True))
-            requires.update(dict.fromkeys(needed))
-            kind = Guarantee.LAUNCH if needed else Guarantee.CONSTRUCTION
-            facts.append(Fact(guarantee=kind, what=f"{said}: each tile begins in {access.param.name}", location=at))
+            if access is not None:
+                fact, needed, doubt = self._judged(access)
+                facts.append(fact)
+                requires.update(dict.fromkeys(needed))
+                unproven += [doubt] if doubt else []
+                if not access.unchecked:
+                    sites.append(self._site(access, proven=doubt is None))
+            elif self._gathers(call):
+                what = f"{self._said(call)}: elements beyond the end of an array are padding"
+                facts.append(Fact(guarantee=Guarantee.CONSTRUCTION, what=what, location=self._at(call)))
+            elif is_access(call, self._values):
+                fact, said = elsewhere(call, "its array is not followed to a parameter", self._file, self._texts)
+                facts.append(fact)
+                unproven += [said] if fact.guarantee is Guarantee.KERNEL else []
         return Proof(sites=tuple(sites), requires=tuple(requires), facts=tuple(facts), unproven=tuple(unproven))
+
+    def _judged(self, access: _Access) -> tuple[Fact, Sequence[str], Diagnostic | None]:
+        """What is known of an access, what a launch has to fulfil for it, and what keeps it from being known."""
+        at, said = self._at(access.call), self._said(access.call)
+        if access.unchecked:
+            return Fact(guarantee=Guarantee.NONE, what=f"{said}: unchecked = True promises tiles that begin in it", location=at), (), None
+        what = f"{said}: each tile begins in {access.param.name}"
+        try:
+            needed = self._needed(access)
+        except _UnknownError as unknown:
+            return Fact(guarantee=Guarantee.KERNEL, what=what, location=at), (), self._diagnostic(access, at, unknown)
+        return Fact(guarantee=Guarantee.LAUNCH if needed else Guarantee.CONSTRUCTION, what=what, location=at), needed, None
+
+    def _said(self, call: ast.Call) -> str:
+        return f"{ast.unparse(call.func)} at {self._file}:{call.lineno}"
 
     def _access(self, call: ast.Call) -> _Access | None:
         lang = api.lang()
@@ -169,8 +178,11 @@ class Prover:
         end = access.named.end_col_offset or 0
         return Site(line=access.named.end_lineno or 0, column=end - len(access.name.encode()), name=access.name, proven=proven)
 
-    def _place(self, access: _Access) -> Location:
-        node = access.call
+    def _gathers(self, call: ast.Call) -> bool:
+        base = self._values.of(call.func.value) if isinstance(call.func, ast.Attribute) and call.func.attr == "gather" else None
+        return isinstance(base, ArrayOf) and base.param.access is Access.REF
+
+    def _at(self, node: ast.Call) -> Location:
         line = line_of(self._texts, self._file, node.lineno)
         return Location(file=self._file, line=node.lineno, column=characters(line, node.col_offset) + 1)
 

@@ -14,7 +14,7 @@ from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_demands import Demands, grid_of, same_grid
 from tilec.frontends._tile_errors import characters, function_node, line_of
-from tilec.frontends._tile_misuse import helper_misuses, misuses, reachable
+from tilec.frontends._tile_misuse import Helper, helper_misuses, misuses, reachable
 from tilec.frontends._tile_modules import LoadedModule
 from tilec.frontends._tile_proof import Proof, Prover, Site, elsewhere, is_access
 from tilec.frontends._tile_safe import OUTPUTS, Access, SafeParam, signature_of
@@ -49,7 +49,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         CompileError: every problem that shows without compiling, each at its place.
     """
     function = inspect.unwrap(kernel.function)
-    file, texts = function.__code__.co_filename, module.texts
+    file, texts = function.__code__.co_filename, dict(module.texts)
     node = function_node(texts.get(file, ""), function.__code__.co_firstlineno)
     if node is None:
         what = f"the source of kernel {name!r} is not in the project"
@@ -65,13 +65,13 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         required = demands.read(kernel.preconditions)
         problems += demands.problems
         helpers = list(reachable(function, texts))
-        for helper, inner in helpers:
-            problems += helper_misuses(inner, _values_of(helper, inner), helper.__code__.co_filename, texts)
+        for helper in helpers:
+            problems += helper_misuses(helper.node, _values_of(helper), helper.file, texts)
     if problems:
         unique = tuple(sorted(dict.fromkeys(problems), key=_order))
         raise CompileError(f"kernel {name!r} is not safe as it is written: {unique[0].message}", diagnostics=unique)
     proof = Prover(values, file, texts, signature.params).prove(node)
-    called = [item for helper, inner in helpers for item in _helper_checks(helper, inner, texts)]
+    called = [item for helper in helpers for item in _helper_checks(helper, texts)]
     requires = dict.fromkeys((*required, *same_grid(signature.params), *proof.requires))
     outputs = [param for param in signature.params if param.access in OUTPUTS]
     decl = KernelDecl(
@@ -107,8 +107,8 @@ def _order(found: Diagnostic) -> tuple[str, int, int]:
     return (at.file, at.line, at.column) if at else ("", 0, 0)
 
 
-def _values_of(helper: Any, node: ast.FunctionDef) -> Values:
-    return Values(node, scope_of(helper), {})
+def _values_of(helper: Helper) -> Values:
+    return Values(helper.node, scope_of(helper.function), {})
 
 
 def _definition(node: ast.FunctionDef, file: str, texts: Mapping[str, str]) -> Location:
@@ -173,9 +173,8 @@ def _facts(params: Sequence[SafeParam]) -> Iterator[Fact]:
         yield Fact(guarantee=by, what="elements of tiles beyond the end of an array are padding when loaded, and left out when stored")
 
 
-def _helper_checks(helper: Any, node: ast.FunctionDef, texts: Mapping[str, str]) -> Iterator[tuple[Fact, Diagnostic]]:
-    file = helper.__code__.co_filename
-    values = _values_of(helper, node)
-    for call in ast.walk(node):
+def _helper_checks(helper: Helper, texts: Mapping[str, str]) -> Iterator[tuple[Fact, Diagnostic]]:
+    values = _values_of(helper)
+    for call in ast.walk(helper.node):
         if is_access(call, values) and isinstance(call, ast.Call):
-            yield elsewhere(call, f"it is in the helper function {helper.__name__}", file, texts, helper=True)
+            yield elsewhere(call, f"it is in the helper function {helper.function.__name__}", helper.file, texts, helper=True)

@@ -1,0 +1,107 @@
+"""What a source says of its own launch, safety and axes, brought together with the manifest."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tilec.errors import Diagnostic, Location
+from tilec.manifest.types import Kernel, Launch, Matrix
+from tilec.model.kernel import KernelDecl, ParamDecl
+from tilec.model.safety import Checks, Fact, Guarantee, Safety
+from tilec.plan.source import check_checks, check_source_axes, safety_of, with_source
+
+HERE = Location(file="k.py", line=7, column=5)
+DECL = KernelDecl(
+    name="k",
+    location=HERE,
+    params=(
+        ParamDecl(name="z", type="tl.Mut[T, (BM,)]", kind="tensor", dtype="T", rank=1, out=True),
+        ParamDecl(name="BK", type="tl.Const[int]", kind="constant", default=16),
+    ),
+    axes=(("T", "z: tl.Mut[T, (BM,)]"), ("BM", "z: tl.Mut[T, (BM,)]")),
+    grid=("cdiv(z.shape[0], BM)",),
+    requires=("z.shape[0] % BK == 0", "BKX > BM"),
+    safety=Safety(
+        facts=(
+            Fact(guarantee=Guarantee.KERNEL, what="a"),
+            Fact(guarantee=Guarantee.KERNEL, what="b", in_helper=True),
+            Fact(guarantee=Guarantee.CONSTRUCTION, what="c"),
+        )
+    ),
+    unproven=(Diagnostic(message="x.load_tile is checked inside of the kernel: why", location=HERE),),
+)
+
+
+def kernel(**changes: Any) -> Kernel:
+    base = Kernel(name="k", source="k.py", function="k", language="tile", matrix=Matrix(axes=(("T", ("f32",)), ("BM", (64,)))))
+    return dataclasses.replace(base, **changes)
+
+
+class Reports(list[tuple[str, tuple[str | int, ...]]]):
+    def __call__(self, what: str, path: tuple[str | int, ...], column: int = 0) -> None:
+        self.append((what, path))
+
+
+def test_the_grid_and_the_requirements_of_the_source() -> None:
+    reports = Reports()
+    found = with_source(kernel(launch=Launch(requires=("z.size > 0",))), DECL, reports)
+    assert (found.launch.grid, reports) == (DECL.grid, [])
+    assert found.launch.requires == ("z.size > 0", "z.shape[0] % 16 == 0", "BKX > BM"), "a default stands for a constant that is no axis"
+    axes = Matrix(axes=(("T", ("f32",)), ("BM", (64,)), ("BK", (32,))))
+    assert with_source(kernel(matrix=axes), DECL, reports).launch.requires[0] == "z.shape[0] % BK == 0"
+
+
+def test_a_grid_of_the_manifest_stands_where_it_is_free() -> None:
+    free = dataclasses.replace(DECL, grid_free=True)
+    reports = Reports()
+    assert with_source(kernel(launch=Launch(grid=("8",))), free, reports).launch.grid == ("8",)
+    assert reports == []
+    with_source(kernel(launch=Launch(grid=("8",))), DECL, reports)
+    with_source(kernel(launch=Launch(grid=("8", "2"))), free, reports)
+    assert [what for what, _ in reports] == [
+        "the grid follows from the outputs, cdiv(z.shape[0], BM): leave launch.grid out",
+        "the blocks of a kernel with a tl.MappedMut are numbered along one dimension: give a grid of one",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("axes", "what"),
+    [
+        ((("BM", (64,)),), 'axis T of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): T = ["f32"]'),
+        ((("T", ("f32",)),), "axis BM of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): BM = [64]"),
+        ((("T", ("f32",)), ("BM", (48,))), "48 is no power of two, as extents of tiles are (z: tl.Mut[T, (BM,)])"),
+        ((("T", ("f32",)), ("BM", (0,))), "0 is no size, and BM is one in the source (z: tl.Mut[T, (BM,)])"),
+        ((("T", ("f32",)), ("BM", (True,))), "True is no size, and BM is one in the source (z: tl.Mut[T, (BM,)])"),
+    ],
+)
+def test_axes_that_the_source_names_have_values_that_fit(axes: Any, what: str) -> None:
+    reports = Reports()
+    assert check_source_axes(kernel(matrix=Matrix(axes=axes)), DECL, reports) is False
+    assert what in [text for text, _ in reports]
+    assert check_source_axes(kernel(), DECL, Reports()) is True
+
+
+def test_checks_that_are_denied_are_told_at_their_place() -> None:
+    reports = Reports()
+    assert check_checks(kernel(checks="on"), DECL, reports) == ()
+    (found,) = check_checks(kernel(checks="deny"), DECL, reports)
+    assert found.message == "kernel 'k' has checks = \"deny\": x.load_tile is checked inside of the kernel: why"
+    assert found.location == HERE
+    assert reports == []
+    check_checks(kernel(checks="off"), dataclasses.replace(DECL, safety=None), reports)
+    assert reports[0][1] == ("kernel", "k", "checks")
+
+
+def test_checks_that_are_off_are_no_guarantee() -> None:
+    assert safety_of(kernel(), dataclasses.replace(DECL, safety=None)) is None
+    off = safety_of(kernel(checks="off"), DECL)
+    assert off is not None
+    assert off.checks is Checks.OFF
+    assert [(f.guarantee, f.what) for f in off.facts] == [
+        (Guarantee.NONE, 'a (checks = "off")'),
+        (Guarantee.KERNEL, "b"),
+        (Guarantee.CONSTRUCTION, "c"),
+    ]
