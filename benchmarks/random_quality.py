@@ -37,7 +37,7 @@ class Test(Protocol):
 def main() -> int:
     """Test and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--values", type=int, default=100_000_000, help="of each kind")
+    parser.add_argument("--values", type=int, default=100_000_000, help="of each kind, at least")
     parser.add_argument("--seed", type=int, default=20240229)
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent / "results" / "random_quality.json")
     arguments = parser.parse_args()
@@ -47,7 +47,7 @@ def main() -> int:
     document = {
         "schema_version": 1,
         "benchmark": "random_quality",
-        "values": arguments.values,
+        "values": -(-arguments.values // CHUNK) * CHUNK,
         "seed": arguments.seed,
         "tests": len(found),
         "failed": bad,
@@ -60,7 +60,7 @@ def main() -> int:
     for name, p in found.items():
         print(f"{name:44} {p:.6f}{'  FAILED' if name in bad else ''}")
     least, greatest = min(found.values()), max(found.values())
-    print(f"{len(found)} tests over {arguments.values} values each, {len(bad)} failed; p from {least:.2g} to {greatest:.6f}")
+    print(f"{len(found)} tests over {document['values']} values each, {len(bad)} failed; p from {least:.2g} to {greatest:.6f}")
     return 1 if bad else 0
 
 
@@ -90,8 +90,8 @@ def failures(found: dict[str, float]) -> list[str]:
 
 
 def chunks(count: int, seed: int, *, normal: bool) -> Iterator[tuple[int, Array]]:
-    """(first element, values) of whole chunks."""
-    for first in range(0, count - CHUNK + 1, CHUNK):
+    """(first element, values) of whole chunks, as many as hold this many values."""
+    for first in range(0, count, CHUNK):
         yield first, drawn(first, CHUNK, seed, normal=normal)
 
 
