@@ -318,6 +318,8 @@ class Chain(DeviceOp[Any]):
         self._named, steps = self.name, list(self._steps)
         self._steps[:] = [(verb, _spent, place) for verb, _, place in steps]  # in place: ops that it was made of have this list too
         source, self._source = self._source, _NOTHING
+        moves = ctx._moves  # noqa: SLF001
+        start = len(moves) + 1
         value = source._run_in(ctx)  # noqa: SLF001 - an op too
         del source
         here = site()
@@ -331,6 +333,10 @@ class Chain(DeviceOp[Any]):
                     op = value if IS_OP[type(value)] else _op_of(value)
                     op._take("executed as a part of another op", here)  # noqa: SLF001 - an op too
                     value = op._run_in(ctx)  # noqa: SLF001
+                    if len(moves) > start and len(moves[-1][0]) > 1 and moves[-1][0] == moves[-2][1]:
+                        # Tensors that went from launch to launch are to go back to where the first of these had them from.
+                        _, content = moves.pop()
+                        moves[-1] = (moves[-1][0], content)
             except BaseException as error:
                 label(error, f"{verb}, created at {location(place)}")
                 raise

@@ -146,3 +146,27 @@ def test_messages_name_the_lines(gpu: tuple[Module, FakeDriver]) -> None:
     chain.sync()
     with pytest.raises(UsedOpError, match=rf"executed at {__file__}:{last}"):
         chain.sync()
+
+
+def test_a_long_chain_keeps_no_more_than_a_short_one(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    counts = []
+
+    def counted(found: Any) -> Any:
+        counts.append(sum(type(one) is Tensor for one in gc.get_objects()))
+        return module.lazy.add(*found)
+
+    z, x, y = on(driver, 512, 512, 512)
+    op: Any = module.lazy.add(z, x, y)
+    for _ in range(20):
+        op = op.then(counted)
+
+    def failing(found: Any) -> Any:
+        driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
+        return module.lazy.add(*found)
+
+    with pytest.raises(DriverError):
+        op.then(failing).sync()
+    driver.fail.clear()
+    assert counts[-1] <= counts[1] + 3
+    assert len({z.ptr, x.ptr, y.ptr}) == 3  # back with whom the first launch had them from
