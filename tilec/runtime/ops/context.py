@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tilec.errors import TilecError
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.watcher import WATCHER
-from tilec.runtime.seam import CopyKind, DeviceDriver
+from tilec.runtime.seam import CopyKind, DeviceDriver, PoolHandle
 from tilec.runtime.streams import Stream
+from tilec.runtime.tensors.pool import pool_here
 from tilec.runtime.tensors.storage import Storage, allocate_bytes
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class ExecutionContext:
         self._owner = stream
         self._since = self.driver.position(self.device, self.stream)
         self._touched: dict[int, tuple[Storage, bool]] = {}
-        self._noted: list[tuple[Storage, int]] = []
+        self._noted: dict[int, tuple[Storage, int]] = {}
         self._kept: list[Any] = []
         self._allocated: set[int] = set()
         self._moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
@@ -87,11 +88,12 @@ class ExecutionContext:
     def done_with(self, storage: Storage) -> None:
         """Let later uses come after this one from now on, and not from the end of the execution on: what keeps others away is given up."""
         found = self._touched.pop(id(storage), None)
-        if found is not None:
-            mark = self.mark() if self.stream == _PER_THREAD else None
-            with storage.lock:
-                storage.leave(self.stream, write=found[1], mark=mark, ordinal=self.device)
-                self._noted.append((storage, storage.uses.notes))
+        if found is None or self._in_order(storage, write=found[1]):
+            return
+        mark = self.mark() if self.stream == _PER_THREAD else None
+        with storage.lock:
+            storage.leave(self.stream, write=found[1], mark=mark, ordinal=self.device)
+            self._noted[id(storage)] = (storage, storage.uses.notes)
 
     def wait_for(self, mark: Mark) -> None:
         """Let the stream wait for a place in another one."""
@@ -114,6 +116,11 @@ class ExecutionContext:
 
     # Memory of the op's own
 
+    @property
+    def pool(self) -> PoolHandle | None:
+        """The pool of `use_pool` that new memory comes from; None for the device's own."""
+        return pool_here(self.driver, self.device)
+
     def malloc_async(self, nbytes: int) -> int:
         """Address of new memory, in stream order. Give it back with `free_async`, in this execution or in a later one.
 
@@ -122,7 +129,7 @@ class ExecutionContext:
         Raises:
             OutOfMemoryError: there is no memory of this size.
         """
-        address = allocate_bytes(self.driver, self.device, nbytes, self.stream)
+        address = allocate_bytes(self.driver, self.device, nbytes, self.stream, self.pool)
         self._allocated.add(address)
         return address
 
@@ -168,8 +175,15 @@ class ExecutionContext:
         before = self._touched.get(id(storage))
         if before is not None and (before[1] or not write):
             return  # this execution uses it in this way already, and a stream waits for itself
-        storage.enter(self.stream, write=write, ordinal=self.device)
+        if not self._in_order(storage, write=write):
+            storage.enter(self.stream, write=write, ordinal=self.device)
         self._touched[id(storage)] = (storage, write)
+
+    def _in_order(self, storage: Storage, *, write: bool) -> bool:
+        """Whether an earlier use here was noted that stands for all that this stream has, and nobody has come between."""
+        if id(storage) not in self._noted or storage.ordinal != self.device:
+            return False
+        return storage.sole == self.stream if write else self.stream in storage.readers
 
     def _finish(self, *, failed: bool = False) -> Mark:
         """End: every memory that was used learns of it. What was kept is in `_kept`, and has to live until the mark is reached."""
@@ -179,9 +193,9 @@ class ExecutionContext:
         mark = self.mark()
         for storage, write in self._touched.values():
             storage.leave(self.stream, write=write, mark=mark, ordinal=self.device)
-        for storage, notes in self._noted:
+        for storage, notes in self._noted.values():
             storage.mark_use(self.stream, mark, notes, ordinal=self.device)
-        self._touched, self._noted = {}, []
+        self._touched, self._noted = {}, {}
         return mark
 
     def _give_back(self, since: int = 0) -> None:
