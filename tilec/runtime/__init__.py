@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tilec.runtime.streams import Stream
     from tilec.runtime.tensors.meta import MetaTensor
     from tilec.runtime.tensors.partition import MappedPartition, Partition
-    from tilec.runtime.tensors.pool import MemPool
+    from tilec.runtime.tensors.pool import MemPool, use_pool
     from tilec.runtime.tensors.shared import SharedTensor
     from tilec.runtime.tensors.tensor import Tensor, TensorMut
     from tilec.runtime.tensors.view import TensorView
@@ -99,6 +99,7 @@ __all__ = [
     "shared",
     "use_device",
     "use_policy",
+    "use_pool",
     "value",
     "with_context",
     "zip_ops",
@@ -131,7 +132,7 @@ _NAMES = {
     "streams": "Stream",
     "tensors.meta": "MetaTensor",
     "tensors.partition": "MappedPartition Partition",
-    "tensors.pool": "MemPool",
+    "tensors.pool": "MemPool use_pool",
     "tensors.shared": "SharedTensor",
     "tensors.tensor": "Tensor TensorMut",
     "tensors.view": "TensorView",

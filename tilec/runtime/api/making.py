@@ -49,7 +49,7 @@ class Make(DeviceOp[Tensor]):
         return self._what
 
     def _execute(self, ctx: ExecutionContext) -> Tensor:
-        made = Tensor.uninitialized(self._shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream)
+        made = Tensor.uninitialized(self._shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream, pool=ctx.pool)
         ctx.writes(made.storage)
         recipes.enqueue(self._recipe, ctx, _place(made))
         return made
@@ -123,7 +123,9 @@ class Convert(Transfer[Tensor]):
         (source,) = self.ends
         with source:
             source.begin(ctx)
-            made = Tensor.uninitialized(source.facts.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream)
+            made = Tensor.uninitialized(
+                source.facts.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream, pool=ctx.pool
+            )
             ctx.writes(made.storage)
             recipes.convert(ctx, _place(made), recipes.Place(storage=source.storage, facts=source.facts))
         return made

@@ -138,13 +138,13 @@ class FromHost(DeviceOp[Tensor]):
         ctx.refuse_capture("from_host", cause=_READ_ONCE, fix="make the tensor before, and update it: graph.update(api.memcpy(t, x))")
         memory = host.memory_of(array, self._dtype)
         if memory.nbytes <= _SMALL:
-            made = Tensor.uninitialized(array.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream)
+            made = Tensor.uninitialized(array.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream, pool=ctx.pool)
             ctx.writes(made.storage)
             _send(ctx, made.storage, made.storage.address, memory)
             return made
         # New memory is used by no stream: the copy need not wait for what this one has to do.
         staging = staging_of(ctx.driver, ctx.device)
-        made = Tensor.uninitialized(array.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=staging.stream)
+        made = Tensor.uninitialized(array.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=staging.stream, pool=ctx.pool)
         staging.send(made.storage.address, memory)
         ctx.writes(made.storage)
         return made
@@ -217,7 +217,7 @@ class Dup(Transfer[Tensor]):
         facts = source.facts
         with source:
             source.begin(ctx)
-            made = Tensor.uninitialized(facts.shape, facts.dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream)
+            made = Tensor.uninitialized(facts.shape, facts.dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream, pool=ctx.pool)
             ctx.writes(made.storage)
             _copy(ctx, self._calls, made.storage.address, facts.ptr, _kind(made.storage, source.storage))
         return made

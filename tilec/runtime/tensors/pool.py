@@ -1,9 +1,12 @@
-"""Memory pools: what is kept for later allocations, what is used, and how much there may be."""
+"""Memory pools: what is kept for later allocations, what is used, how much there may be, and which one ops take memory from."""
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from tilec.errors import SchedulingError, UsageError
@@ -11,6 +14,9 @@ from tilec.runtime.devices import driver_of, ordinal_of
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import DeviceDriver, PoolHandle, PoolStats
 from tilec.runtime.tensors.drops import DROPS
+
+# Pools of this thread or task, the innermost first.
+_HERE: contextvars.ContextVar[tuple[MemPool, ...]] = contextvars.ContextVar("tilec_pools", default=())
 
 
 class MemPool:
@@ -44,6 +50,20 @@ class MemPool:
         self._finalizer: Any = weakref.finalize(self, DROPS.call, functools.partial(self._driver.destroy_pool, self.device, self._handle))
         self._finalizer.atexit = False
 
+    @classmethod
+    def default(cls, device: DeviceLike = 0, *, driver: DeviceDriver | None = None) -> MemPool:
+        """The pool that a device has by itself, which all memory comes from where no `use_pool` says otherwise. Closing it does nothing.
+
+        Args:
+            device: whose.
+            driver: of the device; the process's by default.
+        """
+        made, serving = cls.__new__(cls), driver or driver_of(device)
+        made.device = ordinal_of(device)
+        made._driver, made._handle = serving, serving.default_pool(made.device)  # noqa: SLF001 - one of its own
+        made._finalizer = None  # noqa: SLF001 - likewise
+        return made
+
     @property
     def handle(self) -> PoolHandle:
         """The driver's handle, for allocations.
@@ -54,6 +74,10 @@ class MemPool:
         if self._handle is None:
             raise SchedulingError("the pool is closed", fix="make a new one")
         return self._handle
+
+    def serves(self, driver: DeviceDriver, ordinal: int) -> bool:
+        """Whether its memory is this device's."""
+        return self._driver is driver and self.device == ordinal
 
     @property
     def stats(self) -> PoolStats:
@@ -81,8 +105,9 @@ class MemPool:
 
     def close(self) -> None:
         """Give the pool back; its tensors stay until they are dropped. May be called more than once."""
-        self._handle = None
-        self._finalizer()
+        if self._finalizer is not None:
+            self._handle = None
+            self._finalizer()
 
     def __enter__(self) -> MemPool:  # noqa: PYI034 - nothing derives from it
         """The pool itself."""
@@ -91,6 +116,36 @@ class MemPool:
     def __exit__(self, *_: object) -> None:
         """Give it back."""
         self.close()
+
+
+@contextlib.contextmanager
+def use_pool(pool: MemPool) -> Iterator[MemPool]:
+    """Let ops that this thread or task runs on the pool's device take their memory from it.
+
+    Raises:
+        UsageError: it is no pool. SchedulingError: it is closed.
+    """
+    given: Any = pool
+    if not isinstance(given, MemPool):
+        raise UsageError(f"use_pool takes a MemPool, got a {type(given).__qualname__}", fix="pass MemPool(device, ...)")
+    _ = pool.handle  # it is open
+    token = _HERE.set((pool, *_HERE.get()))
+    try:
+        yield pool
+    finally:
+        _HERE.reset(token)
+
+
+def pool_here(driver: DeviceDriver, ordinal: int) -> PoolHandle | None:
+    """The handle of the innermost pool of this thread or task on a device; None for the device's own.
+
+    Raises:
+        SchedulingError: it was closed meanwhile.
+    """
+    for pool in _HERE.get():
+        if pool.serves(driver, ordinal):
+            return pool.handle
+    return None
 
 
 def _check_size(name: str, size: int) -> None:

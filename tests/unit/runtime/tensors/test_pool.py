@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tilec.errors import OutOfMemoryError, SchedulingError, UsageError
+from tilec.runtime import Device, api, use_device, with_context
 from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.tensors.pool import MemPool
+from tilec.runtime.tensors.pool import MemPool, use_pool
 from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
 
@@ -83,3 +84,70 @@ def test_sizes_are_not_negative(cpu: CpuDriver) -> None:
     ):
         with pytest.raises(UsageError, match="is -1, and sizes are not negative"):
             refused()
+
+
+def test_ops_take_memory_from_the_pool_that_is_used() -> None:
+    big = np.ones(1 << 16, np.float32)  # goes through staging
+    with use_device("cpu"), MemPool("cpu", release_threshold=1 << 20) as pool:
+        outside = api.zeros(100).sync()
+        with use_pool(pool) as given:
+            assert given is pool
+            made = [api.zeros(100).sync(), api.from_host(np.ones(50, np.float32)).sync(), api.from_host(big).sync()]
+            assert pool.stats.used == 400 + 200 + big.nbytes
+            made += [made[1].dup().sync(), api.convert(made[0], "f64").sync()]
+            assert pool.stats.used == 400 + 200 + big.nbytes + 200 + 800
+            address = with_context(lambda ctx: ctx.malloc_async(56)).sync()
+            assert pool.stats.used == 1656 + big.nbytes
+            with_context(lambda ctx: ctx.free_async(address)).sync()
+        before = pool.stats.used
+        also = api.zeros(100).sync()
+        assert pool.stats.used == before, "outside of the block it is the device's own again"
+        assert made[2].to_host().sum() == big.size
+        del made
+        Device("cpu").sync()
+        assert pool.stats.used == 0
+        del outside, also
+
+
+def test_a_pool_bounds_what_its_ops_take(cpu: CpuDriver) -> None:
+    device = Device("cpu", driver=cpu)
+    with use_device(device), MemPool(device, max_size=1000, driver=cpu) as pool:
+        with use_pool(pool):
+            with pytest.raises(OutOfMemoryError, match="has no memory of 2000 bytes: the pool uses 0 of 0 that it has reserved"):
+                api.zeros(500).sync()
+            assert api.zeros(200).sync().nbytes == 800
+        assert api.zeros(500).sync().nbytes == 2000
+
+
+def test_pools_of_other_devices_are_passed_over(cpu: CpuDriver) -> None:
+    device = Device("cpu", driver=cpu)
+    with use_device(device), MemPool("cpu") as other, MemPool(device, release_threshold=9, driver=cpu) as pool:
+        with use_pool(pool), use_pool(other):
+            made = api.zeros(5).sync()
+            assert (pool.stats.used, other.stats.used) == (20, 0)
+        del made
+
+
+def test_only_open_pools_are_used(cpu: CpuDriver) -> None:
+    with pytest.raises(UsageError, match=r"^use_pool takes a MemPool, got a int"), use_pool(3):  # type: ignore[arg-type]
+        pass
+    pool = MemPool("cpu", driver=cpu)
+    with use_device(Device("cpu", driver=cpu)):
+        with use_pool(pool):
+            pool.close()
+            with pytest.raises(SchedulingError, match=r"^the pool is closed"):
+                api.zeros(5).sync()
+        with pytest.raises(SchedulingError, match=r"^the pool is closed"), use_pool(pool):
+            pass
+        assert api.zeros(5).sync().size == 5
+
+
+def test_the_pool_that_a_device_has_by_itself(cpu: CpuDriver) -> None:
+    pool = MemPool.default("cpu", driver=cpu)
+    with use_device(Device("cpu", driver=cpu)):
+        made = api.zeros(25).sync()
+    assert pool.stats.used == 100
+    pool.close()
+    pool.set_release_threshold(512)
+    assert MemPool.default("cpu", driver=cpu).stats.release_threshold == 512
+    del made
