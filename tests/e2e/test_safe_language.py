@@ -211,3 +211,46 @@ def test_a_manifest_that_does_not_fit_the_source(cli: Cli, project: Path, tmp_pa
     done = cli(edited(project, tmp_path, old, new), "check", "--json")
     assert done.code == 2
     assert message in [problem["message"] for problem in done.json()["problems"]]
+
+
+def random_cases() -> str:
+    """Cases of extents that fit the kernels' tiles nowhere; inputs may be larger than what is written, as far as launches take them."""
+    rng = np.random.default_rng(20)
+
+    def table(kernel: str, number: int, dtype: str, shapes: dict[str, list[int]], **scalars: int) -> str:
+        inputs = [f'inputs.{name} = {{ shape = {shape}, dtype = "{dtype}" }}' for name, shape in shapes.items()]
+        inputs += [f"inputs.{name} = {value}" for name, value in scalars.items()]
+        return "\n".join([f"[kernel.{kernel}.case.random{number}]", *inputs, ""])
+
+    rows = []
+    for number in range(12):
+        m, n, k = (int(extent) for extent in rng.integers(1, 200, 3))
+        more = int(rng.integers(0, 40))
+        rows.append(table("add", number, "f32", {"z": [m, n], "x": [m + more, n], "y": [m, n + more]}))
+        rows.append(table("gemm", number, "f16", {"c": [m, n], "a": [m + more, k], "b": [k, n]}))
+        rows.append(table("persistent", number, "f16", {"c": [m, n], "a": [m, k], "b": [k, n + more]}))
+        rows.append(table("shifted", number, "f32", {"z": [m * 7], "x": [n * 5]}, by=int(rng.integers(-4, 5))))
+        rows.append(table("scale_in_place", number, "f32", {"z": [m % 20 + 1, n % 9 + 1, k % 5 + 1]}))
+    return "\n".join(rows)
+
+
+def test_no_tile_lies_outside_and_nothing_races_at_random_extents(cli: Cli, project: Path, tmp_path: Path) -> None:
+    root = edited(project, tmp_path, PLAIN, PLAIN)
+    with (root / "tilec.toml").open("a") as file:
+        file.write("\n" + random_cases())
+    done = cli(root, "sanitize", "--json")
+    assert done.code == 0, done.out
+    cases = done.json()["cases"]
+    assert len(cases) == 65
+    assert {case["name"]: case["findings"] for case in cases if case["status"] != "clean"} == {}
+
+
+def test_a_promise_that_does_not_hold_is_found_at_its_line(cli: Cli, project: Path, tmp_path: Path) -> None:
+    root = edited(project, tmp_path, PLAIN, PLAIN)
+    source = root / "kernels.py"
+    source.write_text(source.read_text().replace("padding=tl.Padding.NEG_INF)", "unchecked=True)"))
+    done = cli(root, "sanitize", "shifted", "--json")
+    assert done.code == 86
+    (found,) = [finding for case in done.json()["cases"] for finding in case["findings"]]
+    assert (found["kind"], found["location"]) == ("out of bounds", {"file": "kernels.py", "line": 57, "column": 13})
+    assert "which lies entirely outside of x" in found["what"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import cuda.tile as ct
 
 from tilec.lang.bounds import ZERO, load_inside
+from tilec.lang.marks import annotated
 
 if TYPE_CHECKING:
     from tilec.lang.ops import DType, Index, Operand, Padding, Tile
@@ -27,7 +28,7 @@ class Mut:
 
     def __class_getitem__(cls, found: Any) -> Any:
         """`Mut[T, (BM, BN)]`: dtype and tile."""
-        return Annotated.__class_getitem__((cls, *(found if isinstance(found, tuple) else (found,))))  # type: ignore[attr-defined]
+        return annotated(cls, found)
 
     @property
     def index(self) -> tuple[int, ...]:
@@ -70,7 +71,7 @@ class Ref:
 
     def __class_getitem__(cls, found: Any) -> Any:
         """`Ref[T, 2]`: dtype and rank."""
-        return Annotated.__class_getitem__((cls, *(found if isinstance(found, tuple) else (found,))))  # type: ignore[attr-defined]
+        return annotated(cls, found)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -145,4 +146,4 @@ class Ptr:
 
     def __class_getitem__(cls, found: Any) -> Any:
         """`Ptr[T]`, `Ptr[T, 2]`: dtype and rank."""
-        return Annotated.__class_getitem__((cls, *(found if isinstance(found, tuple) else (found,))))  # type: ignore[attr-defined]
+        return annotated(cls, found)

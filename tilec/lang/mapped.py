@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import cuda.tile as ct
 
 from tilec.lang.bounds import ZERO
+from tilec.lang.marks import annotated
 
 if TYPE_CHECKING:
     from tilec.lang.ops import DType, Operand, Padding, Tile
@@ -49,7 +50,7 @@ class MappedMut:
 
     def __class_getitem__(cls, found: Any) -> Any:
         """`MappedMut[T, (BM, BN)]`: dtype and tile."""
-        return Annotated.__class_getitem__((cls, *(found if isinstance(found, tuple) else (found,))))  # type: ignore[attr-defined]
+        return annotated(cls, found)
 
     @property
     def tile_shape(self) -> tuple[int, ...]:

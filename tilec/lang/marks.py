@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Annotated, Any
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Constant:
     """The parameter is a compile-time constant."""
+
+
+def annotated(cls: type, found: Any) -> Any:
+    """`Annotated[cls, *found]`: what `Mut[T, (BM, BN)]` stands for."""
+    special: Any = Annotated
+    return special[(cls, *(found if isinstance(found, tuple) else (found,)))]
