@@ -14,4 +14,5 @@ class Constant:
 def annotated(cls: type, found: Any) -> Any:
     """`Annotated[cls, *found]`: what `Mut[T, (BM, BN)]` stands for."""
     special: Any = Annotated
-    return special[(cls, *(found if isinstance(found, tuple) else (found,)))]
+    parts = (cls, *(found if isinstance(found, tuple) else (found,)))
+    return special[parts]
