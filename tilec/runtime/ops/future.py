@@ -228,8 +228,14 @@ class DeviceFuture(Generic[T]):
             callbacks, self._callbacks = self._callbacks, []
             self._changed.notify_all()
         del execution  # with what was kept for the device
+        interrupts: list[BaseException] = []
         for function in callbacks:
-            _call(function, self)
+            try:
+                _call(function, self)
+            except BaseException as interrupt:  # noqa: BLE001 - Ctrl-C, or the end of a program: after the others
+                interrupts.append(interrupt)
+        if interrupts:
+            raise interrupts[0]
 
 
 def awaited(op: DeviceOp[T]) -> Generator[Any, None, T]:

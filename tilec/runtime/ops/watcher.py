@@ -134,7 +134,7 @@ def _ask(mark: Mark) -> tuple[bool, BaseException | None]:
 def _tell(told: Told, error: BaseException | None) -> None:
     try:
         told(error)
-    except Exception:  # noqa: BLE001 - nobody waits for it
+    except BaseException:  # noqa: BLE001 - nobody waits for it, and this thread has others to tell, also after sys.exit() in a callback
         _LOG.exception("a callback of a DeviceFuture failed")
 
 

@@ -69,11 +69,14 @@ class Uses:
     def settle(self, stream: StreamKey, mark: Any) -> None:
         """Let uses that are noted without a mark have this one: their stream is about to go."""
         self.gone.add(stream)
-        self.mark(stream, mark)
-
-    def mark(self, stream: StreamKey, mark: Any) -> None:
-        """Let uses of a stream that are noted without a mark have this one."""
         if self._write is not None and self._write.stream == stream and self._write.mark is None:
             self._write = Use(stream, mark)
         if stream in self._reads and self._reads[stream] is None:
             self._reads[stream] = mark
+
+    def mark(self, stream: StreamKey, mark: Any) -> None:
+        """Let the last use of a stream have this mark, if it was noted without one. An earlier one did not come to what this comes to."""
+        if stream in self._reads:
+            self._reads[stream] = mark if self._reads[stream] is None else self._reads[stream]
+        elif self._write is not None and self._write.stream == stream and self._write.mark is None:
+            self._write = Use(stream, mark)

@@ -103,6 +103,25 @@ def test_a_callback_that_raises_is_logged_and_harms_no_other(held: Held, caplog:
     assert "mine" in caplog.text
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_a_callback_that_wants_to_end_the_program_ends_no_watcher(
+    held: Held, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
+) -> None:
+    called: list[int] = []
+
+    def leave(_: object) -> None:
+        raise kind("mine")
+
+    with caplog.at_level(logging.ERROR, "tilec.runtime"):
+        with held.held():
+            future = grow(held, ones(4)).future()
+            future.add_done_callback(leave)
+            future.add_done_callback(lambda _: called.append(1))
+        assert becomes(lambda: called == [1])
+        assert grow(held, ones(4)).future().result(5).tolist() == [2.0] * 4
+    assert becomes(lambda: "a callback of a DeviceFuture failed" in caplog.text)
+
+
 def test_an_error_while_enqueuing_is_in_the_future(held: Held) -> None:
     def fail(_: object) -> None:
         raise DriverError("refused")

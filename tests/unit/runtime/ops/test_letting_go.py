@@ -178,6 +178,23 @@ def test_the_host_reads_what_a_launch_that_failed_only_read(held: Held) -> None:
     assert np.asarray(x).tolist() == [3.0] * 4
 
 
+def test_what_was_written_before_work_that_failed_is_there(held: Held) -> None:
+    """On the stream of the failure, by launches that had no mark of their own."""
+    with Stream(held.device, driver=held.driver) as one, Stream(held.device, driver=held.driver) as other:
+        x, z = tensor(held), tensor(held)
+        held.module.add(one, x, ones(4), ones(4))
+        one.sync()
+        with x.borrow() as read:
+            held.fail = True
+            with pytest.raises(OSError, match="the kernel failed"):
+                held.module.lazy.add(tensor(held), read, read).sync_on(one)
+            held.fail = False
+            held.module.add(other, z, read, read)
+            other.sync()
+        assert np.asarray(x).tolist() == [2.0] * 4
+        assert np.asarray(z).tolist() == [4.0] * 4
+
+
 def test_the_host_is_told_that_what_it_reads_is_what_a_launch_failed_to_write(held: Held) -> None:
     t = tensor(held)
     with t.borrow_mut() as z:
