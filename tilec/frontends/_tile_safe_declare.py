@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import functools
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tilec.errors import CompileError, Diagnostic, Location
@@ -20,7 +18,6 @@ from tilec.frontends._tile_proof import Proof, Prover, Site, elsewhere, is_acces
 from tilec.frontends._tile_safe import OUTPUTS, Access, SafeParam, signature_of
 from tilec.frontends._tile_signature import FunctionParam
 from tilec.frontends._tile_values import Values, scope_of
-from tilec.model.digest import sha256
 from tilec.model.kernel import KernelDecl, ParamDecl
 from tilec.model.safety import Fact, Guarantee, Region, Safety
 
@@ -90,16 +87,8 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
             regions=tuple(Region(param=p.name, tile=p.tile, mapped=p.access is Access.MAPPED) for p in outputs),
         ),
         unproven=(*proof.unproven, *(said for fact, said in called if fact.guarantee is Guarantee.KERNEL)),
-        language=language_digest(),
     )
     return SafeKernel(function=function, params=signature.params, sites=proof.sites, hints=kernel.hints), decl
-
-
-@functools.cache
-def language_digest() -> str:
-    """One digest of the language's own code, which is compiled into kernels."""
-    folder = Path(api.lang().__file__ or "").parent
-    return sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py"))))
 
 
 def _order(found: Diagnostic) -> tuple[str, int, int]:

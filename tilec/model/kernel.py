@@ -61,7 +61,6 @@ class KernelDecl:
         requires: conditions on the arguments that the source demands.
         safety: what is known of its safety, None where the language does not say.
         unproven: accesses that need a check inside of the kernel, each with what would prove them.
-        language: digest of what a compile takes in of tilec itself, besides the compiler.
     """
 
     name: str
@@ -80,7 +79,6 @@ class KernelDecl:
     requires: tuple[str, ...] = ()
     safety: Safety | None = None
     unproven: tuple[Diagnostic, ...] = ()
-    language: str = ""
 
     @property
     def variadic(self) -> bool:

@@ -58,7 +58,7 @@ def key_of(job: Job) -> str:
 
 def test_the_key_is_stable() -> None:
     # When this fails, every cache in the world is passed over by the next release: that must be meant. See RECIPE.
-    assert key_of(JOB) == "dab9c0d2604c6f225b2e3419ebe3f22ea7247813ae4ec960353556ffef681a22"
+    assert key_of(JOB) == "356ceb067c9bf761ef2146235f706341265b3feccbb8e1f120921043584a5119"
 
 
 def test_the_same_values_give_the_same_key_from_other_objects() -> None:
@@ -91,7 +91,6 @@ CHANGED: dict[type, dict[str, Any]] = {
         "template": (),
         "max_threads": 0,
         "cluster": (),
-        "language": "0" * 64,
     },
     ParamDecl: {"name": "y", "type": "T*", "kind": "scalar", "dtype": "f32", "out": None, "size": 4, "default": 1, "rank": 2},
     Param: {
