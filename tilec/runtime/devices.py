@@ -37,7 +37,7 @@ def driver_of(device: DeviceLike) -> DeviceDriver:
     own: DeviceDriver | None = getattr(device, "_tilec_driver_", None)
     if own is not None:  # a `Device`, which may have a driver of its own
         return own
-    if ordinal_of(device) != ON_CPU or isinstance(device, int):
+    if ordinal_of(device) != ON_CPU:
         return process_driver()
     # Imported here: launching on a GPU needs no interpreter.
     from tilec.runtime.cpu_driver import cpu_driver
