@@ -10,10 +10,11 @@ from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.seam import DeviceDriver
 from tilec.runtime.streams import stream_handle
 from tilec.runtime.tensors.recording import own_recording
+from tilec.runtime.uncopied import Uncopied
 
 
 @final
-class Event:
+class Event(Uncopied):
     """A mark behind the work of a stream. It is given back by `close`, or at the end of a `with` block."""
 
     __slots__ = ("_driver", "_handle", "device")

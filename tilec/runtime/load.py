@@ -16,6 +16,7 @@ from tilec.runtime.launch import Launcher
 from tilec.runtime.prepare import Site
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import DeviceDriver, DeviceInfo
+from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from tilec.runtime.ops.lazy import LazyLaunchers
@@ -39,7 +40,7 @@ def load(bundle: Path | str | bytes | Bundle, device: DeviceLike = 0, *, driver:
     return Module(site)
 
 
-class Module:
+class Module(Uncopied):
     """A bundle on a device. `module.NAME` and `module.kernels["NAME"]` give the launcher of a kernel."""
 
     def __init__(self, site: Site) -> None:

@@ -14,6 +14,7 @@ from tilec.runtime.layout import ON_CPU
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.scalars import shown
 from tilec.runtime.seam import DeviceDriver
+from tilec.runtime.uncopied import Uncopied
 
 Getter = Callable[[Any], int]
 
@@ -82,7 +83,7 @@ HANDLES = Handles()
 
 
 @final
-class Stream:
+class Stream(Uncopied):
     """A stream of tilec's own, for programs without a framework. It is given back by `close`, or at the end of a `with` block."""
 
     __slots__ = ("_borrowed", "_driver", "_handle", "_owner", "device")

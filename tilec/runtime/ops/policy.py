@@ -14,6 +14,7 @@ from tilec.errors import SchedulingError
 from tilec.runtime.device import Device
 from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.streams import Stream, stream_handle
+from tilec.runtime.uncopied import Uncopied
 
 # Streams of the policy that a device has by itself.
 _STREAMS = 4
@@ -26,7 +27,7 @@ class SchedulingPolicy(Protocol):
         """The stream of the next op; its device is where the op runs."""
 
 
-class StreamPoolRoundRobin:
+class StreamPoolRoundRobin(Uncopied):
     """Each op on the next of a few streams, so that ops that do not depend on each other overlap."""
 
     def __init__(self, streams: int = _STREAMS, device: DeviceLike | None = None) -> None:

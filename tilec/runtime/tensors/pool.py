@@ -14,12 +14,13 @@ from tilec.runtime.devices import driver_of, ordinal_of
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import DeviceDriver, PoolHandle, PoolStats
 from tilec.runtime.tensors.drops import DROPS
+from tilec.runtime.uncopied import Uncopied
 
 # Pools of this thread or task, the innermost first.
 _HERE: contextvars.ContextVar[tuple[MemPool, ...]] = contextvars.ContextVar("tilec_pools", default=())
 
 
-class MemPool:
+class MemPool(Uncopied):
     """A pool of a device's memory. It is given back by `close`, at the end of a `with` block, or with the object; tensors of it stay.
 
     Attributes:
