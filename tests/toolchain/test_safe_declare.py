@@ -113,6 +113,24 @@ PROVEN = {
         (f"cdiv(x.shape[0], BM) > 0{EMPTY}", f"cdiv(x.shape[1], 32) > 3{EMPTY}"),
         "z.store(x.load_tile((0, 3), (BM, WIDTH)))",
     ),
+    "quotients and remainders": (
+        (
+            "BK > 0",
+            f"cdiv(x.shape[0], BM) >= cdiv(cdiv(z.shape[0], BM), BK){EMPTY}",
+            f"cdiv(x.shape[1], BN) >= BK{EMPTY}",
+        ),
+        "r = z.index[0]",
+        "z.store(x.load_tile((r // BK, r % BK), (BM, BN)))",
+    ),
+    "a quotient of a quotient": (
+        ("BK > 0", f"cdiv(x.shape[0], BM) >= 4{EMPTY}", f"cdiv(x.shape[1], BN) > 0{EMPTY}"),
+        "z.store(x.load_tile((z.index[0] // BK // WIDTH % 4, 0), (BM, BN)))",
+    ),
+    "the least of two counts": (
+        ("cdiv(x.shape[0], BM) >= cdiv(z.shape[0], BM)",),
+        "for k in range(min(z.index[1] + 1, x.num_tiles(1, BK))):",
+        "    x.load_tile((z.index[0], k), (BM, BK))",
+    ),
     "a fixed number of passes": (
         (f"cdiv(x.shape[0], BM) >= 4{EMPTY}", f"cdiv(x.shape[1], BN) > 0{EMPTY}"),
         "for k in range(4):",
@@ -136,6 +154,18 @@ CHECKED = {
     "a negative number": (INDEX.format(0), "x.load_tile((-1, 0), (BM, BN))"),
     "bound twice": (INDEX.format(1), "i, j = z.index", "j = j * 2", "x.load_tile((i, j), (BM, BN))"),
     "added to": (INDEX.format(0), "i, j = z.index", "i += 1", "x.load_tile((i, j), (BM, BN))"),
+    "a quotient of what may be negative": (INDEX.format(0), "i = z.index[0] - 1", "x.load_tile((i // 2, 0), (BM, BN))"),
+    "from a quotient": (
+        INDEX.format(1),
+        "for k in range(z.index[0] // BK, x.num_tiles(1, BK)):",
+        "    x.load_tile((z.index[0], k), (BM, BK))",
+    ),
+    "min is something else": (
+        INDEX.format(1),
+        "min = max",
+        "for k in range(min(3, x.num_tiles(1, BK))):",
+        "    x.load_tile((z.index[0], k), (BM, BK))",
+    ),
     "bound by a nested function": (INDEX.format(0), "i, j = z.index", "def f(i): return x.load_tile((i, j), (BM, BN))", "f(3)"),
     "a computed number of passes": (
         INDEX.format(1),
