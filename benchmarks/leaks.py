@@ -158,12 +158,13 @@ def cancelled(package: Any) -> Callable[[int], int]:
         return sum(isinstance(result, asyncio.CancelledError) for result in results)
 
     async def many(count: int) -> int:
-        done = 0
+        done = without = 0
         while done < count:
             found = await batch()
-            if not found:
-                raise RuntimeError("no await was cancelled before its work was done")
             done += found
+            without = 0 if found else without + 1
+            if without > 20:  # now and then the machine is held up, and all work is done before it is cancelled
+                raise RuntimeError("no await is cancelled before its work is done")
         return done
 
     return lambda count: asyncio.run(many(count))
