@@ -58,7 +58,7 @@ def test_parameters_come_from_annotations(tile, tmp_path):
         ("t", "scalar", "T", -1, None, 2.0),
         ("BK", "constant", "", -1, None, 8),
     ]
-    assert dict(decl.axes).keys() == {"T", "BM", "BN"}
+    assert {use.name: use.dtype for use in decl.axes} == {"T": True, "BM": False, "BN": False}
     assert decl.params[0].type == "tl.Mut[T, (BM, BN)]"
 
 
@@ -301,3 +301,20 @@ def test_gathers_are_masked(tile, tmp_path):
     line = HEAD.count("\n") + 3
     assert f"x.gather at k.py:{line}: elements beyond the end of an array are padding" in [f.what for f in decl.safety.facts]
     assert decl.unproven == ()
+
+
+def test_axes_of_the_code_are_axes_too(tile, tmp_path):
+    text = (
+        "ACC = tl.dtype('ACC')\nROWS = tl.size('ROWS')\n\n\ndef helper(t):\n    return t.astype(ACC)\n\n\n"
+        "@tl.kernel\n@tl.preconditions('ROWS < 100')\n"
+        "def k(z: tl.Mut[T, (BM,)], BN: tl.Const[int] = 4):\n    z.store(helper(z.load()) * ROWS * BN)\n"
+    )
+    decl = declared(tile, tmp_path, text)
+    line = HEAD.count("\n")
+    assert [(use.name, use.dtype, use.where) for use in decl.axes] == [
+        ("T", True, "z: tl.Mut[T, (BM,)]"),
+        ("BM", False, "z: tl.Mut[T, (BM,)]"),
+        ("ROWS", False, f"ROWS at k.py:{line + 12}"),
+        ("ACC", True, f"ACC at k.py:{line + 6}"),
+    ]
+    assert decl.requires == ("ROWS < 100",)

@@ -18,7 +18,7 @@ from tilec.frontends._tile_proof import Proof, Prover, Site, elsewhere, is_acces
 from tilec.frontends._tile_safe import OUTPUTS, Access, SafeParam, signature_of
 from tilec.frontends._tile_signature import FunctionParam
 from tilec.frontends._tile_values import Values, scope_of
-from tilec.model.kernel import KernelDecl, ParamDecl
+from tilec.model.kernel import AxisUse, KernelDecl, ParamDecl
 from tilec.model.safety import Fact, Guarantee, Region, Safety
 
 _KINDS = {Access.SCALAR: "scalar", Access.CONST: "constant"}
@@ -59,9 +59,10 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
     demands = Demands(signature.params, node, at, texts)
     if not problems:
         problems += misuses(node, values, file, texts)
-        required = demands.read(kernel.preconditions)
-        problems += demands.problems
         helpers = list(reachable(function, texts))
+        named = [*_variables(function, node, file), *(use for h in helpers for use in _variables(h.function, h.node, h.file))]
+        required = demands.read(kernel.preconditions, [use.name for use in named])
+        problems += demands.problems
         for helper in helpers:
             problems += helper_misuses(helper.node, _values_of(helper), helper.file, texts)
     if problems:
@@ -78,7 +79,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         doc=inspect.cleandoc(function.__doc__ or ""),
         params=tuple(_declared(param) for param in signature.params),
         reads=module.reads,
-        axes=tuple((axis, f"{param.name}: {param.text}") for param in signature.params for axis in param.axes),
+        axes=tuple(_axes(signature.params, named)),
         grid=grid_of(signature.params),
         grid_free=any(param.access is Access.MAPPED for param in outputs),
         requires=tuple(requires),
@@ -89,6 +90,32 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         unproven=(*proof.unproven, *(said for fact, said in called if fact.guarantee is Guarantee.KERNEL)),
     )
     return SafeKernel(function=function, params=signature.params, sites=proof.sites, hints=kernel.hints), decl
+
+
+def _axes(params: Sequence[SafeParam], named: Sequence[AxisUse]) -> Iterator[AxisUse]:
+    """Every axis, by its first uses: in the signature, else in the code."""
+    known = set()
+    for param in params:
+        for axis in param.axes:
+            known.add(axis)
+            yield AxisUse(name=axis, dtype=axis == param.dtype, where=f"{param.name}: {param.text}")
+    constants = {param.name for param in params if param.access is Access.CONST}
+    for use in named:
+        if use.name not in known | constants:
+            known.add(use.name)
+            yield use
+
+
+def _variables(function: Any, node: ast.FunctionDef, file: str) -> Iterator[AxisUse]:
+    """Axis variables that a function's code names."""
+    values = Values(node, scope_of(function), {})
+    for inner in ast.walk(node):
+        if not isinstance(inner, ast.Name | ast.Attribute):
+            continue
+        found = values.resolved(inner)
+        if isinstance(found, api.lang().Axis):
+            where = f"{ast.unparse(inner)} at {file}:{inner.lineno}"
+            yield AxisUse(name=found.name, dtype=isinstance(found, api.lang().DTypeAxis), where=where)
 
 
 def _order(found: Diagnostic) -> tuple[str, int, int]:

@@ -42,6 +42,15 @@ class ParamDecl:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class AxisUse:
+    """An axis of the matrix that a source names: its values are dtypes, or sizes; `where` it does (`z: tl.Mut[T, (BM, BN)]`)."""
+
+    name: str
+    dtype: bool
+    where: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class KernelDecl:
     """A kernel as a frontend finds it in a source.
 
@@ -56,7 +65,7 @@ class KernelDecl:
         cluster: cluster dimensions fixed in the source.
         reads: files that its module opened when it was executed, and directories that it listed (`tables/`): (name, digest).
         together: most variants of the source that the frontend compiles in one go; 1 where each is compiled alone.
-        axes: axes of the matrix that the source names besides its constants, each with where it does (`z: tl.Mut[T, (BM, BN)]`).
+        axes: axes of the matrix that the source names besides its constants.
         grid: how many blocks the source says there are; then the manifest says nothing else, unless `grid_free`.
         requires: conditions on the arguments that the source demands.
         safety: what is known of its safety, None where the language does not say.
@@ -73,7 +82,7 @@ class KernelDecl:
     cluster: tuple[int, ...] = ()
     reads: tuple[tuple[str, str], ...] = ()
     together: int = 1
-    axes: tuple[tuple[str, str], ...] = ()
+    axes: tuple[AxisUse, ...] = ()
     grid: tuple[str, ...] = ()
     grid_free: bool = False
     requires: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from tilec.compiler.keys import EXEMPT, Change, KeyMaker, declaration_key, expla
 from tilec.errors import Diagnostic, Location
 from tilec.model.arch import Target
 from tilec.model.job import InputFile, Job, KernelSpec, Member, Source, Variant
-from tilec.model.kernel import KernelDecl, ParamDecl, ToolInfo
+from tilec.model.kernel import AxisUse, KernelDecl, ParamDecl, ToolInfo
 from tilec.model.safety import Checks, Safety
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
 
@@ -126,7 +126,7 @@ HARMLESS: dict[type, dict[str, Any]] = {
         "doc": "Adds two arrays.",
         "reads": (("table.json", "0" * 64),),
         "together": 16,
-        "axes": (("T", "x: tl.Ref[T, 1]"),),
+        "axes": (AxisUse(name="T", dtype=True, where="x: tl.Ref[T, 1]"),),
         "grid": ("1",),
         "grid_free": True,
         "requires": ("x.size > 0",),
