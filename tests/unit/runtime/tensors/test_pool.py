@@ -46,6 +46,7 @@ def test_a_bounded_pool_says_what_it_has_and_goes_on(cpu: CpuDriver) -> None:
     with pytest.raises(OutOfMemoryError, match="has no memory of 500 bytes: the pool uses 600 of 600 that it has reserved") as caught:
         of(pool, cpu, 500)
     assert (caught.value.requested, caught.value.used, caught.value.reserved) == (500, 600, 600)
+    assert caught.value.device == -1
     np.asarray(t)[...] = 3
     assert np.asarray(t).sum() == 1800
     del t
