@@ -21,6 +21,7 @@ from tilec.model.dtype import DTYPES
 from tilec.runtime import dlpack, dlpack_export
 from tilec.runtime.cpu_driver import CpuDriver
 from tilec.runtime.tensors.drops import DROPS
+from tilec.runtime.tensors.host import numpy_dtype
 from tilec.runtime.tensors.lease import Holder
 from tilec.runtime.tensors.storage import freeing_stream
 from tilec.runtime.tensors.tensor import Tensor
@@ -63,6 +64,23 @@ def test_every_dtype_of_numpy(name: str, tensor: Make) -> None:
     t = tensor(2, 3, dtype=name, data=1)
     for array in (np.asarray(t), np.from_dlpack(t)):
         assert (str(array.dtype), array.tolist()) == (DTYPES[name].numpy, np.ones((2, 3), DTYPES[name].numpy).tolist())
+
+
+@pytest.mark.parametrize("name", [name for name, row in DTYPES.items() if not row.typestr and not row.packed])
+def test_every_dtype_of_ml_dtypes_that_fills_bytes(name: str, tensor: Make) -> None:
+    t = tensor(2, 4, dtype=name, data=1)
+    for array in (np.asarray(t), np.array(t), np.asarray(t[:, ::2]), np.asarray(t, copy=False)):
+        assert (array.dtype, array.tolist()) == (numpy_dtype(name), np.ones(array.shape, numpy_dtype(name)).tolist())
+    assert np.shares_memory(np.asarray(t), np.asarray(t))
+    assert not np.asarray(t[:, ::2]).flags.writeable
+    assert np.asarray(t, np.float32).tolist() == np.ones((2, 4)).tolist()
+    with pytest.raises(ValueError, match="would be a copy of the tensor"):
+        np.asarray(t, np.float32, copy=False)
+    assert not hasattr(t, "__array_interface__")
+    moved = t.move(Holder(what="the op"))
+    with pytest.raises(UseAfterMoveError, match=r"__array__ .* it was moved into the op"):
+        np.asarray(t)
+    assert np.asarray(moved).shape == (2, 4)
 
 
 @given(st.lists(st.integers(0, 5), max_size=4).map(tuple), st.sampled_from(["i16", "f64", "bool"]), st.booleans(), st.booleans())
