@@ -23,7 +23,7 @@ Then carry the checkout with dist/ (and wheels/) over.
   -k GLOB        only these cases, such as 'gemm/*' (the tests run all the same)
   --sanitize T   run the tests that compute-sanitizer can follow under its tool T, and nothing else: findings are in sanitizer-T.txt, and fail.
                  compute-sanitizer is COMPUTE_SANITIZER, that of a wheel in --wheels (nvidia-cuda-sanitizer-api), or the one in PATH.
-                 TILEC_PROGRAMS says how many random programs it follows (40 here)
+                 TILEC_PROGRAMS says how many random programs it follows (100 here)
 
 Environment: PYTHON (default: python3), with numpy, torch, click, rich, jinja2, cuda-bindings, cuda-core.
 Exit codes: 0 all passed, 1 something failed or was found, 2 usage, 3 no GPU, no package or no compute-sanitizer.
@@ -88,7 +88,7 @@ if [[ -n $sanitize ]]; then
     log=$out/sanitizer-$sanitize.txt
     status=0
     # tilec looks at the result of every call of the driver itself: what is looked for here is what kernels do to memory.
-    TILEC_PROGRAMS=${TILEC_PROGRAMS:-40} "$tool" --tool "$sanitize" --report-api-errors no --log-file "$log" "$python" -m pytest -q -m gpu \
+    TILEC_PROGRAMS=${TILEC_PROGRAMS:-100} "$tool" --tool "$sanitize" --report-api-errors no --log-file "$log" "$python" -m pytest -q -m gpu \
         -p no:cacheprovider --junitxml "$out/sanitizer-$sanitize.xml" "${followed[@]}" || status=$?
     cat "$log"
     summary=$(grep -E '(ERROR|RACECHECK) SUMMARY:' "$log" | tail -n 1) || true

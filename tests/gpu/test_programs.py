@@ -69,7 +69,7 @@ def site(kernels: Any, torch: Any) -> Iterator[GpuSite]:
     gc.unfreeze()
 
 
-@as_wanted(150)
+@as_wanted(400)
 @given(PROGRAMS, st.integers(0, 1000))
 def test_programs_give_what_they_give_one_step_at_a_time(site: GpuSite, program: Program, pace: int) -> None:
     site.delays.seed(pace)
