@@ -200,7 +200,8 @@ def _within(defaults: _Defaults) -> Iterator[None]:
     try:
         yield
     finally:
-        _HERE.reset(token)
+        with contextlib.suppress(ValueError):  # a generator's block may end in another context than it began in: there is nothing to undo
+            _HERE.reset(token)
 
 
 def _device_0() -> Device:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -167,6 +169,32 @@ def test_tasks_have_defaults_of_their_own(held: Held) -> None:
     first, second = asyncio.run(both())
     assert (len(first), len(second)) == (1, 1)
     assert first != second
+
+
+def test_a_block_of_a_generator_may_end_in_another_context(held: Held) -> None:
+    def block() -> Iterator[Device]:
+        with use_policy(SingleStream(held.device)), use_device(held.device) as device:
+            yield device
+
+    begun = block()
+    other = contextvars.copy_context()
+    assert other.run(next, begun) == held.device
+    with use_policy(SingleStream(held.device)) as mine:
+        assert list(begun) == []
+        assert current_policy() is mine
+
+    async def main() -> Device:
+        async def numbers() -> AsyncIterator[int]:
+            with use_device(held.device):
+                for number in range(3):
+                    yield number
+
+        async for number in numbers():
+            if number == 1:
+                break  # the event loop ends the generator later, in a task of its own
+        return current_device()
+
+    assert asyncio.run(main()) == held.device
 
 
 def test_a_thread_inherits_what_its_context_had(held: Held) -> None:
