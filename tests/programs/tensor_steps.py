@@ -155,13 +155,14 @@ def unwrap(w: World, n: Numbers) -> None:
     if h is None:
         return
     w.sweep()
-    wrong = not_single(h, "try_unwrap")
     cut = n.b % 4 == 0
+    who = "try_partition" if cut else "try_unwrap"
+    wrong = not_single(h, who)
     real = w.attempt(wrong, (lambda: h.real.try_partition(h.size)) if cut else h.real.try_unwrap)
     if not wrong:
         h.mem.owners.clear()
         kind = {"kind": Kind.PART, "tile": h.size} if cut else {"kind": Kind.OWNED}
-        w.add(h.moved("try_unwrap", **kind), real)
+        w.add(h.moved(who, **kind), real)
 
 
 def reshape(w: World, n: Numbers) -> None:
