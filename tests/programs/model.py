@@ -90,13 +90,16 @@ class Scope:
 
 @dataclasses.dataclass(eq=False)
 class Mem:
-    """A tensor's memory. It is loose while the device still has objects that nobody else has: `settle` waits for these."""
+    """A tensor's memory. It is loose while the device still has objects that nobody else has: `settle` waits for these.
+    Copies by address cannot reach foreign memory.
+    """
 
     contents: np.ndarray
     settle: Callable[[], None]
     root: Scope = dataclasses.field(default_factory=Scope)
     owners: list[Handle] = dataclasses.field(default_factory=list)
     loose: bool = False
+    foreign: bool = False
 
 
 @dataclasses.dataclass(eq=False)

@@ -232,11 +232,11 @@ def _then_copy(_w: World, _: Any, __: int) -> Functions:
 
     def real(found: Any) -> Any:
         x = real_first(found, written=False)
-        return value(found) if x is None else with_context(lambda ctx: (found, _to_host(ctx, x)))
+        return value(found) if x is None or x.storage.owner is not None else with_context(lambda ctx: (found, _to_host(ctx, x)))
 
     def model(found: Any) -> Any:
         x = first_handle(found, written=False)
-        if x is None:
+        if x is None or x.mem.foreign:
             return found
         if wrong := unreadable(x, "the borrow"):
             raise RefusedError(wrong)

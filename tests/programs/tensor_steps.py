@@ -37,6 +37,7 @@ def make(w: World, n: Numbers) -> None:
 def adopt(w: World, n: Numbers) -> None:
     array = contents(BYTES[n.b % 4], SIZES[n.a % 2])
     _new(w, array.copy(), w.site.adopt(array))
+    w.slots[-1].mem.foreign = True
 
 
 def _new(w: World, array: np.ndarray, real: Any) -> None:
