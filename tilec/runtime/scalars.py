@@ -73,15 +73,16 @@ class _SmallFloat:
 
 
 def _encode_scale(value: Any) -> int:
-    """Code of f8e8m0: a power of two from 2**-127 to 2**127, nearest to the number; 255 is NaN."""
+    """Code of f8e8m0: a power of two from 2**-127 to 2**127, nearest to the number, the upper one of two that are as near; 255 is NaN."""
     number = float(value)
     if math.isnan(number):
         return 255
     if not 0 < number < math.inf:
         raise OverflowError("only positive powers of two exist")
-    power = round(math.log2(number))
-    if not -127 <= power <= 127:
-        raise OverflowError("too large" if power > 0 else "too small")
+    fraction, exponent = math.frexp(number)  # from 1/2 to 1
+    power = max(exponent if fraction >= 0.75 else exponent - 1, -127)
+    if power > 127:
+        raise OverflowError("too large")
     return power + 127
 
 
