@@ -151,7 +151,7 @@ def fill_rows(torch: Any, count: int) -> list[dict[str, Any]]:
 def convert_rows(torch: Any, count: int) -> list[dict[str, Any]]:
     """Conversions that programs use most."""
     from tilec.model.dtype import BY_NUMPY
-    from tilec.runtime.kernels import CODES
+    from tilec.runtime.kernels import CODES, held_of
 
     module, stream = own_kernels(torch)
     rows = []
@@ -159,8 +159,7 @@ def convert_rows(torch: Any, count: int) -> list[dict[str, Any]]:
         source = torch.ones(count // 2, device="cuda").to(getattr(torch, given))
         target = torch.empty(count // 2, device="cuda", dtype=getattr(torch, wanted))
         of, to = BY_NUMPY[given].name, BY_NUMPY[wanted].name
-        held = 2 if of == "f64" else 1 if BY_NUMPY[given].kind == "float" else 0
-        codes = CODES[to], CODES[of]
+        held, codes = held_of(of, to), (CODES[to], CODES[of])
 
         def own(target: Any = target, source: Any = source, codes: tuple[int, int] = codes, held: int = held) -> None:
             module.convert(stream, octets(torch, target), octets(torch, source), target.numel(), *codes, HELD=held)
@@ -172,13 +171,12 @@ def convert_rows(torch: Any, count: int) -> list[dict[str, Any]]:
 
 
 def op_rows(torch: Any, count: int) -> list[dict[str, Any]]:
-    """The ops themselves, with memory from the device's pool, against torch with its own. Both keep what is freed for later."""
+    """The ops themselves, with memory as it comes: out of tilec's pool, against torch with its own. Both keep what is freed for later."""
     from tilec.runtime import Device, api
     from tilec.runtime.streams import Stream
 
     device = Device(0)
     stream = Stream.borrow_raw(torch.cuda.current_stream().cuda_stream, device)
-    device.driver.set_release_threshold(0, device.driver.default_pool(0), 64 << 30)
     ways: dict[str, dict[str, Way]] = {
         "op api.rand f32": {
             "tilec": lambda: api.rand(count, seed=SEED).enqueue_on(stream),

@@ -17,6 +17,7 @@ from tilec.runtime.seam import DeviceDriver
 from tilec.runtime.streams import stream_handle
 from tilec.runtime.tensors.host import array_in, memory_of
 from tilec.runtime.tensors.shapes import checked_packing
+from tilec.runtime.tensors.storage import allocate_bytes
 
 
 class DeviceBuffer:
@@ -48,7 +49,7 @@ class DeviceBuffer:
 
         Raises:
             DTypeError: no such dtype.
-            DriverError: no memory.
+            OutOfMemoryError: there is no memory of this size. DriverError: the driver refuses otherwise.
         """
         if dtype not in DTYPES:
             raise DTypeError(f"{dtype!r} is no dtype; known are {', '.join(DTYPES)}")
@@ -61,7 +62,7 @@ class DeviceBuffer:
         self.nbytes = DTYPES[dtype].size_of(math.prod(self.shape))
         self._driver = driver or driver_of(device)
         self._stream = None if stream is None else stream_handle(stream, "DeviceBuffer")
-        self._ptr = self._driver.allocate(self.device, self.nbytes, self._stream) if self.nbytes else 0
+        self._ptr = allocate_bytes(self._driver, self.device, self.nbytes, self._stream) if self.nbytes else 0
         self._facts = TensorFacts(ptr=self._ptr, shape=self.shape, stride=contiguous_stride(self.shape), dtype=dtype, device=self.device)
         self._tilec_look_: Any = (self._ptr, interned(self._facts.key))  # what a launch reads: ready, since nothing of it changes
         self._finalizer = weakref.finalize(self, _free, self._driver, self.device, self._ptr, self._stream) if self._ptr else None

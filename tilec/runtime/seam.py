@@ -18,6 +18,8 @@ FunctionHandle = Any
 PoolHandle = Any
 GraphHandle = Any
 ExecutableHandle = Any
+# The release threshold of a pool that gives nothing back by itself.
+KEEP_ALL = 2**64 - 1
 # Enqueues one launch: (address of the array of parameter addresses, 0) gives a sequence whose first item is the result, false for
 # success. Bound once per plan and stream, so that a launch pays for one call with two arguments. A driver that holds arguments gets
 # (addresses of the tensors first, all arguments of the call) in place of the 0.
@@ -242,7 +244,7 @@ class DeviceDriver(Protocol):
         """(first address, bytes) of the allocation that an address lies in; None where the driver does not know."""
 
     def allocate(self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None) -> int:
-        """Device memory, in stream order where a stream is given; out of a pool, the device's default one, where there is a stream."""
+        """Device memory, in stream order where a stream is given; then out of a pool, tilec's own for the device by default."""
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:
         """Give memory back, in stream order where a stream is given."""
@@ -272,7 +274,7 @@ class DeviceDriver(Protocol):
         """(free, total) bytes of the device."""
 
     def default_pool(self, ordinal: int) -> PoolHandle:
-        """The pool that allocations in stream order come from unless they name another."""
+        """The pool that allocations in stream order come from unless they name another: of tilec's own, one for each device."""
 
     def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> PoolHandle:
         """A pool of its own; `max_size` bounds what it takes from the device, 0 does not."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,11 @@ from tilec.runtime.uncopied import Uncopied
 
 # Pools of this thread or task, the innermost first.
 _HERE: contextvars.ContextVar[tuple[MemPool, ...]] = contextvars.ContextVar("tilec_pools", default=())
+
+
+# Pools that somebody made, so that what they keep can be had where memory is wanted. The lock: nobody closes one that is trimmed.
+_MADE: weakref.WeakSet[MemPool] = weakref.WeakSet()
+_LOCK = threading.RLock()
 
 
 class MemPool(Uncopied):
@@ -50,10 +56,15 @@ class MemPool(Uncopied):
         self._handle: PoolHandle | None = self._driver.create_pool(self.device, release_threshold, max_size)
         self._finalizer: Any = weakref.finalize(self, DROPS.call, functools.partial(self._driver.destroy_pool, self.device, self._handle))
         self._finalizer.atexit = False
+        with _LOCK:
+            _MADE.add(self)
 
     @classmethod
     def default(cls, device: DeviceLike = 0, *, driver: DeviceDriver | None = None) -> MemPool:
-        """The pool that a device has by itself, which all memory comes from where no `use_pool` says otherwise. Closing it does nothing.
+        """The pool that tilec has for a device, which all memory comes from where no `use_pool` says otherwise. Closing it does nothing.
+
+        A GPU's keeps all that is freed, until `trim` or the want of memory gives it back; the cpu device's keeps nothing. Set another
+        threshold where that is not wanted.
 
         Args:
             device: whose.
@@ -107,8 +118,9 @@ class MemPool(Uncopied):
     def close(self) -> None:
         """Give the pool back; its tensors stay until they are dropped. May be called more than once."""
         if self._finalizer is not None:
-            self._handle = None
-            self._finalizer()
+            with _LOCK:
+                self._handle = None
+                self._finalizer()
 
     def __enter__(self) -> MemPool:  # noqa: PYI034 - nothing derives from it
         """The pool itself."""
@@ -135,6 +147,15 @@ def use_pool(pool: MemPool) -> Iterator[MemPool]:
         yield pool
     finally:
         _HERE.reset(token)
+
+
+def trim_all(driver: DeviceDriver, ordinal: int) -> None:
+    """Give back what tilec's pools of a device keep unused, all of them."""
+    with _LOCK:
+        pools = [pool._handle for pool in list(_MADE) if pool.serves(driver, ordinal)]  # noqa: SLF001 - of this module
+        for handle in (driver.default_pool(ordinal), *pools):
+            if handle is not None:
+                driver.trim_pool(ordinal, handle, 0)
 
 
 def pool_here(driver: DeviceDriver, ordinal: int) -> PoolHandle | None:
