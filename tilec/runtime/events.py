@@ -19,11 +19,11 @@ class Event(Uncopied):
 
     __slots__ = ("_driver", "_handle", "device")
 
-    def __init__(self, device: DeviceLike = 0, *, driver: DeviceDriver | None = None) -> None:
+    def __init__(self, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None) -> None:
         """Make an event; before it is recorded it counts as reached.
 
         Args:
-            device: where.
+            device: where; the default device (`use_device`) where none is named.
             driver: what to make it through; the process's driver of the device by default.
         """
         self._driver = driver or driver_of(device)

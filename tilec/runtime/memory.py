@@ -33,7 +33,7 @@ class DeviceBuffer:
         self,
         shape: tuple[int, ...],
         dtype: str,
-        device: DeviceLike = 0,
+        device: DeviceLike | None = None,
         stream: StreamLike | None = None,
         *,
         driver: DeviceDriver | None = None,
@@ -43,7 +43,7 @@ class DeviceBuffer:
         Args:
             shape: extents.
             dtype: a dtype's name, such as `f32`.
-            device: where.
+            device: where; the default device (`use_device`) where none is named.
             stream: in whose order memory is taken and given back; None takes it at once.
             driver: what to allocate through; the process's driver of the device by default.
 
@@ -73,7 +73,7 @@ class DeviceBuffer:
     def from_host(
         cls,
         array: Any,
-        device: DeviceLike = 0,
+        device: DeviceLike | None = None,
         stream: StreamLike | None = None,
         *,
         dtype: str = "",
@@ -83,7 +83,7 @@ class DeviceBuffer:
 
         Args:
             array: a NumPy array, of any strides.
-            device: where.
+            device: where; the default device (`use_device`) where none is named.
             stream: in whose order to allocate; the copy is complete when this returns.
             dtype: the dtype that the array's bytes hold, where NumPy's own does not say it (`u2` bytes that hold `bf16`).
             driver: what to allocate through; the process's driver of the device by default.

@@ -36,12 +36,12 @@ class MemPool(Uncopied):
     __slots__ = ("__weakref__", "_driver", "_finalizer", "_handle", "device")
 
     def __init__(
-        self, device: DeviceLike = 0, *, release_threshold: int = 0, max_size: int = 0, driver: DeviceDriver | None = None
+        self, device: DeviceLike | None = None, *, release_threshold: int = 0, max_size: int = 0, driver: DeviceDriver | None = None
     ) -> None:
         """Make an empty pool.
 
         Args:
-            device: where.
+            device: where; the default device (`use_device`) where none is named.
             release_threshold: how many unused bytes it keeps for later allocations instead of giving them back.
             max_size: the most bytes that it takes of the device; 0 for no bound.
             driver: what to make it through; the process's driver of the device by default.
@@ -60,14 +60,14 @@ class MemPool(Uncopied):
             _MADE.add(self)
 
     @classmethod
-    def default(cls, device: DeviceLike = 0, *, driver: DeviceDriver | None = None) -> MemPool:
+    def default(cls, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None) -> MemPool:
         """The pool that tilec has for a device, which all memory comes from where no `use_pool` says otherwise. Closing it does nothing.
 
         A GPU's keeps all that is freed, until `trim` or the want of memory gives it back; the cpu device's keeps nothing. Set another
         threshold where that is not wanted.
 
         Args:
-            device: whose.
+            device: whose; the default device's where none is named.
             driver: of the device; the process's by default.
         """
         made, serving = cls.__new__(cls), driver or driver_of(device)
