@@ -146,7 +146,8 @@ def use_pool(pool: MemPool) -> Iterator[MemPool]:
     try:
         yield pool
     finally:
-        _HERE.reset(token)
+        with contextlib.suppress(ValueError):  # a generator's block may end in another context than it began in: there is nothing to undo
+            _HERE.reset(token)
 
 
 def trim_all(driver: DeviceDriver, ordinal: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextvars
 import gc
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -118,6 +120,22 @@ def test_a_pool_bounds_what_its_ops_take(cpu: CpuDriver) -> None:
                 api.zeros(500).sync()
             assert api.zeros(200).sync().nbytes == 800
         assert api.zeros(500).sync().nbytes == 2000
+
+
+def test_the_block_of_a_pool_may_end_in_another_context(cpu: CpuDriver) -> None:
+    device = Device("cpu", driver=cpu)
+
+    def block(pool: MemPool) -> Iterator[MemPool]:
+        with use_pool(pool):
+            yield pool
+
+    with use_device(device), MemPool(device, release_threshold=9) as pool:
+        begun = block(pool)
+        assert contextvars.copy_context().run(next, begun) is pool
+        assert list(begun) == []
+        made = api.zeros(5).sync()
+        assert pool.stats.used == 0
+        del made
 
 
 def test_pools_of_other_devices_are_passed_over(cpu: CpuDriver) -> None:
