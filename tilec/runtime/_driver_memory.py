@@ -164,8 +164,8 @@ class MemoryCalls(Calls):
         """
         if ordinal in self._losses:
             return
-        self.set_release_threshold(ordinal, pool, 0)
         self._leaving.append((ordinal, pool))
+        self.set_release_threshold(ordinal, pool, 0)
         self._destroy_unused()
 
     def _destroy_unused(self) -> None:
