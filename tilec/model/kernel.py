@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from tilec.errors import Diagnostic, Location
@@ -10,11 +9,12 @@ from tilec.model.arch import Target
 from tilec.model.image import ImageInfo
 from tilec.model.safety import Safety
 from tilec.model.signature import AbiSlot, Assumption, Param
+from tilec.values import value_class
 
 AxisValue = str | int | float | bool
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class ParamDecl:
     """A parameter as the source declares it.
 
@@ -41,7 +41,7 @@ class ParamDecl:
     rank: int = -1
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class AxisUse:
     """An axis of the matrix that a source names: its values are dtypes, or sizes; `where` it does (`z: tl.Mut[T, (BM, BN)]`)."""
 
@@ -50,7 +50,7 @@ class AxisUse:
     where: str
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class KernelDecl:
     """A kernel as a frontend finds it in a source.
 
@@ -106,7 +106,7 @@ class KernelDecl:
         return {name.removesuffix("..."): argument for name, argument in pairs if not (several and name.endswith("..."))}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class VariantInfo:
     """One variant in the bundle's index: its point of the matrix, its assumptions, its ABI and its images.
 
@@ -126,7 +126,7 @@ class VariantInfo:
         return dict(dict(self.hints).get(str(target), ()))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class LaunchInfo:
     """How a kernel is launched; every number is an expression over parameters and axes.
 
@@ -147,7 +147,7 @@ class LaunchInfo:
     requires: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class KernelInfo:
     """One kernel in the bundle's index.
 
@@ -184,7 +184,7 @@ class KernelInfo:
         return tuple(name for name, values in self.axes if len(values) > 1 and name not in bound)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class ToolInfo:
     """A tool that took part in a build: name, version, and the SHA-256 of its file (or of the wheel's file list)."""
 
@@ -193,7 +193,7 @@ class ToolInfo:
     digest: str
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class PackageInfo:
     """The package a bundle belongs to."""
 
@@ -204,7 +204,7 @@ class PackageInfo:
     license: str = ""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class BundleInfo:
     """A bundle's whole index."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import struct
 from collections.abc import Callable
 from typing import Any
 
 from tilec.model.dtype import DTYPES
+from tilec.values import value_class
 
 Encode = Callable[[Any], Any]
 
@@ -35,7 +35,7 @@ _FORMATS = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@value_class(frozen=True, slots=True)
 class _SmallFloat:
     """A float format: bits of exponent and mantissa, its largest finite value, and the codes of infinity and NaN (None for none)."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,6 +9,7 @@ from typing import Any, Protocol
 
 from tilec.model.arch import Version
 from tilec.runtime.layout import TensorFacts, byte_range
+from tilec.values import value_class
 
 Dim3 = tuple[int, int, int]
 # Opaque handles of the driver: whatever it gives is handed back to it.
@@ -26,7 +26,7 @@ KEEP_ALL = 2**64 - 1
 LaunchCall = Callable[[int, Any], Any]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class DeviceInfo:
     """One GPU, or the cpu device: what it is and what a launch on it may ask for.
 
@@ -60,7 +60,7 @@ class DeviceInfo:
         return "the cpu device" if self.interprets else f"device {self.ordinal} ({self.name})"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class FunctionFacts:
     """What the driver says of a loaded entry point: most threads per block, static shared memory in bytes, registers per thread."""
 
@@ -69,7 +69,7 @@ class FunctionFacts:
     registers: int
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class LaunchShape:
     """Everything of a launch but its arguments and stream. `shared` is dynamic shared memory in bytes; `cluster` empty for none."""
 
@@ -80,7 +80,7 @@ class LaunchShape:
     cooperative: bool = False
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class TensorPart:
     """What a launch knows of one tensor but its address.
 
@@ -114,7 +114,7 @@ class TensorPart:
         )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class LaunchParts:
     """What a launch is of, for a driver that runs kernels itself.
 
@@ -142,7 +142,7 @@ class CopyKind(enum.Enum):
     ON_HOST = "on the host"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class CopyBox:
     """Rows of bytes, and slices of rows, that one call copies. All in bytes but `rows` and `slices`.
 
@@ -171,7 +171,7 @@ class CopyBox:
         return (self.slices - 1) * self.source_slice + (self.rows - 1) * self.source_pitch + self.width
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class PoolStats:
     """What a memory pool holds, in bytes.
 
