@@ -19,7 +19,6 @@ from tilec.runtime.scalars import is_number
 from tilec.runtime.seam import LaunchCall
 from tilec.runtime.select import narrowed, require_built, require_options
 from tilec.runtime.streams import stream_handle
-from tilec.runtime.tensors.lease import holder
 from tilec.runtime.tensors.recording import Recording, recording_of
 
 if TYPE_CHECKING:
@@ -346,6 +345,10 @@ class Launcher:
 
     def _check_leases(self, contract: Contract, values: tuple[Any, ...], leased: list[int]) -> None:
         """See that tilec's own tensors may be used as the kernel uses them; errors name both sides."""
+        if not leased:
+            return
+        from tilec.runtime.tensors.lease import holder  # there is one of tilec's tensors, so it is loaded
+
         who = holder(f"the launch of {self.info.name}")
         for place in leased:
             tensor = values[place]

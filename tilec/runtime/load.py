@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilec.bundle.read import Bundle
-from tilec.model.kernel import BundleInfo, KernelInfo
+from tilec.model.kernel import BundleInfo
 from tilec.model.suggest import did_you_mean
 from tilec.runtime.devices import driver_of, find_device
 from tilec.runtime.images import store_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def load(bundle: Path | str | bytes | Bundle, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None) -> Module:
-    """Load a bundle on a device. Images are loaded at the first launch that needs them.
+    """Load a bundle on a device. A kernel's row of the index is read when it is asked for, images at the first launch that needs them.
 
     Args:
         bundle: a path, the bytes of a bundle, or an open one.
@@ -35,7 +35,7 @@ def load(bundle: Path | str | bytes | Bundle, device: DeviceLike | None = None, 
         BundleError: the bundle cannot be read.
         NoDeviceError: there is no driver or no such device.
     """
-    opened = bundle if isinstance(bundle, Bundle) else Bundle.open(Path(bundle) if isinstance(bundle, str) else bundle)
+    opened = bundle if isinstance(bundle, Bundle) else Bundle.open(Path(bundle) if isinstance(bundle, str) else bundle, whole=False)
     found = driver or driver_of(device)
     site = Site(bundle=opened, device=find_device(device, found), driver=found, store=store_of(found))
     return Module(site)
@@ -89,21 +89,23 @@ class _Launchers(Mapping[str, Launcher]):
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._infos: dict[str, KernelInfo] = {kernel.name: kernel for kernel in site.bundle.info.kernels}
         self._made: dict[str, Launcher] = {}
         self._lock = threading.Lock()
 
     def __getitem__(self, name: str) -> Launcher:
         with self._lock:
             if name not in self._made:
-                self._made[name] = Launcher(self._infos[name], self._site)
+                self._made[name] = Launcher(self._site.bundle.kernel(name), self._site)
             return self._made[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._site.bundle.kernels
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._infos)
+        return iter(self._site.bundle.kernels)
 
     def __len__(self) -> int:
-        return len(self._infos)
+        return len(self._site.bundle.kernels)
 
     def __repr__(self) -> str:
         """Package, version, device: what modules of generated packages show."""

@@ -55,7 +55,7 @@ class Package:
 
                 resource = files(self.name).joinpath(self.file)
                 # A package in a zip file has no path: its bundle is then held in memory.
-                self._bundle = Bundle.open(resource if isinstance(resource, Path) else resource.read_bytes())
+                self._bundle = Bundle.open(resource if isinstance(resource, Path) else resource.read_bytes(), whole=False)
             return self._bundle
 
     def load(self, device: DeviceLike | None = None) -> Module:
