@@ -95,7 +95,9 @@ class _Launchers(Mapping[str, Launcher]):
     def __getitem__(self, name: str) -> Launcher:
         with self._lock:
             if name not in self._made:
-                self._made[name] = Launcher(self._site.bundle.kernel(name), self._site)
+                if name not in self._site.bundle.kernels:
+                    raise KeyError(name)
+                self._made[name] = Launcher(name, self._site)
             return self._made[name]
 
     def __contains__(self, name: object) -> bool:
