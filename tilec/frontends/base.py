@@ -80,7 +80,11 @@ class Frontend(Protocol):
         """
 
 
-BUILTIN = {"cuda": "tilec.frontends.cuda:CudaFrontend", "tile": "tilec.frontends.tile:TileFrontend"}
+BUILTIN = {
+    "cuda": "tilec.frontends.cuda:CudaFrontend",
+    "tile": "tilec.frontends.tile:TileFrontend",
+    "triton": "tilec.frontends.triton:TritonFrontend",
+}
 """Where the frontends that ship with tilec are found, by language."""
 
 

@@ -46,6 +46,9 @@ class ImageInfo:
         max_threads: threads per block it was bounded to, 0 for none.
         required_block: block it was compiled for (`reqntid`), empty for any.
         cluster: cluster it was compiled for, empty for none.
+        block: block that it is launched with, where its compiler chose it and the driver does not know it (Triton); empty where the
+            kernel's launch says. Its launches then take `dynamic_shared` and `cluster` from here too, and their grid counts clusters.
+        dynamic_shared: dynamic shared memory of such a launch in bytes.
     """
 
     target: Target
@@ -59,6 +62,8 @@ class ImageInfo:
     max_threads: int = 0
     required_block: tuple[int, ...] = ()
     cluster: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    dynamic_shared: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
