@@ -174,7 +174,8 @@ class _Compile:
             if name not in api.HINTS:
                 known = did_you_mean(name, api.HINTS).removeprefix("; ") or f"the hints of Triton kernels are {', '.join(api.HINTS)}"
                 raise self._error(f"unknown hint {name!r} for {self._job.target}", fix=known)
-            if value < (0 if name == "fp_fusion" else 1) or (name in ("num_warps", "num_ctas") and value & (value - 1)):
+            fits = value in (0, 1) if name == "fp_fusion" else value > 0
+            if not fits or (name in ("num_warps", "num_ctas") and value & (value - 1)):
                 rule = "0 or 1" if name == "fp_fusion" else "a power of two" if name in ("num_warps", "num_ctas") else "at least 1"
                 raise self._error(f"the hint {name} is {value}, and must be {rule}", fix=f"change [kernel.{self._job.spec.name}.hints]")
             options[_OPTIONS.get(name, name)] = bool(value) if name == "fp_fusion" else value

@@ -117,7 +117,7 @@ def _written(node: ast.FunctionDef) -> set[str]:
     # Twice: in a loop, a name that is used above may be bound below.
     for _ in range(2):
         for part in ast.walk(node):
-            if isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) and part.value is not None:
+            if isinstance(part, ast.Assign | ast.AnnAssign) and part.value is not None:
                 targets = part.targets if isinstance(part, ast.Assign) else [part.target]
                 for target in targets:
                     if isinstance(target, ast.Name):

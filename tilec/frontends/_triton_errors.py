@@ -13,6 +13,8 @@ from tilec.frontends._triton_declare import DESCRIPTOR, Declared
 
 _PLACED = re.compile(r'^(?:loc\()?"?([^"\n:]+)"?:(\d+):(\d+)\)?: (error|warning): (.*)$', re.MULTILINE)
 _PLAIN = re.compile(r"^(?:<unknown>:0: |loc\(unknown\): )?(error|warning): (.*)$", re.MULTILINE)
+# Errors of Python inside of Triton come as their text for programmers.
+_REPR = re.compile(r"\w+\(('|\")(.*)\1\)")
 _HINTS = (
     (re.compile(r"Cannot access global variable (\w+)"), "make it a tl.constexpr parameter, or a global tl.constexpr(value)"),
     (re.compile(r"(\w+) is not defined"), "kernels see their parameters, tl.constexpr globals, and other @triton.jit functions"),
@@ -88,7 +90,8 @@ def _functions(module: LoadedModule, kernel: Declared) -> Iterator[object]:
 
 def _first_line(text: str) -> str:
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
-    return lines[0] if lines else ""
+    told = _REPR.fullmatch(lines[0]) if lines else None
+    return told[2] if told else lines[0] if lines else ""
 
 
 def _hint(message: str) -> str:
