@@ -131,7 +131,7 @@ class _Compile:
                 spill_stores=spills[0] if spills else None,
                 spill_loads=spills[1] if spills else None,
                 stack=entry.stack,
-                shared=entry.shared,
+                shared=entry.shared + made.shared,
                 constant=entry.constant,
                 code=entry.code,
             ),

@@ -17,7 +17,7 @@ class Resources:
         registers: registers per thread.
         spill_stores, spill_loads: bytes spilled to local memory per thread (static count of the code).
         stack: stack frame in bytes per thread.
-        shared: static shared memory in bytes per block.
+        shared: shared memory in bytes per block: static, and the dynamic memory that the compiler chose (see `ImageInfo.block`).
         constant: constant bank 0 in bytes, parameters included.
         code: bytes of machine code of the entry point.
     """
