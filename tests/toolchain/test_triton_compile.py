@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ from tilec.frontends.triton import TritonFrontend
 from tilec.model.arch import Target
 from tilec.model.dtype import DTYPES
 from tilec.model.job import Job, KernelSpec, Source, Variant
-from tilec.model.kernel import KernelDecl
+from tilec.model.kernel import AxisValue, KernelDecl
 from tilec.testing import contract
 
 pytestmark = pytest.mark.toolchain
@@ -102,7 +103,7 @@ def test_ptx_is_as_old_as_the_oldest_driver_reads(root: Path) -> None:
 
 
 def test_only_declared_facts_are_used(root: Path) -> None:
-    def vectors(**changes) -> int:
+    def vectors(**changes: Any) -> int:
         data = frontend().compile(job(root, target="compute_80", **changes)).data
         return data.count(b"ld.global.v4.b32") + data.count(b"st.global.v4.b32")
 
@@ -158,7 +159,7 @@ def test_every_dtype_as_tensor_and_scalar(tmp_path: Path, dtype: str) -> None:
 @pytest.mark.parametrize(("dtype", "target"), [("f8e4m3", "sm_90"), ("f8e5m2", "sm_80"), ("bf16", "sm_80"), ("f16", "compute_80")])
 def test_dtypes_as_constants(root: Path, dtype: str, target: str) -> None:
     params = (tensor("x"), tensor("y", "D2"), scalar("n", "i32"))
-    axes = {"D": dtype, "D2": dtype}
+    axes: dict[str, AxisValue] = {"D": dtype, "D2": dtype}
     assert frontend().compile(job(root, "cast", target, params=params, abi=(), axes=axes)).info.symbol == "cast"
 
 

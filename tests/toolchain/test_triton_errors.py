@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def refused(job: Job) -> CompileError:
     return caught.value
 
 
-def refused_text(tmp_path: Path, text: str, **changes) -> CompileError:
+def refused_text(tmp_path: Path, text: str, **changes: Any) -> CompileError:
     changes = {"params": (tensor("x"), scalar("n", "i32")), "abi": (), "axes": {"B": 64}, **changes}
     return refused(job(write(tmp_path, {"k/a.py": HEAD + text}), "f", **changes))
 
@@ -96,7 +97,7 @@ def test_scratch_memory_is_refused(root: Path) -> None:
         ),
     ],
 )
-def test_a_manifest_that_does_not_fit(root: Path, changes: dict, what: str) -> None:
+def test_a_manifest_that_does_not_fit(root: Path, changes: dict[str, Any], what: str) -> None:
     error = refused(job(root, **changes))
     assert error.what == f"kernel 'add' and the manifest do not fit together: {what}"
     assert error.diagnostics[0].location is not None
@@ -123,7 +124,7 @@ def test_annotations_are_held_against_the_manifest(root: Path) -> None:
         ({"num_stages": 60}, "sm_80", "bytes of shared memory, and sm_80 has 166912"),
     ],
 )
-def test_hints_that_do_not_fit(root: Path, hints: dict, target: str, what: str) -> None:
+def test_hints_that_do_not_fit(root: Path, hints: dict[str, int], target: str, what: str) -> None:
     assert what in refused(dot_job(root, target, hints=hints, assume=FAST)).what
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.triton import TritonFrontend
@@ -77,7 +78,7 @@ def write(root: Path, files: dict[str, str] | None = None) -> Path:
     return root
 
 
-def tensor(name: str, dtype: str = "f32", rank: int = 1, **facts) -> Param:
+def tensor(name: str, dtype: str = "f32", rank: int = 1, **facts: Any) -> Param:
     return Param(name=name, kind=ParamKind.TENSOR, dtype=dtype, rank=rank, **facts)
 
 
@@ -108,7 +109,7 @@ def job(
     assume: tuple[Assumption, ...] = (),
     hints: dict[str, int] | None = None,
     path: str = "k/a.py",
-    **spec,
+    **spec: Any,
 ) -> Job:
     source = Source(root=str(root), path=path)
     decl = next(d for d in frontend().declare(source) if d.name == kernel)
@@ -124,7 +125,7 @@ def job(
 FAST = (Assumption(param="a", shape=(16, 16), stride=(16, 1), align=16), Assumption(param="b", align=16))
 
 
-def dot_job(root: Path, target: str = "sm_90", *, stride: tuple[int | None, ...] | None = (None, 1), **changes) -> Job:
+def dot_job(root: Path, target: str = "sm_90", *, stride: tuple[int | None, ...] | None = (None, 1), **changes: Any) -> Job:
     params = (tensor("a", "f16", 2, stride=stride), tensor("b", "f16", 2), tensor("c", "f32", 2), scalar("s", "f32"), scalar("f", "bool"))
     abi = (
         ptr("a.ptr"),

@@ -28,9 +28,9 @@ class TritonFrontend:
     name = "triton"
     # Python files are those of tile kernels where the manifest does not say another language.
     suffixes: tuple[str, ...] = ()
-    kinds = (TargetKind.CUBIN, TargetKind.PTX)
+    kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX)
     simt: bool = False
-    hints = ("num_warps", "num_stages", "num_ctas", "maxnreg", "fp_fusion")
+    hints: tuple[str, ...] = ("num_warps", "num_stages", "num_ctas", "maxnreg", "fp_fusion")
 
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tilec.frontends._triton_facts import Facts
@@ -9,7 +11,7 @@ from tilec.model.job import Variant
 from tilec.model.signature import Assumption, Param, ParamKind
 
 
-def tensor(name: str, rank: int = 2, **facts) -> Param:
+def tensor(name: str, rank: int = 2, **facts: Any) -> Param:
     return Param(name=name, kind=ParamKind.TENSOR, dtype="T", rank=rank, **facts)
 
 
