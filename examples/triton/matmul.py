@@ -16,7 +16,21 @@ def tile_of(program, m, n, BM: tl.constexpr, BN: tl.constexpr, GROUP: tl.constex
 
 
 @triton.jit
-def matmul_kernel(a, b, c, m, n, k, a_stride, b_stride, c_stride, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr):
+def matmul_kernel(
+    a,
+    b,
+    c,
+    m,
+    n,
+    k,
+    a_stride,
+    b_stride,
+    c_stride,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+):
     """c = a @ b, accumulated in f32."""
     row, column = tile_of(tl.program_id(0), m, n, BM, BN, GROUP)
     # Rows and columns beyond the end wrap around: what is computed of them is not stored.

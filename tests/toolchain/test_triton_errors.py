@@ -66,6 +66,20 @@ def test_types_that_do_not_fit(tmp_path: Path) -> None:
     assert place == "k/a.py:8:17"
 
 
+def test_an_error_of_the_native_compiler_has_its_words_and_the_kernels_place(tmp_path: Path) -> None:
+    body = """    om, ok = tl.arange(0, B), tl.arange(0, 64)
+    total = tl.zeros((B, B), dtype=tl.float32)
+    for k in tl.range(0, n, 64, warp_specialize=True):
+        left = tl.load(x + om[:, None] * n + ok[None, :] + k)
+        total = tl.dot(left, tl.load(x + (ok[:, None] + k) * B + om[None, :]), total)
+    tl.store(x + om[:, None] * B + om[None, :], total.to(tl.float16))
+"""
+    params = (tensor("x", "f16", align=16), scalar("n", "i32"))
+    error = refused_text(tmp_path, "@triton.jit\ndef f(x, n, B: tl.constexpr):\n" + body, params=params, axes={"B": 128})
+    assert places(error) == [("k/a.py:6:5", "unsupported load type for producer commit")]
+    assert "LLVM ERROR: unsupported load type for producer commit" in error.log
+
+
 def test_a_host_descriptor_is_refused_when_it_is_declared(tmp_path: Path) -> None:
     text = HEAD + "@triton.jit\ndef f(d: tl.tensor_descriptor, B: tl.constexpr):\n    d.store([0], tl.zeros((B,), tl.float32))\n"
     with pytest.raises(CompileError) as caught:

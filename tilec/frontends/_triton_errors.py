@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -15,6 +16,8 @@ _PLACED = re.compile(r'^(?:loc\()?"?([^"\n:]+)"?:(\d+):(\d+)\)?: (error|warning)
 _PLAIN = re.compile(r"^(?:<unknown>:0: |loc\(unknown\): )?(error|warning): (.*)$", re.MULTILINE)
 # Errors of Python inside of Triton come as their text for programmers.
 _REPR = re.compile(r"\w+\(('|\")(.*)\1\)")
+_FATAL = re.compile(r"^LLVM ERROR: (.*)$", re.MULTILINE)
+_EMPTY = re.compile(r"Failures have been detected while processing|A signal was caught")
 _HINTS = (
     (re.compile(r"Cannot access global variable (\w+)"), "make it a tl.constexpr parameter, or a global tl.constexpr(value)"),
     (re.compile(r"(\w+) is not defined"), "kernels see their parameters, tl.constexpr globals, and other @triton.jit functions"),
@@ -52,8 +55,11 @@ def native_diagnostics(log: str, texts: Mapping[str, str], *, severity: str) -> 
 def _stage_error(exc: api.StageError, *, module: LoadedModule, kernel: Declared, what: str) -> CompileError:
     at = kernel.decl.location
     told = native_diagnostics(exc.log, module.texts, severity="error")
-    first = told[0].message if told else f"Triton's compiler failed in its stage {exc.stage}"
-    placed = tuple(d for d in told if d.location)
+    words = [match[1].strip() for match in _FATAL.finditer(exc.log)] + [d.message for d in told if not _EMPTY.match(d.message)]
+    first = words[0] if words else f"Triton's compiler failed in its stage {exc.stage}"
+    # A place that comes with no words of its own gets the first that there are.
+    placed = tuple(dataclasses.replace(d, message=first) if _EMPTY.match(d.message) else d for d in told if d.location)
+    placed = tuple(dict.fromkeys(placed))
     other = Diagnostic(message=first, location=at, excerpt=line_of(module.texts, at.file, at.line), hint=_hint(first))
     return CompileError(f"{what}: {first}", diagnostics=placed or (other,), log=exc.log)
 

@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,25 @@ def test_versions_that_were_not_tested_are_refused(version: str) -> None:
 @pytest.mark.parametrize("version", ["3.9.0", "3.9.1", "3.9.0+git1234"])
 def test_versions_that_were_tested_pass(version: str) -> None:
     api.require_version(version)
+
+
+def test_a_triton_that_is_missing_half_there_or_of_another_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    with pytest.raises(ToolchainError) as caught:
+        TritonFrontend(ToolSearch()).toolchain()
+    assert (caught.value.what, caught.value.fix) == (
+        "triton is not installed: Triton kernels cannot be compiled",
+        "pip install 'tilec[triton]'",
+    )
+    info = tmp_path / "triton-3.8.0.dist-info"
+    info.mkdir()
+    (info / "RECORD").write_text("triton/__init__.py,sha256=x,1\n")
+    with pytest.raises(ToolchainError, match=r"triton is half installed: .*__init__\.py is missing"):
+        TritonFrontend(ToolSearch()).toolchain()
+    (tmp_path / "triton").mkdir()
+    (tmp_path / "triton" / "__init__.py").touch()
+    with pytest.raises(ToolchainError, match=r"triton is of version 3\.8\.0, and tilec compiles with 3\.9"):
+        TritonFrontend(ToolSearch()).toolchain()
 
 
 def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
