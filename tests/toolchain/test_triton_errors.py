@@ -88,6 +88,18 @@ def test_a_host_descriptor_is_refused_when_it_is_declared(tmp_path: Path) -> Non
     assert "load through addresses" in caught.value.diagnostics[0].hint
 
 
+@pytest.mark.parametrize("body", ["tl.store(x, d.load([0]))", "d.store([0, 0], n)", "_ = d.load([\n        n])"])
+def test_a_host_descriptor_that_only_its_use_tells(tmp_path: Path, body: str) -> None:
+    text = f"@triton.jit\ndef f(x, d, n, B: tl.constexpr):\n    {body}\n\n\n@triton.jit\ndef g(x, n):\n    tl.store(x, n)\n"
+    params = (tensor("x"), tensor("d"), scalar("n", "i32"))
+    error = refused_text(tmp_path, text, params=params)
+    assert places(error) == [("k/a.py:6:10", "'d' is a tensor descriptor made on the host, which launches do not pass")]
+    assert "load through addresses" in error.fix
+    # Other kernels of the source are built.
+    other = job(tmp_path, "g", params=(tensor("x"), scalar("n", "i32")), abi=(), axes={})
+    assert frontend().compile(other).info.symbol == "g"
+
+
 def test_scratch_memory_is_refused(root: Path) -> None:
     params = (tensor("x"), tensor("y"), scalar("n", "i32"))
     described = job(root, "described", params=params, abi=(), axes={"BLOCK": 64})

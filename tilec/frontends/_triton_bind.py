@@ -9,7 +9,7 @@ from typing import Any
 
 from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _triton_api as api
-from tilec.frontends._triton_declare import Declared
+from tilec.frontends._triton_declare import DESCRIPTOR, HOST_MADE, Declared
 from tilec.frontends._triton_facts import Facts
 from tilec.model.dtype import DTYPES
 from tilec.model.job import Job
@@ -76,6 +76,7 @@ class _Binder:
     def __init__(self, job: Job, kernel: Declared) -> None:
         self._job = job
         self._decl = kernel.decl
+        self._described = kernel.described
         self._axes: dict[str, AxisValue] = dict(job.variant.axes)
         self._params = {p.name: p for p in job.spec.params}
         self._facts = Facts(job.spec.params, job.variant)
@@ -101,6 +102,8 @@ class _Binder:
         if param.constant:
             self._constant(index, param)
             return
+        if param.name in self._described:
+            raise _MismatchError(HOST_MADE.format(param.name), DESCRIPTOR)
         slot = self._slot(param)
         if slot is None:
             self._constant(index, param)

@@ -16,6 +16,7 @@ from tilec.model.kernel import KernelDecl, ParamDecl
 
 _WRITES = ("store", "store_tensor_descriptor")
 _WRITES_PREFIX = "atomic_"
+HOST_MADE = "{!r} is a tensor descriptor made on the host, which launches do not pass"
 DESCRIPTOR = (
     "pass the tensor's address, extents and strides, and load through addresses (or make the descriptor from them inside of the kernel, "
     "which targets older than sm_90 take)"
@@ -24,11 +25,15 @@ DESCRIPTOR = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Declared:
-    """A kernel of a module: Triton's object, the parameters of its function, and the declaration."""
+    """A kernel of a module: Triton's object, the parameters of its function, and the declaration.
+
+    `described` are parameters that the body uses as tensor descriptors without saying so in an annotation.
+    """
 
     kernel: Any
     params: tuple[api.Parameter, ...]
     decl: KernelDecl
+    described: frozenset[str] = frozenset()
 
 
 def declared(module: LoadedModule) -> dict[str, Declared]:
@@ -57,7 +62,7 @@ def _refusals(module: LoadedModule, made: Declared) -> list[Diagnostic]:
     for param in made.params:
         if param.descriptor:
             place = decls[param.name].location or made.decl.location
-            what = f"kernel {made.decl.name!r}: {param.name!r} is a tensor descriptor made on the host, which launches do not pass"
+            what = f"kernel {made.decl.name!r}: {HOST_MADE.format(param.name)}"
             found.append(Diagnostic(message=what, location=place, excerpt=line_of(module.texts, place.file, place.line), hint=DESCRIPTOR))
     return found
 
@@ -85,7 +90,7 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
         )
     doc = inspect.cleandoc(function.__doc__ or "")
     decl = KernelDecl(name=name, qualified=name, location=at, doc=doc, params=tuple(decls), reads=module.reads)
-    return Declared(kernel=kernel, params=params, decl=decl)
+    return Declared(kernel=kernel, params=params, decl=decl, described=_described(node) if node is not None else frozenset())
 
 
 def _definition(module: LoadedModule, kernel: Any) -> tuple[ast.FunctionDef | None, Location]:
@@ -126,6 +131,17 @@ def _written(node: ast.FunctionDef) -> set[str]:
                 first = part.args[0] if part.args else next((k.value for k in part.keywords if k.arg == "pointer"), None)
                 written |= _roots(first, roots) if first is not None else set()
     return written
+
+
+def _described(node: ast.FunctionDef) -> frozenset[str]:
+    """Parameters that are loaded from or stored to at a list of offsets, as in `x.load([i, j])`: addresses have no such methods."""
+    names = {arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    found = set()
+    for part in ast.walk(node):
+        match part:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="load" | "store"), args=[ast.List(), *_]) if name in names:
+                found.add(name)
+    return frozenset(found)
 
 
 def _roots(value: ast.expr, roots: Mapping[str, set[str]]) -> set[str]:
