@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilec import errors
-from tilec.runtime import MemPool, Stream, Tensor
+from tilec.runtime import MemPool, Stream, Tensor, api, use_device, use_pool
 from tilec.runtime._driver import driver
 from tilec.runtime.seam import CopyKind
 from tilec.runtime.tensors.drops import DROPS
@@ -107,6 +107,22 @@ def test_memory_is_not_given_out_again_before_its_last_use(kernels, torch, strea
         three.synchronize()
         assert np.all(contents(z) == np.float32(SAME))
         del greedy
+
+
+def test_ops_take_memory_from_the_pool_that_is_used(torch):
+    with MemPool(0, release_threshold=1 << 30, max_size=1 << 26) as pool:
+        with use_pool(pool), use_device(0):
+            x = api.full(1 << 20, 3).sync()
+            big = api.from_host(np.ones(1 << 20, np.float32)).sync()
+            used = pool.stats.used
+            assert used >= 8 << 20
+            with pytest.raises(errors.OutOfMemoryError) as caught:
+                api.zeros(1 << 26).sync()
+            assert caught.value.requested == 1 << 28
+        outside = api.zeros(1 << 20).sync()
+        assert pool.stats.used == used
+        assert MemPool.default(0).stats.used >= outside.nbytes
+        assert x.to_host().sum() == 3 * big.to_host().sum()
 
 
 def test_threads_drop_the_last_references(kernels, torch, streams):

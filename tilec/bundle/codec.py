@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import math
 import re
 from collections.abc import Callable
 from typing import Any
+
+from tilec.values import value_class
 
 INT_BOUND = 1 << 63
 MAX_TEXT = 1 << 20
@@ -28,7 +29,7 @@ class Misfit(Exception):  # noqa: N818 - never leaves the room: the caller turns
         return "".join(reversed(self.path)).removeprefix(".")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@value_class(frozen=True, slots=True)
 class Codec:
     """How one kind of value becomes plain JSON, and comes back; `read` raises Misfit."""
 

@@ -23,7 +23,8 @@ RECIPE = 3
 EXEMPT: Mapping[type, frozenset[str]] = {
     Source: frozenset({"root"}),
     KernelSpec: frozenset({"timeout"}),
-    KernelDecl: frozenset({"location", "doc", "reads", "together", "axes", "grid", "grid_free", "requires", "safety", "unproven"}),  # `reads` are inputs; what comes of `together` is the job's group
+    # `reads` are inputs; what comes of `together` is the job's group, and what comes of the rest is not compiled.
+    KernelDecl: frozenset({"location", "doc", "reads", "together", "axes", "grid", "grid_free", "requires", "safety", "unproven"}),
     ParamDecl: frozenset({"location"}),
     Param: frozenset({"doc"}),
 }

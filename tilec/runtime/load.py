@@ -16,17 +16,19 @@ from tilec.runtime.launch import Launcher
 from tilec.runtime.prepare import Site
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import DeviceDriver, DeviceInfo
+from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from tilec.runtime.ops.lazy import LazyLaunchers
 
 
-def load(bundle: Path | str | bytes | Bundle, device: DeviceLike = 0, *, driver: DeviceDriver | None = None) -> Module:
+def load(bundle: Path | str | bytes | Bundle, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None) -> Module:
     """Load a bundle on a device. Images are loaded at the first launch that needs them.
 
     Args:
         bundle: a path, the bytes of a bundle, or an open one.
-        device: ordinal, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core.
+        device: ordinal, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core; the default device (`use_device`) where none
+            is named.
         driver: what to launch through; the process's driver of the device by default.
 
     Raises:
@@ -39,7 +41,7 @@ def load(bundle: Path | str | bytes | Bundle, device: DeviceLike = 0, *, driver:
     return Module(site)
 
 
-class Module:
+class Module(Uncopied):
     """A bundle on a device. `module.NAME` and `module.kernels["NAME"]` give the launcher of a kernel."""
 
     def __init__(self, site: Site) -> None:

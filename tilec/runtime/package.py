@@ -58,7 +58,7 @@ class Package:
                 self._bundle = Bundle.open(resource if isinstance(resource, Path) else resource.read_bytes())
             return self._bundle
 
-    def load(self, device: DeviceLike = 0) -> Module:
+    def load(self, device: DeviceLike | None = None) -> Module:
         """The kernels on a device.
 
         Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import weakref
 from pathlib import Path
@@ -21,6 +22,7 @@ from tilec.errors import (
     DTypeError,
     LaunchError,
     LaunchLimitError,
+    PlacementError,
     UsageError,
     UseAfterMoveError,
     UsedOpError,
@@ -39,7 +41,7 @@ from tilec.runtime import (
 )
 from tilec.runtime.cpu_launch import CpuOptions
 from tilec.runtime.tensors.tensor import Tensor
-from tilec.testing.fake_driver import FakeDriver, FakeKernel
+from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 
 CPU = -1
 TILE_IR = b"\x7fTileIR\x00 of no real kernel"
@@ -55,6 +57,10 @@ class Gpu:
         self.driver = FakeDriver(kernels={"scale": FakeKernel(abi=ABI, **facts), "k": FakeKernel(abi=ABI[:1])})
         self.device = Device(0, driver=self.driver)
         self.module = load_module_from_ptx(PTX, self.device)
+
+    def elsewhere(self) -> Tensor:
+        self.driver.devices = (H200, dataclasses.replace(H200, ordinal=1))
+        return Tensor.uninitialized((4,), "f32", driver=self.driver, ordinal=1, stream=0)
 
     def launch(self, params: tuple[str, ...] | None = PARAMS) -> AsyncKernelLaunch:
         return AsyncKernelLaunch(self.module.function("scale", params))
@@ -211,6 +217,13 @@ def test_numbers_know_their_dtype_from_the_signature_numpy_or_the_caller(gpu: Gp
         ),
         (lambda g: g.launch().push_arg("text"), ArgumentError, "scale: argument 0 takes a number or a tensor: got a str"),
         (lambda g: g.launch().push_arg(value(1)), ArgumentError, "argument 0 is an op, and a launch takes what is there"),
+        (
+            lambda g: g.launch().push_arg(np.zeros(4)),
+            PlacementError,
+            r"scale: argument 0 is on the CPU, and the function on <Device cuda:0 .*\n  fix: copy it to the device first",
+        ),
+        (lambda g: g.launch().push_arg(Tensor.from_foreign(np.zeros(4))[1:]), PlacementError, "argument 0 is on the CPU"),
+        (lambda g: g.launch().push_arg(g.elsewhere()), PlacementError, "argument 0 is on device 1, and the function on <Device cuda:0"),
         (lambda g: g.launch().push_device_ptr(-1), ArgumentError, "argument 0 is -1, which u64 cannot hold"),
         (lambda g: g.full().push_arg(1), ArgumentError, "scale: takes 4 arguments, and has them all"),
         (lambda g: g.launch().set_launch_config((1, 1, 1)), UsageError, "set_launch_config takes a LaunchConfig, got a tuple"),
@@ -252,6 +265,29 @@ def test_limits_are_checked_before_the_driver_is_asked() -> None:
             with pytest.raises(LaunchLimitError, match=message):
                 gpu.full(config).sync()
     assert gpu.driver.launches == []
+
+
+def test_a_cooperative_grid_is_sized_by_what_the_device_holds() -> None:
+    gpu = Gpu(active_blocks=3)
+    function = gpu.module.function("scale", PARAMS)
+    most = function.resident_blocks(256)
+    assert most == 3 * 132
+    with use_device(gpu.device):
+        gpu.full(LaunchConfig(grid=most, block=256, cooperative=True)).sync()
+        with pytest.raises(LaunchLimitError, match="the cooperative grid has 397 blocks, and 396 can be resident"):
+            gpu.full(LaunchConfig(grid=most + 1, block=256, cooperative=True)).sync()
+    assert function.resident_blocks(256, shared=100_000) == most
+    for threads, shared, message in (
+        (0, 0, "scale: a block of it has 1 to 1024 threads, and 0 were asked for"),
+        (1025, 0, "1025 were asked for"),
+        (32, 300_000, "bytes of shared memory, and 300000 were asked for"),
+        (32, -1, "bytes of shared memory, and -1 were asked for"),
+    ):
+        with pytest.raises(LaunchLimitError, match=message):
+            function.resident_blocks(threads, shared)
+    alone = Device(0, driver=FakeDriver(devices=(dataclasses.replace(H200, cooperative=False),), kernels={"scale": FakeKernel(abi=ABI)}))
+    with pytest.raises(LaunchLimitError, match=r"scale: device 0 \(Fake H200\) has no cooperative launches"):
+        load_module_from_ptx(PTX, alone).function("scale", PARAMS).resident_blocks(32)
 
 
 def test_what_a_cubin_was_compiled_for_is_checked(gpu: Gpu) -> None:
