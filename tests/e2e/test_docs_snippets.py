@@ -54,10 +54,11 @@ _NAMES = (
     "interop",
     "errors",
     "tile-language",
+    "triton",
 )
 PAGES = ("README.md", *(f"docs/{name}.md" for name in _NAMES))
 FOLLOWED = {"file", "append", "edit", "output", "plugin", "fake"}
-LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh")}
+LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh"), "triton": ()}
 
 
 def text_of(page: str) -> str:
@@ -83,6 +84,12 @@ def test_the_guide_and_what_builds_on_it(reader: Reader) -> None:
 
 def test_the_frontends_page(reader: Reader) -> None:
     for step in steps("docs/frontends.md"):
+        reader.follow(step)
+
+
+def test_the_page_on_triton(reader: Reader) -> None:
+    pytest.importorskip("triton")
+    for step in steps("docs/triton.md"):
         reader.follow(step)
 
 
@@ -336,7 +343,7 @@ def described() -> dict[str, list[str]]:
 def test_the_manifests_page_has_every_key_and_no_other() -> None:
     expected = {path for path, _ in documented(keys.MANIFEST)}
     # Languages without options, and tables whose keys are told in their own section, need no row of their own.
-    expected -= {"frontend.tile", "frontend.cuda"}
+    expected -= {"frontend.tile", "frontend.cuda", "frontend.triton"}
     assert sorted(expected - set(described())) == [], "keys without a row in docs/manifest.md"
     assert sorted(set(described()) - expected) == [], "rows in docs/manifest.md without a key"
 

@@ -17,8 +17,8 @@ from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, 
 from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
 
-SCHEMA_VERSION = 2
-# Version 1 said nothing of hints.
+SCHEMA_VERSION = 3
+# Version 1 said nothing of hints, versions 1 and 2 nothing of blocks that a compiler chose.
 _OLDEST = 1
 INDEX_NAME = "bundle.json"
 MAX_INDEX = 256 << 20
@@ -60,6 +60,8 @@ _IMAGE = record(
     max_threads=_COUNT,
     required_block=_DIMS,
     cluster=_DIMS,
+    block=_DIMS,
+    dynamic_shared=_COUNT,
 )
 _ASSUMPTION = record(Assumption, param=_NAME, shape=_FACTS, stride=_FACTS, align=integer(1))
 _ABI = sequence(record(AbiSlot, type=text(most=100), expr=_EXPRESSION, size=_COUNT, align=integer(1)), most=10_000)
@@ -328,16 +330,28 @@ class Index:
 
 
 def _upgraded(plain: Any) -> Any:
-    """An index of version 1 as one of today; what is no such index is left for the reader to refuse. Raises Misfit."""
-    kernels = plain.get("kernels")
-    for number, kernel in enumerate(kernels if type(kernels) is list else ()):
-        variants = kernel.get("variants") if type(kernel) is dict else None
-        for index, variant in enumerate(variants if type(variants) is list else ()):
-            if type(variant) is dict:
-                if "hints" in variant:
-                    _misfit(f"kernels[{number}].variants[{index}]", "unknown key 'hints'")
-                variant["hints"] = []
+    """An older index as one of today; what is no such index is left for the reader to refuse. Raises Misfit."""
+    version = plain.pop("schema_version")
+    for number, kernel in _objects(plain, "kernels"):
+        for index, variant in _objects(kernel, "variants"):
+            where = f"kernels[{number}].variants[{index}]"
+            if version < 2:
+                _add(variant, "hints", [], where)
+            for place, image in _objects(variant, "images"):
+                _add(image, "block", [], f"{where}.images[{place}]")
+                _add(image, "dynamic_shared", 0, f"{where}.images[{place}]")
     return plain
+
+
+def _objects(plain: Any, key: str) -> list[tuple[int, dict[str, Any]]]:
+    items = plain.get(key) if type(plain) is dict else None
+    return [(index, item) for index, item in enumerate(items if type(items) is list else ()) if type(item) is dict]
+
+
+def _add(plain: dict[str, Any], key: str, value: Any, where: str) -> None:
+    if key in plain:
+        _misfit(where, f"unknown key {key!r}")
+    plain[key] = value
 
 
 def images_of(info: BundleInfo) -> Iterator[ImageInfo]:

@@ -26,8 +26,8 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
     Raises:
         ToolchainError: something is missing, too old or half installed.
     """
-    package = _package("cuda-tile", "cuda_tile", "cuda/tile/__init__.py")
-    return (package, _python(), *(ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in find(search).values()))
+    found = package("cuda-tile", "cuda_tile", "cuda/tile/__init__.py")
+    return (found, interpreter(), *(ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in find(search).values()))
 
 
 def find(search: ToolSearch, *, digest: bool = True) -> dict[str, Tool]:
@@ -46,7 +46,8 @@ def find(search: ToolSearch, *, digest: bool = True) -> dict[str, Tool]:
     return tools
 
 
-def _python() -> ToolInfo:
+def interpreter() -> ToolInfo:
+    """This Python, as a tool of a compile."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return ToolInfo(name="python", version=version, digest=sha256(str(sys.implementation.cache_tag).encode()))
 
@@ -62,8 +63,12 @@ def files_digest(record: str, part: str) -> str:
     return sha256("\n".join(sorted(rows)).encode())
 
 
-def _package(name: str, stem: str, part: str) -> ToolInfo:
-    """Version and digest of an installed package, from its metadata."""
+def package(name: str, stem: str, part: str, *, whose: str = "tile", fix: str = PACKAGE_FIX) -> ToolInfo:
+    """Version and digest of an installed package, from its metadata.
+
+    Raises:
+        ToolchainError: it is missing or half installed; says that `whose` kernels cannot be compiled.
+    """
     for entry in sys.path:
         folder = Path(entry)
         try:
@@ -72,10 +77,10 @@ def _package(name: str, stem: str, part: str) -> ToolInfo:
             continue
         for info in found:
             if not (folder / part).is_file():
-                raise ToolchainError(f"{name} is half installed: {folder / part} is missing", fix=PACKAGE_FIX)
+                raise ToolchainError(f"{name} is half installed: {folder / part} is missing", fix=fix)
             try:
                 digest = files_digest((info / "RECORD").read_text(encoding="utf-8"), part)
             except (OSError, UnicodeDecodeError) as exc:
-                raise ToolchainError(f"{name} is half installed: its file list cannot be read ({exc})", fix=PACKAGE_FIX) from exc
+                raise ToolchainError(f"{name} is half installed: its file list cannot be read ({exc})", fix=fix) from exc
             return ToolInfo(name=name, version=info.name[len(stem) + 1 : -len(".dist-info")], digest=digest)
-    raise ToolchainError(f"{name} is not installed: tile kernels cannot be compiled", fix=PACKAGE_FIX)
+    raise ToolchainError(f"{name} is not installed: {whose} kernels cannot be compiled", fix=fix)

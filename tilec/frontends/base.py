@@ -36,7 +36,7 @@ class Frontend(Protocol):
 
     Attributes:
         name: the language, as in `language = "…"` and `[frontend.…]`.
-        suffixes: file suffixes that mean this language where the manifest does not say.
+        suffixes: file suffixes that mean this language where the manifest does not say; empty where it always has to.
         kinds: kinds of targets it can make; targets of other kinds do not concern its kernels and are passed over.
         simt: the manifest says how many threads a block has; False where the compiler chooses.
         hints: names of the compiler hints that `hints` may give; empty where the language has none.
@@ -80,7 +80,11 @@ class Frontend(Protocol):
         """
 
 
-BUILTIN = {"cuda": "tilec.frontends.cuda:CudaFrontend", "tile": "tilec.frontends.tile:TileFrontend"}
+BUILTIN = {
+    "cuda": "tilec.frontends.cuda:CudaFrontend",
+    "tile": "tilec.frontends.tile:TileFrontend",
+    "triton": "tilec.frontends.triton:TritonFrontend",
+}
 """Where the frontends that ship with tilec are found, by language."""
 
 

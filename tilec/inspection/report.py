@@ -238,4 +238,6 @@ def _image_json(variant: VariantInfo, image: ImageInfo) -> dict[str, Any]:
         "max_threads": image.max_threads or None,
         "required_block": list(image.required_block) or None,
         "cluster": list(image.cluster) or None,
+        "block": list(image.block) or None,
+        "dynamic_shared": image.dynamic_shared,
     }

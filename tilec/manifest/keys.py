@@ -10,7 +10,7 @@ from tilec.model.signature import ParamKind
 EDITION = 1
 EMIT = ("bundle", "package", "wheel", "fatbin", "cubin", "ptx")
 DISTS = ("normal", "uniform", "integers", "zeros", "ones", "arange", "empty")
-LATER_LANGUAGES = {"simt": (), "triton": (), "prebuilt": (".ptx", ".cubin", ".fatbin", ".ltoir")}
+LATER_LANGUAGES = {"simt": (), "prebuilt": (".ptx", ".cubin", ".fatbin", ".ltoir")}
 
 _TARGET = Text("target", known=values.target_names, convert=values.target)
 _TARGETS = ListOf(_TARGET, least=1, unique=True)
@@ -98,6 +98,7 @@ OPTIONS = {
         Key("group", Integer(1, 64), "Most variants of a source that are compiled in one go; 1 compiles each alone."),
     ),
     "tile": (),
+    "triton": (),
 }
 FRONTENDS = Table(
     keys=(

@@ -16,7 +16,7 @@ class Resources:
         registers: registers per thread.
         spill_stores, spill_loads: bytes spilled to local memory per thread (static count of the code).
         stack: stack frame in bytes per thread.
-        shared: static shared memory in bytes per block.
+        shared: shared memory in bytes per block: static, and the dynamic memory that the compiler chose (see `ImageInfo.block`).
         constant: constant bank 0 in bytes, parameters included.
         code: bytes of machine code of the entry point.
     """
@@ -45,6 +45,9 @@ class ImageInfo:
         max_threads: threads per block it was bounded to, 0 for none.
         required_block: block it was compiled for (`reqntid`), empty for any.
         cluster: cluster it was compiled for, empty for none.
+        block: block that it is launched with, where its compiler chose it and the driver does not know it (Triton); empty where the
+            kernel's launch says. Its launches then take `dynamic_shared` and `cluster` from here too, and their grid counts clusters.
+        dynamic_shared: dynamic shared memory of such a launch in bytes.
     """
 
     target: Target
@@ -58,6 +61,8 @@ class ImageInfo:
     max_threads: int = 0
     required_block: tuple[int, ...] = ()
     cluster: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    dynamic_shared: int = 0
 
 
 @value_class(frozen=True, kw_only=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -30,6 +31,17 @@ def launch_shape(call: Call) -> LaunchShape:
     shared = _whole(call, "shared memory", contract.shared)
     launch = contract.info.launch
     return LaunchShape(grid=grid, block=block, shared=shared, cluster=launch.cluster, cooperative=launch.cooperative)
+
+
+def as_compiled(shape: LaunchShape, image: ImageInfo) -> LaunchShape:
+    """The shape with what the image's compiler chose: block, dynamic shared memory and cluster; the grid then counts clusters."""
+    if not image.block:
+        return shape
+    x, y, z = (*image.block, 1, 1, 1)[:3]
+    size = math.prod(image.cluster)
+    grid = (shape.grid[0] * size, shape.grid[1], shape.grid[2])
+    cluster = image.cluster if size > 1 else ()
+    return dataclasses.replace(shape, grid=grid, block=(x, y, z), shared=image.dynamic_shared, cluster=cluster)
 
 
 def _dims(call: Call, noun: str, expressions: tuple[Expr, ...]) -> Dim3:
@@ -127,7 +139,7 @@ def check_residency(name: str, shape: LaunchShape, device: DeviceInfo, image: Im
 
 def is_tile(image: ImageInfo) -> bool:
     """Whether an image is of a tile kernel: its block (1, 1, 1) stands for whatever it needs."""
-    return image.exact or image.target.kind is TargetKind.TILEIR
+    return (image.exact or image.target.kind is TargetKind.TILEIR) and not image.block
 
 
 def _refuse(name: str, what: str) -> LaunchLimitError:

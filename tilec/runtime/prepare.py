@@ -18,7 +18,7 @@ from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish, settle_grid
 from tilec.runtime.images import ImageStore
 from tilec.runtime.layout import byte_range
-from tilec.runtime.limits import check_device_limits, check_image_limits, check_residency, launch_shape
+from tilec.runtime.limits import as_compiled, check_device_limits, check_image_limits, check_residency, launch_shape
 from tilec.runtime.packing import Block, Packing
 from tilec.runtime.regions import check_grid, check_tiles
 from tilec.runtime.seam import DeviceDriver, DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
@@ -191,6 +191,9 @@ def _prepared(
     shape = _settled_shape(call, grid)
     check_device_limits(name, shape, device)
     image = require_image(variant.images, site.facts, kernel=variant.id, language=contract.info.language)
+    if image.block:
+        shape = as_compiled(shape, image)
+        check_device_limits(name, shape, device)
     packing = Packing(call, variant.abi)
     addresses = tuple(call.tensors[contract.params[place].name].ptr for place in contract.tensors)
     if 0 in shape.grid:
@@ -243,6 +246,8 @@ def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site
     images = choose_image(considered[-1].variant.images, site.facts)
     point = tuple((name, call.axes[name]) for name, _ in contract.info.axes)
     shape = _settled_shape(call, grid)
+    if images.image is not None:
+        shape = as_compiled(shape, images.image)
     return Explanation(kernel=contract.name, device=site.device, axes=point, considered=considered, images=images, shape=shape)
 
 

@@ -59,7 +59,8 @@ def check_attributes(sample: Sample) -> None:
     frontend = sample.make(sample.search)
     _require(re.fullmatch(r"[a-z][a-z0-9_-]*", frontend.name), f"name {frontend.name!r} is not lower case letters, digits, _ and -")
     _require(all(suffix.startswith(".") for suffix in frontend.suffixes), f"suffixes {frontend.suffixes} do not all start with a dot")
-    _require(sample.path.endswith(frontend.suffixes), f"{sample.path} has none of the suffixes {frontend.suffixes}")
+    fits = not frontend.suffixes or sample.path.endswith(frontend.suffixes)
+    _require(fits, f"{sample.path} has none of the suffixes {frontend.suffixes}")
     _require(
         frontend.kinds and all(isinstance(kind, TargetKind) for kind in frontend.kinds), f"kinds {frontend.kinds} are not target kinds"
     )

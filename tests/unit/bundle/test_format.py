@@ -46,7 +46,7 @@ def test_round_trip() -> None:
 def test_it_is_canonical_json_with_its_version() -> None:
     data = to_index(EMPTY)
     assert data == canonical_json(json.loads(data))
-    assert json.loads(data)["schema_version"] == SCHEMA_VERSION == 2
+    assert json.loads(data)["schema_version"] == SCHEMA_VERSION == 3
 
 
 def test_every_field_of_the_dataclasses_is_kept() -> None:
@@ -210,23 +210,37 @@ def test_one_digest_has_one_size() -> None:
 
 def test_a_newer_schema_says_so() -> None:
     with pytest.raises(BundleError) as caught:
-        from_index(edited("schema_version", value=3))
-    assert caught.value.what == "bundle.json has schema version 3; this tilec reads versions 1 to 2"
+        from_index(edited("schema_version", value=4))
+    assert caught.value.what == "bundle.json has schema version 4; this tilec reads versions 1 to 3"
     assert caught.value.cause == "the bundle was written by a newer tilec"
     assert caught.value.fix == "update tilec"
 
 
-def older() -> typing.Any:
-    """The sample's index as version 1 wrote it."""
+def older(version: int = 1) -> typing.Any:
+    """The sample's index as an older version wrote it."""
     plain = json.loads(to_index(Sample().info()))
     for kernel in plain["kernels"]:
         for variant in kernel["variants"]:
-            del variant["hints"]
-    return {**plain, "schema_version": 1}
+            if version == 1:
+                del variant["hints"]
+            for image in variant["images"]:
+                del image["block"], image["dynamic_shared"]
+    return {**plain, "schema_version": version}
 
 
-def test_bundles_of_version_1_are_read() -> None:
-    assert from_index(canonical_json(older())) == Sample().info()
+@pytest.mark.parametrize("version", [1, 2])
+def test_older_bundles_are_read(version: int) -> None:
+    assert from_index(canonical_json(older(version))) == Sample().info()
+
+
+def test_version_2_is_read_as_strictly() -> None:
+    plain = older(2)
+    plain["kernels"][0]["variants"][0]["images"][1]["block"] = [32]
+    with pytest.raises(BundleError, match=r"kernels\[0\]\.variants\[0\]\.images\[1\]: unknown key 'block'"):
+        from_index(canonical_json(plain))
+    for strange in (1, [1], [{"images": 1}], [{"images": [1]}]):
+        with pytest.raises(BundleError):
+            from_index(canonical_json({"kernels": [{"variants": strange}], "schema_version": 2}))
 
 
 def test_version_1_is_read_as_strictly() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.bundle_samples import Sample, write_sample
 from tests.unit.bundle.test_damaged import archive_of, members_of
-from tilec.bundle.format import to_index
+from tilec.bundle.format import SCHEMA_VERSION, to_index
 from tilec.bundle.read import Bundle
 from tilec.errors import BundleError
 from tilec.model.digest import canonical_json
@@ -80,8 +80,8 @@ def test_what_holds_for_the_whole_is_checked_at_once() -> None:
     index = to_index(INFO)
     for damaged, said in (
         (b" " + index, "is not canonical JSON"),
-        (index.replace(b'"schema_version":2', b'"schema_version":99'), "has schema version 99"),
-        (b'{"kernels":{},"schema_version":2}', "kernels: must be an array"),
+        (index.replace(b'"schema_version":%d' % SCHEMA_VERSION, b'"schema_version":99'), "has schema version 99"),
+        (b'{"kernels":{},"schema_version":%d}' % SCHEMA_VERSION, "kernels: must be an array"),
     ):
         with pytest.raises(BundleError, match=said):
             Bundle.open(archive_of(members_of(index=damaged)), whole=False)

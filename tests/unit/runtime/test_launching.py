@@ -22,7 +22,7 @@ from tests.runtime_samples import (
     loaded,
     slot,
 )
-from tilec.errors import AliasError, ArgumentError, DriverError, KernelCacheError, NoImageError, PlacementError
+from tilec.errors import AliasError, ArgumentError, DriverError, KernelCacheError, LaunchLimitError, NoImageError, PlacementError
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.model.signature import Param
 from tilec.runtime import DeviceBuffer, load
@@ -387,6 +387,31 @@ def test_a_tile_kernels_block_stands_for_whatever_it_needs():
     module, driver = loaded(dataclasses.replace(ADD, variants=(variant,), launch=LaunchInfo(grid=("3",))))
     module.add(5, Z, X, Y)
     assert driver.launches[0].shape.block == (1, 1, 1)
+
+
+def test_what_a_compiler_chose_is_taken_from_the_image():
+    made = image("chosen", exact=True, block=(256, 1, 1), dynamic_shared=100_000, cluster=(2, 1, 1), required_block=(256, 1, 1))
+    variant = dataclasses.replace(ADD.variants[1], images=(made,))
+    module, driver = loaded(dataclasses.replace(ADD, variants=(variant,), launch=LaunchInfo(grid=("3", "5"))))
+    module.add(5, Z, X, Y)
+    shape = driver.launches[0].shape
+    assert (shape.grid, shape.block, shape.shared, shape.cluster) == ((6, 5, 1), (256, 1, 1), 100_000, (2, 1, 1))
+    assert driver.allowed_shared == {"chosen": 100_000}
+    assert "grid (6, 5, 1), block (256, 1, 1), 100000 bytes of dynamic shared memory" in str(module.add.explain(Z, X, Y))
+
+
+def test_a_chosen_block_is_held_against_the_device():
+    for facts, what in (
+        ({"block": (2048,)}, "add: block.x is 2048, and"),
+        ({"block": (32,), "dynamic_shared": 1 << 20}, "add: a block needs 1048576 bytes of shared memory, and"),
+        ({"block": (32,), "cluster": (1 << 30,)}, "add: grid.x is 3221225472, and"),
+    ):
+        variant = dataclasses.replace(ADD.variants[1], images=(image("chosen", **facts),))
+        module, driver = loaded(dataclasses.replace(ADD, variants=(variant,), launch=LaunchInfo(grid=("3",))))
+        with pytest.raises(LaunchLimitError) as caught:
+            module.add(5, Z, X, Y)
+        assert caught.value.what.startswith(what)
+        assert driver.launches == []
 
 
 def test_plans_and_streams_that_are_remembered_are_bounded():

@@ -1,0 +1,92 @@
+"""A project with Triton kernels and a tile kernel, from `tilec build` to launches as a driver sees them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import Cli, edit
+from tests.runtime_samples import Array
+from tilec.bundle.read import Bundle
+from tilec.errors import NoImageError
+from tilec.runtime import load
+from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+pytest.importorskip("triton")
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "triton"
+BUNDLE = "dist/tilec-triton-examples-0.1.0.tilec"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
+    root = tmp_path_factory.mktemp("triton") / "project"
+    shutil.copytree(EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock"))
+    cli.good(root, "build", "--targets", "sm_80,sm_90,tileir")
+    return root
+
+
+def test_every_kernel_is_in_one_bundle(project: Path, cli: Cli) -> None:
+    report = cli.good(project, "inspect", BUNDLE, "--json").json()
+    languages = {kernel["name"]: kernel["language"] for kernel in report["kernels"]}
+    assert languages == {"add": "triton", "softmax": "triton", "matmul": "triton", "scale": "tile"}
+    images = [i for k in report["kernels"] if k["name"] == "matmul" for v in k["variants"] for i in v["images"]]
+    assert {tuple(image["block"]) for image in images} == {(256, 1, 1)}
+    assert all(image["dynamic_shared"] > 48 * 1024 for image in images if image["target"] == "sm_90" and "div16" in image["id"])
+    assert {"triton", "ptxas", "tileiras", "cuda-tile"} <= {tool["name"] for tool in report["toolchain"]}
+
+
+def test_launches_take_what_the_compiler_chose(project: Path) -> None:
+    bundle = Bundle.open(project / BUNDLE)
+    rows = [(k, v, i) for k in bundle.info.kernels for v in k.variants for i in v.images]
+    symbols = {i.symbol: FakeKernel(abi=v.abi) for _, v, i in rows}
+    driver = FakeDriver((H200,), symbols)
+    module = load(bundle, 0, driver=driver)
+    a, b, c = (Array(256, 256, dtype="f16", ptr=0x100000 * k) for k in (1, 2, 3))
+    module.matmul(5, c, a, b)
+    (launch,) = driver.launches
+    image = next(i for k, v, i in rows if v.id.startswith("matmul-f16") and v.id.endswith("div16") and str(i.target) == "sm_90")
+    assert launch.shape.grid == (4, 1, 1)
+    assert launch.shape.block == (256, 1, 1)
+    assert launch.shape.shared == image.dynamic_shared > 0
+    assert driver.allowed_shared == {"matmul_kernel": image.dynamic_shared}
+    assert launch.arguments == (0x100000, 0x200000, 0x300000, *(256,) * 6, 0, 0)
+    z, x, y = (Array(1000, ptr=0x100000 * k + 4) for k in (1, 2, 3))
+    assert module.add.explain(z, x, y).variant.id == "add-f32-BLOCK1024"
+    z, x, y = (Array(1008, ptr=0x100000 * k) for k in (1, 2, 3))
+    assert module.add.explain(z, x, y).variant.id == "add-f32-BLOCK1024-div16"
+
+
+def test_the_cpu_device_says_what_it_cannot_run(project: Path) -> None:
+    import numpy as np
+
+    module = load(project / BUNDLE, "cpu")
+    x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    with pytest.raises(NoImageError) as caught:
+        module.add(0, y, x, x)
+    assert caught.value.cause == "it is a Triton kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
+
+
+def test_an_edit_rebuilds_its_kernel_and_errors_have_places(project: Path, cli: Cli, tmp_path: Path) -> None:
+    root = tmp_path / "edited"
+    shutil.copytree(project, root)
+    again = ("build", "--targets", "sm_80,sm_90,tileir")
+    assert cli.good(root, *again).up_to_date
+    edit(root / "add.py", "tl.load(x_ptr", "2 * tl.load(x_ptr")
+    assert {job.split("-")[0] for job in cli.good(root, *again).jobs} == {"add"}
+    edit(root / "add.py", "offsets < n", "offsets < m")
+    failed = cli(root, *again)
+    assert failed.code == 1
+    assert "add.py:11:24: error: m is not defined" in failed.err
+
+
+def test_the_language_has_to_be_said(project: Path, cli: Cli, tmp_path: Path) -> None:
+    root = tmp_path / "unsaid"
+    shutil.copytree(project, root)
+    edit(root / "tilec.toml", 'source = "add.py:add_kernel"\nlanguage = "triton"', 'source = "add.py:add_kernel"')
+    failed = cli(root, "build")
+    assert failed.code == 2
+    assert 'add.py has no kernel at all: it is a @triton.jit function, so say language = "triton"' in failed.err

@@ -1,0 +1,139 @@
+"""Triton kernels on a GPU: every case of examples/triton, and the same results and machine code as Triton's own JIT gives."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilec import errors
+from tilec.bundle.read import Bundle
+from tilec.frontends._sass import _section
+from tilec.frontends.base import ToolSearch
+from tilec.manifest.types import Manifest
+from tilec.project import open_project
+from tilec.runner.cases import expand_cases
+from tilec.runner.device import ModuleDevice
+from tilec.runner.reference import References
+from tilec.runner.run import run_cases
+from tilec.runtime import Module, load
+from tilec.runtime._driver import driver
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "triton"
+KERNELS = ("add", "softmax", "matmul")
+
+
+@pytest.fixture(scope="module")
+def manifest() -> Manifest:
+    return open_project(EXAMPLE / "tilec.toml", ToolSearch()).manifest
+
+
+@pytest.fixture(scope="module")
+def bundle(manifest: Manifest) -> Bundle:
+    """The bundle of examples/triton, built elsewhere: in TILEC_TRITON_DIST, or in its dist/."""
+    folder = Path(os.environ.get("TILEC_TRITON_DIST", str(EXAMPLE / "dist")))
+    path = folder / f"{manifest.package.name}-{manifest.package.version}.tilec"
+    if not path.is_file():
+        pytest.skip(f"{path} is not there: build it first, with `tilec build` in examples/triton, or set TILEC_TRITON_DIST")
+    return Bundle.open(path)
+
+
+@pytest.fixture(scope="module")
+def module(bundle: Bundle) -> Module:
+    try:
+        return load(bundle, 0)
+    except errors.NoDeviceError as error:
+        pytest.skip(error.what)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_case_agrees_with_its_reference(name: str, manifest: Manifest, module: Module) -> None:
+    kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
+    cases = expand_cases(kernel, module.kernels[name].info, locate=manifest.locate)
+    assert cases
+    report = run_cases(cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter)
+    assert [(r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"] == []
+
+
+def source(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"triton_example_{name}", EXAMPLE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.fixture
+def jit(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Triton's own JIT, with a cache of its own and no line information, as tilec builds."""
+    triton = pytest.importorskip("triton")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+    return triton
+
+
+def test_add_is_bit_for_bit_what_the_jit_gives(jit: Any, torch: Any, module: Module) -> None:
+    kernel = source("add").add_kernel
+    for size in (1 << 20, 100_003, 1):
+        x, y = torch.randn(size, device="cuda"), torch.randn(size, device="cuda")
+        ours, theirs = torch.empty_like(x), torch.empty_like(x)
+        module.add(torch.cuda.current_stream(), ours, x, y)
+        kernel[(jit.cdiv(size, 1024),)](x, y, theirs, size, BLOCK=1024)
+        torch.cuda.synchronize()
+        assert torch.equal(ours, theirs)
+
+
+def test_softmax_is_bit_for_bit_what_the_jit_gives(jit: Any, torch: Any, module: Module) -> None:
+    kernel = source("softmax").softmax_kernel
+    for shape in ((4096, 1024), (123, 777)):
+        x = torch.randn(shape, device="cuda")
+        ours, theirs = torch.empty_like(x), torch.empty_like(x)
+        module.softmax(torch.cuda.current_stream(), ours, x)
+        rows = (min(shape[0], 1056),)
+        kernel[rows](theirs, x, *shape, x.stride(0), theirs.stride(0), COLS=1024, num_warps=8, num_stages=2)
+        torch.cuda.synchronize()
+        assert torch.equal(ours, theirs)
+
+
+def test_matmul_is_bit_for_bit_what_the_jit_gives_and_the_same_code(jit: Any, torch: Any, module: Module, bundle: Bundle) -> None:
+    kernel = source("matmul").matmul_kernel
+    tiles = {"BM": 128, "BN": 128, "BK": 64, "GROUP": 8}
+    size = 2048
+    a, b = (torch.randn((size, size), device="cuda", dtype=torch.float16) for _ in range(2))
+    ours, theirs = torch.empty_like(a), torch.empty_like(a)
+    module.matmul(torch.cuda.current_stream(), ours, a, b)
+    programs = (jit.cdiv(size, 128) ** 2,)
+    made = kernel[programs](a, b, theirs, *(size,) * 6, **tiles, num_warps=8, num_stages=3)
+    torch.cuda.synchronize()
+    assert torch.equal(ours, theirs)
+    explained = module.matmul.explain(ours, a, b)
+    image = explained.image
+    assert image is not None
+    assert (explained.variant.id, image.dynamic_shared) == ("matmul-f16-BM128-BN128-BK64-GROUP8-div16", made.metadata.shared)
+    assert image.block == (32 * made.metadata.num_warps, 1, 1)
+    used = {tool.name: tool.version for tool in bundle.info.toolchain}["ptxas"]
+    from triton.backends.nvidia.compiler import get_ptxas
+
+    own = get_ptxas(torch.cuda.get_device_capability()[0] * 10).version
+    if own != ".".join(used.split(".")[:2]):
+        pytest.skip(f"the results are equal; the code is not compared: Triton has ptxas {own}, the bundle was built with {used}")
+    code = _section(bundle.image(image.digest), f".text.{image.symbol}")
+    assert code == _section(made.asm["cubin"], f".text.{image.symbol}")
+
+
+def test_triton_and_tile_kernels_share_a_stream(torch: Any, module: Module) -> None:
+    x = torch.randn((64, 1024), device="cuda")
+    y, z = torch.empty_like(x), torch.empty((64 * 1024,), device="cuda")
+    stream = torch.cuda.current_stream()
+    module.softmax(stream, y, x)
+    module.scale(stream, z, y.reshape(-1), 2.0)
+    torch.cuda.synchronize()
+    assert torch.allclose(z.reshape(64, 1024), 2 * torch.softmax(x, 1), rtol=1e-4, atol=1e-6)

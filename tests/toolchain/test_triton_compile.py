@@ -1,0 +1,214 @@
+"""Triton kernels to images with no GPU: parameters, facts, hints, launch facts, targets; and the frontends' contract."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.toolchain.triton_jobs import (
+    ADD_ABI,
+    ADD_PARAMS,
+    ALIGNED,
+    FAST,
+    FILES,
+    KERNELS,
+    dot_job,
+    frontend,
+    job,
+    ptr,
+    scalar,
+    slot,
+    tensor,
+    write,
+)
+from tilec.bundle.cubin import read_cubin
+from tilec.frontends import _triton_api as api
+from tilec.frontends.triton import TritonFrontend
+from tilec.model.arch import Target
+from tilec.model.dtype import DTYPES
+from tilec.model.job import Job, KernelSpec, Source, Variant
+from tilec.model.kernel import AxisValue, KernelDecl
+from tilec.testing import contract
+
+pytestmark = pytest.mark.toolchain
+pytest.importorskip("triton")
+
+HIDDEN = [("u64", "0"), ("u64", "0")]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("triton"))
+
+
+def contract_job(source: Source, decl: KernelDecl) -> Job:
+    spec = KernelSpec(name="add", language="triton", source=source, decl=decl, symbol="add", params=ADD_PARAMS, abi=ADD_ABI)
+    return Job(spec=spec, variant=Variant(kernel="add", id="add", axes=(("T", "f32"), ("BLOCK", 256))), target=Target.parse("sm_90"))
+
+
+def test_the_frontend_keeps_the_contract(tmp_path: Path) -> None:
+    broken = KERNELS.replace("tl.store(z_ptr + o, x + y * common.SCALE, mask=o < n)", "tl.store(z_ptr + o, x + w)")
+    sample = contract.Sample(
+        make=TritonFrontend,
+        files=FILES,
+        path="k/a.py",
+        pulled_in="k/common.py",
+        kernel="add",
+        job=contract_job,
+        broken=(broken, 12),
+    )
+    contract.check_all(sample, tmp_path)
+
+
+def test_declarations(root: Path) -> None:
+    found = {d.name: d for d in frontend().declare(Source(root=str(root), path="k/a.py"))}
+    assert list(found) == ["add", "dot", "cast", "described"]
+    add = found["add"]
+    assert (add.location.file, add.location.line, add.location.column, add.doc) == ("k/a.py", 8, 5, "z = x + y.")
+    rows = [(p.name, p.kind, p.type, p.dtype, p.out) for p in add.params]
+    assert rows[2:] == [("z_ptr", "tensor", "", "", True), ("n", "tensor", "", "", None), ("BLOCK", "constant", "tl.constexpr", "", None)]
+    cast = {p.name: (p.kind, p.dtype, p.default) for p in found["cast"].params}
+    assert cast["x"] == ("tensor", "f32", None)
+    assert cast["n"] == ("scalar", "i32", None)
+    assert cast["BLOCK"] == ("constant", "", 128)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_90a", "sm_100", "sm_120"])
+def test_cubins(root: Path, target: str) -> None:
+    image = frontend().compile(job(root, target=target))
+    cubin = read_cubin(image.data)
+    assert cubin.cc == Target.parse(target).cc
+    entry = cubin.kernel(image.info.symbol)
+    assert [(p.offset, p.size) for p in entry.params] == [(0, 8), (8, 8), (16, 8), (24, 4), (32, 8), (40, 8)]
+    assert [(s.type, s.expr) for s in image.abi[4:]] == HIDDEN
+    assert (image.info.block, image.info.dynamic_shared, image.info.cluster) == ((128, 1, 1), 0, ())
+    assert image.info.required_block == (128, 1, 1)
+    assert image.info.exact == (target in ("sm_90", "sm_100", "sm_120"))
+    assert image.info.resources.registers
+    assert (image.info.resources.spill_stores, image.info.resources.spill_loads) == (0, 0)
+
+
+def test_ptx_is_as_old_as_the_oldest_driver_reads(root: Path) -> None:
+    new = frontend().compile(job(root, target="compute_80"))
+    assert new.info.ptx_isa == (9, 4)
+    old = frontend().compile(job(root, target="compute_80", max_isa=(8, 0)))
+    assert (old.info.ptx_isa, old.info.cuda) == ((8, 0), (12, 0))
+    assert b".version 8.0" in old.data
+    assert b".target sm_80" in old.data
+    assert b".file" not in old.data
+
+
+def test_only_declared_facts_are_used(root: Path) -> None:
+    def vectors(**changes: Any) -> int:
+        data = frontend().compile(job(root, target="compute_80", **changes)).data
+        return data.count(b"ld.global.v4.b32") + data.count(b"st.global.v4.b32")
+
+    assert vectors() == 0
+    assert vectors(assume=ALIGNED) == 6  # of x, y and z, two each
+    assert vectors(assume=ALIGNED[:1]) == 2
+    assert vectors(assume=tuple(dataclasses.replace(a, align=8) for a in ALIGNED)) == 0
+    assert vectors(assume=tuple(dataclasses.replace(a, shape=(8,)) for a in ALIGNED)) == 0
+
+
+def test_a_stride_that_is_one_is_no_argument(root: Path) -> None:
+    one = frontend().compile(dot_job(root))
+    exprs = [s.expr for s in one.abi]
+    assert exprs == ["a.ptr", "b.ptr", "c.ptr", "a.shape[1]", "a.stride[0]", "s", "f", "0", "0"]
+    free = frontend().compile(dot_job(root, stride=(None, None)))
+    assert [s.expr for s in free.abi][5] == "a.stride[1]"
+    assert one.data != free.data
+
+
+def test_what_a_launch_needs_is_in_the_image(root: Path) -> None:
+    plain = frontend().compile(dot_job(root, target="sm_80", assume=FAST, hints={"num_warps": 8, "num_stages": 4})).info
+    assert plain.block == (256, 1, 1)
+    assert plain.dynamic_shared >= 3 * 2 * 64 * 32 * 2
+    fewer = frontend().compile(dot_job(root, target="sm_80", assume=FAST, hints={"num_warps": 8, "num_stages": 2})).info
+    assert fewer.dynamic_shared < plain.dynamic_shared
+    cluster = frontend().compile(dot_job(root, hints={"num_ctas": 2})).info
+    assert cluster.cluster == (2, 1, 1)
+    assert read_cubin(frontend().compile(dot_job(root, hints={"num_ctas": 2})).data).kernel("dot").cluster == (2, 1, 1)
+    bounded = frontend().compile(dot_job(root, target="sm_80", hints={"maxnreg": 64})).info
+    assert bounded.resources.registers is not None
+    assert bounded.resources.registers <= 64
+
+
+def test_fusion_can_be_turned_off(root: Path) -> None:
+    fused = frontend().compile(job(root, target="compute_80")).data
+    plain = frontend().compile(job(root, target="compute_80", hints={"fp_fusion": 0})).data
+    assert b"fma.rn.f32" in fused
+    assert b"fma.rn.f32" not in plain
+
+
+@pytest.mark.parametrize("dtype", [d for d in api.NAMES if not d.startswith("f8")])
+def test_every_dtype_as_tensor_and_scalar(tmp_path: Path, dtype: str) -> None:
+    text = (
+        "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef fill(y, value, n, B: tl.constexpr):\n"
+        "    o = tl.arange(0, B)\n    tl.store(y + o, value, mask=o < n)\n"
+    )
+    size = DTYPES[dtype].bytes
+    params = (tensor("y", dtype), scalar("value", dtype), scalar("n", "i32"))
+    made = frontend().compile(job(write(tmp_path, {"k/a.py": text}), "fill", params=params, abi=(), axes={"B": 64}))
+    assert [(s.type, s.expr, s.size) for s in made.abi[:3]] == [("ptr", "y.ptr", 8), (dtype, "value", size), ("i32", "n", 4)]
+    assert [p.size for p in read_cubin(made.data).kernel("fill").params] == [8, size, 4, 8, 8]
+
+
+@pytest.mark.parametrize(("dtype", "target"), [("f8e4m3", "sm_90"), ("f8e5m2", "sm_80"), ("bf16", "sm_80"), ("f16", "compute_80")])
+def test_dtypes_as_constants(root: Path, dtype: str, target: str) -> None:
+    params = (tensor("x"), tensor("y", "D2"), scalar("n", "i32"))
+    axes: dict[str, AxisValue] = {"D": dtype, "D2": dtype}
+    assert frontend().compile(job(root, "cast", target, params=params, abi=(), axes=axes)).info.symbol == "cast"
+
+
+def test_parameters_can_be_axes(root: Path) -> None:
+    params = (tensor("x_ptr"), tensor("y_ptr"), tensor("z_ptr"))
+    made = frontend().compile(job(root, params=params, abi=(), axes={"n": 100, "BLOCK": 128}))
+    assert [s.expr for s in made.abi] == ["x_ptr.ptr", "y_ptr.ptr", "z_ptr.ptr", "0", "0"]
+
+
+def test_lines_are_kept_where_they_are_asked_for(root: Path) -> None:
+    ptx = frontend().compile(job(root, target="compute_80", lineinfo=True)).data.decode()
+    assert ".loc" in ptx
+    assert str(root) not in ptx
+    assert ".loc" not in frontend().compile(job(root, target="compute_80")).data.decode()
+
+
+def test_images_do_not_depend_on_the_environment(root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = frontend().compile(job(root)).data
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
+    monkeypatch.setenv("DISABLE_LLVM_OPT", "1")
+    monkeypatch.setenv("TRITON_PTXAS_PATH", "/nowhere")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    assert frontend().compile(job(root)).data == before
+    assert not (tmp_path / "cache").exists()
+    assert os.environ["DISABLE_LLVM_OPT"] == "1"
+
+
+def test_the_toolchain_names_triton() -> None:
+    names = [tool.name for tool in frontend().toolchain()]
+    assert names == ["triton", "python", "ptxas"]
+
+
+def test_the_api_that_is_wrapped_is_there(root: Path) -> None:
+    """What the wrapper reads of a Triton kernel's private parts, on the installed version."""
+    api.load()
+    import triton
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    assert set(api.HINTS) - {"fp_fusion"} <= set(CUDAOptions.__dataclass_fields__)
+    assert {"ptx_version", "enable_fp_fusion"} <= set(CUDAOptions.__dataclass_fields__)
+    for name in api.NAMES:
+        assert str(api.dtype(name)) == {"bool": "int1"}.get(name, str(api.dtype(name)))
+        assert isinstance(api.dtype(name), triton.language.dtype)
+
+
+def test_stated_arguments_are_held_against_the_image(root: Path) -> None:
+    wide = (*ADD_ABI[:3], slot("i64", "x.size", 8))
+    image = frontend().compile(job(root, abi=wide))
+    assert [p.size for p in read_cubin(image.data).kernel("add").params] == [8, 8, 8, 8, 8, 8]
+    assert image.abi[:4] == wide
+    assert image.abi[0] == ptr("x.ptr")

@@ -1,0 +1,65 @@
+"""The code of a bundle is the code that Triton's own compiler makes of the same kernel with the same facts and the same assembler."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.toolchain.triton_jobs import ADD_ABI, ALIGNED, FAST, dot_job, frontend, job, write
+from tilec.frontends import _triton_api as api
+from tilec.frontends._sass import _section
+from tilec.frontends._tile_modules import load
+from tilec.frontends._tools import find_tool
+from tilec.frontends.base import ToolSearch
+from tilec.model.job import Job
+
+pytestmark = pytest.mark.toolchain
+pytest.importorskip("triton")
+
+POINTERS = {"x_ptr": "*fp32", "y_ptr": "*fp32", "z_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+DOT = {"a": "*fp16", "b": "*fp16", "c": "*fp32", "K": "i32", "lda": "i64", "ldk": "constexpr", "scale": "fp32", "flag": "u1"}
+DOT |= {"BM": "constexpr", "BK": "constexpr"}
+
+
+def by_triton(own: Job, name: str, types: dict[str, str], constants: dict[Any, Any], divisible: tuple[int, ...], **options: Any) -> bytes:
+    """The cubin that `triton.compile` makes, its cache and its assembler given by the environment."""
+    triton = api.load()
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    module = load(own.spec.source)
+    with module.active():
+        kernel = api.kernel_of(vars(module.main)[name])
+        source = ASTSource(kernel, types, {(k,): v for k, v in constants.items()}, {(p,): [["tt.divisibility", 16]] for p in divisible})
+        capability = own.target.cc[0] * 10 + own.target.cc[1]
+        made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"enable_fp_fusion": True, **options})
+    cubin: bytes = made.asm["cubin"]
+    return cubin
+
+
+@pytest.fixture
+def same_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ptxas = find_tool("ptxas", ToolSearch(path=os.environ.get("PATH", ""))).path
+    for name in ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):
+        monkeypatch.setenv(name, ptxas)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
+
+
+@pytest.mark.usefixtures("same_tools")
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100"])
+def test_a_kernel_over_vectors(tmp_path: Path, target: str) -> None:
+    own = job(write(tmp_path), target=target, assume=ALIGNED, abi=ADD_ABI)
+    theirs = by_triton(own, "add", POINTERS, {4: 1024}, (0, 1, 2, 3))
+    assert _section(frontend().compile(own).data, ".text.add") == _section(theirs, ".text.add")
+
+
+@pytest.mark.usefixtures("same_tools")
+@pytest.mark.parametrize(("target", "options"), [("sm_80", {"num_warps": 8}), ("sm_90", {"num_stages": 2}), ("sm_90", {"num_ctas": 2})])
+def test_a_product(tmp_path: Path, target: str, options: dict[str, int]) -> None:
+    own = dot_job(write(tmp_path), target, assume=FAST, hints=options)
+    theirs = by_triton(own, "dot", DOT, {5: 1, 8: 64, 9: 32}, (0, 1, 3, 4), **options)
+    assert _section(frontend().compile(own).data, ".text.dot") == _section(theirs, ".text.dot")

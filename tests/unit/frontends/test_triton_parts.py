@@ -1,0 +1,135 @@
+"""Parts of the triton frontend that need no Triton: targets, versions, the environment, and what its compiler writes."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilec.errors import Location, ToolchainError
+from tilec.frontends import _triton_api as api
+from tilec.frontends._triton_declare import _written
+from tilec.frontends._triton_errors import native_diagnostics
+from tilec.frontends.base import BUILTIN, ToolSearch
+from tilec.frontends.triton import TritonFrontend
+from tilec.model.arch import Target
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("sm_80", ""),
+        ("sm_90", ""),
+        ("sm_90a", ""),
+        ("sm_100", ""),
+        ("sm_120", ""),
+        ("compute_80", ""),
+        ("compute_89", ""),
+        ("compute_90a", ""),
+        ("tileir", "Triton kernels become cubins or PTX, not Tile IR: use sm_80, sm_90, … or compute_80"),
+        ("sm_75", "Triton kernels cannot be compiled for sm_75: the oldest architecture is sm_80"),
+        ("sm_100f", "Triton makes code for one architecture, not for a family: use sm_100"),
+        (
+            "compute_90",
+            "Triton's PTX for compute_90 runs on that architecture alone: use compute_90a, or compute_80 for PTX that later ones take",
+        ),
+    ],
+)
+def test_targets(target: str, why: str) -> None:
+    assert TritonFrontend(ToolSearch()).refuse(Target.parse(target)) == why
+
+
+@pytest.mark.parametrize("version", ["3.8.1", "3.10.0", "4.0", "39.0", "3"])
+def test_versions_that_were_not_tested_are_refused(version: str) -> None:
+    with pytest.raises(ToolchainError) as caught:
+        api.require_version(version)
+    assert caught.value.what == f"triton is of version {version}, and tilec compiles with 3.9"
+    assert caught.value.fix == "pip install 'tilec[triton]'"
+
+
+@pytest.mark.parametrize("version", ["3.9.0", "3.9.1", "3.9.0+git1234"])
+def test_versions_that_were_tested_pass(version: str) -> None:
+    api.require_version(version)
+
+
+def test_a_triton_that_is_missing_half_there_or_of_another_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    with pytest.raises(ToolchainError) as caught:
+        TritonFrontend(ToolSearch()).toolchain()
+    assert (caught.value.what, caught.value.fix) == (
+        "triton is not installed: Triton kernels cannot be compiled",
+        "pip install 'tilec[triton]'",
+    )
+    info = tmp_path / "triton-3.8.0.dist-info"
+    info.mkdir()
+    (info / "RECORD").write_text("triton/__init__.py,sha256=x,1\n")
+    with pytest.raises(ToolchainError, match=r"triton is half installed: .*__init__\.py is missing"):
+        TritonFrontend(ToolSearch()).toolchain()
+    (tmp_path / "triton").mkdir()
+    (tmp_path / "triton" / "__init__.py").touch()
+    with pytest.raises(ToolchainError, match=r"triton is of version 3\.8\.0, and tilec compiles with 3\.9"):
+        TritonFrontend(ToolSearch()).toolchain()
+
+
+def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setenv("DISABLE_LLVM_OPT", "1")
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
+    monkeypatch.setenv("OTHER", "1")
+    with api.environment():
+        assert {k: v for k, v in os.environ.items() if k.startswith(("TRITON_", "DISABLE_", "OTHER"))} == {
+            "OTHER": "1",
+            "TRITON_DEFAULT_FP_FUSION": "1",
+        }
+    assert os.environ["TRITON_INTERPRET"] == "1"
+    assert os.environ["TRITON_DEFAULT_FP_FUSION"] == "0"
+
+
+def test_hints_are_told_without_triton() -> None:
+    assert TritonFrontend.hints == api.HINTS
+    assert BUILTIN["triton"] == "tilec.frontends.triton:TritonFrontend"
+    program = "import sys, tilec.frontends.triton as t; t.TritonFrontend(None); sys.exit('triton' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def written(body: str) -> set[str]:
+    node = ast.parse(f"def k(x, y, idx, n, B):\n{body}").body[0]
+    assert isinstance(node, ast.FunctionDef)
+    return _written(node)
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ("    tl.store(y + tl.arange(0, B), tl.load(x))", {"y"}),
+        ("    p = y + n\n    p += B\n    tl.store(p, 0)", {"y"}),
+        ("    o = tl.load(idx)\n    tl.store(y + o, tl.load(x + o))", {"y"}),
+        ("    for i in range(n):\n        tl.atomic_add(p, 1)\n        p = x + i", {"x"}),
+        ("    tl.store(value=1, pointer=y)", {"y"}),
+        ("    tl.store(x.to(tl.int64) if n else y, 1)", {"x", "y"}),
+        ("    b = tl.make_block_ptr(base=y, shape=(n,))\n    b = tl.advance(b, (1,))\n    tl.store(b, 1)", {"y"}),
+        ("    tl.load(x)", set()),
+        ("    helper(y)", set()),
+    ],
+)
+def test_what_a_body_writes(body: str, names: set[str]) -> None:
+    assert written(body) == names
+
+
+def test_what_the_native_compiler_writes() -> None:
+    log = (
+        'k/a.py:3:5: error: no such layout\n/usr/lib/x.py:9:1: error: inside\n<unknown>:0: error: lost\nloc("k/a.py":2:1): warning: slow\n'
+    )
+    texts = {"k/a.py": "one\ntwo\nthree\n"}
+    errors = native_diagnostics(log, texts, severity="error")
+    assert [(d.message, d.location, d.excerpt) for d in errors] == [
+        ("no such layout", Location(file="k/a.py", line=3, column=5), "three"),
+        ("inside", None, ""),
+        ("lost", None, ""),
+    ]
+    (warning,) = native_diagnostics(log, texts, severity="warning")
+    assert (warning.message, warning.location) == ("slow", Location(file="k/a.py", line=2, column=1))

@@ -1,0 +1,336 @@
+"""All contact with Triton: its import under a known environment, kernels, stages of its compiler. Private names live here only."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import os
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+from tilec.errors import ToolchainError
+from tilec.model.arch import Version
+
+# The versions that this file was written against: what it uses is private, and moves from one minor version to the next.
+TESTED: Version = (3, 9)
+FIX = "pip install 'tilec[triton]'"
+HINTS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "fp_fusion")
+# Behind the arguments of the function, Triton adds two addresses: of scratch memory, and of the profiler's.
+HIDDEN = 2
+NAMES = {
+    "bool": "i1",
+    "i8": "i8",
+    "i16": "i16",
+    "i32": "i32",
+    "i64": "i64",
+    "u8": "u8",
+    "u16": "u16",
+    "u32": "u32",
+    "u64": "u64",
+    "f16": "fp16",
+    "bf16": "bf16",
+    "f32": "fp32",
+    "f64": "fp64",
+    "f8e4m3": "fp8e4nv",
+    "f8e5m2": "fp8e5",
+}
+"""Triton's name of a dtype, by tilec's."""
+_DTYPES = {name: dtype for dtype, name in NAMES.items()} | {"u1": "bool", "int1": "bool"}
+# What Triton, MLIR and LLVM read of the environment changes code; a build depends on its inputs only.
+_READ = (
+    "TRITON_",
+    "MLIR_",
+    "LLVM_",
+    "NVPTX_",
+    "PROTON_",
+    "USE_IR_LOC",
+    "DISABLE_",
+    "PTXAS_",
+    "ALLOW_LHS_TMEM",
+    "ENABLE_LHS_",
+    "STORE_TMEM_",
+)
+_FIXED = {"TRITON_DEFAULT_FP_FUSION": "1"}
+_lock = threading.RLock()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Parameter:
+    """A parameter of a kernel's function as Triton sees it.
+
+    Attributes:
+        constant: annotated as `tl.constexpr`.
+        dtype: that its annotation gives, empty for none; `pointer` says that it is one of the elements.
+        descriptor: annotated as a tensor descriptor.
+        value, align: it may be specialized for its value, and for its divisibility.
+        default: of the function, None for none.
+    """
+
+    name: str
+    constant: bool = False
+    dtype: str = ""
+    pointer: bool = False
+    descriptor: bool = False
+    value: bool = True
+    align: bool = True
+    default: Any = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What Triton compiles: types by parameter (`constexpr` for those in `constants`), and places known to be divisible by 16."""
+
+    kernel: Any
+    types: Mapping[str, str]
+    constants: Mapping[int, Any]
+    divisible: Sequence[int]
+    options: Mapping[str, Any]
+    capability: int
+    ptx_isa: Version
+    lineinfo: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Made:
+    """PTX with what a launch of it needs: threads and dynamic shared memory of a block, blocks of a cluster, scratch of a program."""
+
+    ptx: str
+    symbol: str
+    threads: int
+    shared: int
+    clusters: int
+    scratch: int
+    profile: int
+    fusion: bool
+    log: str
+
+
+class StageError(Exception):
+    """A stage of the compiler failed; `log` is what it wrote."""
+
+    def __init__(self, stage: str, log: str) -> None:
+        """Keep the words."""
+        super().__init__(stage, log)
+        self.stage = stage
+        self.log = log
+
+
+@contextlib.contextmanager
+def environment() -> Iterator[None]:
+    """While it lasts, no variable that Triton reads is set, and nobody else compiles."""
+    with _lock:
+        kept = {name: value for name, value in os.environ.items() if name.startswith(_READ)}
+        for name in kept:
+            del os.environ[name]
+        os.environ.update(_FIXED)
+        try:
+            yield
+        finally:
+            for name in _FIXED:
+                os.environ.pop(name, None)
+            os.environ.update(kept)
+
+
+def load() -> Any:
+    """The package.
+
+    Raises:
+        ToolchainError: it is missing, or of a version that tilec was not written against.
+    """
+    try:
+        with environment():
+            import triton
+            import triton.compiler
+    except ImportError as exc:
+        raise ToolchainError(f"triton cannot be imported: {exc}", fix=FIX) from exc
+    require_version(str(triton.__version__))
+    return triton
+
+
+def require_version(version: str) -> None:
+    """Refuse a version that tilec was not written against.
+
+    Raises:
+        ToolchainError: it is one.
+    """
+    parts = version.split(".")
+    if tuple(parts[:2]) != tuple(map(str, TESTED)):
+        tested = ".".join(map(str, TESTED))
+        raise ToolchainError(
+            f"triton is of version {version}, and tilec compiles with {tested}",
+            cause="tilec uses parts of Triton's compiler that change from one version to the next",
+            fix=FIX,
+        )
+
+
+def kernel_of(value: Any) -> Any:
+    """The `@triton.jit` function behind an attribute of a module, decorators of Triton around it taken off; None where there is none."""
+    if "triton" not in sys.modules:
+        return None
+    from triton.runtime.autotuner import Autotuner, Heuristics
+    from triton.runtime.jit import JITFunction
+
+    while isinstance(value, Autotuner | Heuristics):
+        value = value.fn
+    if not isinstance(value, JITFunction) or value.is_gluon() or value.__module__.partition(".")[0] == "triton":
+        return None
+    return value
+
+
+def function_of(kernel: Any) -> FunctionType:
+    """The Python function of a kernel."""
+    function: FunctionType = kernel.fn
+    return function
+
+
+def definition_line(kernel: Any) -> int:
+    """The line of its `def`, as places in its compiler's errors count."""
+    return int(kernel.def_file_line_number)
+
+
+def parameters_of(kernel: Any) -> tuple[Parameter, ...]:
+    """The parameters of a kernel's function, in order."""
+    found = []
+    for param in kernel.params:
+        text = str(param.annotation)
+        element = text.removeprefix("*k").removeprefix("*")
+        default = param.default if param.has_default else None
+        found.append(
+            Parameter(
+                name=param.name,
+                constant=bool(param.is_constexpr),
+                dtype=_DTYPES.get(element, ""),
+                pointer=text.startswith("*"),
+                descriptor="tensor_descriptor" in text or "tensordesc" in text,
+                value=not param.do_not_specialize,
+                align=not (param.do_not_specialize or param.do_not_specialize_on_alignment),
+                default=default if isinstance(default, bool | int | float | str) else None,
+            )
+        )
+    return tuple(found)
+
+
+def dtype(name: str) -> Any:
+    """Triton's object of a dtype, by tilec's name."""
+    import triton.language as tl
+
+    return tl.dtype({"bool": "int1"}.get(name) or _language_name(NAMES[name]))
+
+
+def _language_name(name: str) -> str:
+    if name[0] == "i":
+        return f"int{name[1:]}"
+    return f"uint{name[1:]}" if name[0] == "u" else name
+
+
+def compile_ptx(asked: Asked) -> Made:
+    """Run Triton's compiler up to PTX. Its own cache is not used, and its own ptxas is not run.
+
+    Raises:
+        StageError: a pass failed.
+        Exception: whatever Triton raises about a kernel; see `compile_error`.
+    """
+    from triton import knobs
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import ASTSource, make_backend
+
+    with environment(), knobs.compilation.scope(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        knobs.compilation.disable_line_info = not asked.lineinfo
+        target = GPUTarget("cuda", asked.capability, 32)
+        backend = make_backend(target)
+        isa = asked.ptx_isa[0] * 10 + asked.ptx_isa[1]
+        options = backend.parse_options({"enable_fp_fusion": True, **asked.options, "ptx_version": isa})
+        facts: Any = {(place,): [["tt.divisibility", 16]] for place in asked.divisible}
+        source = ASTSource(asked.kernel, dict(asked.types), {(place,): value for place, value in asked.constants.items()}, facts)
+        return _run(source, backend, options, target)
+
+
+def _run(source: Any, backend: Any, options: Any, target: Any) -> Made:
+    from triton._C.libtriton import ir
+
+    stages: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
+    backend.add_stages(stages, options, source.language)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    stage = "ttir"
+    with _words() as words:
+        try:
+            module = source.make_ir(target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
+            for stage in ("ttir", "ttgir", "llir", "ptx"):
+                module = stages[stage](module, facts)
+        except RuntimeError as exc:
+            raise StageError(stage, f"{words()}{exc}") from exc
+        log = words()
+    return Made(
+        ptx=module,
+        symbol=facts["name"],
+        threads=32 * facts.get("num_warps", options.num_warps),
+        shared=facts["shared"],
+        clusters=options.num_ctas,
+        scratch=facts["global_scratch_size"],
+        profile=facts["profile_scratch_size"],
+        fusion=options.enable_fp_fusion,
+        log=log,
+    )
+
+
+@contextlib.contextmanager
+def _words() -> Iterator[Any]:
+    """What is written to the error output of the process, which is where the compiler's native half tells its errors."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+
+        def read() -> str:
+            sys.stderr.flush()
+            file.seek(0)
+            return file.read().decode("utf-8", "replace")
+
+        try:
+            yield read
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Complaint:
+    """One frame of an error of Triton's: its words, and the place within the function's text, which starts with `def`."""
+
+    message: str
+    text: str
+    line: int
+    column: int
+
+
+def complaints(exc: BaseException) -> tuple[Complaint, ...]:
+    """The frames of an error, that of the kernel first; empty where Triton names no place."""
+    from triton.compiler.errors import CompilationError
+
+    found = []
+    seen: BaseException | None = exc
+    while seen is not None:
+        if isinstance(seen, CompilationError) and isinstance(getattr(seen, "node", None), ast.AST) and seen.src is not None:
+            node: Any = seen.node
+            line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+            found.append(Complaint(message=str(seen.error_message or ""), text=seen.src, line=line, column=column))
+        elif found:
+            last = dataclasses.replace(found[-1], message=found[-1].message or str(seen))
+            found[-1] = last
+        seen = seen.__cause__
+    return tuple(found)
+
+
+def text_of(kernel: Any) -> str:
+    """The function's text as errors hold it."""
+    return str(kernel.src)

@@ -1,0 +1,188 @@
+"""What the manifest says of a Triton kernel's parameters, as types, constants and facts for its compiler, and as slots for a launch."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tilec.errors import CompileError, Diagnostic, Location
+from tilec.frontends import _triton_api as api
+from tilec.frontends._triton_declare import DESCRIPTOR, HOST_MADE, Declared
+from tilec.frontends._triton_facts import Facts
+from tilec.model.dtype import DTYPES
+from tilec.model.job import Job
+from tilec.model.kernel import AxisValue
+from tilec.model.signature import AbiSlot, Param, ParamKind
+from tilec.model.suggest import did_you_mean
+
+_ADDRESS = re.compile(r"\s*(\w+)\.ptr\s*")
+_INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+_ALIGNED = 16
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Bound:
+    """A kernel's parameters, bound for one variant.
+
+    Attributes:
+        types: Triton's type of each parameter, `constexpr` for constants.
+        constants: values of constants, by place in the function.
+        divisible: places of parameters that are known to be divisible by 16.
+        abi: what a launch packs.
+    """
+
+    types: dict[str, str]
+    constants: dict[int, Any]
+    divisible: tuple[int, ...]
+    abi: tuple[AbiSlot, ...]
+
+
+def bind(job: Job, kernel: Declared) -> Bound:
+    """Bind every parameter of a kernel's function for one variant.
+
+    Raises:
+        CompileError: kernel and manifest do not fit together; names every parameter that is concerned.
+    """
+    binder = _Binder(job, kernel)
+    for index, param in enumerate(kernel.params):
+        try:
+            binder.parameter(index, param)
+        except _MismatchError as exc:
+            binder.problems.append(Diagnostic(message=exc.what, location=binder.place(param.name), hint=exc.hint))
+    if binder.problems:
+        first = binder.problems[0]
+        raise CompileError(
+            f"kernel {job.spec.decl.name!r} and the manifest do not fit together: {first.message}",
+            diagnostics=tuple(binder.problems),
+            fix=first.hint,
+        )
+    # The addresses of scratch memory are null: kernels that need any are refused.
+    hidden = (AbiSlot(type="u64", expr="0", size=8, align=8),) * api.HIDDEN
+    return Bound(types=binder.types, constants=binder.constants, divisible=tuple(binder.divisible), abi=(*binder.slots, *hidden))
+
+
+class _MismatchError(Exception):
+    """One problem, told by `bind` at the parameter's place."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+
+
+class _Binder:
+    def __init__(self, job: Job, kernel: Declared) -> None:
+        self._job = job
+        self._decl = kernel.decl
+        self._described = kernel.described
+        self._axes: dict[str, AxisValue] = dict(job.variant.axes)
+        self._params = {p.name: p for p in job.spec.params}
+        self._facts = Facts(job.spec.params, job.variant)
+        self._given: Sequence[AbiSlot] = job.spec.abi
+        self._taken = 0
+        self.types: dict[str, str] = {}
+        self.constants: dict[int, Any] = {}
+        self.divisible: list[int] = []
+        self.slots: list[AbiSlot] = []
+        self.problems: list[Diagnostic] = []
+
+    def place(self, name: str) -> Location:
+        """Where a parameter stands."""
+        found = next((p.location for p in self._decl.params if p.name == name), None)
+        return found or self._decl.location
+
+    def parameter(self, index: int, param: api.Parameter) -> None:
+        """Bind one parameter of the function.
+
+        Raises:
+            _MismatchError: it cannot be.
+        """
+        if param.constant:
+            self._constant(index, param)
+            return
+        if param.name in self._described:
+            raise _MismatchError(HOST_MADE.format(param.name), DESCRIPTOR)
+        slot = self._slot(param)
+        if slot is None:
+            self._constant(index, param)
+            return
+        if self._is_one(param, slot):
+            # Triton drops an argument that is 1 from the entry point, as it does with constants.
+            self.types[param.name], self.constants[index] = "constexpr", 1
+            return
+        self.types[param.name] = self._type(param, slot)
+        if self._is_aligned(param, slot):
+            self.divisible.append(index)
+        self.slots.append(slot)
+
+    def _slot(self, param: api.Parameter) -> AbiSlot | None:
+        """What a launch packs for a parameter; None where it is an axis of the matrix."""
+        if self._given:
+            if self._taken >= len(self._given):
+                raise _MismatchError(f"args give nothing for parameter {param.name!r}", "args list every parameter that is no tl.constexpr")
+            self._taken += 1
+            return self._given[self._taken - 1]
+        stated = self._params.get(param.name)
+        if stated is None and param.name in self._axes:
+            return None
+        if stated is None:
+            close = did_you_mean(param.name, [*self._params, *self._axes]).removeprefix("; ")
+            what = f"neither params nor an axis of the matrix says what parameter {param.name!r} is"
+            raise _MismatchError(what, close or f"say it in [kernel.{self._job.spec.name}.params], or annotate it with tl.constexpr")
+        if stated.kind is ParamKind.TENSOR:
+            return AbiSlot(type="ptr", expr=f"{param.name}.ptr", size=8, align=8)
+        if stated.kind is ParamKind.PTR:
+            return AbiSlot(type="ptr", expr=param.name, size=8, align=8)
+        if stated.kind is ParamKind.STRUCT:
+            raise _MismatchError(f"parameter {param.name!r} is a struct in the manifest: Triton kernels take tensors and scalars")
+        size = DTYPES[self._dtype(stated)].bytes
+        return AbiSlot(type=self._dtype(stated), expr=param.name, size=size, align=size)
+
+    def _constant(self, index: int, param: api.Parameter) -> None:
+        if param.name in self._params:
+            what = f"{param.name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
+            raise _MismatchError(what, f"make it an axis of [kernel.{self._job.spec.name}.matrix]")
+        value: Any = self._axes.get(param.name, param.default)
+        if isinstance(value, str) and value in api.NAMES:
+            value = api.dtype(value)
+        self.types[param.name], self.constants[index] = "constexpr", value
+
+    def _type(self, param: api.Parameter, slot: AbiSlot) -> str:
+        """Triton's name of a parameter's type, held against the function's annotation."""
+        address = _ADDRESS.fullmatch(slot.expr)
+        if slot.type == "ptr":
+            stated = self._params.get(address[1] if address else slot.expr.strip())
+            if stated is None or not (stated.dtype or param.dtype):
+                raise _MismatchError(f"nothing says the dtype of what {param.name!r} points to", f'params.{param.name}.dtype = "f32"')
+            dtype = self._dtype(stated) if stated.dtype else param.dtype
+        else:
+            dtype = slot.type
+        if param.dtype and (param.dtype != dtype or param.pointer != (slot.type == "ptr")):
+            said = f"a pointer to {param.dtype}" if param.pointer else param.dtype
+            packed = f"a pointer to {dtype}" if slot.type == "ptr" else dtype
+            raise _MismatchError(f"parameter {param.name!r} is annotated as {said}, and the manifest passes {packed}")
+        if dtype not in api.NAMES:
+            raise _MismatchError(f"parameter {param.name!r}: Triton has no dtype {dtype}", f"it has {', '.join(api.NAMES)}")
+        if slot.type != "ptr" and DTYPES[dtype].kind == "float" and DTYPES[dtype].bits == 8:
+            raise _MismatchError(f"parameter {param.name!r}: a Triton kernel takes no {dtype} by value")
+        name = api.NAMES[dtype]
+        return f"*{name}" if slot.type == "ptr" else {"i1": "u1"}.get(name, name)
+
+    def _dtype(self, param: Param) -> str:
+        name = str(self._axes.get(param.dtype, param.dtype))
+        if name not in DTYPES:
+            raise _MismatchError(f"parameter {param.name!r} has no dtype that tilec knows", f'params.{param.name}.dtype = "f32"')
+        return name
+
+    def _is_one(self, param: api.Parameter, slot: AbiSlot) -> bool:
+        return param.value and slot.type in _INTEGERS and self._facts.constant(slot.expr) == 1
+
+    def _is_aligned(self, param: api.Parameter, slot: AbiSlot) -> bool:
+        if not param.align:
+            return False
+        address = _ADDRESS.fullmatch(slot.expr)
+        if slot.type == "ptr":
+            return address is not None and self._facts.alignment(address[1]) % _ALIGNED == 0
+        return slot.type in _INTEGERS and self._facts.divisor(slot.expr) % _ALIGNED == 0

@@ -1,0 +1,122 @@
+"""What the declared facts say of a kernel's arguments: divisors of integers, and values that are the same in every launch."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping
+
+from tilec.errors import ExpressionError
+from tilec.model.dtype import DTYPES
+from tilec.model.expr_tree import parse_tree
+from tilec.model.job import Variant
+from tilec.model.kernel import AxisValue
+from tilec.model.signature import Assumption, Param, ParamKind
+
+_MOST = 2**62
+
+
+class Facts:
+    """The facts of one variant, every one of which a launch verifies: those of its assumptions, and those of its parameters."""
+
+    def __init__(self, params: tuple[Param, ...], variant: Variant) -> None:
+        """Take the launcher's parameters, and the variant's axes and assumptions."""
+        self._tensors = {p.name: p for p in params if p.kind is ParamKind.TENSOR}
+        self._axes: Mapping[str, AxisValue] = dict(variant.axes)
+        self._assume = {a.param: a for a in variant.assume}
+
+    def alignment(self, name: str) -> int:
+        """Divisor of a tensor's address in bytes."""
+        param = self._tensors.get(name)
+        return math.lcm(param.align, self._of(name).align) if param else 1
+
+    def constant(self, text: str) -> int | None:
+        """The value of an expression where it is the same in every launch: a number, an axis, or a stride that the manifest fixes."""
+        try:
+            return self._constant(parse_tree(text))
+        except ExpressionError:
+            return None
+
+    def divisor(self, text: str) -> int:
+        """The largest number that is known to divide an expression's value; 0 where the value is 0."""
+        try:
+            return self._divisor(parse_tree(text))
+        except ExpressionError:
+            return 1
+
+    def _of(self, name: str) -> Assumption:
+        return self._assume.get(name, Assumption(param=name))
+
+    def _constant(self, node: ast.expr) -> int | None:
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return node.value
+        if isinstance(node, ast.Name):
+            value = self._axes.get(node.id)
+            return value if type(value) is int else None
+        part = self._part(node)
+        if part is not None and part[1] == "stride":
+            return self._stride(part[0])[part[2]]
+        return None
+
+    def _divisor(self, node: ast.expr) -> int:
+        known = self._constant(node)
+        if known is not None:
+            return abs(known)
+        part = self._part(node)
+        if part is not None:
+            name, what, index = part
+            return self._shape(name)[index] if what == "shape" else self._stride_divisors(name)[index]
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr="size") if name in self._tensors and self._tensors[name].rank > 0:
+                return _bounded(math.prod(self._shape(name)))
+            case ast.Call(func=ast.Name(id="nbytes"), args=[ast.Name(id=name)]) if name in self._tensors and self._tensors[name].rank > 0:
+                dtype = DTYPES.get(str(self._axes.get(self._tensors[name].dtype, self._tensors[name].dtype)))
+                return _bounded(math.prod(self._shape(name)) * dtype.bytes) if dtype and not dtype.packed else 1
+            case ast.Call(func=ast.Name(id="min" | "max"), args=[*args]) if args:
+                return math.gcd(*map(self._divisor, args))
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                return self._divisor(inner)
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                return _bounded(self._divisor(left) * self._divisor(right))
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
+                return math.gcd(self._divisor(left), self._divisor(right))
+        return 1
+
+    def _part(self, node: ast.expr) -> tuple[str, str, int] | None:
+        """(tensor, `shape` or `stride`, dimension) of `x.shape[0]`."""
+        match node:
+            case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape" | "stride" as what), slice=place):
+                index = self._constant(place) if not isinstance(place, ast.UnaryOp) else -(self._constant(place.operand) or 0)
+                rank = self._tensors[name].rank if name in self._tensors else 0
+                if index is not None and -rank <= index < rank:
+                    return name, what, index % rank
+        return None
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        rank = self._tensors[name].rank
+        ones = (1,) * rank
+        fixed, assumed = self._tensors[name].shape_divisible or ones, self._of(name).shape or ones
+        return tuple(math.lcm(a, b) for a, b in zip(fixed, assumed, strict=True))
+
+    def _stride(self, name: str) -> tuple[int | None, ...]:
+        """Strides that are the same in every launch; of a C-contiguous tensor that is the last one."""
+        param = self._tensors[name]
+        if param.stride is None:
+            return (*(None,) * (param.rank - 1), 1)[-param.rank :]
+        return param.stride
+
+    def _stride_divisors(self, name: str) -> tuple[int, ...]:
+        param = self._tensors[name]
+        ones = (1,) * param.rank
+        fixed, assumed = param.stride_divisible or ones, self._of(name).stride or ones
+        divisors = [math.lcm(a, b) for a, b in zip(fixed, assumed, strict=True)]
+        if param.stride is None:
+            # Of a C-contiguous tensor a stride is the product of the extents behind it.
+            shape = self._shape(name)
+            divisors = [math.lcm(d, _bounded(math.prod(shape[k + 1 :]))) for k, d in enumerate(divisors)]
+        return tuple(divisors)
+
+
+def _bounded(value: int) -> int:
+    """The largest power of two in a divisor that is beyond 64 bits: still a divisor."""
+    return value if value < _MOST else min(value & -value, _MOST)

@@ -1,0 +1,21 @@
+"""What takes part in compiling a Triton kernel, with versions and digests; Triton is not imported for it."""
+
+from __future__ import annotations
+
+from tilec.frontends import _tile_toolchain as python
+from tilec.frontends import _triton_api as api
+from tilec.frontends._tools import require
+from tilec.frontends.base import ToolSearch
+from tilec.model.kernel import ToolInfo
+
+
+def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
+    """Triton, Python (which executes the module and parses its source) and ptxas.
+
+    Raises:
+        ToolchainError: something is missing, half installed, or a Triton that tilec was not written against.
+    """
+    package = python.package("triton", "triton", "triton/__init__.py", whose="Triton", fix=api.FIX)
+    api.require_version(package.version)
+    tools = require(("ptxas",), search)
+    return (package, python.interpreter(), *(ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in tools.values()))
