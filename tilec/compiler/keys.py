@@ -23,7 +23,25 @@ RECIPE = 3
 EXEMPT: Mapping[type, frozenset[str]] = {
     Source: frozenset({"root"}),
     KernelSpec: frozenset({"timeout"}),
-    KernelDecl: frozenset({"location", "doc", "reads", "together", "axes", "grid", "grid_free", "requires", "safety", "unproven"}),  # `reads` are inputs; what comes of `together` is the job's group
+    # `reads` are inputs; what comes of `together` is the job's group; the manifest's reading of the last four is in the parameters.
+    KernelDecl: frozenset(
+        (
+            "location",
+            "doc",
+            "reads",
+            "together",
+            "axes",
+            "grid",
+            "grid_free",
+            "requires",
+            "safety",
+            "unproven",
+            "named",
+            "simt",
+            "block",
+            "kinds",
+        )
+    ),
     ParamDecl: frozenset({"location"}),
     Param: frozenset({"doc"}),
 }

@@ -80,7 +80,11 @@ class Frontend(Protocol):
         """
 
 
-BUILTIN = {"cuda": "tilec.frontends.cuda:CudaFrontend", "tile": "tilec.frontends.tile:TileFrontend"}
+BUILTIN = {
+    "cuda": "tilec.frontends.cuda:CudaFrontend",
+    "prebuilt": "tilec.frontends.prebuilt:PrebuiltFrontend",
+    "tile": "tilec.frontends.tile:TileFrontend",
+}
 """Where the frontends that ship with tilec are found, by language."""
 
 

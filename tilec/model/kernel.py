@@ -62,6 +62,10 @@ class KernelDecl:
         safety: what is known of its safety, None where the language does not say.
         unproven: accesses that need a check inside of the kernel, each with what would prove them.
         language: digest of what a compile takes in of tilec itself, besides the compiler.
+        named: its parameters have names of their own; where not, the manifest's `params` name them in order.
+        simt: the manifest says how many threads a block has; None as the language has it.
+        block: block that the code was compiled for (`reqntid`), empty for any.
+        kinds: kinds of targets that can be made of it (`cubin`, `ptx`, `tileir`); empty for all that the language makes.
     """
 
     name: str
@@ -81,6 +85,10 @@ class KernelDecl:
     safety: Safety | None = None
     unproven: tuple[Diagnostic, ...] = ()
     language: str = ""
+    named: bool = True
+    simt: bool | None = None
+    block: tuple[int, ...] = ()
+    kinds: tuple[str, ...] = ()
 
     @property
     def variadic(self) -> bool:
