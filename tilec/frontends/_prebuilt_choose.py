@@ -79,8 +79,9 @@ def _of_file(file: Prebuilt, opener: Opener) -> list[Member]:
     if file.kind is FileKind.FATBIN:
         inside = opener.members(file)
         found = [member for part in inside.files for member in _of_file(part, opener)]
-        for kind, arch in inside.others:
-            found.append(Member(file=file, form=kind, what=f"{kind.value} for {arch}, in a fatbin"))
+        for kind, number in inside.others:
+            what = f"{kind.value}, in a fatbin" if kind is FileKind.TILEIR else f"{kind.value} for sm_{number} and later, in a fatbin"
+            found.append(Member(file=file, form=kind, what=what, number=number))
         return found
     if file.kind is FileKind.TILEIR:
         version, entries = read_tile(file)
@@ -117,7 +118,9 @@ def _rank(member: Member, target: Target) -> int | None:
     if member.form is FileKind.TILEIR:
         fits = target.kind is TargetKind.CUBIN and not target.suffix and target.arch.tile and not _in_fatbin(member)
         return 5 if fits else None
-    return 3 if member.form is FileKind.LTOIR else 4
+    if member.form is FileKind.LTOIR:
+        return 3 if not member.number or _compiles(member.number, target) else None
+    return 4
 
 
 def _compiles(number: str, target: Target) -> bool:

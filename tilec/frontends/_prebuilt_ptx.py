@@ -77,14 +77,15 @@ def read_ptx(text: str, path: str) -> PtxModule:
     bits = _ADDRESS.search(plain)
     if bits is not None and bits[1] != "64":
         raise fault(path, f".address_size {bits[1]}: kernels have addresses of 64 bits", line=_line(plain, bits.start(1)))
-    heads = list(_ENTRY.finditer(plain))
+    # What ends in a semicolon is declared here and defined elsewhere.
+    heads = [head for head in _ENTRY.finditer(plain) if head["end"] == "{"]
     if not heads:
         loose = re.search(r"\.entry\b", plain)
         if loose:
             raise fault(path, "this entry point is cut short", line=_line(plain, loose.start()), fix="see that the file is whole")
         has = " (it has device functions alone)" if ".func" in plain else ""
         raise fault(path, f"this PTX declares no entry point{has}", fix="a kernel is a `.visible .entry`")
-    return PtxModule(isa=isa, target=target, entries=tuple(_entry(head, plain, path) for head in heads if head["end"] == "{"))
+    return PtxModule(isa=isa, target=target, entries=tuple(_entry(head, plain, path) for head in heads))
 
 
 def _entry(head: re.Match[str], text: str, path: str) -> PtxEntry:

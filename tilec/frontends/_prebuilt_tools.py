@@ -18,13 +18,13 @@ from tilec.model.arch import Target, Version
 
 _NEEDS_ARCH = re.compile(r"\((\d+)\) in LTOIR arch newer than target")
 _PLACE = re.compile(r"\((\d+), (\d+)\)")
-_MEMBER = re.compile(r"^Fatbin (elf|ptx|nvvm|tile ir) code:\n=+\narch = (\w+)", re.MULTILINE)
+_MEMBER = re.compile(r"^Fatbin (elf|ptx|nvvm|tile ir) code:\n=+\narch = sm_(\d+)", re.MULTILINE)
 _FIX = "pip install 'tilec[build]'"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Members:
-    """What a fatbin holds: its cubins and PTX texts as files of their own, and what else is in it as (kind, architecture)."""
+    """What a fatbin holds: its cubins and PTX texts as files of their own, and what else is in it as (kind, architecture, as in `90`)."""
 
     files: tuple[Prebuilt, ...]
     others: tuple[tuple[FileKind, str], ...]
@@ -68,6 +68,10 @@ class Opener:
             except CompileError:
                 # From compute capability 10.0 on, libNVVM reads another dialect than before it.
                 return self.ptx(file, Target.parse("compute_100"))
+        if file.kind is FileKind.FATBIN:
+            # nvJitLink passes over members that are too new, and does not say that they are there.
+            oldest = min((number for kind, number in self.members(file).others if kind is FileKind.LTOIR), key=int)
+            return self.ptx(file, Target.parse(f"compute_{oldest}"))
         try:
             return self.ptx(file, Target.parse("compute_75"))
         except CompileError as exc:
