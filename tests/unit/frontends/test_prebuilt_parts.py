@@ -57,7 +57,7 @@ def test_a_wrong_digest_shows_the_one_that_was_found(tmp_path: Path) -> None:
 
 def test_a_digest_is_required_of_every_file(tmp_path: Path) -> None:
     (tmp_path / "k.cubin").write_bytes(b"x")
-    with pytest.raises(CompileError, match="the manifest does not state the digest of this file, which is [0-9a-f]{64}"):
+    with pytest.raises(CompileError, match=r"the manifest does not state the digest of this file, which is [0-9a-f]{64}"):
         prebuilt_files(source(tmp_path, TRITON, sha256=""))
     with pytest.raises(CompileError, match=r'write files = \{ "k\.cubin" = "[0-9a-f]{64}" \}'):
         prebuilt_files(source(tmp_path, TRITON, files=(("k.cubin", "1" * 64),)))
