@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from tilec.errors import Diagnostic, Location
 from tilec.frontends._prebuilt_declare import opened_cubin
 from tilec.frontends._prebuilt_files import FileKind, Prebuilt, fault
 from tilec.frontends._prebuilt_ptx import read_ptx
@@ -65,6 +66,22 @@ def choose(target: Target, symbol: str, found: list[Member]) -> Member:
         shown = " and ".join(f"{member.file.path} ({member.what})" for member in equal)
         raise fault(path, f"two files serve {target} equally: {shown}", fix="leave one of them out of `files`")
     return equal[0]
+
+
+def passed_over(target: Target, chosen: Member, found: list[Member]) -> tuple[Diagnostic, ...]:
+    """Warnings of machine code that one would expect to be taken: that for `sm_90a` alone, where the target is `sm_90`."""
+    if target.kind is not TargetKind.CUBIN or target.suffix or chosen.form is FileKind.CUBIN:
+        return ()
+    alone = [member for member in found if member.form is FileKind.CUBIN and member.number == f"{target.number}a" and not member.tile]
+    return tuple(
+        Diagnostic(
+            message=f"{member.file.path} is {member.what} alone and is not taken for {target}, which is made of {chosen.what}",
+            location=Location(file=member.file.path, line=1),
+            severity="warning",
+            hint=f"name {target}a in the targets, or leave the file out",
+        )
+        for member in alone
+    )
 
 
 def _of_file(file: Prebuilt, opener: Opener) -> list[Member]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tilec.bundle.cubin import Cubin, CubinKernel, CubinParam, read_cubin
 from tilec.errors import BundleError, CompileError, Diagnostic, Location
 from tilec.frontends import _cuda_abi, _cuda_ptxas, _prebuilt_abi, _ptx, _sass
-from tilec.frontends._prebuilt_choose import Member, choose, members
+from tilec.frontends._prebuilt_choose import Member, choose, members, passed_over
 from tilec.frontends._prebuilt_files import FileKind, fault, prebuilt_files
 from tilec.frontends._prebuilt_ptx import read_ptx
 from tilec.frontends._prebuilt_tile import read_tile
@@ -32,8 +32,10 @@ def compile_job(job: Job, opener: Opener) -> Image:
         ToolchainError: a tool is missing.
     """
     files = prebuilt_files(job.spec.source)
-    member = choose(job.target, job.spec.symbol, members(files, opener))
-    return _Maker(job, member, opener).image()
+    found = members(files, opener)
+    member = choose(job.target, job.spec.symbol, found)
+    image = _Maker(job, member, opener).image()
+    return dataclasses.replace(image, warnings=(*image.warnings, *passed_over(job.target, member, found)))
 
 
 class _Maker:
