@@ -99,7 +99,7 @@ MANIFESTS = {
         '"k/twice.cu"',
         '"k/twice.c"',
         '"k/twice.c"',
-        "kernel.twice.source: no language has files that end in '.c': known are .cu (cuda), .cuh (cuda), .py (tile)",
+        "kernel.twice.source: no language has files that end in '.c': known are .cu (cuda), .cuh (cuda), .ptx (prebuilt), ",
     ),
     "unknown language": (
         CUDA,

@@ -41,7 +41,7 @@ PASSED = {
     "safe_gemm/1k[f16]",
     "safe_gemm/odd[f16]",
 }
-NEED_A_GPU = {"reduce_sum", "block_scan", "elementwise", "stencil"}
+NEED_A_GPU = {"reduce_sum", "block_scan", "elementwise", "stencil", "square_add"}
 
 HEAD = """edition = 1
 [package]

@@ -37,6 +37,7 @@ KERNELS = (
     "block_scan",
     "elementwise",
     "stencil",
+    "square_add",
 )
 
 

@@ -101,3 +101,7 @@ def test_stencil_repeats_the_edge(reference: ModuleType, rng: np.random.Generato
             near = [(r, max(c - 1, 0)), (r, min(c + 1, 3)), (max(r - 1, 0), c), (min(r + 1, 2), c)]
             expected = float(x[r, c]) + 0.25 * (sum(float(x[p]) for p in near) - 4 * float(x[r, c]))
             assert actual[r, c] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_square_add(reference: ModuleType) -> None:
+    assert reference.square_add(np.array([3.0, -2.0], np.float32), -1.0).tolist() == [8.0, 3.0]

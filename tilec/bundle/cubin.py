@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import struct
 from collections.abc import Iterator
 
@@ -25,6 +26,7 @@ _REGCOUNT = 0x2F
 _CTA_PER_CLUSTER = 0x3D
 _SIZED = 4  # the only attribute format with a payload behind its header
 _COMPAT_ACCELERATED = 9
+_RELEASE = re.compile(rb"release (\d{1,3})\.(\d{1,3})")
 
 _SHT_SYMTAB = 2
 _SHT_NOBITS = 8
@@ -71,11 +73,16 @@ class CubinKernel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Cubin:
-    """A cubin: the compute capability it is for, whether it is of an `a` target, and its kernels by order of their symbols."""
+    """A cubin: the compute capability it is for, whether it is of an `a` target, and its kernels by order of their symbols.
+
+    `tile` tells those that were assembled from Tile IR; `toolkit` is the release that made it, (0, 0) where it does not say.
+    """
 
     cc: tuple[int, int]
     accelerated: bool
     kernels: tuple[CubinKernel, ...]
+    tile: bool = False
+    toolkit: tuple[int, int] = (0, 0)
 
     def kernel(self, name: str) -> CubinKernel:
         """The kernel of this symbol.
@@ -154,7 +161,15 @@ def _read(data: bytes) -> Cubin:
     )
     compat = by_name.get(".nv.compat")
     accelerated = any(a == _COMPAT_ACCELERATED and v == 1 for _, a, v, _ in _attributes(_body(data, compat)))
-    return Cubin(cc=(sm // 10, sm % 10), accelerated=accelerated, kernels=kernels)
+    release = _RELEASE.search(_body(data, by_name.get(".note.nv.tkinfo")))
+    return Cubin(
+        cc=(sm // 10, sm % 10),
+        accelerated=accelerated,
+        kernels=kernels,
+        # tileiras packs what a host needs into a section of its own; no other compiler makes one.
+        tile=".nv.host" in by_name,
+        toolkit=(int(release[1]), int(release[2])) if release else (0, 0),
+    )
 
 
 def _kernel(data: bytes, symbol: _Symbol, by_name: dict[str, _Section], facts: dict[int, int], reserved: int) -> CubinKernel:

@@ -23,8 +23,25 @@ RECIPE = 3
 EXEMPT: Mapping[type, frozenset[str]] = {
     Source: frozenset({"root"}),
     KernelSpec: frozenset({"timeout"}),
-    # `reads` are inputs; what comes of `together` is the job's group, and what comes of the rest is not compiled.
-    KernelDecl: frozenset({"location", "doc", "reads", "together", "axes", "grid", "grid_free", "requires", "safety", "unproven"}),
+    # `reads` are inputs; what comes of `together` is the job's group; what comes of the rest is in the job, or is not compiled.
+    KernelDecl: frozenset(
+        (
+            "location",
+            "doc",
+            "reads",
+            "together",
+            "axes",
+            "grid",
+            "grid_free",
+            "requires",
+            "safety",
+            "unproven",
+            "named",
+            "simt",
+            "block",
+            "kinds",
+        )
+    ),
     ParamDecl: frozenset({"location"}),
     Param: frozenset({"doc"}),
 }

@@ -82,6 +82,7 @@ class Frontend(Protocol):
 
 BUILTIN = {
     "cuda": "tilec.frontends.cuda:CudaFrontend",
+    "prebuilt": "tilec.frontends.prebuilt:PrebuiltFrontend",
     "tile": "tilec.frontends.tile:TileFrontend",
     "triton": "tilec.frontends.triton:TritonFrontend",
 }

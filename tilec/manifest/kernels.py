@@ -338,11 +338,20 @@ def _check_launch(launch: Launch, path: Path, problems: Problems) -> None:
 
 def _options(found: dict[str, Any], language: str, path: Path, problems: Problems) -> Options:
     read: dict[str, Any] = {}
-    for key in keys.OPTIONS["cuda"]:
-        if key.name in found:
-            if language and language != "cuda":
-                problems.add((*path, key.name), f"is an option of cuda, the kernel's language is {language}", at_key=True)
+    for owner, options in keys.OPTIONS.items():
+        for key in options:
+            if key.name not in found:
+                continue
+            if language and language != owner:
+                problems.add((*path, key.name), f"is an option of {owner}, the kernel's language is {language}", at_key=True)
             read[key.name] = found[key.name]
+    for name in read.get("files", ()):
+        try:
+            values.project_path(name)
+        except ValueError as error:
+            problems.add((*path, "files", name), str(error), at_key=True)
+        if name == found.get("source", ("", ""))[0]:
+            problems.add((*path, "files", name), "this is the source: its digest is sha256", at_key=True)
     return options_of(read)
 
 

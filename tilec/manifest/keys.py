@@ -10,7 +10,7 @@ from tilec.model.signature import ParamKind
 EDITION = 1
 EMIT = ("bundle", "package", "wheel", "fatbin", "cubin", "ptx")
 DISTS = ("normal", "uniform", "integers", "zeros", "ones", "arange", "empty")
-LATER_LANGUAGES = {"simt": (), "prebuilt": (".ptx", ".cubin", ".fatbin", ".ltoir")}
+LATER_LANGUAGES: dict[str, tuple[str, ...]] = {"simt": ()}
 
 _TARGET = Text("target", known=values.target_names, convert=values.target)
 _TARGETS = ListOf(_TARGET, least=1, unique=True)
@@ -19,6 +19,7 @@ _PATH = Text("a path", convert=values.project_path)
 _LINE = Text("one line of text", convert=values.one_line, empty=True)
 _BYTES = Either((Integer(0), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.size)))
 _HINT = Integer()
+_SHA256 = Text("a SHA-256 (64 hexadecimal digits)", pattern="[0-9a-fA-F]{64}")
 _DIVISORS = ListOf(Integer(1), least=1, most=8)
 _ALIGNED = Integer(1, 2**20, power=True)
 
@@ -97,12 +98,24 @@ OPTIONS = {
         Key("flags", ListOf(Text()), "More compiler flags, as they are."),
         Key("group", Integer(1, 64), "Most variants of a source that are compiled in one go; 1 compiles each alone."),
     ),
+    "prebuilt": (
+        Key("sha256", _SHA256, "SHA-256 of `source`, which is required: nothing else of a compiled file can be told from its name."),
+        Key(
+            "files",
+            Table(names=Names(".+", "a path", _SHA256), least=1),
+            "More files of the same kernel, for other targets: each with its SHA-256.",
+        ),
+    ),
     "tile": (),
     "triton": (),
 }
 FRONTENDS = Table(
     keys=(
-        *(Key(language, Table(keys=keys), f"Options of the {language} language.") for language, keys in OPTIONS.items()),
+        # Digests are of one kernel's files.
+        *(
+            Key(language, Table(keys=() if language == "prebuilt" else keys), f"Options of the {language} language.")
+            for language, keys in OPTIONS.items()
+        ),
         *(Key(language, Later(), "Not supported yet.") for language in LATER_LANGUAGES),
     ),
     names=Names(
@@ -286,7 +299,7 @@ KERNEL = Table(
         ),
         Key("case", Table(names=Names(values.WORD, "a case's name", CASE)), "Named inputs and a reference."),
         *OPTIONS["cuda"],
-        Key("sha256", Later(), "Not supported yet."),
+        *OPTIONS["prebuilt"],
         Key("link", Later(), "Not supported yet."),
     ),
 )

@@ -70,6 +70,10 @@ class KernelDecl:
         requires: conditions on the arguments that the source demands.
         safety: what is known of its safety, None where the language does not say.
         unproven: accesses that need a check inside of the kernel, each with what would prove them.
+        named: its parameters have names of their own; where not, the manifest's `params` name them in order.
+        simt: the manifest says how many threads a block has; None as the language has it.
+        block: block that the code was compiled for (`reqntid`), empty for any.
+        kinds: kinds of targets that can be made of it (`cubin`, `ptx`, `tileir`); empty for all that the language makes.
     """
 
     name: str
@@ -88,6 +92,10 @@ class KernelDecl:
     requires: tuple[str, ...] = ()
     safety: Safety | None = None
     unproven: tuple[Diagnostic, ...] = ()
+    named: bool = True
+    simt: bool | None = None
+    block: tuple[int, ...] = ()
+    kinds: tuple[str, ...] = ()
 
     @property
     def variadic(self) -> bool:

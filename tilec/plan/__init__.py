@@ -19,7 +19,7 @@ from tilec.plan.checks import check_entry, check_hints, check_kernel
 from tilec.plan.groups import Groups
 from tilec.plan.matrix import Report, expand
 from tilec.plan.params import Resolver, abi_of_args
-from tilec.plan.source import check_checks, check_source_axes, safety_of, with_source
+from tilec.plan.source import check_checks, check_source_axes, safety_of, with_names, with_source
 from tilec.plan.targets import LanguageFacts, Selection, choose_targets, no_target, parse_targets
 
 
@@ -135,6 +135,8 @@ def _plan_kernel(
     offered: list[Job],
     report: Report,
 ) -> PlannedKernel:
+    decl = with_names(kernel, decl, report)
+    language = language.of(decl)
     if not check_entry(kernel, decl, report) or not check_source_axes(kernel, decl, report):
         return PlannedKernel(info=_info(kernel, decl, (), ()), jobs=(), manifest=kernel)
     kernel = with_source(kernel, decl, report)

@@ -122,6 +122,10 @@ def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, rep
             report(f"the shared memory of a {kernel.language} kernel is chosen by its compiler: leave launch.shared out", (*path, "shared"))
     elif not launch.block:
         report("no block: say how many threads a block has, for example block = [256]", path)
+    if decl.block and all(text.isdigit() for text in launch.block):
+        given = (*map(int, launch.block), 1, 1)[:3]
+        if given != decl.block:
+            report(f"a block of {list(given)}, but {decl.name} was compiled for exactly {list(decl.block)}", (*path, "block"))
     if decl.max_threads and all(text.isdigit() for text in launch.block):
         threads = 1
         for text in launch.block:

@@ -227,7 +227,7 @@ def abi_of_args(
             slots.append(AbiSlot(type="struct", expr=text, size=size, align=min(8, size & -size) if size else 1))
         elif kind in DTYPES:
             said = str(axes.get(param_decl.dtype, param_decl.dtype))
-            if said in DTYPES and said != kind:
+            if param_decl.type and said in DTYPES and said != kind:
                 what = f"{text!r} packs {kind}, but the source takes {param_decl.type} {param_decl.name} ({said})"
                 report(what, path)
             size = DTYPES[kind].bytes

@@ -27,7 +27,21 @@ def with_source(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
     axes = dict(kernel.matrix.axes)
     constants = {p.name: p.default for p in decl.params if p.kind == "constant" and p.name not in axes and p.default is not None}
     requires = tuple(dict.fromkeys((*launch.requires, *(_filled(text, constants) for text in decl.requires))))
-    return dataclasses.replace(kernel, launch=dataclasses.replace(launch, grid=launch.grid or decl.grid, requires=requires))
+    block = launch.block or tuple(map(str, decl.block))
+    return dataclasses.replace(kernel, launch=dataclasses.replace(launch, grid=launch.grid or decl.grid, block=block, requires=requires))
+
+
+def with_names(kernel: Kernel, decl: KernelDecl, report: Report) -> KernelDecl:
+    """The declaration with the names that `params` gives, in order, where the code has none of its own."""
+    names = [table.name for table in kernel.params]
+    if decl.named or kernel.args is not None or not names or set(names) <= {p.name for p in decl.params}:
+        return decl
+    if len(names) != len(decl.params):
+        sizes = ", ".join(p.type or p.dtype or f"{p.size} bytes" for p in decl.params)
+        what = f"{len(names)} params, but {decl.name} takes {len(decl.params)} parameters, which have no names of their own ({sizes})"
+        report(f"{what}: name each, in order, or say with args what each of them gets", ("kernel", kernel.name, "params"))
+        return decl
+    return dataclasses.replace(decl, params=tuple(dataclasses.replace(p, name=name) for p, name in zip(decl.params, names, strict=True)))
 
 
 def check_source_axes(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from tilec.errors import UsageError
 from tilec.manifest.types import Kernel, Manifest, Override
 from tilec.model.arch import Target, TargetKind
+from tilec.model.kernel import KernelDecl
 from tilec.model.suggest import nearest
 
 
@@ -29,6 +30,11 @@ class LanguageFacts:
     refuse: Callable[[Target], str]
     simt: bool
     hints: tuple[str, ...] = ()
+
+    def of(self, decl: KernelDecl) -> LanguageFacts:
+        """The same for one kernel, of which less may be made."""
+        kinds = tuple(kind for kind in self.kinds if not decl.kinds or kind.value in decl.kinds)
+        return dataclasses.replace(self, kinds=kinds, simt=self.simt if decl.simt is None else decl.simt)
 
 
 def parse_targets(manifest: Manifest, names: Sequence[str]) -> tuple[Target, ...]:

@@ -23,23 +23,23 @@ class Sample:
 
     Attributes:
         make: the frontend's class.
-        files: text of each file, by its path in the project.
+        files: text (or bytes) of each file, by its path in the project.
         path: the file that has the kernels.
         pulled_in: another of `files` that `path` pulls in (a header, a module), empty where the language has none.
         kernel: name of a kernel in it.
         job: a job for that kernel, from the source and the declaration.
-        broken: text for `path` that cannot be read or compiled, and the line with the fault; line 0 where the language cannot tell.
+        broken: text (or bytes) for `path` that cannot be read or compiled, and the line with the fault; 0 where the language cannot tell.
         options: the language's options.
         search: where the frontend looks for its tools.
     """
 
     make: Callable[[ToolSearch], Frontend]
-    files: Mapping[str, str]
+    files: Mapping[str, str | bytes]
     path: str
     pulled_in: str = ""
     kernel: str
     job: Callable[[Source, KernelDecl], Job]
-    broken: tuple[str, int]
+    broken: tuple[str | bytes, int]
     options: Options = ()
     search: ToolSearch = dataclasses.field(default_factory=ToolSearch)
 
@@ -105,7 +105,7 @@ def check_declare(sample: Sample, folder: Path) -> None:
     _require(found == tuple(sample.make(sample.search).declare(other)), "declarations depend on the project's directory")
     _require(pickle.loads(pickle.dumps(found)) == found, "declarations do not survive pickling")  # noqa: S301  (pickled one line above)
     _require(sample.kernel in [decl.name for decl in found], f"no kernel {sample.kernel!r} among {[decl.name for decl in found]}")
-    lines = sample.files[sample.path].count("\n") + 1
+    lines = _bytes(sample.files[sample.path]).count(b"\n") + 1
     for decl in found:
         _require(decl.location.file == sample.path, f"{decl.name} is placed in {decl.location.file}, not in {sample.path}")
         _require(1 <= decl.location.line <= lines, f"{decl.name} is placed in line {decl.location.line} of {lines}")
@@ -141,7 +141,7 @@ def check_errors(sample: Sample, folder: Path) -> None:
     text, line = sample.broken
     source = _lay_out(sample, folder / "good")
     job = _job(sample, source)
-    (folder / "good" / sample.path).write_text(text, encoding="utf-8")
+    (folder / "good" / sample.path).write_bytes(_bytes(text))
     frontend = sample.make(sample.search)
     error = None
     try:
@@ -171,8 +171,12 @@ def _lay_out(sample: Sample, root: Path) -> Source:
     for name, text in sample.files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(_bytes(text))
     return Source(root=str(root), path=sample.path, options=sample.options)
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
 
 
 def _job(sample: Sample, source: Source) -> Job:

@@ -95,7 +95,7 @@ def test_no_absolute_path_is_in_an_entry(cache: Cache, tmp_path: Path) -> None:
 def test_the_directory_is_tagged_as_a_cache(cache: Cache) -> None:
     cache.put(KEY, make_image())
     assert cache.root
-    assert (cache.root / "v1/CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
+    assert (cache.root / store.FORMAT / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
 
 
 def test_equal_abis_are_held_once(cache: Cache) -> None:
@@ -320,7 +320,7 @@ def test_records_hold_json_values(cache: Cache, notes: Notes) -> None:
 def test_a_damaged_record_is_missed(cache: Cache, notes: Notes) -> None:
     cache.put_record("some key", [1, 2, 3])
     assert cache.root
-    (path,) = (cache.root / "v1/records").rglob("*/*")
+    (path,) = (cache.root / store.FORMAT / "records").rglob("*/*")
     path.write_bytes(path.read_bytes()[:-2])
     assert cache.get_record("some key") is None
     assert notes.only().startswith("cache record some key was damaged (its heading or its length is wrong)")

@@ -12,7 +12,7 @@ from tilec.manifest.load import load, load_text
 from tilec.manifest.types import AssumeSet, Budget, Exclude, Input, Manifest, Output, ParamTable, Profile, Tolerance
 from tilec.model.arch import Target
 
-LANGUAGES = {"tile": (".py",), "cuda": (".cu",), "triton": ()}
+LANGUAGES = {"tile": (".py",), "cuda": (".cu",), "triton": (), "prebuilt": (".ptx", ".cubin")}
 SAMPLES = Path(__file__).parents[2] / "samples" / "manifests"
 ROOT = Path(__file__).parents[3]
 
@@ -72,7 +72,9 @@ def test_every_table() -> None:
         ("include", ("include", ".")),
         ("std", "c++20"),
     )
-    gemm, rms = manifest.kernels
+    gemm, rms, scan = manifest.kernels
+    assert scan.language == "prebuilt"
+    assert scan.options == (("files", (("prebuilt/scan.sm_90.cubin", f"{2:064}"),)), ("sha256", f"{1:064}"))
     assert gemm.matrix.axes == (("T", ("f16", "bf16")), ("BM", (64, 128)), ("FAST", (True, False)), ("SCALE", (0.5,)), ("MODE", ("a b",)))
     assert gemm.matrix.exclude == (Exclude(when="BM * 2 > 512"), Exclude(values=(("T", "bf16"), ("BM", 64))))
     assert gemm.matrix.include == ((("T", "f32"), ("BM", 32), ("FAST", True), ("SCALE", 1.0), ("MODE", "c")),)

@@ -24,7 +24,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh"), "triton": ()}
+LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh"), "triton": (), "prebuilt": (".ptx", ".cubin")}
 SAMPLES = Path(__file__).parents[2] / "samples" / "manifests"
 GOOD = sorted((SAMPLES / "good").glob("*.toml"))
 BAD = sorted((SAMPLES / "bad").glob("*.toml"))
@@ -90,7 +90,7 @@ def only(path: tuple[str | int, ...]) -> dict[str, Any]:
     data[top] = BASE[top]
     if top == "kernel" and len(path) > 1:
         kernel = BASE["kernel"][path[1]]
-        data[top] = {path[1]: {key: kernel[key] for key in ("source", "matrix", *path[2:3])}}
+        data[top] = {path[1]: {key: kernel[key] for key in ("source", "matrix", *path[2:3]) if key in kernel}}
     return copy.deepcopy(data)
 
 
@@ -150,9 +150,8 @@ OTHER_FIELD = {
     types.Kernel: {
         "case": "cases",
         "dispatch": "default",
-        "sha256": "",
         "link": "",
-        **{key.name: "options" for key in keys.OPTIONS["cuda"]},
+        **{key.name: "options" for options in keys.OPTIONS.values() for key in options},
     },
 }
 

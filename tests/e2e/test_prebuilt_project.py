@@ -1,0 +1,187 @@
+"""A project of kernels that come compiled: PTX, a cubin, LTO-IR, a fatbin, NVVM IR and Tile IR, from `tilec build` to a launch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.e2e.harness import Cli, edit, tree, write
+from tests.toolchain.prebuilt_samples import FILL_LL, TILE_ARGS, fatbin, nvrtc_made, tile_made
+from tilec.bundle.read import Bundle
+from tilec.model.digest import sha256
+from tilec.runtime import Device, load
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+HEAD = """edition = 1
+[package]
+name = "pre"
+version = "1.0.0"
+[targets]
+default = ["sm_80", "sm_90", "compute_80", "tileir"]
+"""
+NAMED = """launch = { grid = ["cdiv(n, 256)"], block = [256] }
+params.y = { dtype = "f32", rank = 1 }
+params.x = { dtype = "f32", rank = 1, out = false }
+params.s = { dtype = "f32" }
+params.n = { dtype = "i32" }
+params.box = {}
+"""
+ADD = f"""params = {{ x = {{ rank = 1, out = false }}, y = {{ rank = 1, out = false }}, z = {{ rank = 1 }} }}
+args = {list(TILE_ARGS)}
+launch = {{ requires = ["x.size == z.size", "y.size == z.size"], grid = ["cdiv(z.size, 128)"] }}
+[kernel.add.case.odd]
+inputs.x = {{ shape = [1000] }}
+inputs.y = {{ shape = [1000], seed = 1 }}
+inputs.z = {{ shape = [1000], dist = "empty" }}
+reference = "reference.py:add"
+"""
+
+
+def project(root: Path) -> dict[str, str]:
+    """Write the project; the digests of its files."""
+    files = {
+        "k/scale.ptx": nvrtc_made("PTX", "compute_80"),
+        "k/scale.sm_90.cubin": nvrtc_made("CUBIN", "sm_90"),
+        "k/scale.ltoir": nvrtc_made("LTOIR", "compute_80"),
+        "k/scale.fatbin": fatbin(),
+        "k/fill.ll": FILL_LL.encode(),
+        "k/add.tileirbc": tile_made("tileir"),
+        "reference.py": b"def add(x, y):\n    return x + y\n",
+    }
+    (root / "k").mkdir(parents=True)
+    for name, data in files.items():
+        (root / name).write_bytes(data)
+    digests = {name: sha256(data) for name, data in files.items()}
+    text = HEAD
+    for kernel, name in (("by_ptx", "k/scale.ptx"), ("by_lto", "k/scale.ltoir"), ("by_fatbin", "k/scale.fatbin")):
+        text += f'[kernel.{kernel}]\nsource = "{name}:scale"\nsha256 = "{digests[name]}"\n{NAMED}'
+    name = "k/scale.sm_90.cubin"
+    text += (
+        f'[kernel.by_two]\nsource = "k/scale.ptx:scale"\nsha256 = "{digests["k/scale.ptx"]}"\nfiles = {{ "{name}" = "{digests[name]}" }}\n'
+    )
+    text += NAMED
+    text += f'[kernel.fill]\nsource = "k/fill.ll"\nsha256 = "{digests["k/fill.ll"]}"\n'
+    text += 'params = { y = { dtype = "f32", rank = 1 }, value = {} }\nargs = ["y.ptr", "value", "i32(y.size)"]\n'
+    text += 'launch = { grid = ["cdiv(y.size, 256)"], block = [256] }\n'
+    text += f'[kernel.add]\nsource = "k/add.tileirbc:add_tile"\nsha256 = "{digests["k/add.tileirbc"]}"\n{ADD}'
+    (root / "tilec.toml").write_text(text, encoding="utf-8")
+    return digests
+
+
+def test_a_project_of_compiled_kernels(cli: Cli, tmp_path: Path) -> None:
+    project(tmp_path)
+    done = cli.good(tmp_path, "build")
+    assert "built 18 jobs: 18 compiled" in done.out
+    bundle = Bundle.open(tmp_path / "dist" / "pre-1.0.0.tilec")
+    found = {k.name: [str(image.target) for v in k.variants for image in v.images] for k in bundle.info.kernels}
+    machine = ["sm_80", "sm_90", "compute_80"]
+    simt = dict.fromkeys(("by_ptx", "by_lto", "by_fatbin", "by_two", "fill"), machine)
+    assert found == {**simt, "add": ["sm_80", "sm_90", "tileir"]}
+    assert cli.good(tmp_path, "build").up_to_date
+    images = {k.name: {str(i.target): i.digest for v in k.variants for i in v.images} for k in bundle.info.kernels}
+    assert images["by_two"]["sm_90"] == sha256(nvrtc_made("CUBIN", "sm_90"))
+    assert images["by_ptx"]["sm_80"] == images["by_two"]["sm_80"]
+
+
+def test_bytecode_runs_on_the_cpu_device(cli: Cli, tmp_path: Path) -> None:
+    project(tmp_path)
+    assert "ok" in cli.good(tmp_path, "run", "add", "--device", "cpu").out
+    cli.good(tmp_path, "build", "--targets", "tileir", "--select", "add")
+    kernels = load(Bundle.open(tmp_path / "dist" / "pre-1.0.0.tilec"), "cpu").kernels
+    x, y = np.arange(300, dtype=np.float32), np.ones(300, np.float32)
+    z = np.zeros(300, np.float32)
+    kernels["add"](0, x, y, z)
+    Device("cpu").sync()
+    assert (z == x + y).all()
+
+
+def test_two_directories_give_equal_bundles(cli: Cli, tmp_path: Path) -> None:
+    made = []
+    for name in ("one", "two"):
+        project(tmp_path / name)
+        cli.good(tmp_path / name, "build", "--force")
+        made.append(tree(tmp_path / name / "dist")["pre-1.0.0.tilec"])
+    assert made[0] == made[1]
+
+
+def test_a_file_that_was_made_anew_is_refused_until_its_digest_is_stated(cli: Cli, tmp_path: Path) -> None:
+    digests = project(tmp_path)
+    cli.good(tmp_path, "build")
+    path = tmp_path / "k" / "scale.ptx"
+    path.write_bytes(path.read_bytes().replace(b"fma.rn", b"fma.rz").rstrip(b"\0") + b"// anew\n")
+    done = cli(tmp_path, "build")
+    now = sha256(path.read_bytes())
+    assert done.code == 1
+    assert f"the digest of this file is {now}, the manifest states {digests['k/scale.ptx']}" in done.err
+    assert f'write sha256 = "{now}"' in done.err
+    manifest = tmp_path / "tilec.toml"
+    manifest.write_text(manifest.read_text(encoding="utf-8").replace(digests["k/scale.ptx"], now), encoding="utf-8")
+    again = cli.good(tmp_path, "build")
+    assert {job.rpartition("-")[0] for job in again.jobs} == {"by_ptx", "by_two"}
+
+
+def test_what_a_build_refuses(cli: Cli, tmp_path: Path) -> None:
+    digests = project(tmp_path)
+    manifest = tmp_path / "tilec.toml"
+    edit(manifest, f'sha256 = "{digests["k/scale.ltoir"]}"\n', "")
+    done = cli(tmp_path, "build")
+    assert done.code == 1
+    assert f"the manifest does not state the digest of this file, which is {digests['k/scale.ltoir']}" in done.err
+    stated = f'source = "k/scale.sm_90.cubin:scale"\nsha256 = "{digests["k/scale.sm_90.cubin"]}"\n'
+    edit(manifest, 'source = "k/scale.ltoir:scale"\n', stated)
+    done = cli(tmp_path, "build")
+    assert done.code == 1
+    assert "no file of this kernel serves sm_80; there is:" in done.err
+    assert "k/scale.sm_90.cubin: a cubin for sm_90" in done.err
+    edit(manifest, 'source = "k/scale.sm_90.cubin:scale"', 'source = "k/scale.sm_90.cubin:scala"')
+    done = cli(tmp_path, "check")
+    assert done.code == 2
+    assert "k/scale.sm_90.cubin has no kernel 'scala'; did you mean 'scale'" in done.err + done.out
+
+
+# As Triton writes it: an address more than the kernel has, for scratch memory, and the block as `.reqntid`.
+TRITON = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry add_kernel(
+	.param .u64 .ptr .global .align 1 add_kernel_param_0,
+	.param .u64 .ptr .global .align 1 add_kernel_param_1,
+	.param .u32 add_kernel_param_2,
+	.param .u64 .ptr .global .align 1 add_kernel_param_3
+)
+.reqntid 128
+{
+	ret;
+}
+"""
+
+
+def test_what_triton_makes_with_its_hidden_arguments(cli: Cli, tmp_path: Path) -> None:
+    text = (
+        HEAD
+        + f"""[kernel.add_kernel]
+source = "k/add.ptx"
+sha256 = "{sha256(TRITON.encode())}"
+params = {{ y = {{ dtype = "f32", rank = 1 }}, x = {{ dtype = "f32", rank = 1, out = false }} }}
+args = ["y.ptr", "x.ptr", "i32(x.size)", "u64(0)"]
+launch = {{ grid = ["cdiv(x.size, 1024)"] }}
+"""
+    )
+    write(tmp_path, text, {"k/add.ptx": TRITON})
+    cli.good(tmp_path, "build")
+    (kernel,) = Bundle.open(tmp_path / "dist" / "pre-1.0.0.tilec").info.kernels
+    assert kernel.launch.block == ("128", "1", "1")
+    assert [(slot.type, slot.expr) for slot in kernel.variants[0].abi] == [
+        ("ptr", "y.ptr"),
+        ("ptr", "x.ptr"),
+        ("i32", "x.size"),
+        ("u64", "0"),
+    ]
+    assert all(image.required_block == (128, 1, 1) for image in kernel.variants[0].images)
+    edit(tmp_path / "tilec.toml", '"i32(x.size)"', '"i64(x.size)"')
+    done = cli(tmp_path, "build")
+    assert done.code == 1
+    assert "add_kernel takes other parameters than a launch would pass" in done.err

@@ -1,0 +1,138 @@
+"""The files of a prebuilt kernel: read, held against the digests that the manifest states, and told apart by their first bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from pathlib import Path
+
+from tilec.errors import CompileError, Diagnostic, Location
+from tilec.model.digest import sha256
+from tilec.model.job import InputFile, Option, Source
+
+
+class FileKind(enum.Enum):
+    """What compiled code comes as; the value is how messages call it."""
+
+    PTX = "PTX"
+    CUBIN = "a cubin"
+    FATBIN = "a fatbin"
+    LTOIR = "LTO-IR"
+    NVVM = "NVVM IR"
+    TILEIR = "Tile IR"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Prebuilt:
+    """A file whose digest is the one that was stated."""
+
+    path: str
+    kind: FileKind
+    data: bytes
+    digest: str
+
+    @property
+    def text(self) -> str:
+        """The bytes as PTX or NVVM text; compilers end theirs with a zero byte, which is no part of it."""
+        return self.data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+
+
+_MAGIC = (
+    (b"\x7fELF", FileKind.CUBIN),
+    (b"\x50\xed\x55\xba", FileKind.FATBIN),
+    (b"\xedCN\x7f", FileKind.LTOIR),
+    (b"BC\xc0\xde", FileKind.NVVM),
+    (b"\xde\xc0\x17\x0b", FileKind.NVVM),
+    (b"\x7fTileIR\0", FileKind.TILEIR),
+)
+_PTX = re.compile(r"^\s*\.version\b", re.MULTILINE)
+_NVVM_TEXT = re.compile(r"^(?:target (?:triple|datalayout)\b|define\b|source_filename\b|!nvvm\.annotations\b)", re.MULTILINE)
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def digests_stated(source: Source) -> dict[str, str]:
+    """The digest that the manifest states of each file, the source first; empty where it states none."""
+    options: dict[str, Option] = dict(source.options)
+    stated = options.get("sha256", "")
+    files = options.get("files", ())
+    found = {source.path: str(stated)}
+    for pair in files if isinstance(files, tuple) else ():
+        if isinstance(pair, tuple):
+            found.setdefault(pair[0], pair[1])
+    return found
+
+
+def input_files(source: Source) -> list[InputFile]:
+    """Every file with the digest that it has now.
+
+    Raises:
+        CompileError: one cannot be read, or leaves the project.
+    """
+    return sorted((InputFile(name=name, digest=sha256(_read(source, name))) for name in digests_stated(source)), key=lambda f: f.name)
+
+
+def prebuilt_files(source: Source) -> tuple[Prebuilt, ...]:
+    """The files of a kernel, the source first.
+
+    Raises:
+        CompileError: one cannot be read, has another digest than stated or none, or is nothing that is known.
+    """
+    return tuple(_checked(source, name, stated) for name, stated in digests_stated(source).items())
+
+
+def fault(path: str, what: str, *, line: int = 1, cause: str = "", fix: str = "", log: str = "", command: str = "") -> CompileError:
+    """An error at a place in a file."""
+    place = Diagnostic(message=what, location=Location(file=path, line=line), hint=fix)
+    return CompileError(f"{path}: {what}", diagnostics=(place,), cause=cause, fix=fix, log=log, command=command)
+
+
+def _checked(source: Source, name: str, stated: str) -> Prebuilt:
+    data = _read(source, name)
+    digest = sha256(data)
+    key = f'sha256 = "{digest}"' if name == source.path else f'files = {{ "{name}" = "{digest}" }}'
+    if not stated:
+        raise fault(
+            name,
+            f"the manifest does not state the digest of this file, which is {digest}",
+            fix=f"where this is the file that you mean, write {key}",
+        )
+    if stated.lower() != digest:
+        what = f"the digest of this file is {digest}, the manifest states {stated}"
+        if not _DIGEST.fullmatch(stated.lower()):
+            what += " (a SHA-256 has 64 hexadecimal digits)"
+        raise fault(
+            name,
+            what,
+            cause="the file was made anew or changed, or the digest is another file's",
+            fix=f"where this is the file that you mean, write {key}",
+        )
+    return Prebuilt(path=name, kind=_kind(name, data), data=data, digest=digest)
+
+
+def _kind(name: str, data: bytes) -> FileKind:
+    for magic, kind in _MAGIC:
+        if data.startswith(magic):
+            return kind
+    text = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+    if "\0" not in text:
+        if _PTX.search(text):
+            return FileKind.PTX
+        if _NVVM_TEXT.search(text):
+            return FileKind.NVVM
+    raise fault(
+        name,
+        f"this is no compiled kernel: it begins with {data[:8].hex(' ') or 'nothing'}",
+        cause="PTX has a .version; cubins, fatbins, LTO-IR, NVVM bitcode and Tile IR are known by their first bytes",
+        fix="see that the file is whole, and of one of these kinds",
+    )
+
+
+def _read(source: Source, name: str) -> bytes:
+    path = Path(source.root, name)
+    try:
+        if not path.resolve().is_relative_to(Path(source.root).resolve()):
+            raise fault(name, "the file lies outside of the project", fix="copy it into the project")
+        return path.read_bytes()
+    except OSError as exc:
+        raise fault(name, f"cannot be read: {exc.strerror}", fix="see that the file is there and readable") from exc
