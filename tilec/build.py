@@ -16,7 +16,7 @@ from tilec.compiler.keys import Change, KeyMaker, explain_change, inputs_digest,
 from tilec.compiler.lockfile import check_lock
 from tilec.compiler.state import Fingerprint, Output, WorkDir
 from tilec.errors import Diagnostic, ManifestError, UsageError
-from tilec.frontends._reads import GONE
+from tilec.frontends._reads import GONE, OWN
 from tilec.frontends._tools import used as tools_used
 from tilec.frontends.base import BUILTIN, ToolSearch
 from tilec.model.kernel import BundleInfo
@@ -187,7 +187,8 @@ def _stamp(project: Project, declared: Declared, request: BuildRequest, outputs:
     if request.aside:
         return
     manifest = project.manifest
-    inputs = {file for files in declared.inputs.values() for file in files}
+    # tilec's own code is looked at anyway.
+    inputs = {file for files in declared.inputs.values() for file in files if not file.name.startswith(OWN)}
     names = {file.name for file in inputs}
     # Status says nothing of a file that is not there, and of a directory not what is in it.
     vague = any(file.name[0] == "<" or file.name[-1] == "/" or file.digest == GONE for file in inputs)

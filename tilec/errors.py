@@ -47,11 +47,12 @@ TilecError                      1   base: what happened, the usual cause, the ne
 
 from __future__ import annotations
 
-import dataclasses
 from typing import ClassVar
 
+from tilec.values import value_class
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+
+@value_class(frozen=True, kw_only=True, slots=True)
 class Location:
     """A place in a source file; line and column count from 1, 0 means unknown."""
 
@@ -69,7 +70,7 @@ class Location:
         return ":".join(parts)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class Diagnostic:
     """One message about the user's source, from a compiler or from a check of tilec.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import dataclasses
 import json
@@ -17,7 +18,7 @@ import pytest
 
 import tilec
 from tests.docs_pages import ROOT, Reader, Step, environment, steps, with_nvcc
-from tilec import errors
+from tilec import errors, runtime
 from tilec.cli import settings
 from tilec.cli.main import COMMANDS, cli
 from tilec.cli.new import render
@@ -246,6 +247,27 @@ def test_results_of_the_driver_are_those_that_are_told() -> None:
     assert [tuple(row) for row in rows("docs/errors.md", "Results of the driver")] == [
         (f"`{name}`", cause, fix) for name, (cause, fix) in ADVICE.items()
     ]
+
+
+def test_what_is_called_otherwise_elsewhere_exists_here() -> None:
+    """Each name that the right column calls is one of the runtime's, but for packages and their kernels."""
+    cells = [row[1] for row in rows("docs/interop.md", "Coming from cuTile Rust or cuda-oxide")]
+    kinds = (
+        runtime,
+        runtime.api,
+        runtime.Tensor,
+        runtime.DeviceOp,
+        runtime.LazyLaunch,
+        runtime.GraphScope,
+        runtime.CudaGraph,
+        runtime.ExecutionContext,
+    )
+    known = {name for kind in kinds for name in dir(kind)} | {"load", "ensure_future"}
+    for code in [code for cell in cells for code in re.findall(r"`([^`]+\))`", cell)]:
+        for call in [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]:
+            named = ast.unparse(call.func)
+            if not named.startswith(("tour.", "kernels.")):
+                assert named.rpartition(".")[2] in known, f"{code}: {named}"
 
 
 def test_launch_errors_are_all_in_the_table_of_checks() -> None:

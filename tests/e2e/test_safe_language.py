@@ -41,6 +41,14 @@ def test_check_finds_nothing(cli: Cli, project: Path) -> None:
     assert (done.code, done.json()["problems"]) == (0, [])
 
 
+def test_a_build_without_changes_has_nothing_to_do(cli: Cli, project: Path) -> None:
+    done = cli(project, "build", "--json")
+    assert (done.code, done.json()["up_to_date"], done.json()["compiled"]) == (0, True, 0)
+    assert (project / ".tilec" / "stamp.json").is_file()
+    walk = cli(project, "build", "--explain", "add-f32-BM16-BN64-tileir", "--json").json()["inputs"]
+    assert "input <tilec>/lang" in [row["label"] for row in walk]
+
+
 def test_every_case_passes_on_the_cpu_device(cli: Cli, project: Path) -> None:
     done = cli(project, "run", "--device", "cpu", "--json")
     assert done.code == 0, done.out

@@ -43,7 +43,8 @@ def cases(bundle: Bundle) -> list[BoundCase]:
 
 def test_every_tile_case_agrees(bundle, devices):
     chosen = cases(bundle)
-    assert {case.kernel for case in chosen} == {"vector_add", "saxpy", "softmax", "rms_norm", "layer_norm", "gemm", "safe_add", "safe_softmax", "safe_gemm"}
+    plain = {"vector_add", "saxpy", "softmax", "rms_norm", "layer_norm", "gemm"}
+    assert {case.kernel for case in chosen} == plain | {"safe_add", "safe_softmax", "safe_gemm"}
     off = []
     for case in chosen:
         found = {}

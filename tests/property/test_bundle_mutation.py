@@ -35,6 +35,11 @@ def use(data: bytes) -> None:
         for digest, expected in images.items():
             with contextlib.suppress(BundleError):
                 assert bundle.image(digest) == expected
+    with contextlib.suppress(BundleError):
+        bundle = Bundle.open(data, whole=False)
+        for name in bundle.kernels:
+            with contextlib.suppress(BundleError):
+                assert bundle.kernel(name) in Sample().info().kernels
 
 
 @settings(deadline=None, max_examples=150)

@@ -61,6 +61,13 @@ def around(z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], down: int, right: int):
     i, j = z.index
     z.store(x.load_tile((i + down, j + right), (BM, BN), padding=tl.Padding.NEG_INF))
 """
+KERNELS += """
+
+@tl.kernel
+def grouped(z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], G: tl.Const[int] = 3):
+    i, j = z.index
+    z.store(x.load_tile((i // G, j % G), (BM, BN)))
+"""
 MANIFEST = """edition = 1
 [package]
 name = "shapes"
@@ -76,7 +83,7 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Module:
     root = tmp_path_factory.mktemp("shapes")
     tables = [
         f'[kernel.{name}]\nsource = "k.py"\n{AXES if name != "cube" else "matrix = {{ T = [{}] }}".format(chr(34) + "f32" + chr(34))}\n'
-        for name in ("add", "cube", "gemm", "strips", "around")
+        for name in ("add", "cube", "gemm", "strips", "around", "grouped")
     ]
     (root / "k.py").write_text(KERNELS)
     (root / "tilec.toml").write_text(MANIFEST + "".join(tables))
@@ -153,3 +160,19 @@ def test_inputs_of_other_extents_are_padded_or_refused(module: Module, m: int, n
     padded = np.zeros((max(m, p), max(n, q)), np.float32)
     padded[:p, :q] = x
     np.testing.assert_array_equal(z, padded[:m, :n] + y)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 80), st.integers(1, 120), st.integers(1, 40), st.integers(1, 70), SEED)
+def test_quotients_and_remainders_of_indices(module: Module, m: int, n: int, p: int, q: int, seed: int) -> None:
+    x, z = numbers(seed, p, q), np.full((m, n), np.nan, np.float32)
+    if -(-p // 8) < -(-m // 8 // 3) or -(-q // 16) < 3:
+        with pytest.raises(RequirementError):
+            run(module, "grouped", z, x)
+        assert np.isnan(z).all()
+        return
+    run(module, "grouped", z, x)
+    padded = np.zeros((8 * (m // 24 + 1) + 8, 16 * 4), np.float32)
+    padded[:p, :q] = x[: padded.shape[0], : padded.shape[1]]
+    rows, columns = np.arange(m), np.arange(n)
+    np.testing.assert_array_equal(z, padded[np.ix_(rows // 8 // 3 * 8 + rows % 8, columns // 16 % 3 * 16 + columns % 16)])

@@ -58,7 +58,7 @@ def test_parameters_come_from_annotations(tile, tmp_path):
         ("t", "scalar", "T", -1, None, 2.0),
         ("BK", "constant", "", -1, None, 8),
     ]
-    assert dict(decl.axes).keys() == {"T", "BM", "BN"}
+    assert {use.name: use.dtype for use in decl.axes} == {"T": True, "BM": False, "BN": False}
     assert decl.params[0].type == "tl.Mut[T, (BM, BN)]"
 
 
@@ -113,6 +113,24 @@ PROVEN = {
         (f"cdiv(x.shape[0], BM) > 0{EMPTY}", f"cdiv(x.shape[1], 32) > 3{EMPTY}"),
         "z.store(x.load_tile((0, 3), (BM, WIDTH)))",
     ),
+    "quotients and remainders": (
+        (
+            "BK > 0",
+            f"cdiv(x.shape[0], BM) >= cdiv(cdiv(z.shape[0], BM), BK){EMPTY}",
+            f"cdiv(x.shape[1], BN) >= BK{EMPTY}",
+        ),
+        "r = z.index[0]",
+        "z.store(x.load_tile((r // BK, r % BK), (BM, BN)))",
+    ),
+    "a quotient of a quotient": (
+        ("BK > 0", f"cdiv(x.shape[0], BM) >= 4{EMPTY}", f"cdiv(x.shape[1], BN) > 0{EMPTY}"),
+        "z.store(x.load_tile((z.index[0] // BK // WIDTH % 4, 0), (BM, BN)))",
+    ),
+    "the least of two counts": (
+        ("cdiv(x.shape[0], BM) >= cdiv(z.shape[0], BM)",),
+        "for k in range(min(z.index[1] + 1, x.num_tiles(1, BK))):",
+        "    x.load_tile((z.index[0], k), (BM, BK))",
+    ),
     "a fixed number of passes": (
         (f"cdiv(x.shape[0], BM) >= 4{EMPTY}", f"cdiv(x.shape[1], BN) > 0{EMPTY}"),
         "for k in range(4):",
@@ -136,6 +154,18 @@ CHECKED = {
     "a negative number": (INDEX.format(0), "x.load_tile((-1, 0), (BM, BN))"),
     "bound twice": (INDEX.format(1), "i, j = z.index", "j = j * 2", "x.load_tile((i, j), (BM, BN))"),
     "added to": (INDEX.format(0), "i, j = z.index", "i += 1", "x.load_tile((i, j), (BM, BN))"),
+    "a quotient of what may be negative": (INDEX.format(0), "i = z.index[0] - 1", "x.load_tile((i // 2, 0), (BM, BN))"),
+    "from a quotient": (
+        INDEX.format(1),
+        "for k in range(z.index[0] // BK, x.num_tiles(1, BK)):",
+        "    x.load_tile((z.index[0], k), (BM, BK))",
+    ),
+    "min is something else": (
+        INDEX.format(1),
+        "min = max",
+        "for k in range(min(3, x.num_tiles(1, BK))):",
+        "    x.load_tile((z.index[0], k), (BM, BK))",
+    ),
     "bound by a nested function": (INDEX.format(0), "i, j = z.index", "def f(i): return x.load_tile((i, j), (BM, BN))", "f(3)"),
     "a computed number of passes": (
         INDEX.format(1),
@@ -236,7 +266,7 @@ def test_other_places_are_checked(tile, tmp_path, body):
 
 def test_kernels_of_cuda_tile_say_nothing(tile, tmp_path):
     decl = declared(tile, tmp_path, "@ct.kernel\ndef k(z, x):\n    ct.store(z, 0, ct.load(x, 0, ()))\n")
-    assert (decl.safety, decl.grid, decl.requires, decl.unproven, decl.language) == (None, (), (), (), "")
+    assert (decl.safety, decl.grid, decl.requires, decl.unproven) == (None, (), (), ())
 
 
 def test_a_kernel_is_called_through_its_launcher_only(tile, tmp_path):
@@ -271,3 +301,20 @@ def test_gathers_are_masked(tile, tmp_path):
     line = HEAD.count("\n") + 3
     assert f"x.gather at k.py:{line}: elements beyond the end of an array are padding" in [f.what for f in decl.safety.facts]
     assert decl.unproven == ()
+
+
+def test_axes_of_the_code_are_axes_too(tile, tmp_path):
+    text = (
+        "ACC = tl.dtype('ACC')\nROWS = tl.size('ROWS')\n\n\ndef helper(t):\n    return t.astype(ACC)\n\n\n"
+        "@tl.kernel\n@tl.preconditions('ROWS < 100')\n"
+        "def k(z: tl.Mut[T, (BM,)], BN: tl.Const[int] = 4):\n    z.store(helper(z.load()) * ROWS * BN)\n"
+    )
+    decl = declared(tile, tmp_path, text)
+    line = HEAD.count("\n")
+    assert [(use.name, use.dtype, use.where) for use in decl.axes] == [
+        ("T", True, "z: tl.Mut[T, (BM,)]"),
+        ("BM", False, "z: tl.Mut[T, (BM,)]"),
+        ("ROWS", False, f"ROWS at k.py:{line + 12}"),
+        ("ACC", True, f"ACC at k.py:{line + 6}"),
+    ]
+    assert decl.requires == ("ROWS < 100",)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import struct
 import zlib
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from typing import BinaryIO, NoReturn
 
 from tilec.errors import BundleError
+from tilec.values import value_class
 
 MAX_FILE = (1 << 32) - 2
 MAX_MEMBERS = (1 << 16) - 2
@@ -28,7 +28,7 @@ _LEVEL = 6
 _BEST_RATIO = 1032
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@value_class(frozen=True, slots=True)
 class Member:
     """One entry of the central directory; sizes in bytes."""
 

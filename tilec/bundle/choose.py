@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from tilec.errors import NoImageError
 from tilec.model.arch import ARCHS, TargetKind, Version
 from tilec.model.driver import cuda_of_ptx_isa, required_driver
 from tilec.model.image import ImageInfo
+from tilec.values import value_class
 
 # Languages whose kernels only a GPU runs, as messages call them.
 LANGUAGES = {"cuda": "a CUDA C++ kernel", "simt": "a SIMT kernel", "triton": "a Triton kernel"}
@@ -19,7 +19,7 @@ LACKS_TILE_IR = "the kernel was built without portable Tile IR"
 _EXACT, _FAMILY, _CUBIN, _PTX, _TILEIR = range(5)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class DeviceFacts:
     """What the choice knows of a device.
 
@@ -42,7 +42,7 @@ class DeviceFacts:
         return f"{self.name or 'GPU'} (compute capability {_dotted(self.cc)}, driver of CUDA {_dotted(self.driver)})"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class Candidate:
     """One image of the choice: whether the device takes it, and why or why not."""
 
@@ -51,7 +51,7 @@ class Candidate:
     reason: str
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class Choice:
     """The image to load (None if nothing fits), and every candidate, best first, then the refused ones."""
 

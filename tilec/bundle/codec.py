@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import math
 import re
 from collections.abc import Callable
 from typing import Any
+
+from tilec.values import value_class
 
 INT_BOUND = 1 << 63
 MAX_TEXT = 1 << 20
@@ -28,7 +29,7 @@ class Misfit(Exception):  # noqa: N818 - never leaves the room: the caller turns
         return "".join(reversed(self.path)).removeprefix(".")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@value_class(frozen=True, slots=True)
 class Codec:
     """How one kind of value becomes plain JSON, and comes back; `read` raises Misfit."""
 
@@ -129,14 +130,13 @@ def optional(codec: Codec) -> Codec:
 
 def text(*, pattern: str = "", what: str = "", most: int = MAX_TEXT) -> Codec:
     """A string of at most `most` characters; `what` says what the pattern means."""
-    match = re.compile(pattern).fullmatch if pattern else None
 
     def read(value: Any) -> Any:
         if type(value) is not str:
             raise Misfit(f"must be {what or 'a string'}, is {shown(value)}")
         if len(value) > most:
             raise Misfit(f"has {len(value)} characters, more than {most}")
-        if match is not None and match(value) is None:
+        if pattern and re.fullmatch(pattern, value) is None:  # it is compiled once, and not before something is read with it
             raise Misfit(f"must be {what}, is {shown(value)}")
         return value
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -65,11 +64,11 @@ _IMAGE = record(
 _ASSUMPTION = record(Assumption, param=_NAME, shape=_FACTS, stride=_FACTS, align=integer(1))
 _ABI = sequence(record(AbiSlot, type=text(most=100), expr=_EXPRESSION, size=_COUNT, align=integer(1)), most=10_000)
 _VARIANT = record(
-    VariantInfo,
+    dict,  # of fields: the ABI is looked up in the kernel's table, see _read_kernel
     id=text(most=10_000),
     axes=_AXES,
     assume=sequence(_ASSUMPTION, most=1000),
-    abi=Codec(lambda abi: abi, _COUNT.read),  # its place in the kernel's table, see _KERNEL
+    abi=Codec(lambda abi: abi, _COUNT.read),
     images=sequence(_IMAGE, most=1000),
     hints=sequence(row(text(most=100), sequence(row(_NAME, integer()), most=100)), most=1000),
 )
@@ -97,8 +96,8 @@ _LAUNCH = record(
     cooperative=flag,
     requires=sequence(_EXPRESSION, most=10_000),
 )
-_KERNEL_RECORD = record(
-    KernelInfo,
+_KERNEL_FIELDS = record(
+    dict,
     name=_NAME,
     language=text(most=100),
     location=record(Location, file=_FILE, line=_COUNT, column=_COUNT),
@@ -131,7 +130,7 @@ _SAFETY = record(
 
 def _write_kernel(kernel: KernelInfo) -> Any:
     """A kernel whose variants name their ABI by its place in one table: thousands of variants share a few."""
-    plain = _KERNEL_RECORD.write(kernel)
+    plain = _KERNEL_FIELDS.write(kernel)
     places: dict[tuple[AbiSlot, ...], int] = {}
     for variant in plain["variants"]:
         variant["abi"] = places.setdefault(variant["abi"], len(places))
@@ -152,18 +151,18 @@ def _read_kernel(value: Any) -> Any:
     except Misfit as misfit:
         misfit.path.append(".abis")
         raise
-    kernel: KernelInfo = _KERNEL_RECORD.read({name: entry for name, entry in value.items() if name not in _APART})
+    given = _KERNEL_FIELDS.read({name: entry for name, entry in value.items() if name not in _APART})
     variants = []
     used = 0
-    for variant in kernel.variants:
-        place: Any = variant.abi
+    for fields in given["variants"]:
+        place = fields["abi"]
         if place >= len(abis):
-            raise Misfit(f"variant {variant.id!r} names ABI {place} of {len(abis)}")
+            raise Misfit(f"variant {fields['id']!r} names ABI {place} of {len(abis)}")
         used = max(used, place + 1) if place <= used else len(abis) + 1
-        variants.append(dataclasses.replace(variant, abi=abis[place]))
+        variants.append(VariantInfo(**{**fields, "abi": abis[place]}))
     if used != len(abis) or len(set(abis)) != len(abis):
         raise Misfit("has ABIs that no variant names, that repeat, or that are not in the order of their first use")
-    return dataclasses.replace(kernel, variants=tuple(variants), safety=_read_safety(value))
+    return KernelInfo(**{**given, "variants": tuple(variants), "safety": _read_safety(value)})
 
 
 def _read_safety(value: dict[str, Any]) -> Any:
@@ -218,37 +217,118 @@ def from_index(data: bytes) -> BundleInfo:
         BundleError: it is not JSON, of another schema version, or anything in it is unknown, missing, of the wrong type or out of
             bounds; the message names what and where.
     """
-    if len(data) > MAX_INDEX:
-        _refuse("", f"has {len(data)} bytes, more than {MAX_INDEX}")
-    try:
-        plain = json.loads(data)
-    except (ValueError, RecursionError) as exc:
-        raise BundleError(f"{INDEX_NAME} is not JSON: {exc}", cause=_DAMAGED, fix=_FETCH) from exc
-    if not isinstance(plain, dict):
-        _refuse("", "must be an object")
-    version = plain.pop("schema_version", None)
-    if type(version) is not int or not _OLDEST <= version <= SCHEMA_VERSION:
-        newer = type(version) is int and version > SCHEMA_VERSION
-        raise BundleError(
-            f"{INDEX_NAME} has schema version {version!r}; this tilec reads versions {_OLDEST} to {SCHEMA_VERSION}",
-            cause="the bundle was written by a newer tilec" if newer else _DAMAGED,
-            fix="update tilec" if newer else _FETCH,
-        )
-    try:
-        info: BundleInfo = _BUNDLE.read(plain if version == SCHEMA_VERSION else _upgraded(json.loads(data)))
-        _check(info)
-    except Misfit as misfit:
-        _refuse(misfit.where, misfit.what)
-    plain["schema_version"] = version
-    if not _is_canonical(plain, data):
-        # Two readers could see different values in a repeated key, for one.
-        _refuse("", "is not canonical JSON (a repeated key, other spacing or order)")
+    index = Index(data)
+    info = index.info()
+    index.require_canonical()
     return info
+
+
+class Index:
+    """The JSON of an index of a known version: all of it is read by `info`, one kernel by `kernel`, which costs a small part of that."""
+
+    def __init__(self, data: bytes) -> None:
+        """Parse.
+
+        Raises:
+            BundleError: it is not JSON, no object, or of another schema version.
+        """
+        if len(data) > MAX_INDEX:
+            _refuse("", f"has {len(data)} bytes, more than {MAX_INDEX}")
+        try:
+            plain = json.loads(data)
+        except (ValueError, RecursionError) as exc:
+            raise BundleError(f"{INDEX_NAME} is not JSON: {exc}", cause=_DAMAGED, fix=_FETCH) from exc
+        if not isinstance(plain, dict):
+            _refuse("", "must be an object")
+        version = plain.get("schema_version")
+        if type(version) is not int or not _OLDEST <= version <= SCHEMA_VERSION:
+            newer = type(version) is int and version > SCHEMA_VERSION
+            raise BundleError(
+                f"{INDEX_NAME} has schema version {version!r}; this tilec reads versions {_OLDEST} to {SCHEMA_VERSION}",
+                cause="the bundle was written by a newer tilec" if newer else _DAMAGED,
+                fix="update tilec" if newer else _FETCH,
+            )
+        self._data = data
+        self._plain: dict[str, Any] = plain
+        self._old = version != SCHEMA_VERSION
+        self._kernels: dict[str, tuple[int, Any]] | None = None
+
+    def require_canonical(self) -> None:
+        """See that the bytes are those that its values have: two readers could see different values in a repeated key, for one.
+
+        Raises:
+            BundleError: they are not.
+        """
+        if not _is_canonical(self._plain, self._data):
+            _refuse("", "is not canonical JSON (a repeated key, other spacing or order)")
+
+    def info(self) -> BundleInfo:
+        """All of it.
+
+        Raises:
+            BundleError: anything in it is unknown, missing, of the wrong type or out of bounds; the message names what and where.
+        """
+        try:
+            info: BundleInfo = _BUNDLE.read(self._body())
+            _check(info)
+        except Misfit as misfit:
+            _refuse(misfit.where, misfit.what)
+        return info
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The kernels' names, in order.
+
+        Raises:
+            BundleError: one has none, or it appears twice.
+        """
+        return tuple(self._rows())
+
+    def kernel(self, name: str) -> KernelInfo:
+        """One kernel, with every check that `info` makes of it.
+
+        Raises:
+            KeyError: there is no such kernel. BundleError: its row does not fit, as for `info`.
+        """
+        number, row = self._rows()[name]
+        here = f"kernels[{number}]"
+        try:
+            try:
+                kernel: KernelInfo = _KERNEL.read(row)
+            except Misfit as misfit:
+                misfit.path.append(here)
+                raise
+            _check_one(here, kernel, {})
+        except Misfit as misfit:
+            _refuse(misfit.where, misfit.what)
+        return kernel
+
+    def _rows(self) -> dict[str, tuple[int, Any]]:
+        if self._kernels is None:
+            rows: dict[str, tuple[int, Any]] = {}
+            try:
+                plain = self._body().get("kernels")
+            except Misfit as misfit:
+                _refuse(misfit.where, misfit.what)
+            if type(plain) is not list:
+                _refuse("kernels", "must be an array")
+            for number, row in enumerate(plain):
+                name = row.get("name") if type(row) is dict else None
+                if type(name) is not str or name in rows:
+                    _refuse(f"kernels[{number}].name", f"must be a name of its own, is {name!r}")
+                rows[name] = number, row
+            self._kernels = rows
+        return self._kernels
+
+    def _body(self) -> dict[str, Any]:
+        """The values below the version, as of today's. Raises Misfit."""
+        body = _upgraded(json.loads(self._data)) if self._old else {**self._plain}
+        body.pop("schema_version", None)
+        return body
 
 
 def _upgraded(plain: Any) -> Any:
     """An index of version 1 as one of today; what is no such index is left for the reader to refuse. Raises Misfit."""
-    del plain["schema_version"]
     kernels = plain.get("kernels")
     for number, kernel in enumerate(kernels if type(kernels) is list else ()):
         variants = kernel.get("variants") if type(kernel) is dict else None
@@ -291,15 +371,20 @@ def _check(info: BundleInfo) -> None:
     sizes: dict[str, int] = {}
     rows = 0
     for number, kernel in enumerate(info.kernels):
-        here = f"kernels[{number}]"
-        _contained(f"{here}.location.file", kernel.location.file)
-        _check_kernel(here, kernel)
-        for image in (image for variant in kernel.variants for image in variant.images):
-            rows += 1
-            if sizes.setdefault(image.digest, image.size) != image.size:
-                _misfit(here, f"image {image.digest[:12]} has two sizes, {sizes[image.digest]} and {image.size}")
+        rows += _check_one(f"kernels[{number}]", kernel, sizes)
     if rows > MAX_IMAGES:
         _misfit("kernels", f"{rows} images, more than {MAX_IMAGES}")
+
+
+def _check_one(here: str, kernel: KernelInfo, sizes: dict[str, int]) -> int:
+    """What is checked of one kernel, with the sizes of images seen so far; gives how many rows of images it has. Raises Misfit."""
+    _contained(f"{here}.location.file", kernel.location.file)
+    _check_kernel(here, kernel)
+    images = [image for variant in kernel.variants for image in variant.images]
+    for image in images:
+        if sizes.setdefault(image.digest, image.size) != image.size:
+            _misfit(here, f"image {image.digest[:12]} has two sizes, {sizes[image.digest]} and {image.size}")
+    return len(images)
 
 
 def _check_kernel(here: str, kernel: KernelInfo) -> None:

@@ -1,4 +1,4 @@
-"""Reading a bundle: the index at once, images when asked for, everything verified and nothing trusted."""
+"""Reading a bundle: its directory at once, kernels and images when asked for, all that is used verified and nothing trusted."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import re
 import stat
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from tilec.bundle.archive import Member, ReadAt, damaged, read_directory, read_member
-from tilec.bundle.format import INDEX_NAME, MAX_INDEX, from_index, images_of
+from tilec.bundle.format import INDEX_NAME, MAX_INDEX, Index, images_of
 from tilec.errors import BundleError
 from tilec.model.digest import sha256
-from tilec.model.kernel import BundleInfo
+from tilec.model.image import ImageInfo
+from tilec.model.kernel import BundleInfo, KernelInfo
 
 _IMAGE_NAME = re.compile(r"images/[0-9a-f]{64}")
 # An index is digests and names: it never shrinks as a page of zeros does.
@@ -27,26 +28,32 @@ _CHUNK = 1 << 20
 
 
 class Bundle:
-    """An open bundle. `info` is its index; images are read when asked for, from any thread.
+    """An open bundle. Kernels and images are read when asked for, from any thread.
 
     A bundle opened by path keeps its file open for as long as the object lives, so that a file replaced meanwhile does no harm.
+
+    Attributes:
+        kernels: names of its kernels, in order.
     """
 
-    def __init__(self, read_at: ReadAt, size: int, members: dict[str, Member], info: BundleInfo, name: str) -> None:
+    def __init__(self, read_at: ReadAt, size: int, members: dict[str, Member], index: Index, name: str) -> None:
         """Use `Bundle.open`."""
-        self.info = info
+        self.kernels = index.names
         self.name = name
+        self._index = index
+        self._info: BundleInfo | None = None
         self._read_at = read_at
         self._size = size
         self._members = members
         self._digest = ""
 
     @classmethod
-    def open(cls, source: Path | bytes | BinaryIO) -> Bundle:
+    def open(cls, source: Path | bytes | BinaryIO, *, whole: bool = True) -> Bundle:
         """Open a bundle: directory and index are read and checked, images are not read yet.
 
         Args:
             source: a file's path, the bytes of a bundle, or a binary file (seekable; it stays the caller's to close).
+            whole: check the rows of all kernels now; else those of a kernel when it is asked for, and all with `info`.
 
         Raises:
             BundleError: it cannot be read, is damaged, of an unknown version, or no bundle.
@@ -63,15 +70,44 @@ class Bundle:
         try:
             with _located(name):
                 members = read_directory(read_at, size, lambda m: m == INDEX_NAME or _IMAGE_NAME.fullmatch(m) is not None)
-                info = _read_index(read_at, members)
+                bundle = cls(read_at, size, members, _read_index(read_at, members), name)
+                if whole:
+                    bundle.info  # noqa: B018 - what it finds is raised here
+                else:
+                    bundle._index.require_canonical()
         except BaseException:
             if close is not None:
                 close()
             raise
-        bundle = cls(read_at, size, members, info, name)
         if close is not None:
             weakref.finalize(bundle, close)
         return bundle
+
+    @property
+    def info(self) -> BundleInfo:
+        """The whole index; what is read the first time.
+
+        Raises:
+            BundleError: anything in it is damaged, or does not agree with the images that the bundle holds.
+        """
+        if self._info is None:
+            with _located(self.name):
+                info = self._index.info()
+                self._index.require_canonical()
+                _agree(images_of(info), self._members, all_of_them=True)
+                self._info = info
+        return self._info
+
+    def kernel(self, name: str) -> KernelInfo:
+        """One kernel's row of the index; the others are not looked at.
+
+        Raises:
+            KeyError: there is no such kernel. BundleError: its row is damaged, or does not agree with the images that the bundle holds.
+        """
+        with _located(self.name):
+            kernel = self._index.kernel(name)
+            _agree((image for variant in kernel.variants for image in variant.images), self._members)
+            return kernel
 
     def image(self, digest: str) -> bytes:
         """The bytes of an image.
@@ -97,6 +133,7 @@ class Bundle:
         Raises:
             BundleError: something is damaged.
         """
+        self.info  # noqa: B018 - what it finds is raised here
         for name in self._members:
             if name != INDEX_NAME:
                 self.image(name.removeprefix("images/"))
@@ -116,15 +153,21 @@ class Bundle:
         return self._digest
 
 
-def _read_index(read_at: ReadAt, members: dict[str, Member]) -> BundleInfo:
+def _read_index(read_at: ReadAt, members: dict[str, Member]) -> Index:
     member = members.get(INDEX_NAME)
     if member is None:
         damaged(f"has no {INDEX_NAME}")
     if member.size > MAX_INDEX or member.size > member.packed * _INDEX_RATIO:
         damaged(f"has an index of {member.size} bytes, packed into {member.packed}")
-    info = from_index(read_member(read_at, member))
-    named = {image.digest: image.size for image in images_of(info)}
-    held = {name.removeprefix("images/"): entry.size for name, entry in members.items() if name != INDEX_NAME}
+    return Index(read_member(read_at, member))
+
+
+def _agree(images: Iterable[ImageInfo], members: dict[str, Member], *, all_of_them: bool = False) -> None:
+    """See that the images which an index names are held in the sizes it says, and no others where these are all of its images."""
+    named = {image.digest: image.size for image in images}
+    held = {digest: entry.size for digest, entry in ((digest, members.get(f"images/{digest}")) for digest in named) if entry is not None}
+    if all_of_them:
+        held = {name.removeprefix("images/"): entry.size for name, entry in members.items() if name != INDEX_NAME}
     if named != held:
         for digest in sorted(named.keys() ^ held.keys()):
             damaged(
@@ -132,7 +175,6 @@ def _read_index(read_at: ReadAt, members: dict[str, Member]) -> BundleInfo:
             )
         digest = next(d for d in sorted(named) if named[d] != held[d])
         damaged(f"has {held[digest]} bytes of image {digest[:12]}, its index says {named[digest]}")
-    return info
 
 
 def _reader(source: Path | bytes | BinaryIO) -> tuple[ReadAt, int, Callable[[], None] | None]:

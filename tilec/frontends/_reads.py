@@ -13,6 +13,8 @@ from tilec.model.job import InputFile
 
 # The digest of a file that is not there: when it appears, it is another one.
 GONE = ""
+# What begins the names of inputs that are tilec's own code.
+OWN = "<tilec>/"
 _ENVIRONMENT = tuple(
     {os.path.realpath(place) for place in (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, Path(os.__file__).parent)}
 )

@@ -48,8 +48,12 @@ class Demands:
         self._at, self._texts = at, texts
         self.problems: list[Diagnostic] = []
 
-    def read(self, conditions: Sequence[str]) -> tuple[str, ...]:
-        """Each condition as the manifest would have it, with `x.shape[k]` for `dim(x, k)`; what is wrong goes to `problems`."""
+    def read(self, conditions: Sequence[str], axes: Sequence[str] = ()) -> tuple[str, ...]:
+        """Each condition as the manifest would have it, with `x.shape[k]` for `dim(x, k)`; what is wrong goes to `problems`.
+
+        `axes` are names besides those of the signature.
+        """
+        self._names.update(axes)
         nodes: Sequence[ast.Constant | None] = (
             self._places if [node.value for node in self._places] == list(conditions) else [None] * len(conditions)
         )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import importlib.util
 import os
 import posixpath
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tilec.errors import CompileError, Diagnostic, Location
-from tilec.frontends._reads import is_environment
+from tilec.frontends._reads import OWN, is_environment
 from tilec.model.digest import sha256
 from tilec.model.job import InputFile, Source
 
@@ -78,6 +79,20 @@ def closure(source: Source) -> tuple[InputFile, ...]:
             else:
                 found.update((n, _scan(source.root, n).digest) for n in outer)
     return tuple(InputFile(name=n, digest=found[n]) for n in sorted(found))
+
+
+def language(root: str, files: Sequence[InputFile]) -> tuple[InputFile, ...]:
+    """The safe tile language's own code, which is compiled into kernels, as an input of sources that import it."""
+    imported = (item.name for file in files for item in _scan(root, file.name).imports)
+    if not any(name == "tilec" or name.startswith("tilec.") for name in imported):
+        return ()
+    return (InputFile(name=f"{OWN}lang", digest=_language_digest()),)
+
+
+@functools.cache
+def _language_digest() -> str:
+    folder = Path(__file__).resolve().parents[1] / "lang"
+    return sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py"))))
 
 
 def is_unchanged(root: str, item: InputFile) -> bool:

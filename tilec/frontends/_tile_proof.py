@@ -11,7 +11,7 @@ from tilec.errors import Diagnostic, Location
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_errors import characters, line_of
 from tilec.frontends._tile_safe import OUTPUTS, Access, SafeParam
-from tilec.frontends._tile_values import ArrayOf, Below, Count, Items, Owned, Values, Within, argument, size_text
+from tilec.frontends._tile_values import ArrayOf, Below, Count, Items, Owned, Part, Values, Within, argument, limit_of, size_text
 from tilec.model.safety import Fact, Guarantee
 
 # What a checked access becomes where nothing is left to check: names of equal length, so that every place in the source stays what it is.
@@ -164,7 +164,10 @@ class Prover:
             match index:
                 case Within(count=count):
                     if count != Count(name, axis, size):
-                        needed.append(f"{there} >= cdiv({count.param}.shape[{count.axis}], {count.size})")
+                        needed.append(f"{there} >= {limit_of(index)}")
+                case Part(limit=said, divisors=divisors):
+                    needed += [f"{divisor} > 0" for divisor in divisors if not (divisor.isdigit() and int(divisor))]
+                    needed.append(f"{there} >= {said}{self._guard}")
                 case Below(limit=limit):
                     needed.append(f"{there} >= {limit}{self._guard}")
                 case int() if index >= 0:

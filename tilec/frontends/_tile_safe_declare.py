@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import functools
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tilec.errors import CompileError, Diagnostic, Location
@@ -20,8 +18,7 @@ from tilec.frontends._tile_proof import Proof, Prover, Site, elsewhere, is_acces
 from tilec.frontends._tile_safe import OUTPUTS, Access, SafeParam, signature_of
 from tilec.frontends._tile_signature import FunctionParam
 from tilec.frontends._tile_values import Values, scope_of
-from tilec.model.digest import sha256
-from tilec.model.kernel import KernelDecl, ParamDecl
+from tilec.model.kernel import AxisUse, KernelDecl, ParamDecl
 from tilec.model.safety import Fact, Guarantee, Region, Safety
 
 _KINDS = {Access.SCALAR: "scalar", Access.CONST: "constant"}
@@ -62,9 +59,10 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
     demands = Demands(signature.params, node, at, texts)
     if not problems:
         problems += misuses(node, values, file, texts)
-        required = demands.read(kernel.preconditions)
-        problems += demands.problems
         helpers = list(reachable(function, texts))
+        named = [*_variables(function, node, file), *(use for h in helpers for use in _variables(h.function, h.node, h.file))]
+        required = demands.read(kernel.preconditions, [use.name for use in named])
+        problems += demands.problems
         for helper in helpers:
             problems += helper_misuses(helper.node, _values_of(helper), helper.file, texts)
     if problems:
@@ -81,7 +79,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         doc=inspect.cleandoc(function.__doc__ or ""),
         params=tuple(_declared(param) for param in signature.params),
         reads=module.reads,
-        axes=tuple((axis, f"{param.name}: {param.text}") for param in signature.params for axis in param.axes),
+        axes=tuple(_axes(signature.params, named)),
         grid=grid_of(signature.params),
         grid_free=any(param.access is Access.MAPPED for param in outputs),
         requires=tuple(requires),
@@ -90,16 +88,34 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
             regions=tuple(Region(param=p.name, tile=p.tile, mapped=p.access is Access.MAPPED) for p in outputs),
         ),
         unproven=(*proof.unproven, *(said for fact, said in called if fact.guarantee is Guarantee.KERNEL)),
-        language=language_digest(),
     )
     return SafeKernel(function=function, params=signature.params, sites=proof.sites, hints=kernel.hints), decl
 
 
-@functools.cache
-def language_digest() -> str:
-    """One digest of the language's own code, which is compiled into kernels."""
-    folder = Path(api.lang().__file__ or "").parent
-    return sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py"))))
+def _axes(params: Sequence[SafeParam], named: Sequence[AxisUse]) -> Iterator[AxisUse]:
+    """Every axis, by its first uses: in the signature, else in the code."""
+    known = set()
+    for param in params:
+        for axis in param.axes:
+            known.add(axis)
+            yield AxisUse(name=axis, dtype=axis == param.dtype, where=f"{param.name}: {param.text}")
+    constants = {param.name for param in params if param.access is Access.CONST}
+    for use in named:
+        if use.name not in known | constants:
+            known.add(use.name)
+            yield use
+
+
+def _variables(function: Any, node: ast.FunctionDef, file: str) -> Iterator[AxisUse]:
+    """Axis variables that a function's code names."""
+    values = Values(node, scope_of(function), {})
+    for inner in ast.walk(node):
+        if not isinstance(inner, ast.Name | ast.Attribute):
+            continue
+        found = values.resolved(inner)
+        if isinstance(found, api.lang().Axis):
+            where = f"{ast.unparse(inner)} at {file}:{inner.lineno}"
+            yield AxisUse(name=found.name, dtype=isinstance(found, api.lang().DTypeAxis), where=where)
 
 
 def _order(found: Diagnostic) -> tuple[str, int, int]:

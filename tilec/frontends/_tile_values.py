@@ -59,6 +59,14 @@ class Below:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """A quotient or a remainder of such a number: from 0 up to, not including, what `limit` says, where all `divisors` are positive."""
+
+    limit: str
+    divisors: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Items:
     """A tuple."""
 
@@ -89,6 +97,18 @@ def size_text(value: Any) -> str | None:
     if isinstance(value, Size):
         return value.text
     return str(value) if type(value) is int else None
+
+
+def limit_of(value: Any) -> str | None:
+    """What an index is below, as an expression; None where it is no number from 0 on."""
+    match value:
+        case Within(count=count):
+            return f"cdiv({count.param}.shape[{count.axis}], {count.size})"
+        case Below(limit=limit):
+            return str(limit)
+        case Part(limit=limit):
+            return limit
+    return None
 
 
 class Values:
@@ -122,6 +142,13 @@ class Values:
                 return _item(self.of(base), self.of(place))
             case ast.Call():
                 return self._call(node)
+            case ast.BinOp(left=left, op=ast.FloorDiv() | ast.Mod() as op, right=right):
+                number = self.of(left)
+                limit, divisor = limit_of(number), size_text(self.of(right))
+                if limit is None or divisor is None:
+                    return None
+                before = number.divisors if isinstance(number, Part) else ()
+                return Part(divisor if isinstance(op, ast.Mod) else f"cdiv({limit}, {divisor})", (*before, divisor))
         return None
 
     def resolved(self, node: ast.expr) -> Any:
@@ -184,7 +211,14 @@ class Values:
             extent, size = self.of(node.args[0]), size_text(self.of(node.args[1]))
             if isinstance(extent, Extent) and size is not None:
                 return Count(extent.param, extent.axis, size)
+        if isinstance(node.func, ast.Name) and node.func.id == "min" and not self._is_known("min") and not node.keywords:
+            # Only what ends a loop is asked for counts, and there the least of several is as good as each.
+            return next((value for value in map(self.of, node.args) if isinstance(value, Count)), None)
         return None
+
+    def _is_known(self, name: str) -> bool:
+        """Whether a name means something else than Python's own."""
+        return bool(self._bound[name]) or name in self._scope or name in self._params
 
     def _method(self, param: SafeParam, name: str, node: ast.Call) -> Any:
         if name == "num_tiles":
@@ -206,7 +240,7 @@ class Values:
             return Turn(found.param)
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range" and not node.keywords):
             return None
-        if self._bound["range"] or "range" in self._scope or not 1 <= len(node.args) <= 3:
+        if self._is_known("range") or not 1 <= len(node.args) <= 3:
             return None
         values = [self.of(arg) for arg in node.args]
         start, stop = (0, values[0]) if len(values) == 1 else values[:2]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tilec.errors import CompileError
-from tilec.frontends._tile_inputs import closure
+from tilec.frontends._tile_inputs import closure, language
 from tilec.frontends._tile_toolchain import toolchain
 from tilec.frontends.base import ToolSearch
 from tilec.model.arch import Target, TargetKind
@@ -55,12 +55,13 @@ class TileFrontend:
         return toolchain(self._search)
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
-        """The source and every project module it may import, transitively; read from import statements, nothing is executed.
+        """The source and every project module it may import, transitively, and the safe tile language if they do; nothing is executed.
 
         Raises:
             CompileError: a file cannot be read or lies outside of the project.
         """
-        return closure(source)
+        files = closure(source)
+        return (*language(source.root, files), *files)
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
         """The kernels among the module's attributes, in order of appearance; the module is executed.

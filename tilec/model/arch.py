@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 import re
+
+from tilec.values import value_class
 
 Version = tuple[int, int]
 
 _KIB = 1024
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class Arch:
     """Facts about one compute capability.
 
@@ -110,7 +111,7 @@ _PATTERN = re.compile(r"(sm|compute)_(\d{2,3})([af]?)")
 
 
 @functools.total_ordering
-@dataclasses.dataclass(frozen=True, slots=True)
+@value_class(frozen=True, slots=True)
 class Target:
     """What code is made for: `sm_90a` (cubin), `compute_80` (PTX) or `tileir` (portable Tile IR bytecode)."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+from tilec.values import value_class
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class DType:
     """An element type.
 

@@ -12,11 +12,12 @@ from tilec.errors import ExpressionError
 from tilec.model.dtype import DTYPES
 from tilec.model.expr_build import INT_BOUND, Builder, FaultError, Run
 from tilec.model.expr_tree import column_of, parse_tree
+from tilec.values import value_class
 
 Value = int | bool | float | str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@value_class(frozen=True, slots=True)
 class Expr:
     """A parsed expression.
 

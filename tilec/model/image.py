@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from tilec.errors import Diagnostic
 from tilec.model.arch import Target, Version
 from tilec.model.signature import AbiSlot
+from tilec.values import value_class
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class Resources:
     """What one image needs per thread or block, read without a GPU; None where it cannot be known (portable code).
 
@@ -31,7 +30,7 @@ class Resources:
     code: int | None = None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class ImageInfo:
     """An image without its bytes: one row of the bundle's index.
 
@@ -61,7 +60,7 @@ class ImageInfo:
     cluster: tuple[int, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class Image:
     """What a job gives: the index row, the bytes, the entry point's ABI, and any warnings of the compiler."""
 

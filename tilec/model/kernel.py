@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from tilec.errors import Diagnostic, Location
@@ -10,11 +9,12 @@ from tilec.model.arch import Target
 from tilec.model.image import ImageInfo
 from tilec.model.safety import Safety
 from tilec.model.signature import AbiSlot, Assumption, Param
+from tilec.values import value_class
 
 AxisValue = str | int | float | bool
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class ParamDecl:
     """A parameter as the source declares it.
 
@@ -41,7 +41,16 @@ class ParamDecl:
     rank: int = -1
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
+class AxisUse:
+    """An axis of the matrix that a source names: its values are dtypes, or sizes; `where` it does (`z: tl.Mut[T, (BM, BN)]`)."""
+
+    name: str
+    dtype: bool
+    where: str
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
 class KernelDecl:
     """A kernel as a frontend finds it in a source.
 
@@ -56,12 +65,11 @@ class KernelDecl:
         cluster: cluster dimensions fixed in the source.
         reads: files that its module opened when it was executed, and directories that it listed (`tables/`): (name, digest).
         together: most variants of the source that the frontend compiles in one go; 1 where each is compiled alone.
-        axes: axes of the matrix that the source names besides its constants, each with where it does (`z: tl.Mut[T, (BM, BN)]`).
+        axes: axes of the matrix that the source names besides its constants.
         grid: how many blocks the source says there are; then the manifest says nothing else, unless `grid_free`.
         requires: conditions on the arguments that the source demands.
         safety: what is known of its safety, None where the language does not say.
         unproven: accesses that need a check inside of the kernel, each with what would prove them.
-        language: digest of what a compile takes in of tilec itself, besides the compiler.
         named: its parameters have names of their own; where not, the manifest's `params` name them in order.
         simt: the manifest says how many threads a block has; None as the language has it.
         block: block that the code was compiled for (`reqntid`), empty for any.
@@ -78,13 +86,12 @@ class KernelDecl:
     cluster: tuple[int, ...] = ()
     reads: tuple[tuple[str, str], ...] = ()
     together: int = 1
-    axes: tuple[tuple[str, str], ...] = ()
+    axes: tuple[AxisUse, ...] = ()
     grid: tuple[str, ...] = ()
     grid_free: bool = False
     requires: tuple[str, ...] = ()
     safety: Safety | None = None
     unproven: tuple[Diagnostic, ...] = ()
-    language: str = ""
     named: bool = True
     simt: bool | None = None
     block: tuple[int, ...] = ()
@@ -107,7 +114,7 @@ class KernelDecl:
         return {name.removesuffix("..."): argument for name, argument in pairs if not (several and name.endswith("..."))}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class VariantInfo:
     """One variant in the bundle's index: its point of the matrix, its assumptions, its ABI and its images.
 
@@ -127,7 +134,7 @@ class VariantInfo:
         return dict(dict(self.hints).get(str(target), ()))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class LaunchInfo:
     """How a kernel is launched; every number is an expression over parameters and axes.
 
@@ -148,7 +155,7 @@ class LaunchInfo:
     requires: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class KernelInfo:
     """One kernel in the bundle's index.
 
@@ -185,7 +192,7 @@ class KernelInfo:
         return tuple(name for name, values in self.axes if len(values) > 1 and name not in bound)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class ToolInfo:
     """A tool that took part in a build: name, version, and the SHA-256 of its file (or of the wheel's file list)."""
 
@@ -194,7 +201,7 @@ class ToolInfo:
     digest: str
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class PackageInfo:
     """The package a bundle belongs to."""
 
@@ -205,7 +212,7 @@ class PackageInfo:
     license: str = ""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class BundleInfo:
     """A bundle's whole index."""
 

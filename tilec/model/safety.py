@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 
 from tilec.errors import Location
+from tilec.values import value_class
 
 
 class Guarantee(enum.Enum):
@@ -25,7 +25,7 @@ class Checks(enum.Enum):
     OFF = "off"  # they are left out
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class Fact:
     """One fact.
 
@@ -42,7 +42,7 @@ class Fact:
     in_helper: bool = False
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class Region:
     """How an output is divided among blocks: into tiles of these extents (names of axes, or numbers).
 
@@ -54,7 +54,7 @@ class Region:
     mapped: bool = False
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class Safety:
     """Everything that is known of a kernel in a language that knows.
 

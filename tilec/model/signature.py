@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
+
+from tilec.values import value_class
 
 
 class ParamKind(enum.Enum):
@@ -15,7 +16,7 @@ class ParamKind(enum.Enum):
     STRUCT = "struct"  # bytes passed by value
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class Param:
     """One parameter of a launcher.
 
@@ -48,7 +49,7 @@ class Param:
     doc: str = ""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class AbiSlot:
     """One argument of the kernel's entry point, in order.
 
@@ -65,7 +66,7 @@ class AbiSlot:
     align: int
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class Assumption:
     """Facts about one tensor parameter that the compiler may use, and that the launcher therefore verifies.
 

@@ -50,7 +50,7 @@ def _check_axes(
             what = f"constant {constant.name!r} of the kernel is bound by no axis of the matrix"
             report(f"{what}: matrix.{constant.name} = [128]", ("kernel", kernel.name, "matrix"))
     used = {p.name for p in decl.params} | {p.dtype for p in params} | set(symbol_places(kernel.symbol)) | set(language.hints)
-    used |= {name for name, _ in decl.axes}
+    used |= {use.name for use in decl.axes}
     for name, values in kernel.matrix.axes:
         if name in language.hints and name not in {p.name for p in decl.params}:
             strange = [value for value in values if type(value) is not int]
@@ -58,7 +58,7 @@ def _check_axes(
                 report(f"{name} is a hint of the compiler, and {strange[0]!r} is no integer", ("kernel", kernel.name, "matrix", name))
     for name in axes:
         if name not in used and not unresolved and not _in_expressions(kernel, name):
-            known = [p.name for p in constants] or [name for name, _ in decl.axes] or [name.removesuffix("...") for name in decl.template]
+            known = [p.name for p in constants] or [use.name for use in decl.axes] or [name.removesuffix("...") for name in decl.template]
             what = f"axis {name!r} is neither a constant of the kernel nor used by its symbol, dtypes or launch"
             report(what + suggest(name, known), ("kernel", kernel.name, "matrix", name))
     for param in params:

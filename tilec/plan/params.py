@@ -129,7 +129,7 @@ class Resolver:
         return table.dtype
 
     def _declared_dtype(self, decl: ParamDecl) -> str:
-        if not decl.dtype or decl.dtype in DTYPES or decl.dtype in dict(self.decl.axes):
+        if not decl.dtype or decl.dtype in DTYPES or decl.dtype in [use.name for use in self.decl.axes]:
             return decl.dtype
         argument = self.template.get(decl.dtype, "")
         places = symbol_places(argument)

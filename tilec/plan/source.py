@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from tilec.errors import Diagnostic
 from tilec.manifest.types import Kernel
-from tilec.model.kernel import AxisValue, KernelDecl
+from tilec.model.dtype import DTYPES
+from tilec.model.kernel import AxisUse, AxisValue, KernelDecl
 from tilec.model.safety import Checks, Fact, Guarantee, Safety
 from tilec.plan.matrix import Report
 
@@ -44,27 +45,33 @@ def with_names(kernel: Kernel, decl: KernelDecl, report: Report) -> KernelDecl:
 
 
 def check_source_axes(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
-    """Whether every axis that the source names is one of the matrix; reported where not."""
+    """Whether every axis that the source names is one of the matrix, with values that it can have there; reported where not."""
     axes = dict(kernel.matrix.axes)
-    missing: dict[str, list[str]] = {}
-    for name, where in decl.axes:
+    tiles = {extent for region in decl.safety.regions for extent in region.tile} if decl.safety else set()
+    uses: dict[str, list[AxisUse]] = {}
+    for use in decl.axes:
+        uses.setdefault(use.name, []).append(use)
+    sound = True
+    for name, places in uses.items():
+        where = "; ".join(dict.fromkeys(use.where for use in places))
         if name not in axes:
-            missing.setdefault(name, []).append(where)
-    dtypes = {p.dtype for p in decl.params}
-    for name, places in missing.items():
-        example = '["f32"]' if name in dtypes else "[64]"
-        what = f"axis {name} of the source has no values ({'; '.join(dict.fromkeys(places))}, {decl.location}): {name} = {example}"
-        report(what, ("kernel", kernel.name, "matrix"))
-    for name, where in decl.axes:
+            example = '["f32"]' if places[0].dtype else "[64]"
+            what = f"axis {name} of the source has no values ({where}, {decl.location}): {name} = {example}"
+            report(what, ("kernel", kernel.name, "matrix"))
+            sound = False
         for value in axes.get(name, ()):
-            if name not in dtypes and not (type(value) is int and value > 0):
-                what = f"{value!r} is no size, and {name} is one in the source ({where})"
+            what = ""
+            if places[0].dtype:
+                if value not in DTYPES:
+                    what = f"{value!r} is no dtype, and {name} is one in the source ({places[0].where})"
+            elif not (type(value) is int and value > 0):
+                what = f"{value!r} is no size, and {name} is one in the source ({places[0].where})"
+            elif value & (value - 1) and name in tiles:
+                what = f"{value} is no power of two, as extents of tiles are ({places[0].where})"
+            if what:
                 report(what, ("kernel", kernel.name, "matrix", name))
-                missing.setdefault(name, [])
-            elif name not in dtypes and type(value) is int and value & (value - 1) and any(name in where for _, where in decl.axes):
-                report(f"{value} is no power of two, as extents of tiles are ({where})", ("kernel", kernel.name, "matrix", name))
-                missing.setdefault(name, [])
-    return not missing
+                sound = False
+    return sound
 
 
 def check_checks(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Diagnostic, ...]:

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tilec.runtime import api
     from tilec.runtime.bound import BoundLaunch
     from tilec.runtime.device import Device
     from tilec.runtime.devices import devices
@@ -86,6 +87,7 @@ __all__ = [
     "TensorLike",
     "TensorMut",
     "TensorView",
+    "api",
     "as_op",
     "current_device",
     "current_policy",
@@ -141,7 +143,9 @@ _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()
 
 
 def __getattr__(name: str) -> Any:
-    """A name of `__all__`, out of its module."""
+    """A name of `__all__`, out of its module; `api` is one."""
+    if name == "api":
+        return importlib.import_module(f"{__name__}.api")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -151,7 +155,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """What there is to use."""
-    return [*__all__, "api"]
+    return list(__all__)
 
 
 class _Package(ModuleType):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
+import threading
 from typing import Any
 
 from tilec.runtime._driver_calls import Calls, result_name
 from tilec.runtime.results import STICKY
-from tilec.runtime.seam import CopyBox, CopyKind, PoolHandle, PoolStats
+from tilec.runtime.seam import KEEP_ALL, CopyBox, CopyKind, PoolHandle, PoolStats
 
 _NOT_READY = 600
 # `cuMemcpyAsync` finds out by itself what kinds of memory its addresses are of.
@@ -15,6 +17,17 @@ _COPIES = dict.fromkeys(CopyKind, "cuMemcpyAsync") | {CopyKind.TO_DEVICE: "cuMem
 
 class MemoryCalls(Calls):
     """The part of `DeviceDriver` that moves and orders, on cuda.bindings."""
+
+    def __init__(self, api: Any) -> None:
+        """Start the driver API.
+
+        Args:
+            api: the module `cuda.bindings.driver`.
+        """
+        super().__init__(api)
+        self._own_pools: dict[int, PoolHandle] = {}
+        self._pool_lock = threading.RLock()  # the collector may free from inside
+        self._leaving: collections.deque[tuple[int, PoolHandle]] = collections.deque()
 
     # Memory
 
@@ -38,13 +51,11 @@ class MemoryCalls(Calls):
         return (found[0], found[1]) if all(found) else None
 
     def allocate(self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None) -> int:
-        """Device memory, in stream order where a stream is given; out of a pool, the device's default one, where there is a stream."""
+        """Device memory, in stream order where a stream is given; then out of a pool, tilec's own for the device by default."""
         with self.current(ordinal):
             if stream is None:
                 return int(self._ask("cuMemAlloc", size))
-            if pool is None:
-                return int(self._ask("cuMemAllocAsync", size, stream))
-            return int(self._ask("cuMemAllocFromPoolAsync", size, pool, stream))
+            return int(self._ask("cuMemAllocFromPoolAsync", size, self.default_pool(ordinal) if pool is None else pool, stream))
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:
         """Give memory back, in stream order where a stream is given."""
@@ -113,11 +124,22 @@ class MemoryCalls(Calls):
     # Pools
 
     def default_pool(self, ordinal: int) -> PoolHandle:
-        """The pool that allocations in stream order come from unless they name another."""
-        return self._ask("cuDeviceGetDefaultMemPool", self._handle(ordinal))
+        """The pool that allocations in stream order come from unless they name another. It keeps all that is freed.
+
+        The driver's default pool is the whole process's: other libraries set its attributes, and by itself it keeps nothing, so that
+        each allocation after a wait maps its memory anew.
+        """
+        found = self._own_pools.get(ordinal)
+        if found is None:
+            with self._pool_lock:
+                found = self._own_pools.get(ordinal)
+                if found is None:
+                    found = self._own_pools[ordinal] = self.create_pool(ordinal, KEEP_ALL)
+        return found
 
     def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> PoolHandle:
         """A pool of its own; `max_size` bounds what it takes from the device, 0 does not."""
+        self._destroy_unused()
         api = self._api
         wanted = api.CUmemPoolProps()
         wanted.allocType = api.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
@@ -135,8 +157,32 @@ class MemoryCalls(Calls):
         return pool
 
     def destroy_pool(self, ordinal: int, pool: PoolHandle) -> None:
-        """Give a pool back; its memory goes when the last of it is freed."""
-        self._give_back(ordinal, "cuMemPoolDestroy", pool)
+        """Give a pool back, as soon as nothing of it is allocated: until then it keeps nothing of what is freed.
+
+        By its documentation, the driver destroys pools whose memory is still used, too. But a program that freed such memory afterwards
+        was seen to crash where the next pool was destroyed.
+        """
+        if ordinal in self._losses:
+            return
+        self._leaving.append((ordinal, pool))
+        self.set_release_threshold(ordinal, pool, 0)
+        self._destroy_unused()
+
+    def _destroy_unused(self) -> None:
+        """Destroy pools that were given back and that nothing is allocated of any more."""
+        for _ in range(len(self._leaving)):
+            try:
+                ordinal, pool = self._leaving.popleft()
+            except IndexError:  # another thread has dealt with it, or the collector
+                return
+            if ordinal in self._losses:
+                continue
+            with self.current(ordinal):
+                if int(self._ask("cuMemPoolGetAttribute", pool, self._pool_attribute("USED_MEM_CURRENT"))):
+                    self._leaving.append((ordinal, pool))
+                    self._ask("cuMemPoolTrimTo", pool, 0)
+                else:
+                    self._ask("cuMemPoolDestroy", pool)
 
     def set_release_threshold(self, ordinal: int, pool: PoolHandle, size: int) -> None:
         """Set how many unused bytes a pool keeps."""
@@ -160,6 +206,7 @@ class MemoryCalls(Calls):
 
     def trim_pool(self, ordinal: int, pool: PoolHandle, keep: int) -> None:
         """Give unused memory back to the device until the pool has no more than `keep` bytes, where it can."""
+        self._destroy_unused()
         with self.current(ordinal):
             self._ask("cuMemPoolTrimTo", pool, keep)
 

@@ -27,6 +27,7 @@ from tilec.runtime.scalars import is_number, numpy_dtype, refusal, shown
 from tilec.runtime.seam import DeviceDriver, DeviceInfo
 
 Values = tuple[Any, ...]
+_OP = "run the op first (sync_on), or call the package's function, which takes ops and gives one"
 
 
 class Call:
@@ -51,7 +52,8 @@ class Call:
                         self.tensors[param.name] = tensor_facts(value, driver.pointer_device)
                     except UnreadableError as error:
                         what = "takes a tensor (DLPack or __cuda_array_interface__)"
-                        raise self.refuse(ArgumentError, param, f"{what}: {error}") from error
+                        fix = _OP if hasattr(type(value), "enqueue_on") else ""
+                        raise self.refuse(ArgumentError, param, f"{what}: {error}", fix) from error
                 case ParamKind.SCALAR:
                     if not is_number(value):
                         raise self.refuse(ArgumentError, param, f"takes a number, got a {type(value).__qualname__}")

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from tilec.errors import UsageError
+from tilec.runtime.defaults import named_device
 from tilec.runtime.layout import ON_CPU
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import DeviceDriver, DeviceInfo
@@ -13,7 +14,7 @@ from tilec.runtime.seam import DeviceDriver, DeviceInfo
 _NAME = re.compile(r"cuda(?::([0-9]{1,4}))?")
 
 
-def find_device(device: DeviceLike, driver: DeviceDriver | None = None) -> DeviceInfo:
+def find_device(device: DeviceLike | None, driver: DeviceDriver | None = None) -> DeviceInfo:
     """Facts about a device.
 
     Args:
@@ -27,17 +28,19 @@ def find_device(device: DeviceLike, driver: DeviceDriver | None = None) -> Devic
     return (driver or driver_of(device)).device(ordinal_of(device))
 
 
-def driver_of(device: DeviceLike) -> DeviceDriver:
+def driver_of(device: DeviceLike | None) -> DeviceDriver:
     """What serves a device in this process: the cpu device's driver, or CUDA's, which is started at the first call.
 
     Raises:
         UsageError: `device` names none.
         NoDeviceError: there is no CUDA driver or no GPU.
     """
+    if device is None:
+        device = named_device()
     own: DeviceDriver | None = getattr(device, "_tilec_driver_", None)
     if own is not None:  # a `Device`, which may have a driver of its own
         return own
-    if ordinal_of(device) != ON_CPU or isinstance(device, int):
+    if ordinal_of(device) != ON_CPU:
         return process_driver()
     # Imported here: launching on a GPU needs no interpreter.
     from tilec.runtime.cpu_driver import cpu_driver
@@ -45,16 +48,20 @@ def driver_of(device: DeviceLike) -> DeviceDriver:
     return cpu_driver()
 
 
-def ordinal_of(device: DeviceLike) -> int:
+def ordinal_of(device: DeviceLike | None) -> int:
     """The number of a device; -1 for the cpu device.
 
     Args:
         device: an int, `"cuda"` or `"cuda:1"`, `"cpu"`, a `Device` or its `DeviceInfo`, or a device object of torch (`index`), CuPy
-            (`id`), cuda.core (`device_id`) or JAX (`local_hardware_id`: its `id` counts the devices of all processes).
+            (`id`), cuda.core (`device_id`) or JAX (`local_hardware_id`: its `id` counts the devices of all processes); None for the
+            default device of this thread or task.
 
     Raises:
         UsageError: it names no device that kernels run on.
     """
+    if device is None:
+        named = named_device()
+        return 0 if named is None else named.ordinal
     if isinstance(device, int) and not isinstance(device, bool):
         return device
     if isinstance(device, DeviceInfo):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 from typing import Any
+
+from tilec.values import value_class
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
 READ_ONLY = 1
@@ -53,7 +54,7 @@ _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class View:
     """What a capsule says: strides in elements (None for C-contiguous), dtype as (type code, bits), device as (type, number)."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
+import gc
+import sys
 from typing import Any
 
 from tilec.runtime.dlpack import READ_ONLY, RawDevice, RawDType, RawManaged, RawTensor, RawVersioned, View
@@ -13,6 +16,9 @@ _VERSION = (1, 0)
 
 # What consumers hold, by the address of its description: the description itself, and whatever keeps the memory.
 _EXPORTED: dict[int, tuple[Any, ...]] = {}
+# Capsules that were given out. A consumer that refuses one lets go of it with its own error set, and then no function of Python can run: it
+# would end in a SystemError in place of that error. So the last reference is here, and goes when somebody looks.
+_OFFERED: list[Any] = []
 
 _Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -27,7 +33,8 @@ def capsule(view: View, keep: Any, *, versioned: bool) -> Any:
 
     Args:
         view: the tensor, with its strides.
-        keep: what keeps the memory; let go when the consumer is done, on whatever thread.
+        keep: what keeps the memory; let go when the consumer is done, on whatever thread. Where nobody takes the capsule, at the next
+            one, or at the next collection of garbage.
         versioned: as of DLPack 1.0, which knows read-only tensors.
     """
     rank = len(view.shape)
@@ -51,7 +58,24 @@ def capsule(view: View, keep: Any, *, versioned: bool) -> Any:
         managed = RawManaged(tensor=tensor, context=None, deleter=deleter)
     address = ctypes.addressof(managed)
     _EXPORTED[address] = (managed, shape, stride, keep)
-    return _new(address, _VERSIONED if versioned else _PLAIN, _DESTRUCTOR)
+    made = _new(address, _VERSIONED if versioned else _PLAIN, _DESTRUCTOR)
+    _look_over("stop")
+    _OFFERED.append(made)
+    return made
+
+
+def _look_over(phase: str, _: object = None) -> None:
+    """Let go of the capsules that nobody else has; the collector calls it too."""
+    if phase != "stop":
+        return
+    for _ in range(len(_OFFERED)):
+        try:
+            one = _OFFERED.pop(0)
+        except IndexError:  # another thread looks too
+            return
+        if sys.getrefcount(one) > _OURS:
+            _OFFERED.append(one)
+        del one
 
 
 def _delete(address: int) -> None:
@@ -66,5 +90,9 @@ def _destroy(address: int) -> None:
                 _delete(_pointer(address, name))
 
 
+# References to a capsule that nobody else has: the variable, and the argument of who counts.
+_OURS = 2
 _DELETER = _Deleter(_delete)
 _DESTRUCTOR = _Destructor(_destroy)
+gc.callbacks.append(_look_over)
+atexit.register(_OFFERED.clear)

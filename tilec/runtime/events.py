@@ -10,19 +10,20 @@ from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.seam import DeviceDriver
 from tilec.runtime.streams import stream_handle
 from tilec.runtime.tensors.recording import own_recording
+from tilec.runtime.uncopied import Uncopied
 
 
 @final
-class Event:
+class Event(Uncopied):
     """A mark behind the work of a stream. It is given back by `close`, or at the end of a `with` block."""
 
     __slots__ = ("_driver", "_handle", "device")
 
-    def __init__(self, device: DeviceLike = 0, *, driver: DeviceDriver | None = None) -> None:
+    def __init__(self, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None) -> None:
         """Make an event; before it is recorded it counts as reached.
 
         Args:
-            device: where.
+            device: where; the default device (`use_device`) where none is named.
             driver: what to make it through; the process's driver of the device by default.
         """
         self._driver = driver or driver_of(device)

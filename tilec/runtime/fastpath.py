@@ -4,12 +4,12 @@ more than the checks that it saves. Only numbers go into the generated text, nev
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from tilec.runtime.arguments import READERS, torch_strided
 from tilec.runtime.contract import Contract
-from tilec.runtime.memory import DeviceBuffer
 from tilec.runtime.packing import Block
 from tilec.runtime.prepare import Plan
 from tilec.runtime.seam import LaunchCall
@@ -193,7 +193,7 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
     remembered = (*(nobody for _ in contract.params), -1, None, None, None, ())
     names: dict[str, Any] = {
         "__name__": __name__,  # frames of tilec are no place that messages name
-        "Buffer": DeviceBuffer,
+        "Buffer": getattr(sys.modules.get("tilec.runtime.memory"), "DeviceBuffer", _Nobody),  # later ones are read as foreign tensors are
         "Tensor": READERS.plain_type or _Nobody,
         "chosen": slow.chosen,
         "constants": CONSTANTS,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Sequence
 
 from tilec.errors import LaunchLimitError
 from tilec.runtime.seam import Dim3
+from tilec.values import value_class
 
 
 class GridRule(enum.Enum):
@@ -18,7 +18,7 @@ class GridRule(enum.Enum):
     INSTEAD = "instead of the kernel's own"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class GridWish:
     """A grid that a caller asks for, and who says so (`partition z`)."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import weakref
 from collections.abc import Callable
@@ -12,9 +11,10 @@ from tilec.bundle.read import Bundle
 from tilec.errors import ContextLostError, DriverError, KernelCacheError, TileIRError
 from tilec.model.image import ImageInfo
 from tilec.runtime.seam import DeviceDriver, FunctionFacts, FunctionHandle
+from tilec.values import value_class
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class Function:
     """An entry point that is ready to launch."""
 

@@ -19,7 +19,6 @@ from tilec.runtime.scalars import is_number
 from tilec.runtime.seam import LaunchCall
 from tilec.runtime.select import narrowed, require_built, require_options
 from tilec.runtime.streams import stream_handle
-from tilec.runtime.tensors.lease import holder
 from tilec.runtime.tensors.recording import Recording, recording_of
 
 if TYPE_CHECKING:
@@ -39,14 +38,15 @@ class Launcher:
     called from any thread.
 
     Attributes:
-        info: the kernel's row of the index.
         pinned: the axes that it is restricted to.
         owned: enqueues a launch of tensors that moved into an op; there once `contract` was asked for.
     """
 
-    def __init__(self, info: KernelInfo, site: Site, pinned: dict[str, AxisValue] | None = None, grid: tuple[GridWish, ...] = ()) -> None:
-        """Use `Module.kernels` or `Module.NAME`."""
-        self.info = info
+    def __init__(
+        self, info: KernelInfo | str, site: Site, pinned: dict[str, AxisValue] | None = None, grid: tuple[GridWish, ...] = ()
+    ) -> None:
+        """Use `Module.kernels` or `Module.NAME`. Of a kernel that is given by name, the bundle is asked when it is first needed."""
+        self._info = info
         self._site = site
         self.pinned = dict(pinned or {})
         self._grid = grid
@@ -61,6 +61,17 @@ class Launcher:
         self.owned: Callable[[Any, tuple[Any, ...]], None]
         self._key_of: KeyOf
         self._meet: Callable[[type | None], None]
+
+    @property
+    def info(self) -> KernelInfo:
+        """The kernel's row of the index.
+
+        Raises:
+            BundleError: it is damaged.
+        """
+        if isinstance(self._info, str):
+            self._info = self._site.bundle.kernel(self._info)
+        return self._info
 
     def __repr__(self) -> str:
         """Kernel, device, and the axes it is restricted to."""
@@ -346,6 +357,10 @@ class Launcher:
 
     def _check_leases(self, contract: Contract, values: tuple[Any, ...], leased: list[int]) -> None:
         """See that tilec's own tensors may be used as the kernel uses them; errors name both sides."""
+        if not leased:
+            return
+        from tilec.runtime.tensors.lease import holder  # there is one of tilec's tensors, so it is loaded
+
         who = holder(f"the launch of {self.info.name}")
         for place in leased:
             tensor = values[place]

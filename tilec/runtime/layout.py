@@ -9,6 +9,7 @@ import math
 import weakref
 
 from tilec.model.dtype import DTYPES
+from tilec.values import value_class
 
 Shape = tuple[int, ...]
 # Device numbers of tensors that live on no GPU, on all of them (managed memory, and tensors of no elements), where only the driver can
@@ -19,7 +20,7 @@ ON_OTHER = -3
 ON_GPU = -4
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class TensorFacts:
     """What a launch knows of one tensor; expressions read it too.
 

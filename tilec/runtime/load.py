@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilec.bundle.read import Bundle
-from tilec.model.kernel import BundleInfo, KernelInfo
+from tilec.model.kernel import BundleInfo
 from tilec.model.suggest import did_you_mean
 from tilec.runtime.devices import driver_of, find_device
 from tilec.runtime.images import store_of
@@ -16,30 +16,32 @@ from tilec.runtime.launch import Launcher
 from tilec.runtime.prepare import Site
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import DeviceDriver, DeviceInfo
+from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from tilec.runtime.ops.lazy import LazyLaunchers
 
 
-def load(bundle: Path | str | bytes | Bundle, device: DeviceLike = 0, *, driver: DeviceDriver | None = None) -> Module:
-    """Load a bundle on a device. Images are loaded at the first launch that needs them.
+def load(bundle: Path | str | bytes | Bundle, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None) -> Module:
+    """Load a bundle on a device. A kernel's row of the index is read when it is asked for, images at the first launch that needs them.
 
     Args:
         bundle: a path, the bytes of a bundle, or an open one.
-        device: ordinal, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core.
+        device: ordinal, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core; the default device (`use_device`) where none
+            is named.
         driver: what to launch through; the process's driver of the device by default.
 
     Raises:
         BundleError: the bundle cannot be read.
         NoDeviceError: there is no driver or no such device.
     """
-    opened = bundle if isinstance(bundle, Bundle) else Bundle.open(Path(bundle) if isinstance(bundle, str) else bundle)
+    opened = bundle if isinstance(bundle, Bundle) else Bundle.open(Path(bundle) if isinstance(bundle, str) else bundle, whole=False)
     found = driver or driver_of(device)
     site = Site(bundle=opened, device=find_device(device, found), driver=found, store=store_of(found))
     return Module(site)
 
 
-class Module:
+class Module(Uncopied):
     """A bundle on a device. `module.NAME` and `module.kernels["NAME"]` give the launcher of a kernel."""
 
     def __init__(self, site: Site) -> None:
@@ -87,21 +89,25 @@ class _Launchers(Mapping[str, Launcher]):
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._infos: dict[str, KernelInfo] = {kernel.name: kernel for kernel in site.bundle.info.kernels}
         self._made: dict[str, Launcher] = {}
         self._lock = threading.Lock()
 
     def __getitem__(self, name: str) -> Launcher:
         with self._lock:
             if name not in self._made:
-                self._made[name] = Launcher(self._infos[name], self._site)
+                if name not in self._site.bundle.kernels:
+                    raise KeyError(name)
+                self._made[name] = Launcher(name, self._site)
             return self._made[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._site.bundle.kernels
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._infos)
+        return iter(self._site.bundle.kernels)
 
     def __len__(self) -> int:
-        return len(self._infos)
+        return len(self._site.bundle.kernels)
 
     def __repr__(self) -> str:
         """Package, version, device: what modules of generated packages show."""

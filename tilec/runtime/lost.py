@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import itertools
 import threading
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from collections.abc import Callable, Sequence
 from tilec.errors import ContextLostError, DriverError
 from tilec.runtime.results import KERNEL_FAULTS, STICKY, advice
 from tilec.runtime.seam import LaunchShape
+from tilec.values import value_class
 
 # Launches that are remembered, and that a message names.
 _REMEMBERED, _NAMED = 256, 4
@@ -22,7 +22,7 @@ _AGAIN = (
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class LaunchRecord:
     """A launch as messages name it: of a kernel, or of a graph, which has no one shape. `where` says which op or line it came from."""
 

@@ -82,6 +82,13 @@ def follow(driver: DeviceDriver, ordinal: int, stream: int, follower: Any) -> No
             followers.add(follower)
 
 
+def places(driver: DeviceDriver, ordinal: int) -> list[Mark]:
+    """Marks behind all that the open streams of a device have to do, but for those that are captured."""
+    with _LOCK:  # so that none is closed meanwhile
+        streams = [stream for where, stream in list(_FOLLOWED.get(driver, {})) if where == ordinal]
+        return [Mark(driver, ordinal, stream) for stream in streams if not driver.capturing(ordinal, stream)]
+
+
 def closing(driver: DeviceDriver, ordinal: int, stream: int) -> None:
     """A stream is about to go: who counts on it gets a mark instead."""
     with _LOCK:

@@ -17,6 +17,7 @@ from tilec.runtime.seam import DeviceDriver
 from tilec.runtime.streams import stream_handle
 from tilec.runtime.tensors.host import array_in, memory_of
 from tilec.runtime.tensors.shapes import checked_packing
+from tilec.runtime.tensors.storage import allocate_bytes
 
 
 class DeviceBuffer:
@@ -32,7 +33,7 @@ class DeviceBuffer:
         self,
         shape: tuple[int, ...],
         dtype: str,
-        device: DeviceLike = 0,
+        device: DeviceLike | None = None,
         stream: StreamLike | None = None,
         *,
         driver: DeviceDriver | None = None,
@@ -42,13 +43,13 @@ class DeviceBuffer:
         Args:
             shape: extents.
             dtype: a dtype's name, such as `f32`.
-            device: where.
+            device: where; the default device (`use_device`) where none is named.
             stream: in whose order memory is taken and given back; None takes it at once.
             driver: what to allocate through; the process's driver of the device by default.
 
         Raises:
             DTypeError: no such dtype.
-            DriverError: no memory.
+            OutOfMemoryError: there is no memory of this size. DriverError: the driver refuses otherwise.
         """
         if dtype not in DTYPES:
             raise DTypeError(f"{dtype!r} is no dtype; known are {', '.join(DTYPES)}")
@@ -61,7 +62,7 @@ class DeviceBuffer:
         self.nbytes = DTYPES[dtype].size_of(math.prod(self.shape))
         self._driver = driver or driver_of(device)
         self._stream = None if stream is None else stream_handle(stream, "DeviceBuffer")
-        self._ptr = self._driver.allocate(self.device, self.nbytes, self._stream) if self.nbytes else 0
+        self._ptr = allocate_bytes(self._driver, self.device, self.nbytes, self._stream) if self.nbytes else 0
         self._facts = TensorFacts(ptr=self._ptr, shape=self.shape, stride=contiguous_stride(self.shape), dtype=dtype, device=self.device)
         self._tilec_look_: Any = (self._ptr, interned(self._facts.key))  # what a launch reads: ready, since nothing of it changes
         self._finalizer = weakref.finalize(self, _free, self._driver, self.device, self._ptr, self._stream) if self._ptr else None
@@ -72,7 +73,7 @@ class DeviceBuffer:
     def from_host(
         cls,
         array: Any,
-        device: DeviceLike = 0,
+        device: DeviceLike | None = None,
         stream: StreamLike | None = None,
         *,
         dtype: str = "",
@@ -82,7 +83,7 @@ class DeviceBuffer:
 
         Args:
             array: a NumPy array, of any strides.
-            device: where.
+            device: where; the default device (`use_device`) where none is named.
             stream: in whose order to allocate; the copy is complete when this returns.
             dtype: the dtype that the array's bytes hold, where NumPy's own does not say it (`u2` bytes that hold `bf16`).
             driver: what to allocate through; the process's driver of the device by default.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,16 +50,22 @@ class Package:
         """
         with self._lock:
             if self._bundle is None:
-                from importlib.resources import files
-
                 from tilec.bundle.read import Bundle
 
-                resource = files(self.name).joinpath(self.file)
-                # A package in a zip file has no path: its bundle is then held in memory.
-                self._bundle = Bundle.open(resource if isinstance(resource, Path) else resource.read_bytes())
+                self._bundle = Bundle.open(self._source(), whole=False)
             return self._bundle
 
-    def load(self, device: DeviceLike = 0) -> Module:
+    def _source(self) -> Path | bytes:
+        """The bundle's path; its bytes where it has none, as in a package in a zip file."""
+        beside = getattr(sys.modules.get(self.name), "__file__", None)
+        if beside and (path := Path(beside).with_name(self.file)).is_file():
+            return path
+        from importlib.resources import files  # it imports what reads zip files
+
+        resource = files(self.name).joinpath(self.file)
+        return resource if isinstance(resource, Path) else resource.read_bytes()
+
+    def load(self, device: DeviceLike | None = None) -> Module:
         """The kernels on a device.
 
         Raises:

@@ -24,6 +24,7 @@ from tilec.runtime.regions import check_grid, check_tiles
 from tilec.runtime.seam import DeviceDriver, DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
 from tilec.runtime.select import Considered, select_variant, settle_axes
 from tilec.runtime.torch_guard import Guard, torch_guard
+from tilec.values import value_class
 
 # Streams for which a plan keeps a ready call; with more in turn than this it starts over.
 MOST_STREAMS = 64
@@ -31,7 +32,7 @@ MOST_STREAMS = 64
 MOST_GUARDS = 64
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class Site:
     """Where a bundle is loaded: one device, through one driver, with what is loaded there."""
 
@@ -122,7 +123,7 @@ class Plan:
         Call(self._contract, values, dict(self._axes), self._site.driver).check_signature(self._site.device)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class Explanation:
     """Why a launch takes what it takes.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import struct
 from collections.abc import Callable
 from typing import Any
 
 from tilec.model.dtype import DTYPES
+from tilec.values import value_class
 
 Encode = Callable[[Any], Any]
 
@@ -35,7 +35,7 @@ _FORMATS = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@value_class(frozen=True, slots=True)
 class _SmallFloat:
     """A float format: bits of exponent and mantissa, its largest finite value, and the codes of infinity and NaN (None for none)."""
 
@@ -73,15 +73,16 @@ class _SmallFloat:
 
 
 def _encode_scale(value: Any) -> int:
-    """Code of f8e8m0: a power of two from 2**-127 to 2**127, nearest to the number; 255 is NaN."""
+    """Code of f8e8m0: a power of two from 2**-127 to 2**127, nearest to the number, the upper one of two that are as near; 255 is NaN."""
     number = float(value)
     if math.isnan(number):
         return 255
     if not 0 < number < math.inf:
         raise OverflowError("only positive powers of two exist")
-    power = round(math.log2(number))
-    if not -127 <= power <= 127:
-        raise OverflowError("too large" if power > 0 else "too small")
+    fraction, exponent = math.frexp(number)  # from 1/2 to 1
+    power = max(exponent if fraction >= 0.75 else exponent - 1, -127)
+    if power > 127:
+        raise OverflowError("too large")
     return power + 127
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,6 +9,7 @@ from typing import Any, Protocol
 
 from tilec.model.arch import Version
 from tilec.runtime.layout import TensorFacts, byte_range
+from tilec.values import value_class
 
 Dim3 = tuple[int, int, int]
 # Opaque handles of the driver: whatever it gives is handed back to it.
@@ -18,13 +18,15 @@ FunctionHandle = Any
 PoolHandle = Any
 GraphHandle = Any
 ExecutableHandle = Any
+# The release threshold of a pool that gives nothing back by itself.
+KEEP_ALL = 2**64 - 1
 # Enqueues one launch: (address of the array of parameter addresses, 0) gives a sequence whose first item is the result, false for
 # success. Bound once per plan and stream, so that a launch pays for one call with two arguments. A driver that holds arguments gets
 # (addresses of the tensors first, all arguments of the call) in place of the 0.
 LaunchCall = Callable[[int, Any], Any]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class DeviceInfo:
     """One GPU, or the cpu device: what it is and what a launch on it may ask for.
 
@@ -58,7 +60,7 @@ class DeviceInfo:
         return "the cpu device" if self.interprets else f"device {self.ordinal} ({self.name})"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class FunctionFacts:
     """What the driver says of a loaded entry point: most threads per block, static shared memory in bytes, registers per thread."""
 
@@ -67,7 +69,7 @@ class FunctionFacts:
     registers: int
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class LaunchShape:
     """Everything of a launch but its arguments and stream. `shared` is dynamic shared memory in bytes; `cluster` empty for none."""
 
@@ -78,7 +80,7 @@ class LaunchShape:
     cooperative: bool = False
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class TensorPart:
     """What a launch knows of one tensor but its address.
 
@@ -112,7 +114,7 @@ class TensorPart:
         )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class LaunchParts:
     """What a launch is of, for a driver that runs kernels itself.
 
@@ -140,7 +142,7 @@ class CopyKind(enum.Enum):
     ON_HOST = "on the host"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class CopyBox:
     """Rows of bytes, and slices of rows, that one call copies. All in bytes but `rows` and `slices`.
 
@@ -169,7 +171,7 @@ class CopyBox:
         return (self.slices - 1) * self.source_slice + (self.rows - 1) * self.source_pitch + self.width
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class PoolStats:
     """What a memory pool holds, in bytes.
 
@@ -242,7 +244,7 @@ class DeviceDriver(Protocol):
         """(first address, bytes) of the allocation that an address lies in; None where the driver does not know."""
 
     def allocate(self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None) -> int:
-        """Device memory, in stream order where a stream is given; out of a pool, the device's default one, where there is a stream."""
+        """Device memory, in stream order where a stream is given; then out of a pool, tilec's own for the device by default."""
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:
         """Give memory back, in stream order where a stream is given."""
@@ -272,7 +274,7 @@ class DeviceDriver(Protocol):
         """(free, total) bytes of the device."""
 
     def default_pool(self, ordinal: int) -> PoolHandle:
-        """The pool that allocations in stream order come from unless they name another."""
+        """The pool that allocations in stream order come from unless they name another: of tilec's own, one for each device."""
 
     def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> PoolHandle:
         """A pool of its own; `max_size` bounds what it takes from the device, 0 does not."""

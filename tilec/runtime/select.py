@@ -14,9 +14,10 @@ from tilec.runtime.binding import check_axes
 from tilec.runtime.checks import Call
 from tilec.runtime.contract import Contract
 from tilec.runtime.layout import TensorFacts
+from tilec.values import value_class
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True, slots=True)
 class Considered:
     """A variant that was looked at, and why it was taken or passed over."""
 

@@ -14,6 +14,7 @@ from tilec.runtime.layout import ON_CPU
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.scalars import shown
 from tilec.runtime.seam import DeviceDriver
+from tilec.runtime.uncopied import Uncopied
 
 Getter = Callable[[Any], int]
 
@@ -82,16 +83,16 @@ HANDLES = Handles()
 
 
 @final
-class Stream:
+class Stream(Uncopied):
     """A stream of tilec's own, for programs without a framework. It is given back by `close`, or at the end of a `with` block."""
 
     __slots__ = ("_borrowed", "_driver", "_handle", "_owner", "device")
 
-    def __init__(self, device: DeviceLike = 0, *, driver: DeviceDriver | None = None) -> None:
+    def __init__(self, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None) -> None:
         """Make a stream that does not wait for the legacy default stream.
 
         Args:
-            device: where.
+            device: where; the default device (`use_device`) where none is named.
             driver: what to make it through; the process's driver of the device by default.
         """
         self._driver = driver or driver_of(device)
@@ -102,12 +103,12 @@ class Stream:
         marks.opened(self._driver, self.device, self._handle)
 
     @classmethod
-    def borrow_raw(cls, handle: int, device: DeviceLike = 0, *, owner: Any = None, driver: DeviceDriver | None = None) -> Stream:
+    def borrow_raw(cls, handle: int, device: DeviceLike | None = None, *, owner: Any = None, driver: DeviceDriver | None = None) -> Stream:
         """A stream that another library made. `close` leaves it as it is.
 
         Args:
             handle: of the driver (`cuda_stream` of torch, `ptr` of CuPy); 0 is the legacy default stream.
-            device: whose it is.
+            device: whose it is; the default device's where none is named.
             owner: whom to keep alive as long as this object: the library's own stream object.
             driver: what serves the device; the process's driver of it by default.
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -33,8 +34,10 @@ def _guard(maker: Callable[..., Any], *tensors: Any) -> Guard:
 def _maker(torch: Any) -> Callable[..., Any] | None:
     """torch's maker of guards, if it is there and tells apart what launches have to tell apart."""
     try:
-        maker: Callable[..., Any] = torch._C._dynamo.guards.TensorGuards  # noqa: SLF001 - see above
-        return maker if _tells_apart(torch, maker) else None
+        with warnings.catch_warnings():  # who makes errors of warnings would do without it for the rest of the process
+            warnings.simplefilter("ignore")
+            maker: Callable[..., Any] = torch._C._dynamo.guards.TensorGuards  # noqa: SLF001 - see above
+            return maker if _tells_apart(torch, maker) else None
     except Exception:  # noqa: BLE001 - another release
         return None
 

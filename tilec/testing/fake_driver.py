@@ -18,7 +18,7 @@ from tilec.model.signature import AbiSlot
 from tilec.runtime.graph_double import Executable, GraphDouble, Node
 from tilec.runtime.lost import LaunchRecord, Losses
 from tilec.runtime.scalars import format_of
-from tilec.runtime.seam import CopyBox, CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
+from tilec.runtime.seam import KEEP_ALL, CopyBox, CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
 
 H200 = DeviceInfo(
     ordinal=0,
@@ -98,7 +98,7 @@ class FakeDriver(GraphDouble):
         self.fail: dict[str, str] = {}
         self.allowed_shared: dict[str, int] = {}
         self._memory: dict[int, tuple[int, Any]] = {}
-        self._pools: dict[int, _FakePool] = {0: _FakePool()}
+        self._pools: dict[int, _FakePool] = {0: _FakePool(threshold=KEEP_ALL)}
         self._foreign: dict[int, int] = {}
         self._streams = itertools.count(0x1000, 0x10)
         self._lock = threading.Lock()

@@ -334,11 +334,12 @@ gemm = _HERE.gemm
 everything = _HERE.everything
 
 
-def load(device: DeviceLike = 0) -> Module:
+def load(device: DeviceLike | None = None) -> Module:
     """Load the package's bundle on a device.
 
     Args:
-        device: a number, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core.
+        device: a number, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core; None for the default device (`use_device`,
+            else device 0).
 
     Returns:
         The kernels; images are loaded at the first launch that needs them.

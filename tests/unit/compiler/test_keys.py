@@ -14,7 +14,7 @@ from tilec.compiler.keys import EXEMPT, Change, KeyMaker, declaration_key, expla
 from tilec.errors import Diagnostic, Location
 from tilec.model.arch import Target
 from tilec.model.job import InputFile, Job, KernelSpec, Member, Source, Variant
-from tilec.model.kernel import KernelDecl, ParamDecl, ToolInfo
+from tilec.model.kernel import AxisUse, KernelDecl, ParamDecl, ToolInfo
 from tilec.model.safety import Checks, Safety
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
 
@@ -58,7 +58,7 @@ def key_of(job: Job) -> str:
 
 def test_the_key_is_stable() -> None:
     # When this fails, every cache in the world is passed over by the next release: that must be meant. See RECIPE.
-    assert key_of(JOB) == "dab9c0d2604c6f225b2e3419ebe3f22ea7247813ae4ec960353556ffef681a22"
+    assert key_of(JOB) == "356ceb067c9bf761ef2146235f706341265b3feccbb8e1f120921043584a5119"
 
 
 def test_the_same_values_give_the_same_key_from_other_objects() -> None:
@@ -91,7 +91,6 @@ CHANGED: dict[type, dict[str, Any]] = {
         "template": (),
         "max_threads": 0,
         "cluster": (),
-        "language": "0" * 64,
     },
     ParamDecl: {"name": "y", "type": "T*", "kind": "scalar", "dtype": "f32", "out": None, "size": 4, "default": 1, "rank": 2},
     Param: {
@@ -127,7 +126,7 @@ HARMLESS: dict[type, dict[str, Any]] = {
         "doc": "Adds two arrays.",
         "reads": (("table.json", "0" * 64),),
         "together": 16,
-        "axes": (("T", "x: tl.Ref[T, 1]"),),
+        "axes": (AxisUse(name="T", dtype=True, where="x: tl.Ref[T, 1]"),),
         "grid": ("1",),
         "grid_free": True,
         "requires": ("x.size > 0",),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+from pathlib import Path
 
 import pytest
 
 from tilec.errors import CompileError
 from tilec.frontends import _tile_inputs
 from tilec.frontends._tile_inputs import closure
+from tilec.frontends.base import ToolSearch
+from tilec.frontends.tile import TileFrontend
 from tilec.model.job import Source
 
 
@@ -133,3 +136,17 @@ def test_a_directory_as_source(tmp_path):
     (tmp_path / "k.py").mkdir()
     with pytest.raises(CompileError, match=r"cannot read k\.py: Is a directory"):
         closure(Source(root=str(tmp_path), path="k.py"))
+
+
+@pytest.mark.parametrize(
+    "line", ["import tilec.lang as tl", "from tilec.lang import kernel", "from tilec import lang", "if x:\n    import tilec.lang"]
+)
+def test_the_safe_language_is_an_input_of_what_imports_it(tmp_path: Path, line: str) -> None:
+    (tmp_path / "k.py").write_text("import shared\n")
+    (tmp_path / "shared.py").write_text(f"{line}\n")
+    source = Source(root=str(tmp_path), path="k.py")
+    own, *files = TileFrontend(ToolSearch()).inputs(source)
+    assert (own.name, len(own.digest)) == ("<tilec>/lang", 64)
+    assert tuple(files) == closure(source)
+    (tmp_path / "shared.py").write_text("import cuda.tile\n")
+    assert tuple(TileFrontend(ToolSearch()).inputs(source)) == closure(source)

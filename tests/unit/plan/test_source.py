@@ -9,8 +9,8 @@ import pytest
 
 from tilec.errors import Diagnostic, Location
 from tilec.manifest.types import Kernel, Launch, Matrix
-from tilec.model.kernel import KernelDecl, ParamDecl
-from tilec.model.safety import Checks, Fact, Guarantee, Safety
+from tilec.model.kernel import AxisUse, KernelDecl, ParamDecl
+from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec.plan.source import check_checks, check_source_axes, safety_of, with_source
 
 HERE = Location(file="k.py", line=7, column=5)
@@ -21,7 +21,10 @@ DECL = KernelDecl(
         ParamDecl(name="z", type="tl.Mut[T, (BM,)]", kind="tensor", dtype="T", rank=1, out=True),
         ParamDecl(name="BK", type="tl.Const[int]", kind="constant", default=16),
     ),
-    axes=(("T", "z: tl.Mut[T, (BM,)]"), ("BM", "z: tl.Mut[T, (BM,)]")),
+    axes=(
+        AxisUse(name="T", dtype=True, where="z: tl.Mut[T, (BM,)]"),
+        AxisUse(name="BM", dtype=False, where="z: tl.Mut[T, (BM,)]"),
+    ),
     grid=("cdiv(z.shape[0], BM)",),
     requires=("z.shape[0] % BK == 0", "BKX > BM"),
     safety=Safety(
@@ -29,7 +32,8 @@ DECL = KernelDecl(
             Fact(guarantee=Guarantee.KERNEL, what="a"),
             Fact(guarantee=Guarantee.KERNEL, what="b", in_helper=True),
             Fact(guarantee=Guarantee.CONSTRUCTION, what="c"),
-        )
+        ),
+        regions=(Region(param="z", tile=("BM",)),),
     ),
     unproven=(Diagnostic(message="x.load_tile is checked inside of the kernel: why", location=HERE),),
 )
@@ -73,6 +77,7 @@ def test_a_grid_of_the_manifest_stands_where_it_is_free() -> None:
         ((("BM", (64,)),), 'axis T of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): T = ["f32"]'),
         ((("T", ("f32",)),), "axis BM of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): BM = [64]"),
         ((("T", ("f32",)), ("BM", (48,))), "48 is no power of two, as extents of tiles are (z: tl.Mut[T, (BM,)])"),
+        ((("T", ("f33",)), ("BM", (64,))), "'f33' is no dtype, and T is one in the source (z: tl.Mut[T, (BM,)])"),
         ((("T", ("f32",)), ("BM", (0,))), "0 is no size, and BM is one in the source (z: tl.Mut[T, (BM,)])"),
         ((("T", ("f32",)), ("BM", (True,))), "True is no size, and BM is one in the source (z: tl.Mut[T, (BM,)])"),
     ],

@@ -9,7 +9,7 @@ import pytest
 from tests.cpu_samples import device as cpu_device
 from tests.cpu_samples import ones
 from tilec.errors import NoDeviceError, SchedulingError, UsageError
-from tilec.runtime import Device, Stream, load
+from tilec.runtime import Device, Stream, api, load, use_device
 from tilec.runtime.devices import driver_of, ordinal_of
 from tilec.runtime.marks import Mark
 from tilec.testing.fake_driver import H200, FakeDriver
@@ -38,6 +38,14 @@ def test_a_device_is_taken_wherever_devices_are() -> None:
     mine = Device("cpu", driver=driver)
     assert (ordinal_of(mine), driver_of(mine)) == (CPU, driver)
     assert Stream(mine).driver is driver
+
+
+def test_a_tensors_device_is_taken_wherever_devices_are() -> None:
+    with use_device("cpu"):
+        made = api.zeros(3).sync()
+    assert Device(made.device) == Device("cpu")
+    with use_device(made.device):
+        assert api.zeros(3).sync().device == made.device == CPU
 
 
 def test_what_is_no_device_is_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.runtime.test_driver import Api
 from tilec.errors import DriverError
 from tilec.runtime._driver import Driver
-from tilec.runtime.seam import CopyKind, PoolStats
+from tilec.runtime.seam import KEEP_ALL, CopyKind, PoolStats
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,43 @@ def test_a_pool_of_ones_own() -> None:
     assert api.made("cuMemAllocFromPoolAsync") == [(64, 0x6000, 0x77)]
     assert driver.pool_stats(0, pool) == PoolStats(used=12, reserved=12, used_high=12, reserved_high=12, release_threshold=12)
     driver.trim_pool(0, pool, 5)
-    driver.destroy_pool(0, pool)
     assert api.made("cuMemPoolTrimTo") == [(0x6000, 5)]
+    api.values["cuMemPoolGetAttribute"] = 0
+    driver.destroy_pool(0, pool)
     assert api.made("cuMemPoolDestroy") == [(0x6000,)]
-    driver.default_pool(0)
-    assert len(api.made("cuDeviceGetDefaultMemPool")) == 1
+
+
+def test_memory_comes_from_a_pool_of_tilecs_own_that_keeps_what_is_freed() -> None:
+    api = Api(devices=2)
+    pools = iter((0x6000, 0x6100))
+    api.value = lambda name, arguments, value=api.value: next(pools) if name == "cuMemPoolCreate" else value(name, arguments)  # type: ignore[method-assign]
+    driver = Driver(api)
+    for ordinal in (0, 0, 1):
+        driver.allocate(ordinal, 64, 0x77)
+    driver.allocate(0, 64, None)
+    assert api.made("cuMemAllocFromPoolAsync") == [(64, 0x6000, 0x77), (64, 0x6000, 0x77), (64, 0x6100, 0x77)]
+    assert [props.location.id for (props,) in api.made("cuMemPoolCreate")] == [0, 1]
+    assert [int(value) for _, _, value in api.made("cuMemPoolSetAttribute")] == [KEEP_ALL, KEEP_ALL]
+    assert (driver.default_pool(0), driver.default_pool(1)) == (0x6000, 0x6100)
+    assert api.made("cuDeviceGetDefaultMemPool") == [], "the process's pool is left to others"
+
+
+def test_a_pool_goes_when_nothing_of_it_is_allocated_any_more() -> None:
+    api = Api()
+    api.values |= {"cuMemPoolCreate": 0x6000, "cuMemPoolGetAttribute": 64}
+    driver = Driver(api)
+    pool = driver.create_pool(0, 1 << 20)
+    driver.destroy_pool(0, pool)
+    assert api.made("cuMemPoolDestroy") == []
+    assert [int(value) for _, _, value in api.made("cuMemPoolSetAttribute")] == [1 << 20, 0], "what is freed is not kept"
+    assert api.made("cuMemPoolTrimTo") == [(0x6000, 0)]
+    driver.trim_pool(0, 0x1, 5)
+    assert api.made("cuMemPoolDestroy") == []
+    api.values["cuMemPoolGetAttribute"] = 0
+    driver.create_pool(0, 0)
+    assert api.made("cuMemPoolDestroy") == [(0x6000,)]
+    driver.trim_pool(0, 0x1, 5)
+    assert api.made("cuMemPoolDestroy") == [(0x6000,)], "once"
 
 
 def test_a_pool_whose_threshold_is_refused_is_given_back() -> None:

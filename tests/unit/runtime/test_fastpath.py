@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from typing import Any
 
 import pytest
@@ -263,6 +264,18 @@ def test_a_torch_whose_test_overlooks_something_is_read_by_attributes(torch: typ
     with pytest.raises(ArgumentError, match="lazily negated"):
         module.add(5, *tensors)
     assert len(driver.launches) == TIMES
+
+
+def test_warnings_of_torch_are_no_reason_to_do_without_its_test(torch: type[TensorGuards], monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["torch"]
+    quiet = module.empty
+
+    def warning(*args: Any, **kwargs: Any) -> Any:
+        warnings.warn("a prototype", UserWarning, stacklevel=1)
+        return quiet(*args, **kwargs)
+
+    monkeypatch.setattr(module, "empty", warning)
+    assert torch_guard.torch_guard(tuple(torch_tensors())) is not None  # warnings are errors here
 
 
 def test_a_torch_without_such_a_test_is_read_by_attributes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,12 @@ def test_names_are_imported_when_they_are_asked_for():
     assert done.stdout.split() == ["tilec", "tilec.runtime"]
 
 
+def test_functions_that_make_tensors_are_found_without_an_import_of_their_own():
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import tilec.runtime as rt; print(rt.api.zeros(3).name, 'api' in dir(rt))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("zeros True\n", "")
+
+
 def test_the_table_of_names_agrees_with_what_type_checkers_read():
     import ast
 
@@ -82,7 +88,7 @@ def test_the_table_of_names_agrees_with_what_type_checkers_read():
     tree = ast.parse(Path(runtime.__file__).read_text())
     checked = next(node for node in tree.body if isinstance(node, ast.If))
     imported = {alias.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert imported == {name: f"tilec.runtime.{home}" for name, home in runtime._HOMES.items()}
+    assert imported == {"api": "tilec.runtime", **{name: f"tilec.runtime.{home}" for name, home in runtime._HOMES.items()}}
     assert sorted(imported) == sorted(runtime.__all__)
     assert all(getattr(runtime, name) is vars(runtime)[name] for name in runtime.__all__)
 

@@ -22,6 +22,7 @@ from tilec.errors import (
 )
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.model.signature import Param
+from tilec.runtime import api
 from tilec.testing.fake_driver import H200
 
 Z, X, Y = (Array(1024, ptr=0x10000 * i) for i in (1, 2, 3))
@@ -60,6 +61,12 @@ def add():
 )
 def test_arguments(add, args, kwargs, what):
     assert refusal(ArgumentError, add, *args, **kwargs) == what
+
+
+def test_ops_are_for_functions_that_give_ops(add):
+    with pytest.raises(ArgumentError, match=r"argument 'x' takes a tensor .*: got a .*Make") as caught:
+        add(5, Z, api.zeros(1024), Y)
+    assert caught.value.fix == "run the op first (sync_on), or call the package's function, which takes ops and gives one"
 
 
 def test_generated_code_with_another_number_of_values(add):

@@ -135,8 +135,8 @@ def test_other_devices_go_on() -> None:
 
 def test_a_failure_with_the_device_current_leaves_the_threads_context_as_it_was() -> None:
     """Popping a lost context may fail too, and says nothing new."""
-    api = Api(cuMemAllocAsync="LAUNCH_FAILED", cuCtxPopCurrent="LAUNCH_FAILED")
-    with pytest.raises(ContextLostError, match=r"^cuMemAllocAsync failed"):
+    api = Api(cuMemAllocFromPoolAsync="LAUNCH_FAILED", cuCtxPopCurrent="LAUNCH_FAILED")
+    with pytest.raises(ContextLostError, match=r"^cuMemAllocFromPoolAsync failed"):
         Driver(api).allocate(0, 64, 0)
     assert len(api.made("cuCtxPopCurrent")) == 1
 

@@ -67,7 +67,8 @@ def fill(tensor: Any, value: Any) -> DeviceOp[Any]:
     if isinstance(tensor, DeviceOp):
         return tensor.then(lambda found: fill(found, value))
     _tensor("fill", tensor)
-    dense(tensor)
+    if not tensor.readonly:  # which is refused anyway, and nothing that is said of gaps would help
+        dense(tensor)
     return FillIn(tensor, filled("fill", value, tensor.dtype))
 
 

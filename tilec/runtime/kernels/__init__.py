@@ -19,6 +19,8 @@ CODES = {
         ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "f8e8m0")
     )
 }
+# What f32 is converted to by code of its own.
+_FROM_F32 = frozenset(("f16", "bf16", "f64", "f8e4m3", "f8e5m2"))
 # By driver and device: for the life of the process, as images are.
 _LOADED: dict[tuple[DeviceDriver, int], Module] = {}
 _LOCK = threading.Lock()
@@ -35,6 +37,14 @@ def kernels(driver: DeviceDriver, ordinal: int) -> Module:
         if found is None:
             found = _LOADED[driver, ordinal] = _load(driver, ordinal)
         return found
+
+
+def held_of(source: str, target: str) -> int:
+    """What a conversion's kernel holds numbers in, as convert.cu calls it."""
+    kind = DTYPES[source].kind
+    if kind != "float" or source == "f64":
+        return 0 if kind != "float" else 2
+    return 3 if source == "f32" and target in _FROM_F32 else 1
 
 
 def width_of(dtype: str) -> int:

@@ -77,14 +77,27 @@ __device__ __forceinline__ unsigned narrow_brain(float number) {
 }
 
 __device__ __forceinline__ unsigned narrow_e4m3(float number) {
-    // NaN follows the largest number, and what is beyond that becomes NaN.
+    // NaN follows the largest number, and what is beyond that becomes NaN: from half a step above 448 on, a tie that is rounded to 448.
+#if __CUDA_ARCH__ >= 900
+    unsigned short bits;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(0.0f), "f"(number));
+    return fabsf(number) <= 464.0f ? bits : 0x7Fu;
+#else
     const unsigned bits = __float_as_uint(number), found = cut<3, 7>(bits & 0x7FFFFFFFu, 0x7Fu);
     return found == 0x7Fu ? found : found | (bits >> 24 & 0x80u);
+#endif
 }
 
 __device__ __forceinline__ unsigned narrow_e5m2(float number) {
     const unsigned bits = __float_as_uint(number), size = bits & 0x7FFFFFFFu;
+#if __CUDA_ARCH__ >= 900
+    // Infinity follows 57344, and a tie is rounded to it.
+    unsigned short found;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(found) : "f"(0.0f), "f"(number));
+    return size > 0x7F800000u ? 0x7Eu : fabsf(number) < 61440.0f ? found : 0x7Cu | (bits >> 24 & 0x80u);
+#else
     return size > 0x7F800000u ? 0x7Eu : cut<2, 15>(size, 0x7Cu) | (bits >> 24 & 0x80u);
+#endif
 }
 
 /// Powers of two, the upper one of two that are as near; what is not above 0 has none.

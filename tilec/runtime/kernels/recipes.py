@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilec.model.dtype import DTYPES
-from tilec.runtime.kernels import CODES, kernels, width_of
+from tilec.runtime.kernels import CODES, held_of, kernels, width_of
 from tilec.runtime.layout import TensorFacts
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.tensors.described import Raw, facts_of
@@ -79,9 +79,7 @@ def convert(ctx: ExecutionContext, to: Place, source: Place) -> None:
         return
     wanted, given = to.facts.dtype, source.facts.dtype
     if ctx.driver.device(ctx.device).interprets is None:
-        kind = DTYPES[given].kind
-        held = 0 if kind != "float" else 2 if given == "f64" else 1
-        _module(ctx).convert(ctx.stream, to.raw, source.raw, to.facts.size, to.code, source.code, HELD=held)
+        _module(ctx).convert(ctx.stream, to.raw, source.raw, to.facts.size, to.code, source.code, HELD=held_of(given, wanted))
         return
 
     def work(target: Array, origin: Array) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, TypeVar
+import operator
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
-from tilec.errors import TilecError
+from tilec.errors import TilecError, UsageError
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.watcher import WATCHER
 from tilec.runtime.seam import CopyKind, DeviceDriver, PoolHandle
@@ -127,8 +128,11 @@ class ExecutionContext:
         If this execution fails, what it allocated is given back.
 
         Raises:
-            OutOfMemoryError: there is no memory of this size.
+            OutOfMemoryError: there is no memory of this size. UsageError: it is no size.
         """
+        given: Any = nbytes
+        if not isinstance(given, SupportsIndex) or operator.index(given) < 0:
+            raise UsageError(f"malloc_async: {given!r} is no size", fix="pass a whole number of bytes that is not negative")
         address = allocate_bytes(self.driver, self.device, nbytes, self.stream, self.pool)
         self._allocated.add(address)
         return address
@@ -156,7 +160,8 @@ class ExecutionContext:
         Raises:
             ValueError: the array is not C-contiguous, or read only.
         """
-        if not (host.flags.c_contiguous and host.flags.writeable):
+        flags = getattr(host, "flags", None)
+        if not (flags is not None and flags.c_contiguous and flags.writeable):
             raise ValueError("memcpy_dtoh_async writes into a C-contiguous NumPy array that is not read only")
         self._copy(address, host, CopyKind.TO_HOST)
 

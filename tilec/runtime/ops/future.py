@@ -19,6 +19,7 @@ from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.policy import SchedulingPolicy, as_stream, current_policy
 from tilec.runtime.ops.site import label, location
 from tilec.runtime.ops.watcher import WATCHER
+from tilec.runtime.uncopied import Uncopied
 
 T = TypeVar("T")
 _LOG = logging.getLogger("tilec.runtime")
@@ -64,7 +65,7 @@ class _Watched:
 
 
 @final
-class DeviceFuture(Generic[T]):
+class DeviceFuture(Uncopied, Generic[T]):
     """The result of an op that was enqueued. Whoever drops it, or cancels the task that awaits it, leaves the work as it is:
     its arguments live until the device is done, and are given back then (to `result`, or to their memory's pool).
 
@@ -285,7 +286,7 @@ async def _asyncio_wait(future: DeviceFuture[Any]) -> None:
             waiter.set_result(None)
 
     def told(_: DeviceFuture[Any]) -> None:
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop is closed by now: nobody waits any more
             loop.call_soon_threadsafe(wake)
 
     future.add_done_callback(told)

@@ -7,7 +7,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
-from tilec.errors import GraphCaptureError, GraphError
+from tilec.errors import GraphCaptureError, GraphError, UsageError
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.execution import refuse_nested
@@ -92,8 +92,12 @@ class CudaGraph(Generic[T]):
         """Run an op on the graph's stream, and do not wait for it: it is there to copy new contents into what the graph reads.
 
         Its result is given at once, and may not be ready yet: see `DeviceOp.enqueue_on`. Replays come after it.
+
+        Raises:
+            GraphError: the graph is closed. UsageError: it is no op. BaseException: what the op raises.
         """
         self._open("updated")
+        _require_op(op, "update")
         return op.enqueue_on(self.stream)
 
     def recapture(self, op: DeviceOp[T]) -> bool:
@@ -105,6 +109,7 @@ class CudaGraph(Generic[T]):
         Raises:
             GraphError: the graph is closed. GraphCaptureError: the op cannot be captured; the graph stays as it was.
         """
+        _require_op(op, "recapture")
         refuse_nested(op)
         state = self._open("captured anew")
         capture = Capture(state.driver, state.ordinal)
@@ -300,3 +305,9 @@ def capture(op: DeviceOp[T], stream: Stream) -> CudaGraph[T]:
     refuse_nested(op)
     found = Capture(stream.driver, stream.device)
     return CudaGraph(stream, found, found.run(op))
+
+
+def _require_op(given: object, method: str) -> None:
+    if not isinstance(given, DeviceOp):
+        what = f"{method} takes an op, and this is a {type(given).__qualname__}"
+        raise UsageError(what, fix="pass an op that copies to what the graph reads: api.memcpy(t, x)" if method == "update" else "")

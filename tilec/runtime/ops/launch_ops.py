@@ -7,10 +7,11 @@ import struct
 from collections.abc import Sequence
 from typing import Any, final
 
-from tilec.errors import ArgumentError, DTypeError, LaunchError, LaunchLimitError, UsageError
+from tilec.errors import ArgumentError, DTypeError, LaunchError, LaunchLimitError, PlacementError, UsageError
 from tilec.model.dtype import BY_NUMPY, DTYPES
 from tilec.runtime.arguments import UnreadableError, tensor_facts
 from tilec.runtime.launch import MOST_PLANS
+from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU
 from tilec.runtime.limits import check_device_limits, check_image_limits, check_residency
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.holding import Held, discard_all, hold_all
@@ -135,7 +136,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
             dtype: of a number that neither the function's parameters nor NumPy tell.
 
         Raises:
-            ArgumentError: it is neither, does not fit its dtype, or there are more than the function takes.
+            ArgumentError: it is neither, does not fit its dtype, is on another device, or there are more than the function takes.
             OwnershipError: a tensor cannot be used so. UsedOpError: the launch was used before.
         """
         place, wanted = self._next()
@@ -152,8 +153,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
             raise DTypeError(f"{self._at(place)} takes a number ({wanted}), got a {type(argument).__qualname__}")
         self._check_size(place, 8)
         write = isinstance(argument, Described) and not argument.readonly
-        if not isinstance(argument, Described):
-            self._facts(place, argument)  # it is a tensor
+        self._check_place(place, argument.device if isinstance(argument, Described) else self._facts(place, argument).device)
         self._pushed += hold_all([(argument, write)], holder(f"the {self.name}"))
         return self
 
@@ -269,6 +269,13 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         sizes = self._function.sizes
         if sizes is not None and sizes[place] != size:
             raise DTypeError(f"{self._at(place)} has {sizes[place]} bytes, got one of {size}", kernel=self._function.symbol)
+
+    def _check_place(self, place: int, found: int) -> None:
+        device = self._function.device
+        if found not in (device.ordinal, ON_ANY):
+            where = {ON_CPU: "the CPU", ON_GPU: "an accelerator"}.get(found, f"device {found}")
+            fix = "copy it to the device first; where its address does serve both, push_device_ptr takes it unchecked"
+            raise PlacementError(f"{self._at(place)} is on {where}, and the function on {device!r}", fix=fix, kernel=self._function.symbol)
 
     def _facts(self, place: int, tensor: Any) -> Any:
         try:

@@ -357,7 +357,7 @@ class _Packaged:
         self.pinned: Axes = {}
         self.picked: dict[tuple[Any, ...], Launcher] = {}
         self.checked: set[tuple[Any, ...]] = set()
-        self.contract = Contract(next(info for info in package.bundle.info.kernels if info.name == kernel))
+        self.contract = Contract(package.bundle.kernel(kernel))
 
     def launcher(self, ctx: ExecutionContext) -> Launcher:
         place = ctx.driver, ctx.device

@@ -13,6 +13,7 @@ from tilec.runtime.ops.policy import SchedulingPolicy, as_stream, current_policy
 from tilec.runtime.ops.site import Site, label, location, site
 from tilec.runtime.ops.tensor_steps import MOVES, RUNS, TensorSteps
 from tilec.runtime.protocols import StreamLike
+from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -35,7 +36,7 @@ Last = TypeVar("Last")
 _SHOWN = 4
 
 
-class DeviceOp(TensorSteps[T_co], ABC, Generic[T_co]):
+class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     """Work for a device, with a result of type `T`. Building it does no device work; running it does, once.
 
     An op of one's own is a subclass with fields and `_execute`; it may be a dataclass.

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
-import dataclasses
 import itertools
 import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
 
 from tilec.errors import SchedulingError
+from tilec.runtime.defaults import HERE, Defaults, named_device, set_process_device
 from tilec.runtime.device import Device
 from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.streams import Stream, stream_handle
+from tilec.runtime.uncopied import Uncopied
 
 # Streams of the policy that a device has by itself.
 _STREAMS = 4
@@ -26,7 +26,7 @@ class SchedulingPolicy(Protocol):
         """The stream of the next op; its device is where the op runs."""
 
 
-class StreamPoolRoundRobin:
+class StreamPoolRoundRobin(Uncopied):
     """Each op on the next of a few streams, so that ops that do not depend on each other overlap."""
 
     def __init__(self, streams: int = _STREAMS, device: DeviceLike | None = None) -> None:
@@ -89,20 +89,11 @@ class SingleStream(StreamPoolRoundRobin):
         super().__init__(1, device)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class _Defaults:
-    """What is the default in one context. A policy beats a device; None leaves it to what is further out."""
-
-    device: Device | None = None
-    policy: SchedulingPolicy | None = None
-
-
-_NONE = _Defaults()
-_HERE: contextvars.ContextVar[_Defaults] = contextvars.ContextVar("tilec_defaults", default=_NONE)
 # By device: for the life of the process, as streams that threads share have to be.
 _POLICIES: dict[Device, StreamPoolRoundRobin] = {}
 _LOCK = threading.RLock()
-_process = _Defaults()
+# Device 0, once somebody meant it: asking the driver for it at every op would cost.
+_first: Device | None = None
 
 
 def current_device() -> Device:
@@ -111,7 +102,7 @@ def current_device() -> Device:
     Raises:
         NoDeviceError: none was named, and there is no GPU.
     """
-    return _HERE.get().device or _process.device or _device_0()
+    return named_device() or _device_0()
 
 
 def current_policy() -> SchedulingPolicy:
@@ -120,7 +111,7 @@ def current_policy() -> SchedulingPolicy:
     Raises:
         NoDeviceError: none was named, and there is no GPU.
     """
-    return _HERE.get().policy or default_policy(current_device())
+    return HERE.get().policy or default_policy(current_device())
 
 
 def default_policy(device: Device) -> SchedulingPolicy:
@@ -137,8 +128,9 @@ def set_default_device(device: DeviceLike | None) -> None:
     Raises:
         UsageError: it names no device. NoDeviceError: there is no such device.
     """
-    global _process
-    _process = _Defaults(device=None if device is None else Device(device))
+    global _first
+    _first = None
+    set_process_device(None if device is None else Device(device))
 
 
 @contextlib.contextmanager
@@ -149,7 +141,7 @@ def use_device(device: DeviceLike) -> Iterator[Device]:
         UsageError: it names no device. NoDeviceError: there is no such device.
     """
     found = Device(device)
-    with _within(_Defaults(device=found)):
+    with _within(Defaults(device=found)):
         yield found
 
 
@@ -162,7 +154,7 @@ def use_policy(policy: SchedulingPolicy) -> Iterator[SchedulingPolicy]:
     """
     require_policy(policy)
     device = getattr(policy, "device", None)
-    with _within(_Defaults(device=device if isinstance(device, Device) else _HERE.get().device, policy=policy)):
+    with _within(Defaults(device=device if isinstance(device, Device) else HERE.get().device, policy=policy)):
         yield policy
 
 
@@ -194,17 +186,17 @@ def as_stream(stream: StreamLike | Stream) -> Stream:
 
 
 @contextlib.contextmanager
-def _within(defaults: _Defaults) -> Iterator[None]:
-    token = _HERE.set(defaults)
+def _within(defaults: Defaults) -> Iterator[None]:
+    token = HERE.set(defaults)
     try:
         yield
     finally:
-        _HERE.reset(token)
+        with contextlib.suppress(ValueError):  # a generator's block may end in another context than it began in: there is nothing to undo
+            HERE.reset(token)
 
 
 def _device_0() -> Device:
-    global _process
-    found = Device(0)
-    if _process.device is None:
-        _process = _Defaults(device=found)
-    return found
+    global _first
+    if _first is None:
+        _first = Device(0)
+    return _first

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tilec.runtime.tensors.tensor import Tensor
 
 T = TypeVar("T")
+# Characters that the name of a shared op keeps of the name of what it shares.
+_LONGEST = 80
 
 
 class Once(Generic[T]):
@@ -161,7 +163,8 @@ def share_op(op: DeviceOp[T]) -> SharedOp[T]:
     """What `DeviceOp.shared` does."""
     if isinstance(op, SharedOp):
         return op.clone()
-    name = f"{op.name}.shared"
+    name = op.name
+    name = f"{name if len(name) <= _LONGEST else f'{name[:_LONGEST]}…'}.shared"  # of what is shared again and again, not all of it
     op._take("moved into shared")  # noqa: SLF001 - an op too
     return SharedOp(Once(op), name)
 

@@ -10,7 +10,7 @@ from tilec.runtime.seam import CopyKind, DeviceDriver
 from tilec.runtime.tensors import host
 from tilec.runtime.tensors.copies import ByteLayout, boxes, byte_layout
 from tilec.runtime.tensors.staging import staging_of
-from tilec.runtime.tensors.storage import Storage
+from tilec.runtime.tensors.storage import Storage, allocate_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,7 +80,7 @@ def _download(driver: DeviceDriver, facts: TensorFacts, layout: ByteLayout) -> t
         return memory, layout
     memory = host.empty_array("u8", (layout.nbytes,))
     calls = boxes(layout.dense, layout)
-    gathered = driver.allocate(ordinal, layout.nbytes, stream)
+    gathered = allocate_bytes(driver, ordinal, layout.nbytes, stream)
     try:
         for call in calls:
             driver.copy_box(ordinal, gathered + call.target, facts.ptr + call.source, call.box, stream, CopyKind.ON_DEVICE)

@@ -10,6 +10,7 @@ from tilec.runtime import dlpack
 from tilec.runtime.dlpack_export import capsule
 from tilec.runtime.layout import ON_CPU
 from tilec.runtime.tensors.described import Described
+from tilec.runtime.tensors.host import numpy_dtype
 from tilec.runtime.tensors.lease import Holder
 from tilec.runtime.tensors.storage import freeing_stream
 
@@ -99,20 +100,21 @@ class Exchanged(Described):
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """The tensor as NumPy reads it, once all work on it is done; dtypes that NumPy has not are plain bytes there."""
+        """The tensor as NumPy reads it, once all work on it is done. It has no words for dtypes of ml_dtypes: those go by `__array__`."""
         if self.device != ON_CPU:
             raise AttributeError("memory of a GPU has no __array_interface__")
-        if DTYPES[self.dtype].packed:
+        row = DTYPES[self.dtype]
+        if row.packed:
             raise AttributeError(self._packed())
-        self.require_readable(Holder(what="__array_interface__"))
-        self._order(None)
-        return self._interface()
+        if not row.typestr:
+            raise AttributeError(f"__array_interface__ has no word for {self.dtype}: np.asarray(t) gives an array of ml_dtypes")
+        return self._host_interface("__array_interface__")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """A NumPy array of a tensor on the cpu device.
+        """A NumPy array of a tensor on the cpu device; of ml_dtypes' dtypes where NumPy has none.
 
         Raises:
-            TensorError: it is on a GPU.
+            TensorError: it is on a GPU, or its elements share bytes.
         """
         if self.device != ON_CPU:
             raise TensorError("NumPy cannot read the memory of a GPU", fix="copy it to the host first: to_host()")
@@ -120,7 +122,9 @@ class Exchanged(Described):
             raise TensorError(self._packed(), fix="copy it to the host first: to_host()")
         import numpy as np
 
-        found = np.asarray(_Described(self))
+        found = np.asarray(_Described(self)).view(numpy_dtype(self.dtype))
+        if copy is False and dtype is not None and found.dtype != dtype:
+            raise ValueError(f"an array of {dtype} would be a copy of the tensor of {self.dtype}")
         return found.astype(dtype) if dtype is not None and found.dtype != dtype else found.copy() if copy else found
 
     def to_host(self, *, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
@@ -153,6 +157,11 @@ class Exchanged(Described):
         each = DTYPES[self.dtype].per_byte
         return f'{each} elements of {self.dtype} share a byte, which other libraries do not read: give them reinterpret("u8"), or to_host()'
 
+    def _host_interface(self, name: str) -> dict[str, Any]:
+        self.require_readable(Holder(what=name))
+        self._order(None)
+        return self._interface()
+
     def _interface(self) -> dict[str, Any]:
         facts, row = self._facts, DTYPES[self.dtype]
         strides = None if self.is_contiguous else tuple(step * row.bytes for step in facts.stride)
@@ -164,5 +173,5 @@ class _Described:
     """What NumPy reads of a tensor, which it keeps."""
 
     def __init__(self, tensor: Exchanged) -> None:
-        self.__array_interface__ = tensor.__array_interface__
+        self.__array_interface__ = tensor._host_interface("__array__")  # noqa: SLF001 - its own module's
         self.storage = tensor.storage

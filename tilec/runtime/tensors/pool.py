@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -14,12 +15,18 @@ from tilec.runtime.devices import driver_of, ordinal_of
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import DeviceDriver, PoolHandle, PoolStats
 from tilec.runtime.tensors.drops import DROPS
+from tilec.runtime.uncopied import Uncopied
 
 # Pools of this thread or task, the innermost first.
 _HERE: contextvars.ContextVar[tuple[MemPool, ...]] = contextvars.ContextVar("tilec_pools", default=())
 
 
-class MemPool:
+# Pools that somebody made, so that what they keep can be had where memory is wanted. The lock: nobody closes one that is trimmed.
+_MADE: weakref.WeakSet[MemPool] = weakref.WeakSet()
+_LOCK = threading.RLock()
+
+
+class MemPool(Uncopied):
     """A pool of a device's memory. It is given back by `close`, at the end of a `with` block, or with the object; tensors of it stay.
 
     Attributes:
@@ -29,12 +36,12 @@ class MemPool:
     __slots__ = ("__weakref__", "_driver", "_finalizer", "_handle", "device")
 
     def __init__(
-        self, device: DeviceLike = 0, *, release_threshold: int = 0, max_size: int = 0, driver: DeviceDriver | None = None
+        self, device: DeviceLike | None = None, *, release_threshold: int = 0, max_size: int = 0, driver: DeviceDriver | None = None
     ) -> None:
         """Make an empty pool.
 
         Args:
-            device: where.
+            device: where; the default device (`use_device`) where none is named.
             release_threshold: how many unused bytes it keeps for later allocations instead of giving them back.
             max_size: the most bytes that it takes of the device; 0 for no bound.
             driver: what to make it through; the process's driver of the device by default.
@@ -49,13 +56,18 @@ class MemPool:
         self._handle: PoolHandle | None = self._driver.create_pool(self.device, release_threshold, max_size)
         self._finalizer: Any = weakref.finalize(self, DROPS.call, functools.partial(self._driver.destroy_pool, self.device, self._handle))
         self._finalizer.atexit = False
+        with _LOCK:
+            _MADE.add(self)
 
     @classmethod
-    def default(cls, device: DeviceLike = 0, *, driver: DeviceDriver | None = None) -> MemPool:
-        """The pool that a device has by itself, which all memory comes from where no `use_pool` says otherwise. Closing it does nothing.
+    def default(cls, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None) -> MemPool:
+        """The pool that tilec has for a device, which all memory comes from where no `use_pool` says otherwise. Closing it does nothing.
+
+        A GPU's keeps all that is freed, until `trim` or the want of memory gives it back; the cpu device's keeps nothing. Set another
+        threshold where that is not wanted.
 
         Args:
-            device: whose.
+            device: whose; the default device's where none is named.
             driver: of the device; the process's by default.
         """
         made, serving = cls.__new__(cls), driver or driver_of(device)
@@ -106,8 +118,9 @@ class MemPool:
     def close(self) -> None:
         """Give the pool back; its tensors stay until they are dropped. May be called more than once."""
         if self._finalizer is not None:
-            self._handle = None
-            self._finalizer()
+            with _LOCK:
+                self._handle = None
+                self._finalizer()
 
     def __enter__(self) -> MemPool:  # noqa: PYI034 - nothing derives from it
         """The pool itself."""
@@ -133,7 +146,17 @@ def use_pool(pool: MemPool) -> Iterator[MemPool]:
     try:
         yield pool
     finally:
-        _HERE.reset(token)
+        with contextlib.suppress(ValueError):  # a generator's block may end in another context than it began in: there is nothing to undo
+            _HERE.reset(token)
+
+
+def trim_all(driver: DeviceDriver, ordinal: int) -> None:
+    """Give back what tilec's pools of a device keep unused, all of them."""
+    with _LOCK:
+        pools = [pool._handle for pool in list(_MADE) if pool.serves(driver, ordinal)]  # noqa: SLF001 - of this module
+        for handle in (driver.default_pool(ordinal), *pools):
+            if handle is not None:
+                driver.trim_pool(ordinal, handle, 0)
 
 
 def pool_here(driver: DeviceDriver, ordinal: int) -> PoolHandle | None:

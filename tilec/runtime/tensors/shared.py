@@ -78,9 +78,11 @@ class SharedTensor(Viewable):
         Raises:
             OwnershipError: there are other owners, or readers. UseAfterMoveError: this is no owner any more.
         """
+        return self._unwrap(holder("try_unwrap"))
+
+    def _unwrap(self, who: Holder) -> Tensor:
         from tilec.runtime.tensors.tensor import Tensor
 
-        who = holder("try_unwrap")
         with self.storage.lock:
             self.require(who)
             others = [owner for number, owner in self._owners.items() if number != self._number]
@@ -102,7 +104,7 @@ class SharedTensor(Viewable):
         from tilec.runtime.tensors.partition import Partition
 
         Partition.check(self, tile)
-        return Partition(self.try_unwrap(), tile)
+        return Partition(self._unwrap(holder("try_partition")), tile)
 
     def give_up(self) -> bool:
         """Own the memory no more, if this is the only owner."""

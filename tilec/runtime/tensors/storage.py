@@ -8,17 +8,19 @@ import weakref
 from typing import Any
 
 from tilec.errors import DriverError, GraphCaptureError, OutOfMemoryError, SchedulingError
-from tilec.runtime.marks import Mark, follow
+from tilec.runtime.marks import Mark, follow, places
 from tilec.runtime.seam import DeviceDriver, PoolHandle
 from tilec.runtime.tensors.debug import leases
 from tilec.runtime.tensors.drops import DROPS
 from tilec.runtime.tensors.lease import Lease
+from tilec.runtime.tensors.pool import trim_all
 from tilec.runtime.tensors.recording import recording_of
 from tilec.runtime.tensors.uses import StreamKey, Use, Uses
 
 # No stream: the host itself.
 _HOST = (-9, 0)
 _PER_THREAD = 2
+_NO_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 
 
 class Storage:
@@ -91,7 +93,7 @@ class Storage:
             ordinal: of the device.
             nbytes: how many; for 0 there is no memory and no address.
             stream: in whose order.
-            pool: out of which pool; None for the device's default one.
+            pool: out of which pool; None for the one that tilec has for the device.
 
         Raises:
             OutOfMemoryError: there is no memory of this size. DriverError: the driver refuses otherwise.
@@ -233,13 +235,13 @@ class Storage:
         self._finalizer.atexit = False  # the driver takes everything back at the process's end, and may be gone by then
 
 
-def allocate_bytes(driver: DeviceDriver, ordinal: int, nbytes: int, stream: int, pool: PoolHandle | None = None) -> int:
-    """Address of new memory in the order of a stream.
+def allocate_bytes(driver: DeviceDriver, ordinal: int, nbytes: int, stream: int | None, pool: PoolHandle | None = None) -> int:
+    """Address of new memory in the order of a stream; at once for None. Where there is none, what tilec keeps is given back first.
 
     Raises:
         OutOfMemoryError: with what was asked for and what there is. GraphCaptureError: the stream is captured.
     """
-    if recording_of(driver, ordinal, stream) is not None:
+    if stream is not None and recording_of(driver, ordinal, stream) is not None:
         raise GraphCaptureError(
             f"{nbytes} bytes cannot be allocated on a stream that is captured into a graph",
             cause="a graph uses the addresses that it was captured with: memory has to be there before, and to stay",
@@ -248,7 +250,14 @@ def allocate_bytes(driver: DeviceDriver, ordinal: int, nbytes: int, stream: int,
     try:
         return driver.allocate(ordinal, nbytes, stream, pool)
     except DriverError as error:
-        if error.result != "CUDA_ERROR_OUT_OF_MEMORY":
+        if error.result != _NO_MEMORY:
+            raise
+    if nbytes <= driver.memory_info(ordinal)[1]:
+        _reclaim(driver, ordinal, stream)
+    try:
+        return driver.allocate(ordinal, nbytes, stream, pool)
+    except DriverError as error:
+        if error.result != _NO_MEMORY:
             raise
         raise _out_of_memory(driver, ordinal, nbytes, pool) from error
 
@@ -313,6 +322,21 @@ def freeing_stream(driver: DeviceDriver, ordinal: int) -> int:
     return streams[ordinal]
 
 
+def _reclaim(driver: DeviceDriver, ordinal: int, stream: int | None) -> None:
+    """Wait for memory that is freed in the order of streams, and give back what pools keep of it.
+
+    It is streams that are waited for, and not the device: that would break captures of whomever. Streams of other libraries are not known
+    here, but for the one that memory is wanted on.
+    """
+    DROPS.drain()
+    with driver.outside_captures(ordinal):
+        marks = places(driver, ordinal)
+        marks += [Mark(driver, ordinal, known) for known in (stream, _STREAMS.get(driver, {}).get(ordinal)) if known is not None]
+        for mark in marks:
+            mark.sync()
+        trim_all(driver, ordinal)
+
+
 def _out_of_memory(driver: DeviceDriver, ordinal: int, nbytes: int, pool: PoolHandle | None) -> OutOfMemoryError:
     stats = driver.pool_stats(ordinal, driver.default_pool(ordinal) if pool is None else pool)
     free, total = driver.memory_info(ordinal)
@@ -322,11 +346,13 @@ def _out_of_memory(driver: DeviceDriver, ordinal: int, nbytes: int, pool: PoolHa
     )
     return OutOfMemoryError(
         what,
+        device=ordinal,
         requested=nbytes,
         used=stats.used,
         reserved=stats.reserved,
         free=free,
         total=total,
         cause="tensors that are still alive, memory that a framework caches, or other processes take the rest",
-        fix="drop tensors that are not needed any more, trim pools (MemPool.trim, torch.cuda.empty_cache), or use smaller inputs",
+        fix="drop tensors that are not needed any more, let frameworks give back what they cache (torch.cuda.empty_cache), "
+        "or use smaller inputs",
     )

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
-from tilec.errors import OutOfMemoryError, SchedulingError
+from tilec.errors import OutOfMemoryError, SchedulingError, UsageError
 from tilec.runtime import Stream
 from tilec.runtime.ops.combinators import value, with_context
 from tilec.runtime.ops.context import ExecutionContext
@@ -70,6 +70,18 @@ def test_an_execution_that_fails_gives_back_what_it_allocated(held: Held) -> Non
         with_context(fail).sync_on(stream)
     stream.sync()
     assert held.driver.pool_stats(CPU, held.driver.default_pool(CPU)).used == 0
+
+
+@pytest.mark.parametrize("size", [-1, 1.5, "16"])
+def test_what_is_no_size_is_refused(held: Held, size: Any) -> None:
+    with pytest.raises(UsageError, match=rf"^malloc_async: {size!r} is no size\n  fix: pass a whole number(.|\n)*op: with_context"):
+        with_context(lambda ctx: ctx.malloc_async(size)).sync()
+
+
+def test_contents_go_to_arrays_alone(held: Held) -> None:
+    for target in (b"abc", [1, 2], np.ones((4, 4))[:, 1]):
+        with pytest.raises(ValueError, match="writes into a C-contiguous NumPy array"):
+            with_context(lambda ctx, target=target: ctx.memcpy_dtoh_async(target, ctx.malloc_async(16))).sync()
 
 
 def test_out_of_memory_is_an_error_and_everything_still_works(held: Held) -> None:

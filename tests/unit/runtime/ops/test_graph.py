@@ -386,6 +386,15 @@ def test_a_closed_graph_does_nothing_more(cpu: Cpu) -> None:
     assert repr(graph).endswith(", closed>")
 
 
+def test_what_is_no_op_is_refused(cpu: Cpu) -> None:
+    other: Any = np.ones(3)
+    with value(1).graph_on(cpu.stream) as graph:
+        with pytest.raises(UsageError, match=r"^update takes an op, and this is a ndarray\n  fix: .*api.memcpy"):
+            graph.update(other)
+        with pytest.raises(UsageError, match=r"^recapture takes an op, and this is a ndarray$"):
+            graph.recapture(other)
+
+
 def test_another_op_takes_the_place_of_what_was_captured(cpu: Cpu) -> None:
     outs = [cpu.tensor(0) for _ in range(3)]
     one = cpu.tensor(1).share()

@@ -22,6 +22,7 @@ from tilec.errors import (
     DTypeError,
     LaunchError,
     LaunchLimitError,
+    PlacementError,
     UsageError,
     UseAfterMoveError,
     UsedOpError,
@@ -56,6 +57,10 @@ class Gpu:
         self.driver = FakeDriver(kernels={"scale": FakeKernel(abi=ABI, **facts), "k": FakeKernel(abi=ABI[:1])})
         self.device = Device(0, driver=self.driver)
         self.module = load_module_from_ptx(PTX, self.device)
+
+    def elsewhere(self) -> Tensor:
+        self.driver.devices = (H200, dataclasses.replace(H200, ordinal=1))
+        return Tensor.uninitialized((4,), "f32", driver=self.driver, ordinal=1, stream=0)
 
     def launch(self, params: tuple[str, ...] | None = PARAMS) -> AsyncKernelLaunch:
         return AsyncKernelLaunch(self.module.function("scale", params))
@@ -212,6 +217,13 @@ def test_numbers_know_their_dtype_from_the_signature_numpy_or_the_caller(gpu: Gp
         ),
         (lambda g: g.launch().push_arg("text"), ArgumentError, "scale: argument 0 takes a number or a tensor: got a str"),
         (lambda g: g.launch().push_arg(value(1)), ArgumentError, "argument 0 is an op, and a launch takes what is there"),
+        (
+            lambda g: g.launch().push_arg(np.zeros(4)),
+            PlacementError,
+            r"scale: argument 0 is on the CPU, and the function on <Device cuda:0 .*\n  fix: copy it to the device first",
+        ),
+        (lambda g: g.launch().push_arg(Tensor.from_foreign(np.zeros(4))[1:]), PlacementError, "argument 0 is on the CPU"),
+        (lambda g: g.launch().push_arg(g.elsewhere()), PlacementError, "argument 0 is on device 1, and the function on <Device cuda:0"),
         (lambda g: g.launch().push_device_ptr(-1), ArgumentError, "argument 0 is -1, which u64 cannot hold"),
         (lambda g: g.full().push_arg(1), ArgumentError, "scale: takes 4 arguments, and has them all"),
         (lambda g: g.launch().set_launch_config((1, 1, 1)), UsageError, "set_launch_config takes a LaunchConfig, got a tuple"),

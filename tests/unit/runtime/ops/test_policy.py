@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from tests.unit.runtime.ops.device_samples import Held
 from tilec.errors import ArgumentError, NoDeviceError, SchedulingError, UsageError
-from tilec.runtime import Device, Stream
+from tilec.runtime import Device, DeviceBuffer, Event, MemPool, Stream, defaults
 from tilec.runtime.ops import policy
 from tilec.runtime.ops.combinators import with_context
 from tilec.runtime.ops.op import DeviceOp
@@ -120,12 +122,17 @@ def test_an_exception_restores_the_default(held: Held) -> None:
     assert current_device() == held.device
 
 
+def forget_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(defaults, "_process", None)
+    monkeypatch.setattr(policy, "_first", None)
+
+
 def test_without_a_gpu_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> FakeDriver:
         raise NoDeviceError("no NVIDIA GPU can be used")
 
     monkeypatch.setattr("tilec.runtime._driver.driver", none)
-    monkeypatch.setattr(policy, "_process", policy._NONE)
+    forget_defaults(monkeypatch)
     with pytest.raises(NoDeviceError, match="no NVIDIA GPU can be used"):
         stream().sync()
 
@@ -133,13 +140,13 @@ def test_without_a_gpu_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_default_is_device_0(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = FakeDriver()
     monkeypatch.setattr("tilec.runtime._driver.driver", lambda: driver)
-    monkeypatch.setattr(policy, "_process", policy._NONE)
+    forget_defaults(monkeypatch)
     assert current_device() == Device(0, driver=driver)
     assert current_device() is current_device()
 
 
 def test_the_default_of_the_process_is_that_of_every_thread(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy, "_process", policy._NONE)
+    forget_defaults(monkeypatch)
     set_default_device(held.device)
     seen: list[Device] = []
     thread = threading.Thread(target=lambda: seen.append(current_device()))
@@ -169,6 +176,32 @@ def test_tasks_have_defaults_of_their_own(held: Held) -> None:
     assert first != second
 
 
+def test_a_block_of_a_generator_may_end_in_another_context(held: Held) -> None:
+    def block() -> Iterator[Device]:
+        with use_policy(SingleStream(held.device)), use_device(held.device) as device:
+            yield device
+
+    begun = block()
+    other = contextvars.copy_context()
+    assert other.run(next, begun) == held.device
+    with use_policy(SingleStream(held.device)) as mine:
+        assert list(begun) == []
+        assert current_policy() is mine
+
+    async def main() -> Device:
+        async def numbers() -> AsyncIterator[int]:
+            with use_device(held.device):
+                for number in range(3):
+                    yield number
+
+        async for number in numbers():
+            if number == 1:
+                break  # the event loop ends the generator later, in a task of its own
+        return current_device()
+
+    assert asyncio.run(main()) == held.device
+
+
 def test_a_thread_inherits_what_its_context_had(held: Held) -> None:
     async def main() -> Device:
         return await asyncio.to_thread(current_device)
@@ -193,3 +226,23 @@ def test_streams_of_others_are_taken() -> None:
         assert (foreign.handle, foreign.driver) == (0x77, driver)
         with pytest.raises(ArgumentError, match="DeviceOp: the stream is None"):
             as_stream(None)
+
+
+def test_what_names_no_device_means_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver()
+    monkeypatch.setattr("tilec.runtime._driver.driver", lambda: driver)
+    forget_defaults(monkeypatch)
+    contextvars.Context().run(_unnamed_devices, driver)  # outside of any use_device
+
+
+def _unnamed_devices(driver: FakeDriver) -> None:
+    with Stream() as stream, MemPool() as pool:
+        assert (stream.device, pool.device) == (0, 0)
+    set_default_device("cpu")
+    with Stream() as stream, MemPool() as pool:
+        assert (stream.device, pool.device) == (-1, -1)
+        assert DeviceBuffer((4,), "f32").device == -1
+        assert Event().device == -1
+    with use_device(Device(0, driver=driver)), Stream() as stream:
+        assert stream.device == 0
+        assert stream.driver is driver

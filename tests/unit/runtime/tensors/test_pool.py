@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextvars
 import gc
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -46,6 +48,7 @@ def test_a_bounded_pool_says_what_it_has_and_goes_on(cpu: CpuDriver) -> None:
     with pytest.raises(OutOfMemoryError, match="has no memory of 500 bytes: the pool uses 600 of 600 that it has reserved") as caught:
         of(pool, cpu, 500)
     assert (caught.value.requested, caught.value.used, caught.value.reserved) == (500, 600, 600)
+    assert caught.value.device == -1
     np.asarray(t)[...] = 3
     assert np.asarray(t).sum() == 1800
     del t
@@ -117,6 +120,22 @@ def test_a_pool_bounds_what_its_ops_take(cpu: CpuDriver) -> None:
                 api.zeros(500).sync()
             assert api.zeros(200).sync().nbytes == 800
         assert api.zeros(500).sync().nbytes == 2000
+
+
+def test_the_block_of_a_pool_may_end_in_another_context(cpu: CpuDriver) -> None:
+    device = Device("cpu", driver=cpu)
+
+    def block(pool: MemPool) -> Iterator[MemPool]:
+        with use_pool(pool):
+            yield pool
+
+    with use_device(device), MemPool(device, release_threshold=9) as pool:
+        begun = block(pool)
+        assert contextvars.copy_context().run(next, begun) is pool
+        assert list(begun) == []
+        made = api.zeros(5).sync()
+        assert pool.stats.used == 0
+        del made
 
 
 def test_pools_of_other_devices_are_passed_over(cpu: CpuDriver) -> None:

@@ -41,7 +41,7 @@ def test_metadata_asks_no_device(gpu: FakeDriver, on_gpu: Make) -> None:
 
 @pytest.mark.parametrize("name", [name for name, row in DTYPES.items() if not row.packed])
 def test_every_dtype_goes_to_numpy_and_back(name: str, tensor: Make) -> None:
-    t = tensor(4, dtype=name, data=np.zeros(4, np.dtype(f"V{DTYPES[name].bytes}")) if not DTYPES[name].typestr else 1)
+    t = tensor(4, dtype=name, data=1)
     assert (t.dtype, t.itemsize) == (name, DTYPES[name].bytes)
     assert np.asarray(t).dtype.itemsize == DTYPES[name].bytes
 
@@ -255,7 +255,13 @@ def test_a_shared_tensor_is_partitioned_by_its_single_owner(tensor: Make) -> Non
     with pytest.raises(TensorError):
         shared.try_partition(4)
     assert shared.owners == 1
+    other = shared.clone()
+    with pytest.raises(OwnershipError, match=r"^try_partition \(.*\) cannot take the tensor: it has 2 owners"):
+        shared.try_partition(2, 4)
+    other.drop()
     assert shared.try_partition(2, 4).grid == (2, 2)
+    with pytest.raises(UseAfterMoveError, match="it went into try_partition"):
+        shared.try_unwrap()
     assert tensor(4).share().reinterpret("u32", 2, 2).shape == (2, 2)
 
 

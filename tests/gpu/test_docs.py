@@ -1,0 +1,50 @@
+"""Snippets of the documentation that need torch on a GPU, with kernels of the examples in the place of the page's package."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from tests.docs_pages import steps
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+
+
+@pytest.fixture(autouse=True)
+def tour(kernels: Any, package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's package: z = alpha * x + y of torch tensors, as twice x and y are added."""
+
+    def launch(stream: Any, z: Any, x: Any, y: Any, *, alpha: float) -> None:
+        kernels.vector_add(stream, z, x * alpha, y)
+
+    module = types.ModuleType("tour")
+    monkeypatch.setattr(module, "load", lambda device: types.SimpleNamespace(axpy=launch), raising=False)
+    monkeypatch.setattr(module, "axpy", lambda z, x, y, *, alpha: package.vector_add(z, x * alpha, y), raising=False)
+    monkeypatch.setitem(sys.modules, "tour", module)
+
+
+def executed(words: str) -> dict[str, Any]:
+    """The names that the page's only Python block with these words defines."""
+    (step,) = [step for step in steps("docs/interop.md") if step.language == "python" and words in step.text]
+    names: dict[str, Any] = {"__name__": "__docs__"}
+    exec(compile(step.text, step.place, "exec"), names)
+    return names
+
+
+def test_launchers_and_ops_on_torchs_stream(torch: Any) -> None:
+    found = executed("enqueue_on(stream)")
+    torch.testing.assert_close(found["z"], 2 * found["x"] + found["y"])
+
+
+def test_a_launcher_as_an_operator_of_torch(torch: Any) -> None:
+    axpy = executed("torch.library.custom_op")["axpy"]
+    x, y = torch.randn(4096, device="cuda", requires_grad=True), torch.randn(4096, device="cuda", requires_grad=True)
+    torch.library.opcheck(axpy, (x, y, 2.0))
+    z = axpy(x, y, 2.0)
+    torch.testing.assert_close(z, 2 * x + y)
+    z.sum().backward()
+    assert bool((x.grad == 2.0).all())
+    assert bool((y.grad == 1.0).all())

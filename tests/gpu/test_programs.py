@@ -1,0 +1,76 @@
+"""Random programs over tensors, ops, streams, threads and tasks on a GPU, against the same programs one step at a time."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.programs.programs import PROGRAMS, Program, as_wanted, carry_out
+from tilec.runtime import Device, Stream, Tensor
+from tilec.runtime.tensors.lease import Holder
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+# Cycles of a busy loop on the device, before some launches: up to a millisecond.
+DELAYS = (0, 0, 0, 0, 100_000, 1_000_000)
+
+
+class GpuSite:
+    """A GPU whose streams are busy now and then, and `vector_add` of the examples."""
+
+    kernel = "vector_add"
+    extra: tuple[Any, ...] = ()
+
+    def __init__(self, kernels: Any, torch: Any) -> None:
+        self.kernels, self.torch = kernels, torch
+        self.delays = random.Random(0)
+        self.device = Device(0)
+        self.driver = self.device.driver
+        self.streams = [Stream(0) for _ in range(3)]
+
+    def launch(self, stream: Any, z: Any, x: Any, y: Any) -> None:
+        cycles = self.delays.choice(DELAYS)
+        if cycles and stream in self.streams:
+            with self.torch.cuda.stream(self.torch.cuda.ExternalStream(stream.handle)):
+                self.torch.cuda._sleep(cycles)
+        self.kernels.vector_add(stream, z, x, y)
+
+    def lazy(self, z: Any, x: Any, y: Any) -> Any:
+        return self.kernels.lazy.vector_add(z, x, y)
+
+    def broken(self, z: Any, x: Any, y: Any) -> Any:
+        return None  # a kernel that fails takes the context with it: tests/gpu/test_errors.py
+
+    def read(self, tensor: Any) -> np.ndarray:
+        tensor.require_readable(Holder(what="__array_interface__"))
+        tensor.storage.sync(write=False)
+        out = np.empty(tensor.shape, np.float32)
+        stream = self.driver.create_stream(0)
+        self.driver.copy_out(0, out.ctypes.data, tensor.ptr, tensor.nbytes, stream)
+        self.driver.destroy_stream(0, stream)
+        return out
+
+    def adopt(self, array: np.ndarray) -> Tensor:
+        return Tensor.from_foreign(self.torch.from_numpy(array).cuda())
+
+
+@pytest.fixture(scope="module")
+def site(kernels: Any, torch: Any) -> Iterator[GpuSite]:
+    made = GpuSite(kernels, torch)
+    gc.collect()
+    gc.freeze()  # programs collect often, and nothing that is there by now is theirs
+    yield made
+    gc.unfreeze()
+
+
+@as_wanted(400)
+@given(PROGRAMS, st.integers(0, 1000))
+def test_programs_give_what_they_give_one_step_at_a_time(site: GpuSite, program: Program, pace: int) -> None:
+    site.delays.seed(pace)
+    carry_out(program, site)

@@ -1,0 +1,277 @@
+"""Ops of programs, as they would run one after another: what each does to the model when its turn comes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tests.programs.model import (
+    MOVABLE,
+    WRITABLE,
+    Claim,
+    Handle,
+    Kind,
+    RefusedError,
+    Wrong,
+    dead,
+    misfit,
+    not_single,
+    unmovable,
+    unreadable,
+    unwritable,
+)
+from tilec.errors import BorrowError, LaunchError, LaunchLimitError, UsageError, UseAfterMoveError
+
+
+@dataclasses.dataclass(frozen=True)
+class Copy:
+    """Stands for an array on the host that an op gives."""
+
+    array: np.ndarray
+
+
+# What moved into launches of the execution that goes on: (where from, where to). It goes back where that fails.
+MOVES: list[tuple[Handle, Handle]] = []
+
+
+@dataclasses.dataclass(eq=False)
+class Deferred:
+    """An op.
+
+    Attributes:
+        real: it. body: what it does; gives its result, of handles, copies, numbers and tuples, or raises RefusedError.
+        parts: what it keeps alive until it runs: handles, claims, ops.
+        alone: it looks, when it runs, at what others may use: it must not run beside others.
+        used: what it went into.
+        lasting: it can be used again.
+    """
+
+    real: Any
+    body: Callable[[], Any]
+    parts: list[Any]
+    alone: bool = False
+    used: str = ""
+    lasting: bool = False
+
+    def run(self) -> Any:
+        since = len(MOVES)
+        try:
+            return self.body()
+        except RefusedError:
+            give_back(since)
+            raise
+
+    def take(self, where: str) -> None:
+        if not self.lasting:
+            self.used = where
+
+
+@dataclasses.dataclass(eq=False)
+class Launch:
+    """A launch that was built: its arguments (moved already, where they move), where these came from, and its claims on the others."""
+
+    who: str
+    arguments: list[Any]
+    origins: list[Handle | None]
+    claims: list[Claim | None]
+    extra: tuple[Any, ...]
+
+    def discard(self) -> None:
+        """It will not run any more: what it has not taken is back where it was."""
+        for origin, argument in zip(self.origins, self.arguments, strict=True):
+            if origin is not None:
+                take_back(origin, argument)
+        self.origins = [None] * 3
+        for claim in self.claims:
+            if claim is not None:
+                claim.close()
+
+    def run(self) -> tuple[Any, ...]:
+        try:
+            given = [self.ready(place) for place in range(3)]
+            if not all(isinstance(argument, Handle) for argument in given):
+                raise RefusedError([Wrong(LaunchError, ())])
+            z, x, y = given
+            wrong = misfit(z, x, y)
+            if z.tile and z.tile != z.size:
+                wrong.append(Wrong(LaunchLimitError, ("the partition z gives",)))
+            if wrong:
+                raise RefusedError(wrong)
+            z.data[:] = x.data + y.data
+            return (*given, *self.extra)
+        finally:
+            self.discard()
+
+    def ready(self, place: int) -> Any:
+        argument, claim = self.arguments[place], self.claims[place]
+        if isinstance(argument, Deferred):
+            argument = argument.run()
+            if not isinstance(argument, Handle):
+                return argument  # seen last, with the shapes
+            if wrong := (unreadable if place else unwritable)(argument, self.who):
+                raise RefusedError(wrong)
+        elif claim is not None and not claim.active:
+            raise RefusedError([Wrong(BorrowError, (self.who, f"{claim.ended} (", "has ended"))])
+        origin, self.origins[place] = self.origins[place], None
+        if origin is not None:
+            MOVES.append((origin, argument))
+        return argument
+
+
+def give_back(since: int) -> None:
+    while len(MOVES) > since:
+        take_back(*MOVES.pop())
+
+
+def take_back(origin: Handle, moved: Handle) -> None:
+    if not moved.gone:
+        moved.gone, origin.gone = "the tensor that was passed to the op", ""
+
+
+def launch_wrong(arguments: list[Any], who: str) -> list[Wrong]:
+    """Why an op of a launch cannot be built of these."""
+    wrong: list[Wrong] = []
+    handles = [(place, h) for place, h in enumerate(arguments) if isinstance(h, Handle)]
+    for place, h in handles:
+        wrong += (unreadable if place else unwritable)(h, who)
+        if h.kind in MOVABLE:
+            wrong += unmovable(h, who)
+        for other_place, other in handles:
+            if other_place < place and h is other and h.kind in MOVABLE:
+                wrong.append(Wrong(UseAfterMoveError, (who, "twice")))
+            elif other_place == 0 and place and h.scope is other.scope and h.kind not in MOVABLE:
+                wrong.append(Wrong(BorrowError, (who, "still")))
+    return wrong
+
+
+def launch(arguments: list[Any], who: str, extra: tuple[Any, ...]) -> Launch:
+    """Take the arguments of a launch over."""
+    claims: list[Claim | None] = []
+    for place, argument in enumerate(arguments):
+        borrowed = isinstance(argument, Handle) and argument.kind not in MOVABLE
+        claims.append(argument.scope.take(who, writes=not place) if borrowed else None)
+    origins = [a if isinstance(a, Handle) and a.kind in MOVABLE else None for a in arguments]
+    taken = [a if origin is None else origin.moved(who) for a, origin in zip(arguments, origins, strict=True)]
+    return Launch(who, taken, origins, claims, extra)
+
+
+class Once:
+    """An execution that several ops need: the first does it, and all get its result or its error."""
+
+    def __init__(self, op: Deferred) -> None:
+        self.op: Deferred | None = op
+        self.result: Any = None
+        self.wrong: list[Wrong] = []
+        self.kept = False
+
+    def run(self) -> Any:
+        if self.op is not None:
+            op, self.op = self.op, None
+            since = len(MOVES)
+            try:
+                self.result = op.run()
+                del MOVES[since:]  # others get it
+            except RefusedError as error:
+                self.wrong = error.wrong
+        if self.wrong:
+            raise RefusedError(self.wrong)
+        return self.result
+
+    def share(self) -> Any:
+        """As a shared op gives it: every user gets shares of its own."""
+        old, kept = self.run(), self.kept
+        self.result, self.kept = share_all(old), True
+        for handle in handles_of(old) if kept else ():
+            if handle in handle.mem.owners:  # nobody else had it
+                handle.mem.owners.remove(handle)
+        return share_all(self.result)
+
+    def pick(self, place: int, count: int) -> Any:
+        """As a part of `unzip` gives it: elements move out."""
+        result = self.run()
+        if len(result) != count:
+            raise RefusedError([Wrong(UsageError, (f"unzip({count}) of a tuple of {len(result)}",))])
+        element, self.result[place] = self.result[place], None
+        return element
+
+
+def share_all(result: Any) -> Any:
+    if isinstance(result, tuple):
+        return tuple(share_all(element) for element in result)
+    if not isinstance(result, Handle) or result.kind not in (Kind.OWNED, Kind.SHARED):
+        return result
+    if wrong := unmovable(result, "share") if result.kind is Kind.OWNED else dead(result, "clone"):
+        raise RefusedError(wrong)
+    if result.kind is Kind.OWNED:
+        result.gone = "share"
+    return result.shared()
+
+
+def listed(result: Any) -> list[Any]:
+    """As `unzip` takes it."""
+    if not isinstance(result, tuple):
+        raise RefusedError([Wrong(UsageError, ("unzip needs an op that gives a tuple",))])
+    return list(result)
+
+
+def unwrap(result: Any) -> Any:
+    """As `unwrap_arc` gives it."""
+    if not isinstance(result, Handle) or result.kind is not Kind.SHARED:
+        return result
+    if wrong := not_single(result, "try_unwrap"):
+        raise RefusedError(wrong)
+    result.mem.owners.clear()
+    return result.moved("try_unwrap", kind=Kind.OWNED)
+
+
+def element(result: Any, place: int) -> Any:
+    if not isinstance(result, tuple) or not result:
+        raise RefusedError([Wrong(UsageError, ("needs a tuple with elements",))])
+    return result[place]
+
+
+def handles_of(result: Any) -> Iterator[Handle]:
+    """All tensors in a result."""
+    if isinstance(result, Handle):
+        yield result
+    elif isinstance(result, (tuple, list)):
+        for part in result:
+            yield from handles_of(part)
+
+
+def first_handle(result: Any, *, written: bool) -> Handle | None:
+    """The one that functions of `then` go on with."""
+    kinds = WRITABLE if written else (Kind.OWNED, Kind.SHARED, Kind.VIEW)
+    return next((h for h in handles_of(result) if h.kind in kinds), None)
+
+
+def reached(roots: list[Any]) -> tuple[set[Handle], set[Claim], list[Launch]]:
+    """Handles, claims and launches that something keeps alive."""
+    handles: set[Handle] = set()
+    claims: set[Claim] = set()
+    launches: list[Launch] = []
+    left, seen = list(roots), set()
+    while left:
+        thing = left.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, Handle):
+            handles.add(thing)
+            for claim in (thing.claim, thing.scope.parent):
+                claims.update(claim.upwards() if claim is not None else ())
+        elif isinstance(thing, Claim):
+            claims.update(thing.upwards())
+        elif isinstance(thing, (tuple, list)):
+            left += thing
+        elif isinstance(thing, Deferred):
+            left += thing.parts
+        elif isinstance(thing, Launch):
+            launches.append(thing)
+            left += [*thing.arguments, *thing.origins, *thing.claims]
+        elif isinstance(thing, Once):
+            left += [thing.op, thing.result]
+    return handles, claims, launches

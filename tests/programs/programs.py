@@ -1,0 +1,110 @@
+"""Random programs: what they are made of, how many there are, and how one is carried out under a watchdog."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, seed, settings
+from hypothesis import strategies as st
+
+from tests.programs import op_steps, running, tensor_steps
+from tests.programs.world import Numbers, Site, World
+from tilec.runtime import use_device
+
+# Seconds after which a program hangs.
+PATIENCE = 120.0
+Step = Callable[[World, Numbers], None]
+# With how often each is drawn.
+WEIGHTS: dict[Step, int] = {
+    tensor_steps.nothing: 1,
+    tensor_steps.make: 4,
+    tensor_steps.adopt: 1,
+    tensor_steps.launch: 5,
+    tensor_steps.view: 3,
+    tensor_steps.borrow_mut: 2,
+    tensor_steps.partition: 2,
+    tensor_steps.unpartition: 1,
+    tensor_steps.deal: 1,
+    tensor_steps.share: 2,
+    tensor_steps.clone: 1,
+    tensor_steps.unwrap: 2,
+    tensor_steps.reshape: 1,
+    tensor_steps.release: 3,
+    tensor_steps.read: 2,
+    tensor_steps.drop: 3,
+    tensor_steps.drop_op: 1,
+    tensor_steps.drop_future: 1,
+    tensor_steps.collect: 1,
+    tensor_steps.close_stream: 1,
+    op_steps.lazy: 6,
+    op_steps.make_later: 3,
+    op_steps.values: 1,
+    op_steps.together: 2,
+    op_steps.chain: 3,
+    op_steps.then: 4,
+    op_steps.share_op: 2,
+    op_steps.unzip: 2,
+    op_steps.broken: 1,
+    running.run: 6,
+    running.enqueue: 2,
+    running.future: 3,
+    running.finish: 2,
+    running.together: 3,
+    running.closed: 1,
+    running.policy: 1,
+}
+STEPS = {f"{step.__module__.rpartition('.')[2]}.{step.__name__}": step for step in WEIGHTS}
+NAMES = [name for name, step in STEPS.items() for _ in range(WEIGHTS[step])]
+Program = list[tuple[str, int]]
+PROGRAMS = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 8**4 - 1)), min_size=10, max_size=70)
+
+
+def as_wanted(default: int) -> Callable[[Any], Any]:
+    """Let a test try so many programs, always the same ones; TILEC_PROGRAMS in the environment says how many instead, and
+    TILEC_PROGRAMS_SEED has others tried.
+    """
+    count, chosen = int(os.environ.get("TILEC_PROGRAMS", default)), os.environ.get("TILEC_PROGRAMS_SEED", "")
+    how = settings(
+        max_examples=count, derandomize=not chosen, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=False
+    )
+    return lambda test: how(seed(int(chosen))(test) if chosen else test)
+
+
+def carry_out(program: Program, site: Site) -> World:
+    """Carry out a program; AssertionError where the device and the model part."""
+    box: list[Any] = []
+
+    def work() -> None:
+        try:
+            box.append(_steps(program, site))
+        except BaseException as error:  # noqa: BLE001 - raised by who waits
+            box.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    if thread.is_alive():
+        faulthandler.dump_traceback(file=sys.__stderr__ or sys.stderr, all_threads=True)
+        raise AssertionError(f"a program hangs after {PATIENCE} s: all threads are on standard error")
+    if isinstance(box[0], BaseException):
+        raise box[0]
+    return box[0]  # type: ignore[no-any-return]
+
+
+def _steps(program: Program, site: Site) -> World:
+    with use_device(site.device):
+        world = World(site)
+        for number in range(3):
+            tensor_steps.make(world, Numbers(0, number, number, 0))
+        for name, number in program:
+            with running.within(world):
+                STEPS[name](world, Numbers(number % 8, number // 8 % 8, number // 64 % 8, number // 512))
+            world.check()
+        world.close()
+        running.policy(world, Numbers(0, 0, 0, 0))
+    return world

@@ -1,0 +1,244 @@
+"""Steps of programs that use tensors at once: make, move, view, borrow, share, cut, launch, read, drop."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import numpy as np
+
+from tests.programs.deferred import reached
+from tests.programs.model import MOVABLE, Handle, Kind, Wrong, dead, misfit, not_single, unmovable, unreadable, unwritable
+from tests.programs.world import SIZES, Numbers, World
+from tilec.errors import ArgumentError
+from tilec.runtime import Stream, Tensor
+
+BYTES = (0x00, 0x3F, 0x40, 0x41)
+
+
+def contents(byte: int, size: int) -> np.ndarray:
+    return np.full(4 * size, byte, np.uint8).view(np.float32)
+
+
+def uninitialized(w: World, stream: int, size: int) -> Any:
+    site = w.site
+    return Tensor.uninitialized(size, "f32", driver=site.driver, ordinal=site.device.ordinal, stream=stream, pool=w.pool.handle)
+
+
+def make(w: World, n: Numbers) -> None:
+    size, byte = SIZES[n.a % 2], BYTES[n.b % 4]
+    stream = w.site.streams[n.c % 3].handle
+    made = uninitialized(w, stream, size)
+    w.site.driver.fill(w.site.device.ordinal, made.ptr, byte, made.nbytes, stream)
+    _new(w, contents(byte, size), made)
+
+
+def adopt(w: World, n: Numbers) -> None:
+    array = contents(BYTES[n.b % 4], SIZES[n.a % 2])
+    _new(w, array.copy(), w.site.adopt(array))
+    w.slots[-1].mem.foreign = True
+
+
+def _new(w: World, array: np.ndarray, real: Any) -> None:
+    mem = w.memory(array)
+    w.add(Handle(Kind.OWNED, mem, mem.root, 0, array.size), real)
+
+
+def slot(w: World, number: int, *kinds: Kind) -> Handle | None:
+    """One of the program's tensors, of one of these kinds."""
+    found = [handle for handle in w.slots if not kinds or handle.kind in kinds]
+    return found[number % len(found)] if found else None
+
+
+def launch(w: World, n: Numbers) -> None:
+    handles = [slot(w, number) for number in (n.a, n.b, n.c)]
+    if n.d % 4 and handles[0] is not None:  # mostly of one size
+        same = [h for h in w.slots if h.size == handles[0].size]
+        handles[1:] = [same[number % len(same)] for number in (n.b, n.c)]
+    z, x, y = handles
+    if z is None or x is None or y is None or z.tile not in (0, z.size):
+        return
+    stream = w.site.streams[n.d % 3]
+    wrong = unwritable(z, w.who) + unreadable(x, w.who) + unreadable(y, w.who) + misfit(z, x, y)
+    w.attempt(wrong, lambda: w.site.launch(stream, z.real, x.real, y.real))
+    if not wrong:
+        z.data[:] = x.data + y.data
+
+
+def view(w: World, n: Numbers) -> None:
+    h = slot(w, n.a, Kind.OWNED, Kind.SHARED, Kind.VIEW, Kind.MUT)
+    if h is None:
+        return
+    what = ("the view", "the slice", "the borrow")[n.b % 3]
+    start, size = (n.c % (h.size - 7), 8) if what == "the slice" else (0, h.size)
+    calls = (lambda: h.real.view(h.size), lambda: h.real[start : start + 8], h.real.borrow)
+    wrong = unreadable(h, what)
+    real = w.attempt(wrong, calls[n.b % 3])
+    if not wrong:
+        w.add(h.claimed(Kind.VIEW, what, start, size), real)
+
+
+def borrow_mut(w: World, n: Numbers) -> None:
+    h = slot(w, n.a, Kind.OWNED)
+    if h is not None:
+        wrong = unwritable(h, "the mutable borrow")
+        real = w.attempt(wrong, h.real.borrow_mut)
+        if not wrong:
+            w.add(h.claimed(Kind.MUT, "the mutable borrow"), real)
+
+
+def partition(w: World, n: Numbers) -> None:
+    h = slot(w, n.a, Kind.OWNED, Kind.MUT)
+    if h is None:
+        return
+    tile = h.size if n.c else h.size // 4
+    in_place = h.kind is Kind.MUT or n.b % 2
+    if in_place:
+        what = "the partition in place"
+        wrong = unwritable(h, what)
+        real = w.attempt(wrong, lambda: (h.real.partition if h.kind is Kind.MUT else h.real.partition_mut)(tile))
+        if not wrong:
+            w.add(h.claimed(Kind.PLACE, what, tile=tile), real)
+        return
+    wrong = unmovable(h, "the partition")
+    real = w.attempt(wrong, lambda: h.real.partition(tile))
+    if not wrong:
+        w.add(h.moved("the partition", kind=Kind.PART, tile=tile), real)
+
+
+def unpartition(w: World, n: Numbers) -> None:
+    h = slot(w, n.a, Kind.PART, Kind.PLACE)
+    if h is None:
+        return
+    wrong = unmovable(h, "unpartition") if h.kind is Kind.PART else dead(h, "unpartition")
+    real = w.attempt(wrong, h.real.unpartition)
+    if wrong:
+        return
+    if h.kind is Kind.PART:
+        w.add(h.moved("unpartition", kind=Kind.OWNED, tile=0), real)
+    else:
+        w.add(Handle(Kind.MUT, h.mem, h.scope, h.start, h.size, h.claim), real)
+
+
+def deal(w: World, n: Numbers) -> None:
+    h = slot(w, n.a, Kind.PART)
+    if h is not None:
+        wrong = unmovable(h, "map")
+        real = w.attempt(wrong, lambda: h.real.map(1))
+        if not wrong:
+            w.add(h.moved("map", tile=h.size), real)
+
+
+def share(w: World, n: Numbers) -> None:
+    h = slot(w, n.a, Kind.OWNED)
+    if h is not None:
+        wrong = unmovable(h, "share")
+        real = w.attempt(wrong, h.real.share)
+        if not wrong:
+            h.gone = "share"
+            w.add(h.shared(), real)
+
+
+def clone(w: World, n: Numbers) -> None:
+    h = slot(w, n.a, Kind.SHARED)
+    if h is not None:
+        who = ("clone", "reshape", "reinterpret")[n.b % 3]
+        calls = (h.real.clone, lambda: h.real.reshape(h.size), lambda: h.real.reinterpret("f32", h.size))
+        wrong = dead(h, who)
+        real = w.attempt(wrong, calls[n.b % 3])
+        if not wrong:
+            w.add(h.shared(), real)
+
+
+def unwrap(w: World, n: Numbers) -> None:
+    h = slot(w, n.a, Kind.SHARED)
+    if h is None:
+        return
+    w.sweep()
+    cut = n.b % 4 == 0
+    who = "try_partition" if cut else "try_unwrap"
+    wrong = not_single(h, who)
+    real = w.attempt(wrong, (lambda: h.real.try_partition(h.size)) if cut else h.real.try_unwrap)
+    if not wrong:
+        h.mem.owners.clear()
+        kind = {"kind": Kind.PART, "tile": h.size} if cut else {"kind": Kind.OWNED}
+        w.add(h.moved(who, **kind), real)
+
+
+def reshape(w: World, n: Numbers) -> None:
+    h = slot(w, n.a, Kind.OWNED)
+    if h is None:
+        return
+    who = ("reshape", "reinterpret")[n.b % 2]
+    wrong = unmovable(h, who)
+    real = w.attempt(wrong, (lambda: h.real.reshape(4, -1).reshape(h.size), lambda: h.real.reinterpret("f32", h.size))[n.b % 2])
+    if not wrong:
+        w.add(h.moved(who), real)
+
+
+def release(w: World, n: Numbers) -> None:
+    h = slot(w, n.a, Kind.VIEW, Kind.MUT, Kind.PLACE, Kind.SHARED)
+    if h is None:
+        return
+    if h.kind is Kind.SHARED:
+        h.real.drop()
+        if not h.gone:
+            h.gone = "drop"
+    else:
+        h.real.release()
+        assert h.claim is not None
+        h.claim.close()
+
+
+def read(w: World, n: Numbers) -> None:
+    h = slot(w, n.a)
+    if h is not None:
+        wrong = unreadable(h, "__array_interface__")
+        found = w.attempt(wrong, lambda: w.site.read(h.real))
+        assert wrong or found.tolist() == h.data.tolist()
+
+
+def drop(w: World, n: Numbers) -> None:
+    if not w.slots:
+        return
+    handle = w.slots.pop(n.a % len(w.slots))
+    box = [handle.real]
+    if handle not in reached(w.roots)[0]:
+        handle.real = None
+    if n.b % 4 == 1:
+        thread = threading.Thread(target=box.clear)
+        thread.start()
+        thread.join()
+    elif n.b % 4 == 2:
+        box.append(box)  # for the collector, whenever it comes and on whatever thread
+        handle.mem.loose = True
+    del box
+
+
+def drop_op(w: World, n: Numbers) -> None:
+    if w.ops:
+        del w.ops[n.a % len(w.ops)]
+
+
+def drop_future(w: World, n: Numbers) -> None:
+    if w.futures:
+        w.lose(w.futures.pop(n.a % len(w.futures)).result)
+
+
+def collect(_w: World, _n: Numbers) -> None:
+    gc.collect()
+
+
+def close_stream(w: World, n: Numbers) -> None:
+    """Close a stream, and have a new one in its place; the old one takes nothing any more."""
+    place, h = n.a % len(w.site.streams), slot(w, n.b, *MOVABLE)
+    old = w.site.streams[place]
+    w.site.streams[place] = Stream(w.site.device, driver=w.site.driver)
+    old.close()
+    if h is not None:
+        w.attempt([Wrong(ArgumentError, (w.site.kernel, "the stream is closed"))], lambda: w.site.launch(old, h.real, h.real, h.real))
+
+
+def nothing(_w: World, _n: Numbers) -> None:
+    """What programs shrink to."""

@@ -1,0 +1,113 @@
+"""Bundles of which one kernel is read: what is used passes every check, and the rows of other kernels are not looked at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bundle_samples import Sample, write_sample
+from tests.unit.bundle.test_damaged import archive_of, members_of
+from tilec.bundle.format import to_index
+from tilec.bundle.read import Bundle
+from tilec.errors import BundleError
+from tilec.model.digest import canonical_json
+
+INFO = Sample().info()
+FIRST, SECOND = (kernel.name for kernel in INFO.kernels)
+
+
+def changed(change: Callable[[Any], object], number: int = 0) -> Bundle:
+    """A bundle with a change of one kernel's row, of which nothing but the directory is checked yet."""
+    plain = json.loads(to_index(INFO))
+    change(plain["kernels"][number])
+    return Bundle.open(archive_of(members_of(index=canonical_json(plain))), whole=False)
+
+
+def test_each_kernel_is_what_the_whole_index_says(tmp_path: Path) -> None:
+    write_sample(tmp_path / "a.tilec")
+    bundle = Bundle.open(tmp_path / "a.tilec", whole=False)
+    assert bundle.kernels == (FIRST, SECOND)
+    assert tuple(bundle.kernel(name) for name in bundle.kernels) == INFO.kernels == bundle.info.kernels
+    with pytest.raises(KeyError):
+        bundle.kernel("none")
+
+
+def test_the_rows_of_other_kernels_are_not_looked_at() -> None:
+    bundle = changed(lambda row: row.update(extra=1))
+    assert bundle.kernel(SECOND) == INFO.kernels[1]
+    for read in (lambda: bundle.kernel(FIRST), lambda: bundle.info, bundle.verify):
+        with pytest.raises(BundleError, match=r"kernels\[0\]: unknown key 'extra'"):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda row: row.update(extra=1), r"kernels\[1\]: unknown key 'extra'"),
+        (lambda row: row.pop("doc"), r"kernels\[1\]: key 'doc' is missing"),
+        (lambda row: row["location"].update(file="../x"), "is not a file name inside the project"),
+        (lambda row: row["variants"][0].update(abi=9), "names ABI 9 of"),
+        (lambda row: row["variants"].append(row["variants"][0]), "appears twice"),
+        (lambda row: row["variants"][0]["images"][0].update(digest="0" * 64), "names image 000000000000, which it lacks"),
+        (lambda row: row["variants"][0]["images"][0].update(size=5), "its index says 5|has two sizes"),
+        (lambda row: row["params"][0].update(kind="other"), r"kernels\[1\].params\[0\].kind: must be one of"),
+    ],
+)
+def test_what_is_wrong_with_a_kernel_is_said_when_it_is_asked_for(change: Callable[[Any], object], said: str) -> None:
+    bundle = changed(change, 1)
+    assert bundle.kernel(FIRST) == INFO.kernels[0]
+    with pytest.raises(BundleError, match=said):
+        bundle.kernel(SECOND)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda row: row.pop("name"), r"kernels\[1\].name: must be a name of its own, is None"),
+        (lambda row: row.update(name=FIRST), r"kernels\[1\].name: must be a name of its own"),
+    ],
+)
+def test_kernels_are_told_apart_at_once(change: Callable[[Any], object], said: str) -> None:
+    with pytest.raises(BundleError, match=said):
+        changed(change, 1)
+
+
+def test_what_holds_for_the_whole_is_checked_at_once() -> None:
+    index = to_index(INFO)
+    for damaged, said in (
+        (b" " + index, "is not canonical JSON"),
+        (index.replace(b'"schema_version":2', b'"schema_version":99'), "has schema version 99"),
+        (b'{"kernels":{},"schema_version":2}', "kernels: must be an array"),
+    ):
+        with pytest.raises(BundleError, match=said):
+            Bundle.open(archive_of(members_of(index=damaged)), whole=False)
+
+
+def test_a_stray_image_is_found_with_the_whole_index() -> None:
+    bundle = Bundle.open(archive_of([*members_of(), ("images/" + "f" * 64, b"x")]), whole=False)
+    assert bundle.kernel(FIRST) == INFO.kernels[0]
+    with pytest.raises(BundleError, match="has a stray image ffffffffffff"):
+        bundle.verify()
+
+
+def test_indexes_of_version_1_are_read_by_kernel_too() -> None:
+    plain = json.loads(to_index(INFO))
+    plain["schema_version"] = 1
+    for kernel in plain["kernels"]:
+        for variant in kernel["variants"]:
+            assert not variant.pop("hints")
+    bundle = Bundle.open(archive_of(members_of(index=canonical_json(plain))), whole=False)
+    assert bundle.kernel(SECOND) == INFO.kernels[1]
+
+
+def test_errors_name_the_file(tmp_path: Path) -> None:
+    plain = json.loads(to_index(INFO))
+    plain["kernels"][0]["extra"] = 1
+    path = tmp_path / "b.tilec"
+    path.write_bytes(archive_of(members_of(index=canonical_json(plain))))
+    with pytest.raises(BundleError, match=r"b\.tilec: bundle\.json"):
+        Bundle.open(path, whole=False).kernel(FIRST)

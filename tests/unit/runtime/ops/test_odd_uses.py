@@ -1,0 +1,221 @@
+"""Uses that nobody plans: copies, one op in two threads, deep chains, loops that end early, processes that end or fork in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import pickle
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cpu_samples import ones
+from tests.unit.runtime.ops.device_samples import Held
+from tilec.errors import UsedOpError
+from tilec.runtime import DeviceOp, Event, MemPool, SingleStream, Stream, Tensor, use_device, value, zip_ops
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def tensor(held: Held) -> Tensor:
+    return Tensor.from_foreign(ones(4), driver=held.driver)
+
+
+def launch(held: Held) -> DeviceOp[Any]:
+    return held.module.lazy.add(tensor(held), tensor(held), tensor(held))
+
+
+@pytest.mark.parametrize("double", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_what_is_one_is_not_copied(held: Held, double: Callable[[Any], Any]) -> None:
+    things = [value(1), launch(held), value(1).shared(), value(1).future(), SingleStream(held.device), held.module]
+    with Stream(held.device) as stream, Event(held.device, driver=held.driver) as event, MemPool(held.device, driver=held.driver) as pool:
+        for thing in (*things, stream, event, pool):
+            what = f"a {type(thing).__name__} can be neither pickled nor copied: pass it on, or make another one"
+            with pytest.raises(TypeError, match=f"^{what}$"):
+                double(thing)
+
+
+def test_of_two_threads_one_runs_an_op(held: Held) -> None:
+    for _ in range(50):
+        op, start = launch(held), threading.Barrier(2)
+        came: list[Any] = []
+
+        def use(op: DeviceOp[Any] = op, start: threading.Barrier = start, came: list[Any] = came) -> None:
+            start.wait(10)
+            with use_device(held.device):
+                try:
+                    came.append(op.sync())
+                except UsedOpError as error:
+                    came.append(error)
+
+        threads = [threading.Thread(target=use) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        assert sorted(type(found).__name__ for found in came) == ["UsedOpError", "tuple"]
+
+
+def test_a_chain_may_be_long(held: Held) -> None:
+    op: DeviceOp[int] = value(0)
+    for _ in range(100_000):
+        op = op.then(lambda x: value(x + 1))
+    assert op.sync() == 100_000
+
+
+def test_ops_that_are_too_deep_say_so_and_leave_all_as_it_was(held: Held) -> None:
+    t = tensor(held)
+    op: DeviceOp[Any] = held.module.lazy.add(t, ones(4), ones(4))
+    for _ in range(20_000):
+        op = zip_ops(op)
+    with pytest.raises(RecursionError):
+        op.sync()
+    assert value(1).sync() == 1
+    again: DeviceOp[Any] = value(1)
+    for _ in range(20_000):
+        again = again.shared().map(lambda x: x)
+    assert len(again.name) < 200
+    del op
+    assert t.borrow().shape == (4,)  # moved back
+
+
+def test_an_await_that_is_given_up_half_way(held: Held) -> None:
+    async def main() -> str:
+        steps = launch(held).__await__()
+        next(steps)
+        steps.close()
+        return "closed"
+
+    with held.held():
+        assert asyncio.run(main()) == "closed"
+    assert launch(held).sync()[0].shape == (4,)
+
+
+def test_two_loops_in_two_threads(held: Held) -> None:
+    found: list[Any] = []
+
+    async def main() -> list[Any]:
+        return list(await asyncio.gather(*[_awaited(launch(held)) for _ in range(20)]))
+
+    def run() -> None:
+        with use_device(held.device):
+            found.append(asyncio.run(main()))
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert [len(results) for results in found] == [20, 20]
+
+
+def test_a_loop_that_closes_while_it_is_told(held: Held, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look whether it is closed and the call."""
+    loop = asyncio.new_event_loop()
+    with caplog.at_level(logging.ERROR, "tilec.runtime"), held.held():
+        future = launch(held).future()
+        task = loop.create_task(_awaited(future))
+        loop.run_until_complete(asyncio.sleep(0.005))
+        task.cancel()
+        loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+        loop.close()
+        monkeypatch.setattr(loop, "is_closed", lambda: False)
+    assert future.result()[0].shape == (4,)
+    assert caplog.text == ""
+
+
+def test_the_end_of_a_process_with_everything_in_the_air() -> None:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", END], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (0, "")
+    # Work that goes on until the very end is given up, which the cpu device says; nothing else is said.
+    told = re.compile(r"(RuntimeWarning: the process ended while stream 0x\w+ of the cpu device had work .*: given up\n  fix: .*\n)*")
+    assert told.fullmatch(done.stderr), done.stderr
+
+
+def test_a_child_of_a_fork_goes_on_and_ends() -> None:
+    """On the cpu device; CUDA does not survive a fork, and says so."""
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "2.0\n" * 5
+
+
+# Live tensors, views, shares and pools, futures nobody asked, callbacks, a thread that goes on launching, and a loop in another one.
+END = """
+import asyncio, threading, time
+import numpy as np
+from tests.cpu_samples import device, ones
+from tilec.runtime import Device, MemPool, Stream, Tensor, use_device, set_default_device, value, zip_ops
+
+module, driver = device()
+driver._pace = lambda: time.sleep(0.001)
+here = Device("cpu", driver=driver)
+set_default_device(here)
+pool = MemPool(here, driver=driver)
+streams = [Stream(here, driver=driver) for _ in range(3)]
+def make():
+    return Tensor.uninitialized(64, "f32", driver=driver, ordinal=-1, stream=streams[0].handle, pool=pool.handle)
+tensors = [make() for _ in range(300)]
+views = [t[0:8] for t in tensors[:100]]
+shares = [t.share() for t in tensors[100:200]]
+cycle = [make(), views]
+cycle.append(cycle)
+def op():
+    return module.lazy.add(make(), shares[0], shares[1])
+futures = [op().future() for _ in range(50)]
+for future in futures:
+    future.add_done_callback(lambda f: f.done())
+waiting = [op() for _ in range(50)]
+kept = op().shared()
+def launches():
+    while True:
+        op().future()
+        time.sleep(0.0005)
+async def loop():
+    while True:
+        await op()
+threading.Thread(target=launches, daemon=True).start()
+threading.Thread(target=lambda: asyncio.run(loop()), daemon=True).start()
+time.sleep(0.2)
+here.sync()
+"""
+FORK = """
+import os, sys, threading, time
+import numpy as np
+from tests.cpu_samples import device, ones
+from tilec.runtime import Device, Stream, Tensor, set_default_device, value
+
+module, driver = device()
+here = Device("cpu", driver=driver)
+set_default_device(here)
+stop = threading.Event()
+x = Tensor.from_foreign(ones(64), driver=driver).share()
+def work():
+    while not stop.is_set():
+        module.lazy.add(Tensor.from_foreign(ones(64), driver=driver), x, x).sync()
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads:
+    thread.start()
+time.sleep(0.05)
+for _ in range(5):
+    child = os.fork()
+    if not child:
+        z = module.lazy.add(Tensor.from_foreign(ones(64), driver=driver), x, x).future().result(20)[0]
+        os.write(1, f"{np.asarray(z)[0]}\\n".encode())
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    time.sleep(0.01)
+stop.set()
+for thread in threads:
+    thread.join()
+"""
+
+
+async def _awaited(thing: Any) -> Any:
+    return await thing

@@ -1,0 +1,129 @@
+"""Where memory is short: freed memory is waited for, what pools keep is given back, and the request is made once more."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tilec.errors import DriverError, OutOfMemoryError
+from tilec.runtime.cpu_driver import CpuDriver
+from tilec.runtime.memory import DeviceBuffer
+from tilec.runtime.streams import Stream
+from tilec.runtime.tensors.pool import MemPool
+from tilec.runtime.tensors.storage import Storage, allocate_bytes
+from tilec.testing.fake_driver import FakeDriver
+
+CPU = -1
+
+
+class Scarce(FakeDriver):
+    """A device whose memory is all kept by pools, until `needed` of them are trimmed."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__()
+        self.needed = needed
+        self.asked = 0
+        self.trimmed: list[tuple[int, int]] = []
+
+    def allocate(self, ordinal: int, size: int, stream: int | None, pool: int | None = None) -> int:
+        self.asked += 1
+        if len(self.trimmed) < self.needed:
+            raise DriverError("cuMemAllocFromPoolAsync failed", result="CUDA_ERROR_OUT_OF_MEMORY", code=2)
+        return super().allocate(ordinal, size, stream, pool)
+
+    def trim_pool(self, ordinal: int, pool: int, keep: int) -> None:
+        super().trim_pool(ordinal, pool, keep)
+        self.trimmed.append((pool, keep))
+
+
+def test_what_pools_keep_is_given_back_before_memory_is_refused() -> None:
+    driver = Scarce(needed=3)
+    held, also, closed, elsewhere = (MemPool(device, driver=driver) for device in (0, 0, 0, 1))
+    closed.close()
+    storage = Storage.allocate(driver, 0, 64, 5)
+    assert storage.address
+    assert driver.asked == 2
+    assert sorted(driver.trimmed) == sorted([(0, 0), (held.handle, 0), (also.handle, 0)])
+    assert elsewhere.handle not in dict(driver.trimmed)
+
+
+@pytest.mark.parametrize("stream", [None, 5])
+def test_buffers_get_it_too(stream: int | None) -> None:
+    driver = Scarce(needed=1)
+    assert DeviceBuffer((16,), "f32", 0, stream, driver=driver).ptr
+    assert driver.asked == 2
+
+
+def test_the_request_is_made_once_more_and_no_oftener() -> None:
+    driver = Scarce(needed=9)
+    with pytest.raises(OutOfMemoryError, match="has no memory of 64 bytes") as caught:
+        allocate_bytes(driver, 0, 64, 5)
+    assert driver.asked == 2
+    assert (caught.value.requested, caught.value.used, caught.value.total) == (64, 0, 2**30)
+
+
+def test_nothing_is_given_back_for_more_than_the_device_has() -> None:
+    driver = Scarce(needed=1)
+    with pytest.raises(OutOfMemoryError):
+        allocate_bytes(driver, 0, 2**30 + 1, 5)
+    assert driver.trimmed == []
+
+
+def test_other_refusals_of_the_second_request_stay_what_they_are() -> None:
+    class Broken(Scarce):
+        def trim_pool(self, ordinal: int, pool: int, keep: int) -> None:
+            super().trim_pool(ordinal, pool, keep)
+            self.needed = 0
+            self.fail["allocate"] = "CUDA_ERROR_INVALID_VALUE"
+
+    with pytest.raises(DriverError, match="CUDA_ERROR_INVALID_VALUE") as caught:
+        allocate_bytes(Broken(needed=1), 0, 64, 5)
+    assert not isinstance(caught.value, OutOfMemoryError)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_memory_that_a_busy_stream_frees_is_waited_for(cpu: CpuDriver, several: bool) -> None:
+    pool = MemPool("cpu", max_size=1000, driver=cpu)
+    go = threading.Event()
+
+    def held() -> None:
+        assert go.wait(10)
+
+    with Stream("cpu", driver=cpu) as busy, Stream("cpu", driver=cpu) as other:
+        storage = Storage.allocate(cpu, CPU, 600, busy.handle, pool.handle)
+        if several:
+            storage.pass_through(other.handle, write=False)
+            cpu.call(other.handle, "wait", held, [])
+        cpu.call(busy.handle, "wait", held, [])
+        storage.free()
+        assert pool.stats.used == 600, "the stream has not come to the free"
+        timer = threading.Timer(0.05, go.set)
+        timer.start()
+        assert allocate_bytes(cpu, CPU, 600, other.handle, pool.handle)
+        assert go.is_set()
+        timer.join()
+
+
+def test_failures_of_the_streams_that_are_waited_for_are_left_to_those_who_sync(cpu: CpuDriver) -> None:
+    pool = MemPool("cpu", max_size=1000, driver=cpu)
+
+    def fail() -> None:
+        raise ValueError("of somebody else")
+
+    with Stream("cpu", driver=cpu) as busy, Stream("cpu", driver=cpu) as other:
+        cpu.call(busy.handle, "fail", fail, [])
+        with pytest.raises(OutOfMemoryError):
+            allocate_bytes(cpu, CPU, 2000, other.handle, pool.handle)
+        with pytest.raises(ValueError, match="of somebody else"):
+            cpu.synchronize(CPU, busy.handle)
+
+
+def test_captures_go_on_where_memory_is_short(cpu: CpuDriver) -> None:
+    pool = MemPool("cpu", max_size=1000, driver=cpu)
+    with Stream("cpu", driver=cpu) as captured, Stream("cpu", driver=cpu) as other:
+        cpu.begin_capture(CPU, captured.handle)
+        with pytest.raises(OutOfMemoryError):
+            allocate_bytes(cpu, CPU, 2000, other.handle, pool.handle)
+        assert cpu.capturing(CPU, captured.handle)
+        cpu.destroy_graph(CPU, cpu.end_capture(CPU, captured.handle))

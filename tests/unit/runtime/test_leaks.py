@@ -1,0 +1,85 @@
+"""Many launches, ops and cancelled awaits leave memory where it was: a short form of `benchmarks/leaks.py`, on the cpu device."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.unit.runtime.ops.device_samples import CPU, Held
+from tilec.runtime import Stream, Tensor, use_device
+from tilec.runtime.marks import Mark
+from tilec.runtime.ops.watcher import WATCHER
+from tilec.runtime.tensors.storage import Storage
+
+TIMES, WARM, MEASURED = 50, 3, 2
+# Bytes by which Python's own tables come and go: less than a tensor of each launch would take.
+ALLOWED = 32 * 1024
+
+
+def tensors(held: Held) -> list[Tensor]:
+    made = [Tensor.uninitialized((8,), "f32", driver=held.driver, ordinal=CPU, stream=0) for _ in range(3)]
+    for tensor in made:
+        np.asarray(tensor)[...] = 0
+    return made
+
+
+def launches(held: Held) -> None:
+    with Stream("cpu", driver=held.driver) as stream:
+        z, x, y = tensors(held)
+        bound = held.module.add.bind(z, x, y)
+        for _ in range(TIMES):
+            held.module.add(stream, z, x, y)
+            bound.launch(stream)
+            held.module.add(stream, *tensors(held))
+        stream.sync()
+
+
+def chains(held: Held) -> None:
+    arguments = tuple(tensors(held))
+    for _ in range(TIMES // 10):
+        op = held.module.lazy.add(*arguments).then(lambda found: held.module.lazy.add(*found))
+        *found, _ = op.sync()
+        arguments = tuple(found)
+        held.module.lazy.add(*tensors(held))  # dropped
+
+
+def cancelled(held: Held) -> None:
+    async def batch() -> None:
+        tasks = [asyncio.ensure_future(held.module.lazy.add(*tensors(held))) for _ in range(TIMES // 10)]
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(result) for result in results] == [asyncio.CancelledError] * len(tasks)
+
+    for _ in range(3):
+        with held.held():
+            asyncio.run(batch())
+
+
+def count(kind: type) -> int:
+    return sum(type(one) is kind for one in gc.get_objects())
+
+
+@pytest.mark.parametrize("work", [launches, chains, cancelled])
+def test_memory_is_left_where_it_was(work: Callable[[Held], None]) -> None:
+    held = Held()
+    with use_device(held.device):
+        work(held)
+        tracemalloc.start()
+        found = []
+        for _ in range(WARM + MEASURED):
+            work(held)
+            assert WATCHER.drain(10)
+            held.device.sync()
+            gc.collect()
+            found.append((count(Storage), count(Tensor), count(Mark), tracemalloc.get_traced_memory()[0]))
+        tracemalloc.stop()
+    before, after = found[WARM - 1], found[-1]
+    assert before[:3] == after[:3]
+    assert after[3] - before[3] <= ALLOWED

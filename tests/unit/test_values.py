@@ -1,0 +1,163 @@
+"""Value classes behave as the dataclasses that they stand for, apart from what defining them costs."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from tilec.values import value_class
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class Point:
+    """A point."""
+
+    most: ClassVar[int] = 7
+    x: int
+    y: float = 0.5
+    name: str = ""
+
+    def __str__(self) -> str:
+        """Its name."""
+        return self.name
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Plain:
+    """A point."""
+
+    most: ClassVar[int] = 7
+    x: int
+    y: float = 0.5
+    name: str = ""
+
+
+@value_class(frozen=True, slots=True)
+class Pair:
+    """Two values, of which one counts."""
+
+    first: Any
+    second: Any = dataclasses.field(compare=False, repr=False)
+
+
+@value_class(frozen=True, slots=True, eq=False)
+class Thing:
+    """Itself."""
+
+    number: int = 1
+
+
+@value_class(frozen=True, slots=True)
+class Nothing:
+    """No field at all."""
+
+
+def test_values_are_equal_by_their_fields() -> None:
+    assert Point(x=1) == Point(x=1, y=0.5) != Point(x=2)
+    assert hash(Point(x=1)) == hash(Point(x=1)) == hash(Plain(x=1))
+    other: Any = Plain(x=1)
+    assert Point(x=1) != other
+    assert Pair(1, 2) == Pair(1, 3)
+    assert len({Pair(1, 2), Pair(1, 3), Pair(2, 3)}) == 2
+    assert Thing() != Thing()
+    assert Nothing() == Nothing()
+    assert hash(Nothing()) == hash(())
+    nan = float("nan")
+    assert Pair(nan, 0) == Pair(nan, 1)  # as tuples compare
+
+
+def test_values_show_their_fields() -> None:
+    assert repr(Point(x=1, name="a")) == repr(Plain(x=1, name="a")).replace("Plain", "Point") == "Point(x=1, y=0.5, name='a')"
+    assert str(Point(x=1, name="a")) == "a"
+    assert repr(Pair(1, 2)) == "Pair(first=1)"
+    assert repr(Nothing()) == "Nothing()"
+
+
+def test_values_are_frozen_and_slotted() -> None:
+    point: Any = Point(x=1)
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'x'"):
+        point.x = 2
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'other'"):
+        point.other = 2
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'x'"):
+        del point.x
+    assert not hasattr(point, "__dict__")
+    assert Point.__slots__ == ("x", "y", "name")
+    assert Point.most == 7
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_values_are_pickled(protocol: int) -> None:
+    values = [Point(x=1, name="a"), Pair(1, "b")]
+    again = pickle.loads(pickle.dumps(values, protocol))
+    assert again == values
+    assert again[1].second == "b"
+
+
+def test_values_are_copied() -> None:
+    pair = Pair([1], 2)
+    assert copy.copy(pair).first is pair.first
+    deep = copy.deepcopy(pair)
+    assert (deep.first, deep.second) == ([1], 2)
+    assert deep.first is not pair.first
+
+
+def test_functions_of_dataclasses_take_values() -> None:
+    assert dataclasses.is_dataclass(Point)
+    assert [(f.name, f.default) for f in dataclasses.fields(Point)] == [(f.name, f.default) for f in dataclasses.fields(Plain)]
+    assert dataclasses.replace(Point(x=1), y=2.0) == Point(x=1, y=2.0)
+    assert dataclasses.replace(Pair(1, 2), first=3).second == 2
+    assert dataclasses.asdict(Point(x=1)) == {"x": 1, "y": 0.5, "name": ""}
+    assert inspect.signature(Point) == inspect.signature(Plain)
+    if hasattr(copy, "replace"):
+        assert copy.replace(Point(x=1), x=2) == Point(x=2)
+
+
+def test_patterns_take_what_is_positional() -> None:
+    match Pair(1, 2):
+        case Pair(first, second):
+            assert (first, second) == (1, 2)
+    assert Point.__match_args__ == ()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Point(), "missing required arguments: 'x'"),  # type: ignore[call-arg]
+        (lambda: Point(y=1.0, name=""), "missing required arguments: 'x'"),  # type: ignore[call-arg]
+        (lambda: Point(x=1, z=2), "unexpected keyword argument 'z'"),  # type: ignore[call-arg]
+        (lambda: Point(y=1.0, name="", z=1), "unexpected keyword argument 'z'"),  # type: ignore[call-arg]
+        (lambda: Point(1), "takes 1 positional arguments but 2 were given"),  # type: ignore[call-arg]
+        (lambda: Pair(1, 2, 3), "takes 3 positional arguments but 4 were given"),  # type: ignore[call-arg]
+        (lambda: Pair(1, first=2), "multiple values for argument 'first'"),  # type: ignore[call-arg, misc]
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(make: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        make()
+
+
+def test_what_is_no_value_class_is_refused() -> None:
+    with pytest.raises(TypeError, match="frozen and has slots"):
+        value_class(frozen=False, slots=True)
+    with pytest.raises(TypeError, match="base classes or __post_init__"):
+        value_class(frozen=True, slots=True)(type("Sub", (Exception,), {}))
+    field: Any = dataclasses.field(default_factory=list)
+    with pytest.raises(TypeError, match="compare and repr only"):
+        value_class(frozen=True, slots=True)(type("Made", (), {"__annotations__": {"x": "list"}, "x": field}))
+
+
+def test_defining_values_imports_and_compiles_nothing() -> None:
+    code = "import sys; from tilec.values import value_class\n@value_class(frozen=True, slots=True)\nclass A:\n    x: int\n"
+    code += "print(A(1), 'dataclasses' in sys.modules)"
+    root = str(Path(__file__).resolve().parents[2])
+    done = subprocess.run([sys.executable, "-Sc", code], cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("A(x=1) False\n", "")
