@@ -270,13 +270,14 @@ def test_damaged_files_give_an_image_or_an_error_of_ours(tmp_path: Path, name: s
 
 
 def contract_job(where: Source, decl: KernelDecl) -> contract.Job:
-    made = job(where, decl.name, params=() if decl.name == "add_tile" else SCALE_PARAMS, abi=TILE_ABI if decl.name == "add_tile" else ())
+    params = {"scale": SCALE_PARAMS, "fill": FILL_PARAMS, "add_tile": ()}[decl.name]
+    made = job(where, decl.name, params=params, abi=TILE_ABI if decl.name == "add_tile" else ())
     return dataclasses.replace(made, spec=dataclasses.replace(made.spec, decl=decl))
 
 
-@pytest.mark.parametrize("name", ["scale.ptx", "scale.cubin", "scale.ltoir", "scale.fatbin", "add.tileirbc"])
+@pytest.mark.parametrize("name", ["scale.ptx", "scale.cubin", "scale.ltoir", "scale.fatbin", "add.tileirbc", "fill.ll"])
 def test_the_contract_of_frontends(tmp_path: Path, name: str) -> None:
-    data = {**forms(), "add.tileirbc": tile_made("tileir")}[name]
+    data = {**forms(), "add.tileirbc": tile_made("tileir"), "fill.ll": FILL_LL.encode()}[name]
     more = nvrtc_made("CUBIN", "sm_80") if name != "add.tileirbc" else tile_made("sm_80")
     options = source(tmp_path / "stated", {name: data, "more.cubin": more}).options
     sample = contract.Sample(
@@ -284,7 +285,7 @@ def test_the_contract_of_frontends(tmp_path: Path, name: str) -> None:
         files={name: data, "more.cubin": more},
         path=name,
         pulled_in="more.cubin",
-        kernel="add_tile" if name == "add.tileirbc" else "scale",
+        kernel={"add.tileirbc": "add_tile", "fill.ll": "fill"}.get(name, "scale"),
         job=contract_job,
         broken=(data[:-1], 1),
         options=options,
