@@ -296,6 +296,12 @@ def test_names_of_functions_around_come_before_those_of_the_module(tile, tmp_pat
     assert declared(tile, tmp_path, text).requires == ("cdiv(x.shape[0], 64) > 2 or z.size == 0",)
 
 
+def test_an_empty_mapped_output_excuses_nothing(tile, tmp_path):
+    # Its grid is whatever a caller says, so that blocks run which own no tile.
+    decl = kernel(tile, tmp_path, "z: tl.MappedMut[T, (BM,)], x: tl.Ref[T, 1]", "x.load_tile((2,), (BM,))")
+    assert decl.requires == ("cdiv(x.shape[0], BM) > 2",)
+
+
 def test_gathers_are_masked(tile, tmp_path):
     decl = kernel(tile, tmp_path, "z: tl.Mut[T, (BM,)], x: tl.Ref[T, 1]", "z.store(x.gather(tl.arange(BM, dtype=tl.int32) * 7))")
     line = HEAD.count("\n") + 3

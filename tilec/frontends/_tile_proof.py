@@ -10,7 +10,7 @@ from typing import Any
 from tilec.errors import Diagnostic, Location
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_errors import characters, line_of
-from tilec.frontends._tile_safe import OUTPUTS, Access, SafeParam
+from tilec.frontends._tile_safe import Access, SafeParam
 from tilec.frontends._tile_values import ArrayOf, Below, Count, Items, Owned, Part, Values, Within, argument, limit_of, size_text
 from tilec.model.safety import Fact, Guarantee
 
@@ -64,8 +64,9 @@ class Prover:
 
     def __init__(self, values: Values, file: str, texts: Mapping[str, str], params: Sequence[SafeParam]) -> None:
         self._values, self._file, self._texts = values, file, texts
-        outputs = [param.name for param in params if param.access in OUTPUTS]
-        self._guard = f" or {outputs[0]}.size == 0" if outputs else ""
+        # The grid of mapped outputs is whatever a caller says, also where they are empty.
+        owned = [param.name for param in params if param.access is Access.MUT]
+        self._guard = f" or {owned[0]}.size == 0" if owned else ""
 
     def prove(self, node: ast.FunctionDef) -> Proof:
         """All accesses of a function."""

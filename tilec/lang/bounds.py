@@ -37,9 +37,3 @@ def load_inside(array: Any, index: Any, shape: Any, padding: Any, latency: Any, 
     else:
         tile = ct.full(shape, value_of(padding), array.dtype)
     return tile
-
-
-def store_inside(array: Any, index: Any, shape: Any, tile: Any, latency: Any, allow_tma: Any) -> None:
-    """Store the tile, unless it has no element in the array."""
-    if inside(index, shape, array.shape):
-        ct.store(array, index, tile, latency=latency, allow_tma=allow_tma)

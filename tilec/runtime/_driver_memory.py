@@ -164,8 +164,8 @@ class MemoryCalls(Calls):
         """
         if ordinal in self._losses:
             return
-        self._leaving.append((ordinal, pool))
         self.set_release_threshold(ordinal, pool, 0)
+        self._leaving.append((ordinal, pool))  # from here on any thread may destroy it
         self._destroy_unused()
 
     def _destroy_unused(self) -> None:
@@ -179,8 +179,8 @@ class MemoryCalls(Calls):
                 continue
             with self.current(ordinal):
                 if int(self._ask("cuMemPoolGetAttribute", pool, self._pool_attribute("USED_MEM_CURRENT"))):
-                    self._leaving.append((ordinal, pool))
                     self._ask("cuMemPoolTrimTo", pool, 0)
+                    self._leaving.append((ordinal, pool))
                 else:
                     self._ask("cuMemPoolDestroy", pool)
 

@@ -66,7 +66,7 @@ class Running(Suspects):
     def __init__(self) -> None:
         """Start with none."""
         super().__init__()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the collector may record and ask events from inside
         self._count = itertools.count(1)
         self._last = 0
         self._launched: dict[int, collections.deque[tuple[int, LaunchRecord]]] = {}
@@ -104,7 +104,8 @@ class Running(Suspects):
     def latest(self) -> list[LaunchRecord]:
         """What was launched and not waited for, the latest first."""
         with self._lock:
-            found = sorted((entry for line in self._launched.values() for entry in line), key=lambda entry: -entry[0])
+            lines = [list(line) for line in self._launched.values()]
+        found = sorted(itertools.chain.from_iterable(lines), key=lambda entry: -entry[0])
         return [record for _, record in found]
 
     def _done(self, stream: int, last: int) -> None:

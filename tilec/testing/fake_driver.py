@@ -101,7 +101,7 @@ class FakeDriver(GraphDouble):
         self._pools: dict[int, _FakePool] = {0: _FakePool(threshold=KEEP_ALL)}
         self._foreign: dict[int, int] = {}
         self._streams = itertools.count(0x1000, 0x10)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the collector may give things back from inside
         self._thread = threading.local()
         self._losses = Losses()
 

@@ -90,6 +90,29 @@ def test_a_pool_goes_when_nothing_of_it_is_allocated_any_more() -> None:
     assert api.made("cuMemPoolDestroy") == [(0x6000,)], "once"
 
 
+@pytest.mark.parametrize(("used", "meanwhile"), [(0, "cuMemPoolSetAttribute"), (64, "cuMemPoolTrimTo")])
+def test_nobody_destroys_a_pool_that_a_call_of_the_driver_is_still_about(used: int, meanwhile: str) -> None:
+    api = Api()
+    api.values |= {"cuMemPoolCreate": 0x6000, "cuMemPoolGetAttribute": used}
+    driver = Driver(api)
+    pool = driver.create_pool(0, 1 << 20)
+    value, seen = api.value, []
+
+    def asked(name: str, arguments: tuple[object, ...]) -> object:
+        if name == meanwhile and not seen:
+            seen.append(name)
+            api.values["cuMemPoolGetAttribute"] = 0  # the last of its memory is freed, and
+            driver._destroy_unused()  # another thread destroys what is unused, before this call has reached the driver
+            assert api.made("cuMemPoolDestroy") == []
+        return value(name, arguments)
+
+    api.value = asked  # type: ignore[method-assign]
+    driver.destroy_pool(0, pool)
+    assert seen
+    driver._destroy_unused()
+    assert api.made("cuMemPoolDestroy") == [(0x6000,)]
+
+
 def test_a_pool_whose_threshold_is_refused_is_given_back() -> None:
     api = Api(cuMemPoolSetAttribute="INVALID_VALUE")
     api.values["cuMemPoolCreate"] = 0x6000

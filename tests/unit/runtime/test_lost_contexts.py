@@ -229,6 +229,24 @@ def test_launches_are_forgotten_once_they_are_waited_for() -> None:
     assert names() == []
 
 
+def test_the_collector_may_ask_an_event_while_a_launch_is_noted() -> None:
+    notes = Running()
+    notes.launched(record("a"))
+    notes.marked(7, 1)
+
+    class Collected(LaunchRecord):
+        @property
+        def stream(self) -> int:  # type: ignore[override]
+            notes.reached(7)  # as the end of foreign memory does
+            return 1
+
+    noted = threading.Thread(target=notes.launched, args=(Collected.__new__(Collected),), daemon=True)
+    noted.start()
+    noted.join(5)
+    assert not noted.is_alive(), "it waits for itself"
+    assert len(notes.latest()) == 1
+
+
 def test_a_recording_driver_names_what_was_running() -> None:
     api = Api()
     driver = RecordingDriver(api)

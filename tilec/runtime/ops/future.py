@@ -123,8 +123,8 @@ class DeviceFuture(Uncopied, Generic[T]):
         """What the op came to; None for a result. Waits as `result` does."""
         try:
             self.result(timeout)
-        except BaseException:
-            if self._outcome is None:  # the wait was ended, not the op
+        except BaseException as error:
+            if not (isinstance(self._outcome, _Failed) and self._outcome.error is error):  # the wait was ended, not the op
                 raise
         return self._outcome.error if isinstance(self._outcome, _Failed) else None
 

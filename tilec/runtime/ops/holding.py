@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tilec.errors import OwnershipError, UseAfterMoveError
+from tilec.errors import UseAfterMoveError
 from tilec.model.signature import Param
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import DeviceOp, take_all
@@ -134,7 +134,7 @@ def hold_all(contents: Sequence[tuple[Any, bool]], who: Holder) -> list[Held]:
     try:
         for argument in held:
             argument.move()
-    except OwnershipError:  # another thread was faster
+    except BaseException:  # another thread was faster, or Ctrl-C was
         discard_all(held)
         raise
     return held

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import _thread
 import collections
+import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilec.errors import ContextLostError, TilecError
 from tilec.runtime.marks import Mark
+
+# Seconds between two rounds of the thread that lets go in an idle process, and rounds with nothing left after which it ends.
+_LAZY, _LINGER = 5e-3, 20
 
 
 class Drops:
@@ -22,10 +28,26 @@ class Drops:
         self._kept: collections.deque[tuple[Sequence[Mark], Any]] = collections.deque()
         self._calls: collections.deque[Callable[[], None]] = collections.deque()
         self._lock = threading.Lock()
+        self._unattended = [None]  # who takes what is in it starts the thread
 
     def keep(self, marks: Sequence[Mark], thing: Any) -> None:
         """Keep an object alive until all marks are reached; `drain` lets it go."""
         self._kept.append((marks, thing))
+
+    def keep_idle(self, marks: Sequence[Mark], thing: Any) -> None:
+        """As `keep`, and see that it is let go also where the process does nothing more with devices."""
+        self._kept.append((marks, thing))
+        if not self.drain():
+            return
+        try:
+            self._unattended.pop()
+        except IndexError:  # the thread is there, and looks again before it ends
+            return
+        try:
+            # Not of `threading`, whose locks the thread that the collector runs on may hold.
+            _thread.start_new_thread(self._attend, ())
+        except RuntimeError:  # the interpreter ends, or there are too many threads: a later call of `drain` does it
+            self._unattended.append(None)
 
     def call(self, free: Callable[[], None]) -> None:
         """Make a call that gives memory back. What it raises is logged: nobody waits for it."""
@@ -51,8 +73,26 @@ class Drops:
                 self._lock.release()
         return len(self._kept)
 
+    def renew(self) -> None:
+        """Say in a forked child that the threads of its parent are not there."""
+        self._lock = threading.Lock()
+        self._unattended = [None]
+
+    def _attend(self) -> None:
+        """What the thread does: let go until nothing is left for a while."""
+        idle = 0
+        try:
+            while idle < _LINGER:
+                time.sleep(_LAZY)
+                idle = 0 if self.drain() else idle + 1
+        finally:
+            self._unattended.append(None)
+        if self._kept:  # since it was looked last: who kept it saw the thread
+            self.keep_idle((), None)
+
 
 DROPS = Drops()
+os.register_at_fork(after_in_child=DROPS.renew)
 
 
 def _reached(mark: Mark) -> bool:

@@ -120,7 +120,7 @@ class Lease:
     @property
     def claims(self) -> tuple[Held, ...]:
         """Those that are held now, oldest first."""
-        return tuple(self._held.values())
+        return tuple(self._held.copy().values())  # in one step of the interpreter: to make the tuple may call the collector, see `_drop`
 
     @property
     def held(self) -> bool:

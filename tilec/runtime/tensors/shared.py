@@ -85,7 +85,8 @@ class SharedTensor(Viewable):
 
         with self.storage.lock:
             self.require(who)
-            others = [owner for number, owner in self._owners.items() if number != self._number]
+            owners = self._owners.copy()  # in one step of the interpreter, as they leave: without the lock
+            others = [owner for number, owner in owners.items() if number != self._number]
             if others:
                 listed = ", ".join(str(owner) for owner in others[:3])
                 what = f"{who} cannot take the tensor: it has {len(others) + 1} owners, among them {listed}"

@@ -302,8 +302,7 @@ def _let_go(driver: DeviceDriver, owner: Any, uses: Uses) -> None:
         return
     marks = [mark_of(driver, use) for use in uses.last]
     if marks:
-        DROPS.keep(marks, owner)
-        DROPS.drain()
+        DROPS.keep_idle(marks, owner)
 
 
 def _captured(driver: DeviceDriver, uses: Uses) -> bool:

@@ -66,6 +66,20 @@ def test_a_future_is_enqueued_at_once_and_done_later(held: Held) -> None:
     assert future.exception() is None
 
 
+def test_an_interrupt_that_comes_with_the_outcome_is_not_taken_for_it(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    future = grow(held, ones(4)).future()
+    assert future.result().tolist() == [2.0] * 4
+
+    def press(self: DeviceFuture[Any], timeout: float | None) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeviceFuture, "_wait", press)
+        with pytest.raises(KeyboardInterrupt):
+            future.exception()
+    assert future.exception() is None
+
+
 def test_a_wait_can_be_bounded(held: Held) -> None:
     with held.held():
         future = grow(held, ones(4)).future()

@@ -13,6 +13,8 @@ from tests.runtime_samples import slot
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tilec.errors import LaunchError, LaunchLimitError, RequirementError, UseAfterMoveError
 from tilec.runtime import AsyncKernelLaunch, Device, DeviceOp, load_module_from_ptx, use_device, value, with_context, zip_ops
+from tilec.runtime.ops.holding import hold_all
+from tilec.runtime.tensors.lease import holder
 from tilec.runtime.tensors.partition import Partition
 from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
@@ -51,6 +53,22 @@ def test_a_launch_that_is_refused_gives_its_arguments_back(held: Held, run: Call
     assert owned(z, x, y)
     held.module.lazy.add(z, x, tensor(held, number=4)).sync()  # tried again with what fits
     assert held.runs == 1
+
+
+def test_an_interrupt_while_arguments_move_in_gives_them_back(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    z, x, y = tensor(held), tensor(held), tensor(held)
+    move = Tensor.move
+
+    def interrupted(self: Tensor, who: Any) -> Tensor:
+        if self is y:
+            raise KeyboardInterrupt
+        return move(self, who)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tensor, "move", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            hold_all([(z, True), (x, False), (y, False)], holder("the launch"))
+    assert owned(z, x, y)
 
 
 def test_an_error_of_the_device_gives_them_back_too(held: Held) -> None:
