@@ -18,13 +18,13 @@ from tilec.runner.run import CaseResult, run_case, run_cases
 
 INFO = info(tensor("z", out=True), tensor("x"), tensor("y"), points=({"T": "f16"}, {"T": "f32"}))
 REFERENCES = """
-import helper
+import case_helper
 
 def add(x, y):
-    return helper.wide(x) + helper.wide(y)
+    return case_helper.wide(x) + case_helper.wide(y)
 
 def wrong(x, y):
-    return helper.wide(x) - helper.wide(y)
+    return case_helper.wide(x) - case_helper.wide(y)
 
 def misses(x, w):
     return x
@@ -68,7 +68,7 @@ def add(z: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
 def project(tmp_path: Path) -> Path:
     (tmp_path / "refs").mkdir()
     (tmp_path / "refs" / "reference.py").write_text(REFERENCES)
-    (tmp_path / "refs" / "helper.py").write_text("def wide(x):\n    return x.astype('f8')\n")
+    (tmp_path / "refs" / "case_helper.py").write_text("def wide(x):\n    return x.astype('f8')\n")
     (tmp_path / "refs" / "syntax.py").write_text("x = 1\ndef f(:\n")
     (tmp_path / "refs" / "raises.py").write_text("x = 1\nraise KeyError('no')\n")
     return tmp_path

@@ -153,8 +153,8 @@ def use_pool(pool: MemPool) -> Iterator[MemPool]:
 def trim_all(driver: DeviceDriver, ordinal: int) -> None:
     """Give back what tilec's pools of a device keep unused, all of them."""
     with _LOCK:
-        pools = [pool._handle for pool in list(_MADE) if pool.serves(driver, ordinal)]  # noqa: SLF001 - of this module
-        for handle in (driver.default_pool(ordinal), *pools):
+        pools = [pool for pool in list(_MADE) if pool.serves(driver, ordinal)]  # the collector gives none of them back meanwhile
+        for handle in (driver.default_pool(ordinal), *(pool._handle for pool in pools)):  # noqa: SLF001 - of this module
             if handle is not None:
                 driver.trim_pool(ordinal, handle, 0)
 

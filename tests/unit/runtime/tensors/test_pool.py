@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import gc
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from tilec.errors import OutOfMemoryError, SchedulingError, UsageError
 from tilec.runtime import Device, api, use_device, with_context
 from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.tensors.pool import MemPool, use_pool
+from tilec.runtime.tensors.pool import MemPool, trim_all, use_pool
 from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
 
@@ -170,3 +171,18 @@ def test_the_pool_that_a_device_has_by_itself(cpu: CpuDriver) -> None:
     pool.set_release_threshold(512)
     assert MemPool.default("cpu", driver=cpu).stats.release_threshold == 512
     del made
+
+
+def test_a_pool_that_is_dropped_while_all_are_trimmed_goes_after_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver()
+    pools, trim = [MemPool(0, driver=driver)], driver.trim_pool
+
+    def trimmed(ordinal: int, pool: Any, keep: int) -> None:
+        pools.clear()  # as another thread may, or the collector
+        gc.collect()
+        trim(ordinal, pool, keep)
+
+    monkeypatch.setattr(driver, "trim_pool", trimmed)
+    trim_all(driver, 0)
+    gc.collect()
+    assert [call for call in driver.calls if call in ("trim_pool", "destroy_pool")] == ["trim_pool", "trim_pool", "destroy_pool"]
