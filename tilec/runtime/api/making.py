@@ -43,6 +43,9 @@ class Make(DeviceOp[Tensor]):
         """
         self._what, self._shape, self._dtype, self._recipe = what, shape, dtype, recipe
 
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        ctx.refuse_allocation(DTYPES[self._dtype].size_of(math.prod(self._shape)))
+
     @property
     def name(self) -> str:
         """`zeros`."""
@@ -84,6 +87,10 @@ class FillIn(DeviceOp[Any]):
             raise
         held[0].release()
         return given
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        for argument in self._held:
+            argument.require_here(ctx)
 
     def _discard(self) -> None:
         held, self._held = self._held, []
@@ -134,6 +141,15 @@ class Convert(Transfer[Tensor]):
         super()._discard()
         if self._copy is not None:
             self._copy._discard()  # noqa: SLF001 - an op too
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        super()._require_here(ctx)
+        if self._copy is not None:
+            self._copy._require_here(ctx)  # noqa: SLF001 - an op too
+
+    def _require_captured(self, ctx: ExecutionContext) -> None:
+        for source in self._ends:
+            ctx.refuse_allocation(DTYPES[self._dtype].size_of(math.prod(source.facts.shape)))
 
 
 def known(what: str, dtype: Any, *, but: tuple[str, ...] = ()) -> str:
