@@ -23,6 +23,7 @@ from launch_ways import KERNEL, compiled
 
 BEFORE = """
 import json, sys, time
+sys.path[:] = filter(None, sys.path)  # the working directory may have a tilec of its own
 import torch
 z, x, y = (torch.ones(256, device="cuda") for _ in range(3))
 torch.cuda.synchronize()
@@ -36,6 +37,8 @@ AFTER = """
 torch.cuda.synchronize()
 tick()
 assert float(z[255]) == 2.0
+if "tilec" in sys.modules:
+    assert sys.modules["tilec"].__file__.startswith(TILEC), f"measured {sys.modules['tilec'].__file__}, not that of {TILEC}"
 print(json.dumps([b - a for a, b in zip(ticks, ticks[1:])]), flush=True)
 """
 WAYS = {
@@ -137,7 +140,10 @@ def main() -> int:
         head = f"KERNEL, PTX, FOLDER = {KERNEL!r}, {compiled()!r}, {folder!r}\n{BEFORE}"
         for turn in range(arguments.repeats + 1):  # the first one warms caches and the disk
             names = [name for name in paths if "error" not in document["milliseconds"].get(name, {})]
-            ready = [Process(head + WAYS[name.partition(", before")[0]] + AFTER, paths[name], Path(folder)) for name in names]
+            ready = [
+                Process(f"TILEC = {paths[name][1]!r}\n{head}{WAYS[name.partition(', before')[0]]}{AFTER}", paths[name], Path(folder))
+                for name in names
+            ]
             for process in ready:
                 process.wait()
             for name, process in zip(names, ready, strict=True):
