@@ -140,7 +140,7 @@ ON_THE_PATH = {
 }
 
 
-def test_a_first_launch_imports_and_defines_no_more_than_it_needs(tmp_path):
+def test_a_first_launch_imports_and_defines_no_more_than_it_needs(tmp_path: Path) -> None:
     info = bundle_of(ADD, GEMM).info
     package = tmp_path / "sample"
     package.mkdir()
