@@ -231,12 +231,14 @@ def _settled_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     parted = [(place, call.values[place]) for place in contract.outs if hasattr(type(call.values[place]), "grid_wish")]
     if not parted and not grid:
         return shape
-    from tilec.runtime.regions import check_grid, check_tiles
+    from tilec.runtime.regions import check_grid, check_shares, check_tiles
 
     check_tiles(call, parted)
     wishes = [*grid, *(value.grid_wish(contract.params[place].name, contract.name) for place, value in parted)]
     settled = settle_grid(contract.name, shape.grid, wishes)
     check_grid(call, shape.grid, settled, prefix=any(wish.rule is GridRule.AT_MOST for wish in wishes))
+    if not grid:  # whoever gives one as well knows the kernel's blocks
+        check_shares(call, shape.grid, parted)
     return dataclasses.replace(shape, grid=settled)
 
 
