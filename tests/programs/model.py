@@ -136,9 +136,7 @@ class Handle:
         self.gone = into
         return dataclasses.replace(self, **{"gone": "", "real": None, **changes})
 
-    def claimed(
-        self, kind: Kind, what: str, start: int = 0, size: int | None = None, tile: int = 0, part: range | None = None
-    ) -> Handle:
+    def claimed(self, kind: Kind, what: str, start: int = 0, size: int | None = None, tile: int = 0, part: range | None = None) -> Handle:
         """What a view or borrow of it is."""
         claim = self.scope.take(what, writes=kind in WRITABLE, part=part)
         size = self.size if size is None else size

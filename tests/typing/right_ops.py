@@ -89,6 +89,8 @@ def tensors(array: npt.NDArray[np.float32], mutable: Partition[TensorMut]) -> No
         assert_type(list(part), list[TensorMut])
         assert_type(value(part).view(2, 1), DeviceOp[TensorMut])
         assert_type(api.memcpy(part[0:2], array), DeviceOp[None])
+    assert_type(api.empty((2, 3), "bf16"), DeviceOp[Tensor])
+    assert_type(api.zeros_like(array).sync(), Tensor)
     tensor = op.sync()
     assert_type(tensor.dup().sync(), Tensor)
     assert_type(tensor.to_host().ndim, int)

@@ -32,14 +32,14 @@ _BITS = 1023
 class Make(DeviceOp[Tensor]):
     """A new tensor, and what fills it."""
 
-    def __init__(self, what: str, shape: tuple[int, ...], dtype: str, recipe: recipes.Recipe) -> None:
+    def __init__(self, what: str, shape: tuple[int, ...], dtype: str, recipe: recipes.Recipe | None) -> None:
         """Keep what was checked.
 
         Args:
             what: the function, for messages.
             shape: extents.
             dtype: tilec's name.
-            recipe: fills it.
+            recipe: fills it; None leaves in it whatever was there.
         """
         self._what, self._shape, self._dtype, self._recipe = what, shape, dtype, recipe
 
@@ -54,7 +54,8 @@ class Make(DeviceOp[Tensor]):
     def _execute(self, ctx: ExecutionContext) -> Tensor:
         made = Tensor.uninitialized(self._shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream, pool=ctx.pool)
         ctx.writes(made.storage)
-        recipes.enqueue(self._recipe, ctx, _place(made))
+        if self._recipe is not None:
+            recipes.enqueue(self._recipe, ctx, _place(made))
         return made
 
 
