@@ -1,8 +1,7 @@
 """On a GPU: what the first launch costs in a process whose arrays exist already, from the import to the end of the kernel.
 
-usage: python benchmarks/cold_start.py OUT.json [--dist dist] [--repeats 7]. Each way runs in fresh processes, in turns; torch makes the
-arrays before the clock starts. Triton and CuPy find their caches warm, Python its compiled modules, as after an installation. Medians.
-Needs the built package and torch.
+usage: python benchmarks/cold_start.py OUT.json [--dist dist] [--repeats 7] [--before DIR]. Each way runs in new processes: those of
+a turn get ready side by side (torch makes the arrays), then each is let go when the one before has ended. Caches are warm.
 """
 
 from __future__ import annotations
@@ -20,14 +19,16 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from gpu_launch import machine
 from launch_ways import KERNEL, compiled
 
 BEFORE = """
 import json, sys, time
+sys.path[:] = filter(None, sys.path)  # the working directory may have a tilec of its own
 import torch
 z, x, y = (torch.ones(256, device="cuda") for _ in range(3))
 torch.cuda.synchronize()
+print("ready", flush=True)
+sys.stdin.readline()
 ticks = [time.perf_counter()]
 def tick():
     ticks.append(time.perf_counter())
@@ -36,7 +37,9 @@ AFTER = """
 torch.cuda.synchronize()
 tick()
 assert float(z[255]) == 2.0
-print(json.dumps([b - a for a, b in zip(ticks, ticks[1:])]))
+if "tilec" in sys.modules:
+    assert sys.modules["tilec"].__file__.startswith(TILEC), f"measured {sys.modules['tilec'].__file__}, not that of {TILEC}"
+print(json.dumps([b - a for a, b in zip(ticks, ticks[1:])]), flush=True)
 """
 WAYS = {
     "tilec": """
@@ -45,6 +48,12 @@ tick()
 module = tilec_examples.load("cuda:0")
 tick()
 module.vector_add(torch.cuda.current_stream(), z, x, y)
+""",
+    "cuda.bindings, its import alone": """
+from cuda.bindings import driver
+tick()
+tick()
+torch.add(x, y, out=z)
 """,
     "cuda.bindings, PTX": """
 from cuda.bindings import driver
@@ -83,6 +92,14 @@ tick()
 add[(1,)](z, x, y, 256, B=256)
 """,
 }
+FACTS = """
+import json, sys, torch
+sys.path.insert(0, HERE)
+from gpu_launch import machine
+print("ready", flush=True)
+sys.stdin.readline()
+print(json.dumps(machine(torch)))
+"""
 TRITON = """
 import triton
 import triton.language as tl
@@ -100,50 +117,72 @@ def main() -> int:
     parser.add_argument("out", type=Path, help="where to write the JSON")
     parser.add_argument("--dist", type=Path, default=Path(__file__).resolve().parents[1] / "dist", help="where tilec_examples lies")
     parser.add_argument("--repeats", type=int, default=7, help="processes of each way")
+    parser.add_argument("--before", type=Path, help="another checkout, whose tilec is measured too")
+    parser.add_argument("--limit", type=int, default=30, help="seconds that a process may take")
+    parser.add_argument("--only", nargs="*", default=(), help="ways whose names start so")
     arguments = parser.parse_args()
-    import torch
-
-    if not torch.cuda.is_available():
-        print("no GPU: nothing was measured", file=sys.stderr)
-        return 3
-    for place in (arguments.dist, Path(importlib.import_module("tilec").__path__[0])):
+    tilec = Path(importlib.import_module("tilec").__path__[0])
+    for place in (arguments.dist, tilec, *([arguments.before / "tilec"] if arguments.before else [])):
         compileall.compile_dir(place, quiet=2)
-    found: dict[str, list[list[float]]] = {name: [] for name in WAYS}
-    failed: dict[str, str] = {}
+    paths = {name: [str(arguments.dist.resolve()), str(tilec.parent)] for name in WAYS if name.startswith(tuple(arguments.only) or "")}
+    if arguments.before:
+        paths["tilec, before"] = [str(arguments.dist.resolve()), str(arguments.before.resolve())]
+    document: dict[str, Any] = {"schema_version": 1, "benchmark": "cold_start", "machine": {}, "milliseconds": {}}
+    found: dict[str, list[list[float]]] = {name: [] for name in paths}
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "triton_add.py").write_text(TRITON, encoding="utf-8")
+        here = str(Path(__file__).resolve().parent)
+        document["machine"], error = Process(f"HERE = {here!r}\n{FACTS}", [], Path(folder)).end(arguments.limit)
+        if error:
+            print(f"no GPU, nothing was measured: {error}", file=sys.stderr)
+            return 3
+        head = f"KERNEL, PTX, FOLDER = {KERNEL!r}, {compiled()!r}, {folder!r}\n{BEFORE}"
         for turn in range(arguments.repeats + 1):  # the first one warms caches and the disk
-            for name, code in WAYS.items():
-                if name not in failed:
-                    parts, error = run(code, Path(folder), arguments.dist.resolve())
-                    if error:
-                        failed[name] = error
-                    elif turn:
-                        found[name].append(parts)
-    document = {
-        "schema_version": 1,
-        "benchmark": "cold_start",
-        "machine": machine(torch),
-        "milliseconds": {name: {"error": failed[name]} if name in failed else row(found[name]) for name in WAYS},
-    }
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    for name, values in document["milliseconds"].items():
-        print(f"{name:32} {values}")
+            names = [name for name in paths if "error" not in document["milliseconds"].get(name, {})]
+            ready = [
+                Process(f"TILEC = {paths[name][1]!r}\n{head}{WAYS[name.partition(', before')[0]]}{AFTER}", paths[name], Path(folder))
+                for name in names
+            ]
+            for process in ready:
+                process.wait()
+            for name, process in zip(names, ready, strict=True):
+                parts, error = process.end(arguments.limit)
+                if turn and not error:
+                    found[name].append(parts)
+                if turn or error:
+                    document["milliseconds"][name] = {"error": error} if error else row(found[name])
+                    arguments.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+                    print(f"{turn} {name:32} {document['milliseconds'][name]}", flush=True)
     return 0
 
 
-def run(code: str, folder: Path, dist: Path) -> tuple[list[float], str]:
-    """Seconds of import, of loading, and of the launch and the wait, in a process of its own; or what went wrong."""
-    path = os.pathsep.join([str(dist), *sys.path])
-    environment = {**os.environ, "PYTHONPATH": path, "TRITON_CACHE_DIR": str(folder / "triton"), "CUPY_CACHE_DIR": str(folder / "cupy")}
-    head = f"KERNEL, PTX, FOLDER = {KERNEL!r}, {compiled()!r}, {str(folder)!r}\n"
-    done = subprocess.run(
-        [sys.executable, "-c", head + BEFORE + code + AFTER], env=environment, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        return [], (done.stderr.strip().splitlines() or ["failed"])[-1]
-    return json.loads(done.stdout.splitlines()[-1]), ""
+class Process:
+    """One that gets ready, waits until it is let go, and prints what it measured."""
+
+    def __init__(self, code: str, path: list[str], folder: Path) -> None:
+        """Start it."""
+        caches = {"TRITON_CACHE_DIR": str(folder / "triton"), "CUPY_CACHE_DIR": str(folder / "cupy")}
+        environment = {**os.environ, **caches, "PYTHONPATH": os.pathsep.join([*path, *filter(None, [os.environ.get("PYTHONPATH")])])}
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self._process = subprocess.Popen([sys.executable, "-c", code], env=environment, text=True, **pipes)
+
+    def wait(self) -> None:
+        """Until it is ready, or has ended."""
+        assert self._process.stdout
+        self._process.stdout.readline()
+
+    def end(self, limit: int) -> tuple[Any, str]:
+        """Let it go: what it measured, or what went wrong in it."""
+        try:
+            out, err = self._process.communicate("\n", timeout=limit)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+            return None, f"no end within {limit} s"
+        if self._process.returncode:
+            return None, (err.strip().splitlines() or [f"failed ({self._process.returncode})"])[-1]
+        return json.loads(out.splitlines()[-1]), ""
 
 
 def row(turns: list[list[float]]) -> dict[str, Any]:
@@ -155,6 +194,7 @@ def row(turns: list[list[float]]) -> dict[str, Any]:
         "load": round(parts[1], 1),
         "launch and wait": round(parts[2], 1),
         "together": round(statistics.median(whole), 1),
+        "most": round(max(whole), 1),
         "least": round(min(whole), 1),
     }
 

@@ -46,12 +46,13 @@ def main() -> int:
         "ops": (ops(package), arguments.launches // 10),
         "cancelled awaits": (cancelled(package), arguments.awaits),
     }
-    rows = {name: grown(Device(0), work, count) for name, (work, count) in works.items()}
+    rows: dict[str, dict[str, Any]] = {}
     document = {"schema_version": 1, "benchmark": "leaks", "device": Device(0).name, "works": rows}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    for name, row in rows.items():
-        print(f"{name:24} {row}")
+    for name, (work, count) in works.items():
+        rows[name] = grown(Device(0), work, count)
+        arguments.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        print(f"{name:24} {rows[name]}", flush=True)
     return 0 if all(row["steady"] for row in rows.values()) else 1
 
 

@@ -46,11 +46,12 @@ MOVABLE, WRITABLE = (Kind.OWNED, Kind.PART), (Kind.OWNED, Kind.PART, Kind.MUT, K
 
 @dataclasses.dataclass(eq=False)
 class Claim:
-    """A claim, what holds it, and for which it is the parent."""
+    """A claim, what holds it, and for which it is the parent; on the elements of `part`, or on all of the tensor."""
 
     scope: Scope
     what: str
     writes: bool
+    part: range | None = None
     open: bool = True
 
     @property
@@ -62,6 +63,11 @@ class Claim:
         """What ended that this needs."""
         parent = self.scope.parent
         return parent.ended if self.open and parent is not None else self.what
+
+    def meets(self, part: range | None) -> bool:
+        if part is None or self.part is None:
+            return True
+        return max(part.start, self.part.start) < min(part.stop, self.part.stop)
 
     def close(self) -> None:
         if self.open:
@@ -82,8 +88,8 @@ class Scope:
     parent: Claim | None = None
     claims: list[Claim] = dataclasses.field(default_factory=list)
 
-    def take(self, what: str, *, writes: bool) -> Claim:
-        claim = Claim(self, what, writes)
+    def take(self, what: str, *, writes: bool, part: range | None = None) -> Claim:
+        claim = Claim(self, what, writes, part)
         self.claims.append(claim)
         return claim
 
@@ -130,9 +136,9 @@ class Handle:
         self.gone = into
         return dataclasses.replace(self, **{"gone": "", "real": None, **changes})
 
-    def claimed(self, kind: Kind, what: str, start: int = 0, size: int | None = None, tile: int = 0) -> Handle:
+    def claimed(self, kind: Kind, what: str, start: int = 0, size: int | None = None, tile: int = 0, part: range | None = None) -> Handle:
         """What a view or borrow of it is."""
-        claim = self.scope.take(what, writes=kind in WRITABLE)
+        claim = self.scope.take(what, writes=kind in WRITABLE, part=part)
         size = self.size if size is None else size
         return Handle(kind, self.mem, Scope(claim), self.start + start, size, claim, tile=tile)
 
@@ -158,12 +164,12 @@ def unreadable(h: Handle, who: str) -> list[Wrong]:
     return dead(h, who) or [_conflict(who, claim) for claim in h.scope.claims if claim.writes]
 
 
-def unwritable(h: Handle, who: str) -> list[Wrong]:
+def unwritable(h: Handle, who: str, part: range | None = None) -> list[Wrong]:
     if found := dead(h, who):
         return found
     if h.kind not in WRITABLE:
         return [Wrong(BorrowError, (who, "for reading only"))]
-    return [_conflict(who, claim) for claim in h.scope.claims]
+    return [_conflict(who, claim) for claim in h.scope.claims if claim.meets(part)]
 
 
 def unmovable(h: Handle, who: str) -> list[Wrong]:

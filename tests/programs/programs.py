@@ -27,6 +27,7 @@ WEIGHTS: dict[Step, int] = {
     tensor_steps.launch: 5,
     tensor_steps.view: 3,
     tensor_steps.borrow_mut: 2,
+    tensor_steps.part: 2,
     tensor_steps.partition: 2,
     tensor_steps.unpartition: 1,
     tensor_steps.deal: 1,

@@ -71,12 +71,27 @@ def view(w: World, n: Numbers) -> None:
     if h is None:
         return
     what = ("the view", "the slice", "the borrow")[n.b % 3]
-    start, size = (n.c % (h.size - 7), 8) if what == "the slice" else (0, h.size)
-    calls = (lambda: h.real.view(h.size), lambda: h.real[start : start + 8], h.real.borrow)
-    wrong = unreadable(h, what)
+    start, size = (n.c % (h.size - min(h.size, 8) + 1), min(h.size, 8)) if what == "the slice" else (0, h.size)
+    calls = (lambda: h.real.view(h.size), lambda: h.real[start : start + size], h.real.borrow)
+    part = range(h.start + start, h.start + start + size) if h.kind is Kind.MUT and what != "the borrow" else None
+    wrong = unreadable(h, what) if part is None else unwritable(h, what, part)
     real = w.attempt(wrong, calls[n.b % 3])
     if not wrong:
-        w.add(h.claimed(Kind.VIEW, what, start, size), real)
+        w.add(h.claimed(Kind.VIEW if part is None else Kind.MUT, what, start, size, part=part), real)
+
+
+def part(w: World, n: Numbers) -> None:
+    """A half or a quarter of a mutable borrow, or of a part of one, to write."""
+    h = slot(w, n.a, Kind.MUT)
+    if h is None or h.size < 8:
+        return
+    size = max(4, h.size // (2, 4)[n.b % 2])
+    start = n.c % (h.size // size) * size
+    elements = range(h.start + start, h.start + start + size)
+    wrong = unwritable(h, "the slice", elements)
+    real = w.attempt(wrong, lambda: h.real[start : start + size])
+    if not wrong:
+        w.add(h.claimed(Kind.MUT, "the slice", start, size, part=elements), real)
 
 
 def borrow_mut(w: World, n: Numbers) -> None:

@@ -146,6 +146,10 @@ BODIES = {
         "getattr",
         "getattr with a computed name could reach around the safe language\n    {line}\n  hint: write the attribute out",
     ),
+    "g = getattr; g(x, '_tl' + '_array')": (
+        "getattr",
+        "getattr under another name could reach around the safe language\n    {line}\n  hint: write the attribute out",
+    ),
     "getattr(x, '_tl_array')": ("'_tl_array'", "'_tl_array' names what the safe language keeps to itself\n    {line}"),
     "tl.Mut(x, (0, 0), (BM, BN)).store(1)": ("tl.Mut", "tl.Mut is made by a launch alone\n    {line}\n  hint: take it as a parameter"),
 }
@@ -181,6 +185,13 @@ def test_every_problem_of_every_kernel_is_told(tile, tmp_path):
         f"k.py:{LINE + 1}:22",
         f"k.py:{LINE + 4}:11",
     ]
+
+
+@pytest.mark.parametrize(("above", "name"), [("g = getattr", "g"), ("import builtins", "builtins.getattr")])
+def test_getattr_by_a_name_of_the_module_is_looked_at_too(tile, tmp_path, above, name):
+    text = f"{above}\n\n\ndef helper(x):\n    return {name}(x, '_tl' + '_array')\n\n\n" + kernel(Z, "z.store(helper(x))")
+    (found,) = refused(tile, tmp_path, text)
+    assert found.startswith(f"k.py:{LINE + 4}:12: error: getattr with a computed name could reach around the safe language\n")
 
 
 def test_helpers_are_looked_at_too(tile, tmp_path):

@@ -82,6 +82,15 @@ def tensors(array: npt.NDArray[np.float32], mutable: Partition[TensorMut]) -> No
     assert_type(op.partition(4).unpartition().dup(), DeviceOp[Tensor])
     assert_type(value(mutable).unpartition(), DeviceOp[TensorMut])
     assert_type(api.memcpy(mutable, array), DeviceOp[None])
+    with mutable.base[0:2].view(-1) as part:
+        assert_type(part, TensorMut)
+        assert_type(part.borrow()[0], TensorView)
+        assert_type(part.slice((0, 2)).partition(2), Partition[TensorMut])
+        assert_type(list(part), list[TensorMut])
+        assert_type(value(part).view(2, 1), DeviceOp[TensorMut])
+        assert_type(api.memcpy(part[0:2], array), DeviceOp[None])
+    assert_type(api.empty((2, 3), "bf16"), DeviceOp[Tensor])
+    assert_type(api.zeros_like(array).sync(), Tensor)
     tensor = op.sync()
     assert_type(tensor.dup().sync(), Tensor)
     assert_type(tensor.to_host().ndim, int)
@@ -91,6 +100,7 @@ def tensors(array: npt.NDArray[np.float32], mutable: Partition[TensorMut]) -> No
 
 def shares(op: DeviceOp[Tensor], share: SharedTensor) -> None:
     assert_type(op.share(), DeviceOp[SharedTensor])
+    assert_type(share[0:2].view(-1), TensorView)
     assert_type(op.shared(), SharedOp[SharedTensor])
     assert_type(op.shared().sync(), SharedTensor)
     assert_type(op.shared().shared(), SharedOp[SharedTensor])

@@ -22,6 +22,9 @@ _MADE_BY = 3 << 8 | _NEEDS  # Unix, so that permissions mean something
 _DATE = 0x21  # 1980-01-01, the oldest that zip can say
 _MODE = 0o100644 << 16
 _UTF8 = 0x800
+# Of an entry of the directory: what stands in front of its method, and between the length of its name and its place.
+_PLAIN_HEAD = (b"PK\1\2", _MADE_BY, _NEEDS, 0)
+_PLAIN_TAIL = (0, 0, 0, 0, _MODE)
 _STORED, _DEFLATED = 0, 8
 _LEVEL = 6
 # Deflate cannot do better than 1032:1; what claims to is a bomb or damaged.
@@ -212,8 +215,8 @@ def _central_member(directory: bytes, at: int) -> Member:
     if not raw.isascii() or not raw or len(raw) != name_length:
         damaged("has a directory entry without a usable name")
     member = Member(raw.decode("ascii"), method, crc, packed, size, offset)
-    # One comparison covers flags (encryption), extra fields, comments, links and everything else that a bundle never has.
-    if directory[at : at + _CENTRAL.size + name_length] != member.central_header():
+    # What no bundle has: flags (encryption), other dates, extra fields, comments, links. With these it is the entry that a writer makes.
+    if fields[:4] != _PLAIN_HEAD or fields[5:7] != (0, _DATE) or fields[11:16] != _PLAIN_TAIL:
         damaged(f"has a directory entry of {member.name[:80]!r} that tilec does not write")
     return member
 

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import re
 import stat
 import threading
 import weakref
@@ -21,7 +20,6 @@ from tilec.model.digest import sha256
 from tilec.model.image import ImageInfo
 from tilec.model.kernel import BundleInfo, KernelInfo
 
-_IMAGE_NAME = re.compile(r"images/[0-9a-f]{64}")
 # An index is digests and names: it never shrinks as a page of zeros does.
 _INDEX_RATIO = 200
 _CHUNK = 1 << 20
@@ -69,7 +67,7 @@ class Bundle:
             ) from exc
         try:
             with _located(name):
-                members = read_directory(read_at, size, lambda m: m == INDEX_NAME or _IMAGE_NAME.fullmatch(m) is not None)
+                members = read_directory(read_at, size, _is_name)
                 bundle = cls(read_at, size, members, _read_index(read_at, members), name)
                 if whole:
                     bundle.info  # noqa: B018 - what it finds is raised here
@@ -151,6 +149,12 @@ class Bundle:
                     sha.update(piece)
             self._digest = sha.hexdigest()
         return self._digest
+
+
+def _is_name(name: str) -> bool:
+    """Whether a bundle may have a member of this name."""
+    digest = name.removeprefix("images/")
+    return name == INDEX_NAME or (len(name) == 71 and len(digest) == 64 and not digest.strip("0123456789abcdef"))
 
 
 def _read_index(read_at: ReadAt, members: dict[str, Member]) -> Index:

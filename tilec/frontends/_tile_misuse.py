@@ -31,6 +31,7 @@ def misuses(node: ast.FunctionDef, values: Values, file: str, texts: Mapping[str
         found = _around(inner, values) or _of_array(inner, values)
         if found:
             yield _diagnostic(inner, found, file, texts)
+    yield from _passed_on(node, values, file, texts)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,6 +83,20 @@ def helper_misuses(node: ast.FunctionDef, values: Values, file: str, texts: Mapp
         found = _around(inner, values)
         if found:
             yield _diagnostic(inner, found, file, texts)
+    yield from _passed_on(node, values, file, texts)
+
+
+def _passed_on(node: ast.FunctionDef, values: Values, file: str, texts: Mapping[str, str]) -> Iterator[Diagnostic]:
+    """`getattr` that is not called where it stands: under another name, nobody would see what it is called with."""
+    called = {id(inner.func) for inner in ast.walk(node) if isinstance(inner, ast.Call)}
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.expr) and id(inner) not in called and _is_getattr(inner, values):
+            found = f"{ast.unparse(inner)} under another name could reach around the safe language"
+            yield _diagnostic(inner, (found, "write the attribute out"), file, texts)
+
+
+def _is_getattr(node: ast.expr, values: Values) -> bool:
+    return (isinstance(node, ast.Name) and node.id == "getattr") or values.resolved(node) is getattr
 
 
 def _around(node: ast.AST, values: Values) -> tuple[str, str] | None:
@@ -94,7 +109,7 @@ def _around(node: ast.AST, values: Values) -> tuple[str, str] | None:
         return f"{node.value!r} names what the safe language keeps to itself", ""
     if isinstance(node, ast.Call):
         named = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
-        if named == "getattr" and not (len(node.args) > 1 and isinstance(node.args[1], ast.Constant)):
+        if _is_getattr(node.func, values) and not (len(node.args) > 1 and isinstance(node.args[1], ast.Constant)):
             return "getattr with a computed name could reach around the safe language", "write the attribute out"
         if named in UNCHECKED and any(item.arg is None for item in node.keywords):
             return f"{ast.unparse(node.func)} unpacks arguments: whether it is checked has to stand in the call", "write them out"

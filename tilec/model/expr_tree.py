@@ -14,8 +14,8 @@ _TOKEN = re.compile(
     | [A-Za-z_][A-Za-z0-9_]*(?!["']) | "[^"\\\x00-\x1f]*" | '[^'\\\x00-\x1f]*' | // | [=!<>]= | [-+*%<>()\[\],.]""",
     re.VERBOSE,
 )
-_STRANGE = re.compile(r"\w+|\*\*|&&|\|\|")
-_UNFINISHED = re.compile(r"(?:[-+*/%<>=(\[,.]|(?<!\w)(?:and|or|not))\s*\Z")
+_STRANGE = r"\w+|\*\*|&&|\|\|"
+_WAITING = tuple("-+*/%<>=([,.")
 _FOREIGN = {
     "&&": "write 'and'",
     "||": "write 'or'",
@@ -43,12 +43,12 @@ def parse_tree(text: str) -> ast.expr:
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None or text.startswith("**", at):
-            strange = _STRANGE.match(text, at)
+            strange = re.match(_STRANGE, text[at:])
             word = strange.group() if strange else text[at]
             hint = f": {_FOREIGN[word]}" if word in _FOREIGN else ""
             raise ExpressionError(f"unexpected {word!r}{hint}", text=text, column=at + 1)
         at = token.end()
-    if _UNFINISHED.search(text):
+    if _unfinished(text.rstrip()):
         raise ExpressionError("the expression ends too early", text=text, column=len(text.rstrip()) + 1)
     # To Python's parser the text is one line: tabs and line ends become blanks, so that columns stay.
     body = re.sub(r"[\t\r\n]", " ", text)
@@ -66,6 +66,13 @@ def parse_tree(text: str) -> ast.expr:
                 part.col_offset += start
                 part.end_col_offset = (part.end_col_offset or 0) + start
     return node
+
+
+def _unfinished(text: str) -> bool:
+    """Whether something has to follow. It is asked of every expression, and a pattern would be compiled for it in every process."""
+    last = next((word for word in ("and", "or", "not") if text.endswith(word)), "")
+    before = text[: -len(last)][-1:] if last else "_"
+    return text.endswith(_WAITING) or not (before.isalnum() or before == "_")
 
 
 def _plain(error: SyntaxError, text: str, column: int) -> str:

@@ -13,7 +13,7 @@ from tilec.errors import ContextLostError, DriverError, NoDeviceError
 from tilec.runtime.lost import Losses
 from tilec.runtime.results import ADVICE, NO_DEVICE
 
-_UNKNOWN = re.compile(r"(\d+) is not a valid CUresult")
+_UNKNOWN = r"(\d+) is not a valid CUresult"
 
 
 class _Nothing:
@@ -110,7 +110,7 @@ class Calls:
         try:
             result, *values = getattr(self._api, call)(*arguments)
         except ValueError as error:  # a driver that is newer than the bindings
-            if (match := _UNKNOWN.search(str(error))) is None:
+            if (match := re.search(_UNKNOWN, str(error))) is None:
                 raise
             raise self._error(call, int(match[1])) from error
         if result != self._success:

@@ -7,7 +7,6 @@ from operator import attrgetter
 from typing import Any
 
 from tilec.model.dtype import BY_DLPACK, BY_NUMPY, BY_TYPESTR, DTYPES
-from tilec.runtime import dlpack
 from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, ON_OTHER, TensorFacts, settled_stride
 
 # What to do with elements that share bytes, of which other libraries do not say how.
@@ -224,6 +223,8 @@ def _named_device(value: Any) -> int:
 
 
 def _dlpack_facts(value: Any) -> TensorFacts:
+    from tilec.runtime import dlpack  # arrays of torch and CuPy are read without it
+
     try:
         where, number = value.__dlpack_device__()
         if int(where) in (dlpack.CPU, dlpack.CUDA_HOST):
@@ -255,6 +256,8 @@ def _host_facts(value: Any) -> TensorFacts:
         steps, (address, readonly) = interface.get("strides"), interface["data"]
         stride = None if steps is None else _elements(steps, dtype.bytes if dtype else _item_bytes(interface["typestr"]))
     else:
+        from tilec.runtime import dlpack
+
         found = dlpack.view(value, stream=None)
         if found.lanes != 1:
             raise UnreadableError(f"its elements are vectors of {found.lanes}, and kernels take plain elements")

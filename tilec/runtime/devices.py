@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from tilec.errors import UsageError
@@ -10,8 +9,6 @@ from tilec.runtime.defaults import named_device
 from tilec.runtime.layout import ON_CPU
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import DeviceDriver, DeviceInfo
-
-_NAME = re.compile(r"cuda(?::([0-9]{1,4}))?")
 
 
 def find_device(device: DeviceLike | None, driver: DeviceDriver | None = None) -> DeviceInfo:
@@ -67,9 +64,9 @@ def ordinal_of(device: DeviceLike | None) -> int:
     if isinstance(device, DeviceInfo):
         return device.ordinal
     if isinstance(device, str):
-        match = _NAME.fullmatch(device)
-        if match:
-            return int(match[1] or 0)
+        name, colon, number = device.partition(":")
+        if name == "cuda" and (not colon or (number.isascii() and number.isdigit() and len(number) <= 4)):
+            return int(number or 0)
         if device == "cpu":
             return ON_CPU
     elif getattr(device, "type", "") == "cpu" or getattr(device, "platform", "") == "cpu":

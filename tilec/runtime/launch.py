@@ -287,8 +287,9 @@ class Launcher:
         if recording is not None:
             return self._captured(recording, handle, values, leased)
         key = self._key(values)
-        if leased and key in self._plans:  # only the order of streams was new
-            self._plans[key].bound(handle)
+        known = self._plans.get(key) if leased and key is not None else None
+        if known is not None:  # only the order of streams was new
+            known.bound(handle)
             order(contract, values, leased, handle)
             return self.path()(stream, values)
         self._first(handle, key, values, leased)

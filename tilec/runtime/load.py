@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from tilec.bundle.read import Bundle
 from tilec.model.kernel import BundleInfo
-from tilec.model.suggest import did_you_mean
 from tilec.runtime.devices import driver_of, find_device
 from tilec.runtime.images import store_of
 from tilec.runtime.launch import Launcher
@@ -69,6 +68,8 @@ class Module(Uncopied):
     def __getattr__(self, name: str) -> Launcher:
         """The launcher of a kernel."""
         if name not in self.kernels:
+            from tilec.model.suggest import did_you_mean
+
             hint = did_you_mean(name, self.kernels) or f"; it has {', '.join(self.kernels)}"
             raise AttributeError(f"{self.info.package.name} has no kernel {name!r}{hint}", name=name, obj=self)
         launcher = self.__dict__[name] = self.kernels[name]  # found without this method the next time

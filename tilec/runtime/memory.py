@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import math
 import weakref
 from typing import Any
 
-from tilec.errors import ContextLostError, DTypeError, SchedulingError, UsageError
+from tilec.errors import DTypeError, SchedulingError, UsageError
 from tilec.model.dtype import BY_NUMPY, DTYPES, DType
 from tilec.runtime.arguments import UnreadableError
 from tilec.runtime.devices import driver_of, ordinal_of
@@ -15,6 +15,7 @@ from tilec.runtime.layout import ON_CPU, TensorFacts, contiguous_stride, interne
 from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.seam import DeviceDriver
 from tilec.runtime.streams import stream_handle
+from tilec.runtime.tensors.drops import DROPS
 from tilec.runtime.tensors.host import array_in, memory_of
 from tilec.runtime.tensors.shapes import checked_packing
 from tilec.runtime.tensors.storage import allocate_bytes
@@ -65,8 +66,10 @@ class DeviceBuffer:
         self._ptr = allocate_bytes(self._driver, self.device, self.nbytes, self._stream) if self.nbytes else 0
         self._facts = TensorFacts(ptr=self._ptr, shape=self.shape, stride=contiguous_stride(self.shape), dtype=dtype, device=self.device)
         self._tilec_look_: Any = (self._ptr, interned(self._facts.key))  # what a launch reads: ready, since nothing of it changes
-        self._finalizer = weakref.finalize(self, _free, self._driver, self.device, self._ptr, self._stream) if self._ptr else None
-        if self._finalizer is not None:
+        self._finalizer: Any = None
+        if self._ptr:
+            free = functools.partial(_free, self._driver, self.device, self._ptr, self._stream)
+            self._finalizer = weakref.finalize(self, DROPS.call, free)
             self._finalizer.atexit = False  # the driver takes everything back at the process's end, and may be gone by then
 
     @classmethod
@@ -176,7 +179,10 @@ class DeviceBuffer:
 
 
 def _free(driver: DeviceDriver, ordinal: int, address: int, stream: int | None) -> None:
-    with contextlib.suppress(ContextLostError):  # the memory is gone with the context
+    if stream is not None and driver.capturing(ordinal, stream):
+        DROPS.later(functools.partial(_free, driver, ordinal, address, stream))  # now it would become a part of the graph
+        return
+    with driver.outside_captures(ordinal):
         driver.free(ordinal, address, stream)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilec.bundle.choose import Choice, DeviceFacts, choose_image, require_image
 from tilec.bundle.read import Bundle
@@ -20,11 +20,12 @@ from tilec.runtime.images import ImageStore
 from tilec.runtime.layout import byte_range
 from tilec.runtime.limits import as_compiled, check_device_limits, check_image_limits, check_residency, launch_shape
 from tilec.runtime.packing import Block, Packing
-from tilec.runtime.regions import check_grid, check_tiles
 from tilec.runtime.seam import DeviceDriver, DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
 from tilec.runtime.select import Considered, select_variant, settle_axes
-from tilec.runtime.torch_guard import Guard, torch_guard
 from tilec.values import value_class
+
+if TYPE_CHECKING:
+    from tilec.runtime.torch_guard import Guard
 
 # Streams for which a plan keeps a ready call; with more in turn than this it starts over.
 MOST_STREAMS = 64
@@ -87,7 +88,11 @@ class Plan:
     def guard(self, *tensors: Any) -> Guard | None:
         """A test for torch tensors of this plan's facts; None where torch has none, or where they change all the time."""
         self._guards += 1
-        return torch_guard(tensors) if self._guards <= MOST_GUARDS else None
+        if self._guards > MOST_GUARDS:
+            return None
+        from tilec.runtime.torch_guard import torch_guard  # no first launch needs it
+
+        return torch_guard(tensors)
 
     def refill(self, block: Block, packed: Values, values: Values) -> None:
         """Pack addresses and free scalars into a block, after the checks that depend on them.
@@ -229,10 +234,14 @@ def _settled_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     parted = [(place, call.values[place]) for place in contract.outs if hasattr(type(call.values[place]), "grid_wish")]
     if not parted and not grid:
         return shape
+    from tilec.runtime.regions import check_grid, check_shares, check_tiles
+
     check_tiles(call, parted)
     wishes = [*grid, *(value.grid_wish(contract.params[place].name, contract.name) for place, value in parted)]
     settled = settle_grid(contract.name, shape.grid, wishes)
     check_grid(call, shape.grid, settled, prefix=any(wish.rule is GridRule.AT_MOST for wish in wishes))
+    if not grid:  # whoever gives one as well knows the kernel's blocks
+        check_shares(call, shape.grid, parted)
     return dataclasses.replace(shape, grid=settled)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,6 +41,35 @@ def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:
         if region.mapped and not value.mapped:
             raise _refused(
                 call, f"{param.name} is not dealt out to blocks, and the kernel's blocks share its tiles", "call map(blocks) on it"
+            )
+
+
+def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> None:
+    """See that tiles are dealt out to no fewer blocks than the kernel's own grid has: nobody can tell whether they go on to further tiles.
+
+    Those of kernels that share regions do.
+
+    Args:
+        call: the call.
+        own: the kernel's own grid.
+        parted: places and values of the arguments that are partitions.
+
+    Raises:
+        LaunchLimitError: there are fewer, which would leave tiles unwritten where they do not go on.
+    """
+    shared = {region.param for region in _regions(call)}
+    for place, value in parted:
+        name = call.contract.params[place].name
+        if not value.mapped or name in shared:
+            continue
+        kernel = call.contract.name
+        blocks = value.grid_wish(name, kernel).grid[0]
+        if blocks < math.prod(own):
+            raise LaunchLimitError(
+                f"{kernel}: {name} is dealt out to {blocks} blocks, and the kernel's own grid {own} has {math.prod(own)}",
+                cause="blocks that do not go on to further tiles would leave the rest unwritten, and of this kernel nobody can tell",
+                fix=f"leave map() out; where the kernel's blocks do go on, say so: lazy.{kernel}(...).grid({blocks})",
+                kernel=kernel,
             )
 
 

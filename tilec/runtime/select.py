@@ -9,7 +9,6 @@ from tilec.bundle.choose import DeviceFacts, choose_image
 from tilec.errors import VariantError
 from tilec.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec.model.signature import Assumption
-from tilec.model.suggest import did_you_mean
 from tilec.runtime.binding import check_axes
 from tilec.runtime.checks import Call
 from tilec.runtime.contract import Contract
@@ -118,6 +117,8 @@ def require_options(
     shown = "; ".join(text or "none" for text in sets) or "none"
     where = f" of {point}" if point else ""
     on = f" for {facts.name}" if facts else ""
+    from tilec.model.suggest import did_you_mean
+
     near = did_you_mean(unknown, known) if unknown is not None else ""
     what = f"{name}: no variant{where} was built with the options {asked}{on}{near}; options that were built: {shown}"
     more = "" if near else f", or add the option to the matrix of kernel.{name} ({unknown or next(iter(hints))} = [...]) and build again"

@@ -101,3 +101,57 @@ def test_modules_do_not_hide_functions_of_their_name():
     for name in ("load", "devices"):
         module = importlib.import_module(f"tilec.runtime.{name}")
         assert getattr(runtime, name) is getattr(module, name)
+
+
+LEAN = """
+import dataclasses, sys
+defined = []
+real = dataclasses.dataclass
+def noted(cls=None, /, **options):
+    if cls is None:
+        return lambda cls: noted(cls, **options)
+    defined.append(f"{cls.__module__}.{cls.__qualname__}")
+    return real(cls, **options)
+dataclasses.dataclass = noted
+import sample
+import tilec.runtime._driver as seam
+import tilec.runtime.load
+path = {name for name in sys.modules if name.startswith("tilec")}
+from tests.runtime_samples import ADD, Array, fake_driver
+driver = fake_driver(ADD)
+seam.driver = lambda: driver
+before = set(sys.modules)
+z, x, y = (Array(64, ptr=0x10000 * i) for i in (1, 2, 3))
+sample.load("cuda:0").add(3, z, x, y)
+assert len(driver.launches) == 1
+late = set(sys.modules) - before
+print(*sorted(path))
+print(*sorted(late))
+print(*(name for name in defined if name.rpartition(".")[0] in path | late))
+"""
+# What a first launch of arrays of other libraries imports. Each module more is a third of a millisecond in front of every first launch.
+ON_THE_PATH = {
+    "": "bundle errors model runtime values",
+    "bundle": "archive choose codec format read",
+    "model": "arch digest driver dtype expr expr_build expr_tree image kernel safety signature suggest",
+    "runtime": "_driver _driver_calls _driver_graphs _driver_memory arguments binding checks contract defaults devices fastpath grid "
+    "images launch layout limits load lost marks package packing prepare protocols results scalars seam select streams tensors uncopied",
+    "runtime.tensors": "recording",
+}
+
+
+def test_a_first_launch_imports_and_defines_no_more_than_it_needs(tmp_path: Path) -> None:
+    info = bundle_of(ADD, GEMM).info
+    package = tmp_path / "sample"
+    package.mkdir()
+    for name, data in render_package(info, "sample-1.0.tilec").items():
+        (package / name).write_bytes(data)
+    write_bundle(package / "sample-1.0.tilec", info, IMAGES.__getitem__)
+    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]\n{LEAN}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    path, late, defined = (line.split() for line in done.stdout.split("\n")[:3])
+    expected = {".".join(filter(None, ("tilec", room, name))) for room, names in ON_THE_PATH.items() for name in names.split()}
+    assert set(path) == {"tilec", *expected}
+    assert set(late) <= {"atexit"}, "a launch itself imports nothing"  # that is part of the interpreter
+    assert defined == [], "these classes are on the path: value_class defines them without compiling anything"

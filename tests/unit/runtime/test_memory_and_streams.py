@@ -12,6 +12,7 @@ from tilec.errors import DTypeError, NoDeviceError, OutOfMemoryError, Scheduling
 from tilec.runtime import DeviceBuffer, Event, Stream, devices
 from tilec.runtime.devices import find_device, ordinal_of
 from tilec.runtime.streams import stream_handle
+from tilec.runtime.tensors.drops import DROPS
 from tilec.testing.fake_driver import H200, FakeDriver
 
 
@@ -44,6 +45,17 @@ def test_dtypes_that_numpy_has_not(driver):
         DeviceBuffer((2,), "float", driver=driver)
     with pytest.raises(UsageError, match="negative extent"):
         DeviceBuffer((-2,), "f32", driver=driver)
+
+
+def test_a_buffer_that_goes_while_its_stream_is_captured_is_freed_afterwards(driver):
+    buffer = DeviceBuffer((2,), "f32", stream=5, driver=driver)
+    driver.begin_capture(0, 5)
+    del buffer
+    gc.collect()
+    assert driver.calls.count("free") == 0
+    assert driver.graph_nodes(driver.end_capture(0, 5)) == 0, "the capture is whole, and frees nothing at each replay"
+    DROPS.drain()
+    assert driver.calls.count("free") == 1
 
 
 def test_the_interface_for_other_libraries(driver):

@@ -6,13 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what type checkers see of the table below
-    from tilec.runtime.api.create import arange, convert, eye, eye_rect, fill, full, linspace, meta, ones, zeros
+    from tilec.runtime.api.create import arange, convert, empty, eye, eye_rect, fill, full, linspace, meta, ones, zeros
+    from tilec.runtime.api.like import empty_like, full_like, ones_like, zeros_like
     from tilec.runtime.api.random import rand, randn, randn_f16
     from tilec.runtime.api.transfer import dup, from_host, memcpy, pinned, to_host
 
 # By name, the module of this package that has the function.
 _WHERE = {
-    **dict.fromkeys(("zeros", "ones", "full", "fill", "arange", "linspace", "eye", "eye_rect", "convert", "meta"), "create"),
+    **dict.fromkeys(("empty", "zeros", "ones", "full", "fill", "arange", "linspace", "eye", "eye_rect", "convert", "meta"), "create"),
+    **dict.fromkeys(("empty_like", "zeros_like", "ones_like", "full_like"), "like"),
     **dict.fromkeys(("rand", "randn", "randn_f16"), "random"),
     **dict.fromkeys(("from_host", "to_host", "dup", "memcpy", "pinned"), "transfer"),
 }
@@ -21,21 +23,26 @@ __all__ = [
     "arange",
     "convert",
     "dup",
+    "empty",
+    "empty_like",
     "eye",
     "eye_rect",
     "fill",
     "from_host",
     "full",
+    "full_like",
     "linspace",
     "memcpy",
     "meta",
     "ones",
+    "ones_like",
     "pinned",
     "rand",
     "randn",
     "randn_f16",
     "to_host",
     "zeros",
+    "zeros_like",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Functions that make tensors of known contents, each a lazy op that allocates and fills on the stream where it runs."""
+"""Functions that make tensors, each a lazy op that allocates, and fills with what is known, on the stream where it runs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,20 @@ from tilec.runtime.tensors.tensor import Tensor
 
 _NO_ZERO = ("f8e8m0",)
 _UNKNOWN = tuple(name for name in DTYPES if name not in SUPPORTED)
+
+
+def empty(shape: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
+    """A tensor whose contents are whatever was there: for what writes all of it.
+
+    Args:
+        shape: extents: an int or a tuple.
+        dtype: tilec's name, or a dtype of NumPy or torch.
+
+    Raises:
+        TensorError: the shape or the dtype is off.
+    """
+    name = known("empty", dtype)
+    return Make("empty", sized("empty", shape, name), name, None)
 
 
 def zeros(shape: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:

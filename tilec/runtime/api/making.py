@@ -32,16 +32,19 @@ _BITS = 1023
 class Make(DeviceOp[Tensor]):
     """A new tensor, and what fills it."""
 
-    def __init__(self, what: str, shape: tuple[int, ...], dtype: str, recipe: recipes.Recipe) -> None:
+    def __init__(self, what: str, shape: tuple[int, ...], dtype: str, recipe: recipes.Recipe | None) -> None:
         """Keep what was checked.
 
         Args:
             what: the function, for messages.
             shape: extents.
             dtype: tilec's name.
-            recipe: fills it.
+            recipe: fills it; None leaves in it whatever was there.
         """
         self._what, self._shape, self._dtype, self._recipe = what, shape, dtype, recipe
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        ctx.refuse_allocation(DTYPES[self._dtype].size_of(math.prod(self._shape)))
 
     @property
     def name(self) -> str:
@@ -51,7 +54,8 @@ class Make(DeviceOp[Tensor]):
     def _execute(self, ctx: ExecutionContext) -> Tensor:
         made = Tensor.uninitialized(self._shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream, pool=ctx.pool)
         ctx.writes(made.storage)
-        recipes.enqueue(self._recipe, ctx, _place(made))
+        if self._recipe is not None:
+            recipes.enqueue(self._recipe, ctx, _place(made))
         return made
 
 
@@ -84,6 +88,10 @@ class FillIn(DeviceOp[Any]):
             raise
         held[0].release()
         return given
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        for argument in self._held:
+            argument.require_here(ctx)
 
     def _discard(self) -> None:
         held, self._held = self._held, []
@@ -134,6 +142,15 @@ class Convert(Transfer[Tensor]):
         super()._discard()
         if self._copy is not None:
             self._copy._discard()  # noqa: SLF001 - an op too
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        super()._require_here(ctx)
+        if self._copy is not None:
+            self._copy._require_here(ctx)  # noqa: SLF001 - an op too
+
+    def _require_captured(self, ctx: ExecutionContext) -> None:
+        for source in self._ends:
+            ctx.refuse_allocation(DTYPES[self._dtype].size_of(math.prod(source.facts.shape)))
 
 
 def known(what: str, dtype: Any, *, but: tuple[str, ...] = ()) -> str:

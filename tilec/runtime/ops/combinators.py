@@ -71,6 +71,10 @@ class Zip(DeviceOp[tuple[Any, ...]]):
         ops, self._ops = self._ops, ()
         _discard(ops)
 
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        for op in self._ops:
+            op._require_here(ctx)  # noqa: SLF001 - an op too
+
 
 def _discard(ops: tuple[DeviceOp[Any], ...]) -> None:
     """Give up those that have not run."""

@@ -67,6 +67,13 @@ class ExecutionContext:
             GraphCaptureError: it is captured; the arguments say what is, why it cannot be, and what to do.
         """
 
+    def refuse_allocation(self, nbytes: int) -> None:
+        """See that memory can be had here.
+
+        Raises:
+            GraphCaptureError: what is enqueued is captured; not for 0 bytes.
+        """
+
     def run(self, op: DeviceOp[T]) -> T:
         """Enqueue another op here, as a part of this one; its result, which is not ready before the stream gets there.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from tilec.errors import AliasError, PlacementError, TensorError
@@ -78,13 +79,21 @@ class End:
         assert self._claim is not None
         self._claim.require(self._who)
         self._ctx = ctx
-        if (ctx.driver, ctx.device) != (self.storage.driver, self.storage.ordinal):
-            what = f"{self._who.what} of a tensor on {_place(self.storage.ordinal)} cannot run on {_place(ctx.device)}"
-            raise PlacementError(what, fix="run it under use_device, or on a stream of the tensor's device")
+        self.require_here(ctx)
         if self._write:
             ctx.writes(self.storage)
         else:
             ctx.reads(self.storage)
+
+    def require_here(self, ctx: ExecutionContext) -> None:
+        """See that a copy runs on the tensor's device.
+
+        Raises:
+            PlacementError: it does not.
+        """
+        if (ctx.driver, ctx.device) != (self.storage.driver, self.storage.ordinal):
+            what = f"{self._who.what} of a tensor on {_place(self.storage.ordinal)} cannot run on {_place(ctx.device)}"
+            raise PlacementError(what, fix="run it under use_device, or on a stream of the tensor's device")
 
     def __enter__(self) -> None:
         """For the time of an execution."""
@@ -113,6 +122,14 @@ class Transfer(DeviceOp[T]):
         for end in self.ends:
             end.__exit__()
 
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        for end in self._ends:
+            end.require_here(ctx)
+        self._require_captured(ctx)
+
+    def _require_captured(self, ctx: ExecutionContext) -> None:
+        """See that it makes sense in a graph, where it is captured."""
+
 
 @final
 class FromHost(DeviceOp[Tensor]):
@@ -132,10 +149,13 @@ class FromHost(DeviceOp[Tensor]):
         """`from_host`."""
         return "from_host"
 
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        ctx.refuse_capture("from_host", cause=_READ_ONCE, fix="make the tensor before, and update it: graph.update(api.memcpy(t, x))")
+
     def _execute(self, ctx: ExecutionContext) -> Tensor:
         array, self._array = self._array, None
         assert array is not None
-        ctx.refuse_capture("from_host", cause=_READ_ONCE, fix="make the tensor before, and update it: graph.update(api.memcpy(t, x))")
+        self._require_here(ctx)
         memory = host.memory_of(array, self._dtype)
         if memory.nbytes <= _SMALL:
             made = Tensor.uninitialized(array.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream, pool=ctx.pool)
@@ -173,13 +193,16 @@ class ToHost(Transfer["Array"]):
         """`to_host`."""
         return "to_host"
 
+    def _require_captured(self, ctx: ExecutionContext) -> None:
+        if self._out is None:
+            cause = "the array would be one and the same for all replays"
+            ctx.refuse_capture("to_host without out", cause=cause, fix="pass out=api.pinned(shape, dtype), or copy after the graph")
+
     def _execute(self, ctx: ExecutionContext) -> Array:
         (source,) = self.ends
         layout = byte_layout(source.facts)
         with source:
-            if self._out is None:
-                cause = "the array would be one and the same for all replays"
-                ctx.refuse_capture("to_host without out", cause=cause, fix="pass out=api.pinned(shape, dtype), or copy after the graph")
+            self._require_captured(ctx)
             source.begin(ctx)
             if self._out is not None:
                 found, wanted, memory = self._out, layout.dense, self._out.reshape(-1).view("u1")
@@ -211,6 +234,10 @@ class Dup(Transfer[Tensor]):
     def name(self) -> str:
         """`dup`."""
         return "dup"
+
+    def _require_captured(self, ctx: ExecutionContext) -> None:
+        for source in self._ends:
+            ctx.refuse_allocation(DTYPES[source.facts.dtype].size_of(math.prod(source.facts.shape)))
 
     def _execute(self, ctx: ExecutionContext) -> Tensor:
         (source,) = self.ends
@@ -286,13 +313,16 @@ class Upload(Transfer[None]):
         """`memcpy`."""
         return "memcpy"
 
+    def _require_captured(self, ctx: ExecutionContext) -> None:
+        ctx.refuse_capture("memcpy from the host", cause=_READ_ONCE, fix="run it before each launch: graph.update(api.memcpy(t, x))")
+
     def _execute(self, ctx: ExecutionContext) -> None:
         (target,) = self.ends
         array, self._array = self._array, None
         assert array is not None
         memory = host.memory_of(array, self._dtype)
         with target:
-            ctx.refuse_capture("memcpy from the host", cause=_READ_ONCE, fix="run it before each launch: graph.update(api.memcpy(t, x))")
+            self._require_captured(ctx)
             target.begin(ctx)
             _send(ctx, target.storage, target.facts.ptr, memory)
 

@@ -182,6 +182,14 @@ class CudaGraph(Generic[T]):
 
     def _enqueue(self, driver: DeviceDriver, ordinal: int, stream: int) -> None:
         with self._lock:  # of threads that replay it, one after another finds the order and takes its place in it
+            state = self._require_place(driver, ordinal, stream)
+            state.check_leases(self)
+            state.order(stream)
+            driver.launch_graph(ordinal, state.executable.handle, stream)
+
+    def _require_place(self, driver: DeviceDriver, ordinal: int, stream: int) -> _State:
+        """What a replay needs, on a stream where there may be one."""
+        with self._lock:
             state = self._open("replayed")
             if (driver, ordinal) != (state.driver, state.ordinal):
                 what = f"{self!r} was captured on device {state.ordinal}, and the stream is on device {ordinal}"
@@ -190,9 +198,7 @@ class CudaGraph(Generic[T]):
                 what = f"{self!r} cannot be replayed on a stream that is captured"
                 fix = "replay both graphs one after the other, or capture the work of both in one"
                 raise GraphCaptureError(what, cause="a graph inside of a graph would not know what it owns", fix=fix)
-            state.check_leases(self)
-            state.order(stream)
-            driver.launch_graph(ordinal, state.executable.handle, stream)
+            return state
 
 
 class Executable:
@@ -293,6 +299,10 @@ class GraphLaunch(DeviceOp[None]):
     def name(self) -> str:
         """`graph launch`."""
         return "graph launch"
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        if self._graph is not None:
+            self._graph._require_place(ctx.driver, ctx.device, ctx.stream)  # noqa: SLF001 - its own module
 
     def _execute(self, ctx: ExecutionContext) -> None:
         graph, self._graph = self._graph, None

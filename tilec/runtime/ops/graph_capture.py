@@ -69,17 +69,18 @@ class CaptureContext(ExecutionContext):
         """Keep objects as long as the graph."""
         self.recording.keep(*things)
 
+    def refuse_allocation(self, nbytes: int) -> None:
+        """Refuse it: each replay would need memory of its own."""
+        if nbytes:
+            raise _no_memory(nbytes)
+
     def malloc_async(self, nbytes: int) -> int:
         """Refused: each replay would need memory of its own.
 
         Raises:
             GraphCaptureError: always.
         """
-        raise GraphCaptureError(
-            f"{nbytes} bytes cannot be allocated while a graph is captured",
-            cause="a graph uses the addresses that it was captured with: memory has to be there before, and to stay",
-            fix="allocate before, and pass the tensors to the op that is captured",
-        )
+        raise _no_memory(nbytes)
 
     def free_async(self, address: int) -> None:
         """Refused: the next replay would use memory that is gone.
@@ -228,6 +229,14 @@ def take_line(driver: DeviceDriver, ordinal: int) -> Stream:
 def give_line(line: Stream) -> None:
     """Let another capture have it."""
     _LINES.setdefault(line.driver, {}).setdefault(line.device, []).append(line.handle)
+
+
+def _no_memory(nbytes: int) -> GraphCaptureError:
+    return GraphCaptureError(
+        f"{nbytes} bytes cannot be allocated while a graph is captured",
+        cause="a graph uses the addresses that it was captured with: memory has to be there before, and to stay",
+        fix="allocate before, and pass the tensors to the op that is captured",
+    )
 
 
 def _outside() -> GraphCaptureError:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tilec.errors import UseAfterMoveError
+from tilec.errors import PlacementError, UseAfterMoveError
 from tilec.model.signature import Param
+from tilec.runtime.layout import ON_CPU
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import DeviceOp, take_all
 from tilec.runtime.scalars import is_number
@@ -88,6 +89,16 @@ class Held:
             self._used = (ctx, content.storage)
         return Ready(content.raw(), content)
 
+    def require_here(self, ctx: ExecutionContext) -> None:
+        """See that the argument is on the device of an execution, and that an op that gives it may run there.
+
+        Raises:
+            PlacementError: it is on another device. BaseException: what refuses the op.
+        """
+        if self._op is not None:
+            self._op._require_here(ctx)  # noqa: SLF001 - an op too
+        require_on(self._content, self._who, ctx)
+
     def release(self) -> None:
         """End the claim: what comes later is ordered behind the launch."""
         if self._claim is not None:
@@ -160,6 +171,17 @@ def discard_all(held: Sequence[Held]) -> None:
     """Give up what no launch has taken."""
     for argument in held:
         argument.discard()
+
+
+def require_on(content: Any, who: Holder, ctx: ExecutionContext) -> None:
+    """See that a tensor is on the device of an execution, or on no certain one; what is no tensor of tilec, the launch looks at.
+
+    Raises:
+        PlacementError: it is on another one.
+    """
+    if isinstance(content, Described) and content.device >= ON_CPU and content.device != ctx.device:
+        what = f"{who.what} of a tensor on device {content.device} cannot run on device {ctx.device}"
+        raise PlacementError(what, fix="run it under use_device, or on a stream of the tensor's device")
 
 
 def _owned(content: Described) -> bool:

@@ -194,6 +194,12 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         pushed, self._pushed = self._pushed, []
         _discard(pushed)
 
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        name, device = self._function.symbol, self._function.device
+        if (ctx.driver, ctx.device) != (device.driver, device.ordinal):
+            what = f"{name}: the function is on {device!r}, and the stream on device {ctx.device} of {type(ctx.driver).__name__}"
+            raise LaunchError(what, fix="run it under use_device, or on a stream of that device", kernel=name)
+
     def __del__(self) -> None:
         """An op that is dropped without having run gives back what moved in."""
         _discard(self.__dict__.get("_pushed", ()))
@@ -221,9 +227,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         """The launch's shape, checked against device and image."""
         function, config = self._function, self._config
         name, device = function.symbol, function.device
-        if (ctx.driver, ctx.device) != (device.driver, device.ordinal):
-            what = f"{name}: the function is on {device!r}, and the stream on device {ctx.device} of {type(ctx.driver).__name__}"
-            raise LaunchError(what, fix="run it under use_device, or on a stream of that device", kernel=name)
+        self._require_here(ctx)
         if config is None:
             raise LaunchError(f"{name}: there is no launch configuration", fix="call set_launch_config before", kernel=name)
         shape = config.shape

@@ -15,7 +15,7 @@ from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish
 from tilec.runtime.launch import MOST_PLANS, Launcher
 from tilec.runtime.ops.context import ExecutionContext
-from tilec.runtime.ops.holding import Held, discard_all, hold_all, hold_moved
+from tilec.runtime.ops.holding import Held, discard_all, hold_all, hold_moved, require_on
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.site import site
 from tilec.runtime.ops.taking import Take, give_back, take_function
@@ -150,6 +150,14 @@ class LazyLaunch(DeviceOp[R_co]):
         discard_all(held)
         if moved is not None:
             give_back(*moved)
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        self._origin.launcher(ctx)
+        for argument in self._held:
+            argument.require_here(ctx)
+        if self._moved is not None:
+            for content in self._moved[1]:
+                require_on(content, Holder(self.name, self._site), ctx)
 
     def __del__(self) -> None:
         """An op that is dropped without having run gives back what moved in."""

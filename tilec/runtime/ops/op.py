@@ -290,6 +290,13 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     def _discard(self) -> None:
         """It was used up and will never run: what moved in goes back to where it was."""
 
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        """See that it may run in a context, before anything of it does: asked for ops that others could run where this one cannot.
+
+        Raises:
+            GraphCaptureError: it makes no sense in a graph. DeviceError: it runs on another device alone.
+        """
+
 
 @final
 class Chain(DeviceOp[Any]):
@@ -313,6 +320,9 @@ class Chain(DeviceOp[Any]):
 
     def _discard(self) -> None:
         self._source._discard()  # noqa: SLF001 - an op too
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        self._source._require_here(ctx)  # noqa: SLF001 - an op too; what functions will make, nobody knows
 
     def _execute(self, ctx: ExecutionContext) -> Any:
         # Nothing of the chain outlives its execution: what the functions hold may be tensors.

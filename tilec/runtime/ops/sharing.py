@@ -11,7 +11,7 @@ from tilec.runtime.kept import copied, let_go
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import DeviceOp
-from tilec.runtime.ops.site import Site
+from tilec.runtime.ops.site import Site, label
 
 if TYPE_CHECKING:
     from tilec.runtime.tensors.shared import SharedTensor
@@ -53,12 +53,24 @@ class Once(Generic[T]):
                 what = "a shared op is executed as a part of itself"
                 raise SchedulingError(what, cause="a function of `then` gives the op that it belongs to", fix="give another op")
             if self._op is not None:
+                self.require_here(ctx)
                 self._execute(ctx)
             if self._error is not None:
                 raise copied(self._error)  # one of its own for each: an error that is raised gets the frames of whoever was told
             if self._mark is not None:
                 ctx.wait_for(self._mark)
             return take(cast("T", self.result))
+
+    def require_here(self, ctx: ExecutionContext) -> None:
+        """See that it may be executed here, where it was not yet: a refusal of the place leaves it to those who run it elsewhere."""
+        with self._lock:  # nobody executes it meanwhile
+            op = self._op
+            if op is not None:
+                try:
+                    op._require_here(ctx)  # noqa: SLF001 - an op too
+                except Exception as error:
+                    label(error, op.label)
+                    raise
 
     def _execute(self, ctx: ExecutionContext) -> None:
         op, self._op = self._op, None
@@ -107,6 +119,9 @@ class SharedOp(DeviceOp[T]):
     def _take(self, where: str, place: Site | None = None) -> None:
         """It is never used up."""
 
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        self._once.require_here(ctx)
+
     def _execute(self, ctx: ExecutionContext) -> T:
         return cast("T", self._once.run(ctx, self._share))
 
@@ -135,6 +150,9 @@ class Part(DeviceOp[Any]):
     def _execute(self, ctx: ExecutionContext) -> Any:
         once, self._once = self._once, _NOBODYS  # the op that was used does not keep what other parts may never ask for
         return once.run(ctx, self._pick)
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        self._once.require_here(ctx)
 
     def _pick(self, elements: list[Any]) -> Any:
         if len(elements) != self._count:

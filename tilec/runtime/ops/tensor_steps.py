@@ -14,14 +14,16 @@ if TYPE_CHECKING:
     from tilec.runtime.ops.op import DeviceOp
     from tilec.runtime.ops.sharing import SharedOp
     from tilec.runtime.tensors.described import Described
+    from tilec.runtime.tensors.interop import Exchanged
     from tilec.runtime.tensors.partition import MappedPartition, Partition
     from tilec.runtime.tensors.shared import SharedTensor
     from tilec.runtime.tensors.tensor import Tensor
-    from tilec.runtime.tensors.view import TensorView, Viewable
+    from tilec.runtime.tensors.view import Viewable
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 D = TypeVar("D", bound="Described")
+P = TypeVar("P", bound="Exchanged")
 # Steps that go on with an op, which runs as a part of this one.
 RUNS = frozenset({"then", "to_host", "dup"})
 # Steps that use a tensor up for another one.
@@ -51,8 +53,8 @@ class TensorSteps(Generic[T_co]):
         """The bytes of the tensor as another dtype, without a copy."""
         return self._step("reinterpret", dtype, *shape)
 
-    def view(self: TensorSteps[Viewable], *shape: Any) -> DeviceOp[TensorView]:
-        """A view of the tensor, to read; it keeps the memory."""
+    def view(self: TensorSteps[Viewable[P]], *shape: Any) -> DeviceOp[P]:
+        """A view of the tensor, to read (of a mutable borrow, to write); it keeps the memory."""
         return self._step("view", *shape)
 
     @overload

@@ -189,7 +189,7 @@ class Described:
         if self._facts.readonly:
             what = f"{who} cannot write {self.noun}: it is there for reading only"
             cause = "views, shared tensors and borrow() give no right to write, nor do read-only arrays of other libraries"
-            raise BorrowError(what, cause=cause, fix="use borrow_mut() of what owns the memory, or a copy (dup)")
+            raise BorrowError(what, cause=cause, fix="use borrow_mut() of what owns the memory and parts of that (m[0:4]), or a copy (dup)")
 
     def raw(self) -> Raw:
         """Itself for an execution that sees to leases and order on its own."""

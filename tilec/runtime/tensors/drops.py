@@ -63,7 +63,11 @@ class Drops:
             try:
                 for _ in range(len(self._kept)):
                     marks, thing = self._kept.popleft()
-                    waiting = [mark for mark in marks if not _reached(mark)]
+                    try:
+                        waiting = [mark for mark in marks if not _reached(mark)]
+                    except BaseException:  # Ctrl-C: the device may use it still
+                        self._kept.append((marks, thing))
+                        raise
                     if waiting:
                         self._kept.append((waiting, thing))
                     del thing

@@ -10,9 +10,12 @@ from types import CodeType
 from typing import NamedTuple, final
 
 from tilec.errors import BorrowError, Location
+from tilec.runtime.layout import TensorFacts, may_overlap
 from tilec.runtime.tensors.debug import leases
 
 _NUMBERS = itertools.count()
+# What to do about a part of a mutable borrow that is in the way.
+_PARTS = "release or drop that part first; parts that share no memory may be there at once"
 
 
 # Some code, and the offset of an instruction in it: a line costs more, and only messages need one.
@@ -64,10 +67,15 @@ def site(depth: int = 1) -> Site:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Held:
-    """A claim that is held: who has it, and whether it may write."""
+    """A claim that is held: who has it, whether it may write, and on which part of the tensor; on all of it without one."""
 
     who: Holder
     writes: bool
+    part: TensorFacts | None = None
+
+    def meets(self, part: TensorFacts | None) -> bool:
+        """Whether it is on memory that another claim is on."""
+        return part is None or self.part is None or may_overlap(part, self.part)
 
 
 class Lease:
@@ -99,13 +107,17 @@ class Lease:
         """
         return self._take(who, writes=False)
 
-    def write(self, who: Holder) -> Claim:
+    def write(self, who: Holder, *, part: TensorFacts | None = None) -> Claim:
         """Claim the tensor for reading and writing.
+
+        Args:
+            who: has the claim.
+            part: what of it, for claims that leave the rest to others; None for all of it.
 
         Raises:
             BorrowError: somebody reads or writes it, or the borrow that it comes from has ended.
         """
-        return self._take(who, writes=True)
+        return self._take(who, writes=True, part=part)
 
     def require_free(self, who: Holder, verb: str = "moved into") -> None:
         """See that nobody has a claim.
@@ -132,16 +144,16 @@ class Lease:
         """Whether the borrow that it comes from has ended."""
         return self._parent is not None and not self._parent.active
 
-    def _take(self, who: Holder, *, writes: bool) -> Claim:
+    def _take(self, who: Holder, *, writes: bool, part: TensorFacts | None = None) -> Claim:
         with self._lock:
             self._require_parent(who)
             for held in self.claims:
-                if writes or held.writes:
+                if (writes or held.writes) and held.meets(part):
                     if (log := leases()) is not None:
                         log.debug("%s: refused, %s %s and %s %s", self.about, held.who, _verb(held.writes), who, _verb(writes))
                     raise _conflict(f"the tensor cannot be {'written' if writes else 'read'} by {who}", held)
             taken = Claim(self, who, writes=writes)
-            self._held[taken.number] = Held(who=who, writes=writes)
+            self._held[taken.number] = Held(who=who, writes=writes, part=part)
         if (log := leases()) is not None:
             log.debug("%s: claim %d, %s %s", self.about, taken.number, who, _verb(writes))
         return taken
@@ -231,7 +243,7 @@ class Claim:
 
 
 def _conflict(what: str, held: Held) -> BorrowError:
-    fix = "run or drop the one before the other is made, or work on a copy (dup)"
+    fix = _PARTS if held.part is not None else "run or drop the one before the other is made, or work on a copy (dup)"
     return BorrowError(f"{what}: {held.who} still {_verb(held.writes)} it", fix=fix)
 
 

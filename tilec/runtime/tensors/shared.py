@@ -11,7 +11,7 @@ from tilec.runtime.tensors.described import dtype_name, facts_of, recast
 from tilec.runtime.tensors.lease import Holder, holder
 from tilec.runtime.tensors.shapes import reshaped
 from tilec.runtime.tensors.storage import Storage
-from tilec.runtime.tensors.view import Viewable
+from tilec.runtime.tensors.view import Readable
 
 if TYPE_CHECKING:
     from tilec.runtime.tensors.partition import Partition
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _NUMBERS = itertools.count()
 
 
-class SharedTensor(Viewable):
+class SharedTensor(Readable):
     """One owner among several of a tensor. Passing it on needs no copy; `clone`, `reshape` and `reinterpret` make further owners.
 
     With the last owner the memory goes. A single owner gets the tensor back by `try_unwrap`.

@@ -9,20 +9,20 @@ from tilec.errors import UseAfterMoveError
 from tilec.model.dtype import DTYPES
 from tilec.runtime.layout import Shape, TensorFacts, interned
 from tilec.runtime.seam import DeviceDriver, PoolHandle
-from tilec.runtime.tensors.described import Described, dtype_name, facts_of, recast
+from tilec.runtime.tensors.described import Described, dtype_name, facts_of, recast, with_layout
 from tilec.runtime.tensors.lease import Claim, Holder, Lease, holder
 from tilec.runtime.tensors.partition import Partition
 from tilec.runtime.tensors.shapes import checked_packing, checked_shape, reshaped
 from tilec.runtime.tensors.shared import SharedTensor
 from tilec.runtime.tensors.storage import Storage
-from tilec.runtime.tensors.view import Viewable
+from tilec.runtime.tensors.view import Readable, Viewable
 
 _new = object.__new__
 # Where a tensor went whose launch gave it back to whom it had come from.
 RETURNED = Holder(what="the tensor that was passed to the op, when that failed")
 
 
-class Tensor(Viewable):
+class Tensor(Readable):
     """Device memory with dtype, shape and strides, and one owner.
 
     It moves into what uses it up (an op, a partition, `share`, `reshape`): afterwards this object only says where it went. What needs
@@ -96,7 +96,7 @@ class Tensor(Viewable):
     @classmethod
     def _of(cls, storage: Storage, facts: TensorFacts) -> Tensor:
         made = cls.__new__(cls)
-        Viewable.__init__(made, storage, facts, storage.lease)
+        Readable.__init__(made, storage, facts, storage.lease)
         made._moved = None  # noqa: SLF001 - one of its own
         return made
 
@@ -234,15 +234,19 @@ class Tensor(Viewable):
         return f", moved into {self._moved}" if self._moved else ""
 
 
-class TensorMut(Viewable):
-    """A tensor that is borrowed for writing, until the end of its `with` block or `release`."""
+class TensorMut(Viewable["TensorMut"]):
+    """A tensor, or a part of one, that is borrowed for writing, until the end of its `with` block or `release`.
+
+    Its views and slices write too: each borrows its elements from this one. Until it is released or gone, this one cannot be used as a
+    whole, and only parts can be made that share no memory with it.
+    """
 
     __slots__ = ("_claim",)
 
     noun = "the mutable borrow"
 
     def __init__(self, storage: Storage, facts: TensorFacts, claim: Claim) -> None:
-        """Made by `Tensor.borrow_mut` and `Tensor.partition_mut` alone."""
+        """Made by `Tensor.borrow_mut` and `Tensor.partition_mut`, and of another one of these."""
         super().__init__(storage, facts, Lease(claim))
         self._claim = claim
 
@@ -256,6 +260,10 @@ class TensorMut(Viewable):
         Partition.check(self, tile)
         who = holder("the partition in place")
         return Partition(TensorMut(self.storage, self._facts, self.lease.write(who)), tile)
+
+    def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> TensorMut:
+        facts = with_layout(self.storage, self._facts, layout, readonly=False)
+        return TensorMut(self.storage, facts, self.lease.write(who, part=facts))
 
     def release(self) -> None:
         """End the borrow, and what was made of it. May be called more than once."""

@@ -1,59 +1,57 @@
-"""Views: another shape of a tensor, or a part of it, to read without copying."""
+"""Views: another shape of a tensor, or a part of it, without copying; of all tensors but mutable borrows, to be read."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from tilec.runtime.layout import TensorFacts, contiguous_stride
+from tilec.runtime.layout import Shape, TensorFacts, contiguous_stride
 from tilec.runtime.tensors.described import ranges_of, with_layout
 from tilec.runtime.tensors.interop import Exchanged
 from tilec.runtime.tensors.lease import Claim, Holder, Lease, holder
 from tilec.runtime.tensors.shapes import reshaped, sliced
 from tilec.runtime.tensors.storage import Storage
 
+P = TypeVar("P", bound=Exchanged, covariant=True)
 
-class Viewable(Exchanged):
-    """A tensor of which there can be views: each holds a claim to read it, until it is released or nobody has it any more."""
+
+class Viewable(Exchanged, Generic[P]):
+    """A tensor of which there can be views: each holds a claim on it, until it is released or nobody has it any more."""
 
     __slots__ = ()
 
-    def view(self, *shape: Any) -> TensorView:
+    def view(self, *shape: Any) -> P:
         """The same elements in another shape, without a copy; one extent may be -1.
 
         Raises:
             TensorError: the number of elements is another, or the tensor is not contiguous.
-            OwnershipError: it cannot be read.
+            OwnershipError: it cannot be used.
         """
         facts = self._facts
         new = reshaped(facts.shape, facts.stride, _one(shape))
-        who = holder("the view")
-        return TensorView(
-            self.storage, with_layout(self.storage, facts, (new, contiguous_stride(new), 0), readonly=True), self._claim_read(who)
-        )
+        return self._part(holder("the view"), (new, contiguous_stride(new), 0))
 
-    def slice(self, *ranges: Any) -> TensorView:
+    def slice(self, *ranges: Any) -> P:
         """A rectangular part, without a copy: a (start, stop) pair or a slice for each of the first dimensions.
 
         Raises:
             TensorError: a range does not fit.
-            OwnershipError: the tensor cannot be read.
+            OwnershipError: the tensor cannot be used.
         """
         return self[ranges_of(ranges)]
 
-    def __getitem__(self, index: Any) -> TensorView:
+    def __getitem__(self, index: Any) -> P:
         """A part as NumPy names it, `t[1:3, 2:6]` or `t[..., 0]`, without a copy. Ranges that reach beyond the tensor are refused.
 
         Raises:
             TensorError: the index does not fit.
-            OwnershipError: the tensor cannot be read.
+            OwnershipError: the tensor cannot be used.
         """
         facts = self._facts
-        layout = sliced(facts.shape, facts.stride, index)
-        who = holder("the slice")
-        return TensorView(self.storage, with_layout(self.storage, facts, layout, readonly=True), self._claim_read(who))
+        return self._part(holder("the slice"), sliced(facts.shape, facts.stride, index))
 
-    def __iter__(self) -> Iterator[TensorView]:
+    def __iter__(self) -> Iterator[P]:
         """Slices along the first dimension."""
         return (self[place] for place in range(len(self)))
 
@@ -69,12 +67,25 @@ class Viewable(Exchanged):
             self.storage, with_layout(self.storage, facts, (facts.shape, facts.stride, 0), readonly=True), self._claim_read(who)
         )
 
+    @abstractmethod
+    def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> P:
+        """A view of this shape, strides and offset, with its claim."""
+
     def _claim_read(self, who: Holder) -> Claim:
         self.require(who)
         return self.lease.read(who)
 
 
-class TensorView(Viewable):
+class Readable(Viewable["TensorView"]):
+    """A tensor whose views are there to be read."""
+
+    __slots__ = ()
+
+    def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> TensorView:
+        return TensorView(self.storage, with_layout(self.storage, self._facts, layout, readonly=True), self._claim_read(who))
+
+
+class TensorView(Readable):
     """A tensor to read that shares the memory of another one. While it is there, that one can be neither written nor moved."""
 
     __slots__ = ("_claim",)

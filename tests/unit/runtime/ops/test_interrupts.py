@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -25,7 +25,9 @@ from tilec.runtime import DeviceOp, ExecutionContext, use_device, with_context
 from tilec.runtime.cpu_queue import Mark as CpuMark
 from tilec.runtime.ops.future import DeviceFuture
 from tilec.runtime.ops.watcher import WATCHER
+from tilec.runtime.tensors.drops import Drops
 from tilec.runtime.tensors.tensor import Tensor
+from tilec.testing.fake_driver import FakeDriver
 
 
 class Thing:
@@ -161,6 +163,33 @@ def test_a_real_interrupt_ends_the_wait_and_not_the_work(held: Held) -> None:
         assert target.tolist() == [0.0] * 4
     assert WATCHER.drain(5)
     assert target.tolist() == [2.0] * 4
+
+
+def test_what_the_device_uses_is_kept_where_the_question_is_interrupted() -> None:
+    class Asked:
+        ordinal = CPU
+
+        def __init__(self) -> None:
+            self.driver = FakeDriver()
+            self.answers: list[bool | None] = [None, False, True]
+
+        @property
+        def reached(self) -> bool:
+            answer = self.answers.pop(0)
+            if answer is None:
+                raise KeyboardInterrupt
+            return answer
+
+    drops, thing = Drops(), Thing()
+    alive = weakref.ref(thing)
+    drops.keep((cast("Any", Asked()),), thing)
+    del thing
+    with pytest.raises(KeyboardInterrupt):
+        drops.drain()
+    assert drops.drain() == 1
+    assert alive() is not None
+    assert drops.drain() == 0
+    assert alive() is None
 
 
 def test_another_thread_is_not_interrupted(held: Held, interrupted: Interrupt) -> None:

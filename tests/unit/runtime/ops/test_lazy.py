@@ -222,10 +222,37 @@ def test_prefixes_and_mapped_partitions(gpu: tuple[Module, FakeDriver]) -> None:
         return module.lazy.add(z, on(driver, 1000), on(driver, 1000))
 
     add(on(driver, 1000).partition_prefix(256)).grid(2).sync()
-    add(on(driver, 1000).partition(256).map(3)).sync()
+    add(on(driver, 1000).partition(256).map(3)).grid(3).sync()
     assert [launch.shape.grid for launch in driver.launches] == [(2, 1, 1), (3, 1, 1)]
     with pytest.raises(LaunchLimitError, match=r"and the partition z gives \(4, 1, 1\) at most"):
         add(on(driver, 1000).partition_prefix(256)).grid(5).sync()
+
+
+def test_a_mapped_partition_needs_blocks_that_go_on(gpu: tuple[Module, FakeDriver]) -> None:
+    """Those of a kernel whose own grid has a block for each tile would write the first tiles alone."""
+    module, driver = gpu
+    x, y = on(driver, 1000), on(driver, 1000)
+    message = (
+        r"add: z is dealt out to 3 blocks, and the kernel's own grid \(4, 1, 1\) has 4\n"
+        r"  cause: blocks that do not go on to further tiles would leave the rest unwritten, and of this kernel nobody can tell\n"
+        r"  fix: leave map\(\) out; where the kernel's blocks do go on, say so: lazy.add\(...\).grid\(3\)"
+    )
+    for launch in (lambda z: module.add(0, z, x, y), lambda z: module.lazy.add(z, x, y).sync()):
+        with pytest.raises(LaunchLimitError, match=message):
+            launch(on(driver, 1000).partition(256).map(3))
+    assert driver.launches == []
+    module.add(0, on(driver, 1000).partition(256).map(4), x, y)  # one for each
+
+
+def test_a_kernel_whose_own_grid_is_no_larger_may_have_a_mapped_partition() -> None:
+    facts = (Param(name="z", kind=TENSOR, dtype="f32", rank=1, out=True),)
+    stays = kernel(
+        "stays", facts, (VariantInfo(id="stays", abi=(slot("ptr", "z.ptr"),), images=(image("stays"),)),), launch=LaunchInfo(grid=("2",))
+    )
+    module, driver = loaded(stays)
+    with use_device(Device(0, driver=driver)):
+        module.lazy.stays(on(driver, 1000).partition(256).map(3)).sync()
+    assert [launch.shape.grid for launch in driver.launches] == [(3, 1, 1)]
 
 
 def written(name: str, params: str) -> KernelInfo:
@@ -291,8 +318,8 @@ def test_partitions_that_do_not_agree(first: Any, second: Any, message: str) -> 
     [
         (lambda t: t.partition(256), lambda t: t.partition(256), 4),
         (lambda t: t.partition(256), lambda t: t.partition_prefix(128), 4),
-        (lambda t: t.partition(256).map(3), lambda t: t.partition(128).map(3), 3),
-        (lambda t: t.partition(256).map(3), lambda t: t.partition_prefix(256), 3),
+        (lambda t: t.partition(128).map(6), lambda t: t.partition(64).map(6), 6),
+        (lambda t: t.partition(128).map(6), lambda t: t.partition_prefix(128), 6),
         (lambda t: t.partition_mut(256), lambda t: t, 4),
     ],
 )

@@ -200,7 +200,7 @@ def test_a_borrow_ends_with_its_block(tensor: Make) -> None:
             with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
                 refused()
         with m[1:] as part:
-            with pytest.raises(BorrowError, match=r"cannot be written by the partition in place .*: the slice .* still reads it"):
+            with pytest.raises(BorrowError, match=r"cannot be written by the partition in place .*: the slice .* still writes it"):
                 m.partition(2)
             assert np.asarray(part).tolist() == [7, 7, 7]
     with pytest.raises(BorrowError, match=r"the mutable borrow .* has ended"):

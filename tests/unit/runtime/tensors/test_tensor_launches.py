@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +65,22 @@ def test_a_launch_on_another_stream_waits_for_what_it_conflicts_with(made: tuple
     assert steps(driver) == [("launch", 6), ("launch", 5)], "reads wait once, and readers do not wait for each other"
     module.add(5, z, x, y)
     assert steps(driver) == [("record", 6), ("wait", 5), ("launch", 5)], "a write waits for the read of its old contents"
+
+
+def test_plans_may_be_forgotten_while_a_launch_looks_for_its_own(made: tuple[Module, FakeDriver]) -> None:
+    class Forgetful(dict[Any, Any]):
+        def __contains__(self, key: object) -> bool:
+            found = super().__contains__(key)
+            self.clear()  # as a launch of one shape too many does, on another thread
+            return found
+
+    module, driver = made
+    z, x, y = tensors(driver)
+    module.add(5, z, x, y)
+    launcher = module.kernels["add"]
+    launcher._plans = Forgetful(launcher._plans)
+    module.add(6, z, x, y)
+    assert [launch.stream for launch in driver.launches] == [5, 6]
 
 
 def test_leases_are_minded_from_the_first_launch_on(made: tuple[Module, FakeDriver]) -> None:

@@ -1,0 +1,88 @@
+"""Tensors whose contents are whatever was there, and tensors like others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tilec.errors import GraphCaptureError, TensorError
+from tilec.model.dtype import DTYPES
+from tilec.runtime import CudaGraph, Device, Tensor, api, use_device, value
+from tilec.runtime.tensors.meta import MetaTensor
+from tilec.testing.fake_driver import FakeDriver
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nothing_but_memory_is_made(dtype: str) -> None:
+    driver = FakeDriver()
+    with use_device(Device(0, driver=driver)):
+        op = api.empty((3, 4), dtype)
+        before = len(driver.steps)
+        assert op.name == "empty"
+        made = op.sync()
+    assert (type(made), made.shape, made.dtype, made.is_contiguous) == (Tensor, (3, 4), dtype, True)
+    calls = [step.call for step in driver.steps[before:]]
+    assert calls.count("allocate") == 1
+    assert not {"launch", "fill"} & set(calls)
+
+
+def test_contents_are_written_afterwards() -> None:
+    with use_device("cpu"):
+        made = api.empty(4).sync()
+        api.memcpy(made, np.arange(4, dtype=np.float32)).sync()
+        assert made.to_host().tolist() == [0, 1, 2, 3]
+        assert api.fill(api.empty((2, 2), "i32"), 5).sync().to_host().tolist() == [[5, 5]] * 2
+        assert api.empty((0, 3)).sync().to_host().shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("source", "shape", "dtype"),
+    [
+        (np.zeros((2, 3), np.int16), (2, 3), "i16"),
+        (np.zeros((2, 3)).T, (3, 2), "f64"),
+        (np.zeros(2, ml_dtypes.bfloat16), (2,), "bf16"),
+        (MetaTensor((4, 2), "f16"), (4, 2), "f16"),
+    ],
+    ids=["array", "transposed", "ml_dtypes", "meta"],
+)
+def test_tensors_like_others(source: Any, shape: tuple[int, ...], dtype: str) -> None:
+    with use_device("cpu"):
+        for make, number in ((api.zeros_like, 0), (api.ones_like, 1), (lambda t: api.full_like(t, 2), 2)):
+            made = make(source).sync()
+            assert (made.shape, made.dtype, made.is_contiguous) == (shape, dtype, True)
+            assert (made.to_host().astype(np.float32) == number).all()
+        made = api.empty_like(source).sync()
+        assert (made.shape, made.dtype) == (shape, dtype)
+
+
+def test_like_tensors_of_tilec() -> None:
+    with use_device("cpu"):
+        t = api.ones((4, 6), "f16").sync()
+        with t[:, ::2] as view:
+            assert api.zeros_like(view).sync().to_host().tolist() == [[0] * 3] * 4
+        assert api.full_like(t, 3, dtype=np.int8).sync().dtype == "i8"
+        assert api.zeros_like(value(t)).sync().shape == (4, 6)
+        assert api.ones_like(api.zeros((2,), "bool")).sync().to_host().tolist() == [True, True]
+        t.share()
+        assert api.empty_like(t).sync().shape == (4, 6)  # what has moved has a shape
+
+
+def test_what_has_no_shape_is_refused() -> None:
+    with pytest.raises(TensorError, match="zeros_like takes what has a shape and a dtype, and got a list"):
+        api.zeros_like([1, 2])
+    with pytest.raises(TensorError, match="complex64"):
+        api.empty_like(np.zeros(2, np.complex64))
+    with pytest.raises(TensorError, match="negative extent"):
+        api.empty(-1)
+    with pytest.raises(TensorError, match="does not fill its bytes"):
+        api.empty(3, "f4e2m1")
+    with pytest.raises(TensorError, match="zeros makes no tensors of f8e8m0"):
+        api.zeros_like(MetaTensor(4, "f8e8m0"))
+
+
+def test_a_capture_takes_no_memory() -> None:
+    with use_device("cpu"), pytest.raises(GraphCaptureError), CudaGraph.scope(Device("cpu").new_stream()) as scope:
+        scope.record(api.empty(4))

@@ -1,0 +1,93 @@
+"""A shared op that is refused where it would run first is as it was: whoever may run it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import ones
+from tests.unit.runtime.ops.device_samples import Held
+from tilec.errors import GraphCaptureError, LaunchError, NestedExecutionError, PlacementError, TilecError
+from tilec.runtime import DeviceOp, Tensor, api, shared, use_device, value, zip_ops
+
+
+def tensor(held: Held) -> Tensor:
+    return Tensor.from_foreign(ones(4), driver=held.driver)
+
+
+# What allocates, or reads the host, is no part of a graph.
+NEVER_CAPTURED: dict[str, Callable[[Held], DeviceOp[Any]]] = {
+    "ones": lambda held: api.ones(4),
+    "behind": lambda held: zip_ops(value(0), api.ones(4).map(lambda t: t)).last(),
+    "from_host": lambda held: api.from_host(ones(4)),
+    "dup": lambda held: api.dup(tensor(held)),
+    "convert": lambda held: api.convert(api.ones(4, "f16").sync(), "f32"),
+    "launch": lambda held: held.module.lazy.add(api.zeros(4), ones(4), api.zeros(4)).first(),
+    "shared": lambda held: zip_ops(api.ones(4).shared()).first(),
+    "to_host": lambda held: api.to_host(tensor(held)),
+}
+ELSEWHERE: dict[str, Callable[[Held], DeviceOp[Any]]] = {
+    "dup": NEVER_CAPTURED["dup"],
+    "launch": lambda held: held.module.lazy.add(tensor(held), ones(4), np.zeros(4, np.float32)).first(),
+    "memcpy": lambda held: api.memcpy(target := tensor(held), tensor(held)).map(lambda _: target),
+}
+
+
+@pytest.mark.parametrize("name", NEVER_CAPTURED)
+def test_a_capture_that_refuses_it_leaves_it(held: Held, name: str) -> None:
+    op = NEVER_CAPTURED[name](held).shared()
+    for _ in range(2):
+        with pytest.raises(GraphCaptureError, match=r"\n  op: "):
+            zip_ops(op).graph_on(held.device.new_stream())
+    assert np.asarray(op.sync()).tolist() == [1.0] * 4
+    assert np.asarray(op.sync()).tolist() == [1.0] * 4
+
+
+def test_parts_are_left_too(held: Held) -> None:
+    one, other = zip_ops(api.ones(4), api.zeros(4)).unzip(2)
+    with pytest.raises(GraphCaptureError):
+        one.graph_on(held.device.new_stream())
+    assert np.asarray(other.sync()).tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("name", ["dup", "launch", "memcpy"])
+def test_another_device_that_refuses_it_leaves_it(held: Held, name: str) -> None:
+    made = ELSEWHERE[name](held)
+    op = made.shared()
+    with use_device(Held().device), pytest.raises((PlacementError, LaunchError)):
+        zip_ops(op).sync()
+    assert np.asarray(op.sync()).tolist() == [1.0] * 4
+
+
+def test_an_execution_around_it_leaves_it(held: Held) -> None:
+    op = api.ones(4).shared()
+    with pytest.raises(NestedExecutionError):
+        value(1).map(lambda _: op.sync()).sync()
+    with pytest.raises(NestedExecutionError):
+        value(1).map(lambda _: op.graph()).sync()
+    assert np.asarray(op.sync()).tolist() == [1.0] * 4
+
+
+def test_what_is_captured_is_captured(held: Held) -> None:
+    """The refusal is not of the work: a launch of what is there runs in a graph, and there alone."""
+    op = held.module.lazy.add(tensor(held), ones(4), ones(4)).first().shared()
+    graph = zip_ops(op, op).graph_on(held.device.new_stream())
+    one, other = graph.take_output()
+    graph.replay()
+    assert np.asarray(one).tolist() == np.asarray(other).tolist() == [2.0] * 4
+    with pytest.raises(GraphCaptureError, match="needed outside of the graph"):
+        op.sync()
+
+
+def test_an_error_of_the_work_is_kept(held: Held) -> None:
+    def fail(_: object) -> None:
+        raise TilecError("the work")
+
+    op = value(1).map(fail).shared()
+    for _ in range(2):
+        with pytest.raises(TilecError, match="the work"):
+            op.sync()
+    assert shared(1).sync() == 1

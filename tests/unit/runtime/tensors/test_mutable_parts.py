@@ -1,0 +1,139 @@
+"""Parts of mutable borrows: what writes while others may not, what may be there at once, and when each ends."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tilec.errors import BorrowError, TensorError
+from tilec.runtime.tensors.tensor import Tensor, TensorMut
+
+Make = Callable[..., Tensor]
+HERE = __file__
+
+
+def test_a_part_writes_where_it_is(tensor: Make) -> None:
+    t = tensor(4, 8)
+    with t.borrow_mut() as m, m[1:3, 2:6] as part:
+        assert (type(part), part.shape, part.strides, part.readonly, part.ptr) == (TensorMut, (2, 4), (8, 1), False, t._facts.ptr + 40)
+        assert repr(part) == "<TensorMut f32[2, 4], strides (8, 1) on cpu>"
+        np.from_dlpack(part)[...] = -1
+    expected = np.arange(32, dtype=np.float32).reshape(4, 8)
+    expected[1:3, 2:6] = -1
+    assert np.array_equal(np.asarray(t), expected)
+    assert repr(part).endswith(", released>")
+
+
+def test_all_ways_to_a_part_write(tensor: Make) -> None:
+    t = tensor(2, 4)
+    with t.borrow_mut() as m:
+        for number, make in enumerate((lambda: m[0], lambda: m.slice((0, 1)), lambda: m.view(-1), lambda: m[...])):
+            np.from_dlpack(make())[...] = number
+            assert np.asarray(m)[0].tolist() == [number] * 4
+        for row in m:
+            np.from_dlpack(row)[...] = 9
+    assert np.asarray(t).tolist() == [[9] * 4] * 2
+
+
+def test_while_a_part_is_there_its_borrow_cannot_be_used(tensor: Make) -> None:
+    with tensor(8).borrow_mut() as m:
+        part = m[0:4]
+        for use, who in ((lambda: m.partition(2), "the partition in place"), (lambda: m.view(2, 4), "the view"), (m.borrow, "the borrow")):
+            with pytest.raises(BorrowError) as caught:
+                use()
+            assert f"by {who} ({HERE}:" in caught.value.what
+            assert f": the slice ({HERE}:" in caught.value.what
+            assert caught.value.what.endswith("still writes it")
+            assert caught.value.fix == "release or drop that part first; parts that share no memory may be there at once"
+        with pytest.raises(BorrowError, match=r"cannot be read by __array_interface__: the slice .* still writes it"):
+            np.asarray(m)
+        part.release()
+        part.release()
+        assert m.view(2, 4).shape == (2, 4)
+        part = m[0:4]
+        del part
+        assert np.asarray(m).tolist() == list(range(8))
+
+
+def test_parts_that_share_no_memory_are_there_at_once(tensor: Make) -> None:
+    with tensor(4, 8).borrow_mut() as m:
+        left, right = m[:, :4], m[:, 4:]
+        np.from_dlpack(left)[...] = 1
+        np.from_dlpack(right)[...] = 2
+        for index in ((slice(None), slice(3, 5)), 0, (..., 7)):
+            with pytest.raises(BorrowError, match=r"cannot be written by the slice .*: the slice .* still writes it"):
+                m[index]
+        assert m[0:0].size == 0  # which is on no memory
+        left.release()
+        assert m[:, 0:4].shape == (4, 4)
+        assert np.asarray(right).tolist() == [[2] * 4] * 4
+
+
+def test_what_is_borrowed_as_a_whole_leaves_no_part(tensor: Make) -> None:
+    with tensor(8).borrow_mut() as m:
+        for make, what in ((m.borrow, "the borrow"), (lambda: m.partition(4), "the partition in place")):
+            with make(), pytest.raises(BorrowError, match=rf"cannot be written by the slice .*: {what} .* still "):
+                m[0:4]
+        with m.borrow() as one, m.borrow() as other:  # to read overlapping parts
+            assert np.array_equal(np.asarray(one[0:6]), np.asarray(other[0:6]))
+            with pytest.raises(BorrowError, match="reading only"):
+                one[0:6].require_writable(m._claim.who)
+
+
+def test_parts_have_parts(tensor: Make) -> None:
+    t = tensor(16)
+    with t.borrow_mut() as m, m[4:12] as part:
+        inner = part[2:4]
+        with pytest.raises(BorrowError, match=r"the slice .* still writes it"):
+            np.asarray(part)
+        np.from_dlpack(inner)[...] = 0
+        with part[4:8].partition(2) as tiles:
+            assert (tiles.grid, tiles.ptr) == ((2,), t._facts.ptr + 32)
+            with pytest.raises(BorrowError, match=r"the slice .* still writes it"):
+                part[6:]
+        part.release()
+        for ended in (lambda: np.asarray(inner), lambda: inner[0:1], lambda: inner.partition(1), lambda: part[0:1]):
+            with pytest.raises(BorrowError, match=r"the slice .* has ended"):
+                ended()
+        assert repr(inner).endswith(", released>")
+        assert np.asarray(m)[6:8].tolist() == [0, 0]
+
+
+def test_a_part_cannot_outlive_its_borrow(tensor: Make) -> None:
+    t = tensor(8)
+    with t.borrow_mut() as m:
+        part = m[0:4]
+        inner = part[0:2]
+    for late in (part, inner):
+        with pytest.raises(BorrowError, match=r"the mutable borrow .* has ended"):
+            np.asarray(late)
+        with pytest.raises(BorrowError, match=r"the mutable borrow .* has ended"):
+            late[0:1]
+    with pytest.raises(BorrowError, match=r"the mutable borrow .* has ended"):
+        m[0:4]
+    t.share()  # although parts are there
+
+
+def test_a_part_keeps_the_borrow_that_nobody_has_any_more(tensor: Make) -> None:
+    t = tensor(8)
+    part = t.borrow_mut()[2:4].partition(1)
+    gc.collect()
+    with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
+        t.borrow()
+    assert part.grid == (2,)
+    del part
+    gc.collect()
+    t.share()
+
+
+def test_an_index_that_does_not_fit_claims_nothing(tensor: Make) -> None:
+    with tensor(8).borrow_mut() as m:
+        for wrong in (lambda: m[0:9], lambda: m[0, 0], lambda: m.view(3), lambda: m[0:4].partition(2, 2)):
+            with pytest.raises(TensorError):
+                wrong()
+        assert not m.lease.held
+        with m[0:8:2] as even:
+            assert (even.shape, even.strides) == ((4,), (2,))
