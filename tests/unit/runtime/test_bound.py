@@ -328,3 +328,21 @@ def test_each_launch_that_is_captured_is_told_to_its_graph(made: tuple[Module, F
         }
     bound.launch(5)
     assert [stream for stream, _ in launched(driver)] == [5] * TIMES + [0x9000] * 2 * TIMES + [5]
+
+
+def test_a_part_of_a_mutable_borrow_is_written_until_it_ends(made: tuple[Module, FakeDriver]) -> None:
+    module, driver = made
+    z, x, y = new(driver)
+    with z.borrow_mut() as m:
+        half = m.size // 2
+        part = m[half:]
+        bound = module.add.bind(part, x[:half], y[:half])
+        for _ in range(TIMES):
+            bound.launch(5)
+        with part[:4], pytest.raises(BorrowError, match=r"the slice .* still writes it"):
+            bound.launch(5)
+        m[:half].release()
+        part.release()
+        with pytest.raises(BorrowError, match=r"the slice .* has ended"):
+            bound.launch(5)
+    assert [arguments[0] for _, arguments in launched(driver)] == [z.ptr + 4 * half] * TIMES

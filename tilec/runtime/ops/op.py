@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final, overload
 
 from tilec.errors import Location, UsageError, UsedOpError
@@ -32,6 +32,8 @@ E = TypeVar("E")
 F = TypeVar("F")
 First = TypeVar("First")
 Last = TypeVar("Last")
+# A step of a chain: verb, function, and place.
+_Step = tuple[str, Callable[[Any], Any], Site]
 # Steps of a chain that its repr shows.
 _SHOWN = 4
 
@@ -302,7 +304,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
 class Chain(DeviceOp[Any]):
     """An op and the steps behind it, in one list: a chain of thousands is as deep as one of two."""
 
-    def __init__(self, source: DeviceOp[Any], steps: list[tuple[str, Callable[[Any], Any], Site]]) -> None:
+    def __init__(self, source: DeviceOp[Any], steps: list[_Step]) -> None:
         """Made by `DeviceOp.then` and its like alone."""
         self._source = source
         self._steps = steps
@@ -325,33 +327,57 @@ class Chain(DeviceOp[Any]):
         self._source._require_here(ctx)  # noqa: SLF001 - an op too; what functions will make, nobody knows
 
     def _execute(self, ctx: ExecutionContext) -> Any:
-        # Nothing of the chain outlives its execution: what the functions hold may be tensors.
-        self._named, steps = self.name, list(self._steps)
-        self._steps[:] = [(verb, _spent, place) for verb, _, place in steps]  # in place: ops that it was made of have this list too
-        source, self._source = self._source, _NOTHING
         moves = ctx._moves  # noqa: SLF001
         start = len(moves) + 1
+        source, left = self._opened()
         value = source._run_in(ctx)  # noqa: SLF001 - an op too
         del source
         here = site()
-        for verb, function, place in steps:
-            try:
-                if verb in MOVES:
-                    value = _moved(ctx, value, function)
-                    continue
-                value = function(value)
-                if verb in RUNS:
-                    op = value if IS_OP[type(value)] else _op_of(value)
-                    op._take("executed as a part of another op", here)  # noqa: SLF001 - an op too
-                    value = op._run_in(ctx)  # noqa: SLF001
-                    if len(moves) > start and len(moves[-1][0]) > 1 and moves[-1][0] == moves[-2][1]:
-                        # Tensors that went from launch to launch are to go back to where the first of these had them from.
-                        _, content = moves.pop()
-                        moves[-1] = (moves[-1][0], content)
-            except BaseException as error:
-                label(error, f"{verb}, created at {location(place)}")
-                raise
-        return value
+        # Chains that functions of `then` gave run in this loop too, on a stack of its own: they may be as deep as one likes.
+        outer: list[tuple[Iterator[_Step], int]] = []
+        while True:
+            for verb, function, place in left:
+                try:
+                    if verb in MOVES:
+                        value = _moved(ctx, value, function)
+                        continue
+                    value = function(value)
+                    if verb in RUNS:
+                        op = value if IS_OP[type(value)] else _op_of(value)
+                        op._take("executed as a part of another op", here)  # noqa: SLF001 - an op too
+                        if type(op) is Chain:
+                            outer.append((left, start))
+                            start = len(moves) + 1
+                            inner, left = op._opened()  # noqa: SLF001
+                            value = inner._run_in(ctx)  # noqa: SLF001
+                            del inner
+                            break
+                        value = op._run_in(ctx)  # noqa: SLF001
+                        if len(moves) > start:
+                            _joined(moves)
+                except BaseException as error:
+                    label(error, f"{verb}, created at {location(place)}")
+                    raise
+            else:
+                if not outer:
+                    return value
+                left, start = outer.pop()
+                if len(moves) > start:
+                    _joined(moves)
+
+    def _opened(self) -> tuple[DeviceOp[Any], Iterator[_Step]]:
+        """What it is made of. Nothing of the chain outlives its execution: what the functions hold may be tensors."""
+        self._named, steps = self.name, list(self._steps)
+        self._steps[:] = [(verb, _spent, place) for verb, _, place in steps]  # in place: ops that it was made of have this list too
+        source, self._source = self._source, _NOTHING
+        return source, iter(steps)
+
+
+def _joined(moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> None:
+    """Let tensors that went from launch to launch go back to where the first of these had them from."""
+    if len(moves[-1][0]) > 1 and moves[-1][0] == moves[-2][1]:
+        _, content = moves.pop()
+        moves[-1] = (moves[-1][0], content)
 
 
 def _moved(ctx: ExecutionContext, value: Any, function: Callable[[Any], Any]) -> Any:
