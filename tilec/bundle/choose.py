@@ -12,7 +12,12 @@ from tilec.model.image import ImageInfo
 from tilec.values import value_class
 
 # Languages whose kernels only a GPU runs, as messages call them.
-LANGUAGES = {"cuda": "a CUDA C++ kernel", "simt": "a SIMT kernel", "triton": "a Triton kernel"}
+LANGUAGES = {
+    "cuda": "a CUDA C++ kernel",
+    "prebuilt": "a kernel that came without Tile IR",
+    "simt": "a SIMT kernel",
+    "triton": "a Triton kernel",
+}
 LACKS_TILE_IR = "the kernel was built without portable Tile IR"
 
 # Rank of what fits: lower is tried first.
