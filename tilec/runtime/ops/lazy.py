@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, final
 
-from tilec.errors import ArgumentError, LaunchError, LaunchLimitError
+from tilec.errors import ArgumentError, LaunchError, LaunchLimitError, UsageError
 from tilec.model.kernel import AxisValue
 from tilec.runtime.binding import bind
 from tilec.runtime.contract import Contract
@@ -246,7 +246,15 @@ class LazyLauncher:
     """A kernel, as a function that gives ops."""
 
     def __init__(self, launcher: Launcher) -> None:
-        """Use `Module.lazy`; or take the launcher of a generated package's kernel, restricted as one likes."""
+        """Use `Module.lazy`; or take the launcher of a generated package's kernel, restricted as one likes.
+
+        Raises:
+            UsageError: it is no launcher.
+        """
+        given: Any = launcher
+        if not hasattr(given, "site"):
+            what = f"LazyLauncher takes a launcher, got a {type(given).__qualname__}"
+            raise UsageError(what, fix='pass one of a module: LazyLauncher(kernels["axpy"])')
         self._launcher = launcher
         self._make = _Maker(_Loaded(launcher))
 

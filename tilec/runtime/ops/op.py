@@ -34,6 +34,8 @@ First = TypeVar("First")
 Last = TypeVar("Last")
 # A step of a chain: verb, function, and place.
 _Step = tuple[str, Callable[[Any], Any], Site]
+# Flag of the code of a coroutine function (inspect.CO_COROUTINE, whose module costs more than it is worth here).
+_COROUTINE = 0x80
 # Steps of a chain that its repr shows.
 _SHOWN = 4
 
@@ -156,14 +158,17 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
 
         The function runs on the host while the work is enqueued, before the device has done it.
         """
+        _require_function("then", function)
         return self._chain("then", function)
 
     def map(self, function: Callable[[T_co], U]) -> DeviceOp[U]:
         """Make something else of the result on the host. The device may not have made it yet: do not read it."""
+        _require_function("map", function)
         return self._chain("map", function)
 
     def inspect(self, function: Callable[[T_co], object]) -> DeviceOp[T_co]:
         """Show the result to a function, and go on with it as it is."""
+        _require_function("inspect", function)
 
         def look(value: Any) -> Any:
             function(value)
@@ -426,6 +431,20 @@ class _Nothing(DeviceOp[None]):
 
 
 _NOTHING = _Nothing()
+
+
+def _require_function(verb: str, given: Any) -> None:
+    """See that a step is a function, and one that gives its result itself.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not callable(given):
+        raise UsageError(f"{verb} takes a function, and this is a {type(given).__qualname__}", fix="pass a function of the result")
+    code = getattr(given, "__code__", None)
+    if code is not None and code.co_flags & _COROUTINE:
+        what = f"{verb} takes a function, and {given.__qualname__} is a coroutine function"
+        raise UsageError(what, cause="it would give a coroutine, which nobody would await", fix="await the op, and then call it")
 
 
 def _op_of(value: Any) -> DeviceOp[Any]:

@@ -86,7 +86,9 @@ def adopt_raw(
     needed = _checked_extent(facts)
     if nbytes is not None and needed > nbytes:
         raise TensorError(f"a tensor of shape {shape}, strides {stride} and {name} needs {needed} bytes, and there are {nbytes}")
-    if needed and (pointer <= 0 or pointer % facts.itemsize):
+    if needed and not pointer:
+        raise TensorError("the address is null, and the tensor has elements", fix="pass the address of memory that is there")
+    if needed and (pointer < 0 or pointer % facts.itemsize):
         raise TensorError(f"address {pointer:#x} is not aligned to elements of {facts.itemsize} bytes")
     return Storage(driver or driver_of(device), ordinal, facts.ptr, needed, owner=owner), facts
 

@@ -204,7 +204,13 @@ class MappedPartition(Partition[T]):
         return made
 
     def tiles_of(self, block: int) -> Iterator[Shape]:
-        """Places of the tiles of a block, the last dimension fastest."""
+        """Places of the tiles of a block, the last dimension fastest.
+
+        Raises:
+            TensorError: there is no such block.
+        """
+        if not 0 <= block < self.blocks:
+            raise TensorError(f"there is no block {block} of a partition that is dealt out to {self.blocks} blocks")
         every = itertools.product(*(range(extent) for extent in self.grid))
         return itertools.islice(every, block, None, self.blocks)
 

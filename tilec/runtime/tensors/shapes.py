@@ -19,9 +19,12 @@ def checked_shape(shape: Any) -> Shape:
         TensorError: it is none, or an extent is negative.
     """
     try:
-        extents = (operator.index(shape),) if not isinstance(shape, Sequence) else tuple(operator.index(extent) for extent in shape)
+        given = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+        extents = tuple([operator.index(extent) for extent in given])
     except TypeError as error:
         raise TensorError(f"{shape!r} is no shape", fix="pass an int or a tuple of ints") from error
+    if bool in map(type, given):
+        raise TensorError(f"{shape!r} is no shape: a bool is no extent", fix="pass an int or a tuple of ints")
     if any(extent < 0 for extent in extents):
         raise TensorError(f"shape {extents} has a negative extent")
     return extents
