@@ -125,18 +125,17 @@ def test_an_image_that_the_driver_cannot_read(torch):
     torch.cuda.synchronize()  # the context is as good as before
 
 
-def test_an_entry_point_that_is_not_there(dist, torch):
+def test_an_entry_point_that_is_not_there(dist, torch, monkeypatch):
     (path,) = dist.glob("*.tilec")
     real = Bundle.open(path)
     kernel = next(kernel for kernel in real.info.kernels if kernel.name == "stencil")
     wrong = tuple(
         dataclasses.replace(v, images=tuple(dataclasses.replace(i, symbol="nothing_here") for i in v.images)) for v in kernel.variants
     )
-    changed = Bundle.open(path)
-    changed.info = dataclasses.replace(real.info, kernels=(dataclasses.replace(kernel, variants=wrong),))
+    monkeypatch.setattr(Bundle, "kernel", lambda _, name: dataclasses.replace(kernel, variants=wrong))
     x = torch.zeros(64, 64, device="cuda")
     with pytest.raises(errors.DriverError, match=r"^stencil: .*CUDA_ERROR_NOT_FOUND") as caught:
-        load(changed).stencil(0, torch.empty_like(x), x, 0.1)
+        load(real).stencil(0, torch.empty_like(x), x, 0.1)
     assert "no entry point of this name" in caught.value.cause
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tilec.errors import AliasError, ArgumentError, LaunchError, PlacementError, RequirementError, UseAfterMoveError
 from tilec.runtime import Stream, Tensor, current_device
-from tilec.runtime.torch_guard import torch_guard
+from tilec.runtime.torch_guard import _guard, _tells_apart, torch_guard
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 SIZE, TIMES = 4096, 4
@@ -34,7 +34,11 @@ def known(kernels, torch):
 def test_torch_has_a_test_for_several_tensors_and_it_tells_apart_what_it_must(torch):
     z, x, y = ones(torch)
     guard = torch_guard((z, x, y))
-    assert guard is not None, "this release of torch has none: launches read attributes instead, and cost more"
+    if guard is None:  # launches read attributes instead, and cost more: say why
+        maker = torch._C._dynamo.guards.TensorGuards
+        _guard(maker, z, x, y)
+        assert _tells_apart(torch, maker)
+        raise AssertionError("there was no test when it was first asked for, and there is one now")
     assert guard(z, x, y)
     assert guard(x, z, torch.empty_like(y))
     pairs = torch.zeros(SIZE, dtype=torch.complex64, device="cuda")

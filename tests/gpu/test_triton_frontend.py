@@ -91,7 +91,16 @@ def test_add_is_bit_for_bit_what_the_jit_gives(jit: Any, torch: Any, module: Mod
         assert torch.equal(ours, theirs)
 
 
-def test_softmax_is_bit_for_bit_what_the_jit_gives(jit: Any, torch: Any, module: Module) -> None:
+def ptxas_versions(torch: Any, bundle: Bundle) -> tuple[str, str]:
+    """That of Triton on this machine, and that which made the bundle."""
+    from triton.backends.nvidia.compiler import get_ptxas
+
+    used = {tool.name: tool.version for tool in bundle.info.toolchain}["ptxas"]
+    return get_ptxas(torch.cuda.get_device_capability()[0] * 10).version, ".".join(used.split(".")[:2])
+
+
+def test_softmax_is_what_the_jit_gives_bit_for_bit_where_ptxas_is_the_same(jit: Any, torch: Any, module: Module, bundle: Bundle) -> None:
+    own, used = ptxas_versions(torch, bundle)
     kernel = source("softmax").softmax_kernel
     for shape in ((4096, 1024), (123, 777)):
         x = torch.randn(shape, device="cuda")
@@ -100,7 +109,8 @@ def test_softmax_is_bit_for_bit_what_the_jit_gives(jit: Any, torch: Any, module:
         rows = (min(shape[0], 1056),)
         kernel[rows](theirs, x, *shape, x.stride(0), theirs.stride(0), COLS=1024, num_warps=8, num_stages=2)
         torch.cuda.synchronize()
-        assert torch.equal(ours, theirs)
+        # Releases of ptxas expand divisions and exponentials into other steps: the last bits may differ then, and no more.
+        assert torch.equal(ours, theirs) if own == used else torch.allclose(ours, theirs, rtol=1e-6, atol=0)
 
 
 def test_matmul_is_bit_for_bit_what_the_jit_gives_and_the_same_code(jit: Any, torch: Any, module: Module, bundle: Bundle) -> None:
@@ -119,11 +129,8 @@ def test_matmul_is_bit_for_bit_what_the_jit_gives_and_the_same_code(jit: Any, to
     assert image is not None
     assert (explained.variant.id, image.dynamic_shared) == ("matmul-f16-BM128-BN128-BK64-GROUP8-div16", made.metadata.shared)
     assert image.block == (32 * made.metadata.num_warps, 1, 1)
-    used = {tool.name: tool.version for tool in bundle.info.toolchain}["ptxas"]
-    from triton.backends.nvidia.compiler import get_ptxas
-
-    own = get_ptxas(torch.cuda.get_device_capability()[0] * 10).version
-    if own != ".".join(used.split(".")[:2]):
+    own, used = ptxas_versions(torch, bundle)
+    if own != used:
         pytest.skip(f"the results are equal; the code is not compared: Triton has ptxas {own}, the bundle was built with {used}")
     code = _section(bundle.image(image.digest), f".text.{image.symbol}")
     assert code == _section(made.asm["cubin"], f".text.{image.symbol}")
