@@ -186,10 +186,12 @@ time.sleep(0.2)
 here.sync()
 """
 FORK = """
-import os, sys, threading, time
+import os, sys, threading, time, warnings
 import numpy as np
 from tests.cpu_samples import device, ones
 from tilec.runtime import Device, Stream, Tensor, set_default_device, value
+
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # since Python 3.12; that is what is tried
 
 module, driver = device()
 here = Device("cpu", driver=driver)
