@@ -20,6 +20,11 @@ ON_OTHER = -3
 ON_GPU = -4
 
 
+def device_words(ordinal: int) -> str:
+    """A device in messages, by its number: `device 0`, `the cpu device`."""
+    return "the cpu device" if ordinal == ON_CPU else f"device {ordinal}"
+
+
 @value_class(frozen=True, kw_only=True, slots=True)
 class TensorFacts:
     """What a launch knows of one tensor; expressions read it too.

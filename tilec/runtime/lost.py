@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from tilec.errors import ContextLostError, DriverError
+from tilec.runtime.layout import device_words
 from tilec.runtime.results import KERNEL_FAULTS, STICKY, advice
 from tilec.runtime.seam import LaunchShape
 from tilec.values import value_class
@@ -167,7 +168,7 @@ class Losses:
         blamed = result in KERNEL_FAULTS
         launches, told = self._named(ordinal, kernel if blocking else "") if blamed else ((), "")
         lost = ContextLostError(
-            f"{what}: the context of {_place(ordinal)} is lost",
+            f"{what}: the context of {device_words(ordinal)} is lost",
             cause=f"{cause}{told}",
             fix=f"{fix}. {_AGAIN}" if blamed and not blocking else fix,
             kernel=kernel if blocking else "",
@@ -184,7 +185,7 @@ class Losses:
         """The error of a call after the loss, of a launch of `kernel`. Each raise gets one of its own, since tracebacks grow."""
         first = self.errors[ordinal]
         what = f"{kernel}: " if kernel else ""
-        what += f"the context of {_place(ordinal)} is lost since {first.since} gave {first.result}"
+        what += f"the context of {device_words(ordinal)} is lost since {first.since} gave {first.result}"
         return ContextLostError(
             f"{what}: nothing works there any more in this process",
             cause=first.cause,
@@ -215,7 +216,3 @@ class Losses:
 def _first(things: Sequence[str]) -> str:
     more = f"; and {len(things) - _NAMED} more" if len(things) > _NAMED else ""
     return "; ".join(things[:_NAMED]) + more
-
-
-def _place(ordinal: int) -> str:
-    return "the cpu device" if ordinal < 0 else f"device {ordinal}"

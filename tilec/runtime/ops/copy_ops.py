@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from tilec.errors import AliasError, PlacementError, TensorError
 from tilec.model.dtype import DTYPES
-from tilec.runtime.layout import ON_CPU, TensorFacts, may_overlap, overlaps_itself
+from tilec.runtime.layout import ON_CPU, TensorFacts, device_words, may_overlap, overlaps_itself
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.execution import refuse_nested
 from tilec.runtime.ops.op import DeviceOp
@@ -92,7 +92,7 @@ class End:
             PlacementError: it does not.
         """
         if (ctx.driver, ctx.device) != (self.storage.driver, self.storage.ordinal):
-            what = f"{self._who.what} of a tensor on {_place(self.storage.ordinal)} cannot run on {_place(ctx.device)}"
+            what = f"{self._who.what} of a tensor on {device_words(self.storage.ordinal)} cannot run on {device_words(ctx.device)}"
             raise PlacementError(what, fix="run it under use_device, or on a stream of the tensor's device")
 
     def __enter__(self) -> None:
@@ -409,7 +409,3 @@ def _check_same(target: TensorFacts, dtype: str, shape: tuple[int, ...]) -> None
         raise TensorError(what, fix="reshape or reinterpret one of them; api.convert changes the dtype")
     if overlaps_itself(target):
         raise AliasError(f"memcpy: strides {target.stride} of the target name elements more than once", fix="write a tensor of its own")
-
-
-def _place(ordinal: int) -> str:
-    return "the cpu device" if ordinal == ON_CPU else f"device {ordinal}"

@@ -14,6 +14,7 @@ from tilec.runtime.binding import bind
 from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish
 from tilec.runtime.launch import MOST_PLANS, Launcher
+from tilec.runtime.layout import device_words
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.holding import Held, discard_all, hold_all, hold_moved, require_on
 from tilec.runtime.ops.op import DeviceOp
@@ -357,8 +358,7 @@ class _Loaded:
         launcher = self._launcher
         if ctx.driver is not self._driver or ctx.device != self._device:
             site = launcher.site
-            where = "the cpu device" if ctx.device < 0 else f"device {ctx.device}"
-            what = f"{launcher.info.name}: the bundle is loaded on {site.device}, and the op is run on {where}"
+            what = f"{launcher.info.name}: the bundle is loaded on {site.device}, and the op is run on {device_words(ctx.device)}"
             raise LaunchError(what, fix="run it under use_device, or on a stream of that device", kernel=launcher.info.name)
         return launcher
 
