@@ -171,11 +171,11 @@ def in_threads(w: World, reals: list[Any], *, raising: bool = True) -> list[Any]
 def in_loops(reals: list[Any], number: int, cancelled: list[int], *, alone: bool = True) -> list[Any]:
     """Results of ops that are awaited, or their errors where there are several; tasks are cancelled once they have begun."""
     if number % 4 == 0:
-        return trio.run(_in_trio, reals, cancelled, alone)
+        return trio.run(_in_scopes, trio, trio.open_nursery, reals, cancelled, alone)
     backend = ("trio", "asyncio")[number % 2]
     if number % 4 == 1:
         return asyncio.run(_in_asyncio(reals, cancelled, alone))
-    return anyio.run(_in_anyio, reals, cancelled, alone, backend=backend)
+    return anyio.run(_in_scopes, anyio, anyio.create_task_group, reals, cancelled, alone, backend=backend)
 
 
 async def _awaited(op: Any) -> Any:
@@ -190,35 +190,19 @@ async def _in_asyncio(reals: list[Any], cancelled: list[int], alone: bool) -> li
     return list(await asyncio.gather(*tasks, return_exceptions=not alone))
 
 
-async def _in_trio(reals: list[Any], cancelled: list[int], alone: bool) -> list[Any]:
+async def _in_scopes(library: Any, group: Callable[[], Any], reals: list[Any], cancelled: list[int], alone: bool) -> list[Any]:
+    """Under trio or anyio, which call a group of tasks by other names and all else alike."""
     found: list[Any] = [None] * len(reals)
-    scopes = [trio.CancelScope() for _ in reals]
+    scopes = [library.CancelScope() for _ in reals]
 
     async def one(place: int) -> None:
         with scopes[place]:
             found[place] = await _kept(reals[place])
 
-    async with trio.open_nursery() as nursery:
+    async with group() as tasks:
         for place in range(len(reals)):
-            nursery.start_soon(one, place)
-        await trio.lowlevel.checkpoint()
-        for place in cancelled:
-            scopes[place].cancel()
-    return _raised(found, alone=alone)
-
-
-async def _in_anyio(reals: list[Any], cancelled: list[int], alone: bool) -> list[Any]:
-    found: list[Any] = [None] * len(reals)
-    scopes = [anyio.CancelScope() for _ in reals]
-
-    async def one(place: int) -> None:
-        with scopes[place]:
-            found[place] = await _kept(reals[place])
-
-    async with anyio.create_task_group() as group:
-        for place in range(len(reals)):
-            group.start_soon(one, place)
-        await anyio.lowlevel.checkpoint()
+            tasks.start_soon(one, place)
+        await library.lowlevel.checkpoint()
         for place in cancelled:
             scopes[place].cancel()
     return _raised(found, alone=alone)
