@@ -39,7 +39,6 @@ class Launcher:
 
     Attributes:
         pinned: the axes that it is restricted to.
-        owned: enqueues a launch of tensors that moved into an op; there once `contract` was asked for.
     """
 
     def __init__(
@@ -58,7 +57,6 @@ class Launcher:
         self._optioned: dict[tuple[Any, ...], Launcher] = {}
         self._paths: dict[tuple[Any, ...], Launch] = {}
         self._fast: Launch | None = None
-        self.owned: Callable[[Any, tuple[Any, ...]], None]
         self._key_of: KeyOf
         self._meet: Callable[[type | None], None]
 
@@ -115,6 +113,21 @@ class Launcher:
             DriverError: the driver refused the image or the launch.
         """
         (self._fast or self.path())(stream, values, choices)
+
+    def owned(self, ctx: Any, values: tuple[Any, ...]) -> None:
+        """Enqueue a launch of tensors that moved into an op, none of them twice.
+
+        Args:
+            ctx: context of the op's execution, which sees to the order of streams.
+            values: every argument, in order.
+
+        Raises:
+            LaunchError: the call was refused; nothing was enqueued.
+            NoImageError: the bundle has no image for this device.
+            DriverError: the driver refused the image or the launch.
+        """
+        self._ready()
+        self.__dict__["owned"](ctx, values)
 
     def chosen(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue, ...]) -> None:
         """`launch` of calls that choose axes."""
@@ -256,8 +269,9 @@ class Launcher:
             with self._lock:
                 contract = Contract(self.info)
                 holds, device = self._site.driver.holds_arguments, self._site.device.ordinal
-                self._fast, self.owned, self._key_of, self._meet = fast_path(contract, self._plans, self, holds=holds, device=device)
-                self.__dict__["launch"] = self._fast  # in place of the method, which costs as much as some of the checks
+                self._fast, owned, self._key_of, self._meet = fast_path(contract, self._plans, self, holds=holds, device=device)
+                # In place of the methods, which cost as much as some of the checks.
+                self.__dict__.update(launch=self._fast, owned=owned)
                 self._contract = contract  # last: who sees it may use the rest
         return contract
 
