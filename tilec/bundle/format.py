@@ -18,7 +18,6 @@ from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
 
 SCHEMA_VERSION = 3
-# Version 1 said nothing of hints, versions 1 and 2 nothing of blocks that a compiler chose.
 _OLDEST = 1
 INDEX_NAME = "bundle.json"
 MAX_INDEX = 256 << 20
@@ -237,7 +236,7 @@ class Index:
         if len(data) > MAX_INDEX:
             _refuse("", f"has {len(data)} bytes, more than {MAX_INDEX}")
         try:
-            plain = json.loads(data)
+            plain, texts = _scanned(data) or (json.loads(data), None)
         except (ValueError, RecursionError) as exc:
             raise BundleError(f"{INDEX_NAME} is not JSON: {exc}", cause=_DAMAGED, fix=_FETCH) from exc
         if not isinstance(plain, dict):
@@ -253,6 +252,8 @@ class Index:
         self._data = data
         self._plain: dict[str, Any] = plain
         self._old = version != SCHEMA_VERSION
+        # Of each kernel's row, where everything around them is known to be canonical.
+        self._texts: list[str] | None = None if self._old else texts
         self._kernels: dict[str, tuple[int, Any]] | None = None
 
     def require_canonical(self) -> None:
@@ -262,7 +263,16 @@ class Index:
             BundleError: they are not.
         """
         if not _is_canonical(self._plain, self._data):
-            _refuse("", "is not canonical JSON (a repeated key, other spacing or order)")
+            _refuse("", _NOT_CANONICAL)
+
+    def require_canonical_frame(self) -> None:
+        """The same of what is around the kernels' rows: each row is looked at when it is asked for.
+
+        Raises:
+            BundleError: the bytes are not those that the values have.
+        """
+        if self._texts is None:
+            self.require_canonical()
 
     def info(self) -> BundleInfo:
         """All of it.
@@ -294,6 +304,8 @@ class Index:
         """
         number, row = self._rows()[name]
         here = f"kernels[{number}]"
+        if self._texts is not None and not _is_canonical(row, self._texts[number].encode()):
+            _refuse(here, _NOT_CANONICAL)
         try:
             try:
                 kernel: KernelInfo = _KERNEL.read(row)
@@ -324,34 +336,13 @@ class Index:
 
     def _body(self) -> dict[str, Any]:
         """The values below the version, as of today's. Raises Misfit."""
-        body = _upgraded(json.loads(self._data)) if self._old else {**self._plain}
-        body.pop("schema_version", None)
+        if self._old:
+            from tilec.bundle.upgrade import upgraded  # few bundles are older than what reads them
+
+            return upgraded(json.loads(self._data))
+        body = {**self._plain}
+        del body["schema_version"]
         return body
-
-
-def _upgraded(plain: Any) -> Any:
-    """An older index as one of today; what is no such index is left for the reader to refuse. Raises Misfit."""
-    version = plain.pop("schema_version")
-    for number, kernel in _objects(plain, "kernels"):
-        for index, variant in _objects(kernel, "variants"):
-            where = f"kernels[{number}].variants[{index}]"
-            if version < 2:
-                _add(variant, "hints", [], where)
-            for place, image in _objects(variant, "images"):
-                _add(image, "block", [], f"{where}.images[{place}]")
-                _add(image, "dynamic_shared", 0, f"{where}.images[{place}]")
-    return plain
-
-
-def _objects(plain: Any, key: str) -> list[tuple[int, dict[str, Any]]]:
-    items = plain.get(key) if type(plain) is dict else None
-    return [(index, item) for index, item in enumerate(items if type(items) is list else ()) if type(item) is dict]
-
-
-def _add(plain: dict[str, Any], key: str, value: Any, where: str) -> None:
-    if key in plain:
-        _misfit(where, f"unknown key {key!r}")
-    plain[key] = value
 
 
 def images_of(info: BundleInfo) -> Iterator[ImageInfo]:
@@ -369,7 +360,42 @@ def _refuse(where: str, what: str) -> NoReturn:
     raise BundleError(f"{INDEX_NAME}: {where}: {what}" if where else f"{INDEX_NAME} {what}", cause=_DAMAGED, fix=_FETCH)
 
 
-def _is_canonical(plain: dict[str, Any], data: bytes) -> bool:
+_NOT_CANONICAL = "is not canonical JSON (a repeated key, other spacing or order)"
+_KERNELS = '"kernels":['
+
+
+def _scanned(data: bytes) -> tuple[Any, list[str]] | None:
+    """The values of an index and the text of each kernel's row, where all around the rows is canonical; None where it may not be.
+
+    To write the values anew and compare costs more than to read them, and a first launch needs one kernel of many.
+    """
+    try:
+        text = data.decode("ascii")
+        start = at = text.index(_KERNELS) + len(_KERNELS)
+        decode = json.JSONDecoder().raw_decode
+        rows: list[Any] = []
+        texts: list[str] = []
+        while text[at] != "]":
+            if rows:
+                if text[at] != ",":
+                    return None
+                at += 1
+            row, end = decode(text, at)
+            rows.append(row)
+            texts.append(text[at:end])
+            at = end
+        frame = text[:start] + text[at:]
+        plain = json.loads(frame)
+        # One such key, so that the rows are those of the index and of nothing inside it.
+        if frame.count(f"{_KERNELS}]") != 1 or plain["kernels"] or not _is_canonical(plain, frame.encode()):
+            return None
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
+    plain["kernels"] = rows
+    return plain, texts
+
+
+def _is_canonical(plain: Any, data: bytes) -> bool:
     try:
         return canonical_json(plain) == data
     except (ValueError, RecursionError):

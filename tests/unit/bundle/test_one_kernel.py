@@ -113,3 +113,50 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     path.write_bytes(archive_of(members_of(index=canonical_json(plain))))
     with pytest.raises(BundleError, match=r"b\.tilec: bundle\.json"):
         Bundle.open(path, whole=False).kernel(FIRST)
+
+
+def test_a_row_that_is_not_canonical_is_refused_when_it_is_asked_for() -> None:
+    index = to_index(INFO)
+    name = f'"name":"{SECOND}"'.encode()
+    for damaged in (index.replace(name, b'"name":"other",' + name), index.replace(name, b" " + name)):
+        assert damaged != index
+        bundle = Bundle.open(archive_of(members_of(index=damaged)), whole=False)
+        assert bundle.kernel(FIRST) == INFO.kernels[0]
+        with pytest.raises(BundleError, match=r"kernels\[1\]: is not canonical JSON"):
+            bundle.kernel(SECOND)
+        with pytest.raises(BundleError, match="is not canonical JSON"):
+            bundle.verify()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda index: index.replace(b'"kernels":[', b'"kernels":[],"kernels":[', 1),
+        lambda index: index.replace(b'"kernels":[', b'"a":{"kernels":[],"kernels":[', 1).replace(b'],"min_driver"', b']},"min_driver"', 1),
+        lambda index: index.replace(b'{"builder":"', b'{"builder":"y","builder":"', 1),
+            b'{"builder":"', b'{"builder":"y","builder":"', 1
+        ),
+        lambda index: index.replace(b'"kernels":[{', b'"kernels":[ {', 1),
+        lambda index: index.replace(b'],"min_driver"', b',],"min_driver"', 1),
+        lambda index: index.replace(b'],"min_driver"', b' ],"min_driver"', 1),
+        lambda index: index.replace(b',{"abis"', b';{"abis"', 1),
+        lambda index: index.replace(b',{"abis"', b'{"abis"', 1),
+        lambda index: index[:-1],
+        lambda index: index.replace(b'"kernels":[', b'"kernels":[\xc3\xa9', 1),
+    ],
+)
+def test_what_is_around_the_rows_is_checked_at_once(damage: Callable[[bytes], bytes]) -> None:
+    index = to_index(INFO)
+    damaged = damage(index)
+    assert damaged != index
+    with pytest.raises(BundleError, match=r"is not canonical JSON|is not JSON|kernels: must be an array|kernels\[\d\].name"):
+        Bundle.open(archive_of(members_of(index=damaged)), whole=False)
+
+
+def test_rows_are_those_of_the_index_and_of_nothing_inside_it() -> None:
+    plain = json.loads(to_index(INFO))
+    inside = canonical_json({**plain, "builder": {"kernels": plain["kernels"]}, "kernels": []})
+    bundle = Bundle.open(archive_of(members_of(index=inside)), whole=False)
+    assert bundle.kernels == ()
+    with pytest.raises(BundleError, match="builder: must be a string"):
+        bundle.verify()
