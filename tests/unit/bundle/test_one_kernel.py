@@ -134,8 +134,6 @@ def test_a_row_that_is_not_canonical_is_refused_when_it_is_asked_for() -> None:
         lambda index: index.replace(b'"kernels":[', b'"kernels":[],"kernels":[', 1),
         lambda index: index.replace(b'"kernels":[', b'"a":{"kernels":[],"kernels":[', 1).replace(b'],"min_driver"', b']},"min_driver"', 1),
         lambda index: index.replace(b'{"builder":"', b'{"builder":"y","builder":"', 1),
-            b'{"builder":"', b'{"builder":"y","builder":"', 1
-        ),
         lambda index: index.replace(b'"kernels":[{', b'"kernels":[ {', 1),
         lambda index: index.replace(b'],"min_driver"', b',],"min_driver"', 1),
         lambda index: index.replace(b'],"min_driver"', b' ],"min_driver"', 1),
