@@ -14,7 +14,6 @@ from tilec.model.digest import canonical_json
 from tilec.model.dtype import DTYPES
 from tilec.model.image import ImageInfo, Resources
 from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
-from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
 
 SCHEMA_VERSION = 3
@@ -28,13 +27,14 @@ _TEXT = text()
 _COUNT = integer(0)
 _SIZE = integer(0, MAX_IMAGE)
 _DIGEST = text(pattern=r"[0-9a-f]{64}", what="a SHA-256 in hex")
-_NAME = text(pattern=r"[^\W\d]\w*", what="an identifier", most=500)
+NAME = text(pattern=r"[^\W\d]\w*", what="an identifier", most=500)
 _FILE = text(most=4096)
 _VERSION = row(integer(0, 999), integer(0, 999))
 _DIMS = sequence(integer(1, 1 << 31), most=3)
 _FACTS = sequence(_COUNT, most=64)
-_EXPRESSION = text(most=10_000)
-_AXES = sequence(row(_NAME, literal), most=64)
+EXPRESSION = text(most=10_000)
+LOCATION = record(Location, file=_FILE, line=_COUNT, column=_COUNT)
+_AXES = sequence(row(NAME, literal), most=64)
 
 _RESOURCES = record(
     Resources,
@@ -62,8 +62,8 @@ _IMAGE = record(
     block=_DIMS,
     dynamic_shared=_COUNT,
 )
-_ASSUMPTION = record(Assumption, param=_NAME, shape=_FACTS, stride=_FACTS, align=integer(1))
-_ABI = sequence(record(AbiSlot, type=text(most=100), expr=_EXPRESSION, size=_COUNT, align=integer(1)), most=10_000)
+_ASSUMPTION = record(Assumption, param=NAME, shape=_FACTS, stride=_FACTS, align=integer(1))
+_ABI = sequence(record(AbiSlot, type=text(most=100), expr=EXPRESSION, size=_COUNT, align=integer(1)), most=10_000)
 _VARIANT = record(
     dict,  # of fields: the ABI is looked up in the kernel's table, see _read_kernel
     id=text(most=10_000),
@@ -71,11 +71,11 @@ _VARIANT = record(
     assume=sequence(_ASSUMPTION, most=1000),
     abi=Codec(lambda abi: abi, _COUNT.read),
     images=sequence(_IMAGE, most=1000),
-    hints=sequence(row(text(most=100), sequence(row(_NAME, integer()), most=100)), most=1000),
+    hints=sequence(row(text(most=100), sequence(row(NAME, integer()), most=100)), most=1000),
 )
 _PARAM = record(
     Param,
-    name=_NAME,
+    name=NAME,
     kind=enumeration(ParamKind),
     dtype=text(most=500),
     rank=integer(-1, 64),
@@ -90,42 +90,25 @@ _PARAM = record(
 )
 _LAUNCH = record(
     LaunchInfo,
-    grid=sequence(_EXPRESSION, most=3),
-    block=sequence(_EXPRESSION, most=3),
-    shared=_EXPRESSION,
+    grid=sequence(EXPRESSION, most=3),
+    block=sequence(EXPRESSION, most=3),
+    shared=EXPRESSION,
     cluster=_DIMS,
     cooperative=flag,
-    requires=sequence(_EXPRESSION, most=10_000),
+    requires=sequence(EXPRESSION, most=10_000),
 )
 _KERNEL_FIELDS = record(
     dict,
-    name=_NAME,
+    name=NAME,
     language=text(most=100),
-    location=record(Location, file=_FILE, line=_COUNT, column=_COUNT),
+    location=LOCATION,
     doc=_TEXT,
     params=sequence(_PARAM, most=4096),
-    axes=sequence(row(_NAME, sequence(literal, most=100_000)), most=64),
-    dtype_axes=sequence(_NAME, most=64),
+    axes=sequence(row(NAME, sequence(literal, most=100_000)), most=64),
+    dtype_axes=sequence(NAME, most=64),
     default=_AXES,
     launch=_LAUNCH,
     variants=sequence(_VARIANT, most=MAX_IMAGES),
-)
-
-
-_SAFETY = record(
-    Safety,
-    facts=sequence(
-        record(
-            Fact,
-            guarantee=enumeration(Guarantee),
-            what=text(most=10_000),
-            location=optional(record(Location, file=_FILE, line=_COUNT, column=_COUNT)),
-            in_helper=flag,
-        ),
-        most=100_000,
-    ),
-    regions=sequence(record(Region, param=_NAME, tile=sequence(_EXPRESSION, most=3), mapped=flag), most=4096),
-    checks=enumeration(Checks),
 )
 
 
@@ -137,7 +120,9 @@ def _write_kernel(kernel: KernelInfo) -> Any:
         variant["abi"] = places.setdefault(variant["abi"], len(places))
     plain["abis"] = [_ABI.write(abi) for abi in places]
     if kernel.safety is not None:
-        plain["safety"] = _SAFETY.write(kernel.safety)
+        from tilec.bundle.safety import SAFETY
+
+        plain["safety"] = SAFETY.write(kernel.safety)
     return plain
 
 
@@ -170,8 +155,10 @@ def _read_safety(value: dict[str, Any]) -> Any:
     """What is known of a kernel's safety; the key is left out where its language does not say."""
     if "safety" not in value:
         return None
+    from tilec.bundle.safety import SAFETY  # most kernels have none, and a first launch has no use for it
+
     try:
-        return _SAFETY.read(value["safety"])
+        return SAFETY.read(value["safety"])
     except Misfit as misfit:
         misfit.path.append(".safety")
         raise
@@ -228,20 +215,18 @@ class Index:
     """The JSON of an index of a known version: all of it is read by `info`, one kernel by `kernel`, which costs a small part of that."""
 
     def __init__(self, data: bytes) -> None:
-        """Parse.
+        """Parse what is around the kernels' rows where these can be told apart without; else all of it.
 
         Raises:
             BundleError: it is not JSON, no object, or of another schema version.
         """
         if len(data) > MAX_INDEX:
             _refuse("", f"has {len(data)} bytes, more than {MAX_INDEX}")
-        try:
-            plain, texts = _scanned(data) or (json.loads(data), None)
-        except (ValueError, RecursionError) as exc:
-            raise BundleError(f"{INDEX_NAME} is not JSON: {exc}", cause=_DAMAGED, fix=_FETCH) from exc
-        if not isinstance(plain, dict):
-            _refuse("", "must be an object")
-        version = plain.get("schema_version")
+        self._data = data
+        self._plain: dict[str, Any] | None = None
+        self._kernels: dict[str, tuple[int, Any]] | None = None
+        frame, texts = _framed(data) or (self._whole(), None)
+        version = frame.get("schema_version")
         if type(version) is not int or not _OLDEST <= version <= SCHEMA_VERSION:
             newer = type(version) is int and version > SCHEMA_VERSION
             raise BundleError(
@@ -249,12 +234,8 @@ class Index:
                 cause="the bundle was written by a newer tilec" if newer else _DAMAGED,
                 fix="update tilec" if newer else _FETCH,
             )
-        self._data = data
-        self._plain: dict[str, Any] = plain
         self._old = version != SCHEMA_VERSION
-        # Of each kernel's row, where everything around them is known to be canonical.
-        self._texts: list[str] | None = None if self._old else texts
-        self._kernels: dict[str, tuple[int, Any]] | None = None
+        self._texts: dict[str, tuple[int, str]] | None = None if self._old else texts
 
     def require_canonical(self) -> None:
         """See that the bytes are those that its values have: two readers could see different values in a repeated key, for one.
@@ -262,7 +243,7 @@ class Index:
         Raises:
             BundleError: they are not.
         """
-        if not _is_canonical(self._plain, self._data):
+        if not _is_canonical(self._whole(), self._data):
             _refuse("", _NOT_CANONICAL)
 
     def require_canonical_frame(self) -> None:
@@ -294,7 +275,7 @@ class Index:
         Raises:
             BundleError: one has none, or it appears twice.
         """
-        return tuple(self._rows())
+        return tuple(self._rows() if self._texts is None else self._texts)
 
     def kernel(self, name: str) -> KernelInfo:
         """One kernel, with every check that `info` makes of it.
@@ -302,10 +283,8 @@ class Index:
         Raises:
             KeyError: there is no such kernel. BundleError: its row does not fit, as for `info`.
         """
-        number, row = self._rows()[name]
+        number, row = self._rows()[name] if self._texts is None else self._parsed_row(*self._texts[name])
         here = f"kernels[{number}]"
-        if self._texts is not None and not _is_canonical(row, self._texts[number].encode()):
-            _refuse(here, _NOT_CANONICAL)
         try:
             try:
                 kernel: KernelInfo = _KERNEL.read(row)
@@ -315,7 +294,18 @@ class Index:
             _check_one(here, kernel, {})
         except Misfit as misfit:
             _refuse(misfit.where, misfit.what)
+        if kernel.name != name:
+            _refuse(f"{here}.name", f"must be {name!r}, is {kernel.name!r}")
         return kernel
+
+    def _parsed_row(self, number: int, text: str) -> tuple[int, Any]:
+        try:
+            row = json.loads(text)
+        except (ValueError, RecursionError) as exc:
+            raise BundleError(f"{INDEX_NAME}: kernels[{number}]: is not JSON: {exc}", cause=_DAMAGED, fix=_FETCH) from exc
+        if not _is_canonical(row, text.encode()):
+            _refuse(f"kernels[{number}]", _NOT_CANONICAL)
+        return number, row
 
     def _rows(self) -> dict[str, tuple[int, Any]]:
         if self._kernels is None:
@@ -334,15 +324,61 @@ class Index:
             self._kernels = rows
         return self._kernels
 
+    def _whole(self) -> dict[str, Any]:
+        """The values of all of it."""
+        if self._plain is None:
+            try:
+                plain = json.loads(self._data)
+            except (ValueError, RecursionError) as exc:
+                raise BundleError(f"{INDEX_NAME} is not JSON: {exc}", cause=_DAMAGED, fix=_FETCH) from exc
+            if not isinstance(plain, dict):
+                _refuse("", "must be an object")
+            self._plain = plain
+        return self._plain
+
     def _body(self) -> dict[str, Any]:
         """The values below the version, as of today's. Raises Misfit."""
         if self._old:
             from tilec.bundle.upgrade import upgraded  # few bundles are older than what reads them
 
             return upgraded(json.loads(self._data))
-        body = {**self._plain}
+        body = {**self._whole()}
         del body["schema_version"]
         return body
+
+
+# How canonical JSON puts down the array of kernels: its key, where one row ends and the next begins, and what comes after the last.
+_KERNELS, _ROW, _AFTER = '"kernels":[', '{"abis":', '],"min_driver":'
+
+
+def _framed(data: bytes) -> tuple[dict[str, Any], dict[str, tuple[int, str]]] | None:
+    """What is around the kernels' rows, with none of them; and by name the number and text of each. None where they cannot be told apart.
+
+    A first launch needs one row of many, and to parse them all takes longer than all else. Quotes inside of strings are escaped, so none
+    of the marks is found there. Whatever the rows hold, that of a kernel has to be canonical, sound and its own when it is read.
+    """
+    try:
+        text = data.decode("ascii")
+        start, end = text.index(_KERNELS) + len(_KERNELS), text.rindex(_AFTER)
+        frame = text[:start] + text[end:]
+        plain = json.loads(frame)
+        # One such key, so that the rows are those of the index and of nothing inside it.
+        if (
+            not text.startswith(_ROW, start)
+            or frame.count(f"{_KERNELS}]") != 1
+            or plain["kernels"]
+            or not _is_canonical(plain, frame.encode())
+        ):
+            return None
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
+    texts: dict[str, tuple[int, str]] = {}
+    for number, rest in enumerate(text[start + len(_ROW) : end].split(f",{_ROW}")):
+        name = rest.partition('"name":"')[2].partition('"')[0]
+        if not name or "\\" in name or name in texts:  # let who reads all of it say what is wrong, or what an escape means
+            return None
+        texts[name] = number, _ROW + rest
+    return plain, texts
 
 
 def images_of(info: BundleInfo) -> Iterator[ImageInfo]:
@@ -361,38 +397,6 @@ def _refuse(where: str, what: str) -> NoReturn:
 
 
 _NOT_CANONICAL = "is not canonical JSON (a repeated key, other spacing or order)"
-_KERNELS = '"kernels":['
-
-
-def _scanned(data: bytes) -> tuple[Any, list[str]] | None:
-    """The values of an index and the text of each kernel's row, where all around the rows is canonical; None where it may not be.
-
-    To write the values anew and compare costs more than to read them, and a first launch needs one kernel of many.
-    """
-    try:
-        text = data.decode("ascii")
-        start = at = text.index(_KERNELS) + len(_KERNELS)
-        decode = json.JSONDecoder().raw_decode
-        rows: list[Any] = []
-        texts: list[str] = []
-        while text[at] != "]":
-            if rows:
-                if text[at] != ",":
-                    return None
-                at += 1
-            row, end = decode(text, at)
-            rows.append(row)
-            texts.append(text[at:end])
-            at = end
-        frame = text[:start] + text[at:]
-        plain = json.loads(frame)
-        # One such key, so that the rows are those of the index and of nothing inside it.
-        if frame.count(f"{_KERNELS}]") != 1 or plain["kernels"] or not _is_canonical(plain, frame.encode()):
-            return None
-    except (ValueError, RecursionError, LookupError, TypeError):
-        return None
-    plain["kernels"] = rows
-    return plain, texts
 
 
 def _is_canonical(plain: Any, data: bytes) -> bool:
