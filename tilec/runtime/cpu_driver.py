@@ -319,9 +319,11 @@ class CpuDriver(GraphDouble):
         self.device(ordinal)
         self._captures.refuse_all("cuCtxSynchronize")
         with self._lock:
-            queues = list(self._queues.values())
-        for queue in queues:
-            queue.wait()
+            # What comes while one stream is waited for is not waited for on the others: of streams that are fed faster than they work,
+            # each wait would make the next one longer.
+            ends = [(queue, queue.position) for queue in self._queues.values()]
+        for queue, number in ends:
+            queue.wait(number)
 
     # Events
 

@@ -92,14 +92,14 @@ class Queue:
         if error is not None:
             raise error
 
-    def wait(self) -> None:
-        """Wait for everything that is queued now, then `check`. Interrupted (Ctrl-C), the work is given up."""
+    def wait(self, number: int | None = None) -> None:
+        """Wait for everything that is queued now, or for the work up to this number, then `check`. Interrupted (Ctrl-C), all of the work
+        is given up.
+        """
         if threading.current_thread() is self._thread:  # a buffer's last reference may go on this thread
             return
-        with self._changed:
-            last = self._put
         try:
-            self.wait_for(last)
+            self.wait_for(self.position if number is None else number)
         except BaseException:
             self.give_up()
             raise

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
-import weakref
 from typing import Any
 
 from tilec.errors import DTypeError, SchedulingError, UsageError
 from tilec.model.dtype import BY_NUMPY, DTYPES, DType
 from tilec.runtime.arguments import UnreadableError
 from tilec.runtime.devices import driver_of, ordinal_of
+from tilec.runtime.handles import stream_handle
 from tilec.runtime.layout import ON_CPU, TensorFacts, contiguous_stride, interned
 from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.seam import DeviceDriver
-from tilec.runtime.streams import stream_handle
 from tilec.runtime.tensors.drops import DROPS
+from tilec.runtime.tensors.giving_back import GivingBack
 from tilec.runtime.tensors.host import array_in, memory_of
 from tilec.runtime.tensors.shapes import checked_packing
 from tilec.runtime.tensors.storage import allocate_bytes
@@ -69,8 +69,7 @@ class DeviceBuffer:
         self._finalizer: Any = None
         if self._ptr:
             free = functools.partial(_free, self._driver, self.device, self._ptr, self._stream)
-            self._finalizer = weakref.finalize(self, DROPS.call, free)
-            self._finalizer.atexit = False  # the driver takes everything back at the process's end, and may be gone by then
+            self._finalizer = GivingBack(self, free)
 
     @classmethod
     def from_host(
@@ -114,7 +113,7 @@ class DeviceBuffer:
         Raises:
             SchedulingError: the buffer was freed.
         """
-        if self._finalizer is not None and not self._finalizer.alive:
+        if self._finalizer is not None and not self._finalizer.due:
             raise SchedulingError("the buffer was freed", fix="free buffers after their last use")
         return self._ptr
 
@@ -175,7 +174,7 @@ class DeviceBuffer:
         """Give the memory back, in the order of the buffer's stream. May be called more than once."""
         self._tilec_look_ = None  # a launch that still uses it fails its fast look, and the slow path says why
         if self._finalizer is not None:
-            self._finalizer()
+            self._finalizer.now()
 
 
 def _free(driver: DeviceDriver, ordinal: int, address: int, stream: int | None) -> None:
