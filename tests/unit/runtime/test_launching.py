@@ -22,6 +22,7 @@ from tests.runtime_samples import (
     loaded,
     slot,
 )
+from tests.waiting import PATIENCE
 from tilec.errors import AliasError, ArgumentError, DriverError, KernelCacheError, LaunchLimitError, NoImageError, PlacementError
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.model.signature import Param
@@ -289,7 +290,7 @@ def test_the_first_launch_of_a_thread_finds_a_context():
     # What is known is launched without a look at the context: the driver's refusal says that a thread is new.
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert driver.errors == ["cuLaunchKernelEx: CUDA_ERROR_INVALID_CONTEXT"]
     assert len(driver.launches) == 2
 
@@ -326,7 +327,7 @@ def test_threads_share_one_load_and_do_not_share_argument_memory():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
     assert len(driver.loads) == 1
     assert len(driver.launches) == 200
     for launch in driver.launches:

@@ -18,6 +18,7 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
+from tests.waiting import PATIENCE
 from tilec.errors import UsedOpError
 from tilec.runtime import DeviceOp, Event, MemPool, SingleStream, Stream, Tensor, use_device, value, zip_ops
 
@@ -48,7 +49,7 @@ def test_of_two_threads_one_runs_an_op(held: Held) -> None:
         came: list[Any] = []
 
         def use(op: DeviceOp[Any] = op, start: threading.Barrier = start, came: list[Any] = came) -> None:
-            start.wait(10)
+            start.wait(PATIENCE)
             with use_device(held.device):
                 try:
                     came.append(op.sync())
@@ -59,7 +60,7 @@ def test_of_two_threads_one_runs_an_op(held: Held) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(10)
+            thread.join(PATIENCE)
         assert sorted(type(found).__name__ for found in came) == ["UsedOpError", "tuple"]
 
 
@@ -112,7 +113,7 @@ def test_two_loops_in_two_threads(held: Held) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
     assert [len(results) for results in found] == [20, 20]
 
 
@@ -173,16 +174,19 @@ for future in futures:
     future.add_done_callback(lambda f: f.done())
 waiting = [op() for _ in range(50)]
 kept = op().shared()
+launched = threading.Semaphore(0)
 def launches():
     while True:
         op().future()
+        launched.release()
         time.sleep(0.0005)
 async def loop():
     while True:
         await op()
 threading.Thread(target=launches, daemon=True).start()
 threading.Thread(target=lambda: asyncio.run(loop()), daemon=True).start()
-time.sleep(0.2)
+for _ in range(100):
+    launched.acquire()
 here.sync()
 """
 FORK = """
@@ -198,13 +202,15 @@ here = Device("cpu", driver=driver)
 set_default_device(here)
 stop = threading.Event()
 x = Tensor.from_foreign(ones(64), driver=driver).share()
+started = threading.Barrier(4)
 def work():
+    started.wait()
     while not stop.is_set():
         module.lazy.add(Tensor.from_foreign(ones(64), driver=driver), x, x).sync()
 threads = [threading.Thread(target=work) for _ in range(3)]
 for thread in threads:
     thread.start()
-time.sleep(0.05)
+started.wait()
 for _ in range(5):
     child = os.fork()
     if not child:
