@@ -76,12 +76,21 @@ def dump(bundle: Bundle, form: Form, select: str, search: ToolSearch, folder: Pa
         case Form.PTX:
             return Dump(id=name, image=image, text=_one_entry(_text(data, name), image.symbol))
         case Form.SASS:
-            tool, text = _disassemble(data, ".cubin", search, _disassemblers(data, image.symbol))
+            tool, text = machine_code(data, image.symbol, search)
         case Form.TILEIR if raw:
             tool, text = _disassemble(data, ".tilebc", search, {"tileirdisasm": ()})
         case Form.TILEIR:
             return Dump(id=name, image=image, text=tileir_text(data, bundle.info.sources, folder))
     return Dump(id=name, image=image, text=text, tool=tool)
+
+
+def machine_code(data: bytes, symbol: str, search: ToolSearch) -> tuple[str, str]:
+    """The disassembly of one entry point of a cubin: (tool and version, text).
+
+    Raises:
+        ToolchainError: no disassembler is there, or it cannot read the image.
+    """
+    return _disassemble(data, ".cubin", search, _disassemblers(data, symbol))
 
 
 def pick(bundle: Bundle, form: Form, select: str) -> tuple[str, ImageInfo]:
