@@ -13,7 +13,7 @@ from tilec.runtime._driver_calls import result_name
 from tilec.runtime._driver_graphs import GraphCalls
 from tilec.runtime.lost import LaunchRecord
 from tilec.runtime.results import STICKY
-from tilec.runtime.seam import DeviceInfo, Dim3, FunctionFacts, FunctionHandle, LaunchCall, LaunchParts, LaunchShape, ModuleHandle
+from tilec.runtime.seam_types import DeviceInfo, Dim3, FunctionFacts, FunctionHandle, LaunchCall, LaunchParts, LaunchShape, ModuleHandle
 
 _PORTABLE_CLUSTER = 8
 _INVALID_CONTEXT = 201

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilec.runtime._driver_calls import Calls, result_name
 from tilec.runtime.results import STICKY
-from tilec.runtime.seam import KEEP_ALL, CopyBox, CopyKind, PoolHandle, PoolStats
+from tilec.runtime.seam_types import KEEP_ALL, CopyBox, CopyKind, PoolHandle, PoolStats
 
 _NOT_READY = 600
 # `cuMemcpyAsync` finds out by itself what kinds of memory its addresses are of.

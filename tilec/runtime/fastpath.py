@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, Protocol
 
 from tilec.runtime.arguments import READERS, torch_strided
 from tilec.runtime.contract import Contract
+from tilec.runtime.handles import HANDLES
 from tilec.runtime.packing import Block
 from tilec.runtime.prepare import Plan
-from tilec.runtime.seam import LaunchCall
-from tilec.runtime.streams import HANDLES
+from tilec.runtime.seam_types import LaunchCall
 
 # (stream, values, choices): enqueues, or hands over to the slow path. And values -> key, for the slow path to remember its plan by.
 Launch = Callable[..., None]

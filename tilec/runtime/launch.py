@@ -12,19 +12,19 @@ from tilec.runtime.binding import bind, check_axes, check_count
 from tilec.runtime.contract import Contract
 from tilec.runtime.fastpath import KeyOf, Launch, fast_path
 from tilec.runtime.grid import GridWish
+from tilec.runtime.handles import stream_handle
 from tilec.runtime.packing import Block
 from tilec.runtime.prepare import Explanation, Plan, Site, explain, prepare
-from tilec.runtime.protocols import StreamLike
 from tilec.runtime.scalars import is_number
-from tilec.runtime.seam import LaunchCall
+from tilec.runtime.seam_types import LaunchCall
 from tilec.runtime.select import narrowed, require_built, require_options
-from tilec.runtime.streams import stream_handle
 from tilec.runtime.tensors.recording import Recording, recording_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tilec.runtime.bound import BoundLaunch
+    from tilec.runtime.protocols import StreamLike
     from tilec.tileir.trace import Coordinates, Stepper
 
 # Plans that one launcher remembers; with more shapes in turn than this it starts over.

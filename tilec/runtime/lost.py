@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from tilec.errors import ContextLostError, DriverError
 from tilec.runtime.layout import device_words
 from tilec.runtime.results import KERNEL_FAULTS, STICKY, advice
-from tilec.runtime.seam import LaunchShape
+from tilec.runtime.seam_types import LaunchShape
 from tilec.values import value_class
 
 # Launches that are remembered, and that a message names.

@@ -10,9 +10,9 @@ from tilec.model.dtype import DTYPES
 from tilec.runtime import dlpack
 from tilec.runtime.arguments import UnreadableError, tensor_facts
 from tilec.runtime.devices import driver_of, ordinal_of
+from tilec.runtime.handles import stream_handle
 from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts, settled_stride
 from tilec.runtime.seam import DeviceDriver
-from tilec.runtime.streams import stream_handle
 from tilec.runtime.tensors.described import Described, dtype_name
 from tilec.runtime.tensors.shapes import checked_packing, checked_shape, extent_of
 from tilec.runtime.tensors.storage import Storage, freeing_stream
