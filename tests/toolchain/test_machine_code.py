@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.cuda_jobs import compile_text
+from tests.toolchain.prebuilt_samples import fatbin
+from tilec.errors import CompileError
 from tilec.frontends.base import ToolSearch
+from tilec.inspection.code import image_codes
+from tilec.inspection.container import describe, open_code
 from tilec.inspection.dump import machine_code
 from tilec.inspection.mix import mix
 from tilec.inspection.sass import Instruction, instructions
@@ -64,3 +68,20 @@ def test_numbers_of_registers_do_not_count(tmp_path: Path) -> None:
     # The extra parameter moves the offset of `n` and nothing else.
     assert len(one) == len(other)
     assert sum(a != b for a, b in zip(one, other, strict=True)) == 1
+
+
+def test_a_fatbin_of_others(tmp_path: Path) -> None:
+    """Every architecture of a kernel is an image; parameters come from the PTX, and resources are those of the cubins."""
+    (tmp_path / "k.fatbin").write_bytes(fatbin())
+    code = open_code(tmp_path / "k.fatbin", SEARCH)
+    (kernel,) = describe(code).info.kernels
+    assert code.kind == "fatbin"
+    found = {str(image.target): image for image in kernel.variants[0].images}
+    assert {"sm_90", "compute_80"} <= set(found)
+    assert found["sm_90"].resources.registers
+    assert found["compute_80"].resources.registers is None
+    (one,) = image_codes(code.bundle, code.bundle.info, SEARCH)
+    assert (str(one.image.target), one.held, one.mix.total > 10) == ("sm_90", None, True)
+    (tmp_path / "cut.fatbin").write_bytes(fatbin()[:60])
+    with pytest.raises(CompileError, match="the fatbin cannot be read"):
+        open_code(tmp_path / "cut.fatbin", SEARCH)

@@ -14,7 +14,7 @@ from tilec.cli.tables import Cell, bytes_text, columns, count_text, table, termi
 from tilec.errors import UsageError
 
 if TYPE_CHECKING:
-    from tilec.inspection.container import Container
+    from tilec.inspection.container import Code
     from tilec.inspection.report import Report
     from tilec.model.image import ImageInfo
     from tilec.model.kernel import KernelInfo, VariantInfo
@@ -29,6 +29,7 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
         "tilec inspect dist/acme_kernels                    # a generated package",
         "tilec inspect dist/*.whl --select 'gemm-*'",
         "tilec inspect dist/acme_kernels --json | jq '.kernels[].name'",
+        "tilec inspect libfoo.fatbin                        # compiled code that somebody else made",
         "tilec inspect dist/acme_kernels --sass --select gemm-f16-BM128-sm_90",
         "tilec inspect dist/acme_kernels --tileir --select softmax-f32-tileir",
         "tilec inspect dist/acme_kernels --safety           # what is guaranteed of each kernel, and how",
@@ -66,17 +67,21 @@ def command(
 ) -> None:
     """Show what is inside FILE: a .tilec bundle, a generated package's directory, or a wheel that holds one.
 
+    A cubin, a fatbin, PTX or Tile IR bytecode will do too, whoever made it: each of its entry points is shown as a kernel.
+
     Kernels, signatures, variants, targets, resources, occupancy, sizes, digests and the toolchain that made them. Needs no GPU.
     """
     from tilec.inspection import container, report
 
     shown = [name for name, given in ((f"--{form}", form), ("--safety", safety), ("--instructions", instructions)) if given]
     _refuse(app, shown, form=form, old=old, deny_breaking=deny_breaking, raw=raw)
-    opened = container.open_container(app.path(file))
+    opened = container.open_code(app.path(file), app.settings.search)
     if verify:
         opened.bundle.verify()
     if old:
-        difference(app, container.open_container(app.path(old)), opened, select, code=form == "sass", deny_breaking=deny_breaking)
+        difference(
+            app, container.open_code(app.path(old), app.settings.search), opened, select, code=form == "sass", deny_breaking=deny_breaking
+        )
         return
     if form:
         _dump(app, opened, form, select, raw=raw)
@@ -138,7 +143,7 @@ def _safety(app: App, found: Report) -> None:
                 app.say(f"    {fact.what}")
 
 
-def _dump(app: App, opened: Container, form: str, select: str, *, raw: bool) -> None:
+def _dump(app: App, opened: Code, form: str, select: str, *, raw: bool) -> None:
     from tilec.inspection.dump import Form, dump
 
     found = dump(opened.bundle, Form(form), select, app.settings.search, _sources(app), raw=raw)
@@ -159,14 +164,16 @@ def _print(app: App, found: Report, *, verified: bool) -> None:
 
     info = found.info
     package = info.package
-    app.say(f"{click.style(f'{package.name} {package.version}', bold=True)}  {found.kind} {app.show(found.path)}, {bytes_text(found.size)}")
+    title = click.style(f"{package.name} {package.version}".strip(), bold=True)
+    app.say(f"{title}  {found.kind} {app.show(found.path)}, {bytes_text(found.size)}")
     if package.description:
         app.say(package.description)
-    facts = [f"import {package.module}", f"profile {info.profile}"]
+    facts = [f"import {package.module}", f"profile {info.profile}"] if package.module else []
     facts += [f"licence {package.license}"] if package.license else []
     facts += [f"drivers from {info.min_driver}"] if info.min_driver else []
     facts += [f"by {info.builder}"] if info.builder else []
-    app.say(", ".join(facts))
+    if facts:
+        app.say(", ".join(facts))
     app.say(f"sha256 {found.digest}{', every image verified' if verified else ''}")
     app.say()
     for line in table(HEADS, kernel_rows(found.kernels), width=terminal_width()):

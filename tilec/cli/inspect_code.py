@@ -10,18 +10,17 @@ from tilec.cli.app import App
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, table, terminal_width
 
 if TYPE_CHECKING:
-    from tilec.bundle.read import Bundle
     from tilec.inspection.code import CodeDifference, ImageCode
-    from tilec.inspection.container import Container
+    from tilec.inspection.container import Code
     from tilec.inspection.diff import Difference, ImageChange
     from tilec.inspection.diff_launchers import Change
-    from tilec.inspection.report import Report
+    from tilec.inspection.report import Images, Report
 
 HEADS = columns("~image", ">regs", ">spills", ">shared", ">stack", ">occupancy", ">code")
 IDS_SHOWN = 10
 
 
-def difference(app: App, old: Container, new: Container, select: str, *, code: bool, deny_breaking: bool) -> None:
+def difference(app: App, old: Code, new: Code, select: str, *, code: bool, deny_breaking: bool) -> None:
     """What a build changes against another: of its launchers and images, or (`code`) of one image's instructions.
 
     Raises:
@@ -43,7 +42,7 @@ def difference(app: App, old: Container, new: Container, select: str, *, code: b
         raise SystemExit(1)
 
 
-def print_instructions(app: App, bundle: Bundle, found: Report) -> None:
+def print_instructions(app: App, bundle: Images, found: Report) -> None:
     """What the machine code of each cubin in a report consists of."""
     from tilec.errors import UsageError
     from tilec.inspection.code import image_codes, to_json
@@ -95,7 +94,7 @@ def _print_code(app: App, found: CodeDifference) -> None:
 def print_difference(app: App, found: Difference) -> None:
     """Print a difference; `--verbose` lists every id."""
     old, new = found.old, found.new
-    names = [f"{report.info.package.name} {report.info.package.version}" for report in (old, new)]
+    names = [f"{report.info.package.name} {report.info.package.version}".strip() for report in (old, new)]
     app.say(f"{click.style(f'{names[0]} → {names[1]}', bold=True)}  {app.show(old.path)} → {app.show(new.path)}")
     if old.digest == new.digest:
         app.say("the same bundle")

@@ -7,12 +7,11 @@ import difflib
 from collections.abc import Iterator
 from typing import Any
 
-from tilec.bundle.read import Bundle
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.dump import Form, machine_code, pick
 from tilec.inspection.mix import PADDING, Mix, mix
 from tilec.inspection.occupancy import residency
-from tilec.inspection.report import image_id
+from tilec.inspection.report import Images, image_id
 from tilec.inspection.sass import instructions
 from tilec.model.arch import TargetKind
 from tilec.model.image import ImageInfo
@@ -49,7 +48,7 @@ class CodeDifference:
     text: str
 
 
-def image_codes(bundle: Bundle, info: BundleInfo, search: ToolSearch) -> Iterator[ImageCode]:
+def image_codes(bundle: Images, info: BundleInfo, search: ToolSearch) -> Iterator[ImageCode]:
     """The code of every cubin image of `info` (the bundle's index, or a part of it), in its order.
 
     Raises:
@@ -65,7 +64,7 @@ def image_codes(bundle: Bundle, info: BundleInfo, search: ToolSearch) -> Iterato
                     yield ImageCode(id=image_id(variant, image), image=image, mix=found, held=residency(kernel, variant, image))
 
 
-def code_difference(old: Bundle, new: Bundle, select: str, search: ToolSearch) -> CodeDifference:
+def code_difference(old: Images, new: Images, select: str, search: ToolSearch) -> CodeDifference:
     """How the machine code of one image changed.
 
     Args:
@@ -94,7 +93,7 @@ def code_difference(old: Bundle, new: Bundle, select: str, search: ToolSearch) -
     )
 
 
-def _normal(bundle: Bundle, image: ImageInfo, search: ToolSearch) -> list[str]:
+def _normal(bundle: Images, image: ImageInfo, search: ToolSearch) -> list[str]:
     _, text = machine_code(bundle.image(image.digest), image.symbol, search)
     return [one.normal for one in instructions(text) if one.opcode not in PADDING]
 

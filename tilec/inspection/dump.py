@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tilec.bundle.cubin import entry_index
-from tilec.bundle.read import Bundle
 from tilec.errors import BundleError, ToolchainError, UsageError
 from tilec.frontends._run import run_tool
 from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
-from tilec.inspection.report import image_id
+from tilec.inspection.report import Images, image_id
 from tilec.inspection.tileir import tileir_text
 from tilec.model.arch import TargetKind
 from tilec.model.image import ImageInfo
@@ -53,7 +52,7 @@ class Dump:
     tool: str = ""
 
 
-def dump(bundle: Bundle, form: Form, select: str, search: ToolSearch, folder: Path = Path(), *, raw: bool = False) -> Dump:
+def dump(bundle: Images, form: Form, select: str, search: ToolSearch, folder: Path = Path(), *, raw: bool = False) -> Dump:
     """The text of the one image that `select` names.
 
     Args:
@@ -93,7 +92,7 @@ def machine_code(data: bytes, symbol: str, search: ToolSearch) -> tuple[str, str
     return _disassemble(data, ".cubin", search, _disassemblers(data, symbol))
 
 
-def pick(bundle: Bundle, form: Form, select: str) -> tuple[str, ImageInfo]:
+def pick(bundle: Images, form: Form, select: str) -> tuple[str, ImageInfo]:
     """Id and index row of the one image of the form's kind that `select` names.
 
     Raises:
@@ -121,7 +120,7 @@ def pick(bundle: Bundle, form: Form, select: str) -> tuple[str, ImageInfo]:
     )
 
 
-def _images(bundle: Bundle, kind: TargetKind) -> Iterator[tuple[str, ImageInfo]]:
+def _images(bundle: Images, kind: TargetKind) -> Iterator[tuple[str, ImageInfo]]:
     for kernel in bundle.info.kernels:
         for variant in kernel.variants:
             for image in variant.images:
