@@ -7,7 +7,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
-from tilec.bundle.codec import Codec, Misfit, enumeration, flag, integer, literal, optional, parsed, record, row, sequence, text
+from tilec.bundle.codec import (
+    Codec,
+    Misfit,
+    digest,
+    enumeration,
+    flag,
+    identifier,
+    integer,
+    literal,
+    optional,
+    parsed,
+    record,
+    row,
+    sequence,
+    text,
+    unfit,
+)
 from tilec.errors import BundleError, Location
 from tilec.model.arch import Target
 from tilec.model.digest import canonical_json
@@ -26,15 +42,13 @@ MAX_IMAGES = 200_000
 _TEXT = text()
 _COUNT = integer(0)
 _SIZE = integer(0, MAX_IMAGE)
-_DIGEST = text(pattern=r"[0-9a-f]{64}", what="a SHA-256 in hex")
-NAME = text(pattern=r"[^\W\d]\w*", what="an identifier", most=500)
 _FILE = text(most=4096)
 _VERSION = row(integer(0, 999), integer(0, 999))
 _DIMS = sequence(integer(1, 1 << 31), most=3)
 _FACTS = sequence(_COUNT, most=64)
 EXPRESSION = text(most=10_000)
 LOCATION = record(Location, file=_FILE, line=_COUNT, column=_COUNT)
-_AXES = sequence(row(NAME, literal), most=64)
+_AXES = sequence(row(identifier, literal), most=64)
 
 _RESOURCES = record(
     Resources,
@@ -49,7 +63,7 @@ _RESOURCES = record(
 _IMAGE = record(
     ImageInfo,
     target=parsed(Target.parse),
-    digest=_DIGEST,
+    digest=digest,
     size=_SIZE,
     symbol=text(most=100_000),
     exact=flag,
@@ -62,7 +76,7 @@ _IMAGE = record(
     block=_DIMS,
     dynamic_shared=_COUNT,
 )
-_ASSUMPTION = record(Assumption, param=NAME, shape=_FACTS, stride=_FACTS, align=integer(1))
+_ASSUMPTION = record(Assumption, param=identifier, shape=_FACTS, stride=_FACTS, align=integer(1))
 _ABI = sequence(record(AbiSlot, type=text(most=100), expr=EXPRESSION, size=_COUNT, align=integer(1)), most=10_000)
 _VARIANT = record(
     dict,  # of fields: the ABI is looked up in the kernel's table, see _read_kernel
@@ -71,11 +85,11 @@ _VARIANT = record(
     assume=sequence(_ASSUMPTION, most=1000),
     abi=Codec(lambda abi: abi, _COUNT.read),
     images=sequence(_IMAGE, most=1000),
-    hints=sequence(row(text(most=100), sequence(row(NAME, integer()), most=100)), most=1000),
+    hints=sequence(row(text(most=100), sequence(row(identifier, integer()), most=100)), most=1000),
 )
 _PARAM = record(
     Param,
-    name=NAME,
+    name=identifier,
     kind=enumeration(ParamKind),
     dtype=text(most=500),
     rank=integer(-1, 64),
@@ -99,13 +113,13 @@ _LAUNCH = record(
 )
 _KERNEL_FIELDS = record(
     dict,
-    name=NAME,
+    name=identifier,
     language=text(most=100),
     location=LOCATION,
     doc=_TEXT,
     params=sequence(_PARAM, most=4096),
-    axes=sequence(row(NAME, sequence(literal, most=100_000)), most=64),
-    dtype_axes=sequence(NAME, most=64),
+    axes=sequence(row(identifier, sequence(literal, most=100_000)), most=64),
+    dtype_axes=sequence(identifier, most=64),
     default=_AXES,
     launch=_LAUNCH,
     variants=sequence(_VARIANT, most=MAX_IMAGES),
@@ -138,8 +152,7 @@ def _read_kernel(value: Any) -> Any:
         misfit.path.append(".abis")
         raise
     given = _KERNEL_FIELDS.read({name: entry for name, entry in value.items() if name not in _APART})
-    variants = []
-    used = 0
+    variants, used = [], 0
     for fields in given["variants"]:
         place = fields["abi"]
         if place >= len(abis):
@@ -178,7 +191,7 @@ _BUNDLE = record(
     ),
     kernels=sequence(_KERNEL, most=100_000),
     toolchain=sequence(record(ToolInfo, name=_TEXT, version=_TEXT, digest=text(most=200)), most=1000),
-    sources=sequence(row(_FILE, _DIGEST), most=MAX_IMAGES),
+    sources=sequence(row(_FILE, digest), most=MAX_IMAGES),
     profile=text(most=500),
     min_driver=integer(0, 1_000_000),
     builder=text(most=500),
@@ -417,7 +430,7 @@ def _check(info: BundleInfo) -> None:
     for number, kernel in enumerate(info.kernels):
         rows += _check_one(f"kernels[{number}]", kernel, sizes)
     if rows > MAX_IMAGES:
-        _misfit("kernels", f"{rows} images, more than {MAX_IMAGES}")
+        unfit("kernels", f"{rows} images, more than {MAX_IMAGES}")
 
 
 def _check_one(here: str, kernel: KernelInfo, sizes: dict[str, int]) -> int:
@@ -427,7 +440,7 @@ def _check_one(here: str, kernel: KernelInfo, sizes: dict[str, int]) -> int:
     images = [image for variant in kernel.variants for image in variant.images]
     for image in images:
         if sizes.setdefault(image.digest, image.size) != image.size:
-            _misfit(here, f"image {image.digest[:12]} has two sizes, {sizes[image.digest]} and {image.size}")
+            unfit(here, f"image {image.digest[:12]} has two sizes, {sizes[image.digest]} and {image.size}")
     return len(images)
 
 
@@ -440,28 +453,28 @@ def _check_kernel(here: str, kernel: KernelInfo) -> None:
     for name in kernel.dtype_axes:
         unknown = [value for value in axes.get(name, ("",)) if value not in DTYPES]
         if unknown:
-            _misfit(f"{here}.dtype_axes", f"axis {name!r} holds {unknown[0]!r}, which is no dtype" if name in axes else f"no axis {name!r}")
+            unfit(f"{here}.dtype_axes", f"axis {name!r} holds {unknown[0]!r}, which is no dtype" if name in axes else f"no axis {name!r}")
     for index, param in enumerate(kernel.params):
         if param.dtype and param.dtype not in DTYPES and param.dtype not in kernel.dtype_axes:
-            _misfit(f"{here}.params[{index}].dtype", f"{param.dtype!r} is neither a dtype nor a dtype axis of the kernel")
+            unfit(f"{here}.params[{index}].dtype", f"{param.dtype!r} is neither a dtype nor a dtype axis of the kernel")
     for name, _ in kernel.default:
         if name not in axes:
-            _misfit(f"{here}.default", f"no axis {name!r}")
+            unfit(f"{here}.default", f"no axis {name!r}")
     for region in kernel.safety.regions if kernel.safety else ():
         if region.param not in params:
-            _misfit(f"{here}.safety.regions", f"no parameter {region.param!r}")
+            unfit(f"{here}.safety.regions", f"no parameter {region.param!r}")
     for index, variant in enumerate(kernel.variants):
         for name, _ in variant.axes:
             if name not in axes:
-                _misfit(f"{here}.variants[{index}].axes", f"no axis {name!r}")
+                unfit(f"{here}.variants[{index}].axes", f"no axis {name!r}")
         for assumption in variant.assume:
             if assumption.param not in params:
-                _misfit(f"{here}.variants[{index}].assume", f"no parameter {assumption.param!r}")
+                unfit(f"{here}.variants[{index}].assume", f"no parameter {assumption.param!r}")
         if variant.hints:
             _check_hints(f"{here}.variants[{index}].hints", variant)
         for slot in variant.abi:
             if slot.type not in DTYPES and slot.type not in ("ptr", "struct"):
-                _misfit(f"{here}.variants[{index}].abi", f"{slot.type!r} is neither ptr, struct nor a dtype")
+                unfit(f"{here}.variants[{index}].abi", f"{slot.type!r} is neither ptr, struct nor a dtype")
 
 
 def _check_hints(here: str, variant: VariantInfo) -> None:
@@ -470,7 +483,7 @@ def _check_hints(here: str, variant: VariantInfo) -> None:
     hinted = dict(variant.hints)
     if [target for target, _ in variant.hints] != [target for target in targets if hinted.get(target)]:
         said = ", ".join(target for target, _ in variant.hints)
-        _misfit(here, f"are for the targets {said}, and its images for {', '.join(targets)}")
+        unfit(here, f"are for the targets {said}, and its images for {', '.join(targets)}")
     for target, hints in variant.hints:
         _unique(f"{here}.{target}", (name for name, _ in hints), "hint")
 
@@ -478,16 +491,10 @@ def _check_hints(here: str, variant: VariantInfo) -> None:
 def _contained(where: str, name: str) -> None:
     """Names of files are relative, with forward slashes, and stay where they are."""
     if not name or name.startswith("/") or "\\" in name or "\0" in name or name[1:3] == ":/" or ".." in name.split("/"):
-        _misfit(where, f"{name!r} is not a file name inside the project")
+        unfit(where, f"{name!r} is not a file name inside the project")
 
 
 def _unique(where: str, names: Iterable[str], what: str) -> None:
     counts = Counter(names)
     if counts and max(counts.values()) > 1:
-        _misfit(where, f"{what} {counts.most_common(1)[0][0]!r} appears twice")
-
-
-def _misfit(where: str, what: str) -> NoReturn:
-    misfit = Misfit(what)
-    misfit.path.append(where)
-    raise misfit
+        unfit(where, f"{what} {counts.most_common(1)[0][0]!r} appears twice")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilec.bundle.codec import enumeration, flag, optional, record, sequence, text
-from tilec.bundle.format import EXPRESSION, LOCATION, NAME
+from tilec.bundle.codec import enumeration, flag, identifier, optional, record, sequence, text
+from tilec.bundle.format import EXPRESSION, LOCATION
 from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
 
 SAFETY = record(
@@ -18,6 +18,6 @@ SAFETY = record(
         ),
         most=100_000,
     ),
-    regions=sequence(record(Region, param=NAME, tile=sequence(EXPRESSION, most=3), mapped=flag), most=4096),
+    regions=sequence(record(Region, param=identifier, tile=sequence(EXPRESSION, most=3), mapped=flag), most=4096),
     checks=enumeration(Checks),
 )

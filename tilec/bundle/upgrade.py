@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilec.bundle.codec import Misfit
+from tilec.bundle.codec import unfit
 
 
 def upgraded(plain: dict[str, Any]) -> dict[str, Any]:
@@ -31,7 +31,5 @@ def _objects(plain: Any, key: str) -> list[tuple[int, dict[str, Any]]]:
 
 def _add(plain: dict[str, Any], key: str, value: Any, where: str) -> None:
     if key in plain:
-        misfit = Misfit(f"unknown key {key!r}")
-        misfit.path.append(where)
-        raise misfit
+        unfit(where, f"unknown key {key!r}")
     plain[key] = value

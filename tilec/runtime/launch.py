@@ -10,7 +10,7 @@ from tilec.model.kernel import AxisValue, KernelInfo
 from tilec.runtime.arguments import READERS, Look
 from tilec.runtime.binding import bind, check_axes, check_count
 from tilec.runtime.contract import Contract
-from tilec.runtime.fastpath import KeyOf, Launch, fast_path
+from tilec.runtime.fastpath import KeyOf, Launch, fast_path, key_path
 from tilec.runtime.grid import GridWish
 from tilec.runtime.handles import stream_handle
 from tilec.runtime.packing import Block
@@ -57,6 +57,7 @@ class Launcher:
         self._optioned: dict[tuple[Any, ...], Launcher] = {}
         self._paths: dict[tuple[Any, ...], Launch] = {}
         self._fast: Launch | None = None
+        self._begun = False
         self._key_of: KeyOf
         self._meet: Callable[[type | None], None]
 
@@ -112,7 +113,11 @@ class Launcher:
             NoImageError: the bundle has no image for this device.
             DriverError: the driver refused the image or the launch.
         """
-        (self._fast or self.path())(stream, values, choices)
+        if self._fast is not None or self._begun or choices:
+            (self._fast or self.path())(stream, values, choices)
+        else:  # what is made for the kernel knows launches that were made before: the first one of a process need not wait for it
+            self._begun = True
+            self.slow(stream, values)
 
     def owned(self, ctx: Any, values: tuple[Any, ...]) -> None:
         """Enqueue a launch of tensors that moved into an op, none of them twice.
@@ -126,7 +131,7 @@ class Launcher:
             NoImageError: the bundle has no image for this device.
             DriverError: the driver refused the image or the launch.
         """
-        self._ready()
+        self.path()
         self.__dict__["owned"](ctx, values)
 
     def chosen(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue, ...]) -> None:
@@ -144,8 +149,14 @@ class Launcher:
 
     def path(self) -> Launch:
         """The function that `launch` comes down to, of (stream, values)."""
-        self._ready()
-        assert self._fast is not None
+        if self._fast is None:
+            contract = self._ready()
+            with self._lock:
+                holds, device = self._site.driver.holds_arguments, self._site.device.ordinal
+                fast, owned, self._meet = fast_path(contract, self._plans, self, holds=holds, device=device)
+                # In place of the methods, which cost as much as some of the checks.
+                self.__dict__.update(launch=fast, owned=owned)
+                self._fast = fast  # last: who sees it may use the rest
         return self._fast
 
     def variant(self, **axes: AxisValue) -> Launcher:
@@ -268,10 +279,7 @@ class Launcher:
         if contract is None:
             with self._lock:
                 contract = Contract(self.info)
-                holds, device = self._site.driver.holds_arguments, self._site.device.ordinal
-                self._fast, owned, self._key_of, self._meet = fast_path(contract, self._plans, self, holds=holds, device=device)
-                # In place of the methods, which cost as much as some of the checks.
-                self.__dict__.update(launch=self._fast, owned=owned)
+                self._key_of = key_path(contract)
                 self._contract = contract  # last: who sees it may use the rest
         return contract
 
@@ -313,7 +321,8 @@ class Launcher:
         """Places of tilec's own tensors, all of which may be used so."""
         leased = [place for place in contract.tensors if READERS.leased(values[place])]
         if leased:
-            self._meet(READERS.plain_type)
+            if self._fast is not None:
+                self._meet(READERS.plain_type)
             self._check_leases(contract, values, leased)
         return leased
 
