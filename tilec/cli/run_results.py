@@ -58,12 +58,12 @@ class Results:
             start, end = (lead, timing) if index == 0 else (" " * (self._width + 8), "")
             app.say(f"{start}  {output.name:<8}  {found.max_abs:>9.3g}  {found.max_rel:>9.3g}  {end:>9}".rstrip())
             if not found.ok:
-                app.say(f"  {_difference(output)}")
+                app.say(f"  {difference(output)}")
         if result.error is not None:
             app.say("\n".join(f"  {line}" for line in str(result.error).splitlines()))
 
 
-def _difference(output: OutputResult) -> str:
+def difference(output: OutputResult) -> str:
     """`z[3, 7] is 1.5, expected 1.25; 12 of 4096 elements are off (rtol 1e-05, atol 1e-06)`."""
     found, limit = output.comparison, output.tolerance
     index = ", ".join(map(str, found.first_index or ()))
