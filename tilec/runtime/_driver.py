@@ -33,10 +33,13 @@ def driver() -> Driver:
     except ImportError as error:
         what = f"the package cuda-bindings cannot be imported: {error}"
         raise MissingError(what, fix="install it: pip install 'cuda-bindings>=13.0,<14'") from error
-    if "launches" in os.environ.get("TILEC_DEBUG", "").split(","):
-        from tilec.runtime._driver_recording import RecordingDriver
+    if os.environ.get("TILEC_DEBUG"):
+        from tilec.runtime.debugging import debugging
 
-        return RecordingDriver(api)
+        if "launches" in debugging():
+            from tilec.runtime._driver_recording import RecordingDriver
+
+            return RecordingDriver(api)
     return Driver(api)
 
 

@@ -7,12 +7,11 @@ import dataclasses
 import sys
 import threading
 import time
-import traceback
 import warnings
 import weakref
 from collections.abc import Callable
 
-from tilec.runtime.kept import copied
+from tilec.runtime.kept import copied, let_go
 
 # Gets a function that says whether the work is to be given up.
 Work = Callable[[Callable[[], bool]], None]
@@ -183,7 +182,7 @@ class Queue:
                     task.work(lambda number=number: number <= self._given_up)  # type: ignore[misc]
                 except BaseException as exc:  # noqa: BLE001 - it belongs to whoever waits for it
                     error = exc
-                    _let_go(exc)
+                    let_go(exc)
             elif behind is not None:
                 self._failures.append((number, copied(behind)))
             del task  # with the arguments that it holds, before anybody is told that it is done
@@ -271,10 +270,3 @@ def _warn(text: str) -> None:
         warnings.warn(text, RuntimeWarning, stacklevel=3)
     except RuntimeWarning as warning:  # warnings are errors here, and there is nobody to catch one
         sys.stderr.write(f"RuntimeWarning: {warning}\n")
-
-
-def _let_go(error: BaseException | None) -> None:
-    """Empty the frames of an error and of those behind it: they hold the arguments of the work."""
-    while error is not None:
-        traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__

@@ -220,9 +220,11 @@ class Executable:
         """Make a graph ready, and bring it to the device: the first replay need not."""
         made = cls(driver, ordinal, driver.instantiate_graph(ordinal, graph))
         line = take_line(driver, ordinal)
-        driver.upload_graph(ordinal, made.handle, line.handle)
-        driver.synchronize(ordinal, line.handle)  # no other work is ever there
-        give_line(line)
+        try:
+            driver.upload_graph(ordinal, made.handle, line.handle)
+            driver.synchronize(ordinal, line.handle)  # no other work is ever there
+        finally:
+            give_line(line)
         return made
 
 
