@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from tilec.runtime.arguments import READERS, torch_strided
 from tilec.runtime.contract import Contract
@@ -14,6 +14,7 @@ from tilec.runtime.handles import HANDLES
 from tilec.runtime.packing import Block
 from tilec.runtime.prepare import Plan
 from tilec.runtime.seam_types import LaunchCall
+from tilec.values import value_class
 
 # (stream, values, choices): enqueues, or hands over to the slow path. And values -> key, for the slow path to remember its plan by.
 Launch = Callable[..., None]
@@ -159,7 +160,8 @@ class SlowPath(Protocol):
         """Deal with a launch that the driver refused."""
 
 
-class Paths(NamedTuple):
+@value_class(frozen=True, kw_only=True, slots=True)
+class Paths:
     """What is made for a kernel.
 
     Attributes:
@@ -203,7 +205,7 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "slow": slow.slow,
     }
     exec(compile(source, "<tilec launch path>", "exec"), names)  # noqa: S102 - built from numbers alone
-    return Paths(names["launch"], names["owned"], names["meet"])
+    return Paths(launch=names["launch"], owned=names["owned"], meet=names["meet"])
 
 
 def key_path(contract: Contract) -> KeyOf:

@@ -153,10 +153,11 @@ class Launcher:
             contract = self._ready()
             with self._lock:
                 holds, device = self._site.driver.holds_arguments, self._site.device.ordinal
-                fast, owned, self._meet = fast_path(contract, self._plans, self, holds=holds, device=device)
+                made = fast_path(contract, self._plans, self, holds=holds, device=device)
+                self._meet = made.meet
                 # In place of the methods, which cost as much as some of the checks.
-                self.__dict__.update(launch=fast, owned=owned)
-                self._fast = fast  # last: who sees it may use the rest
+                self.__dict__.update(launch=made.launch, owned=made.owned)
+                self._fast = made.launch  # last: who sees it may use the rest
         return self._fast
 
     def variant(self, **axes: AxisValue) -> Launcher:
