@@ -147,6 +147,47 @@ def test_a_child_of_a_fork_goes_on_and_ends() -> None:
     assert done.stdout == "2.0\n" * 5
 
 
+@pytest.mark.parametrize("frozen", ["", "import gc; gc.freeze()"])
+def test_a_child_of_a_fork_is_not_held_up_by_locks_of_threads_that_it_has_not(frozen: str) -> None:
+    code = LOCKED.replace("FROZEN", frozen)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2.0\n", "")
+
+
+# A thread that is in the middle of everything that ops take locks for.
+LOCKED = """
+import os, signal, threading, warnings
+import numpy as np
+from tests.cpu_samples import device, ones
+from tilec.runtime import Device, MemPool, Tensor, marks, set_default_device
+from tilec.runtime.tensors import pool, staging
+
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # since Python 3.12
+module, driver = device()
+set_default_device(Device("cpu", driver=driver))
+x = Tensor.from_foreign(ones(64), driver=driver).share()
+def launch():
+    return module.lazy.add(Tensor.from_foreign(ones(64), driver=driver), x, x).future().result(20)[0]
+launch()
+staged = staging.staging_of(driver, -1)
+held, end = threading.Event(), threading.Event()
+def hold():
+    locks = (marks._LOCK, pool._LOCK, staging._LOCK, staged._lock, x.storage.lock, x.lease._lock, driver._lock, driver._pool._lock)
+    with locks[0], locks[1], locks[2], locks[3], locks[4], locks[5], locks[6], locks[7]:
+        held.set()
+        end.wait()
+threading.Thread(target=hold).start()
+held.wait()
+FROZEN
+child = os.fork()
+if not child:
+    signal.alarm(30)
+    os.write(1, f"{np.asarray(launch())[0]}\\n".encode())
+    os._exit(0)
+status = os.waitpid(child, 0)[1]
+end.set()
+assert status == 0
+"""
 # Live tensors, views, shares and pools, futures nobody asked, callbacks, a thread that goes on launching, and a loop in another one.
 END = """
 import asyncio, threading, time
