@@ -4,6 +4,7 @@ more than the checks that it saves. Only numbers go into the generated text, nev
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -21,6 +22,9 @@ Launch = Callable[..., None]
 KeyOf = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 # Numbers whose value stays as long as they are the same object.
 CONSTANTS = frozenset((bool, int, float))
+
+# Launches of ops that one kernel keeps, by the tensors.
+_MOST_KNOWN = 64
 
 # Three ways to find what a launch needs, the shortest first:
 # - `recent`: the last launch of tilec's own tensors, of which nothing is changed; its argument memory is never written again;
@@ -74,27 +78,52 @@ def launch(stream, values, choices=()):
         return
 {tail}
 
-def owned(ctx, values):
-    global recent
+def owned(ctx, values, looks):
+    global latest
     {unpack} = values
-    s = stream = ctx.stream
-    touched = ctx._touched
+    wrote, read = ctx._wrote, ctx._read
+    inside = {inside}
+    if not inside:
 {touch}
-    {same} = recent
-    if {still}:
+    s = ctx.stream
+    {latest} = latest
+    if looks == ql and qs == s{numbers}:
         result = call(block.address, {held})[0]
         if result:
-            recent = none_before
+            known.clear()
+            latest = none_latest
             failed(plan, call, block, s, result)
-        return
+    else:
+        launch_anew(s, values, looks)
+    if inside and {alone}:
+        {looked} = looks
+        {free} = None
+        return values
+    return None
+
+def launch_anew(stream, values, looks):
+    global latest
+    s = stream
+    found = known.get(looks)
+    if found is not None:
+        {unpack} = values
+        {latest} = found
+        if qs == s{numbers}:
+            latest = found
+            result = call(block.address, {held})[0]
+            if result:
+                known.clear()
+                latest = none_latest
+                failed(plan, call, block, s, result)
+            return
+    {unpack} = values
     try:
-        t = Tensor = type(a{first})
 {looks}
         plan = plans[{key}]
         call = plan.calls[s]
     except Exception:
         return launch(s, {raw})
-{tail}
+{tail_of_owned}
 """
 _KEY_OF = """
 def key_of(values):
@@ -123,8 +152,8 @@ _TAIL = """    try:
     if result:
         failed(plan, call, block, stream, result)
         plan.blocks.append(block)
-    elif same and t is Tensor and {constant}:
-        recent = {remembered}
+    elif {often}:
+        {remember}
     else:
         plan.blocks.append(block)
 """
@@ -166,12 +195,13 @@ class Paths:
 
     Attributes:
         launch: enqueues a call, or hands it over to the slow path.
-        owned: of (context of an execution, values): enqueues a launch of tensors that moved into its op, none of them twice.
+        owned: of (context of an execution, values, looks that were taken): enqueues a launch of tensors that moved into its op, none of
+            them twice; the values where all of these tensors are their owners again, since nobody else has them, else None.
         meet: is told tilec's type of tensors, once there is one: a program that has none need not import it.
     """
 
     launch: Launch
-    owned: Callable[[Any, tuple[Any, ...]], None]
+    owned: Callable[[Any, tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...] | None]
     meet: Callable[[type | None], None]
 
 
@@ -185,9 +215,13 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         holds: whether the driver holds arguments, and gets them.
         device: ordinal of the device that the kernel is on.
     """
+    from tilec.runtime.references import LOCAL, references  # no first launch needs them
+
     source = _source(contract, "(packed, values)" if holds else "0")
     nobody = _Nobody()
     remembered = (*(nobody for _ in contract.params), -1, None, None, None, ())
+    latest = (*(nobody for _ in contract.others), -1, None, None, None, None, ())
+    known: dict[Any, Any] = {}
     names: dict[str, Any] = {
         **_names(),
         "Tensor": READERS.plain_type or _Nobody,
@@ -197,10 +231,16 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "failed": slow.failed,
         "guard": (lambda *_: False, None, *(nobody for _ in (*contract.others, *contract.keyed))),
         "handles": HANDLES,
+        "known": known,
+        "latest": latest,
         "leased_types": READERS.leased_types,
+        "n": LOCAL + 2,  # held by a variable, by the arguments, and by the record of moves
+        "none_latest": latest,
         "none_before": remembered,
         "plan_before": None,
         "plans": plans,
+        "references": references,
+        "repeated": functools.partial(_repeated, known),
         "recent": remembered,
         "slow": slow.slow,
     }
@@ -232,6 +272,16 @@ def _names() -> dict[str, Any]:
         "torch_strided": torch_strided,
         "torch_types": READERS.torch_types,
     }
+
+
+def _repeated(known: dict[Any, Any], looks: Any) -> bool:
+    """Whether tensors were launched with before; if so, that launch is worth to be kept. Of those that come once, nothing is."""
+    if looks in known:
+        return known[looks] is None
+    if len(known) >= _MOST_KNOWN:
+        known.clear()
+    known[looks] = None
+    return False
 
 
 class _Nobody:
@@ -278,14 +328,17 @@ def _source(contract: Contract, held: str) -> str:
         **_guarding(contract, even),
         **_owning(contract),
     }
-    tail = _TAIL.format(
-        packed=_tuple([*(f"p{i}" for i in tensors), *(f"a{i}" for i in free)]),
-        changed="True" if always else changed,
-        apart=apart.strip("\n") if pairs else "",
+    tail = {
+        "packed": _tuple([*(f"p{i}" for i in tensors), *(f"a{i}" for i in free)]),
+        "changed": "True" if always else changed,
+        "apart": apart.strip("\n") if pairs else "",
         **facts,
-    )
+    }
+    again = _TAIL.format(often=f"same and t is Tensor and {facts['constant']}", remember=f"recent = {facts['remembered']}", **tail)
+    owned = _TAIL.format(often="same or repeated(looks)", remember=f"latest = known[looks] = {facts['noted']}", **tail)
     return _TEMPLATE.format(
-        tail=tail.strip("\n"),
+        tail=again.strip("\n"),
+        tail_of_owned=owned.strip("\n"),
         read="\n".join(f"            {line}" for line in read) or "                pass",
         kind=f"type(a{tensors[0]})" if tensors else "None",
         **facts,
@@ -310,18 +363,24 @@ def _recent(contract: Contract) -> dict[str, str]:
 
 def _owning(contract: Contract) -> dict[str, str]:
     """Launches of ops: tensors have moved into them, so nobody else uses them; the execution sees to their order."""
-    touch = []
-    for i in contract.tensors:
-        touch += [f"m = a{i}.storage", "u = touched.get(id(m))"]
+    tensors, others = contract.tensors, contract.others
+    touch, inside = [], []
+    for i in tensors:
         write = contract.params[i].out
+        touch += [f"m = a{i}.storage", "u = ctx._touched.get(id(m))"]
         touch += [f"if u is None{' or not u[1]' if write else ''}:", f"    ctx.{'writes' if write else 'reads'}(m)"]
-    still = [f"a{i}._look is q{i}" if i in contract.tensors else f"a{i} is q{i}" for i in range(len(contract.params))]
+        inside.append(f"a{i}._within is wrote" if write else f"(a{i}._within is wrote or a{i}._within is read)")
     return {
-        "touch": "\n".join(f"    {line}" for line in touch),
-        "still": " and ".join(["qs == s", *still]) if contract.tensors else "False",
-        "first": str(contract.tensors[0]) if contract.tensors else "0",
-        "looks": "\n".join(f"        p{i}, f{i} = l{i} = a{i}._look" for i in contract.tensors),
-        "raw": _tuple([f"a{i}.raw()" if i in contract.tensors else f"a{i}" for i in range(len(contract.params))]),
+        "touch": "\n".join(f"        {line}" for line in touch) or "        pass",
+        "inside": " and ".join(inside) or "False",
+        "alone": " and ".join(f"references(a{i}) == n" for i in tensors) or "False",
+        "latest": f"{''.join(f'q{i}, ' for i in others)}qs, ql, plan, call, block, packed",
+        "numbers": "".join(f" and a{i} is q{i}" for i in others),
+        "looked": "".join(f"a{i}._look, " for i in tensors).rstrip() or "()",
+        "free": " = ".join(f"a{i}._moved" for i in tensors) or "_",
+        "looks": "\n".join(f"        p{i}, f{i} = looks[{place}]" for place, i in enumerate(tensors)) or "        pass",
+        "noted": f"({''.join(f'a{i}, ' for i in others)}s, looks, plan, call, block, packed)",
+        "raw": _tuple([f"a{i}.raw()" if i in tensors else f"a{i}" for i in range(len(contract.params))]),
     }
 
 

@@ -39,6 +39,7 @@ class Launcher:
 
     Attributes:
         pinned: the axes that it is restricted to.
+        make: makes ops of its launches; None until the first of them.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Launcher:
         self._info = info
         self._site = site
         self.pinned = dict(pinned or {})
+        self.make: Callable[..., Any] | None = None
         self._grid = grid
         self._gridded: dict[tuple[GridWish, ...], Launcher] = {}
         self._lock = threading.Lock()
@@ -119,12 +121,16 @@ class Launcher:
             self._begun = True
             self.slow(stream, values)
 
-    def owned(self, ctx: Any, values: tuple[Any, ...]) -> None:
+    def owned(self, ctx: Any, values: tuple[Any, ...], looks: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Enqueue a launch of tensors that moved into an op, none of them twice.
 
         Args:
             ctx: context of the op's execution, which sees to the order of streams.
             values: every argument, in order.
+            looks: what was taken of the tensors among them.
+
+        Returns:
+            The values, where the tensors among them are owners of what was taken again; None where the caller has to see to that.
 
         Raises:
             LaunchError: the call was refused; nothing was enqueued.
@@ -132,7 +138,8 @@ class Launcher:
             DriverError: the driver refused the image or the launch.
         """
         self.path()
-        self.__dict__["owned"](ctx, values)
+        owned: Callable[..., tuple[Any, ...] | None] = self.__dict__["owned"]
+        return owned(ctx, values, looks)
 
     def chosen(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue, ...]) -> None:
         """`launch` of calls that choose axes."""
