@@ -97,6 +97,11 @@ OPTIONS = {
         ),
         Key("flags", ListOf(Text()), "More compiler flags, as they are."),
         Key("group", Integer(1, 64), "Most variants of a source that are compiled in one go; 1 compiles each alone."),
+        Key(
+            "link",
+            ListOf(Text("a file such as act.cu, act.py:relu or libact.a", convert=values.link_entry), least=1, unique=True),
+            "Files of device functions that the kernel is linked with.",
+        ),
     ),
     "prebuilt": (
         Key("sha256", _SHA256, "SHA-256 of `source`, which is required: nothing else of a compiled file can be told from its name."),
@@ -300,7 +305,6 @@ KERNEL = Table(
         Key("case", Table(names=Names(values.WORD, "a case's name", CASE)), "Named inputs and a reference."),
         *OPTIONS["cuda"],
         *OPTIONS["prebuilt"],
-        Key("link", Later(), "Not supported yet."),
     ),
 )
 OVERRIDE = Table(
