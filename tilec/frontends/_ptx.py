@@ -112,7 +112,7 @@ def relative_files(text: str, places: Sequence[tuple[str, str]]) -> str:
     """The text with the `.file` names under each directory of `places` (absolute path, what to write instead) made relative to it."""
 
     def rename(match: re.Match[str]) -> str:
-        return f'{match[1]}"{_escaped(_relative(_plain(match[2]), places))}"'
+        return f'{match[1]}"{_escaped(relative(_plain(match[2]), places))}"'
 
     return _FILE.sub(rename, text)
 
@@ -133,7 +133,8 @@ def _escaped(name: str) -> str:
     return "".join(chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}" for byte in data)
 
 
-def _relative(path: str, places: Sequence[tuple[str, str]]) -> str:
+def relative(path: str, places: Sequence[tuple[str, str]]) -> str:
+    """A path under one of `places` (absolute path, what to write instead) made relative to it."""
     plain = os.path.normpath(path)
     for base, instead in places:
         for folder in (os.path.normpath(base), os.path.realpath(base)):

@@ -83,19 +83,22 @@ TOOLCHAIN = Table(
         Key("timeout", Number(above=0, most=86400), "Seconds that one compile may take."),
     ),
 )
-OPTIONS = {
+_CPP = (
+    Key("std", Text("C++ standard", choices=("c++14", "c++17", "c++20", "c++23")), "C++ standard."),
+    Key("include", ListOf(_PATH, unique=True), "Include directories, relative to the project."),
+    Key(
+        "define",
+        Table(names=Names(values.IDENTIFIER, "a macro's name", Either((Text(convert=values.one_line, empty=True), Integer())))),
+        "Preprocessor macros and their values.",
+    ),
+    Key("flags", ListOf(Text()), "More compiler flags, as they are."),
+)
+OPTIONS: dict[str, tuple[Key, ...]] = {
     "cuda": (
         Key(
             "compiler", Text("compiler", choices=("nvrtc", "nvcc")), "NVRTC in process (default), or nvcc for code that needs host headers."
         ),
-        Key("std", Text("C++ standard", choices=("c++14", "c++17", "c++20", "c++23")), "C++ standard."),
-        Key("include", ListOf(_PATH, unique=True), "Include directories, relative to the project."),
-        Key(
-            "define",
-            Table(names=Names(values.IDENTIFIER, "a macro's name", Either((Text(convert=values.one_line, empty=True), Integer())))),
-            "Preprocessor macros and their values.",
-        ),
-        Key("flags", ListOf(Text()), "More compiler flags, as they are."),
+        *_CPP,
         Key("group", Integer(1, 64), "Most variants of a source that are compiled in one go; 1 compiles each alone."),
         Key(
             "link",
@@ -111,7 +114,7 @@ OPTIONS = {
             "More files of the same kernel, for other targets: each with its SHA-256.",
         ),
     ),
-    "tile": (),
+    "tile": _CPP,
     "triton": (),
 }
 FRONTENDS = Table(
