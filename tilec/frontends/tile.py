@@ -26,10 +26,10 @@ class TileFrontend:
     """
 
     name = "tile"
-    suffixes = (".py",)
-    kinds = (TargetKind.CUBIN, TargetKind.TILEIR)
+    suffixes: tuple[str, ...] = (".py",)
+    kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.TILEIR)
     simt: bool = False
-    hints = ("num_ctas", "occupancy", "num_worker_warps", "opt_level", "opt")
+    hints: tuple[str, ...] = ("num_ctas", "occupancy", "num_worker_warps", "opt_level", "opt")
 
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""
