@@ -68,5 +68,7 @@ def test_a_linked_file_that_is_not_there(project: Path, cli: Cli, tmp_path: Path
     assert failed.code == 2
     assert "kernel.bias_act.link[1]: 'x.txt' cannot be linked: files of device functions end in .cu, .py, .a" in failed.err
     assert "kernel.bias_act.link[2]: 'a.py' does not name a function: write a.py:relu, one entry a function" in failed.err
-    edit(root / "tilec.toml", ', "x.txt", "a.py"', "")
+    edit(root / "tilec.toml", ', "x.txt", "a.py"', ', "bias_act.cu"')
+    assert "kernel.bias_act.link[1]: this is the source itself" in cli(root, "check").err
+    edit(root / "tilec.toml", ', "bias_act.cu"', "")
     assert "kernel.bias_act.link[0]: no such file 'activation.cu'; did you mean 'activations.cu'" in cli(root, "check").err

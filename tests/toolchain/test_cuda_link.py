@@ -404,3 +404,6 @@ def test_functions_of_python_without_their_frontend(tmp_path: Path, monkeypatch:
         frontend().inputs(source)
     assert caught.value.what == "link: act.py:relu is compiled by the frontend 'simt', which this tilec does not have"
     assert "pip install 'tilec[simt]'" in caught.value.fix
+    monkeypatch.setitem(base.BUILTIN, "simt", "tilec.frontends.cuda:CudaFrontend")
+    with pytest.raises(ToolchainError, match="by the frontend 'simt', which here has no device_functions"):
+        frontend().inputs(source)

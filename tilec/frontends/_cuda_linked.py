@@ -101,8 +101,9 @@ class LinkedFiles:
             made: LinkedFrontend | None = getattr(importlib.import_module(module), name)(self._search) if where else None
             if made is None or not hasattr(made, "device_functions"):
                 shown = ", ".join(f"{entry.path}:{function}" for function in entry.names)
+                lack = "which this tilec does not have" if made is None else "which here has no device_functions"
                 raise ToolchainError(
-                    f"link: {shown} is compiled by the frontend {_PYTHON!r}, which this tilec does not have",
+                    f"link: {shown} is compiled by the frontend {_PYTHON!r}, {lack}",
                     cause="device functions in Python need numba-cuda and the frontend that drives it",
                     fix="pip install 'tilec[simt]', or write the function in CUDA C++ (link a .cu file)",
                 )
