@@ -102,6 +102,7 @@ def open_project(manifest_path: Path, search: ToolSearch) -> Project:
         merged = {**dict(options.get(kernel.language, ())), **dict(kernel.options)}
         sources[kernel.name] = Source(root=manifest.root, path=kernel.source, options=tuple(sorted(merged.items())))
     problems.extend(_folder_problems(manifest))
+    problems.extend(_link_problems(manifest))
     problems.extend(_licence_problems(manifest))
     if problems:
         raise ManifestError(tuple(problems))
@@ -321,6 +322,22 @@ def _folder_problems(manifest: Manifest) -> Iterator[Diagnostic]:
             if not Path(manifest.root, folder).is_dir():
                 what = "is a file, not a directory" if Path(manifest.root, folder).exists() else "is not there"
                 yield _problem(manifest, (*path, "include", index), f"directory {folder!r} {what}")
+
+
+def _link_problems(manifest: Manifest) -> Iterator[Diagnostic]:
+    """Linked files that are not there."""
+    used = {kernel.language for kernel in manifest.kernels}
+    tables = [(("frontend", language), dict(options)) for language, options in manifest.frontends if language in used]
+    tables += [(("kernel", kernel.name), dict(kernel.options)) for kernel in manifest.kernels]
+    for path, options in tables:
+        linked = options.get("link", ())
+        for index, text in enumerate(linked if isinstance(linked, tuple) else ()):
+            name = str(text).partition(":")[0]
+            file = Path(manifest.root, name)
+            if not file.is_file():
+                near = [other.relative_to(manifest.root).as_posix() for other in file.parent.glob("*") if other.suffix == file.suffix]
+                what = f"{name!r} is a directory" if file.is_dir() else f"no such file {name!r}{did_you_mean(name, near)}"
+                yield _problem(manifest, (*path, "link", index), what)
 
 
 def _licence_problems(manifest: Manifest) -> Iterator[Diagnostic]:

@@ -55,6 +55,7 @@ _NAMES = (
     "errors",
     "tile-language",
     "triton",
+    "linking",
 )
 PAGES = ("README.md", *(f"docs/{name}.md" for name in _NAMES))
 FOLLOWED = {"file", "append", "edit", "output", "plugin", "fake"}
@@ -90,6 +91,11 @@ def test_the_frontends_page(reader: Reader) -> None:
 def test_the_page_on_triton(reader: Reader) -> None:
     pytest.importorskip("triton")
     for step in steps("docs/triton.md"):
+        reader.follow(step)
+
+
+def test_the_page_on_linking(reader: Reader) -> None:
+    for step in steps("docs/linking.md"):
         reader.follow(step)
 
 

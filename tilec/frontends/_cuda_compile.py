@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilec.bundle.cubin import CubinKernel
 from tilec.errors import BundleError, CompileError
-from tilec.frontends import _cuda_abi, _cuda_declare, _cuda_includes, _cuda_ptxas, _cuda_symbol, _ptx
+from tilec.frontends import _cuda_abi, _cuda_declare, _cuda_includes, _cuda_ptxas, _cuda_symbol, _ptx, _sass
 from tilec.frontends._cuda_groups import Programs
 from tilec.frontends._cuda_program import Asked, Made, ProgramCompiler
 from tilec.model.arch import Version
@@ -66,6 +66,7 @@ class Compiler:
         job, spec = self._job, self._job.spec
         options = self._asked.options
         files = _cuda_includes.closure(spec.source.root, spec.source.path, options.include, [value for _, value in options.define])
+        files += self._asked.files.inputs(spec.source.root, options)
         return (spec.source, job.target.number, spec.opt, spec.lineinfo, expressions, tuple(files))
 
     def _expression(self, member: Member) -> str:
@@ -132,7 +133,10 @@ class Compiler:
 
 
 def _resources(kernel: CubinKernel, made: Made, symbol: str) -> Resources:
-    spills = _cuda_ptxas.spills(made.log, symbol, _ptx.calls(made.text, symbol))
+    if made.libraries:  # assembled by the linker, which does not say
+        spills: tuple[int, int] | None = _sass.spills(made.cubin, symbol) if kernel.stack else (0, 0)
+    else:
+        spills = _cuda_ptxas.spills(made.log, symbol, _ptx.calls(made.text, symbol))
     return Resources(
         registers=kernel.registers,
         spill_stores=spills[0] if spills else None,

@@ -9,7 +9,7 @@ from pathlib import Path
 from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _cuda_includes, _cuda_symbol
 from tilec.frontends._cuda_options import read_options
-from tilec.frontends._cuda_parse import Found, find_kernels
+from tilec.frontends._cuda_parse import SIMT, Found, find_kernels
 from tilec.model.cpp import cut
 from tilec.model.job import Job, Source
 
@@ -25,7 +25,7 @@ def kernels(source: Source) -> list[Found]:
     """
     options = read_options(source.options)
     names = [source.path, *_cuda_includes.kernel_files(source.root, source.path, options.include)]
-    return [found for name in names for found in _kernels_of(source.root, name)]
+    return [found for name in names for found in kernels_of(source.root, name)]
 
 
 def together(source: Source) -> int:
@@ -64,11 +64,16 @@ def named(name: str, candidates: Sequence[Found]) -> Found | None:
     return next((found for found in candidates if name and name in (found.decl.qualified, found.decl.name)), None)
 
 
-def _kernels_of(root: str, name: str) -> list[Found]:
+def kernels_of(root: str, name: str, mark: str = SIMT) -> list[Found]:
+    """The kernels of one file of the project, by the word that marks them.
+
+    Raises:
+        CompileError: it cannot be read, or a kernel takes a reference.
+    """
     path = Path(root, name)
     try:
         stat = path.stat()
-        return list(_parsed(str(path), name, stat.st_mtime_ns, stat.st_size))
+        return list(_parsed(str(path), name, mark, stat.st_mtime_ns, stat.st_size))
     except OSError as exc:
         what = f"cannot read {name}: {exc.strerror}"
         raise CompileError(
@@ -77,6 +82,6 @@ def _kernels_of(root: str, name: str) -> list[Found]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _parsed(path: str, name: str, mtime: int, size: int) -> tuple[Found, ...]:
+def _parsed(path: str, name: str, mark: str, mtime: int, size: int) -> tuple[Found, ...]:
     del mtime, size  # part of the key only
-    return tuple(find_kernels(Path(path).read_text(encoding="utf-8", errors="replace"), name))
+    return tuple(find_kernels(Path(path).read_text(encoding="utf-8", errors="replace"), name, mark))

@@ -248,7 +248,7 @@ _HINTS: tuple[tuple[re.Pattern[str], _Advice], ...] = (
     ),
     (
         re.compile(r"Unresolved extern (?:function|variable) '([^']+)'"),
-        lambda _: "it is declared but not defined here: tilec compiles each source alone, so include the file that defines it",
+        lambda _: "it is declared but not defined here: include the file that defines it, or name that in `link`",
     ),
     (
         re.compile(r"host functions are not allowed in JIT mode"),

@@ -64,7 +64,7 @@ def closure(root: str, path: str, include: Sequence[str], define: Iterable[str] 
 
 
 def kernel_files(root: str, path: str, include: Sequence[str]) -> list[str]:
-    """Project headers in the closure that mention `__global__`, sorted by name (the source itself left out)."""
+    """Project headers in the closure that mention `__global__` or `__tile_global__`, sorted by name (the source itself left out)."""
     own = _inside(Path(root), Path(root, path), path, None)
     return sorted(name for name, scanned in _walk(root, path, include) if scanned.has_kernels and name != own)
 
@@ -182,7 +182,7 @@ def _scan(path: str, mtime: int, size: int, inode: int) -> _Scanned:
     del mtime, size, inode  # part of the key only
     data = Path(path).read_bytes()
     text = data.decode("utf-8", "replace")
-    return _Scanned(hashlib.sha256(data).hexdigest(), tuple(includes(text)), b"__global__" in data, _RUNTIME.search(data) is not None)
+    return _Scanned(hashlib.sha256(data).hexdigest(), tuple(includes(text)), b"_global__" in data, _RUNTIME.search(data) is not None)
 
 
 def includes(text: str) -> Iterator[_Include]:

@@ -7,7 +7,7 @@ import hashlib
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from tilec.errors import ToolchainError
@@ -18,20 +18,17 @@ from tilec.frontends._run import command_line, run_tool
 from tilec.model.job import InputFile
 
 _MARK = "tilec_entry"
-_FILE = "tilec_entry.cu"
-# nvcc puts a hash of the input's absolute path into the names of what is local to a file: in symbols, and as bytes in debug sections.
-_TAIL = "_14_tilec_entry_cu_"
-_LOCAL = re.compile(rf"(_(?:INTERNAL|GLOBAL__N)__?)([0-9a-f]{{8}})({_TAIL})")
+_STEM = "tilec_entry"
 _NEXT = r"(?:,|\s*\n\s*\.b8\s+)"
-_LOCAL_BYTES = re.compile(rf"((?:\d+{_NEXT}){{8}}){_NEXT.join(str(b) for b in _TAIL.encode())}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class NvccResult:
-    """What nvcc made: PTX (empty where it failed), the entry's symbol, its words, and the command."""
+    """What nvcc made: PTX or LTO-IR (both empty where it failed), the entry's symbol where there is PTX, its words, and the command."""
 
-    text: str
-    symbol: str
+    text: str = ""
+    ltoir: bytes = b""
+    symbol: str = ""
     log: str
     command: str
     timed_out: bool = False
@@ -90,32 +87,79 @@ def compile_ptx(
     Raises:
         ToolchainError: there is no host compiler, or nvcc cannot be started.
     """
+    flags = ["-ptx", f"-arch={arch}", *arguments]
+    data, done = _run(nvcc, _marked(source, name, expression), name, _STEM, flags, root=root, path=path, timeout=timeout)
+    symbol, text = settle(data.decode("utf-8", "surrogateescape"), {_STEM: name}) if data else ("", "")
+    return dataclasses.replace(done, text=text, symbol=symbol)
+
+
+def compile_ltoir(
+    nvcc: str, source: bytes, name: str, expression: str, *, root: str, arch: str, arguments: Sequence[str], path: str, timeout: float
+) -> NvccResult:
+    """Compile a source to LTO-IR; an empty `expression` for one of device functions. The PTX that is linked of it is for `settle`.
+
+    Raises:
+        ToolchainError: there is no host compiler, or nvcc cannot be started.
+    """
+    flags = ["-ltoir", "-rdc=true", "-gencode", f"arch={arch},code={arch.replace('compute', 'lto')}", *arguments]
+    data, done = _run(nvcc, _marked(source, name, expression), name, _stem(name, expression), flags, root=root, path=path, timeout=timeout)
+    return dataclasses.replace(done, ltoir=data)
+
+
+def stems(name: str, linked: Sequence[str]) -> dict[str, str]:
+    """The names that temporary files had in nvcc's hands, with those of the files that they stand for: a kernel's and its linked ones."""
+    return {_STEM: name, **{_stem(other, ""): other for other in linked}}
+
+
+def settle(text: str, files: Mapping[str, str]) -> tuple[str, str]:
+    """(symbol of the marked entry, text without the mark and without hashes of temporary files' paths)."""
+    for stem, name in files.items():
+        text = _without_path_hash(text, stem, name)
+    return _ptx.take_mark(text, _MARK)
+
+
+def _stem(name: str, expression: str) -> str:
+    # Linked files need names of their own: what is local to each is told apart by them.
+    return _STEM if expression else f"tilec_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _marked(source: bytes, name: str, expression: str) -> bytes:
+    # A variable that holds the kernel's address makes the compiler instantiate it, and says its mangled name.
+    mark = f'\n#line 1 "{MARK_FILE}"\nextern "C" __device__ void* {_MARK} = (void*)&{expression};\n' if expression else ""
+    return f'#line 1 "{_escaped(name)}"\n'.encode() + source + mark.encode()
+
+
+def _run(
+    nvcc: str, text: bytes, name: str, stem: str, flags: Sequence[str], *, root: str, path: str, timeout: float
+) -> tuple[bytes, NvccResult]:
     host_compiler(path)
     # NVRTC looks for headers beside the source as well; here the source lies in another directory.
-    beside = str(PurePosixPath(name).parent)
-    flags = ["-ptx", f"-arch={arch}", "-frandom-seed=tilec", *arguments, f"-I{beside}"]
-    # A variable that holds the kernel's address makes the compiler instantiate it, and says its mangled name.
-    mark = f'\n#line 1 "{MARK_FILE}"\nextern "C" __device__ void* {_MARK} = (void*)&{expression};\n'
+    flags = [*flags[:2], "-frandom-seed=tilec", *flags[2:], f"-I{PurePosixPath(name).parent}"]
     with tempfile.TemporaryDirectory(prefix="tilec-nvcc-") as folder:
-        entry, out = Path(folder, _FILE), Path(folder, "entry.ptx")
-        entry.write_bytes(f'#line 1 "{_escaped(name)}"\n'.encode() + source + mark.encode())
+        entry, out = Path(folder, f"{stem}.cu"), Path(folder, "entry.out")
+        entry.write_bytes(text)
         done = run_tool([nvcc, *flags, "-o", str(out), str(entry)], timeout=timeout, cwd=root, env={"PATH": path, "TMPDIR": folder})
-        text = out.read_text(encoding="utf-8", errors="surrogateescape") if done.rc == 0 and out.is_file() else ""
+        data = out.read_bytes() if done.rc == 0 and out.is_file() else b""
         log = (done.stderr + done.stdout).replace(str(entry), name)
-    symbol, text = _ptx.take_mark(_without_path_hash(text, name), _MARK) if text else ("", "")
-    return NvccResult(text=text, symbol=symbol, log=log, command=command_line(["nvcc", *flags, name]), timed_out=done.timed_out)
+    return data, NvccResult(log=log, command=command_line(["nvcc", *flags, name]), timed_out=done.timed_out)
 
 
-def _without_path_hash(text: str, name: str) -> str:
-    """The PTX with the hash of the temporary file's path replaced by one of the source's name."""
+def _without_path_hash(text: str, stem: str, name: str) -> str:
+    """The PTX with the hash of a temporary file's path replaced by one of the source's name.
+
+    nvcc puts a hash of the input's absolute path into the names of what is local to a file: in symbols, and as bytes in debug sections.
+    """
     fixed = hashlib.sha256(name.encode()).hexdigest()[:8]
+    tail = f"_{len(stem) + 3}_{stem}_cu_"
+    local = re.compile(rf"(_(?:INTERNAL|GLOBAL__N)__?)([0-9a-f]{{8}})({tail})")
+    in_bytes = re.compile(rf"((?:\d+{_NEXT}){{8}}){_NEXT.join(str(b) for b in tail.encode())}")
 
     def replace(match: re.Match[str]) -> str:
         codes = iter(fixed.encode())
         head = re.sub(r"\d+(?=,|\s)", lambda _: str(next(codes)), re.sub(r"\.b8", ".b:", match[1])).replace(".b:", ".b8")
         return head + match.group()[len(match[1]) :]
 
-    return _LOCAL_BYTES.sub(replace, _LOCAL.sub(lambda m: f"{m[1]}{fixed}{m[3]}", text))
+    return in_bytes.sub(replace, local.sub(lambda m: f"{m[1]}{fixed}{m[3]}", text))
 
 
 def _escaped(name: str) -> str:

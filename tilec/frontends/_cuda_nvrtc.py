@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import functools
+import os
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tilec.errors import ToolchainError
 
 _CANCEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-_COMPILATION = 6
+_CWD = threading.Lock()
 _CANCELLED = 14
 
 
@@ -23,6 +26,7 @@ class Program:
         ok: whether it compiled.
         cubin: machine code; empty where PTX alone was asked for, or it failed.
         ptx: PTX text, which comes with every cubin too.
+        ltoir: LTO-IR, where that was asked for.
         lowered: mangled name by name expression.
         log: the compiler's words.
         result: NVRTC's result where it failed, such as `NVRTC_ERROR_COMPILATION`.
@@ -32,6 +36,7 @@ class Program:
     ok: bool
     cubin: bytes = b""
     ptx: str = ""
+    ltoir: bytes = b""
     lowered: dict[str, str] = dataclasses.field(default_factory=dict)
     log: str = ""
     result: str = ""
@@ -53,7 +58,16 @@ class Nvrtc:
             self._lib = ctypes.CDLL(library)
             self._lib.nvrtcGetErrorString.restype = ctypes.c_char_p
             # The arguments are told apart by position only: opaque handles and pointers.
-            for name in ("GetPTX", "GetPTXSize", "GetCUBIN", "GetCUBINSize", "GetProgramLog", "GetProgramLogSize"):
+            for name in (
+                "GetPTX",
+                "GetPTXSize",
+                "GetCUBIN",
+                "GetCUBINSize",
+                "GetLTOIR",
+                "GetLTOIRSize",
+                "GetProgramLog",
+                "GetProgramLogSize",
+            ):
                 getattr(self._lib, f"nvrtc{name}").argtypes = [ctypes.c_void_p, ctypes.c_void_p]
             self._lib.nvrtcAddNameExpression.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
             self._lib.nvrtcCompileProgram.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
@@ -64,7 +78,9 @@ class Nvrtc:
                 fix="pip install --force-reinstall 'tilec[build]'",
             ) from exc
 
-    def compile(self, source: bytes, name: str, options: Sequence[str], *, names: Sequence[str], ptx: bool, timeout: float) -> Program:
+    def compile(
+        self, source: bytes, name: str, options: Sequence[str], *, names: Sequence[str], ptx: bool, timeout: float, lto: bool = False
+    ) -> Program:
         """Compile `source` under the file name `name`.
 
         Args:
@@ -74,6 +90,7 @@ class Nvrtc:
             names: name expressions to lower (`ns::k<float, 4>`).
             ptx: whether the options name a virtual architecture, for which there is PTX alone.
             timeout: seconds after which the compiler is asked to stop.
+            lto: whether the options ask for LTO-IR: there is nothing else then.
         """
         lib = self._lib
         program = ctypes.c_void_p()
@@ -91,6 +108,8 @@ class Nvrtc:
             log = self._read(program, "ProgramLog").replace(b"\0", b"").decode("utf-8", "replace").strip("\n")
             if rc:
                 return Program(ok=False, log=log, result=self._name(rc), timed_out=rc == _CANCELLED or time.monotonic() > deadline)
+            if lto:
+                return Program(ok=True, ltoir=self._read(program, "LTOIR"), lowered=self._lowered(program, expressions), log=log)
             text = self._read(program, "PTX").rstrip(b"\0").decode("utf-8", "surrogateescape")
             cubin = b"" if ptx else self._read(program, "CUBIN")
             return Program(ok=True, cubin=cubin, ptx=text, lowered=self._lowered(program, expressions), log=log)
@@ -130,3 +149,20 @@ def load(library: str, builtins: str) -> Nvrtc:
         ToolchainError: it cannot be loaded.
     """
     return Nvrtc(library, builtins)
+
+
+@contextlib.contextmanager
+def inside(folder: str) -> Iterator[None]:
+    """Work in a directory, so that names given to a compiler in this process are relative to it."""
+    with _CWD:
+        try:
+            before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            before = -1
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            if before >= 0:
+                os.fchdir(before)
+                os.close(before)

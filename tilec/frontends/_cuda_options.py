@@ -7,10 +7,11 @@ from pathlib import PurePosixPath
 
 from tilec.errors import UsageError
 from tilec.model.job import Option, Options
+from tilec.model.link import LinkEntry, entries
 
 _COMPILERS = ("nvrtc", "nvcc")
 _STANDARDS = ("c++14", "c++17", "c++20", "c++23")
-_KEYS = ("compiler", "std", "include", "define", "flags", "group")
+_KEYS = ("compiler", "std", "include", "define", "flags", "group", "link")
 _MOST = 64
 
 # Flags that tilec decides itself, with the key that says the same thing.
@@ -54,6 +55,7 @@ class CudaOptions:
         flags: further flags, ptxas' own taken out.
         ptxas: flags of ptxas.
         group: most variants of the source that are compiled in one go; None leaves that to what the source includes.
+        link: files of device functions that the kernel is linked with.
     """
 
     compiler: str = "nvrtc"
@@ -63,6 +65,7 @@ class CudaOptions:
     flags: tuple[str, ...] = ()
     ptxas: tuple[str, ...] = ()
     group: int | None = None
+    link: tuple[LinkEntry, ...] = ()
 
     def arguments(self) -> list[str]:
         """Dialect, include directories, defines and flags in the spelling that NVRTC and nvcc share."""
@@ -93,6 +96,7 @@ def read_options(options: Options) -> CudaOptions:
         flags=flags,
         ptxas=ptxas,
         group=_count("group", values["group"]) if "group" in values else None,
+        link=_linked(_texts("link", values.get("link", ()))),
     )
 
 
@@ -114,6 +118,13 @@ def _texts(key: str, value: Option) -> tuple[str, ...]:
     if not isinstance(value, tuple) or not all(isinstance(v, str) for v in value):
         raise UsageError(f"{key} must be a list of texts, not {value!r}")
     return tuple(str(v) for v in value)
+
+
+def _linked(texts: tuple[str, ...]) -> tuple[LinkEntry, ...]:
+    try:
+        return entries(texts)
+    except ValueError as exc:
+        raise UsageError(f"link: {exc}") from exc
 
 
 def _pairs(value: Option) -> tuple[tuple[str, str], ...]:

@@ -12,6 +12,9 @@ from tilec.frontends._cuda_params import Scope, parameters, split, template_para
 from tilec.frontends._cuda_tokens import Lexed, Token, lex
 from tilec.model.kernel import KernelDecl
 
+SIMT, TILE = "__global__", "__tile_global__"
+"""What marks a kernel: of CUDA C++, and of CUDA Tile C++."""
+
 _CLOSE = {"(": ")", "[": "]", "{": "}", "[[": "]]"}
 _AFTER = {"noexcept", "->", "void", "__attribute__", "[[", "__launch_bounds__", "__cluster_dims__", "requires"}
 
@@ -33,23 +36,24 @@ class Found:
     defined: bool = True
 
 
-def find_kernels(text: str, file: str) -> list[Found]:
-    """The kernels of a file in the order of their definitions; `file` is what locations say.
+def find_kernels(text: str, file: str, mark: str = SIMT) -> list[Found]:
+    """The kernels of a file in the order of their definitions; `file` is what locations say, `mark` the word that marks a kernel.
 
     Reads what it understands and passes over the rest: the compiler has the last word.
 
     Raises:
         CompileError: a kernel takes a reference, which no launch can pass.
     """
-    if "__global__" not in text:
+    if mark not in text:
         return []
-    return _Reader(lex(text), file).read()
+    return _Reader(lex(text), file, mark).read()
 
 
 class _Reader:
     """One walk over a file's tokens at namespace scope."""
 
-    def __init__(self, lexed: Lexed, file: str) -> None:
+    def __init__(self, lexed: Lexed, file: str, mark: str) -> None:
+        self._mark = mark
         self._tokens = lexed.tokens
         self._comments = lexed.comments
         self._lines = {t.line for t in lexed.tokens}
@@ -69,7 +73,7 @@ class _Reader:
             if token.text in (";", "}"):
                 index += 1
                 start = index
-            elif token.text == "__global__":
+            elif token.text == self._mark:
                 index = start = self._kernel(start, index, namespaces)
             elif token.text in ("using", "typedef"):
                 index = start = self._alias(index, end)
@@ -100,7 +104,7 @@ class _Reader:
         return None
 
     def _kernel(self, start: int, index: int, namespaces: tuple[str, ...]) -> int:
-        """Read the kernel whose declaration begins at `start` and has `__global__` at `index`; gives the index behind it."""
+        """Read the kernel whose declaration begins at `start` and has its mark at `index`; gives the index behind it."""
         at = index + 1
         while at < len(self._tokens) and self._tokens[at].text not in (";", "{", "}"):
             if self._tokens[at].text == "(":

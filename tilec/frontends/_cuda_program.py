@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilec.bundle.cubin import Cubin, CubinKernel, read_cubin
 from tilec.errors import BundleError, CompileError, Diagnostic
-from tilec.frontends import _cuda_includes, _cuda_ptxas, _cuda_symbol, _ptx
+from tilec.frontends import _cuda_includes, _cuda_link, _cuda_link_errors, _cuda_ptxas, _cuda_symbol, _ptx
 from tilec.frontends._cuda_diagnostics import read_log
-from tilec.frontends._cuda_nvcc import compile_ptx
-from tilec.frontends._cuda_nvrtc import Program, load
+from tilec.frontends._cuda_linked import LinkedFiles
+from tilec.frontends._cuda_nvcc import compile_ltoir, compile_ptx
+from tilec.frontends._cuda_nvrtc import Program, inside, load
 from tilec.frontends._cuda_options import CudaOptions
 from tilec.frontends._cuda_parse import Found
 from tilec.frontends._cuda_pch import HEADERS
+from tilec.frontends._nvjitlink import Piece
 from tilec.frontends._run import command_line
 from tilec.frontends._tools import Tool
 from tilec.model.arch import TargetKind, Version
 from tilec.model.driver import BRANCHES, cuda_of_ptx_isa
 from tilec.model.job import Job
-
-_CWD = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +36,7 @@ class Asked:
         candidates: every kernel of the source.
         tools: by name; `nvcc` only where it is used.
         path: PATH for a host compiler.
+        files: makes what the program is linked with.
     """
 
     job: Job
@@ -46,6 +45,7 @@ class Asked:
     candidates: Sequence[Found]
     tools: Mapping[str, Tool]
     path: str
+    files: LinkedFiles
 
     @property
     def toolkit(self) -> str:
@@ -93,6 +93,8 @@ class Made:
         log: all words; `warnings` are those among them.
         command: what was run, as nvcc would be told.
         isa: of the PTX, where that is what was wanted.
+        ltoir: instead of PTX, before it is linked.
+        libraries: what is linked to the PTX when it is assembled.
     """
 
     text: str
@@ -103,6 +105,8 @@ class Made:
     warnings: tuple[Diagnostic, ...] = ()
     command: str
     isa: Version | None = None
+    ltoir: bytes = b""
+    libraries: tuple[Piece, ...] = ()
 
     def kernel(self, expression: str) -> CubinKernel:
         """What the machine code of an entry point needs.
@@ -124,7 +128,7 @@ class ProgramCompiler:
         self._expressions = expressions
         self._limit = asked.job.spec.timeout * len(expressions)
         # Line information holds absolute paths: through PTX they can be made relative, a cubin's cannot.
-        self._virtual = asked.ptx or asked.job.spec.lineinfo or asked.options.compiler == "nvcc"
+        self._virtual = asked.ptx or asked.job.spec.lineinfo or asked.options.compiler == "nvcc" or bool(asked.options.link)
 
     def compile(self) -> Made:
         """What the compiler makes of the source: PTX, with machine code where that is made in one go.
@@ -133,7 +137,12 @@ class ProgramCompiler:
             CompileError: with located diagnostics, log and command.
             ToolchainError: a tool does not start.
         """
-        return self._nvcc() if self._asked.options.compiler == "nvcc" else self._nvrtc()
+        made = self._nvcc() if self._asked.options.compiler == "nvcc" else self._nvrtc()
+        if not made.ltoir:
+            return made
+        linked = _cuda_link.link(self._asked, self._asked.files, made.ltoir, made.symbols)
+        command = f"{made.command} && {linked.command}"
+        return dataclasses.replace(made, text=linked.text, ltoir=b"", symbols=linked.symbols, libraries=linked.libraries, command=command)
 
     def will_do(self, compiled: Made) -> bool:
         """Whether what was compiled for a job of the same architecture will do for this one: PTX for `sm_80` is that for `compute_80`."""
@@ -175,19 +184,24 @@ class ProgramCompiler:
 
     def _nvrtc(self) -> Made:
         spec, target, toolkit = self._spec, self._asked.job.target, self._asked.toolkit
-        ptx = self._virtual
+        ptx, link = self._virtual, bool(self._asked.options.link)
         arch = f"compute_{target.number}" if ptx else f"sm_{target.number}"
         assembler = ["-v", *_cuda_ptxas.flags(opt=spec.opt, extra=self._asked.options.ptxas)]
         arguments = [f"--gpu-architecture={arch}", *self._arguments(), *([] if ptx else [f"--ptxas-options={flag}" for flag in assembler])]
-        shown = command_line(["nvcc", "-ptx" if ptx else "-cubin", f"-arch={arch}", *self._arguments(), spec.source.path])
+        how = ["-dc", "-dlto"] if link else ["-ptx" if ptx else "-cubin"]
+        shown = command_line(["nvcc", *how, f"-arch={arch}", *self._arguments(), spec.source.path])
         # A fixed seed: NVRTC would put its process id into the names of what is local to a file.
         arguments += ["-frandom-seed=tilec", f"-I{toolkit}", f"-I{toolkit}/cccl"]
+        arguments += ["-dlto", "-rdc=true"] if link else []
         program = self._quickest(self._read(shown), arguments, ptx)
         if program.timed_out:
             raise self._timeout(program.log, shown)
+        if not program.ok and not ptx and _cuda_link_errors.undefined_in(program.log):
+            self._virtual = True  # PTX shows who calls it
+            return self._nvrtc()
         if not program.ok:
             raise self._refused(program.log or program.result, shown)
-        return Made(text=program.ptx, cubin=program.cubin, symbols=program.lowered, log=program.log, command=shown)
+        return Made(text=program.ptx, cubin=program.cubin, ltoir=program.ltoir, symbols=program.lowered, log=program.log, command=shown)
 
     def _quickest(self, source: bytes, arguments: list[str], ptx: bool) -> Program:
         """Compile with what saves time for this source; where that fails, once more without: its words are the ones to show."""
@@ -196,8 +210,10 @@ class ProgramCompiler:
         library = load(asked.tools["libnvrtc"].path, asked.tools["libnvrtc-builtins"].path)
 
         def compile_with(*extra: str) -> Program:
-            with _inside(place[0]):
-                return library.compile(source, place[1], [*arguments, *extra], names=self._expressions, ptx=ptx, timeout=self._limit)
+            told = [*arguments, *extra]
+            lto = {"lto": True} if asked.options.link else {}
+            with inside(place[0]):
+                return library.compile(source, place[1], told, names=self._expressions, ptx=ptx, timeout=self._limit, **lto)
 
         minimal = ["--minimal"] if _cuda_includes.is_small(*place) else []
         if asked.found.decl.template and asked.job.variant.axes and len(self._expressions) == 1:
@@ -219,7 +235,8 @@ class ProgramCompiler:
     def _nvcc(self) -> Made:
         spec, asked = self._spec, self._asked
         (expression,) = self._expressions
-        done = compile_ptx(
+        compile_with = compile_ltoir if asked.options.link else compile_ptx
+        done = compile_with(
             asked.tools["nvcc"].path,
             self._read(""),
             spec.source.path,
@@ -232,9 +249,9 @@ class ProgramCompiler:
         )
         if done.timed_out:
             raise self._timeout(done.log, done.command)
-        if not done.text:
+        if not (done.text or done.ltoir):
             raise self._refused(done.log, done.command)
-        return Made(text=done.text, symbols={expression: done.symbol}, log=done.log, command=done.command)
+        return Made(text=done.text, ltoir=done.ltoir, symbols={expression: done.symbol}, log=done.log, command=done.command)
 
     def _read(self, command: str) -> bytes:
         path = Path(self._spec.source.root, self._spec.source.path)
@@ -249,12 +266,17 @@ class ProgramCompiler:
     def _assemble(self, made: Made, own: Version) -> Made:
         """Make (or for PTX targets: verify and measure with) the machine code of a PTX text; `own` is its ISA before it was lowered."""
         isa = made.isa
-        done = self._ptxas(made.text)
+        done = _cuda_link.assemble(self._asked, made.text, made.libraries) if made.libraries else self._ptxas(made.text)
         log = "\n".join(part for part in (made.log, done.log) if part)
         command = f"{made.command} && {done.command}"
         if done.timed_out:
             raise self._timeout(log, command)
         if not done.cubin:
+            missing = _cuda_link_errors.undefined(self._asked, made, done.log, command)
+            if missing:
+                raise missing
+            if made.libraries:
+                raise _cuda_link_errors.refused(self._asked, made.libraries, done.log, command)
             # What its own ISA does not allow either is not for want of a newer driver.
             if isa and isa < own and (_ptx.needed_isa(done.log) or self._ptxas(_ptx.with_isa(made.text, own)).cubin):
                 raise self._not_lowered(made.text, isa, done.log, command)
@@ -338,23 +360,6 @@ class ProgramCompiler:
             command=command,
             overtime=True,
         )
-
-
-@contextlib.contextmanager
-def _inside(folder: str) -> Iterator[None]:
-    """Work in a directory, so that names given to a compiler in this process are relative to it."""
-    with _CWD:
-        try:
-            before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
-        except OSError:
-            before = -1
-        os.chdir(folder)
-        try:
-            yield
-        finally:
-            if before >= 0:
-                os.fchdir(before)
-                os.close(before)
 
 
 def _dotted(version: Version) -> str:

@@ -86,6 +86,15 @@ def calls(text: str, symbol: str) -> set[str] | None:
     return found
 
 
+def users(text: str, symbol: str) -> tuple[str, ...]:
+    """The functions and entries whose bodies name a symbol, in order of appearance."""
+    heads = list(_HEAD.finditer(text))
+    pieces = zip(heads, [*(h.start() for h in heads[1:]), len(text)], strict=True)
+    # A declaration ends before its first brace; it may stand before the entry's own.
+    bodies = ((head["name"], text[head.end() : end].partition("{")[2]) for head, end in pieces)
+    return tuple(dict.fromkeys(name for name, body in bodies if symbol in _WORD.findall(body)))
+
+
 def complaints(log: str) -> list[tuple[str, int]]:
     """(message, line of the PTX text) of every error of ptxas that names a line."""
     return [(m[2].strip(), int(m[1])) for m in _COMPLAINT.finditer(log)]
@@ -103,7 +112,7 @@ def relative_files(text: str, places: Sequence[tuple[str, str]]) -> str:
     """The text with the `.file` names under each directory of `places` (absolute path, what to write instead) made relative to it."""
 
     def rename(match: re.Match[str]) -> str:
-        return f'{match[1]}"{_escaped(_relative(_plain(match[2]), places))}"'
+        return f'{match[1]}"{_escaped(relative(_plain(match[2]), places))}"'
 
     return _FILE.sub(rename, text)
 
@@ -124,7 +133,8 @@ def _escaped(name: str) -> str:
     return "".join(chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}" for byte in data)
 
 
-def _relative(path: str, places: Sequence[tuple[str, str]]) -> str:
+def relative(path: str, places: Sequence[tuple[str, str]]) -> str:
+    """A path under one of `places` (absolute path, what to write instead) made relative to it."""
     plain = os.path.normpath(path)
     for base, instead in places:
         for folder in (os.path.normpath(base), os.path.realpath(base)):

@@ -141,7 +141,7 @@ class Compiler:
         )
         try:
             entry = read_cubin(assembled.cubin).kernel(symbol)
-            resources = _resources(assembled.cubin, entry)
+            used = resources(assembled.cubin, entry)
         except BundleError as exc:
             raise CompileError(f"the image that tileiras made cannot be read: {exc.what}", cause="another tileiras than expected") from exc
         _check_abi(job, bound.abi, entry)
@@ -152,7 +152,7 @@ class Compiler:
             symbol=symbol,
             exact=True,
             cuda=max(job.target.arch.toolkit, OLDEST_CUDA),
-            resources=resources,
+            resources=used,
             # For readers: a launch has blocks of (1, 1, 1), and the driver takes block and cluster from the image itself.
             max_threads=entry.max_threads,
             required_block=entry.required_block,
@@ -161,7 +161,12 @@ class Compiler:
         return Image(info=info, data=assembled.cubin, abi=bound.abi, warnings=warned + assembled.warnings)
 
 
-def _resources(cubin: bytes, entry: CubinKernel) -> Resources:
+def resources(cubin: bytes, entry: CubinKernel) -> Resources:
+    """What the code of a tile kernel needs.
+
+    Raises:
+        BundleError: the cubin is damaged.
+    """
     # tileiras does not report spills, and only code with a stack frame can have any.
     stores, loads = spills(cubin, entry.name) if entry.stack else (0, 0)
     return Resources(

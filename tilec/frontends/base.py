@@ -80,6 +80,18 @@ class Frontend(Protocol):
         """
 
 
+class LinkedFrontend(Frontend, Protocol):
+    """A frontend whose functions kernels of other languages may be linked with: `link = ["act.py:relu"]` of a CUDA kernel."""
+
+    def device_functions(self, source: Source, names: Sequence[str], arch: str) -> bytes:
+        """LTO-IR of functions of a source, for an architecture such as `compute_90`: each by its own name, with C linkage.
+
+        Raises:
+            CompileError: with located diagnostics.
+            ToolchainError: a tool is missing.
+        """
+
+
 BUILTIN = {
     "cuda": "tilec.frontends.cuda:CudaFrontend",
     "prebuilt": "tilec.frontends.prebuilt:PrebuiltFrontend",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _cuda_includes, _tools
+from tilec.frontends._cuda_linked import LinkedFiles
 from tilec.frontends._cuda_options import CudaOptions, read_options
 from tilec.frontends._digests import DigestTable
 from tilec.frontends.base import ToolSearch
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tilec.frontends._cuda_groups import Programs
 
 _ALWAYS = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers", "cccl-headers")
+_LINKER = "libnvJitLink"
 _NVCC = ("nvcc", "cudafe++", "cicc", "fatbinary", *_ALWAYS)
 
 
@@ -38,6 +40,7 @@ class CudaFrontend:
         self._search = search
         self._found: dict[tuple[str, ...], dict[str, _tools.Tool]] = {}
         self._programs: Programs | None = None
+        self._files = LinkedFiles(search)
 
     def refuse(self, target: Target) -> str:
         """Every cubin and PTX target of the architecture table can be compiled for."""
@@ -46,7 +49,7 @@ class CudaFrontend:
         return ""
 
     def toolchain(self) -> Sequence[ToolInfo]:
-        """NVRTC with its parts, ptxas and the headers; nvcc too where it is installed.
+        """NVRTC with its parts, ptxas and the headers; nvcc and the linker too where they are installed.
 
         Raises:
             ToolchainError: one is missing, of another release than the others, or outside of the manifest's range.
@@ -54,13 +57,15 @@ class CudaFrontend:
         tools = list(self._require(_ALWAYS).values())
         # The header rows are three views of one directory.
         infos = [ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in tools if t.name not in ("crt-headers", "cccl-headers")]
-        nvcc, _ = _tools.locate("nvcc", self._search)
-        if nvcc is not None and nvcc.release == tools[0].release:
-            infos += [ToolInfo(name=name, version=tool.version, digest=tool.digest) for name, tool in self._require(("nvcc",)).items()]
+        for optional in ("nvcc", _LINKER):
+            tool, _ = _tools.locate(optional, self._search)
+            if tool is not None and tool.release == tools[0].release:
+                tool = self._require((optional,))[optional]
+                infos.append(ToolInfo(name=optional, version=tool.version, digest=tool.digest))
         return infos
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
-        """The source, the project's headers that it can include, and for nvcc what it runs besides.
+        """The source and what it is linked with, the project's headers that these can include, and for nvcc what it runs besides.
 
         Raises:
             CompileError: a file cannot be read, or leaves the project.
@@ -68,9 +73,10 @@ class CudaFrontend:
         """
         options = read_options(source.options)
         files = _cuda_includes.closure(source.root, source.path, options.include, [value for _, value in options.define])
+        files += self._files.inputs(source.root, options)
         if options.compiler == "nvcc":
             files += self._nvcc_parts()
-        return sorted(files, key=lambda f: f.name)
+        return sorted(dict.fromkeys(files), key=lambda f: f.name)
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
         """The `__global__` functions of a source and of the project's headers that it includes.
@@ -100,10 +106,13 @@ class CudaFrontend:
         options = read_options(job.spec.source.options)
         try:
             self._check_include(job, options)
-            tools = self._require(_NVCC if options.compiler == "nvcc" else _ALWAYS, digest=False)
+            names = (*(_NVCC if options.compiler == "nvcc" else _ALWAYS), *((_LINKER,) if options.link else ()))
+            tools = self._require(names, digest=False)
             candidates = kernels(job.spec.source)
             found = find(job, candidates)
-            asked = Asked(job=job, options=options, found=found, candidates=candidates, tools=tools, path=self._search.path)
+            asked = Asked(
+                job=job, options=options, found=found, candidates=candidates, tools=tools, path=self._search.path, files=self._files
+            )
             self._programs = self._programs or Programs()
             return Compiler(asked, self._programs).run()
         except CompileError as exc:

@@ -1,4 +1,4 @@
-"""The frontend of cuTile Python: unmodified `@ct.kernel` functions to cubins and portable Tile IR."""
+"""The frontend of tile kernels, cuTile Python and CUDA Tile C++: to cubins and portable Tile IR."""
 
 from __future__ import annotations
 
@@ -16,21 +16,26 @@ from tilec.model.kernel import KernelDecl, ToolInfo
 
 if TYPE_CHECKING:
     from tilec.frontends._tile_compile import Compiler
+    from tilec.frontends._tile_cpp import CppCompiler
 
 
 class TileFrontend:
-    """Reads cuTile Python. Modules are executed once per process and state of their files; nothing is written next to them."""
+    """Reads cuTile Python, and CUDA Tile C++ where a source ends in `.cu` and `language = "tile"` says so.
+
+    Python modules are executed once per process and state of their files; nothing is written next to them.
+    """
 
     name = "tile"
-    suffixes = (".py",)
-    kinds = (TargetKind.CUBIN, TargetKind.TILEIR)
+    suffixes: tuple[str, ...] = (".py",)
+    kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.TILEIR)
     simt: bool = False
-    hints = ("num_ctas", "occupancy", "num_worker_warps", "opt_level", "opt")
+    hints: tuple[str, ...] = ("num_ctas", "occupancy", "num_worker_warps", "opt_level", "opt")
 
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""
         self._search = search
         self._made: Compiler | None = None
+        self._cpp: CppCompiler | None = None
 
     def refuse(self, target: Target) -> str:
         """Why a target cannot be compiled for, with what would do; empty where it can."""
@@ -55,22 +60,25 @@ class TileFrontend:
         return toolchain(self._search)
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
-        """The source and every project module it may import, transitively, and the safe tile language if they do; nothing is executed.
+        """The source and every project module (or header) it may pull in, transitively, and the safe tile language if they do.
 
         Raises:
             CompileError: a file cannot be read or lies outside of the project.
         """
+        if _is_cpp(source):
+            return self._cpp_compiler().inputs(source)
         files = closure(source)
         return (*language(source.root, files), *files)
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
-        """The kernels among the module's attributes, in order of appearance; the module is executed.
+        """The kernels of a source in order of appearance; a Python module is executed for it.
 
         Raises:
-            CompileError: it cannot be; with the user's line.
+            CompileError: it cannot be read; with the user's line.
             ToolchainError: cuda-tile is missing.
+            UsageError: an option is wrong.
         """
-        return self._compiler().declare(source)
+        return self._cpp_compiler().declare(source) if _is_cpp(source) else self._compiler().declare(source)
 
     def compile(self, job: Job) -> Image:
         """Compile one variant for one target.
@@ -82,7 +90,7 @@ class TileFrontend:
         refused = self.refuse(job.target)
         if refused:
             raise CompileError(refused)
-        return self._compiler().compile(job)
+        return self._cpp_compiler().compile(job) if _is_cpp(job.spec.source) else self._compiler().compile(job)
 
     def _compiler(self) -> Compiler:
         # What is up to date is never compiled: a build without work does not pay for this import.
@@ -91,3 +99,14 @@ class TileFrontend:
 
             self._made = Compiler(self._search)
         return self._made
+
+    def _cpp_compiler(self) -> CppCompiler:
+        if self._cpp is None:
+            from tilec.frontends._tile_cpp import CppCompiler
+
+            self._cpp = CppCompiler(self._search)
+        return self._cpp
+
+
+def _is_cpp(source: Source) -> bool:
+    return source.path.endswith((".cu", ".cuh"))

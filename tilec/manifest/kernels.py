@@ -342,9 +342,17 @@ def _options(found: dict[str, Any], language: str, path: Path, problems: Problem
         for key in options:
             if key.name not in found:
                 continue
-            if language and language != owner:
+            if key.name in read:
+                continue
+            owners = [name for name, others in keys.OPTIONS.items() if key in others]
+            if language and language not in owners:
                 problems.add((*path, key.name), f"is an option of {owner}, the kernel's language is {language}", at_key=True)
+            elif language == "tile" and found.get("source", ("", ""))[0].endswith(".py"):
+                problems.add((*path, key.name), "is an option of C++ sources, this one is Python", at_key=True)
             read[key.name] = found[key.name]
+    for index, text in enumerate(read.get("link", ())):
+        if text is not BAD and text == found.get("source", ("", ""))[0]:
+            problems.add((*path, "link", index), "this is the source itself: link the files that define what it declares")
     for name in read.get("files", ()):
         try:
             values.project_path(name)

@@ -83,20 +83,28 @@ TOOLCHAIN = Table(
         Key("timeout", Number(above=0, most=86400), "Seconds that one compile may take."),
     ),
 )
-OPTIONS = {
+_CPP = (
+    Key("std", Text("C++ standard", choices=("c++14", "c++17", "c++20", "c++23")), "C++ standard."),
+    Key("include", ListOf(_PATH, unique=True), "Include directories, relative to the project."),
+    Key(
+        "define",
+        Table(names=Names(values.IDENTIFIER, "a macro's name", Either((Text(convert=values.one_line, empty=True), Integer())))),
+        "Preprocessor macros and their values.",
+    ),
+    Key("flags", ListOf(Text()), "More compiler flags, as they are."),
+)
+OPTIONS: dict[str, tuple[Key, ...]] = {
     "cuda": (
         Key(
             "compiler", Text("compiler", choices=("nvrtc", "nvcc")), "NVRTC in process (default), or nvcc for code that needs host headers."
         ),
-        Key("std", Text("C++ standard", choices=("c++14", "c++17", "c++20", "c++23")), "C++ standard."),
-        Key("include", ListOf(_PATH, unique=True), "Include directories, relative to the project."),
-        Key(
-            "define",
-            Table(names=Names(values.IDENTIFIER, "a macro's name", Either((Text(convert=values.one_line, empty=True), Integer())))),
-            "Preprocessor macros and their values.",
-        ),
-        Key("flags", ListOf(Text()), "More compiler flags, as they are."),
+        *_CPP,
         Key("group", Integer(1, 64), "Most variants of a source that are compiled in one go; 1 compiles each alone."),
+        Key(
+            "link",
+            ListOf(Text("a file such as act.cu, act.py:relu or libact.a", convert=values.link_entry), least=1, unique=True),
+            "Files of device functions that the kernel is linked with.",
+        ),
     ),
     "prebuilt": (
         Key("sha256", _SHA256, "SHA-256 of `source`, which is required: nothing else of a compiled file can be told from its name."),
@@ -106,7 +114,7 @@ OPTIONS = {
             "More files of the same kernel, for other targets: each with its SHA-256.",
         ),
     ),
-    "tile": (),
+    "tile": _CPP,
     "triton": (),
 }
 FRONTENDS = Table(
@@ -300,7 +308,6 @@ KERNEL = Table(
         Key("case", Table(names=Names(values.WORD, "a case's name", CASE)), "Named inputs and a reference."),
         *OPTIONS["cuda"],
         *OPTIONS["prebuilt"],
-        Key("link", Later(), "Not supported yet."),
     ),
 )
 OVERRIDE = Table(

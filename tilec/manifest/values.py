@@ -9,6 +9,7 @@ import sys
 from tilec.model.arch import ARCHS, Target
 from tilec.model.driver import BRANCHES
 from tilec.model.dtype import DTYPES
+from tilec.model.link import LinkEntry
 from tilec.model.suggest import nearest
 
 IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
@@ -93,6 +94,14 @@ def path_and_function(text: str) -> tuple[str, str]:
     """`file.py:function` to its two parts; the function is empty where there is none."""
     file, _, function = text.partition(":")
     return inner_path(file), function
+
+
+def link_entry(text: str) -> str:
+    """An entry of `link`, its path with nothing superfluous."""
+    file, colon, function = text.partition(":")
+    entry = f"{inner_path(file)}{colon}{function}"
+    LinkEntry.parse(entry)
+    return entry
 
 
 def size(text: str) -> int:

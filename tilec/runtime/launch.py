@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tilec.runtime.bound import BoundLaunch
+    from tilec.runtime.occupancy import Residency
     from tilec.runtime.protocols import StreamLike
     from tilec.tileir.trace import Coordinates, Stepper
 
@@ -218,6 +219,21 @@ class Launcher:
         contract = self._ready()
         values, chosen = bind(contract, args, kwargs)
         return explain(contract, values, self._restrict(chosen).pinned, self._site, self._grid)
+
+    def residency(self, *args: Any, **kwargs: Any) -> Residency:
+        """What the device holds at once of a launch with these arguments (without the stream): `max_active_blocks`, `max_cooperative_grid`
+        and `suggest_block_size`. The image is loaded, nothing is enqueued.
+
+        Raises:
+            LaunchError: the call would be refused for another reason.
+            NoImageError: the bundle has no image for this device.
+            DriverError: the driver refused the image.
+        """
+        from tilec.runtime.occupancy import residency  # no launch needs it
+
+        contract = self._ready()
+        values, chosen = bind(contract, args, kwargs)
+        return residency(contract, values, self._restrict(chosen).pinned, self._site, self._grid)
 
     def bind(self, /, *args: Any, **kwargs: Any) -> BoundLaunch:
         """A launch with these arguments (without the stream), to be enqueued many times: each takes less time than a call of the launcher.

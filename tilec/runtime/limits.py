@@ -134,10 +134,23 @@ def check_residency(name: str, shape: LaunchShape, device: DeviceInfo, image: Im
     if shape.cooperative:
         if not device.cooperative:
             raise _refuse(name, f"the launch is cooperative, and {device} has no cooperative launches")
-        per_processor = driver.active_blocks(device.ordinal, function.handle, math.prod(shape.block), shape.shared)
-        blocks, most = math.prod(shape.grid), per_processor * device.multiprocessors
+        blocks, most = math.prod(shape.grid), resident_blocks(shape, device, image, function, driver)
         if blocks > most:
-            raise _refuse(name, f"the cooperative grid has {blocks} blocks, and {most} can be resident on {device}")
+            of = f" in clusters of {size}" if size > 1 else ""
+            raise _refuse(name, f"the cooperative grid has {blocks} blocks, and {most} can be resident{of} on {device}")
+
+
+def resident_blocks(shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> int:
+    """How many blocks of a launch the device holds at once: whole clusters of them where it has clusters."""
+    size = math.prod(shape.cluster or (() if is_tile(image) else image.cluster))
+    per_processor = driver.active_blocks(device.ordinal, function.handle, math.prod(shape.block), shape.shared)
+    most = per_processor * device.multiprocessors
+    if size == 1 or not device.cluster or not shape.cluster:
+        return most
+    if size > _PORTABLE_CLUSTER:
+        driver.allow_wide_clusters(function.handle)
+    # Clusters lie within groups of multiprocessors, so that fewer blocks may fit than without.
+    return min(most, driver.active_clusters(device.ordinal, function.handle, shape) * size)
 
 
 def is_tile(image: ImageInfo) -> bool:

@@ -31,6 +31,7 @@ class Sample:
         broken: text (or bytes) for `path` that cannot be read or compiled, and the line with the fault; 0 where the language cannot tell.
         options: the language's options.
         search: where the frontend looks for its tools.
+        said: the manifest says the language of `path`, whose suffix means another.
     """
 
     make: Callable[[ToolSearch], Frontend]
@@ -42,6 +43,7 @@ class Sample:
     broken: tuple[str | bytes, int]
     options: Options = ()
     search: ToolSearch = dataclasses.field(default_factory=ToolSearch)
+    said: bool = False
 
 
 def check_all(sample: Sample, folder: Path) -> None:
@@ -59,7 +61,7 @@ def check_attributes(sample: Sample) -> None:
     frontend = sample.make(sample.search)
     _require(re.fullmatch(r"[a-z][a-z0-9_-]*", frontend.name), f"name {frontend.name!r} is not lower case letters, digits, _ and -")
     _require(all(suffix.startswith(".") for suffix in frontend.suffixes), f"suffixes {frontend.suffixes} do not all start with a dot")
-    fits = not frontend.suffixes or sample.path.endswith(frontend.suffixes)
+    fits = sample.said or not frontend.suffixes or sample.path.endswith(frontend.suffixes)
     _require(fits, f"{sample.path} has none of the suffixes {frontend.suffixes}")
     _require(
         frontend.kinds and all(isinstance(kind, TargetKind) for kind in frontend.kinds), f"kinds {frontend.kinds} are not target kinds"

@@ -150,7 +150,6 @@ OTHER_FIELD = {
     types.Kernel: {
         "case": "cases",
         "dispatch": "default",
-        "link": "",
         **{key.name: "options" for options in keys.OPTIONS.values() for key in options},
     },
 }
@@ -214,7 +213,8 @@ def test_every_sample_key_of_the_table_is_in_the_full_sample() -> None:
         return found
 
     unseen = [name for name in missing(keys.MANIFEST, [BASE], "") if not name.startswith(".frontend.*")]
-    optional = {".kernel.*.define", ".kernel.*.flags", ".kernel.*.group"}
+    optional = {".kernel.*.define", ".kernel.*.flags", ".kernel.*.group", ".kernel.*.link", ".frontend.cuda.link"}
+    optional |= {f".frontend.tile.{name}" for name in ("std", "include", "define", "flags")}
     assert set(unseen) <= optional | {".kernel.*.case.*.tolerance.atol", ".kernel.*.case.*.tolerance.*.rtol"}
 
 

@@ -1,0 +1,409 @@
+"""Linking: device functions of other sources and of libraries, in one image, for every kind of target."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.toolchain.cuda_jobs import frontend, job, write
+from tilec.bundle.cubin import read_cubin
+from tilec.errors import CompileError, Location, ToolchainError, UsageError
+from tilec.frontends import _cuda_link, _nvjitlink, _tools, base
+from tilec.frontends._cuda_nvrtc import Nvrtc, Program
+from tilec.frontends._nvjitlink import Outcome, kind_of
+from tilec.frontends.base import ToolSearch
+from tilec.model.job import InputFile, Job, Member, Option, Source
+
+pytestmark = pytest.mark.toolchain
+
+KERNEL = """#include "act.h"
+template <typename T> __global__ void k(T* y, const T* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = ops::act(x[i]);
+}
+"""
+HEADER = "#pragma once\nnamespace ops { __device__ float act(float x); }\n"
+ACT = '#include "act.h"\n#include "slope.cuh"\nnamespace ops { __device__ float act(float x) { return x > 0 ? x : SLOPE * x; } }\n'
+FILES = {"k/a.cu": KERNEL, "k/act.h": HEADER, "lib/act.cu": ACT, "lib/slope.cuh": "#define SLOPE 0.125f\n", "lib/act.h": HEADER}
+LINK: dict[str, Option] = {"link": ("lib/act.cu",), "include": ("k",)}
+
+
+def tool(name: str) -> str:
+    return _tools.require((name,), ToolSearch(path=os.environ.get("PATH", "")), digest=False)[name].path
+
+
+def make_library(root: Path, name: str, *flags: str, text: str = ACT) -> None:
+    """A library that nvcc makes of one source."""
+    (root / "act_lib.cu").write_text(text, encoding="utf-8")
+    made = "lib.o" if name.endswith(".a") else name
+    kind = {".fatbin": ("-fatbin", "-rdc=true"), ".ltoir": ("-ltoir", "-rdc=true")}.get(Path(name).suffix, ("-dc",))
+    command = [tool("nvcc"), *kind, *flags, "-Ilib", "act_lib.cu", "-o", made]
+    subprocess.run(command, cwd=root, check=True, capture_output=True)
+    if name.endswith(".a"):
+        subprocess.run(["ar", "rcs", name, made], cwd=root, check=True)
+    (root / "act_lib.cu").unlink()
+
+
+def failure(one: Job) -> CompileError:
+    with pytest.raises(CompileError) as caught:
+        frontend().compile(one)
+    return caught.value
+
+
+# --- sources ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100", "compute_80"])
+def test_a_function_of_another_source_becomes_part_of_the_kernel(tmp_path: Path, target: str) -> None:
+    root = write(tmp_path, FILES)
+    image = frontend().compile(job(root, "k<float>", target, options=LINK))
+    assert [slot.expr for slot in image.abi] == ["y.ptr", "x.ptr", "n"]
+    assert image.info.symbol == "_Z1kIfEvPT_PKS0_i"
+    assert image.info.resources.spill_stores == 0
+    if target == "compute_80":
+        text = image.data.decode()
+        assert ".target sm_80" in text
+        assert "0f3E000000" in text, "the slope of the linked file's own header, inlined"
+        assert "call" not in text
+        assert image.info.ptx_isa == (9, 4)
+    else:
+        assert [kernel.name for kernel in read_cubin(image.data).kernels] == [image.info.symbol]
+
+
+def test_linked_code_is_what_one_source_would_give(tmp_path: Path) -> None:
+    whole = KERNEL.replace('#include "act.h"', "namespace ops { __device__ float act(float x) { return x > 0 ? x : 0.125f * x; } }")
+    root = write(tmp_path, {**FILES, "k/b.cu": whole})
+    linked = frontend().compile(job(root, "k<float>", options=LINK)).info.resources
+    alone = frontend().compile(job(root, "k<float>", path="k/b.cu")).info.resources
+    assert (linked.registers, linked.stack, linked.code) == (alone.registers, alone.stack, alone.code)
+
+
+def test_a_linked_source_is_compiled_for_the_jobs_own_architecture(tmp_path: Path) -> None:
+    act = ACT.replace("SLOPE * x", "__CUDA_ARCH__ * x")
+    root = write(tmp_path, {**FILES, "lib/act.cu": act})
+    for target, shown in (("compute_80", "0f44480000"), ("compute_90", "0f44610000")):  # 800.0 and 900.0
+        assert shown in frontend().compile(job(root, "k<float>", target, options=LINK)).data.decode()
+
+
+def test_arithmetic_flags_hold_for_what_is_linked(tmp_path: Path) -> None:
+    text = '__device__ float act(float x); extern "C" __global__ void k(float* y) { y[0] = y[1] * y[2] + act(y[3]); }'
+    root = write(tmp_path, {"k/a.cu": text, "act.cu": "__device__ float act(float x) { return x * x + 1.0f; }"})
+    fused = frontend().compile(job(root, "k", "compute_80", options={"link": ("act.cu",)})).data.decode()
+    plain = frontend().compile(job(root, "k", "compute_80", options={"link": ("act.cu",), "flags": ("-fmad=false",)})).data.decode()
+    assert "fma.rn.f32" in fused
+    assert "fma" not in plain
+    assert _cuda_link.arithmetic(("--use_fast_math",)) == ["-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1"]
+
+
+def test_a_kernel_of_the_source_that_needs_more_is_in_nobodys_way(tmp_path: Path) -> None:
+    more = KERNEL + "__device__ float missing(float x);\n__global__ void other(float* y) { y[0] = missing(y[0]); }\n"
+    root = write(tmp_path, {**FILES, "k/a.cu": more})
+    image = frontend().compile(job(root, "k<float>", options=LINK))
+    assert [kernel.name for kernel in read_cubin(image.data).kernels] == [image.info.symbol]
+
+
+def test_nvcc_links_too_and_keeps_apart_what_is_local_to_each_file(tmp_path: Path) -> None:
+    local = "static __device__ __noinline__ float local(float x) {{ return x {}; }}\n"
+    files = {
+        **FILES,
+        "k/a.cu": local.format("+ 1") + KERNEL.replace("ops::act(x[i])", "ops::act(local(x[i]))"),
+        "lib/act.cu": local.format("* 3") + ACT.replace("SLOPE * x", "SLOPE * local(x)"),
+    }
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    options = {**LINK, "compiler": "nvcc"}
+    images = [
+        frontend().compile(job(write(tmp_path / name, files), "k<float>", "compute_80", options=options, lineinfo=True))
+        for name in ("one", "two")
+    ]
+    assert images[0].data == images[1].data, "no hash and no path of a directory is in it"
+    assert str(tmp_path) not in images[0].data.decode()
+    assert images[0].info.symbol == "_Z1kIfEvPT_PKS0_i"
+
+
+def test_line_information_names_both_files_as_the_project_does(tmp_path: Path) -> None:
+    root = write(tmp_path, FILES)
+    text = frontend().compile(job(root, "k<float>", "compute_80", options=LINK, lineinfo=True)).data.decode()
+    assert '"k/a.cu"' in text
+    assert '"lib/act.cu"' in text
+    assert str(tmp_path) not in text
+
+
+def test_the_variants_of_a_group_are_linked_once_and_share_the_compiled_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    links: list[int] = []
+    real_compile, real_link = Nvrtc.compile, _nvjitlink.link_ptx
+
+    def compile_and_count(self: Nvrtc, source: bytes, name: str, options: list[str], *, names: Sequence[str], **more: Any) -> Program:
+        counts.append(len(names))
+        return real_compile(self, source, name, options, names=names, **more)
+
+    def link_and_count(*args: Any) -> Outcome:
+        links.append(1)
+        return real_link(*args)
+
+    monkeypatch.setattr(Nvrtc, "compile", compile_and_count)
+    monkeypatch.setattr(_cuda_link, "link_ptx", link_and_count)
+    text = KERNEL.replace("typename T>", "typename T, int N>").replace("ops::act(x[i])", "ops::act(x[i]) * N")
+    root = write(tmp_path, {**FILES, "k/a.cu": text})
+    members = tuple(Member(symbol="k<float, {N}>", axes=(("N", n),)) for n in (1, 2, 3))
+    shared = frontend()
+    images = []
+    for target in ("sm_80", "compute_80"):
+        for n in (1, 2, 3):
+            one = job(root, "k<float, {N}>", target, axes={"N": n}, options=LINK)
+            images.append(shared.compile(dataclasses.replace(one, group=members)))
+    assert counts == [3, 0], "the entry points once, the functions once; PTX of an architecture is that of its cubin"
+    assert len(links) == 1
+    assert len({image.info.digest for image in images}) == 2
+    alone = frontend().compile(job(root, "k<float, {N}>", "sm_80", axes={"N": 2}, options=LINK))
+    assert alone.info.resources.registers == images[1].info.resources.registers
+
+
+def test_a_variant_that_cannot_be_linked_leaves_the_rest_of_its_group_alone(tmp_path: Path) -> None:
+    text = (
+        '#include "act.h"\n__device__ float missing(float x);\n'
+        "template <int N> __global__ void k(float* y) { if constexpr (N == 2) y[0] = missing(y[0]); else y[0] = ops::act(y[0]); }\n"
+    )
+    root = write(tmp_path, {**FILES, "k/a.cu": text})
+    members = tuple(Member(symbol="k<{N}>", axes=(("N", n),)) for n in (1, 2))
+    good, bad = (dataclasses.replace(job(root, "k<{N}>", axes={"N": n}, options=LINK), group=members) for n in (1, 2))
+    shared = frontend()
+    assert shared.compile(good).info.symbol
+    with pytest.raises(CompileError, match=r"missing \(_Z7missingf\) is declared and defined nowhere, called by k<2>"):
+        shared.compile(bad)
+
+
+# --- libraries --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["libact.a", "act.o", "act.fatbin", "act.ltoir"])
+def test_a_library_of_lto_ir_is_linked_for_newer_targets_and_for_ptx(tmp_path: Path, name: str) -> None:
+    root = write(tmp_path, FILES)
+    make_library(root, name, "-gencode", "arch=compute_80,code=lto_80")
+    options: dict[str, Option] = {"link": (name,), "include": ("k",)}
+    assert frontend().compile(job(root, "k<float>", "sm_90", options=options)).info.resources.stack == 0
+    assert "0f3E000000" in frontend().compile(job(root, "k<float>", "compute_80", options=options)).data.decode()
+    assert name in [file.name for file in frontend().inputs(job(root, "k<float>", options=options).spec.source)]
+
+
+@pytest.mark.parametrize("name", ["libact.a", "act.o", "act.fatbin"])
+def test_a_library_of_machine_code_is_linked_for_cubins_and_refused_for_ptx(tmp_path: Path, name: str) -> None:
+    root = write(tmp_path, FILES)
+    make_library(root, name, "-arch=sm_90")
+    options: dict[str, Option] = {"link": (name,), "include": ("k",)}
+    image = frontend().compile(job(root, "k<float>", "sm_90", options=options, lineinfo=True))
+    assert image.info.resources.code
+    assert image.info.resources.spill_stores == 0
+    assert [kernel.name for kernel in read_cubin(image.data).kernels] == [image.info.symbol]
+    assert str(tmp_path).encode() not in image.data
+    error = failure(job(root, "k<float>", "compute_90", options=options))
+    assert f"{name} cannot be linked for compute_90: no LTO-IR in it, and machine code cannot become PTX" in error.what
+    assert "code=lto_80" in error.fix
+
+
+def test_machine_code_and_sources_are_linked_together(tmp_path: Path) -> None:
+    text = KERNEL.replace("ops::act(x[i])", "ops::act(x[i]) + second(x[i])").replace(
+        "template", "__device__ float second(float);\ntemplate", 1
+    )
+    root = write(tmp_path, {**FILES, "k/a.cu": text, "second.cu": "__device__ float second(float x) { return x * 7.0f; }"})
+    make_library(root, "libact.a", "-arch=sm_90")
+    options: dict[str, Option] = {"link": ("second.cu", "libact.a"), "include": ("k",)}
+    assert frontend().compile(job(root, "k<float>", "sm_90", options=options)).info.resources.registers
+
+
+def test_a_library_that_is_newer_than_a_target(tmp_path: Path) -> None:
+    root = write(tmp_path, FILES)
+    make_library(root, "act.ltoir", "-gencode", "arch=compute_90,code=lto_90")
+    options: dict[str, Option] = {"link": ("act.ltoir",), "include": ("k",)}
+    error = failure(job(root, "k<float>", "sm_80", options=options))
+    assert error.what == "act.ltoir was made for compute_90, which is newer than sm_80"
+    assert error.fix == "make it for the oldest target (compute_80), or take sm_80 out of the targets"
+
+
+def test_a_damaged_library(tmp_path: Path) -> None:
+    root = write(tmp_path, FILES)
+    make_library(root, "act.ltoir", "-gencode", "arch=compute_80,code=lto_80")
+    data = (root / "act.ltoir").read_bytes()
+    (root / "act.ltoir").write_bytes(data[:500])
+    options: dict[str, Option] = {"link": ("act.ltoir",), "include": ("k",)}
+    error = failure(job(root, "k<float>", "sm_80", options=options))
+    assert error.what.startswith("nvJitLink cannot read act.ltoir for sm_80: ")
+    assert error.diagnostics[0].location == Location(file="act.ltoir", line=1)
+    (root / "act.ltoir").write_bytes(b"nothing")
+    assert (
+        "act.ltoir holds no device code that can be linked: it begins with 6e 6f 74" in failure(job(root, "k<float>", options=options)).what
+    )
+
+
+def test_kinds_by_first_bytes() -> None:
+    assert kind_of(b"!<arch>\nx") == "LIBRARY"
+    assert kind_of(b"\xedCN\x7f1234") == "LTOIR"
+    assert kind_of(b"// a\n.version 8.0\n.target sm_80\n") == "PTX"
+    assert kind_of(b"") == ""
+
+
+# --- undefined, twice, dropped ----------------------------------------------------------------------------------------------------
+
+
+def test_an_undefined_symbol_names_its_caller_and_the_place_of_its_declaration(tmp_path: Path) -> None:
+    root = write(tmp_path, {**FILES, "lib/act.cu": "__device__ float other(float x) { return x; }\n"})
+    error = failure(job(root, "k<float>", options=LINK))
+    assert "ops::act (_ZN3ops3actEf) is declared and defined nowhere, called by k<float>" in error.what
+    assert error.diagnostics[0].location == Location(file="k/act.h", line=2, column=34)
+    assert error.fix == "none of the linked files (lib/act.cu) defines it: add the one that does"
+
+
+def test_every_undefined_symbol_is_named(tmp_path: Path) -> None:
+    text = '__device__ float one(float);\n__device__ float two(float);\nextern "C" __global__ void k(float* y) { y[0] = one(two(y[1])); }\n'
+    root = write(tmp_path, {"k/a.cu": text, "act.cu": "__device__ float three(float x) { return x; }\n"})
+    error = failure(job(root, "k", options={"link": ("act.cu",)}))
+    assert [(d.location.line, d.message.split()[0]) for d in error.diagnostics if d.location] == [(1, "one"), (2, "two")]
+
+
+def test_a_definition_with_other_parameters_is_pointed_at(tmp_path: Path) -> None:
+    root = write(tmp_path, {**FILES, "lib/act.cu": "\nnamespace ops { __device__ double act(double x) { return x; } }\n"})
+    error = failure(job(root, "k<float>", options=LINK))
+    assert error.fix.startswith('lib/act.cu:2:35 names ops::act too: its parameters, namespace or extern "C" differ')
+
+
+def test_an_undefined_symbol_of_machine_code(tmp_path: Path) -> None:
+    root = write(tmp_path, FILES)
+    make_library(root, "libact.a", "-arch=sm_90", text="__device__ float other(float x) { return x; }")
+    error = failure(job(root, "k<float>", options={"link": ("libact.a",), "include": ("k",)}))
+    assert "ops::act (_ZN3ops3actEf) is declared and defined nowhere, called by k<float>" in error.what
+
+
+def test_without_a_link_the_caller_is_named_too(tmp_path: Path) -> None:
+    error = failure(job(write(tmp_path, FILES), "k<float>"))
+    assert "ops::act (_ZN3ops3actEf) is declared and defined nowhere, called by k<float>" in error.what
+    assert error.fix == 'include the file that defines it, or link it: link = ["act.cu"]'
+
+
+def test_a_function_that_two_files_define(tmp_path: Path) -> None:
+    root = write(tmp_path, {**FILES, "lib/again.cu": ACT})
+    error = failure(job(root, "k<float>", options={**LINK, "link": ("lib/act.cu", "lib/again.cu")}))
+    assert error.what == "ops::act (_ZN3ops3actEf) is defined twice, lib/again.cu defines it again"
+    assert error.cause == "named in lib/act.cu:3:34 and lib/again.cu:3:34"
+    assert error.diagnostics[0].location == Location(file="lib/again.cu", line=3, column=34)
+
+
+def test_a_function_that_two_libraries_of_machine_code_define(tmp_path: Path) -> None:
+    root = write(tmp_path, FILES)
+    for name in ("one.o", "two.o"):
+        make_library(root, name, "-arch=sm_90")
+    error = failure(job(root, "k<float>", options={"link": ("one.o", "two.o"), "include": ("k",)}))
+    assert "ops::act (_ZN3ops3actEf) is defined twice" in error.what
+
+
+def test_a_link_that_drops_the_kernel_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cuda_link, "link_ptx", lambda *_: Outcome(data=b".version 8.0\n.target sm_90\n.address_size 64\n"))
+    error = failure(job(write(tmp_path, FILES), "k<float>", options=LINK))
+    assert error.what == "the link dropped the kernel k<float>: the result has no entry point _Z1kIfEvPT_PKS0_i"
+
+
+def test_an_error_in_a_linked_source_is_located_there(tmp_path: Path) -> None:
+    root = write(tmp_path, {**FILES, "lib/act.cu": ACT.replace("SLOPE", "SLOP")})
+    error = failure(job(root, "k<float>", options=LINK))
+    assert error.what == "lib/act.cu, which k/a.cu is linked with, does not compile for sm_90"
+    place = error.diagnostics[0].location
+    assert place is not None
+    assert (place.file, place.line) == ("lib/act.cu", 3)
+
+
+# --- inputs -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_linked_files_and_their_headers_are_inputs(tmp_path: Path) -> None:
+    root = write(tmp_path, FILES)
+    source = job(root, "k<float>", options=LINK).spec.source
+    names = [file.name for file in frontend().inputs(source)]
+    assert names == ["k/a.cu", "k/act.h", "lib/act.cu", "lib/act.h", "lib/slope.cuh"]
+    assert "libnvJitLink" in [tool.name for tool in frontend().toolchain()]
+
+
+def test_an_edited_function_is_compiled_again_in_the_same_process(tmp_path: Path) -> None:
+    root = write(tmp_path, FILES)
+    shared = frontend()
+    one = job(root, "k<float>", "compute_80", options=LINK)
+    before = shared.compile(one).data
+    (root / "lib/slope.cuh").write_text("#define SLOPE 0.25f\n/* of another length */\n", encoding="utf-8")
+    assert b"0f3E800000" in shared.compile(one).data
+    assert b"0f3E800000" not in before
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        (("act.txt",), "link: 'act.txt' cannot be linked: files of device functions end in .cu, .py"),
+        (("act.py",), "link: 'act.py' does not name a function: write act.py:relu"),
+        (("act.cu:relu",), "link: 'act.cu:relu' names a function: CUDA C++ is linked as a whole, so write 'act.cu'"),
+        (("act.cu", "act.cu"), "link: 'act.cu' is given twice"),
+        (("act.py:relu", "act.py:relu"), "link: 'act.py:relu' is given twice"),
+    ],
+)
+def test_entries_that_are_none(tmp_path: Path, link: tuple[str, ...], words: str) -> None:
+    source = Source(root=str(write(tmp_path, FILES)), path="k/a.cu", options=(("link", link),))
+    with pytest.raises(UsageError) as caught:
+        frontend().inputs(source)
+    assert words in caught.value.what
+
+
+# --- Python -----------------------------------------------------------------------------------------------------------------------
+
+
+class FakeSimt:
+    """A frontend of Python device functions: what it is asked for, it makes of CUDA C++ beside the Python file."""
+
+    asked: ClassVar[list[tuple[str, tuple[str, ...], str]]] = []
+
+    def __init__(self, search: ToolSearch) -> None:
+        del search
+
+    def inputs(self, source: Source) -> list[InputFile]:
+        return [InputFile(name=source.path, digest="1" * 64)]
+
+    def device_functions(self, source: Source, names: tuple[str, ...], arch: str) -> bytes:
+        self.asked.append((source.path, tuple(names), arch))
+        search = frontend()._search
+        tools = _tools.require(("libnvrtc", "libnvrtc-builtins"), search, digest=False)
+        text = "\n".join(f'extern "C" __device__ float {name}(float x) {{ return fmaxf(x, 0.0f); }}' for name in names)
+        library = Nvrtc(tools["libnvrtc"].path, tools["libnvrtc-builtins"].path)
+        options = [f"--gpu-architecture={arch}", "-dlto", "-rdc=true"]
+        return library.compile(text.encode(), "f.cu", options, names=(), ptx=False, timeout=60, lto=True).ltoir
+
+
+PYTHON = {
+    "k/a.cu": 'extern "C" __device__ float relu(float);\nextern "C" __global__ void k(float* y) { y[0] = relu(y[1]); }\n',
+    "act.py": "",
+}
+
+
+def test_functions_of_python_come_from_the_frontend_that_compiles_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(base.BUILTIN, "simt", f"{__name__}:FakeSimt")
+    monkeypatch.setattr(FakeSimt, "asked", [])
+    root = write(tmp_path, PYTHON)
+    one = job(root, "k", "compute_80", options={"link": ("act.py:relu", "act.py:gelu")})
+    assert "max.f32" in frontend().compile(one).data.decode()
+    assert FakeSimt.asked == [("act.py", ("relu", "gelu"), "compute_80")]
+    assert InputFile(name="act.py", digest="1" * 64) in frontend().inputs(one.spec.source)
+
+
+def test_functions_of_python_without_their_frontend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(base.BUILTIN, "simt", raising=False)
+    monkeypatch.setattr(base, "installed", dict)
+    one = job(write(tmp_path, PYTHON), "k", options={"link": ()})
+    source = dataclasses.replace(one.spec.source, options=(("link", ("act.py:relu",)),))
+    with pytest.raises(ToolchainError) as caught:
+        frontend().inputs(source)
+    assert caught.value.what == "link: act.py:relu is compiled by the frontend 'simt', which this tilec does not have"
+    assert "pip install 'tilec[simt]'" in caught.value.fix
+    monkeypatch.setitem(base.BUILTIN, "simt", "tilec.frontends.cuda:CudaFrontend")
+    with pytest.raises(ToolchainError, match="by the frontend 'simt', which here has no device_functions"):
+        frontend().inputs(source)

@@ -1,0 +1,105 @@
+"""What the device holds of a launch at once, and the refusals that count with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tests.runtime_samples import ADD, Array, image, loaded
+from tilec.errors import ArgumentError, LaunchLimitError, NoImageError
+from tilec.model.kernel import LaunchInfo
+from tilec.runtime.seam import FunctionFacts
+from tilec.testing.fake_driver import H200
+
+Z, X, Y = (Array(1000, ptr=0x100000 * k + 4) for k in (1, 2, 3))
+
+
+def test_what_is_held_of_a_launch() -> None:
+    module, driver = loaded(ADD, active_blocks=6)
+    held = module.add.residency(Z, X, Y)
+    assert (held.threads, held.max_active_blocks, held.max_cooperative_grid) == (256, 6, 6 * 132)
+    assert driver.launches == []
+    assert driver.loads, "the driver counts by the image"
+
+
+def test_the_number_is_the_one_that_a_cooperative_launch_may_have() -> None:
+    most = loaded(ADD, active_blocks=8)[0].add.residency(Z, X, Y).max_cooperative_grid
+    fits = dataclasses.replace(ADD, launch=LaunchInfo(grid=(str(most),), cooperative=True))
+    module, driver = loaded(fits, active_blocks=8)
+    module.add(5, Z, X, Y)
+    assert len(driver.launches) == 1
+    module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=(str(most + 1),), cooperative=True)), active_blocks=8)
+    with pytest.raises(LaunchLimitError) as caught:
+        module.add(5, Z, X, Y)
+    assert caught.value.what == f"add: the cooperative grid has {most + 1} blocks, and {most} can be resident on device 0 (Fake H200)"
+    assert driver.launches == []
+
+
+def test_clusters_and_cooperation_at_once_count_whole_clusters() -> None:
+    both = LaunchInfo(grid=("400",), block=("256",), cluster=(4,), cooperative=True)
+    module, driver = loaded(dataclasses.replace(ADD, launch=both), active_blocks=8, active_clusters=99)
+    assert module.add.residency(Z, X, Y).max_cooperative_grid == 396
+    with pytest.raises(LaunchLimitError) as caught:
+        module.add(5, Z, X, Y)
+    what = "add: the cooperative grid has 400 blocks, and 396 can be resident in clusters of 4 on device 0 (Fake H200)"
+    assert caught.value.what == what
+    module, driver = loaded(dataclasses.replace(ADD, launch=both), active_blocks=8, active_clusters=100)
+    module.add(5, Z, X, Y)
+    assert driver.launches[0].shape.cluster == (4,)
+
+
+def test_wide_clusters_are_allowed_before_they_are_counted() -> None:
+    module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("32",), cluster=(16,))))
+    assert module.add.residency(Z, X, Y).max_cooperative_grid == 16 * 16
+    assert "allow_wide_clusters" in driver.calls
+
+
+def test_the_suggestion_keeps_most_threads_resident(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, driver = loaded(ADD)
+
+    def active(ordinal: int, function: Any, threads: int, shared: int) -> int:
+        return 1536 // threads  # of 1024 threads one block fits, of 768 two
+
+    monkeypatch.setattr(driver, "active_blocks", active)
+    assert module.add.residency(Z, X, Y).suggest_block_size == 768
+
+
+@pytest.mark.parametrize(
+    ("facts", "size"),
+    [({"max_threads": 128}, 128), ({"required_block": (256,)}, 256)],
+    ids=["launch bounds", "a fixed block"],
+)
+def test_the_suggestion_keeps_to_what_was_compiled(facts: dict[str, Any], size: int) -> None:
+    launch = LaunchInfo(grid=("1",), block=("128",) if size == 128 else ("256",))
+    variant = dataclasses.replace(ADD.variants[1], images=(image("bounded", **facts),))
+    module, _ = loaded(dataclasses.replace(ADD, launch=launch, variants=(variant,)))
+    assert module.add.residency(Z, X, Y).suggest_block_size == size
+
+
+def test_a_device_without_cooperative_launches() -> None:
+    module, _ = loaded(ADD, devices=(dataclasses.replace(H200, cooperative=False),))
+    assert module.add.residency(Z, X, Y).max_cooperative_grid == 0
+
+
+def test_shared_memory_beyond_the_default_is_allowed_before_it_is_counted() -> None:
+    module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="100000")))
+    module.add.residency(Z, X, Y)
+    assert driver.allowed_shared == {"add_any": 100000}
+
+
+def test_calls_that_would_be_refused_are_refused() -> None:
+    module, _ = loaded(ADD)
+    with pytest.raises(ArgumentError, match="takes 4 arguments"):
+        module.add.residency(Z, X)
+    module, _ = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="232449")))
+    with pytest.raises(LaunchLimitError, match="a block needs 232449 bytes of shared memory"):
+        module.add.residency(Z, X, Y)
+    small = FunctionFacts(max_threads=128, static_shared=0, registers=255)
+    module, _ = loaded(ADD, facts=small)
+    with pytest.raises(LaunchLimitError, match="with 255 registers each 128 fit"):
+        module.add.residency(Z, X, Y)
+    module, _ = loaded(ADD, devices=(dataclasses.replace(H200, cc=(7, 5)),))
+    with pytest.raises(NoImageError):
+        module.add.residency(Z, X, Y)
