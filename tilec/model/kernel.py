@@ -9,9 +9,9 @@ from tilec.model.arch import Target
 from tilec.model.image import ImageInfo
 from tilec.model.safety import Safety
 from tilec.model.signature import AbiSlot, Assumption, Param
+from tilec.model.table import AxisValue as AxisValue
+from tilec.model.table import TuningTable
 from tilec.values import value_class
-
-AxisValue = str | int | float | bool
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
@@ -171,6 +171,7 @@ class KernelInfo:
         launch: how it is launched.
         variants: in the order in which a launch tries them (assumption sets fastest first, fallback last).
         safety: what is known of its safety, None where its language does not say.
+        table: what tuning found, None where the manifest names none.
     """
 
     name: str
@@ -184,6 +185,7 @@ class KernelInfo:
     launch: LaunchInfo = LaunchInfo()
     variants: tuple[VariantInfo, ...] = ()
     safety: Safety | None = None
+    table: TuningTable | None = None
 
     @property
     def choices(self) -> tuple[str, ...]:

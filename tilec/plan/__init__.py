@@ -21,15 +21,21 @@ from tilec.plan.matrix import Report, expand
 from tilec.plan.params import Resolver, abi_of_args
 from tilec.plan.source import check_checks, check_source_axes, safety_of, with_names, with_source
 from tilec.plan.targets import LanguageFacts, Selection, choose_targets, no_target, parse_targets
+from tilec.plan.tuning import space_digest
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedKernel:
-    """A kernel with everything but its images: the index row to be, and its jobs in variant, then target order."""
+    """A kernel with everything but its images: the index row to be, and its jobs in variant, then target order.
+
+    Attributes:
+        space: digest of what there is to choose from, for tuning records.
+    """
 
     info: KernelInfo
     jobs: tuple[Job, ...]
     manifest: Kernel
+    space: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,7 +171,7 @@ def _plan_kernel(
     if not chosen.targets and not chosen.refused and selection.asks_for(kernel.name, [v.id for v in variants], wanted):
         report(no_target(kernel, language, wanted), ("kernel", kernel.name))
     info = _info(kernel, decl, params, variants)
-    return PlannedKernel(info=info, jobs=tuple(jobs), manifest=kernel)
+    return PlannedKernel(info=info, jobs=tuple(jobs), manifest=kernel, space=space_digest(manifest, kernel, variants))
 
 
 def _with_axes(hints: tuple[tuple[str, int], ...], variant: Variant, language: LanguageFacts) -> tuple[tuple[str, int], ...]:
