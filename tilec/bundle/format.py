@@ -17,8 +17,9 @@ from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, 
 from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
 
-SCHEMA_VERSION = 3
-# Version 1 said nothing of hints, versions 1 and 2 nothing of blocks that a compiler chose.
+SCHEMA_VERSION = 4
+# Version 1 said nothing of hints, versions 1 and 2 nothing of blocks that a compiler chose. Only version 4 has tuning tables, and
+# assumptions on extents and contiguity.
 _OLDEST = 1
 INDEX_NAME = "bundle.json"
 MAX_INDEX = 256 << 20
@@ -63,7 +64,15 @@ _IMAGE = record(
     block=_DIMS,
     dynamic_shared=_COUNT,
 )
-_ASSUMPTION = record(Assumption, param=_NAME, shape=_FACTS, stride=_FACTS, align=integer(1))
+_ASSUMPTION = record(
+    Assumption,
+    param=_NAME,
+    shape=_FACTS,
+    stride=_FACTS,
+    align=integer(1),
+    extent=sequence(optional(_COUNT), most=64),
+    contiguous=flag,
+)
 _ABI = sequence(record(AbiSlot, type=text(most=100), expr=_EXPRESSION, size=_COUNT, align=integer(1)), most=10_000)
 _VARIANT = record(
     dict,  # of fields: the ABI is looked up in the kernel's table, see _read_kernel
@@ -139,6 +148,8 @@ def _write_kernel(kernel: KernelInfo) -> Any:
     plain["abis"] = [_ABI.write(abi) for abi in places]
     if kernel.safety is not None:
         plain["safety"] = _SAFETY.write(kernel.safety)
+    if kernel.table is not None:
+        plain["table"] = _table().write(kernel.table)
     return plain
 
 
@@ -164,21 +175,26 @@ def _read_kernel(value: Any) -> Any:
         variants.append(VariantInfo(**{**fields, "abi": abis[place]}))
     if used != len(abis) or len(set(abis)) != len(abis):
         raise Misfit("has ABIs that no variant names, that repeat, or that are not in the order of their first use")
-    return KernelInfo(**{**given, "variants": tuple(variants), "safety": _read_safety(value)})
+    extra = {key: _read_extra(value, key) for key in ("safety", "table") if key in value}
+    return KernelInfo(**{**given, "variants": tuple(variants), **extra})
 
 
-def _read_safety(value: dict[str, Any]) -> Any:
-    """What is known of a kernel's safety; the key is left out where its language does not say."""
-    if "safety" not in value:
-        return None
+def _table() -> Codec:
+    from tilec.bundle.tables import TABLE  # few kernels have one
+
+    return TABLE
+
+
+def _read_extra(value: dict[str, Any], key: str) -> Any:
+    """What not every kernel has: what is known of its safety, what tuning found. Its key is left out where there is nothing."""
     try:
-        return _SAFETY.read(value["safety"])
+        return (_SAFETY if key == "safety" else _table()).read(value[key])
     except Misfit as misfit:
-        misfit.path.append(".safety")
+        misfit.path.append(f".{key}")
         raise
 
 
-_APART = ("abis", "safety")  # keys of a kernel that are no fields of its record
+_APART = ("abis", "safety", "table")  # keys of a kernel that are no fields of its record
 _KERNEL = Codec(_write_kernel, _read_kernel)
 _BUNDLE = record(
     BundleInfo,
@@ -333,13 +349,19 @@ def _upgraded(plain: Any) -> Any:
     """An older index as one of today; what is no such index is left for the reader to refuse. Raises Misfit."""
     version = plain.pop("schema_version")
     for number, kernel in _objects(plain, "kernels"):
+        if "table" in kernel:
+            _misfit(f"kernels[{number}]", "unknown key 'table'")
         for index, variant in _objects(kernel, "variants"):
             where = f"kernels[{number}].variants[{index}]"
             if version < 2:
                 _add(variant, "hints", [], where)
+            for place, fact in _objects(variant, "assume"):
+                _add(fact, "extent", [], f"{where}.assume[{place}]")
+                _add(fact, "contiguous", False, f"{where}.assume[{place}]")
             for place, image in _objects(variant, "images"):
-                _add(image, "block", [], f"{where}.images[{place}]")
-                _add(image, "dynamic_shared", 0, f"{where}.images[{place}]")
+                if version < 3:
+                    _add(image, "block", [], f"{where}.images[{place}]")
+                    _add(image, "dynamic_shared", 0, f"{where}.images[{place}]")
     return plain
 
 
@@ -420,6 +442,10 @@ def _check_kernel(here: str, kernel: KernelInfo) -> None:
     for region in kernel.safety.regions if kernel.safety else ():
         if region.param not in params:
             _misfit(f"{here}.safety.regions", f"no parameter {region.param!r}")
+    if kernel.table is not None:
+        from tilec.bundle.tables import check_table  # few kernels have one
+
+        check_table(f"{here}.table", kernel.table, axes, params)
     for index, variant in enumerate(kernel.variants):
         for name, _ in variant.axes:
             if name not in axes:

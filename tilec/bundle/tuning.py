@@ -222,12 +222,28 @@ def _misfit(where: str, what: str) -> NoReturn:
 _AGAIN = "restore the committed file, or write it anew with `tilec tune`"
 
 
+def problem_at(source: str, path: str, where: str, what: str) -> Diagnostic:
+    """A problem of a file that was read.
+
+    Args:
+        source: its text.
+        path: its name.
+        where: what the problem concerns: `devices[0].entries[2].point`.
+        what: the problem.
+    """
+    return _problem(path, source, _place(source, _steps(where)), f"{where}: {what}")
+
+
 def _refuse(path: str, source: str, at: int, what: str, fix: str = _AGAIN) -> NoReturn:
+    raise ManifestError((_problem(path, source, at, what),), fix=fix)
+
+
+def _problem(path: str, source: str, at: int, what: str) -> Diagnostic:
     line, start = source.count("\n", 0, at) + 1, source.rfind("\n", 0, at) + 1
     end = source.find("\n", at)
     excerpt = source[start : end if end >= 0 else len(source)][:_WIDTH] if source else ""
     place = Location(file=path, line=line, column=at - start + 1)
-    raise ManifestError((Diagnostic(message=what, location=place, excerpt=excerpt),), fix=fix)
+    return Diagnostic(message=what, location=place, excerpt=excerpt)
 
 
 def _parse(source: str, path: str) -> Any:

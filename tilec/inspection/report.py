@@ -156,8 +156,13 @@ def assumption_text(assume: tuple[Assumption, ...]) -> str:
         facts = [f"{name} by {','.join(map(str, values))}" for name, values in (("shape", one.shape), ("stride", one.stride)) if values]
         if one.align > 1:
             facts.append(f"base by {one.align}")
-        if facts:
-            groups.setdefault(", ".join(facts).replace(" by ", " divisible by ", 1), []).append(one.param)
+        said = [", ".join(facts).replace(" by ", " divisible by ", 1)] if facts else []
+        if one.extent:
+            said.append(f"shape is {','.join('?' if extent is None else str(extent) for extent in one.extent)}")
+        if one.contiguous:
+            said.append("contiguous")
+        if said:
+            groups.setdefault(", ".join(said), []).append(one.param)
     return "; ".join(f"{', '.join(params)}: {facts}" for facts, params in groups.items())
 
 

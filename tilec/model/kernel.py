@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tilec.errors import Diagnostic, Location
 from tilec.model.arch import Target
 from tilec.model.image import ImageInfo
 from tilec.model.safety import Safety
 from tilec.model.signature import AbiSlot, Assumption, Param
-from tilec.model.table import AxisValue as AxisValue
-from tilec.model.table import TuningTable
 from tilec.values import value_class
+
+if TYPE_CHECKING:
+    from tilec.model.table import TuningTable
+
+AxisValue = str | int | float | bool
 
 
 @value_class(frozen=True, kw_only=True, slots=True)

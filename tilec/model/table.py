@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tilec.model.arch import Version
+from tilec.model.kernel import AxisValue
 from tilec.values import value_class
 
-AxisValue = str | int | float | bool
 Point = tuple[tuple[str, AxisValue], ...]
 Range = tuple[int, int]
 

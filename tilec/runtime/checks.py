@@ -98,10 +98,14 @@ class Call:
             RequirementError: a condition does not hold.
             LayoutError: a stride or an address is not divisible as the manifest says.
         """
-        self.env = {p.name: self.tensors.get(p.name, v) for p, v in zip(self.contract.params, self.values, strict=True)}
-        self.env.update(self.axes)
+        self.open()
         self.check_requires()
         self.check_facts()
+
+    def open(self) -> None:
+        """Let expressions read the arguments, and the axes as far as they are settled."""
+        self.env = {p.name: self.tensors.get(p.name, v) for p, v in zip(self.contract.params, self.values, strict=True)}
+        self.env.update(self.axes)
 
     def check_dtypes(self) -> None:
         """Bind the dtype axes from the arguments; everything of one axis agrees with it."""

@@ -272,7 +272,7 @@ class LazyLauncher:
         """
         return self._make.named(args, kwargs)
 
-    def launch(self, values: tuple[Any, ...], choices: tuple[AxisValue, ...] = ()) -> Any:
+    def launch(self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> Any:
         """The same for generated code: every argument in order, and the value of every axis that a caller chooses."""
         return self._make(values, choices)
 
@@ -295,7 +295,7 @@ class _Maker:
         self._take: Take | None = None
         self._what = ""
 
-    def __call__(self, values: tuple[Any, ...], choices: tuple[AxisValue, ...] = ()) -> LazyLaunch[Any]:
+    def __call__(self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> LazyLaunch[Any]:
         return self._made(values, self._chosen(choices) if choices else {})
 
     def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LazyLaunch[Any]:
@@ -324,7 +324,7 @@ class _Maker:
         )
         return op
 
-    def _chosen(self, choices: tuple[AxisValue, ...]) -> Axes:
+    def _chosen(self, choices: tuple[AxisValue | None, ...]) -> Axes:
         key = (*choices, *map(type, choices))  # True equals 1, and is no value of the same axis
         try:
             found = self._known.get(key)
@@ -332,9 +332,7 @@ class _Maker:
             found = None
         if found is None:
             contract = self._origin.contract
-            # Generated code gives defaults too. Those of axes that are hints stand back behind what `options` asks for.
-            soft = {name: value for name, value in contract.default.items() if name in contract.hints}
-            found = {name: value for name, value in zip(contract.choices, choices, strict=True) if name not in soft or value != soft[name]}
+            found = {name: value for name, value in zip(contract.choices, choices, strict=True) if value is not None}
             require_built(contract, self._origin.pinned, found)
             self._known[key] = found
         return found
@@ -379,7 +377,9 @@ class _Packaged:
         place = ctx.driver, ctx.device
         found = self._launchers.get(place)
         if found is None:
-            found = self._launchers[place] = self._package.on(*place).kernels[self._kernel]
+            found = self._package.on(*place).kernels[self._kernel]
+            _ = found.contract  # read now, so that `owned` is there
+            self._launchers[place] = found
         return found
 
 
