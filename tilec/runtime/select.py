@@ -54,7 +54,7 @@ def settle(call: Call, pinned: Mapping[str, AxisValue], device: DeviceInfo) -> S
     """
     contract = call.contract
     origins = {axis: "the caller's" if axis in pinned else "the dtype of the arguments" for axis in call.axes}
-    _take_tiles(call, origins)
+    _take_tiles(call, pinned, origins)
     if contract.table is None:
         settle_axes(contract, call.axes, origins)
         call.check_contract()
@@ -86,7 +86,7 @@ def settle_axes(contract: Contract, axes: dict[str, AxisValue], origins: dict[st
         raise no_variant(contract, {name: axes[name] for name, _ in contract.info.axes})
 
 
-def _take_tiles(call: Call, origins: dict[str, str]) -> None:
+def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, str]) -> None:
     """Let the tiles that outputs are cut into say what the axes of the kernel's own tiles are.
 
     Raises:
@@ -99,10 +99,13 @@ def _take_tiles(call: Call, origins: dict[str, str]) -> None:
         tile = getattr(value, "tile", ())
         if not hasattr(type(value), "grid_wish") or len(tile) != len(region.tile):
             continue
-        for name, extent in zip(region.tile, tile, strict=True):
+        wanted = dict(zip(region.tile, tile, strict=True))
+        if any(name in pinned and pinned[name] != extent for name, extent in wanted.items()):
+            continue  # the caller's is the caller's: tiles are held against it later
+        for name, extent in wanted.items():
             built = call.contract.axes.get(name, ())
-            if len(built) < 2 or (name in call.axes and not origins[name].startswith("the tiles of")):
-                continue  # one value is no choice, and the caller's is the caller's: tiles are held against them later
+            if len(built) < 2 or name in pinned:
+                continue
             if extent not in built:
                 what = f"is cut into tiles of {tuple(tile)}, and no variant with {name} = {extent} was built"
                 raise call.refuse(LayoutError, param, what, f"partition by {name} = {call.contract.built(name)}")
