@@ -178,12 +178,13 @@ def spread_text(found: Summary) -> str:
 
 def say_record(app: App, path: Path, record: TuningRecord, kernel: Kernel) -> None:
     """What was written, and how a build takes it up."""
-    shown = app.show(path)
     device = record.devices
     what = ", ".join(f"{len(one.entries)} {'entry' if len(one.entries) == 1 else 'entries'} for {one.name}" for one in device)
-    app.say(f"{click.style('wrote', fg='green', bold=True)} {shown}: {what}")
+    app.say(f"{click.style('wrote', fg='green', bold=True)} {app.show(path)}: {what}")
     if not kernel.table:
-        app.say(f'to build with it, commit it and add to [kernel.{kernel.name}.dispatch]: table = "{shown}"')
+        # The manifest names files from its own directory.
+        named = "/".join(path.parts[-2:]) if path.parent.name == "tuning" else path.name
+        app.say(f'to build with it, commit it and add to [kernel.{kernel.name}.dispatch]: table = "{named}"')
 
 
 def say_prepared(app: App, path: Path, facts: Facts, cases: Sequence[str], made: Mapping[Point, Made], failed: Mapping[Point, str]) -> None:
