@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # Streams for which a plan keeps a ready call; with more in turn than this it starts over.
 MOST_STREAMS = 64
+# Variants that were not looked at and that the text of an explanation lists.
+MOST_OTHERS = 8
 # Guards that are made for a plan: a launch that goes back and forth between plans makes one each time.
 MOST_GUARDS = 64
 
@@ -171,11 +173,13 @@ class Explanation:
         lines += [f"  {'; '.join(said)}"] if said else []
         lines += [f"  {reason}" for reason in self.reasons]
         lines += [f"  {'takes' if c.taken else 'passes over'} variant {c.variant.id}: {c.reason}" for c in self.considered]
-        lines += [f"  leaves variant {c.variant.id}: {c.reason}" for c in self.others]
         for candidate in self.images.candidates:
             word = "takes" if candidate.image is self.image else "could take" if candidate.accepted else "cannot take"
             lines.append(f"  {word} image {candidate.image.target}: {candidate.reason}")
         lines.append(f"  grid {self.shape.grid}, block {self.shape.block}, {self.shape.shared} bytes of dynamic shared memory")
+        lines += [f"  leaves variant {c.variant.id}: {c.reason}" for c in self.others[:MOST_OTHERS]]
+        more = len(self.others) - MOST_OTHERS
+        lines += [f"  leaves {more} more: `others` has them all"] if more > 0 else []
         return "\n".join(lines)
 
 

@@ -189,6 +189,8 @@ def test_explanations_name_what_decided() -> None:
         "  tuning/tiled.json has it for x.shape[0] 1024 to 2047, x.shape[1] 1 to 1048576 on Fake H200\n"
         "  passes over variant tiled-f16-BM64-BN64-div16: z.shape[1] is 63, not divisible by 16\n"
         "  takes variant tiled-f16-BM64-BN64: it assumes nothing\n"
+        "  takes image sm_90: machine code for 9.0\n"
+        "  grid (16, 1, 1), block (128, 1, 1), 0 bytes of dynamic shared memory\n"
         "  leaves variant tiled-f32-BM64-BN64-div16: T is f32, and f16 is the dtype of the arguments\n"
         "  leaves variant tiled-f32-BM64-BN64: T is f32, and f16 is the dtype of the arguments\n"
         "  leaves variant tiled-f32-BM64-BN128-div16: T is f32, and f16 is the dtype of the arguments\n"
@@ -197,10 +199,7 @@ def test_explanations_name_what_decided() -> None:
         "  leaves variant tiled-f32-BM128-BN128: T is f32, and f16 is the dtype of the arguments\n"
         "  leaves variant tiled-f16-BM64-BN128-div16: BN is 128, and 64 is the caller's\n"
         "  leaves variant tiled-f16-BM64-BN128: BN is 128, and 64 is the caller's\n"
-        "  leaves variant tiled-f16-BM128-BN128-div16: BM is 128, and 64 is the tuning table's\n"
-        "  leaves variant tiled-f16-BM128-BN128: BM is 128, and 64 is the tuning table's\n"
-        "  takes image sm_90: machine code for 9.0\n"
-        "  grid (16, 1, 1), block (128, 1, 1), 0 bytes of dynamic shared memory"
+        "  leaves 2 more: `others` has them all"
     )
     default = module.tiled.explain(*arrays(8192))
     assert default.reasons == (
