@@ -120,7 +120,7 @@ def _table(result: CaseResult, *, verbose: bool) -> list[str]:
             rows.append([point_text(trial.point, space.free), word, time_text(found.median), spread_text(found), ratio, _why(trial, best)])
         else:
             rows.append([point_text(trial.point, space.free), word, "-", "-", "-", trial.reason])
-    heads = columns("~candidate", "result", ">median", ">95 %", ">to best", "~why")
+    heads = columns("candidate", "result", ">median", ">95 %", ">to best", "~why")
     lines = table(heads, rows, width=terminal_width(), indent="  ")
     hidden = Counter(trial.status.value for trial in ordered[len(shown) :])
     if hidden:
@@ -209,14 +209,14 @@ def say_dry_run(
         for point in space.points:
             reason, cost = _verdict(facts, space, point, made[point], budget, codes)
             found.append((space, point, reason, cost))
-            status: Cell = ("pruned", "yellow") if reason else "to measure"
+            status: Cell = ("pruned", "yellow") if reason else ""
             numbers = [count_text(cost[name]) for name in ("registers", "spills", "shared", "blocks_per_sm")]
             rows.append([point_text(point, space.free), status, *numbers, reason])
         left = sum(not reason for each, _, reason, _ in found if each is space)
         app.say(
             f"{click.style(space.case.name, bold=True)} for {facts.target}: {left} of {plural(len(space.points), 'candidate')} to measure"
         )
-        heads = columns("~candidate", "result", ">registers", ">spills", ">shared", ">blocks/SM", "~why")
+        heads = columns("candidate", "", ">regs", ">spills", ">shared", ">blocks/SM", "~why")
         for line in table(heads, rows, width=terminal_width(), indent="  "):
             app.say(line)
         app.say()

@@ -131,7 +131,7 @@ class Worker:
             found = compare(device.from_device(arguments[name]), expected, tolerance_for(case.tolerance, dtype))
             if not found.ok:
                 index = ", ".join(map(str, found.first_index or ()))
-                where = f"{name}[{index}] is {found.first_actual!r}, expected {found.first_expected!r}"
+                where = f"{name}[{index}] is {_short(found.first_actual)}, expected {_short(found.first_expected)}"
                 return f"{where}; {found.mismatches} of {found.total} elements are off"
         return ""
 
@@ -145,6 +145,10 @@ class Worker:
             return self._sets[place]
 
         return self._meter.timed(module, self._driver, case, make)
+
+
+def _short(value: float | None) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
