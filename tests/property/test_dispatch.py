@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.dispatch_cases import Cut, arguments, check_choice, cut
 from tilec.build import BuildRequest, build
 from tilec.compiler.events import SilentObserver
-from tilec.errors import AliasError
+from tilec.errors import AliasError, LayoutError
 from tilec.runtime import Device, Module, load
 
 pytestmark = pytest.mark.toolchain
@@ -91,10 +91,21 @@ def test_an_output_that_overlaps_is_refused(module: Module) -> None:
         module.blend(0, np.lib.stride_tricks.as_strided(base, (16, 64), (4, 4)), x, x)
 
 
+def test_strides_that_the_compiler_was_told_not_to_expect_are_refused(module: Module) -> None:
+    """Tile kernels are compiled for strides that are not negative."""
+    x, z = np.arange(64, dtype=np.float32).reshape(4, 16), np.zeros((4, 16), np.float32)
+    for view in (x[::-1], x[:, ::-1]):
+        with pytest.raises(LayoutError, match=r"blend: argument 'x' has strides \(.*\), and tile kernels take none that is negative"):
+            module.blend(0, z, view, x)
+    module.blend(0, z[:1], x[3:4][::-1], x[:1])  # the stride of one row is used by no access
+    Device("cpu").sync()
+    np.testing.assert_array_equal(z[0], 2 * x[3] + x[0])
+
+
 def test_misaligned_elements_are_refused(module: Module) -> None:
     raw = np.zeros(4097, np.uint8)
     odd = raw[1 if raw.ctypes.data % 4 == 0 else 0 :][:4096].view(np.uint8)
     tensor = np.ndarray((16, 64), np.float32, buffer=odd)
     good = np.ones((16, 64), np.float32)
-    with pytest.raises(Exception, match="not aligned to its 4-byte elements"):
+    with pytest.raises(LayoutError, match="not aligned to its 4-byte elements"):
         module.blend(0, tensor, good, good)

@@ -190,6 +190,10 @@ class Call:
                 for dim, (wants, has) in enumerate(zip(param.stride, facts.stride, strict=False)):
                     if wants is not None and has != wants and facts.shape[dim] > 1 and facts.size:
                         raise self.refuse(LayoutError, param, f"has stride {has} in dimension {dim}, and {wants} is taken")
+            # What cuda.tile is told of every array.
+            if self.contract.info.language == "tile" and facts.stride and min(facts.stride) < 0:
+                what = f"has strides {facts.stride}, and tile kernels take none that is negative"
+                raise self.refuse(LayoutError, param, what, "pass a copy")
             if facts.ptr % facts.itemsize:
                 what = f"has address {facts.ptr:#x}, which is not aligned to its {facts.itemsize}-byte elements"
                 raise self.refuse(LayoutError, param, what)
