@@ -113,6 +113,10 @@ def test_a_table_from_the_manifest_to_a_launch(cli: Cli, project: Path) -> None:
     assert (again["up_to_date"], again["compiled"]) == (False, 0)
     assert taken(project, 64) == "blend-f32-BM16-BN16-contiguous"
 
+    assert "tuned by tuning/blend.json: CPU (1 entry)" in cli.good(project, "inspect", "dist/blends").out
+    (kernel,) = json.loads(cli.good(project, "inspect", "dist/blends", "--json").out)["kernels"]
+    assert kernel["table"]["sizes"] == ["z.shape[0]", "z.shape[1]"]
+    assert kernel["table"]["devices"][0]["entries"][0]["point"] == [["T", "f32"], ["BM", 16], ["BN", 16]]
     text = (project / "dist" / "blends" / "__init__.py").read_text()
     assert "BM: Literal[16, 4] | None = None" in text or "BM: Literal[4, 16] | None = None" in text
     assert "by the tuning table or 16 by default" in text

@@ -13,6 +13,7 @@ from tilec.model.image import ImageInfo, Resources
 from tilec.model.kernel import BundleInfo, KernelInfo, VariantInfo
 from tilec.model.signature import Assumption, Param, ParamKind
 from tilec.model.suggest import did_you_mean
+from tilec.model.table import TuningTable
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,6 +167,12 @@ def assumption_text(assume: tuple[Assumption, ...]) -> str:
     return "; ".join(f"{', '.join(params)}: {facts}" for facts, params in groups.items())
 
 
+def table_text(table: TuningTable) -> str:
+    """`tuning/gemm.json: NVIDIA H200 (12 entries), NVIDIA H100 (3 entries)`."""
+    devices = [f"{device.name} ({len(device.entries)} {'entry' if len(device.entries) == 1 else 'entries'})" for device in table.devices]
+    return f"{table.source}: {', '.join(devices) or 'no device whose target is in the bundle'}"
+
+
 def hints_text(variant: VariantInfo) -> str:
     """`occupancy=2`, or by target where they differ: `sm_90: occupancy=2; sm_100: num_ctas=2`; empty for none."""
     shown = {target: ", ".join(f"{name}={value}" for name, value in hints) for target, hints in variant.hints}
@@ -206,6 +213,7 @@ def kernel_json(kernel: KernelInfo) -> dict[str, Any]:
         "dtype_axes": list(kernel.dtype_axes),
         "default": dict(kernel.default),
         "launch": dataclasses.asdict(kernel.launch),
+        "table": None if kernel.table is None else dataclasses.asdict(kernel.table),
         "usage": dataclasses.asdict(row.usage),
         "size": row.size,
         "variants": [_variant_json(variant) for variant in kernel.variants],
