@@ -126,6 +126,9 @@ def test_the_planted_best_is_found_and_what_is_wrong_is_none(tune, project: Path
     assert "faster than TILE=32" in out
     assert 'table = "tuning/add.json"' in out
     assert "times of the cpu device say nothing of a GPU" in tune.err
+    assert (project / ".tilec" / ".gitignore").read_text() == "*\n"
+    left = {path.name for path in (project / ".tilec" / "tune" / "add").iterdir()}
+    assert left == {"add-tileir-cpu.jsonl", "add-tileir-cpu.lock"}, "candidates and results of references are gone"
 
 
 def test_a_build_takes_the_record_up(tune, project: Path, cli: Cli) -> None:
@@ -223,6 +226,9 @@ def test_logs_and_records_that_do_not_fit_are_refused(tune, project: Path) -> No
     assert "add.json:" in tune.err
     assert "restore it, or remove it" in tune.err
     assert record.read_text() == good[: len(good) // 2]
+    record.write_text(good.replace('"kernel": "add"', '"kernel": "other"'))
+    tune("add", *CPU, code=2)
+    assert "add.json is the record of kernel 'other', and would be lost" in tune.err
     record.write_text(good)
     edit(project / "k" / "add.py", "+ 1.0\n    if MODE == 1", "+ 1.0 + 0.0\n    if MODE == 1")
     tune("add", *CPU, "--resume", code=2)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 from tilec.cli.app import App
 from tilec.cli.build import make_request
 from tilec.cli.tune_show import Display, dry_run_json, result_json, say_dry_run, say_prepared, say_record
+from tilec.compiler.state import WorkDir
 from tilec.errors import MissingError, NoDeviceError, UsageError
 from tilec.manifest.types import Kernel, Manifest
 from tilec.model.suggest import did_you_mean
@@ -28,6 +31,7 @@ from tilec.tune.search import Search
 from tilec.tune.session import CaseResult, Session, SessionOptions, Work
 from tilec.tune.space import Space
 from tilec.tune.targets import target_for
+from tilec.tune.trial import Trial
 from tilec.tune.wire import Ready, Setup
 from tilec.tune.workplace import Workplace
 
@@ -63,15 +67,18 @@ def tune_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     project, kernel = _open(app, name)
     devices = _devices(wish.devices)
     target = str(target_for(project.manifest, name, devices[0][1], wish.target))
-    folder = Path(project.manifest.root, ".tilec", FOLDER, name)
-    old = _record_path(app, wish, kernel, project.manifest)
-    read_old(old, app.show(old))  # one that cannot be read is said before hours of measuring, not after
-    with Foundry(make_request(app, workers=wish.jobs), name, target, folder, project=project) as foundry:
+    folder = _folder(project, name)
+    record = _record_path(app, wish, kernel, project.manifest)
+    _require_own(app, record, name)
+    with (
+        _scratch(folder) as scratch,
+        Foundry(make_request(app, workers=wish.jobs), name, target, scratch, project=project) as foundry,
+    ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
-        log, known = _log(wish, folder, foundry.facts, devices[0][1])
-        prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, folder)
-        work = _work(foundry.facts, kernel, prepared, foundry)
-        return _measure(app, wish, work, foundry.facts, prepared, devices, folder, log, known, (kernel, old))
+        with _log(wish, folder, foundry.facts, devices[0][1]) as (log, known):
+            prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, scratch)
+            work = _work(foundry.facts, kernel, prepared, foundry)
+            return _measure(app, wish, work, foundry.facts, prepared, devices, scratch, log, known, (kernel, record))
 
 
 def measure_kit(app: App, wish: Wish, path: Path, folder: Path) -> dict[str, Any]:
@@ -83,12 +90,11 @@ def measure_kit(app: App, wish: Wish, path: Path, folder: Path) -> dict[str, Any
     if (facts.target == "tileir") != bool(device.interprets):
         fix = "prepare it for the target of this device: `tilec tune --prepare --target NAME`"
         raise UsageError(f"{app.show(path)} is of candidates for {facts.target}, which are not measured on {device}", fix=fix)
-    old = app.path(wish.record or f"tuning/{facts.info.name}.json")
-    read_old(old, app.show(old))
-    work_folder = path.parent / f".{path.name}.work"
-    log, known = _log(wish, work_folder, facts, device)
+    record = app.path(wish.record or f"tuning/{facts.info.name}.json")
+    _require_own(app, record, facts.info.name)
     work = _work(facts, kit.kernel, kit.prepared, kit)
-    return _measure(app, wish, work, facts, kit.prepared, devices, work_folder, log, known, (kit.kernel, old))
+    with _log(wish, path.parent / f".{path.name}.log", facts, device) as (log, known):
+        return _measure(app, wish, work, facts, kit.prepared, devices, folder, log, known, (kit.kernel, record))
 
 
 def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
@@ -96,12 +102,14 @@ def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     project, kernel = _open(app, name)
     target = str(target_for(project.manifest, name, None, wish.target))
     path = app.path(wish.out or f"{name}-{target}{SUFFIX}")
-    folder = Path(project.manifest.root, ".tilec", FOLDER, f"{name}-kit")
-    with Foundry(make_request(app, workers=wish.jobs), name, target, folder, Display(app, wish.clock), project=project) as foundry:
+    with (
+        _scratch(_folder(project, name)) as scratch,
+        Foundry(make_request(app, workers=wish.jobs), name, target, scratch, Display(app, wish.clock), project=project) as foundry,
+    ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
         points = list(dict.fromkeys(point for space in spaces for point in space.points))
         made = foundry.make(points)
-        prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, folder)
+        prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, scratch)
         write_kit(path, foundry.facts, Path(project.manifest.path), prepared, made)
     app.wipe()
     failed = {point: found.failure for point, found in made.items() if found.failure}
@@ -114,8 +122,10 @@ def dry_run_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     project, kernel = _open(app, name)
     device = _devices(wish.devices)[0][1] if wish.devices else None
     target = str(target_for(project.manifest, name, device, wish.target))
-    folder = Path(project.manifest.root, ".tilec", FOLDER, f"{name}-dry")
-    with Foundry(make_request(app, workers=wish.jobs), name, target, folder, Display(app, wish.clock), project=project) as foundry:
+    with (
+        _scratch(_folder(project, name)) as scratch,
+        Foundry(make_request(app, workers=wish.jobs), name, target, scratch, Display(app, wish.clock), project=project) as foundry,
+    ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
         made = foundry.make(list(dict.fromkeys(point for space in spaces for point in space.points)))
     app.wipe()
@@ -132,7 +142,7 @@ def _measure(
     devices: Sequence[tuple[str, DeviceInfo]],
     folder: Path,
     log: TrialLog,
-    known: Sequence[Any],
+    known: Sequence[Trial],
     record: tuple[Kernel, Path],
 ) -> dict[str, Any]:
     """Run a session, and write its record."""
@@ -162,7 +172,8 @@ def _write(
     ok = all(result.best is not None for result in results)
     document = {"kernel": facts.info.name, "ok": ok, "record": None, **result_json(facts, ready, results)}
     if not any(result.best is not None for result in results):
-        app.note(f"no candidate of {facts.info.name} is right: no record was written")
+        what = "is right" if any(result.trials for result in results) else "was tried"
+        app.note(f"no candidate of {facts.info.name} {what}: no record was written")
         return document
     record, notes = new_record(facts, ready, results, sizes, session.built)
     record, changed = merged(read_old(path, app.show(path)), record, facts.info)
@@ -212,7 +223,8 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
     return chosen
 
 
-def _log(wish: Wish, folder: Path, facts: Facts, device: DeviceInfo) -> tuple[TrialLog, tuple[Any, ...]]:
+@contextlib.contextmanager
+def _log(wish: Wish, folder: Path, facts: Facts, device: DeviceInfo) -> Iterator[tuple[TrialLog, tuple[Trial, ...]]]:
     """The log of this tuning, open, and the trials of an earlier one that it goes on with."""
     slug = re.sub(r"[^A-Za-z0-9]+", "-", device.name).strip("-").lower()
     log = TrialLog(folder / f"{facts.info.name}-{facts.target}-{slug}.jsonl")
@@ -224,8 +236,36 @@ def _log(wish: Wish, folder: Path, facts: Facts, device: DeviceInfo) -> tuple[Tr
         device=device.name,
     )
     known = log.read(header) if wish.resume else ()
-    log.open(header, keep=wish.resume)
-    return log, known
+    try:
+        log.open(header, keep=wish.resume)
+        yield log, known
+    finally:
+        log.close()
+
+
+def _folder(project: Project, name: str) -> Path:
+    """Where a kernel's logs are kept: in `.tilec`, of which git takes no note."""
+    work = WorkDir(Path(project.manifest.root))
+    work.ignore()
+    return work.path / FOLDER / name
+
+
+@contextlib.contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """A folder for candidates and results of references, which are large, as long as they are used."""
+    path = folder / f"work-{os.getpid()}"
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _require_own(app: App, path: Path, kernel: str) -> None:
+    """Refuse a record that cannot be read, or is another kernel's, before hours of measuring rather than after."""
+    old = read_old(path, app.show(path))
+    if old is not None and old.kernel != kernel:
+        what = f"{app.show(path)} is the record of kernel {old.kernel!r}, and would be lost"
+        raise UsageError(what, fix="name another file: --record, or dispatch.table in the manifest")
 
 
 def _prepare_cases(app: App, spaces: Sequence[Space], facts: Facts, root: str, folder: Path) -> tuple[Prepared, ...]:
@@ -264,8 +304,6 @@ def _going_on(log: TrialLog) -> Iterator[None]:
     except MissingError as error:
         fix = f"{error.fix + '; ' if error.fix else ''}what was measured is in {log.path}: go on with --resume"
         raise NoDeviceError(error.what, cause=error.cause, fix=fix) from error
-    finally:
-        log.close()
 
 
 @contextlib.contextmanager

@@ -139,7 +139,8 @@ def _remarks(result: CaseResult) -> list[str]:
     lines = []
     best, second, runoff = result.best, result.second, result.runoff
     if best is None:
-        lines.append(click.style("no candidate is right", fg="red", bold=True))
+        none = "no candidate is right" if result.trials else f"no candidate was tried: {result.why_untried}"
+        lines.append(click.style(none, fg="red", bold=True))
     elif runoff and second:
         low, high = 1 / runoff.interval.high - 1, 1 / runoff.interval.low - 1
         other = point_text(second.point, result.space.free)
@@ -158,7 +159,7 @@ def _remarks(result: CaseResult) -> list[str]:
     restless = sum(not trial.steady for trial in result.trials if trial.measured)
     if restless:
         lines.append(f"{plural(restless, 'candidate')} did not become steady while warming up")
-    if result.untried:
+    if result.untried and result.trials:
         lines.append(f"{plural(result.untried, 'candidate')} not tried: {result.why_untried}")
     return lines
 

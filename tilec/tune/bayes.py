@@ -101,7 +101,7 @@ class BayesSearcher:
 
 def _ordered(values: list[AxisValue]) -> list[AxisValue]:
     """Values of an axis; numbers by size, so that what lies beside a good one is near it."""
-    return sorted(values) if _is_number(values[0]) else values  # type: ignore[type-var]
+    return sorted(values) if _is_number(values[0]) else values
 
 
 def _is_number(value: AxisValue) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -46,6 +47,7 @@ class TrialLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: Any = None
+        self._lock: Any = None
 
     def read(self, header: Header) -> tuple[Trial, ...]:
         """The trials of a log that was left; a last line that was torn off is none.
@@ -76,9 +78,11 @@ class TrialLog:
 
         Raises:
             OutputError: it cannot be written.
+            UsageError: another tuning writes it.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._take()
             if keep:
                 data = self.path.read_bytes()
                 os.truncate(self.path, data.rfind(b"\n") + 1)  # what was torn off
@@ -103,9 +107,19 @@ class TrialLog:
 
     def close(self) -> None:
         """Stop writing. May be called more than once."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
+        for file in (self._file, self._lock):
+            if file is not None:
+                file.close()
+        self._file = self._lock = None
+
+    def _take(self) -> None:
+        """Keep other tunings from the log; the lock goes with the process that holds it, however that ends."""
+        self._lock = self.path.with_suffix(".lock").open("wb")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            what = f"another tuning of this kernel is running: it writes {self.path}"
+            raise UsageError(what, fix="wait for it, or end it and go on with --resume") from error
 
     def _append(self, row: dict[str, Any]) -> None:
         self._file.write(json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n")

@@ -114,3 +114,16 @@ def test_a_log_of_something_else_is_refused(tmp_path: Path, name: str, said: str
 def test_no_log_is_nothing_to_go_on_with(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is nothing to go on with"):
         TrialLog(tmp_path / "a.jsonl").read(HEADER)
+
+
+def test_a_log_that_another_tuning_writes_is_left_to_it(tmp_path: Path) -> None:
+    first, second = TrialLog(tmp_path / "a.jsonl"), TrialLog(tmp_path / "a.jsonl")
+    first.open(HEADER, keep=False)
+    first.add(MEASURED)
+    with pytest.raises(UsageError, match="another tuning of this kernel is running"):
+        second.open(HEADER, keep=False)
+    second.close()
+    assert first.read(HEADER) == (MEASURED,)
+    first.close()
+    second.open(HEADER, keep=True)
+    second.close()
