@@ -107,7 +107,7 @@ def statuses(found: dict[str, Any]) -> dict[tuple[int, int], str]:
     return {(c["point"]["TILE"], c["point"]["MODE"]): c["status"] for c in found["candidates"]}
 
 
-@pytest.mark.parametrize("search", ["grid", "halving", "bayes"])
+@pytest.mark.parametrize("search", ["halving", "bayes"])
 def test_the_planted_best_is_found_and_what_is_wrong_is_none(tune, project: Path, search: str) -> None:
     out = tune("add", *CPU, "--search", search)
     found = entry(project)

@@ -234,6 +234,7 @@ def _log(wish: Wish, folder: Path, facts: Facts, device: DeviceInfo) -> Iterator
         space_digest=facts.space_digest,
         target=facts.target,
         device=device.name,
+        toolchain=", ".join(f"{tool.name} {tool.version}" for tool in facts.toolchain),
     )
     known = log.read(header) if wish.resume else ()
     try:

@@ -24,7 +24,7 @@ class Header:
     space_digest: str
     target: str
     device: str
-    meter: str = ""
+    toolchain: str
 
 
 _NAMES = {
@@ -33,7 +33,7 @@ _NAMES = {
     "space_digest": "what is searched (matrix, assumptions or hints)",
     "target": "the target",
     "device": "the device",
-    "meter": "what measures",
+    "toolchain": "versions of the compilers",
 }
 
 

@@ -12,7 +12,7 @@ from tilec.model.tuning import Status
 from tilec.tune.log import Header, TrialLog
 from tilec.tune.trial import Trial, from_line, to_line
 
-HEADER = Header(kernel="gemm", kernel_digest="a" * 64, space_digest="b" * 64, target="sm_90", device="NVIDIA H200")
+HEADER = Header(kernel="gemm", kernel_digest="a" * 64, space_digest="b" * 64, target="sm_90", device="NVIDIA H200", toolchain="nvcc 13.4")
 POINT = (("T", "f16"), ("BM", 64), ("FAST", True))
 MEASURED = Trial(
     case="gemm/4k[f16]",
@@ -102,6 +102,7 @@ def test_a_damaged_log_is_refused_with_its_line(tmp_path: Path, damage, said: st
         ("space_digest", "what is searched (matrix, assumptions or hints) changed"),
         ("target", "the target changed"),
         ("device", "the device changed"),
+        ("toolchain", "versions of the compilers changed"),
     ],
 )
 def test_a_log_of_something_else_is_refused(tmp_path: Path, name: str, said: str) -> None:
