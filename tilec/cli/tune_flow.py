@@ -101,7 +101,7 @@ def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     """Compile every candidate, and write a kit."""
     project, kernel = _open(app, name)
     target = str(target_for(project.manifest, name, None, wish.target))
-    path = app.path(wish.out or f"{name}-{target}{SUFFIX}")
+    path = Path(os.path.normpath(app.path(wish.out or f"{name}-{target}{SUFFIX}")))
     with (
         _scratch(_folder(project, name)) as scratch,
         Foundry(make_request(app, workers=wish.jobs), name, target, scratch, Display(app, wish.clock), project=project) as foundry,
