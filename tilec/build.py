@@ -23,7 +23,7 @@ from tilec.model.kernel import BundleInfo
 from tilec.model.suggest import did_you_mean
 from tilec.plan import Plan, make_plan
 from tilec.plan.targets import parse_targets
-from tilec.project import Declared, Project, declare, include_folders, open_project, reference_problems
+from tilec.project import Declared, Project, declare, include_folders, open_project, reference_problems, tuning_files
 
 ASIDE = "run"  # in .tilec
 
@@ -45,7 +45,7 @@ class BuildRequest:
         force: compile everything again.
         locked: refuse tools other than those in tilec.lock.
         aside: make a bundle alone, in `.tilec/run`, of the kernels that a target concerns. The project's outputs, tilec.lock and what is
-            known of the last build stay as they are.
+            known of the last build stay as they are. Tuning files do not concern it: all variants are in it.
     """
 
     manifest_path: Path
@@ -195,7 +195,12 @@ def _stamp(project: Project, declared: Declared, request: BuildRequest, outputs:
     if project.search.prefer != "wheels" or declared.unreadable or declared.passed_over or set(project.classes) - set(BUILTIN) or vague:
         return
     root = Path(manifest.root)
-    own = (Path(manifest.path).name, "tilec.lock", *manifest.package.license_files)
+    own = (
+        Path(manifest.path).name,
+        "tilec.lock",
+        *manifest.package.license_files,
+        *(kernel.table for kernel in manifest.kernels if kernel.table),
+    )
     asked = stamp.question(
         own[0],
         targets=request.targets,
@@ -297,6 +302,7 @@ def _plan(project: Project, declared: Declared, request: BuildRequest) -> Plan:
             targets=targets,
             select=request.select,
             profile=request.profile,
+            tuned={} if request.aside else tuning_files(project, declared),
         )
     except UsageError:
         declared.require_all()  # may be what is behind it

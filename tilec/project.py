@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tilec.bundle.tuning import read_record
 from tilec.compiler.cache import Cache
 from tilec.compiler.execute import Pool
 from tilec.compiler.keys import declaration_key
@@ -24,6 +25,7 @@ from tilec.model.job import InputFile, Source
 from tilec.model.kernel import KernelDecl, ToolInfo
 from tilec.model.suggest import did_you_mean
 from tilec.plan import LanguageFacts
+from tilec.plan.tuning import Tuned, kernel_digest
 
 UNREADABLE = "sources cannot be read"
 
@@ -161,6 +163,42 @@ def _functions(path: Path) -> frozenset[str] | None:
                 return frozenset()
             names.add((node.asname or node.name).partition(".")[0])
     return frozenset(names)
+
+
+def tuning_files(project: Project, declared: Declared) -> dict[str, Tuned]:
+    """The tuning files that the manifest names, by kernel.
+
+    Raises:
+        ManifestError: some are not there, or cannot be read; every problem of each.
+    """
+    manifest = project.manifest
+    found: dict[str, Tuned] = {}
+    problems: list[Diagnostic] = []
+    for kernel in manifest.kernels:
+        if not kernel.table or kernel.name not in declared.kernels:
+            continue
+        path, where = Path(manifest.root, kernel.table), ("kernel", kernel.name, "dispatch", "table")
+        try:
+            data = path.read_bytes()
+            record = read_record(data, kernel.table)
+        except OSError as error:
+            lacks = f"no such file {kernel.table!r}: `tilec tune {kernel.name}` writes it; leave the key out until then"
+            what = lacks if isinstance(error, FileNotFoundError) else f"{kernel.table!r} cannot be read: {error.strerror}"
+            problems.append(_problem(manifest, where, what))
+        except ManifestError as error:
+            problems.extend(dataclasses.replace(problem, hint=error.fix) for problem in error.problems)
+        else:
+            digest = digest_of(project, declared, kernel)
+            tools = declared.tools[kernel.language]
+            found[kernel.name] = Tuned(path=kernel.table, text=data.decode(), record=record, kernel_digest=digest, tools=tools)
+    if problems:
+        raise ManifestError(tuple(problems))
+    return found
+
+
+def digest_of(project: Project, declared: Declared, kernel: Kernel) -> str:
+    """What a tuning record knows a kernel by; `kernel` is the manifest's own table."""
+    return kernel_digest(kernel, project.sources[kernel.name], declared.inputs[kernel.name])
 
 
 def declare(project: Project, pool: Pool, cache: Cache, *, fresh: bool = False, select: Sequence[str] = ()) -> Declared:

@@ -54,6 +54,7 @@ _NAMES = (
     "interop",
     "errors",
     "tile-language",
+    "variants",
     "triton",
     "linking",
 )
@@ -128,6 +129,11 @@ def test_the_errors_page(reader: Reader) -> None:
 def test_the_page_on_the_safe_tile_language(reader: Reader) -> None:
     """What it refuses is refused in its words, and what it builds runs."""
     for step in steps("docs/tile-language.md"):
+        reader.follow(step)
+
+
+def test_the_page_on_variants(reader: Reader) -> None:
+    for step in steps("docs/variants.md"):
         reader.follow(step)
 
 

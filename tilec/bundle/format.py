@@ -32,7 +32,7 @@ from tilec.model.image import ImageInfo, Resources
 from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _OLDEST = 1
 INDEX_NAME = "bundle.json"
 MAX_INDEX = 256 << 20
@@ -76,7 +76,15 @@ _IMAGE = record(
     block=_DIMS,
     dynamic_shared=_COUNT,
 )
-_ASSUMPTION = record(Assumption, param=identifier, shape=_FACTS, stride=_FACTS, align=integer(1))
+_ASSUMPTION = record(
+    Assumption,
+    param=identifier,
+    shape=_FACTS,
+    stride=_FACTS,
+    align=integer(1),
+    extent=sequence(optional(_COUNT), most=64),
+    contiguous=flag,
+)
 _ABI = sequence(record(AbiSlot, type=text(most=100), expr=EXPRESSION, size=_COUNT, align=integer(1)), most=10_000)
 _VARIANT = record(
     dict,  # of fields: the ABI is looked up in the kernel's table, see _read_kernel
@@ -134,9 +142,9 @@ def _write_kernel(kernel: KernelInfo) -> Any:
         variant["abi"] = places.setdefault(variant["abi"], len(places))
     plain["abis"] = [_ABI.write(abi) for abi in places]
     if kernel.safety is not None:
-        from tilec.bundle.safety import SAFETY
-
-        plain["safety"] = SAFETY.write(kernel.safety)
+        plain["safety"] = _safety().write(kernel.safety)
+    if kernel.table is not None:
+        plain["table"] = _table().write(kernel.table)
     return plain
 
 
@@ -161,23 +169,33 @@ def _read_kernel(value: Any) -> Any:
         variants.append(VariantInfo(**{**fields, "abi": abis[place]}))
     if used != len(abis) or len(set(abis)) != len(abis):
         raise Misfit("has ABIs that no variant names, that repeat, or that are not in the order of their first use")
-    return KernelInfo(**{**given, "variants": tuple(variants), "safety": _read_safety(value)})
+    extra = {key: _read_extra(value, key) for key in ("safety", "table") if key in value}
+    return KernelInfo(**{**given, "variants": tuple(variants), **extra})
 
 
-def _read_safety(value: dict[str, Any]) -> Any:
-    """What is known of a kernel's safety; the key is left out where its language does not say."""
-    if "safety" not in value:
-        return None
-    from tilec.bundle.safety import SAFETY  # most kernels have none, and a first launch has no use for it
+# Few kernels have these, and a first launch has no use for them.
+def _safety() -> Codec:
+    from tilec.bundle.safety import SAFETY
 
+    return SAFETY
+
+
+def _table() -> Codec:
+    from tilec.bundle.tables import TABLE
+
+    return TABLE
+
+
+def _read_extra(value: dict[str, Any], key: str) -> Any:
+    """What not every kernel has: what is known of its safety, what tuning found. Its key is left out where there is nothing."""
     try:
-        return SAFETY.read(value["safety"])
+        return (_safety() if key == "safety" else _table()).read(value[key])
     except Misfit as misfit:
-        misfit.path.append(".safety")
+        misfit.path.append(f".{key}")
         raise
 
 
-_APART = ("abis", "safety")  # keys of a kernel that are no fields of its record
+_APART = ("abis", "safety", "table")  # keys of a kernel that are no fields of its record
 _KERNEL = Codec(_write_kernel, _read_kernel)
 _BUNDLE = record(
     BundleInfo,
@@ -463,6 +481,10 @@ def _check_kernel(here: str, kernel: KernelInfo) -> None:
     for region in kernel.safety.regions if kernel.safety else ():
         if region.param not in params:
             unfit(f"{here}.safety.regions", f"no parameter {region.param!r}")
+    if kernel.table is not None:
+        from tilec.bundle.tables import check_table
+
+        check_table(f"{here}.table", kernel.table, axes, params)
     for index, variant in enumerate(kernel.variants):
         for name, _ in variant.axes:
             if name not in axes:

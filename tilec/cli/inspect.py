@@ -213,11 +213,14 @@ def _kernel(app: App, kernel: KernelInfo) -> None:
 
 
 def _launch(kernel: KernelInfo) -> Sequence[tuple[str, str]]:
+    from tilec.inspection.report import table_text
+
     launch = kernel.launch
     rows = [("grid", " x ".join(launch.grid)), ("block", "" if launch.block == ("1",) else " x ".join(launch.block))]
     rows += [("shared", "" if launch.shared == "0" else launch.shared), ("cluster", " x ".join(map(str, launch.cluster)))]
     rows += [("cooperative", "launch")] if launch.cooperative else []
     rows += [("requires", text) for text in launch.requires]
+    rows += [("tuned by", table_text(kernel.table))] if kernel.table is not None else []
     return [(label, text) for label, text in rows if text]
 
 

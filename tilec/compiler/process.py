@@ -18,7 +18,7 @@ from tilec.compiler.tree import kill_trees
 
 _LOG_LIMIT = 64 << 10
 # Not `-m`: that would look for modules in the current directory first, where a project may well have a `json.py` or a `cuda` folder.
-_START = "import sys; sys.path[:] = {path!r}; from tilec.compiler.worker import main; main()"
+_START = "import sys; sys.path[:] = {path!r}; from {module} import main; main()"
 
 # NumPy's BLAS would start a thread for every core in every worker, and compilers have no use for one.
 _FRUGAL = {"OPENBLAS_NUM_THREADS": "1"}
@@ -31,18 +31,19 @@ class WorkerProcess:
         setup: its first message.
         log: file that gets everything it prints.
         environ: its environment.
+        module: whose `main` it runs.
 
     Raises:
         OSError: no process could be started.
     """
 
-    def __init__(self, setup: wire.Setup, *, log: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, setup: object, *, log: Path, environ: Mapping[str, str], module: str = "tilec.compiler.worker") -> None:
         self.log = log
         self._frames = wire.Frames()
         path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100  (of strings, as sys.path has them)
         with log.open("ab") as stream:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _START.format(path=path)],
+                [sys.executable, "-c", _START.format(path=path, module=module)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stream,

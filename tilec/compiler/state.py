@@ -98,11 +98,8 @@ class WorkDir:
         Raises:
             OutputError: the project's directory cannot be written.
         """
+        self.ignore()
         try:
-            self.path.mkdir(exist_ok=True)
-            ignore = self.path / ".gitignore"
-            if not ignore.exists():
-                ignore.write_text("*\n", encoding="utf-8")
             descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as exc:
             raise self._unusable(exc) from exc
@@ -118,6 +115,20 @@ class WorkDir:
             yield
         finally:
             os.close(descriptor)
+
+    def ignore(self) -> None:
+        """Make the directory, and let git take no note of it.
+
+        Raises:
+            OutputError: the project's directory cannot be written.
+        """
+        try:
+            self.path.mkdir(exist_ok=True)
+            ignore = self.path / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n", encoding="utf-8")
+        except OSError as exc:
+            raise self._unusable(exc) from exc
 
     def _unusable(self, exc: OSError) -> OutputError:
         if self.path.exists() and not self.path.is_dir():

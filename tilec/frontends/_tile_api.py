@@ -39,6 +39,7 @@ class Array:
         align: divisor of the base address in bytes.
         shared: it may overlap the other arrays that are `shared`.
         overlaps_itself: two of its elements may be one (a constant stride of 0).
+        extents: known extents, None where free; empty where all are.
     """
 
     dtype: str
@@ -49,6 +50,7 @@ class Array:
     align: int
     shared: bool
     overlaps_itself: bool
+    extents: tuple[int | None, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -352,6 +354,7 @@ def _constraint(binding: Binding) -> Any:
         stride_lower_bound_incl=0,
         alias_groups=("inputs",) if binding.shared else (),
         may_alias_internally=binding.overlaps_itself,
+        shape_constant=binding.extents or None,
         stride_constant=binding.strides,
         stride_divisible_by=binding.stride_divisible,
         shape_divisible_by=binding.shape_divisible,

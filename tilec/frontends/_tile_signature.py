@@ -167,18 +167,22 @@ class _Binder:
         if rank < 0:
             raise _MismatchError(f"tensor {item.name!r} has no rank: a tile kernel is compiled for one", f"give {self._path(param)}.rank")
         dtype = self._dtype(param)
-        strides = self._strides(param)
         assume = self._assume.get(param.name, Assumption(param=param.name))
+        if param.stride is None:
+            assume = dataclasses.replace(assume, contiguous=True)
+        strides = assume.strides(self._strides(param))
+        extents = assume.extents(rank)
         inner = [k == rank - 1 for k in range(rank)]
         array = api.Array(
             dtype=dtype.tile,
             index=item.annotation.index,
             strides=strides,
-            shape_divisible=_whole_bytes(dtype, self._divisors(param, "shape", param.shape_divisible, assume.shape), inner),
+            shape_divisible=_whole_bytes(dtype, self._shape_divisors(param, extents, assume), inner),
             stride_divisible=_whole_bytes(dtype, self._stride_divisors(param, strides, assume), [s is None for s in strides]),
             align=self._positive(param, "align", math.lcm(param.align, assume.align)),
             shared=self._inputs_share and not param.out,
             overlaps_itself=0 in strides,
+            extents=assume.extent,
         )
         index = DTYPES[item.annotation.index]
         slots = [AbiSlot(type="ptr", expr=f"{param.name}.ptr", size=8, align=8)]
@@ -218,6 +222,10 @@ class _Binder:
                 raise _MismatchError(f"tensor {param.name!r} has rank {param.rank}, and {len(facts)} divisors of its {what} are given")
         ones = (1,) * param.rank
         return tuple(self._positive(param, what, math.lcm(a, b)) for a, b in zip(fixed or ones, assumed or ones, strict=True))
+
+    def _shape_divisors(self, param: Param, extents: tuple[int | None, ...], assume: Assumption) -> tuple[int, ...]:
+        divisors = self._divisors(param, "shape", param.shape_divisible, assume.shape)
+        return tuple(1 if extent is not None else divisor for extent, divisor in zip(extents, divisors, strict=True))
 
     def _stride_divisors(self, param: Param, strides: tuple[int | None, ...], assume: Assumption) -> tuple[int, ...]:
         divisors = self._divisors(param, "stride", param.stride_divisible, assume.stride)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import math
 from collections.abc import Mapping
 
@@ -56,6 +57,8 @@ class Facts:
         part = self._part(node)
         if part is not None and part[1] == "stride":
             return self._stride(part[0])[part[2]]
+        if part is not None:
+            return self._of(part[0]).extents(self._tensors[part[0]].rank)[part[2]]
         return None
 
     def _divisor(self, node: ast.expr) -> int:
@@ -96,21 +99,22 @@ class Facts:
         rank = self._tensors[name].rank
         ones = (1,) * rank
         fixed, assumed = self._tensors[name].shape_divisible or ones, self._of(name).shape or ones
-        return tuple(math.lcm(a, b) for a, b in zip(fixed, assumed, strict=True))
+        extents = self._of(name).extents(rank)
+        return tuple(math.lcm(a, b) if extent is None else extent for a, b, extent in zip(fixed, assumed, extents, strict=True))
 
     def _stride(self, name: str) -> tuple[int | None, ...]:
-        """Strides that are the same in every launch; of a C-contiguous tensor that is the last one."""
+        """Strides that are the same in every launch; of a C-contiguous tensor that is the last one, and what known extents give."""
         param = self._tensors[name]
         if param.stride is None:
-            return (*(None,) * (param.rank - 1), 1)[-param.rank :]
-        return param.stride
+            return dataclasses.replace(self._of(name), contiguous=True).strides((*(None,) * (param.rank - 1), 1)[-param.rank :])
+        return self._of(name).strides(param.stride)
 
     def _stride_divisors(self, name: str) -> tuple[int, ...]:
         param = self._tensors[name]
         ones = (1,) * param.rank
         fixed, assumed = param.stride_divisible or ones, self._of(name).stride or ones
         divisors = [math.lcm(a, b) for a, b in zip(fixed, assumed, strict=True)]
-        if param.stride is None:
+        if param.stride is None or self._of(name).contiguous:
             # Of a C-contiguous tensor a stride is the product of the extents behind it.
             shape = self._shape(name)
             divisors = [math.lcm(d, _bounded(math.prod(shape[k + 1 :]))) for k, d in enumerate(divisors)]

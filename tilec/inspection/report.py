@@ -13,6 +13,7 @@ from tilec.model.image import ImageInfo, Resources
 from tilec.model.kernel import BundleInfo, KernelInfo, VariantInfo
 from tilec.model.signature import Assumption, Param, ParamKind
 from tilec.model.suggest import did_you_mean
+from tilec.model.table import TuningTable
 
 
 class Images(Protocol):
@@ -174,9 +175,20 @@ def assumption_text(assume: tuple[Assumption, ...]) -> str:
         facts = [f"{name} by {','.join(map(str, values))}" for name, values in (("shape", one.shape), ("stride", one.stride)) if values]
         if one.align > 1:
             facts.append(f"base by {one.align}")
-        if facts:
-            groups.setdefault(", ".join(facts).replace(" by ", " divisible by ", 1), []).append(one.param)
+        said = [", ".join(facts).replace(" by ", " divisible by ", 1)] if facts else []
+        if one.extent:
+            said.append(f"shape is {','.join('?' if extent is None else str(extent) for extent in one.extent)}")
+        if one.contiguous:
+            said.append("contiguous")
+        if said:
+            groups.setdefault(", ".join(said), []).append(one.param)
     return "; ".join(f"{', '.join(params)}: {facts}" for facts, params in groups.items())
+
+
+def table_text(table: TuningTable) -> str:
+    """`tuning/gemm.json: NVIDIA H200 (12 entries), NVIDIA H100 (3 entries)`."""
+    devices = [f"{device.name} ({len(device.entries)} {'entry' if len(device.entries) == 1 else 'entries'})" for device in table.devices]
+    return f"{table.source}: {', '.join(devices) or 'no device whose target is in the bundle'}"
 
 
 def hints_text(variant: VariantInfo) -> str:
@@ -219,6 +231,7 @@ def kernel_json(kernel: KernelInfo) -> dict[str, Any]:
         "dtype_axes": list(kernel.dtype_axes),
         "default": dict(kernel.default),
         "launch": dataclasses.asdict(kernel.launch),
+        "table": None if kernel.table is None else dataclasses.asdict(kernel.table),
         "usage": dataclasses.asdict(row.usage),
         "size": row.size,
         "variants": [_variant_json(variant) for variant in kernel.variants],

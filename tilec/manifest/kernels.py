@@ -114,7 +114,7 @@ def read_kernel(name: str, found: dict[str, Any], path: Path, problems: Problems
         params=params,
         args=found.get("args"),
         launch=launch,
-        default=scope.point(found.get("dispatch", {}).get("default", {}), (*path, "dispatch", "default")),
+        **_dispatch(found.get("dispatch", {}), (*path, "dispatch"), scope),
         budget=Budget(**found.get("budget", {})),
         cases=read_cases(found.get("case", {}), scope),
         options=options,
@@ -159,6 +159,14 @@ def _language(found: dict[str, Any], file: str, path: Path, problems: Problems, 
         )
     problems.add((*path, "source"), what)
     return ""
+
+
+def _dispatch(found: dict[str, Any], path: Path, scope: Scope) -> dict[str, Any]:
+    """The fields that say how a variant is chosen."""
+    if found.get("keep") == "winners" and "table" not in found:
+        scope.problems.add((*path, "keep"), 'winners of what? Name the tuning file: table = "tuning/gemm.json"')
+    read = {key: found[key] for key in ("table", "keep") if found.get(key, BAD) is not BAD}
+    return {"default": scope.point(found.get("default", {}), (*path, "default")), **read}
 
 
 def _base(symbol: str) -> str:
@@ -260,12 +268,16 @@ def _assume(found: dict[str, Any], scope: Scope) -> tuple[AssumeSet, ...]:
     for index, table in enumerate(sets):
         if table is BAD or index in flawed:
             continue
-        aligned = table.get("aligned", {})
+        aligned, contiguous = table.get("aligned", {}), table.get("contiguous", False)
         one = AssumeSet(
             name=table.get("name", ""),
             divisible=tuple(table.get("divisible", {}).items()),
             stride=tuple(table.get("stride", {}).items()),
             aligned=(("", aligned),) if isinstance(aligned, int) else tuple(aligned.items()),
+            extent=tuple(
+                (param, tuple(None if item == "?" else item for item in items)) for param, items in table.get("extent", {}).items()
+            ),
+            contiguous=contiguous if isinstance(contiguous, tuple) else ("",) if contiguous else (),
         )
         facts = dataclasses.replace(one, name="")
         if any(facts == dataclasses.replace(other, name="") for other in read):

@@ -21,6 +21,7 @@ _BYTES = Either((Integer(0), Text("a size such as 90 MiB", pattern=values.SIZE, 
 _HINT = Integer()
 _SHA256 = Text("a SHA-256 (64 hexadecimal digits)", pattern="[0-9a-fA-F]{64}")
 _DIVISORS = ListOf(Integer(1), least=1, most=8)
+_EXTENTS = ListOf(Either((Integer(0), Text('an extent: write a number, or "?" for a free one', pattern=r"\?"))), least=1, most=8)
 _ALIGNED = Integer(1, 2**20, power=True)
 
 
@@ -169,6 +170,16 @@ ASSUME = Table(
                             Either((_ALIGNED, Table(names=_parameters(_ALIGNED)))),
                             "Alignment of base addresses in bytes, of every tensor or by parameter.",
                         ),
+                        Key(
+                            "extent",
+                            Table(names=_parameters(_EXTENTS)),
+                            'Extents that are compiled in, one per dimension, "?" where it is free.',
+                        ),
+                        Key(
+                            "contiguous",
+                            Either((Flag(), ListOf(Text("a parameter's name", pattern=values.IDENTIFIER), least=1, unique=True))),
+                            "Strides are those of a C-contiguous tensor: of every tensor, or of those named.",
+                        ),
                     ),
                 ),
                 least=1,
@@ -212,7 +223,12 @@ LAUNCH = Table(
 DISPATCH = Table(
     keys=(
         Key("default", Table(names=_axes()), "Values of the axes that the caller may leave out."),
-        Key("table", Later(), "Not supported yet."),
+        Key("table", _PATH, "Tuning file, which `tilec tune` writes: the variants that were fastest, by device and sizes."),
+        Key(
+            "keep",
+            Text("variants", choices=("all", "winners")),
+            "Variants that are shipped: all (default), or the points that win somewhere in the table and the default.",
+        ),
     ),
 )
 BUDGET = Table(

@@ -73,13 +73,16 @@ class AssumeSet:
 
     `divisible` gives divisors of the extents, one per dimension. Strides that are not fixed are then divisible by the innermost
     divisor, which is what a contiguous tensor gives; `stride` says otherwise. `aligned` is the base address in bytes, for every
-    tensor (`("", n)`) or by name.
+    tensor (`("", n)`) or by name. `extent` gives extents that are compiled in, None where they are free; `contiguous` names tensors
+    (`""` for every one) whose strides are those of a C-contiguous one.
     """
 
     name: str = ""
     divisible: tuple[tuple[str, tuple[int, ...]], ...] = ()
     stride: tuple[tuple[str, tuple[int, ...]], ...] = ()
     aligned: tuple[tuple[str, int], ...] = ()
+    extent: tuple[tuple[str, tuple[int | None, ...]], ...] = ()
+    contiguous: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,6 +191,8 @@ class Kernel:
     args: tuple[str, ...] | None = None
     launch: Launch = Launch()
     default: tuple[tuple[str, AxisValue], ...] = ()
+    table: str = ""
+    keep: str = "all"
     budget: Budget = Budget()
     cases: tuple[Case, ...] = ()
     options: Options = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tilec.errors import Diagnostic, Location
 from tilec.model.arch import Target
@@ -10,6 +11,9 @@ from tilec.model.image import ImageInfo
 from tilec.model.safety import Safety  # its name has to be there: declarations are decoded by their annotations
 from tilec.model.signature import AbiSlot, Assumption, Param
 from tilec.values import value_class
+
+if TYPE_CHECKING:
+    from tilec.model.table import TuningTable
 
 AxisValue = str | int | float | bool
 
@@ -171,6 +175,7 @@ class KernelInfo:
         launch: how it is launched.
         variants: in the order in which a launch tries them (assumption sets fastest first, fallback last).
         safety: what is known of its safety, None where its language does not say.
+        table: what tuning found, None where the manifest names none.
     """
 
     name: str
@@ -184,6 +189,7 @@ class KernelInfo:
     launch: LaunchInfo = LaunchInfo()
     variants: tuple[VariantInfo, ...] = ()
     safety: Safety | None = None
+    table: TuningTable | None = None
 
     @property
     def choices(self) -> tuple[str, ...]:

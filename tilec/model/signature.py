@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import math
+from collections.abc import Sequence
 
 from tilec.values import value_class
 
@@ -75,9 +77,29 @@ class Assumption:
         shape: extents divisible by these (elements), one per dimension; empty for no fact.
         stride: strides divisible by these (elements), one per dimension; empty for no fact.
         align: base address divisible by this (bytes).
+        extent: extents that are exactly these, one per dimension, None where it is free; empty for no fact.
+        contiguous: strides are those of a C-contiguous tensor.
     """
 
     param: str
     shape: tuple[int, ...] = ()
     stride: tuple[int, ...] = ()
     align: int = 1
+    extent: tuple[int | None, ...] = ()
+    contiguous: bool = False
+
+    def extents(self, rank: int) -> tuple[int | None, ...]:
+        """The extents that are known, one per dimension."""
+        return self.extent or (None,) * rank
+
+    def strides(self, known: Sequence[int | None]) -> tuple[int | None, ...]:
+        """Strides that are known: those given, and where it is contiguous those that follow from the extents behind them."""
+        if not self.contiguous:
+            return tuple(known)
+        found: list[int | None] = []
+        extents = self.extents(len(known))
+        for dim, stride in enumerate(known):
+            behind = extents[dim + 1 :]
+            product = None if None in behind else math.prod(max(extent, 1) for extent in behind if extent is not None)
+            found.append(product if stride is None else stride)
+        return tuple(found)

@@ -15,21 +15,28 @@ from tilec.model.kernel import AxisValue, KernelDecl, KernelInfo, LaunchInfo
 from tilec.model.safety import Checks
 from tilec.model.signature import Param
 from tilec.model.suggest import did_you_mean
+from tilec.model.table import TuningTable
 from tilec.plan.checks import check_entry, check_hints, check_kernel
 from tilec.plan.groups import Groups
 from tilec.plan.matrix import Report, expand
 from tilec.plan.params import Resolver, abi_of_args
 from tilec.plan.source import check_checks, check_source_axes, safety_of, with_names, with_source
 from tilec.plan.targets import LanguageFacts, Selection, choose_targets, no_target, parse_targets
+from tilec.plan.tuning import Tuned, check_record, newer_tools, shipped_table, space_digest, winners
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedKernel:
-    """A kernel with everything but its images: the index row to be, and its jobs in variant, then target order."""
+    """A kernel with everything but its images: the index row to be, and its jobs in variant, then target order.
+
+    Attributes:
+        space: digest of what there is to choose from, for tuning records.
+    """
 
     info: KernelInfo
     jobs: tuple[Job, ...]
     manifest: Kernel
+    space: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +61,7 @@ def make_plan(
     targets: Sequence[str] = (),
     select: Sequence[str] = (),
     profile: str = "release",
+    tuned: Mapping[str, Tuned] | None = None,
 ) -> Plan:
     """Work out every job of a build.
 
@@ -65,6 +73,7 @@ def make_plan(
         targets: names of targets or groups; empty takes the manifest's default.
         select: globs over job ids (or variant or kernel ids); empty takes everything.
         profile: name of the profile.
+        tuned: tuning files that are taken up, by kernel name.
 
     Raises:
         ManifestError: with every problem of every kernel.
@@ -80,13 +89,14 @@ def make_plan(
     selection = Selection(manifest.overrides, select)
     planned = []
     offered: list[Job] = []
+    remarks: list[str] = []
     for kernel in manifest.kernels:
         decl = declarations[kernel.name]
         language = languages[kernel.language]
         problems.update(dict.fromkeys(check_checks(kernel, decl, report)))
-        planned.append(
-            _plan_kernel(manifest, kernel, decl, sources[kernel.name], language, wanted, selection, chosen_profile, offered, report)
-        )
+        record = (tuned or {}).get(kernel.name)
+        scope = _Scope(manifest, wanted, selection, chosen_profile, offered, problems, remarks, record)
+        planned.append(_plan_kernel(scope, kernel, decl, sources[kernel.name], language, report))
     for index, reached in selection.hinted.items():
         for name in reached:
             given = [hint for hint, _ in manifest.overrides[index].hints]
@@ -98,6 +108,7 @@ def make_plan(
     notes = [f"{target} concerns none of the kernels" for target in wanted if target.kind not in made]
     if not targets:  # a build for some targets leaves out what is meant for others
         notes.extend(_idle_overrides(manifest, selection))
+    notes.extend(remarks)
     groups = Groups(offered)
     kernels = tuple(dataclasses.replace(k, jobs=tuple(map(groups.of, k.jobs))) for k in planned if k.jobs)
     plan = Plan(kernels=kernels, notes=tuple(dict.fromkeys(notes)))
@@ -123,18 +134,22 @@ def _profile(manifest: Manifest, name: str) -> Profile:
     raise UsageError(f"unknown profile {name!r}{did_you_mean(name, known)}", fix=f"profiles of this project: {', '.join(known)}")
 
 
-def _plan_kernel(
-    manifest: Manifest,
-    kernel: Kernel,
-    decl: KernelDecl,
-    source: Source,
-    language: LanguageFacts,
-    wanted: Sequence[Target],
-    selection: Selection,
-    profile: Profile,
-    offered: list[Job],
-    report: Report,
-) -> PlannedKernel:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Scope:
+    """What the kernels of a plan share: what is asked for, and what is collected; and the kernel's own tuning file."""
+
+    manifest: Manifest
+    wanted: Sequence[Target]
+    selection: Selection
+    profile: Profile
+    offered: list[Job]
+    problems: dict[Diagnostic, None]
+    remarks: list[str]
+    tuned: Tuned | None
+
+
+def _plan_kernel(scope: _Scope, kernel: Kernel, decl: KernelDecl, source: Source, language: LanguageFacts, report: Report) -> PlannedKernel:
+    manifest, selection, wanted = scope.manifest, scope.selection, scope.wanted
     decl = with_names(kernel, decl, report)
     language = language.of(decl)
     if not check_entry(kernel, decl, report) or not check_source_axes(kernel, decl, report):
@@ -146,7 +161,9 @@ def _plan_kernel(
     variants = expand(kernel, params, report, unresolved=unresolved)
     check_kernel(kernel, decl, params, variants, language, report, unresolved=unresolved)
     chosen = choose_targets(language, wanted)
-    specs = _Specs(manifest, kernel, decl, source, params, profile, report)
+    space = space_digest(manifest, kernel, variants)
+    variants, table = _taken_up(scope, kernel, params, variants, chosen.targets)
+    specs = _Specs(manifest, kernel, decl, source, params, scope.profile, report)
     jobs = []
     for variant in variants:
         spec = specs.of(variant)
@@ -155,7 +172,7 @@ def _plan_kernel(
             if not selection.allows(variant.id, target):
                 continue
             job = Job(spec=spec, variant=variant, target=target, hints=hints)
-            offered.append(job)
+            scope.offered.append(job)
             if selection.takes(kernel.name, variant.id, target):
                 jobs.append(job)
         for target, reason in chosen.refused.items():
@@ -164,8 +181,23 @@ def _plan_kernel(
                 report(f"target {target}: {reason}", ("kernel", kernel.name))
     if not chosen.targets and not chosen.refused and selection.asks_for(kernel.name, [v.id for v in variants], wanted):
         report(no_target(kernel, language, wanted), ("kernel", kernel.name))
-    info = _info(kernel, decl, params, variants)
-    return PlannedKernel(info=info, jobs=tuple(jobs), manifest=kernel)
+    info = dataclasses.replace(_info(kernel, decl, params, variants), table=table)
+    return PlannedKernel(info=info, jobs=tuple(jobs), manifest=kernel, space=space)
+
+
+def _taken_up(
+    scope: _Scope, kernel: Kernel, params: tuple[Param, ...], variants: tuple[Variant, ...], targets: Sequence[Target]
+) -> tuple[tuple[Variant, ...], TuningTable | None]:
+    """The variants that are built, and the table that is shipped, by the kernel's tuning file if it has one."""
+    if scope.tuned is None:
+        return variants, None
+    found = list(check_record(scope.tuned, scope.manifest, kernel, params, variants))
+    if found:
+        scope.problems.update(dict.fromkeys(found))
+        return variants, None
+    scope.remarks.extend(newer_tools(scope.tuned))
+    table = shipped_table(scope.tuned, targets)
+    return (winners(kernel, params, variants, table) if kernel.keep == "winners" else variants), table
 
 
 def _with_axes(hints: tuple[tuple[str, int], ...], variant: Variant, language: LanguageFacts) -> tuple[tuple[str, int], ...]:

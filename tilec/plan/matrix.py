@@ -148,10 +148,10 @@ def _label(assume: AssumeSet) -> str:
     divisors = {d for _, divs in assume.divisible for d in divs if d != 1}
     if len(divisors) == 1:
         return f"div{divisors.pop()}"
-    if divisors or assume.stride:
+    if divisors or assume.stride or assume.extent:
         return "facts"
     bases = {n for _, n in assume.aligned}
-    return f"al{max(bases)}" if bases else ""
+    return f"al{max(bases)}" if bases else "contiguous" if assume.contiguous else ""
 
 
 def _facts(
@@ -159,7 +159,12 @@ def _facts(
 ) -> tuple[Assumption, ...]:
     tensors = {p.name: p for p in params if p.kind is ParamKind.TENSOR}
     base: tuple[str | int, ...] = ("kernel", kernel.name, "assume", "sets", index)
-    for key, table in (("divisible", assume.divisible), ("stride", assume.stride)):
+    lists: tuple[tuple[str, tuple[tuple[str, tuple[int | None, ...]], ...]], ...] = (
+        ("divisible", assume.divisible),
+        ("stride", assume.stride),
+        ("extent", assume.extent),
+    )
+    for key, table in lists:
         for name, divisors in table:
             if name in unresolved:
                 continue
@@ -167,24 +172,58 @@ def _facts(
                 report(f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}", (*base, key, name))
             elif tensors[name].rank != len(divisors):
                 rank = tensors[name].rank
-                report(f"{len(divisors)} divisors for {name}, which has rank {rank if rank >= 0 else 'any'}", (*base, key, name))
-    for name, _ in assume.aligned:
-        if name and name not in tensors and name not in unresolved:
-            report(f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}", (*base, "aligned", name))
-    divisible, strides, aligned = dict(assume.divisible), dict(assume.stride), dict(assume.aligned)
+                noun = "extents" if key == "extent" else "divisors"
+                report(f"{len(divisors)} {noun} for {name}, which has rank {rank if rank >= 0 else 'any'}", (*base, key, name))
+    for key, names in (("aligned", [name for name, _ in assume.aligned]), ("contiguous", list(assume.contiguous))):
+        for place, name in enumerate(names):
+            if name and name not in tensors and name not in unresolved:
+                where = (*base, key, name) if key == "aligned" else (*base, key, place)
+                report(f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}", where)
+    divisible, strides, aligned, extents = dict(assume.divisible), dict(assume.stride), dict(assume.aligned), dict(assume.extent)
     facts = []
     for name, param in tensors.items():
         shape = divisible.get(name, ())
-        stride = strides.get(name) or _implied_strides(shape, param)
+        stride = strides.get(name) or _implied_strides(shape, param, contiguous=bool({name, ""}.intersection(assume.contiguous)))
         align = aligned.get(name, aligned.get("", 1))
-        if shape or stride or align > 1:
-            facts.append(Assumption(param=name, shape=shape, stride=stride, align=align))
+        # A parameter that has to be contiguous in any case is no news.
+        contiguous = bool({name, ""}.intersection(assume.contiguous)) and param.stride is not None
+        extent = extents.get(name, ())
+        why = _contradiction(param, shape, stride, extent, contiguous=contiguous)
+        if why:
+            report(f"{name}: {why}", base)
+        if shape or stride or align > 1 or extent or contiguous:
+            facts.append(Assumption(param=name, shape=shape, stride=stride, align=align, extent=extent, contiguous=contiguous))
     return tuple(facts)
 
 
-def _implied_strides(shape: tuple[int, ...], param: Param) -> tuple[int, ...]:
+def _contradiction(
+    param: Param, shape: tuple[int, ...], stride: tuple[int, ...], extent: tuple[int | None, ...], *, contiguous: bool
+) -> str:
+    """Why no tensor has all these facts, or an empty text."""
+    for dim, (fixed, divisor) in enumerate(zip(extent, shape, strict=False)):
+        if fixed is not None and fixed % divisor:
+            return f"extent {dim} is {fixed}, which is not divisible by {divisor}"
+    for dim, (fixed, divisor) in enumerate(zip(extent, param.shape_divisible, strict=False)):
+        if fixed is not None and fixed % divisor:
+            return f"extent {dim} is {fixed}, and every launch's is divisible by {divisor}"
+    if not contiguous:
+        return ""
+    given = param.stride or ()
+    known = Assumption(param=param.name, extent=extent, contiguous=True).strides((None,) * len(given))
+    for dim, (follows, wanted) in enumerate(zip(known, given, strict=True)):
+        if wanted is not None and follows is not None and follows != wanted and extent[dim : dim + 1] != (1,):
+            return f"a contiguous tensor has stride {follows} in dimension {dim}, and the parameter takes {wanted}"
+    for dim, (follows, divisor) in enumerate(zip(known, stride, strict=False)):
+        if follows is not None and follows % divisor:
+            return f"a contiguous tensor has stride {follows} in dimension {dim}, which is not divisible by {divisor}"
+    return ""
+
+
+def _implied_strides(shape: tuple[int, ...], param: Param, *, contiguous: bool) -> tuple[int, ...]:
     """The innermost extent's divisor for every stride that is not fixed: what a contiguous tensor gives."""
     if not shape or len(shape) < 2:
         return ()
     fixed = param.stride or (*(None,) * (len(shape) - 1), 1)
+    if contiguous:
+        fixed = (*fixed[:-1], 1)
     return tuple(1 if constant is not None else shape[-1] for constant in fixed)

@@ -83,6 +83,7 @@ class Driver(GraphCalls):
             multiprocessors=fact("MULTIPROCESSOR_COUNT"),
             cooperative=bool(fact("COOPERATIVE_LAUNCH")),
             cluster=bool(fact("CLUSTER_LAUNCH")),
+            l2=fact("L2_CACHE_SIZE"),
         )
 
     # Images

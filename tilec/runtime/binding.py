@@ -28,7 +28,8 @@ def bind(contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
         if key in contract.index:
             values[key] = value
         elif key in contract.axes:
-            chosen[key] = value
+            if value is not None:  # left open
+                chosen[key] = value
         else:
             known = [*contract.index, *contract.axes]
             hint = did_you_mean(key, known)

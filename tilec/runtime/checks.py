@@ -101,10 +101,14 @@ class Call:
             RequirementError: a condition does not hold.
             LayoutError: a stride or an address is not divisible as the manifest says.
         """
-        self.env = {p.name: self.tensors.get(p.name, v) for p, v in zip(self.contract.params, self.values, strict=True)}
-        self.env.update(self.axes)
+        self.open()
         self.check_requires()
         self.check_facts()
+
+    def open(self) -> None:
+        """Let expressions read the arguments, and the axes as far as they are settled."""
+        self.env = {p.name: self.tensors.get(p.name, v) for p, v in zip(self.contract.params, self.values, strict=True)}
+        self.env.update(self.axes)
 
     def check_dtypes(self) -> None:
         """Bind the dtype axes from the arguments; everything of one axis agrees with it."""
@@ -189,6 +193,10 @@ class Call:
                 for dim, (wants, has) in enumerate(zip(param.stride, facts.stride, strict=False)):
                     if wants is not None and has != wants and facts.shape[dim] > 1 and facts.size:
                         raise self.refuse(LayoutError, param, f"has stride {has} in dimension {dim}, and {wants} is taken")
+            # What cuda.tile is told of every array.
+            if self.contract.info.language == "tile" and facts.stride and min(facts.stride) < 0:
+                what = f"has strides {facts.stride}, and tile kernels take none that is negative"
+                raise self.refuse(LayoutError, param, what, "pass a copy")
             if facts.ptr % facts.itemsize:
                 what = f"has address {facts.ptr:#x}, which is not aligned to its {facts.itemsize}-byte elements"
                 raise self.refuse(LayoutError, param, what)

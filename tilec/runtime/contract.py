@@ -30,6 +30,7 @@ class Contract:
         moduli: per tensor, what its address is compared modulo of.
         choices: names of the axes that a caller chooses.
         grid, block, shared, requires: parsed.
+        table: what tuning found, None where there is nothing; sizes: its expressions, parsed.
     """
 
     def __init__(self, info: KernelInfo) -> None:
@@ -51,12 +52,14 @@ class Contract:
         self.axes = dict(info.axes)
         self.default = dict(info.default)
         self.choices = info.choices
+        self.table = info.table
         try:
             self.grid = tuple(parse(text) for text in info.launch.grid)
             self.block = tuple(parse(text) for text in info.launch.block)
             self.shared = parse(info.launch.shared)
             self.requires = tuple(parse(text) for text in info.launch.requires)
-            deciding = [*self.grid, *self.block, self.shared, *self.requires, *self._derived_slots()]
+            self.sizes = tuple(parse(text) for text in info.table.sizes) if info.table else ()
+            deciding = [*self.grid, *self.block, self.shared, *self.requires, *self.sizes, *self._derived_slots()]
         except ExpressionError as error:
             raise BundleError(f"{info.name}: the bundle's index holds an expression that cannot be read: {error.what}") from error
         used = {use for expression in deciding for use in expression.uses}

@@ -103,13 +103,13 @@ class Launcher:
             args += contract.defaults[len(args) :]
         self.launch(stream, args)
 
-    def launch(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue, ...] = ()) -> None:
+    def launch(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> None:
         """Check the arguments and enqueue the kernel: what generated code calls.
 
         Args:
             stream: where to enqueue.
             values: every argument, in order.
-            choices: the value of every axis that a caller chooses, in the manifest's order; empty for the defaults.
+            choices: the value of every axis that a caller chooses, in the manifest's order, None for one that is left open; empty for none.
 
         Raises:
             LaunchError: the call was refused; nothing was enqueued.
@@ -142,7 +142,7 @@ class Launcher:
         owned: Callable[..., tuple[Any, ...] | None] = self.__dict__["owned"]
         return owned(ctx, values, looks)
 
-    def chosen(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue, ...]) -> None:
+    def chosen(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...]) -> None:
         """`launch` of calls that choose axes."""
         # True equals 1 and 64.0 equals 64, and they are no values of the same axis: types are part of the key.
         key = (choices[0], type(choices[0])) if len(choices) == 1 else (*choices, *map(type, choices))
@@ -151,7 +151,8 @@ class Launcher:
         except TypeError:  # a value that cannot be hashed is none of an axis
             path = None
         if path is None:
-            path = self._restrict(dict(zip(self._ready().choices, choices, strict=True))).path()
+            named = zip(self._ready().choices, choices, strict=True)
+            path = self._restrict({name: value for name, value in named if value is not None}).path()
             self._paths[key] = path
         path(stream, values)
 
@@ -309,6 +310,8 @@ class Launcher:
 
     def _restrict(self, axes: dict[str, AxisValue]) -> Launcher:
         """The launcher with these axes pinned, made once."""
+        if not axes:
+            return self
         key = tuple((name, type(axes[name]), axes[name]) for name in sorted(axes))
         try:
             launcher = self._restricted.get(key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tilec.bundle.choose import Choice, DeviceFacts, choose_image, require_image
@@ -21,7 +21,7 @@ from tilec.runtime.layout import byte_range
 from tilec.runtime.limits import as_compiled, check_device_limits, check_image_limits, check_residency, launch_shape
 from tilec.runtime.packing import Block, Packing
 from tilec.runtime.seam_types import DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
-from tilec.runtime.select import Considered, select_variant, settle_axes
+from tilec.runtime.select import Considered, Settled, settle
 from tilec.values import value_class
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # Streams for which a plan keeps a ready call; with more in turn than this it starts over.
 MOST_STREAMS = 64
+# Variants that were not looked at and that the text of an explanation lists.
+MOST_OTHERS = 8
 # Guards that are made for a plan: a launch that goes back and forth between plans makes one each time.
 MOST_GUARDS = 64
 
@@ -135,8 +137,11 @@ class Explanation:
 
     Attributes:
         kernel: its name. device: where.
-        axes: the point of the matrix, and where the variant lies on it.
-        considered: variants in the order in which they were tried; the last one is taken.
+        axes: the point of the matrix.
+        origins: who says so, axis by axis: the caller, the arguments, the tuning table, the default.
+        reasons: of points that come first by the tuning table, why they were taken or passed over; empty where there is no table.
+        considered: variants at that point in the order in which they were tried; the last one is taken.
+        others: the kernel's other variants, each with why it was not looked at.
         images: the choice among that variant's images, with every candidate.
         shape: grid, block, shared memory.
     """
@@ -144,7 +149,10 @@ class Explanation:
     kernel: str
     device: DeviceInfo
     axes: tuple[tuple[str, AxisValue], ...]
+    origins: tuple[tuple[str, str], ...]
+    reasons: tuple[str, ...]
     considered: tuple[Considered, ...]
+    others: tuple[Considered, ...]
     images: Choice
     shape: LaunchShape
 
@@ -162,11 +170,17 @@ class Explanation:
         """The explanation as text, a line per decision."""
         point = ", ".join(f"{name}={value}" for name, value in self.axes) or "no axes"
         lines = [f"{self.kernel} on {self.device}: {point}"]
+        said = [f"{name} is {who}" for name, who in self.origins]
+        lines += [f"  {'; '.join(said)}"] if said else []
+        lines += [f"  {reason}" for reason in self.reasons]
         lines += [f"  {'takes' if c.taken else 'passes over'} variant {c.variant.id}: {c.reason}" for c in self.considered]
         for candidate in self.images.candidates:
             word = "takes" if candidate.image is self.image else "could take" if candidate.accepted else "cannot take"
             lines.append(f"  {word} image {candidate.image.target}: {candidate.reason}")
         lines.append(f"  grid {self.shape.grid}, block {self.shape.block}, {self.shape.shared} bytes of dynamic shared memory")
+        lines += [f"  leaves variant {c.variant.id}: {c.reason}" for c in self.others[:MOST_OTHERS]]
+        more = len(self.others) - MOST_OTHERS
+        lines += [f"  leaves {more} more: `others` has them all"] if more > 0 else []
         return "\n".join(lines)
 
 
@@ -191,8 +205,8 @@ def prepare(
 def _prepared(
     contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]
 ) -> tuple[Plan, Values]:
-    call, considered = _checked(contract, values, axes, site)
-    variant = considered[-1].variant
+    call, settled = _checked(contract, values, axes, site)
+    variant = settled.considered[-1].variant
     name, device, driver = contract.name, site.device, site.driver
     shape = _settled_shape(call, grid)
     check_device_limits(name, shape, device)
@@ -252,21 +266,44 @@ def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site
     Raises:
         LaunchError: the call is refused.
     """
-    call, considered = _checked(contract, values, axes, site)
+    call, settled = _checked(contract, values, axes, site)
+    considered = settled.considered
     images = choose_image(considered[-1].variant.images, site.facts)
     point = tuple((name, call.axes[name]) for name, _ in contract.info.axes)
     shape = _settled_shape(call, grid)
     if images.image is not None:
         shape = as_compiled(shape, images.image)
-    return Explanation(kernel=contract.name, device=site.device, axes=point, considered=considered, images=images, shape=shape)
+    return Explanation(
+        kernel=contract.name,
+        device=site.device,
+        axes=point,
+        origins=tuple((name, settled.origins[name]) for name, _ in contract.info.axes),
+        reasons=settled.reasons,
+        considered=considered,
+        others=tuple(_left(contract, call, settled)),
+        images=images,
+        shape=shape,
+    )
 
 
-def _checked(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site) -> tuple[Call, tuple[Considered, ...]]:
+def _left(contract: Contract, call: Call, settled: Settled) -> Iterator[Considered]:
+    """The variants that were not looked at, each with the reason."""
+    looked = {each.variant.id for each in settled.considered}
+    for variant in contract.info.variants:
+        if variant.id in looked:
+            continue
+        why = f"{settled.considered[-1].variant.id} comes before it"
+        for name, value in variant.axes:
+            if call.axes[name] != value:
+                why = f"{name} is {value}, and {call.axes[name]} is {settled.origins[name]}"
+                break
+        yield Considered(variant=variant, taken=False, reason=why)
+
+
+def _checked(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site) -> tuple[Call, Settled]:
     call = Call(contract, values, dict(axes), site.driver)
     call.check_signature(site.device)
-    settle_axes(contract, call.axes)
-    call.check_contract()
-    return call, select_variant(call)
+    return call, settle(call, axes, site.device)
 
 
 def _bounds(call: Call) -> tuple[int, ...]:

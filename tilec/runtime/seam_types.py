@@ -37,6 +37,7 @@ class DeviceInfo:
         shared_default: shared memory in bytes that a block gets without opting in; shared_optin: the most it can opt in to.
         multiprocessors: number of multiprocessors.
         cooperative, cluster: whether such launches are supported.
+        l2: bytes of its second-level cache; 0 where it has none, or where that is not known.
         interprets: oldest and newest version of Tile IR that it runs itself: it is the cpu device. None for a GPU.
     """
 
@@ -52,6 +53,7 @@ class DeviceInfo:
     multiprocessors: int = 1
     cooperative: bool = True
     cluster: bool = False
+    l2: int = 0
     interprets: tuple[Version, Version] | None = None
 
     def __str__(self) -> str:

@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Mapping
 
 from tilec.bundle.choose import DeviceFacts, choose_image
-from tilec.errors import VariantError
+from tilec.errors import LayoutError, VariantError
 from tilec.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec.model.signature import Assumption
 from tilec.runtime.binding import check_axes
 from tilec.runtime.checks import Call
 from tilec.runtime.contract import Contract
-from tilec.runtime.layout import TensorFacts
+from tilec.runtime.layout import TensorFacts, contiguous_stride
+from tilec.runtime.seam import DeviceInfo
 from tilec.values import value_class
 
 
@@ -25,7 +26,45 @@ class Considered:
     reason: str
 
 
-def settle_axes(contract: Contract, axes: dict[str, AxisValue]) -> None:
+@value_class(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """A point of the matrix and the variant there.
+
+    Attributes:
+        considered: the variants at that point in order; the last one is taken.
+        origins: by axis who says its value, for messages.
+        reasons: of the points that come first, why they were taken or passed over; empty where there is no table.
+    """
+
+    considered: tuple[Considered, ...]
+    origins: Mapping[str, str]
+    reasons: tuple[str, ...] = ()
+
+
+def settle(call: Call, pinned: Mapping[str, AxisValue], device: DeviceInfo) -> Settled:
+    """Settle every axis of a call whose signature was checked, check it there, and choose the variant.
+
+    Args:
+        call: the call; its axes are settled in place.
+        pinned: axes that the caller chose.
+        device: where it is launched.
+
+    Raises:
+        LaunchError: no variant takes the call.
+    """
+    contract = call.contract
+    origins = {axis: "the caller's" if axis in pinned else "the dtype of the arguments" for axis in call.axes}
+    _take_tiles(call, pinned, origins)
+    if contract.table is None:
+        settle_axes(contract, call.axes, origins)
+        call.check_contract()
+        return Settled(considered=select_variant(call), origins=origins)
+    from tilec.runtime.tuned import settle_by_table  # few kernels have one
+
+    return settle_by_table(call, origins, device)
+
+
+def settle_axes(contract: Contract, axes: dict[str, AxisValue], origins: dict[str, str] | None = None) -> None:
     """Give every axis that is still open its default, or its only value.
 
     Raises:
@@ -41,8 +80,40 @@ def settle_axes(contract: Contract, axes: dict[str, AxisValue]) -> None:
         else:
             what = f"{contract.name}: {name} has no default: choose one of {contract.built(name)}"
             raise VariantError(what, fix=f"pass {name}={built[0]!r} to the launcher", kernel=contract.name)
+        if origins is not None:
+            origins[name] = "the only value" if len(built) == 1 else "the default"
     if not contract.matching(axes):
         raise no_variant(contract, {name: axes[name] for name, _ in contract.info.axes})
+
+
+def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, str]) -> None:
+    """Let the tiles that outputs are cut into say what the axes of the kernel's own tiles are.
+
+    Raises:
+        LayoutError: two outputs disagree, or there is no variant of such a tile.
+    """
+    safety = call.contract.info.safety
+    for region in safety.regions if safety is not None else ():
+        place = call.contract.index[region.param]
+        value, param = call.values[place], call.contract.params[place]
+        tile = getattr(value, "tile", ())
+        if not hasattr(type(value), "grid_wish") or len(tile) != len(region.tile):
+            continue
+        wanted = dict(zip(region.tile, tile, strict=True))
+        if any(name in pinned and pinned[name] != extent for name, extent in wanted.items()):
+            continue  # the caller's is the caller's: tiles are held against it later
+        for name, extent in wanted.items():
+            built = call.contract.axes.get(name, ())
+            if len(built) < 2 or name in pinned:
+                continue
+            if extent not in built:
+                what = f"is cut into tiles of {tuple(tile)}, and no variant with {name} = {extent} was built"
+                raise call.refuse(LayoutError, param, what, f"partition by {name} = {call.contract.built(name)}")
+            if call.axes.get(name, extent) != extent:
+                what = f"is cut into tiles of {tuple(tile)}, which makes {name} {extent}, and {origins[name]} make it {call.axes[name]}"
+                raise call.refuse(LayoutError, param, what, "cut both into the tiles of one variant")
+            call.axes[name] = extent
+            origins[name] = f"the tiles of {region.param}"
 
 
 def select_variant(call: Call) -> tuple[Considered, ...]:
@@ -156,12 +227,17 @@ def _hints_of(variant: VariantInfo, facts: DeviceFacts | None) -> list[dict[str,
 
 def _unmet(fact: Assumption, facts: TensorFacts) -> str:
     """Why a tensor does not satisfy an assumption, or an empty text where it does."""
+    for dim, (wanted, extent) in enumerate(zip(fact.extent, facts.shape, strict=False)):
+        if wanted is not None and extent != wanted:
+            return f"{fact.param}.shape[{dim}] is {extent}, not {wanted}"
     for dim, (divisor, extent) in enumerate(zip(fact.shape, facts.shape, strict=False)):
         if extent % divisor:
             return f"{fact.param}.shape[{dim}] is {extent}, not divisible by {divisor}"
     for dim, (divisor, stride) in enumerate(zip(fact.stride, facts.stride, strict=False)):
         if stride % divisor:
             return f"{fact.param}.stride[{dim}] is {stride}, not divisible by {divisor}"
+    if fact.contiguous and facts.stride != contiguous_stride(facts.shape):
+        return f"{fact.param} has strides {facts.stride}, not those of a contiguous tensor, {contiguous_stride(facts.shape)}"
     if facts.ptr % fact.align:
         return f"{fact.param} has address {facts.ptr:#x}, not divisible by {fact.align}"
     return ""

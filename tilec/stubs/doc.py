@@ -48,7 +48,9 @@ def _entries(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...])
         lines += entry(name, param_doc(param))
     built, default = dict(kernel.axes), dict(kernel.default)
     for name, axis in zip(axes, kernel.choices, strict=True):
-        suffix = f"; {default[axis]} by default" if axis in default else ""
+        tuned = "by the tuning table" if kernel.table is not None else ""
+        said = " or ".join(filter(None, (tuned, f"{default[axis]} by default" if axis in default else "")))
+        suffix = f"; {said}" if said else ""
         lines += entry(name, f"{one_of(built[axis])}{suffix}")
     return lines
 
@@ -122,6 +124,8 @@ def _assumptions(variant: VariantInfo) -> str:
     facts: dict[str, list[str]] = {}
     for assumption in variant.assume:
         for text in (
+            f"extents ({', '.join('any' if each is None else str(each) for each in assumption.extent)})" if assumption.extent else "",
+            "contiguous" if assumption.contiguous else "",
             f"extents divisible by {assumption.shape}" if any(d > 1 for d in assumption.shape) else "",
             f"strides divisible by {assumption.stride}" if any(d > 1 for d in assumption.stride) else "",
             f"aligned to {assumption.align} bytes" if assumption.align > 1 else "",

@@ -8,7 +8,7 @@ from tilec.model.kernel import AxisValue, KernelInfo
 from tilec.model.signature import Param, ParamKind
 from tilec.stubs.doc import op_doc
 from tilec.stubs.text import WIDTH, bracketed, function_head, literal, subscripted, tuple_text, unique
-from tilec.stubs.types import keywords, param_type, signature
+from tilec.stubs.types import chosen, keywords, param_type, signature
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +48,7 @@ def lazy_view(kernel: KernelInfo, names: tuple[str, ...], launch: str, op: str, 
         return f"OrOp[{variables.get(place) or param_type(param)}]"
 
     made = unique("made", names)
-    arguments = [literal(kernel.name), tuple_text(params, indent=12)] + ([tuple_text(axes, indent=12)] if axes else [])
+    arguments = [literal(kernel.name), tuple_text(params, indent=12)] + ([chosen(kernel, axes)] if axes else [])
     return LazyView(
         name=kernel.name,
         exported=exported,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue, KernelInfo
 from tilec.model.signature import Param, ParamKind
-from tilec.stubs.text import literal
+from tilec.stubs.text import literal, tuple_text
 
 
 def signature(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...], type_of: Callable[[int, Param], str]) -> list[str]:
@@ -28,10 +28,22 @@ def signature(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]
         items.append(f"{name}: {type_of(index, param)}{default}")
     if axes:
         items.append("*")
-        built, defaults = dict(kernel.axes), dict(kernel.default)
+        built = dict(kernel.axes)
         for name, axis in zip(axes, kernel.choices, strict=True):
-            items.append(f"{name}: {choice_type(built[axis])}" + (f" = {_value(defaults[axis])}" if axis in defaults else ""))
+            items.append(f"{name}: {choice_type(built[axis])}{' | None = None' if is_open(kernel, axis) else ''}")
     return items
+
+
+def chosen(kernel: KernelInfo, axes: tuple[str, ...]) -> str:
+    """What a launch is given of the axes that a caller chooses: nothing where all are left open, which is found out in one test."""
+    if all(is_open(kernel, axis) for axis in kernel.choices):
+        return f"() if {' is '.join(axes)} is None else {tuple_text(axes, indent=12)}"
+    return tuple_text(axes, indent=12)
+
+
+def is_open(kernel: KernelInfo, axis: str) -> bool:
+    """Whether a caller may leave an axis open: there is a default, or a tuning table says."""
+    return kernel.table is not None or axis in dict(kernel.default)
 
 
 def keywords(values: Iterable[tuple[str, tuple[AxisValue, ...]]]) -> list[str]:

@@ -9,7 +9,7 @@ from tilec.model.signature import Param
 from tilec.stubs.doc import launcher_doc
 from tilec.stubs.lazy import LazyView, lazy_view
 from tilec.stubs.text import bracketed, imported, listed, literal, method_name, parameter_names, plain, tuple_text, unique
-from tilec.stubs.types import param_type, signature
+from tilec.stubs.types import chosen, param_type, signature
 
 # What the module's text names besides kernels.
 _MODULE_NAMES = frozenset({"Module", "Package", "TYPE_CHECKING", "annotations", "lazily", "load", "_tilec_package_"})
@@ -132,7 +132,7 @@ def _kernel_view(kernel: KernelInfo, attribute: str, names: tuple[str, ...]) -> 
         return param_type(param)
 
     items = ["self", f"{stream}: StreamLike", *signature(kernel, params, axes, type_of)]
-    arguments = [stream, tuple_text(params, indent=12)] + ([tuple_text(axes, indent=12)] if axes else [])
+    arguments = [stream, tuple_text(params, indent=12)] + ([chosen(kernel, axes)] if axes else [])
     return KernelView(
         name=kernel.name,
         attribute=attribute,

@@ -145,7 +145,7 @@ class Module:
         a: TensorLike,
         b: TensorLike,
         *,
-        BM: Literal[64, 128] = 128,
+        BM: Literal[64, 128] | None = None,
     ) -> None:
         """Enqueue the kernel gemm.
 
@@ -171,7 +171,7 @@ class Module:
             gemm-bf16-BM128
                 sm_90
         """
-        self._gemm.launch(stream, (c, a, b), (BM,))
+        self._gemm.launch(stream, (c, a, b), () if BM is None else (BM,))
 
     def everything(
         self,
@@ -184,8 +184,8 @@ class Module:
         scale: float = float("inf"),
         *,
         ORDER: Literal["row", "column"],
-        FAST: Literal[True, False] = True,
-        W: float = 0.5,
+        FAST: Literal[True, False] | None = None,
+        W: float | None = None,
     ) -> None:
         """Shows everything that a signature can hold.
 
@@ -271,7 +271,7 @@ class Functions:
         a: OrOp[_T2],
         b: OrOp[_T3],
         *,
-        BM: Literal[64, 128] = 128,
+        BM: Literal[64, 128] | None = None,
     ) -> _GemmLaunch[_T1, _T2, _T3]:
         """Launch the kernel gemm.
 
@@ -285,7 +285,7 @@ class Functions:
             BM: 64 or 128; 128 by default
         """
         made: _GemmLaunch[_T1, _T2, _T3]
-        made = self._launch("gemm", (c, a, b), (BM,))
+        made = self._launch("gemm", (c, a, b), () if BM is None else (BM,))
         return made
 
     def everything(
@@ -298,8 +298,8 @@ class Functions:
         scale: OrOp[float] = float("inf"),
         *,
         ORDER: Literal["row", "column"],
-        FAST: Literal[True, False] = True,
-        W: float = 0.5,
+        FAST: Literal[True, False] | None = None,
+        W: float | None = None,
     ) -> _EverythingLaunch[_T1]:
         """Shows everything that a signature can hold.
 

@@ -18,6 +18,7 @@ from tilec.model.image import ImageInfo, Resources
 from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
 from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec.model.signature import Param, ParamKind
+from tilec.model.table import TableDevice, TableEntry, TuningTable
 
 EMPTY = BundleInfo(package=PackageInfo(name="p", version="1", module="p"))
 
@@ -46,7 +47,7 @@ def test_round_trip() -> None:
 def test_it_is_canonical_json_with_its_version() -> None:
     data = to_index(EMPTY)
     assert data == canonical_json(json.loads(data))
-    assert json.loads(data)["schema_version"] == SCHEMA_VERSION == 3
+    assert json.loads(data)["schema_version"] == SCHEMA_VERSION == 4
 
 
 def test_every_field_of_the_dataclasses_is_kept() -> None:
@@ -59,7 +60,7 @@ def test_every_field_of_the_dataclasses_is_kept() -> None:
         return {field.name for field in dataclasses.fields(cls)}
 
     assert plain.keys() == names(BundleInfo) | {"schema_version"}
-    assert kernel.keys() == (names(KernelInfo) | {"abis"}) - {"safety"}  # it is there only where something is known
+    assert kernel.keys() == (names(KernelInfo) | {"abis"}) - {"safety", "table"}  # they are there only where something is known
     assert variant.keys() == names(VariantInfo)
     assert variant["images"][0].keys() == names(ImageInfo)
     assert variant["images"][0]["resources"].keys() == names(Resources)
@@ -210,8 +211,8 @@ def test_one_digest_has_one_size() -> None:
 
 def test_a_newer_schema_says_so() -> None:
     with pytest.raises(BundleError) as caught:
-        from_index(edited("schema_version", value=4))
-    assert caught.value.what == "bundle.json has schema version 4; this tilec reads versions 1 to 3"
+        from_index(edited("schema_version", value=5))
+    assert caught.value.what == "bundle.json has schema version 5; this tilec reads versions 1 to 4"
     assert caught.value.cause == "the bundle was written by a newer tilec"
     assert caught.value.fix == "update tilec"
 
@@ -223,14 +224,62 @@ def older(version: int = 1) -> typing.Any:
         for variant in kernel["variants"]:
             if version == 1:
                 del variant["hints"]
-            for image in variant["images"]:
+            for fact in variant["assume"]:
+                del fact["extent"], fact["contiguous"]
+            for image in variant["images"] if version < 3 else ():
                 del image["block"], image["dynamic_shared"]
     return {**plain, "schema_version": version}
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_older_bundles_are_read(version: int) -> None:
     assert from_index(canonical_json(older(version))) == Sample().info()
+
+
+def test_version_3_is_read_as_strictly() -> None:
+    plain = older(3)
+    plain["kernels"][0]["table"] = {}
+    with pytest.raises(BundleError, match=r"kernels\[0\]: unknown key 'table'"):
+        from_index(canonical_json(plain))
+    plain = older(3)
+    plain["kernels"][0]["variants"][0]["assume"][0]["extent"] = [1]
+    with pytest.raises(BundleError, match=r"kernels\[0\]\.variants\[0\]\.assume\[0\]: unknown key 'extent'"):
+        from_index(canonical_json(plain))
+    with pytest.raises(BundleError, match="key 'contiguous' is missing; key 'extent' is missing"):
+        from_index(canonical_json({**older(3), "schema_version": 4}))
+
+
+def tabled(**changes: typing.Any) -> BundleInfo:
+    """The sample with a tuning table of its first kernel, which has axes."""
+    info = Sample().info()
+    kernel = info.kernels[0]
+    entry = TableEntry(ranges=((1, 1023),), point=tuple((name, items[0]) for name, items in kernel.axes))
+    device = TableDevice(name="NVIDIA H200", cc=(9, 0), multiprocessors=132, entries=(dataclasses.replace(entry, **changes),))
+    table = TuningTable(source="tuning/k.json", sizes=(f"{kernel.params[0].name}.shape[0]",), devices=(device,))
+    return dataclasses.replace(info, kernels=(dataclasses.replace(kernel, table=table), *info.kernels[1:]))
+
+
+def test_tuning_tables_are_kept() -> None:
+    known = tabled()
+    assert from_index(to_index(known)) == known
+
+
+def test_tuning_tables_fit_the_kernel() -> None:
+    with pytest.raises(BundleError, match=r"table\.devices\[0\]\.entries\[0\]: has 0 ranges, and there are 1 sizes"):
+        to_index(tabled(ranges=()))
+    with pytest.raises(BundleError, match="its point has other axes than the kernel"):
+        to_index(tabled(point=(("Q", 1),)))
+
+    def sized(text: str) -> BundleInfo:
+        info = tabled()
+        assert info.kernels[0].table is not None
+        table = dataclasses.replace(info.kernels[0].table, sizes=(text,))
+        return dataclasses.replace(info, kernels=(dataclasses.replace(info.kernels[0], table=table), *info.kernels[1:]))
+
+    with pytest.raises(BundleError, match=r"table\.sizes\[0\]: no parameter 'q'"):
+        to_index(sized("q.shape[0]"))
+    with pytest.raises(BundleError, match=r"table\.sizes\[0\]: "):
+        to_index(sized("q.shape["))
 
 
 def test_version_2_is_read_as_strictly() -> None:

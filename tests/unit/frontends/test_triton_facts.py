@@ -91,3 +91,25 @@ def test_products_beyond_64_bits_stay_divisors() -> None:
 def test_tensors_of_any_rank_have_no_facts() -> None:
     assert facts(tensor("x", rank=-1)).divisor("x.size") == 1
     assert facts(tensor("x", rank=0)).divisor("x.size") == 1
+
+
+def test_extents_that_are_known_are_constants() -> None:
+    known = Assumption(param="x", extent=(None, 48))
+    told = facts(tensor("x"), assume=(known,))
+    assert [told.constant(text) for text in ("x.shape[0]", "x.shape[1]", "x.shape[-1]", "x.stride[0]", "x.stride[1]")] == [
+        None,
+        48,
+        48,
+        48,
+        1,
+    ]
+    assert [told.divisor(text) for text in ("x.shape[1]", "x.size", "x.shape[1] - 16")] == [48, 48, 16]
+    free = facts(tensor("x", stride=(None, None)), assume=(known,))
+    assert [free.constant(text) for text in ("x.shape[1]", "x.stride[0]", "x.stride[1]")] == [48, None, None]
+
+
+def test_contiguous_tensors_have_their_strides() -> None:
+    told = facts(tensor("x", stride=(None, None)), assume=(Assumption(param="x", shape=(1, 16), contiguous=True),))
+    assert told.constant("x.stride[1]") == 1
+    assert told.constant("x.stride[0]") is None
+    assert told.divisor("x.stride[0]") == 16

@@ -80,7 +80,9 @@ def test_every_table() -> None:
     assert gemm.matrix.include == ((("T", "f32"), ("BM", 32), ("FAST", True), ("SCALE", 1.0), ("MODE", "c")),)
     assert gemm.matrix.max_variants == 64
     assert gemm.assume[0] == AssumeSet(name="vec", divisible=(("a", (16, 16)),), stride=(("a", (8, 1)),), aligned=(("a", 16), ("b", 32)))
-    assert gemm.assume[1] == AssumeSet(aligned=(("", 16),))
+    assert gemm.assume[1] == AssumeSet(extent=(("a", (None, 4096)),), contiguous=("a",))
+    assert gemm.assume[2] == AssumeSet(contiguous=("",))
+    assert gemm.assume[3] == AssumeSet(aligned=(("", 16),))
     assert gemm.hints == (("", (("occupancy", 2),)), ("sm_100", (("num_ctas", 2),)))
     assert gemm.params[0] == ParamTable(name="a", dtype="T", rank=2, stride=(None, 1), divisible=(8, 8), aligned=16, doc="left")
     assert gemm.default == (("BM", 32), ("FAST", True))

@@ -129,15 +129,15 @@ def test_ops_choose_by_options_and_axes(gpu: tuple[Module, FakeDriver]) -> None:
     assert driver.launches[-1].shape.grid == (7, 1, 1)
 
 
-def test_generated_functions_give_defaults_that_options_replace(gpu: tuple[Module, FakeDriver]) -> None:
+def test_generated_functions_leave_open_what_options_say(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     tuned = module.lazy.tuned
     strange: Any = ([64], 2)
-    tuned.launch((*tensors(driver), 1.0), (64, 2)).options(occupancy=1).sync()
+    tuned.launch((*tensors(driver), 1.0), (64, None)).options(occupancy=1).sync()
     tuned.launch((*tensors(driver), 1.0), (128, 4)).sync()
     assert symbols(driver) == ["tuned_64_1", "tuned_128_4"]
     with pytest.raises(VariantError, match="B=64 was built with the options occupancy=4"):  # an axis of the kernel's own stays
-        tuned.launch((*tensors(driver), 1.0), (64, 2)).options(occupancy=4)
+        tuned.launch((*tensors(driver), 1.0), (64, None)).options(occupancy=4)
     for _ in range(2):
         with pytest.raises(VariantError, match="no variant with B=64, occupancy=4 was built; built are: B=64, occupancy=1; "):
             tuned.launch((*tensors(driver), 1.0), (64, 4))

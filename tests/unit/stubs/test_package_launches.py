@@ -188,10 +188,11 @@ def test_choices_and_options(sample: Any) -> None:
         sample.gemm(*tensors("f16", 128, 128)).sync()
         sample.tuned(*tensors()).options(occupancy=1).sync()
         sample.tuned(*tensors(), B=128, occupancy=4).sync()
+        sample.tuned(*tensors()).options(occupancy=4).sync()  # the default has no such variant, and B is left open
         with pytest.raises(VariantError, match="no variant of B=64 was built with the options occupancy=4"):
-            sample.tuned(*tensors()).options(occupancy=4)
+            sample.tuned(*tensors(), B=64).options(occupancy=4)
     symbols = [launch.symbol for launch in driver.launches]
-    assert symbols == ["gemm_f16_64", "gemm_f16_64", "gemm_f16_128", "tuned_64_1", "tuned_128_4"]
+    assert symbols == ["gemm_f16_64", "gemm_f16_64", "gemm_f16_128", "tuned_64_1", "tuned_128_4", "tuned_128_4"]
 
 
 def test_messages_name_the_callers_line(sample: Any, cpu: Cpu) -> None:

@@ -328,7 +328,7 @@ class LazyLauncher:
         op._axes, op._way = axes, None  # noqa: SLF001 - its own module
         return op
 
-    def launch(self, values: tuple[Any, ...], choices: tuple[AxisValue, ...] = ()) -> Any:
+    def launch(self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> Any:
         """The same for generated code: every argument in order, and the value of every axis that a caller chooses."""
         return self.make(values, choices, 2)
 
@@ -368,10 +368,10 @@ class _Maker:
         op._prepare(self._origin)  # noqa: SLF001
         return op
 
-    def _any(self, values: tuple[Any, ...], choices: tuple[AxisValue, ...] = (), _depth: int = 0) -> LazyLaunch[Any]:
+    def _any(self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = (), _depth: int = 0) -> LazyLaunch[Any]:
         return LazyLaunch(self._origin, values, self._chosen(choices)[0])
 
-    def _chosen(self, choices: tuple[AxisValue, ...]) -> tuple[Axes, object]:
+    def _chosen(self, choices: tuple[AxisValue | None, ...]) -> tuple[Axes, object]:
         """The axes that a caller chose by place, and what launches with them share."""
         key = (*choices, *map(type, choices))  # True equals 1, and is no value of the same axis
         try:
@@ -380,9 +380,7 @@ class _Maker:
             found = None
         if found is None:
             contract = self._origin.contract
-            # Generated code gives defaults too. Those of axes that are hints stand back behind what `options` asks for.
-            soft = {name: value for name, value in contract.default.items() if name in contract.hints}
-            axes = {name: value for name, value in zip(contract.choices, choices, strict=True) if name not in soft or value != soft[name]}
+            axes = {name: value for name, value in zip(contract.choices, choices, strict=True) if value is not None}
             require_built(contract, self._origin.pinned, axes)
             found = self._known[key] = (axes, object())
         return found
@@ -429,7 +427,9 @@ class _Packaged:
         place = ctx.driver, ctx.device
         found = self._launchers.get(place)
         if found is None:
-            found = self._launchers[place] = self._package.on(*place).kernels[self._kernel]
+            found = self._package.on(*place).kernels[self._kernel]
+            _ = found.contract  # read now, so that `owned` is there
+            self._launchers[place] = found
         return found
 
 

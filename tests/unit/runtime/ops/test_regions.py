@@ -61,9 +61,10 @@ def test_partitions_of_the_kernels_tiles_are_taken(gpu: tuple[Module, FakeDriver
 
 def test_other_tiles_are_refused_also_where_the_grid_is_the_same(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    module.lazy.owned(made(driver, 30, 16).partition(32, 16)).sync()  # what follows has the grid of a launch that is known
+    owned = module.lazy.owned
+    owned(made(driver, 30, 16).partition(32, 16)).variant(BM=32).sync()  # what follows has the grid of a launch that is known
     with pytest.raises(LayoutError) as caught:
-        module.lazy.owned(made(driver, 30, 16).partition(64, 16)).sync()
+        owned(made(driver, 30, 16).partition(64, 16)).variant(BM=32).sync()
     assert str(caught.value).startswith("owned: ")
     assert "is cut into tiles of (64, 16), and the kernel's blocks write tiles of (32, 16)" in str(caught.value)
     assert "fix: partition(32, 16), or choose the variant of that tile" in str(caught.value)

@@ -1,0 +1,274 @@
+"""`tilec tune` on the cpu device: real compiles, workers and checks; how long candidates take is planted, so that the best is known."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import Cli, await_true, edit, processes_of, write
+from tilec.cli import tune_flow
+from tilec.cli.main import run
+from tilec.tune.wire import MeterSpec, Setup
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+HEAD = """edition = 1
+[package]
+name = "acme"
+version = "1.0.0"
+[targets]
+default = ["tileir", "sm_90"]
+[kernel.add]
+source = "k/add.py"
+launch = { requires = ["x.shape == z.shape"], grid = ["cdiv(z.shape[0], TILE)"] }
+[kernel.add.matrix]
+TILE = [16, 32, 64, 128]
+MODE = [0, 1, 2, 3]
+[kernel.add.params]
+z = { dtype = "f32", rank = 1, out = true }
+x = { dtype = "f32", rank = 1 }
+[kernel.add.case.big]
+inputs.x = { shape = [4096], dtype = "f32" }
+inputs.z = { shape = [4096], dtype = "f32", dist = "empty" }
+reference = "k/ref.py:add"
+[kernel.bare]
+source = "k/add.py:add"
+launch = { grid = ["cdiv(z.shape[0], TILE)"] }
+matrix = { TILE = [16], MODE = [0] }
+params = { z = { dtype = "f32", rank = 1, out = true }, x = { dtype = "f32", rank = 1 } }
+"""
+# MODE 1 is wrong, MODE 2 is the code of MODE 0, MODE 3 does not compile, MODE 4 never ends.
+ADD = """import cuda.tile as ct
+
+
+@ct.kernel
+def add(z, x, TILE: ct.Constant[int], MODE: ct.Constant[int]):
+    i = ct.bid(0)
+    tile = ct.load(x, (i,), (TILE,)) + 1.0
+    if MODE == 1:
+        tile = tile + 1.0
+    if MODE == 3:
+        tile = ct.load(x, (i,), (3,))
+    if MODE == 4:
+        n = 1
+        while n > 0:
+            n = n * 1
+        tile = tile * n
+    ct.store(z, (i,), tile)
+"""
+REFERENCE = "def add(x):\n    return x + 1\n"
+BEST_64 = "us = 10 + max(TILE - 64, 64 - TILE)"
+CPU = ("--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("acme"), HEAD, {"k/add.py": ADD, "k/ref.py": REFERENCE})
+
+
+@pytest.fixture
+def project(built: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the project, and this process with the environment of the command's."""
+    monkeypatch.setenv("TILEC_CACHE_DIR", cli.env["TILEC_CACHE_DIR"])
+    return Path(shutil.copytree(built, tmp_path / "acme"))
+
+
+@pytest.fixture
+def tune(project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    """The command in this process, with a meter that goes by clauses."""
+
+    def call(*args: str, plant: str = BEST_64, code: int = 0) -> str:
+        spec = MeterSpec(factory="tilec.testing.planted_meter:planted", text=plant)
+        monkeypatch.setattr(tune_flow, "Setup", functools.partial(Setup, meter=spec))
+        ended = run(["-C", str(project), "tune", *args])
+        call.out, call.err = capfd.readouterr()
+        assert ended == code, call.out + call.err
+        return call.out
+
+    return call
+
+
+def entry(project: Path) -> dict[str, Any]:
+    record = json.loads((project / "tuning" / "add.json").read_text())
+    (device,) = record["devices"]
+    assert (device["name"], device["cc"], device["target"]) == ("CPU", "0.0", "tileir")
+    (found,) = device["entries"]
+    assert isinstance(found, dict)
+    return found
+
+
+def statuses(found: dict[str, Any]) -> dict[tuple[int, int], str]:
+    return {(c["point"]["TILE"], c["point"]["MODE"]): c["status"] for c in found["candidates"]}
+
+
+@pytest.mark.parametrize("search", ["halving", "bayes"])
+def test_the_planted_best_is_found_and_what_is_wrong_is_none(tune, project: Path, search: str) -> None:
+    out = tune("add", *CPU, "--search", search)
+    found = entry(project)
+    assert found["point"]["TILE"] == 64
+    assert found["point"]["MODE"] in (0, 2)
+    assert (found["case"], found["at"], found["ranges"], found["median_us"]) == ("big", [4096], [[4096, 8191]], 10.0)
+    assert found["variant"] == f"add-TILE64-MODE{found['point']['MODE']}"
+    all_of_them = statuses(found)
+    assert {all_of_them[tile, 1] for tile in (16, 32, 64, 128)} == {"wrong"}
+    assert {all_of_them[tile, 3] for tile in (16, 32, 64, 128)} == {"failed"}
+    assert sorted((all_of_them[64, 0], all_of_them[64, 2])) == ["best", "pruned"]
+    reasons = " ".join(c["reason"] for c in found["candidates"])
+    assert "it does not compile: " in reasons
+    assert "the same code and launch as TILE=64" in reasons
+    assert "expected" in reasons
+    assert "faster than TILE=32" in out
+    assert 'table = "tuning/add.json"' in out
+    assert "times of the cpu device say nothing of a GPU" in tune.err
+    assert (project / ".tilec" / ".gitignore").read_text() == "*\n"
+    left = {path.name for path in (project / ".tilec" / "tune" / "add").iterdir()}
+    assert left == {"add-tileir-cpu.jsonl", "add-tileir-cpu.lock"}, "candidates and results of references are gone"
+
+
+def test_a_build_takes_the_record_up(tune, project: Path, cli: Cli) -> None:
+    edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0]")
+    tune("add", *CPU, "--search", "grid")
+    edit(project / "tilec.toml", "[kernel.add.params]", '[kernel.add.dispatch]\ntable = "tuning/add.json"\n[kernel.add.params]')
+    cli.good(project, "build", "--targets", "tileir", "--select", "add")
+    edit(project / "k" / "add.py", "+ 1.0\n    if MODE == 1", "+ 2.0\n    if MODE == 1")
+    refused = cli(project, "build", "--targets", "tileir", "--select", "add")
+    assert refused.code == 2
+    assert "the kernel has changed since it was tuned" in refused.err
+
+
+def test_candidates_that_hang_or_crash_cost_themselves_alone(tune, project: Path) -> None:
+    edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0]")
+    tune("add", *CPU, "--search", "grid", "--limit", "3s", plant=f"{BEST_64}; hang = TILE == 16; crash = TILE == 32")
+    found = entry(project)
+    assert found["point"]["TILE"] == 64
+    assert statuses(found) == {(64, 0): "best", (128, 0): "measured", (16, 0): "hung", (32, 0): "failed"}
+    reasons = {c["status"]: c["reason"] for c in found["candidates"]}
+    assert reasons["hung"] == "it did not end within 3 s"
+    assert reasons["failed"] == "its process exited with status 3"
+
+
+def test_a_device_that_goes_leaves_a_log_that_is_gone_on_with(tune, project: Path, tmp_path: Path) -> None:
+    edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0]")
+    flag = tmp_path / "gone"
+    tune("add", *CPU, "--search", "grid", plant=f"{BEST_64}; lose = TILE == 128; flag = {flag}", code=3)
+    assert "the cpu device fell off the bus" in tune.err
+    assert "go on with --resume" in tune.err
+    assert not (project / "tuning").exists()
+    flag.unlink()
+    (log,) = project.glob(".tilec/tune/add/*.jsonl")
+    before = log.read_bytes()
+    tune("add", *CPU, "--search", "grid", "--resume", plant=BEST_64)
+    assert log.read_bytes().startswith(before)
+    assert [json.loads(line)["point"]["TILE"] for line in log.read_bytes().splitlines()[1:]] == [16, 32, 64, 128]
+    assert entry(project)["point"]["TILE"] == 64
+
+
+def test_a_tuning_without_a_right_candidate_writes_nothing(tune, project: Path) -> None:
+    edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [1]")
+    out = tune("add", *CPU, code=1)
+    assert "no candidate is right" in out
+    assert "no candidate of add is right: no record was written" in tune.err
+    assert not (project / "tuning").exists()
+
+
+def test_a_kit_is_measured_where_no_project_is(tune, project: Path, tmp_path: Path) -> None:
+    out = tune("add", "--prepare", "--target", "tileir", "-o", str(tmp_path / "add.tune"))
+    assert "12 candidates for tileir" in out
+    assert "it does not compile: " in out
+    shutil.rmtree(project)
+    project.mkdir()
+    tune("--measure", str(tmp_path / "add.tune"), *CPU, "--search", "grid")
+    found = entry(project)
+    assert found["point"] == {"TILE": 64, "MODE": 0}
+    assert set(statuses(found).values()) == {"best", "measured", "pruned", "wrong", "failed"}
+    tune("--measure", str(tmp_path / "add.tune"), *CPU, "--search", "grid", "--resume")
+    (tmp_path / "half.tune").write_bytes((tmp_path / "add.tune").read_bytes()[:5000])
+    tune("--measure", str(tmp_path / "half.tune"), *CPU, code=2)
+    assert "half.tune is no kit that can be measured" in tune.err
+
+
+def test_a_dry_run_says_what_there_is_to_try(tune, project: Path) -> None:
+    edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0, 2, 3]")
+    edit(project / "tilec.toml", "[kernel.add.params]", "[kernel.add.budget]\nregisters = 9\n[kernel.add.params]")
+    out = tune("add", "--dry-run")
+    assert "add/big for sm_90: 0 of 12 candidates to measure" in out
+    assert "10 registers, over the budget of 9" in out
+    assert "it does not compile" in out
+    assert "nothing was measured or written" in out
+    edit(project / "tilec.toml", "registers = 9", "registers = 255")
+    rows = json.loads(tune("add", "--dry-run", "--json"))["kernels"][0]["candidates"]
+    assert sum(row["pruned"] is None for row in rows) == 4
+    assert {row["registers"] for row in rows if row["point"]["MODE"] == 0} == {10}
+
+
+def test_logs_and_records_that_do_not_fit_are_refused(tune, project: Path) -> None:
+    edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0]")
+    tune("add", *CPU, "--resume", code=2)
+    assert "there is nothing to go on with" in tune.err
+    tune("add", *CPU, "--search", "grid")
+    (log,) = project.glob(".tilec/tune/add/*.jsonl")
+    whole = log.read_text()
+    lines = whole.splitlines(keepends=True)
+    log.write_text("".join([lines[0], lines[1][:20] + "\n", *lines[2:]]))
+    tune("add", *CPU, "--resume", code=2)
+    assert "add-tileir-cpu.jsonl:2: the log is damaged: it is not JSON" in tune.err
+    log.write_text(whole)
+    record = project / "tuning" / "add.json"
+    good = record.read_text()
+    record.write_text(good[: len(good) // 2])
+    tune("add", *CPU, code=2)
+    assert "add.json:" in tune.err
+    assert "restore it, or remove it" in tune.err
+    assert record.read_text() == good[: len(good) // 2]
+    record.write_text(good.replace('"kernel": "add"', '"kernel": "other"'))
+    tune("add", *CPU, code=2)
+    assert "add.json is the record of kernel 'other', and would be lost" in tune.err
+    record.write_text(good)
+    edit(project / "k" / "add.py", "+ 1.0\n    if MODE == 1", "+ 1.0 + 0.0\n    if MODE == 1")
+    tune("add", *CPU, "--resume", code=2)
+    assert "is of another tuning: the kernel's source or options changed since" in tune.err
+    tune("add", *CPU, "--search", "grid")
+    assert "the kernel changed since the record was written" in tune.err
+
+
+def test_what_cannot_be_tuned_is_said_before_anything_is_compiled(tune, project: Path) -> None:
+    tune("bare", *CPU, code=2)
+    assert "kernel bare has no case: tuning needs inputs" in tune.err
+    tune("ad", *CPU, code=2)
+    assert "no kernel 'ad'; did you mean 'add'" in tune.err
+    tune("add", *CPU, "--case", "huge", code=2)
+    assert "kernel add has no case 'huge'; it has big" in tune.err
+    edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", 'MODE = [0]\nexclude = [{ when = "TILE > 1" }]')
+    tune("add", *CPU, code=2)
+    assert "the matrix excludes every point: no variant is left" in tune.err
+
+
+def test_ctrl_c_leaves_a_log_and_says_how_to_go_on(project: Path, cli: Cli) -> None:
+    """The real command, clock and kernel: the second candidate never ends, so that Ctrl-C comes while it runs."""
+    edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0, 4]")
+    edit(project / "tilec.toml", "TILE = [16, 32, 64, 128]", "TILE = [16]")
+    with cli.start(project, "tune", "add", "--device", "cpu", "--search", "grid") as process:
+        log = project / ".tilec" / "tune" / "add" / "add-tileir-cpu.jsonl"
+        await_true("the log has a trial", lambda: log.exists() and log.read_bytes().count(b"\n") > 1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "interrupted: what was measured is in the log; go on with\n  tilec tune add --device cpu --search grid --resume" in err
+    assert "Traceback" not in err
+    assert not (project / "tuning").exists()
+    assert not processes_of(cli.env["TILEC_CACHE_DIR"])
+    before = log.read_bytes()
+    log.write_bytes(before + b'{"case":"add/bi')  # as a kill leaves it
+    done = cli.good(project, "tune", "add", "--device", "cpu", "--search", "grid", "--resume", "--limit", "2s", "--json")
+    assert log.read_bytes().startswith(before)
+    assert log.read_bytes().count(b"\n") == 3
+    (kernel,) = done.json()["kernels"]
+    assert kernel["ok"]
+    assert kernel["device"] == {"kind": "cpu", "name": "CPU", "driver": ""}
+    assert [c["status"] for c in kernel["cases"][0]["candidates"]] == ["measured", "hung"]

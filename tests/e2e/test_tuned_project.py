@@ -1,0 +1,166 @@
+"""A tuning table from the manifest to launches on the cpu device: taken up, refused, reduced to winners; nothing of it stale."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.e2e.harness import Cli
+from tilec import build as building
+from tilec.bundle.tuning import record_text
+from tilec.compiler.cache import Cache
+from tilec.compiler.events import SilentObserver
+from tilec.frontends.base import ToolSearch
+from tilec.model.arch import Target
+from tilec.model.tuning import TunedDevice, TunedEntry, TuningRecord, bucket_of, size_expressions
+from tilec.project import digest_of, open_project
+from tilec.runtime import Device, Module, load
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "dispatch_project"
+
+
+@pytest.fixture(scope="module")
+def project(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("tuned") / "project"
+    shutil.copytree(SAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__"))
+    manifest = (root / "tilec.toml").read_text().replace('["sm_90", "tileir"]', '["tileir"]')
+    (root / "tilec.toml").write_text(manifest.replace("BN = 32 } }", 'BN = 32 }, table = "tuning/blend.json" }'))
+    return root
+
+
+def record_of(root: Path, *points: tuple[int, int, int]) -> TuningRecord:
+    """A record of the cpu device, of (rows, BM, BN)."""
+    project = open_project(root / "tilec.toml", ToolSearch())
+    request = building.BuildRequest(manifest_path=root / "tilec.toml", aside=True)
+    observer = SilentObserver()
+    plan = building.plan_only(request, observer)
+    with building._pool(project, request, Cache(None, max_bytes=0, note=observer.note), observer, building.WorkDir(root)) as pool:
+        declared = building.declare(project, pool, Cache(None, max_bytes=0, note=observer.note))
+    (kernel,) = plan.kernels
+    sizes = size_expressions(kernel.info)
+    entries = tuple(
+        TunedEntry(
+            case="odd",
+            ranges=(bucket_of(rows), (1, 1 << 20)),
+            at=(rows, 64),
+            point=(("T", "f32"), ("BM", bm), ("BN", bn)),
+            variant=f"blend-f32-BM{bm}-BN{bn}",
+            median_us=2.5,
+            interval_us=(2.0, 3.0),
+            samples=10,
+        )
+        for rows, bm, bn in points
+    )
+    device = TunedDevice(name="CPU", cc=(0, 0), multiprocessors=1, target=Target.parse("tileir"), entries=entries)
+    return TuningRecord(
+        kernel="blend",
+        kernel_digest=digest_of(project, declared, project.manifest.kernels[0]),
+        space_digest=kernel.space,
+        toolchain=declared.tools["tile"],
+        sizes=sizes,
+        devices=(device,),
+    )
+
+
+def write(root: Path, record: TuningRecord) -> None:
+    path = root / "tuning" / "blend.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(record_text(record))
+
+
+def taken(root: Path, rows: int, **axes: Any) -> str:
+    """The variant that a launch runs, which gives the right answer."""
+    module: Module = load(root / "dist" / "blends-1.0.tilec", "cpu")
+    x, z = np.ones((rows, 33), np.float32), np.zeros((rows, 33), np.float32)
+    module.blend(0, z, x, x, **axes)
+    Device("cpu").sync()
+    assert (z == 3).all()
+    return str(module.blend.explain(z, x, x, **axes).variant.id)
+
+
+def test_a_table_from_the_manifest_to_a_launch(cli: Cli, project: Path) -> None:
+    missing = cli(project, "build")
+    assert missing.code == 2
+    assert (
+        "tilec.toml:14:46: error: kernel.blend.dispatch.table: no such file 'tuning/blend.json': `tilec tune blend` writes it"
+        in missing.err
+    )
+    assert cli(project, "run", "--device", "cpu").code == 0  # all variants, without a table
+
+    record = record_of(project, (64, 4, 32), (128, 16, 16))
+    assert record.sizes == ("z.shape[0]", "z.shape[1]")
+    write(project, record)
+    cli.good(project, "build")
+    assert [taken(project, rows) for rows in (64, 127, 128, 300)] == [
+        "blend-f32-BM4-BN32-contiguous",
+        "blend-f32-BM4-BN32-contiguous",
+        "blend-f32-BM16-BN16-contiguous",
+        "blend-f32-BM16-BN32-contiguous",
+    ]
+    assert taken(project, 64, BM=16) == "blend-f32-BM16-BN32-contiguous"
+    assert cli(project, "build", "--json").json()["up_to_date"]
+
+    write(project, record_of(project, (64, 16, 16)))
+    again = cli(project, "build", "--json").json()
+    assert (again["up_to_date"], again["compiled"]) == (False, 0)
+    assert taken(project, 64) == "blend-f32-BM16-BN16-contiguous"
+
+    assert "tuned by tuning/blend.json: CPU (1 entry)" in cli.good(project, "inspect", "dist/blends").out
+    (kernel,) = json.loads(cli.good(project, "inspect", "dist/blends", "--json").out)["kernels"]
+    assert kernel["table"]["sizes"] == ["z.shape[0]", "z.shape[1]"]
+    assert kernel["table"]["devices"][0]["entries"][0]["point"] == [["T", "f32"], ["BM", 16], ["BN", 16]]
+    text = (project / "dist" / "blends" / "__init__.py").read_text()
+    assert "BM: Literal[16, 4] | None = None" in text or "BM: Literal[4, 16] | None = None" in text
+    assert "by the tuning table or 16 by default" in text
+
+
+def test_winners_alone_are_shipped(cli: Cli, project: Path) -> None:
+    manifest = project / "tilec.toml"
+    before = manifest.read_text()
+    manifest.write_text(before.replace('"tuning/blend.json" }', '"tuning/blend.json", keep = "winners" }'))
+    write(project, record_of(project, (64, 4, 32)))
+    try:
+        cli.good(project, "build")
+        (kernel,) = json.loads(cli.good(project, "inspect", "dist/blends", "--json").out)["kernels"]
+        assert {tuple(variant["axes"].values()) for variant in kernel["variants"]} == {("f32", 4, 32), ("f32", 16, 32)}
+        assert len(kernel["variants"]) == 8
+        assert taken(project, 64) == "blend-f32-BM4-BN32-contiguous"
+        assert taken(project, 999) == "blend-f32-BM16-BN32-contiguous"
+    finally:
+        manifest.write_text(before)
+
+
+def test_a_record_of_another_kernel_is_refused(cli: Cli, project: Path) -> None:
+    record = record_of(project, (64, 4, 32))
+    write(project, record)
+    source = project / "kernels.py"
+    before = source.read_text()
+    source.write_text(before.replace("* 2", "* 2.0"))
+    try:
+        done = cli(project, "build")
+        assert done.code == 2
+        assert "tuning/blend.json:4:20: error: kernel_digest: the kernel has changed since it was tuned" in done.err
+        assert "run `tilec tune blend`" in done.err
+        assert cli(project, "check").code == 2
+        assert cli(project, "run", "--device", "cpu").code == 0  # work on a kernel goes on
+    finally:
+        source.write_text(before)
+    path = project / "tuning" / "blend.json"
+    path.write_text(record_text(dataclasses.replace(record, space_digest="0" * 64)))
+    assert "tuning/blend.json:5:19: error: space_digest: what there is to choose from has changed" in cli(project, "build").err
+    path.write_text(record_text(record).replace('"BM": 4', '"BM": 5'))
+    assert "devices[0].entries[0].point: T = 'f32', BM = 5, BN = 32 is no point of the kernel's matrix" in cli(project, "build").err
+    path.write_text(record_text(record)[:300])
+    assert "tuning/blend.json:" in cli(project, "build").err
+    path.unlink()
+    path.mkdir()
+    assert "kernel.blend.dispatch.table: 'tuning/blend.json' cannot be read: Is a directory" in cli(project, "build").err
+    path.rmdir()

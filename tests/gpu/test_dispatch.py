@@ -1,0 +1,58 @@
+"""The twin of tests/property/test_dispatch.py: the sample, built elsewhere, on a GPU with torch tensors.
+
+Build it first: `cp -r tests/samples/dispatch_project dist/dispatch && tilec -C dist/dispatch build`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from tests.dispatch_cases import arguments, check_choice, cut
+from tilec.runtime import load
+
+pytestmark = pytest.mark.gpu
+
+BUNDLE = Path(__file__).resolve().parents[2] / "dist" / "dispatch" / "dist" / "blends-1.0.tilec"
+EXAMPLES = int(os.environ.get("TILEC_DISPATCH_EXAMPLES", "300"))
+
+
+@pytest.fixture(scope="module")
+def module(torch):
+    if not BUNDLE.is_file():
+        pytest.skip(f"{BUNDLE} is not there: build it first, as the head of this file says")
+    return load(BUNDLE, 0)
+
+
+@settings(deadline=None, max_examples=EXAMPLES)
+@given(arguments())
+def test_any_arguments_get_the_right_answer(module, torch, drawn):
+    shape, cuts, more, seed = drawn
+    made = [cut(shape, how, more, seed + number) for number, how in enumerate(cuts)]
+    bases = [torch.from_numpy(base).cuda() for base, _ in made]
+    places = [(place[:2], place[2:], how.offset) for (_, place), how in zip(made, cuts, strict=True)]
+    z, x, y = (torch.as_strided(base, *place) for base, place in zip(bases, places, strict=True))
+    wanted, before = x * 2 + y, bases[0].clone()
+    facts = {name: (tuple(t.shape), tuple(t.stride()), t.data_ptr()) for name, t in (("z", z), ("x", x), ("y", y))}
+    stream = torch.cuda.current_stream()
+    check_choice(module.blend.explain(z, x, y), facts)
+    for _ in range(2):
+        module.blend(stream, z, x, y)
+        torch.cuda.synchronize()
+    assert torch.equal(z, wanted)
+    torch.as_strided(before, *places[0]).copy_(wanted)
+    assert torch.equal(bases[0], before)
+
+
+def test_every_variant_gives_the_same(module, torch):
+    """Forced one by one, with arguments that fit all assumptions."""
+    stream = torch.cuda.current_stream()
+    x, y = (torch.randn(96, 64, device="cuda") for _ in range(2))
+    for bm, bn in ((4, 32), (16, 16), (16, 32)):
+        z = torch.full_like(x, float("nan"))
+        module.blend.variant(BM=bm, BN=bn)(stream, z, x, y)
+        assert module.blend.explain(z, x, y, BM=bm, BN=bn).variant.id == f"blend-f32-BM{bm}-BN{bn}-wide"
+        torch.testing.assert_close(z, x * 2 + y)

@@ -1,0 +1,141 @@
+"""Measuring and tuning on a GPU: what a sample is, that caches are cold, and a kit that was prepared where the compilers are.
+
+The kit is that of `tests/samples/tuning`: there, `tilec tune --prepare softmax --target sm_90 -o ../../../dist/softmax.tune`. TILEC_GPU_KIT
+says where it lies, if not in dist/.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilec.bench.clocks import Clocks, uuid_of
+from tilec.bench.device import LaunchSubject
+from tilec.bench.measure import measure
+from tilec.runtime import _driver, load
+from tilec.runtime.memory import DeviceBuffer
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def module(dist: Path):
+    return load(next((dist / "tilec_examples").glob("*.tilec")), 0)
+
+
+@pytest.fixture(scope="module")
+def kit() -> Path:
+    path = Path(os.environ.get("TILEC_GPU_KIT", str(ROOT / "dist" / "softmax.tune"))).resolve()
+    if not path.is_file():
+        pytest.skip(f"there is no kit {path}: prepare tests/samples/tuning first, or set TILEC_GPU_KIT")
+    return path
+
+
+def adds(module, count: int) -> LaunchSubject:
+    """Launches of vector_add."""
+    driver = _driver.driver()
+
+    def make() -> dict[str, Any]:
+        return {name: DeviceBuffer.from_host(np.ones(count, np.float32), 0, driver=driver) for name in "zxy"}
+
+    return LaunchSubject(module, driver, "vector_add", {}, make, clocks=Clocks(uuid_of(0)))
+
+
+@pytest.mark.parametrize(("count", "cache"), [(1 << 12, "flushed"), (1 << 22, "rotated"), (1 << 26, "as it is")])
+def test_a_launch_in_a_graph_takes_no_longer_than_alone(module, count: int, cache: str) -> None:
+    """What it costs to launch is outside of a sample of many; so it is of one that waits behind a write over the cache."""
+    with adds(module, count) as subject:
+        assert subject.cache == cache
+        subject.seconds(1)
+        many = min(subject.seconds(32) / 32 for _ in range(5))
+        alone = min(subject.seconds(1) for _ in range(5))
+        assert 0 < many <= 1.5 * alone
+
+
+def test_large_launches_move_bytes_no_faster_than_memory_does(module) -> None:
+    """12 bytes an element; no GPU moves 20 TB/s, and none that is supported less than 0.1."""
+    with adds(module, 1 << 26) as subject:
+        found = measure(subject, clock=time.perf_counter)
+    rate = 12 * (1 << 26) / found.summary.median
+    assert 1e11 < rate < 2e13
+    assert found.steady
+    assert found.summary.interval.high / found.summary.interval.low < 1.1
+
+
+def test_a_cold_cache_is_slower_than_a_warm_one(module) -> None:
+    """Arguments that fit into the cache: with copies in turn they come from memory."""
+    with adds(module, 1 << 20) as cold:
+        assert cold.cache == "rotated"
+        rotated = min(cold.seconds(64) for _ in range(5))
+    with adds(module, 1 << 20) as warm:
+        warm._launches = warm._launches[:1]
+        same = min(warm.seconds(64) for _ in range(5))
+    assert rotated > 1.1 * same
+
+
+def test_clocks_are_read_or_it_is_said_why_not() -> None:
+    clocks = Clocks(uuid_of(0))
+    reading = clocks.read()
+    if clocks.missing:
+        assert reading is None
+        assert clocks.missing.startswith("the clocks cannot be read: ")
+    else:
+        assert reading is not None
+        assert 100 < reading.sm < 5000
+        assert 100 < reading.memory < 20000
+        assert clocks.driver.count(".") >= 1
+
+
+def tune(kit: Path, folder: Path, *more: str) -> dict[str, Any]:
+    command = [
+        sys.executable,
+        "-m",
+        "tilec",
+        "tune",
+        "--measure",
+        str(kit),
+        "--device",
+        "cuda:0",
+        "--record",
+        str(folder / "r.json"),
+        "--json",
+    ]
+    done = subprocess.run([*command, *more], capture_output=True, encoding="utf-8", timeout=300, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    (kernel,) = json.loads(done.stdout)["kernels"]
+    assert isinstance(kernel, dict)
+    return kernel
+
+
+def test_a_kit_is_tuned_here_and_gone_on_with(kit: Path, tmp_path: Path) -> None:
+    """Rows of 1024 one at a time are several times slower than several at a time: tuning has to see that."""
+    here = tmp_path / kit.name
+    here.write_bytes(kit.read_bytes())
+    kernel = tune(here, tmp_path, "--search", "grid", "--budget", "2m")
+    assert kernel["device"]["kind"] == "cuda"
+    large = next(case for case in kernel["cases"] if case["name"] == "softmax/32m")
+    right = [c for c in large["candidates"] if c["status"] == "measured"]
+    times = {(c["point"]["ROWS"], c["point"]["occupancy"]): float(np.median(c["samples"])) for c in right}
+    best = (large["best"]["ROWS"], large["best"]["occupancy"])
+    assert times[best] <= 1.05 * min(times.values())
+    assert times[best] < times[1, 1]
+    assert {c["status"] for case in kernel["cases"] for c in case["candidates"]} <= {"measured", "pruned"}
+    record = json.loads((tmp_path / "r.json").read_text())
+    (device,) = record["devices"]
+    assert device["target"] == "sm_90"
+    assert device["clocks"] or kernel["clocks_missing"]
+    again = tune(here, tmp_path, "--search", "grid", "--resume")
+    assert [case["best"] for case in again["cases"]] == [case["best"] for case in kernel["cases"]] or again["cases"][0]["runoff"]
+    samples = [c.get("samples") for case in kernel["cases"] for c in case["candidates"]]
+    assert [c.get("samples") for case in again["cases"] for c in case["candidates"]] == samples

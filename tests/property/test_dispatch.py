@@ -1,0 +1,111 @@
+"""Whatever shapes, strides and offsets arguments have: the variant that is taken fits them, and the answer is right."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.dispatch_cases import Cut, arguments, check_choice, cut
+from tilec.build import BuildRequest, build
+from tilec.compiler.events import SilentObserver
+from tilec.errors import AliasError, LayoutError
+from tilec.runtime import Device, Module, load
+
+pytestmark = pytest.mark.toolchain
+
+SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "dispatch_project"
+FORCED = st.sampled_from([{}, {}, {"BM": 4}, {"BM": 16, "BN": 16}, {"BN": 32}])
+
+
+@pytest.fixture(scope="module")
+def module(tmp_path_factory: pytest.TempPathFactory) -> Module:
+    root = tmp_path_factory.mktemp("blends") / "project"
+    shutil.copytree(SAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__"))
+    build(BuildRequest(manifest_path=root / "tilec.toml", workers=2, targets=("tileir",)), SilentObserver())
+    return load(root / "dist" / "blends-1.0.tilec", "cpu")
+
+
+Array = np.ndarray[Any, Any]
+
+
+def view(base: Array, how: Cut, place: tuple[int, int, int, int]) -> Array:
+    m, n, *strides = place
+    steps = [stride * base.itemsize for stride in strides]
+    return np.lib.stride_tricks.as_strided(base[how.offset :], (m, n), steps)
+
+
+def facts(tensor: Array) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    return tensor.shape, tuple(step // tensor.itemsize for step in tensor.strides), tensor.ctypes.data
+
+
+@settings(deadline=None, max_examples=120)
+@given(arguments(), FORCED)
+def test_any_arguments_get_the_right_answer(
+    module: Module, given_: tuple[tuple[int, int], tuple[Cut, Cut, Cut], int, int], forced: dict[str, Any]
+) -> None:
+    shape, cuts, more, seed = given_
+    bases = [cut(shape, how, more, seed + number) for number, how in enumerate(cuts)]
+    z, x, y = (view(base, how, place) for (base, place), how in zip(bases, cuts, strict=True))
+    before, wanted = bases[0][0].copy(), x * 2 + y
+    why = module.blend.explain(z, x, y, **forced)
+    check_choice(why, {"z": facts(z), "x": facts(x), "y": facts(y)})
+    assert forced.items() <= dict(why.axes).items()
+    for _ in range(2):  # with all checks, then by what the first launch left behind
+        module.blend(0, z, x, y, **forced)
+        Device("cpu").sync()
+    np.testing.assert_array_equal(z, wanted)
+    view(before, cuts[0], bases[0][1])[...] = wanted
+    np.testing.assert_array_equal(bases[0][0], before)  # nothing beside the view was written
+
+
+def test_every_set_of_assumptions_is_taken(module: Module) -> None:
+    """What the test above relies on: these arguments are among those that it draws."""
+    taken = {}
+    for shape, how, more in (
+        ((32, 64), Cut(1, 1, 0, False), 0),
+        ((32, 32), Cut(1, 1, 0, False), 0),
+        ((32, 33), Cut(1, 1, 0, False), 0),
+        ((32, 33), Cut(1, 2, 0, False), 0),
+        ((32, 64), Cut(1, 1, 0, True), 0),
+    ):
+        base, place = cut(shape, how, more, 0)
+        tensors = [view(base.copy(), how, place) for _ in range(3)]
+        if any(tensor.ctypes.data % 16 for tensor in tensors):
+            continue
+        taken[shape, how] = module.blend.explain(*tensors).variant.id.rpartition("-")[2]
+    assert list(taken.values()) == ["wide", "div16", "contiguous", "BN32", "BN32"]
+
+
+def test_an_output_that_overlaps_is_refused(module: Module) -> None:
+    base = np.zeros(4096, np.float32)
+    z, x = base[:1024].reshape(16, 64), base[1008:2032].reshape(16, 64)
+    with pytest.raises(AliasError, match="overlaps argument 'x'"):
+        module.blend(0, z, x, x.copy())
+    with pytest.raises(AliasError, match="overlaps itself"):
+        module.blend(0, np.lib.stride_tricks.as_strided(base, (16, 64), (4, 4)), x, x)
+
+
+def test_strides_that_the_compiler_was_told_not_to_expect_are_refused(module: Module) -> None:
+    """Tile kernels are compiled for strides that are not negative."""
+    x, z = np.arange(64, dtype=np.float32).reshape(4, 16), np.zeros((4, 16), np.float32)
+    for view in (x[::-1], x[:, ::-1]):
+        with pytest.raises(LayoutError, match=r"blend: argument 'x' has strides \(.*\), and tile kernels take none that is negative"):
+            module.blend(0, z, view, x)
+    module.blend(0, z[:1], x[3:4][::-1], x[:1])  # the stride of one row is used by no access
+    Device("cpu").sync()
+    np.testing.assert_array_equal(z[0], 2 * x[3] + x[0])
+
+
+def test_misaligned_elements_are_refused(module: Module) -> None:
+    raw = np.zeros(4097, np.uint8)
+    odd = raw[1 if raw.ctypes.data % 4 == 0 else 0 :][:4096].view(np.uint8)
+    tensor = np.ndarray((16, 64), np.float32, buffer=odd)
+    good = np.ones((16, 64), np.float32)
+    with pytest.raises(LayoutError, match="not aligned to its 4-byte elements"):
+        module.blend(0, tensor, good, good)

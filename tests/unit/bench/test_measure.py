@@ -1,0 +1,148 @@
+"""Measuring with a clock that goes by what is launched: no time passes otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tilec.bench.clocks import Clocks
+from tilec.bench.measure import ClockReading, MeasureOptions, launches_of, measure, measure_pair
+from tilec.bench.statistics import Verdict
+
+
+@dataclasses.dataclass
+class Planned:
+    """Launches that take what a list says, one entry a call; the last one stays."""
+
+    times: list[float]
+    readings: list[ClockReading] = dataclasses.field(default_factory=list)
+    now: list[float] = dataclasses.field(default_factory=lambda: [0.0])
+    calls: list[int] = dataclasses.field(default_factory=list)
+
+    def seconds(self, launches: int) -> float:
+        each = self.times[min(len(self.calls), len(self.times) - 1)]
+        self.calls.append(launches)
+        self.now[0] += each * launches
+        return each * launches
+
+    def clocks(self) -> ClockReading | None:
+        return self.readings[min(len(self.calls), len(self.readings)) - 1] if self.readings else None
+
+    def clock(self) -> float:
+        return self.now[0]
+
+
+def test_short_launches_are_put_together_and_the_first_does_not_count() -> None:
+    subject = Planned([1.0, 1e-5])  # a second for loading the code
+    assert launches_of(subject, 0.002) == 200
+    assert launches_of(Planned([1e-9]), 0.002) == 512
+    assert launches_of(Planned([0.5]), 0.002) == 1
+
+
+def test_it_warms_up_until_samples_agree_and_says_if_they_never_do() -> None:
+    falling = [2.0, 2.0, 1.9, 1.5, 1.2, 1.0]
+    subject = Planned([t * 1e-3 for t in falling])
+    found = measure(subject, MeasureOptions(sample=1e-4, warm_up=1.0), clock=subject.clock)
+    assert found.steady
+    assert set(found.samples) == {1e-3}
+    restless = Planned([1e-3 * (1 + (i % 2)) for i in range(5000)])
+    options = MeasureOptions(sample=1e-4, warm_up=0.01, seconds=0.05)
+    assert not measure(restless, options, clock=restless.clock).steady
+
+
+def test_it_stops_when_the_median_is_known_or_the_time_is_up() -> None:
+    sure = Planned([1e-3])
+    assert len(measure(sure, MeasureOptions(sample=1e-4, least=7), clock=sure.clock).samples) == 7
+    wild = Planned([1e-3 * (1 + (i * 7 % 10)) for i in range(5000)])
+    options = MeasureOptions(sample=1e-4, warm_up=0.0, least=5, most=30, seconds=1e9)
+    assert len(measure(wild, options, clock=wild.clock).samples) == 30
+    slow = Planned([0.5 * (1 + (i * 7 % 10)) for i in range(5000)])
+    options = MeasureOptions(warm_up=0.0, least=5, most=30, seconds=1.0)
+    assert len(measure(slow, options, clock=slow.clock).samples) == 5
+
+
+def test_samples_are_times_of_one_launch() -> None:
+    subject = Planned([1e-5])
+    found = measure(subject, clock=subject.clock)
+    assert found.launches == 200
+    assert found.summary.median == pytest.approx(1e-5)
+
+
+def test_what_holds_the_clocks_back_is_noticed() -> None:
+    fast, slow = ClockReading(sm=1980, memory=3201), ClockReading(sm=1500, memory=3201)
+    subject = Planned([1e-3], [fast] * 10 + [slow] * 400)
+    found = measure(subject, MeasureOptions(sample=1e-4, least=30), clock=subject.clock)
+    assert found.sm == (1500, 1980)
+    assert found.memory == (3201, 3201)
+    assert found.held_back == ("clock",)
+    hot = dataclasses.replace(slow, held_back=("heat",))
+    subject = Planned([1e-3], [hot])
+    assert measure(subject, clock=subject.clock).held_back == ("heat",)
+    subject = Planned([1e-3], [fast])
+    assert measure(subject, clock=subject.clock).held_back == ()
+    subject = Planned([1e-3])
+    assert measure(subject, clock=subject.clock).sm is None
+
+
+def test_a_pair_is_measured_in_turn_and_each_goes_first_as_often() -> None:
+    order: list[str] = []
+
+    class Noted(Planned):
+        def seconds(self, launches: int) -> float:
+            order.append("a" if self is first else "b")
+            return super().seconds(launches)
+
+    first, second = Noted([1e-3]), Noted([1.02e-3])
+    second.now = first.now
+    options = MeasureOptions(sample=1e-4, warm_up=0.0, least=8, seconds=0.0)
+    a, b, found = measure_pair(first, second, options, clock=first.clock)
+    assert len(a.samples) == len(b.samples) == 8
+    assert "".join(order).endswith("abbaabbaabbaabba")
+    assert found.verdict is Verdict.FIRST
+
+
+class Nvml:
+    """NVML as far as it is asked."""
+
+    def __init__(self, bits: int = 0, lost: bool = False) -> None:
+        self.bits, self.lost = bits, lost
+
+    def init_v2(self) -> None: ...
+
+    def system_get_driver_version(self) -> str:
+        return "580.95.05"
+
+    def device_get_handle_by_uuid(self, uuid: str) -> int:
+        assert uuid == "GPU-1"
+        return 7
+
+    def device_get_clock_info(self, handle: int, kind: int) -> int:
+        if self.lost:
+            raise RuntimeError("GPU is lost")
+        return {1: 1980, 2: 3201}[kind]
+
+    def device_get_current_clocks_event_reasons(self, handle: int) -> int:
+        return self.bits
+
+
+def test_clocks_of_nvml_and_what_they_are_held_back_by() -> None:
+    clocks = Clocks("GPU-1", Nvml(bits=0x4 | 0x40 | 0x1))
+    assert clocks.read() == ClockReading(sm=1980, memory=3201, held_back=("power", "heat"))
+    assert clocks.driver == "580.95.05"
+    assert not clocks.missing
+
+
+def test_clocks_that_cannot_be_read_say_why() -> None:
+    class Absent(Nvml):
+        def init_v2(self) -> None:
+            raise RuntimeError("no driver")
+
+    clocks = Clocks("GPU-1", Absent())
+    assert clocks.read() is None
+    assert clocks.missing == "the clocks cannot be read: RuntimeError: no driver"
+    api = Nvml()
+    clocks = Clocks("GPU-1", api)
+    api.lost = True
+    assert clocks.read() is None
+    assert clocks.missing == "the clocks cannot be read any more: RuntimeError: GPU is lost"

@@ -1,0 +1,196 @@
+"""`tilec tune` as far as it goes without compiling: durations, options that do not go together, devices, and how results are shown."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.tune_samples import A, B, C, built, kernel_with, planned, points
+from tilec.bench.statistics import compare_pairs, summarize
+from tilec.cli import tune_show
+from tilec.cli.app import App
+from tilec.cli.settings import Settings
+from tilec.cli.tune import Duration
+from tilec.cli.tune_flow import _devices
+from tilec.errors import NoDeviceError, UsageError
+from tilec.manifest.types import Budget, Case
+from tilec.model.tuning import Status
+from tilec.runtime import _driver
+from tilec.testing.fake_driver import H200, FakeDriver
+from tilec.tune.candidates import Facts, Made
+from tilec.tune.cases import spaces_of
+from tilec.tune.session import CaseResult
+from tilec.tune.space import Space
+from tilec.tune.trial import Trial
+
+OTHER = dataclasses.replace(H200, ordinal=1)
+FACTS = Facts(info=planned(), kernel_digest="a" * 64, space_digest="b" * 64, toolchain=(), target="sm_90")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90.0), ("90", 90.0), ("10m", 600.0), ("10min", 600.0), ("1h30m", 5400.0), ("0.5h", 1800.0), ("1m 5s", 65)],
+)
+def test_times_are_read(text: str, seconds: float) -> None:
+    assert Duration().convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "0s", "-5m", "soon", "5d", "m", "1e9h", "40000h"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is no time to tune for: write 90s, 10m or 1h30m"):
+        Duration().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((), "name a KERNEL to tune, or a kit with --measure"),
+        (("gemm", "--measure", "k.tune"), "--measure takes what the kit holds"),
+        (("--measure", "k.tune", "--target", "sm_90"), "--measure takes what the kit holds"),
+        (("gemm", "--prepare", "--resume"), "--prepare only writes a kit"),
+        (("gemm", "-o", "x.tune"), "--out names the kit of --prepare"),
+        (("gemm", "add", "--record", "x.json"), "--record names one file: tune one kernel at a time"),
+        (("gemm", "add", "--prepare", "-o", "x.tune"), "--out names one file"),
+        (("gemm", "--dry-run", "--resume"), "--dry-run measures nothing"),
+        (("gemm", "--budget", "soon"), "'soon' is no time to tune for"),
+        (("gemm", "--max-candidates", "0"), "0 is not in the range"),
+        (("gemm", "--search", "best"), "'best' is not one of"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(cli, args: tuple[str, ...], said: str) -> None:
+    ran = cli("tune", *args)
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_a_kit_that_is_none_is_refused(cli, tmp_path: Path) -> None:
+    assert "k.tune is no kit that can be measured: No such file" in cli("tune", "--measure", "k.tune").err
+    (tmp_path / "k.tune").write_bytes(b"something else")
+    ran = cli("tune", "--measure", "k.tune")
+    assert ran.code == 2
+    assert "k.tune is no kit that can be measured: File is not a zip file" in ran.err
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    driver = FakeDriver(devices=(H200, OTHER))
+    monkeypatch.setattr(_driver, "driver", lambda: driver)
+    return driver
+
+
+def test_all_gpus_of_one_kind_share_the_work(gpus: FakeDriver) -> None:
+    assert [name for name, _ in _devices(())] == ["cuda:0", "cuda:1"]
+    assert [name for name, _ in _devices(("cuda",))] == ["cuda:0"]
+    assert [name for name, _ in _devices(("1", "cuda:0"))] == ["cuda:1", "cuda:0"]
+    gpus.devices = (H200, dataclasses.replace(OTHER, name="Other"))
+    assert [name for name, _ in _devices(())] == ["cuda:0"]
+
+
+def test_devices_that_are_not_alike_or_are_one_are_refused(gpus: FakeDriver) -> None:
+    with pytest.raises(UsageError, match="names one device twice"):
+        _devices(("cuda:0", "0"))
+    gpus.devices = (H200, dataclasses.replace(OTHER, name="Other"))
+    with pytest.raises(UsageError, match=r"cuda:0 \(Fake H200\), cuda:1 \(Other\) are of different kinds"):
+        _devices(("cuda:0", "cuda:1"))
+    with pytest.raises(UsageError, match="'gpu' is no device"):
+        _devices(("gpu",))
+
+
+def test_without_a_gpu_it_says_what_can_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> FakeDriver:
+        raise NoDeviceError("there is no driver")
+
+    monkeypatch.setattr(_driver, "driver", none)
+    with pytest.raises(NoDeviceError) as caught:
+        _devices(())
+    assert caught.value.what == "tuning needs a GPU: there is no driver"
+    assert "tilec tune --prepare" in caught.value.fix
+    assert "--device cpu" in caught.value.fix
+
+
+@pytest.fixture
+def space() -> Space:
+    return spaces_of(kernel_with(Case(name="4k", inputs=(A, B, C))), planned(), ())[0]
+
+
+def app(tmp_path: Path, **kwargs: bool) -> App:
+    return App(settings=Settings(cwd=tmp_path), **kwargs)
+
+
+def result_of(space: Space) -> CaseResult:
+    wrong, best, second = (Trial(case=space.case.name, point=point, status=Status.MEASURED) for point in space.points)
+    wrong = dataclasses.replace(wrong, status=Status.WRONG, reason="c[0] is 1, expected 2", samples=())
+    best = dataclasses.replace(best, samples=(8.123e-4,) * 29 + (5e-3,), held_back=("power",))
+    second = dataclasses.replace(second, samples=(9e-4,) * 30, steady=False)
+    pairs = compare_pairs(best.samples[:29], second.samples[:29])
+    return CaseResult(
+        space=space, best=best, second=second, runoff=pairs, pairs=29, trials=(wrong, best, second), untried=2, why_untried="x"
+    )
+
+
+TABLE = """\
+gemm/4k[f16]
+  candidate  result      median         95 %  to best  why
+  BM=64      best      812.3 us  +0.0% +0.0%    1.00x
+  BM=128     measured  900.0 us  +0.0% +0.0%    1.11x
+  BM=32      wrong            -            -        -  c[0] is 1, expected 2
+  side by side, 10.8% to 10.8% faster than BM=128 (29 pairs)
+  1 outlier among 30 samples, the furthest 5.00 ms; left in
+  clocks were held back (power) while 1 candidate of 3 ran
+  1 candidate did not become steady while warming up
+  2 candidates not tried: x
+
+"""
+
+
+def test_a_case_is_a_table_and_what_makes_it_doubtful(space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    display = tune_show.Display(app(tmp_path), lambda: 0.0)
+    display.case_ended(result_of(space))
+    assert capsys.readouterr().out == TABLE
+
+
+def test_nothing_is_said_on_the_way_where_nobody_looks(space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    display = tune_show.Display(app(tmp_path), lambda: 0.0, budget=60)
+    result = result_of(space)
+    display.case_begun(space)
+    for trial in result.trials:
+        display.trial_ended(space, trial, result.best)
+    assert capsys.readouterr() == ("", "")
+    display = tune_show.Display(app(tmp_path, verbose=True), lambda: 0.0)
+    display.trial_ended(space, result.trials[0], None)
+    assert capsys.readouterr().err == "gemm/4k[f16]: BM=32: wrong: c[0] is 1, expected 2\n"
+
+
+def test_a_dry_run_is_a_table_of_resources(space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = {
+        points()[0]: Made(variants=(built(points()[0], registers=168, spill_stores=0, shared=1024),)),
+        points()[1]: Made(variants=(built(points()[1], registers=255, spill_stores=64, shared=0),)),
+        points()[2]: Made(failure="it does not compile: no"),
+    }
+    rows = tune_show.say_dry_run(app(tmp_path), FACTS, [space], made, Budget(spills=0))
+    assert capsys.readouterr().out.splitlines() == [
+        "gemm/4k[f16] for sm_90: 1 of 3 candidates to measure",
+        "  candidate          regs  spills  shared  blocks/SM  why",
+        "  BM=32               168       0    1024          3",
+        "  BM=64      pruned   255      64       0          2  64 bytes spilled, over the budget of 0",
+        "  BM=128     pruned     -       -       -          -  it does not compile: no",
+        "",
+        "nothing was measured or written",
+    ]
+    document = tune_show.dry_run_json(FACTS, rows)
+    assert [row["pruned"] for row in document["candidates"]] == [None, "64 bytes spilled, over the budget of 0", "it does not compile: no"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(1.2345e-6, "1.23 us"), (8.123e-4, "812.3 us"), (1e-3, "1.00 ms"), (0.5, "500.00 ms"), (2.0, "2.00 s")]
+)
+def test_times_read_well(seconds: float, text: str) -> None:
+    assert tune_show.time_text(seconds) == text
+
+
+def test_the_interval_is_said_as_a_part_of_the_median() -> None:
+    assert tune_show.spread_text(summarize([1.0] * 30)) == "+0.0% +0.0%"
+    assert tune_show.spread_text(summarize([0.9, 1.0, 1.1])) == "-10.0% +10.0%"

@@ -1,0 +1,114 @@
+"""Tuning tables: which entry a launch takes, and why; buckets; the sizes that tell launches apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilec.errors import Location
+from tilec.model.kernel import KernelInfo, LaunchInfo
+from tilec.model.signature import Param, ParamKind
+from tilec.model.table import Lookup, Point, TableDevice, TableEntry, TuningTable, look_up, same_point
+from tilec.model.tuning import bucket_of, size_expressions
+
+
+def entry(low: int, high: int, size: int) -> TableEntry:
+    return TableEntry(ranges=((low, high),), point=(("T", "f16"), ("BM", size)))
+
+
+TABLE = TuningTable(
+    source="tuning/gemm.json",
+    sizes=("a.shape[0]",),
+    devices=(
+        TableDevice(name="H100 PCIe", cc=(9, 0), multiprocessors=114, entries=(entry(1, 1023, 16), entry(1024, 2047, 32))),
+        TableDevice(name="H200", cc=(9, 0), multiprocessors=132, entries=(entry(1024, 2047, 64),)),
+        TableDevice(name="B200", cc=(10, 0), multiprocessors=148, entries=(entry(1024, 2047, 128),)),
+    ),
+)
+
+
+def look(device: str, cc: tuple[int, int], count: int, size: int, **axes: str | int) -> Lookup:
+    def fits(point: Point) -> bool:
+        return same_point(point, axes)
+
+    return look_up(TABLE, device=device, cc=cc, multiprocessors=count, sizes=(size,), fits=fits)
+
+
+@pytest.mark.parametrize(
+    ("device", "cc", "count", "size", "taken", "reason"),
+    [
+        ("H200", (9, 0), 132, 1024, 64, "tuning/gemm.json has it for a.shape[0] 1024 to 2047 on H200"),
+        ("H200", (9, 0), 132, 2047, 64, "on H200"),
+        (
+            "H20",
+            (9, 0),
+            78,
+            1500,
+            32,
+            "on H100 PCIe, the nearest tuned device of the same architecture (114 multiprocessors, this one has 78)",
+        ),
+        ("H100 SXM", (9, 0), 132, 1500, 64, "on H200, the nearest tuned device"),
+        # A device without an entry for the size leaves it to the next of the architecture.
+        ("H200", (9, 0), 132, 7, 16, "a.shape[0] 1 to 1023 on H100 PCIe"),
+        ("H200", (9, 0), 132, 4096, None, "tuning/gemm.json has no entry for a.shape[0] = 4096 on H200, H100 PCIe"),
+        ("A100", (8, 0), 108, 1024, None, "speaks of H100 PCIe, H200, B200, none of which is A100 or of its architecture"),
+    ],
+)
+def test_entry_of_a_device_and_size(device: str, cc: tuple[int, int], count: int, size: int, taken: int | None, reason: str) -> None:
+    found = look(device, cc, count, size, T="f16")
+    assert (dict(found.entry.point)["BM"] if found.entry else None) == taken
+    assert reason in found.reason
+
+
+def test_entries_of_other_dtypes_or_axes_are_passed_over() -> None:
+    assert look("H200", (9, 0), 132, 1024, T="f32").entry is None
+    found = look("H200", (9, 0), 132, 1024, T="f16", BM=32)  # the next device has it
+    assert found.entry is not None
+    assert "H100 PCIe" in found.reason
+    none = look("H200", (9, 0), 132, 1024, T="f16", BM=99)
+    assert none.entry is None
+    assert "for other dtypes or axes than those of this call" in none.reason
+
+
+def test_values_of_points_are_compared_with_their_types() -> None:
+    assert same_point((("A", 1), ("B", "x")), {"A": 1})
+    assert not same_point((("A", 1),), {"A": True})
+    assert not same_point((("A", 1),), {"C": 1})
+
+
+@pytest.mark.parametrize(
+    ("value", "bucket"), [(0, (0, 0)), (1, (1, 1)), (2, (2, 3)), (4096, (4096, 8191)), (8191, (4096, 8191)), (2**40, (2**40, 2**41 - 1))]
+)
+def test_buckets(value: int, bucket: tuple[int, int]) -> None:
+    assert bucket_of(value) == bucket
+
+
+def test_a_negative_size_has_no_bucket() -> None:
+    with pytest.raises(ValueError, match="not negative: -1"):
+        bucket_of(-1)
+
+
+def kernel(ranks: dict[str, int], *requires: str) -> KernelInfo:
+    params = tuple(Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=rank) for name, rank in ranks.items())
+    scalar = Param(name="eps", kind=ParamKind.SCALAR, dtype="f32")
+    launch = LaunchInfo(grid=("1",), requires=requires)
+    return KernelInfo(name="k", language="tile", location=Location(file="k.py"), params=(*params, scalar), launch=launch)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "requires", "sizes"),
+    [
+        ({"x": 1}, (), ("x.shape[0]",)),
+        ({"z": 1, "x": 1}, ("z.shape[0] == x.shape[0]",), ("z.shape[0]",)),
+        ({"z": 1, "x": 1, "y": 1}, ("x.size == z.size", "y.size == x.size"), ("z.shape[0]",)),
+        ({"z": 2, "x": 2}, ("x.shape == z.shape",), ("z.shape[0]", "z.shape[1]")),
+        (
+            {"c": 2, "a": 2, "b": 2},
+            ("a.shape[1] == b.shape[0]", "c.shape[0] == a.shape[0]", "c.shape[1] == b.shape[1]", "a.shape[1] % 16 == 0"),
+            ("c.shape[0]", "c.shape[1]", "a.shape[1]"),
+        ),
+        ({"x": -1, "y": -1}, ("x.size == y.size",), ("x.size",)),
+        ({"x": 2, "y": 2}, ("x.shape[0] == y.shape[1] + 1",), ("x.shape[0]", "x.shape[1]", "y.shape[0]", "y.shape[1]")),
+    ],
+)
+def test_sizes_that_tell_launches_apart(ranks: dict[str, int], requires: tuple[str, ...], sizes: tuple[str, ...]) -> None:
+    assert size_expressions(kernel(ranks, *requires)) == sizes

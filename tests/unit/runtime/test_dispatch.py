@@ -1,0 +1,335 @@
+"""Which variant a launch takes: the tuning table, the default, what fits, forced axes, tiles of partitions; and what is said of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.runtime_samples import ADD, SCALAR, TENSOR, Array, bundle_of, image, kernel, loaded, slot
+from tilec.bundle.format import from_index, to_index
+from tilec.errors import LayoutError, RequirementError, VariantError
+from tilec.model.kernel import KernelInfo, LaunchInfo, VariantInfo
+from tilec.model.safety import Region, Safety
+from tilec.model.signature import Assumption, Param
+from tilec.model.table import Point, TableDevice, TableEntry, TuningTable
+from tilec.runtime import Device, Module, Tensor, use_device
+from tilec.testing.fake_driver import H200, FakeDriver
+
+ABI = (slot("ptr", "z.ptr"), slot("ptr", "x.ptr"), slot("i32", "x.shape[0]"), slot("i32", "x.shape[1]"), slot("i32", "x.stride[0]"))
+DIV16 = tuple(Assumption(param=name, shape=(1, 16), stride=(16, 1), align=16) for name in "zx")
+
+
+def variants(name: str) -> tuple[VariantInfo, ...]:
+    return tuple(
+        VariantInfo(
+            id=f"{name}-{t}-BM{bm}-BN{bn}{'-div16' if assume else ''}",
+            axes=(("T", t), ("BM", bm), ("BN", bn)),
+            assume=assume,
+            abi=ABI,
+            images=(image(f"{name}_{t}_{bm}_{bn}_{len(assume)}"),),
+        )
+        for t in ("f32", "f16")
+        for bm, bn in ((64, 64), (64, 128), (128, 128))
+        for assume in (DIV16, ())
+    )
+
+
+def point(t: str, bm: int, bn: int) -> Point:
+    return (("T", t), ("BM", bm), ("BN", bn))
+
+
+def entry(rows: int, t: str, bm: int, bn: int) -> TableEntry:
+    return TableEntry(ranges=((rows, 2 * rows - 1), (1, 1 << 20)), point=point(t, bm, bn))
+
+
+TABLE = TuningTable(
+    source="tuning/tiled.json",
+    sizes=("x.shape[0]", "x.shape[1]"),
+    devices=(
+        TableDevice(
+            name="Fake H200",
+            cc=(9, 0),
+            multiprocessors=132,
+            entries=(entry(1024, "f32", 64, 128), entry(4096, "f32", 128, 128), entry(1024, "f16", 64, 64)),
+        ),
+        TableDevice(name="Fake H100", cc=(9, 0), multiprocessors=114, entries=(entry(256, "f32", 64, 64),)),
+    ),
+)
+TILED = kernel(
+    "tiled",
+    (
+        Param(name="z", kind=TENSOR, dtype="T", rank=2, out=True, stride=(None, 1)),
+        Param(name="x", kind=TENSOR, dtype="T", rank=2, stride=(None, 1)),
+    ),
+    variants("tiled"),
+    axes=(("T", ("f32", "f16")), ("BM", (64, 128)), ("BN", (64, 128))),
+    dtype_axes=("T",),
+    default=(("BM", 128), ("BN", 128)),
+    launch=LaunchInfo(grid=("cdiv(z.shape[0], BM)", "cdiv(z.shape[1], BN)"), block=("128",), requires=("x.shape == z.shape",)),
+    safety=Safety(regions=(Region(param="z", tile=("BM", "BN")),)),
+    table=TABLE,
+)
+
+
+def arrays(rows: int, columns: int = 64, dtype: str = "f32", **facts: Any) -> tuple[Array, Array]:
+    return Array(rows, columns, dtype=dtype, ptr=0x1000_0000, **facts), Array(rows, columns, dtype=dtype, ptr=0x8000_0000, **facts)
+
+
+def taken(info: KernelInfo, *arguments: Any, **axes: Any) -> str:
+    """The variant that a launch runs; the explanation says the same."""
+    module, driver = loaded(info)
+    launcher = module.kernels[info.name]
+    why = launcher.explain(*arguments, **axes)
+    for _ in range(2):  # once with all checks, once by the memo
+        launcher(3, *arguments, **axes)
+    (symbol,) = {launch.symbol for launch in driver.launches}
+    assert symbol == why.variant.images[0].symbol
+    return why.variant.id
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype", "axes", "variant"),
+    [
+        (1024, 64, "f32", {}, "tiled-f32-BM64-BN128-div16"),
+        (2047, 64, "f32", {}, "tiled-f32-BM64-BN128-div16"),
+        (1024, 63, "f32", {}, "tiled-f32-BM64-BN128"),  # the table's point, without the assumption
+        (1024, 64, "f16", {}, "tiled-f16-BM64-BN64-div16"),
+        (300, 64, "f32", {}, "tiled-f32-BM64-BN64-div16"),  # by the other device of the architecture
+        (8192, 64, "f32", {}, "tiled-f32-BM128-BN128-div16"),  # the default
+        (1024, 64, "f32", {"BM": 128}, "tiled-f32-BM128-BN128-div16"),  # the caller's, then the default
+        (1024, 64, "f32", {"BN": 64}, "tiled-f32-BM64-BN64-div16"),  # neither table nor default has it
+        (1024, 64, "f32", {"BM": None, "BN": None}, "tiled-f32-BM64-BN128-div16"),
+    ],
+)
+def test_order_of_choice(rows: int, columns: int, dtype: str, axes: dict[str, Any], variant: str) -> None:
+    assert taken(TILED, *arrays(rows, columns, dtype), **axes) == variant
+
+
+def test_without_an_entry_or_a_default_the_first_that_fits_is_taken() -> None:
+    assert taken(dataclasses.replace(TILED, default=()), *arrays(8192)) == "tiled-f32-BM64-BN64-div16"
+    assert taken(dataclasses.replace(TILED, default=()), *arrays(8192, 63)) == "tiled-f32-BM64-BN64"
+
+
+def test_a_point_whose_facts_do_not_hold_is_passed_over() -> None:
+    """The table's point has a variant for divisible extents alone."""
+    left = tuple(v for v in TILED.variants if v.assume or v.axes[1:] == (("BM", 128), ("BN", 128)))
+    info = dataclasses.replace(TILED, variants=left)
+    assert taken(info, *arrays(1024, 64)) == "tiled-f32-BM64-BN128-div16"
+    assert taken(info, *arrays(1024, 63)) == "tiled-f32-BM128-BN128"
+
+
+def test_a_point_whose_requirements_do_not_hold_is_passed_over() -> None:
+    launch = dataclasses.replace(TILED.launch, requires=(*TILED.launch.requires, "x.shape[1] % BN == 0 or BN == 64"))
+    info = dataclasses.replace(TILED, launch=launch)
+    assert taken(info, *arrays(1024, 128)) == "tiled-f32-BM64-BN128-div16"
+    assert taken(info, *arrays(1024, 64)) == "tiled-f32-BM64-BN64-div16"
+
+
+def test_what_no_variant_takes_is_refused_as_without_a_table() -> None:
+    left = tuple(variant for variant in TILED.variants if variant.assume)
+    module, driver = loaded(dataclasses.replace(TILED, variants=left))
+    with pytest.raises(VariantError, match="tiled: the arguments satisfy the assumptions of no variant"):
+        module.tiled(0, *arrays(1024, 63))
+    with pytest.raises(RequirementError, match=r"tiled: requires x\.shape == z\.shape"):
+        module.tiled(0, arrays(1024)[0], arrays(512)[1])
+    assert driver.launches == []
+
+
+def test_generated_code_leaves_axes_open() -> None:
+    module, driver = loaded(TILED)
+    for choices in ((), (None, None), (None, 128), (64, None), (128, None)):
+        module.tiled.launch(0, arrays(1024), choices)
+        module.tiled.launch(0, arrays(1024), choices)
+    symbols = [launch.symbol for launch in driver.launches]
+    assert symbols == ["tiled_f32_64_128_2"] * 8 + ["tiled_f32_128_128_2"] * 2
+
+
+def test_scalars_in_sizes_decide_a_launch() -> None:
+    """A number that a size expression reads is a fact of the call, not only an argument of the kernel."""
+    params = (*ADD.params[:3], Param(name="n", kind=SCALAR, dtype="i32"))
+    info = dataclasses.replace(
+        ADD,
+        params=params,
+        axes=(("B", (1, 2)),),
+        variants=tuple(
+            VariantInfo(id=f"add-B{b}", axes=(("B", b),), abi=(slot("ptr", "z.ptr"), slot("i32", "n")), images=(image(f"add_{b}"),))
+            for b in (1, 2)
+        ),
+        table=TuningTable(
+            source="t.json",
+            sizes=("n",),
+            devices=(
+                TableDevice(
+                    name="Fake H200",
+                    cc=(9, 0),
+                    multiprocessors=132,
+                    entries=(
+                        TableEntry(ranges=((1, 9),), point=(("B", 1),)),
+                        TableEntry(ranges=((10, 99),), point=(("B", 2),)),
+                    ),
+                ),
+            ),
+        ),
+    )
+    module, driver = loaded(info)
+    z, x, y = (Array(64, ptr=0x10000 * place) for place in (1, 2, 3))
+    for n in (5, 50, 5, 50, -3, 0):
+        module.add(0, z, x, y, n)
+    assert [launch.symbol for launch in driver.launches] == ["add_1", "add_2", "add_1", "add_2", "add_1", "add_1"]
+
+
+def test_explanations_name_what_decided() -> None:
+    module, _ = loaded(TILED)
+    assert str(module.tiled.explain(*arrays(1024, 63, "f16"), BN=64)) == (
+        "tiled on device 0 (Fake H200): T=f16, BM=64, BN=64\n"
+        "  T is the dtype of the arguments; BM is the tuning table's; BN is the caller's\n"
+        "  tuning/tiled.json has it for x.shape[0] 1024 to 2047, x.shape[1] 1 to 1048576 on Fake H200\n"
+        "  passes over variant tiled-f16-BM64-BN64-div16: z.shape[1] is 63, not divisible by 16\n"
+        "  takes variant tiled-f16-BM64-BN64: it assumes nothing\n"
+        "  takes image sm_90: machine code for 9.0\n"
+        "  grid (16, 1, 1), block (128, 1, 1), 0 bytes of dynamic shared memory\n"
+        "  leaves variant tiled-f32-BM64-BN64-div16: T is f32, and f16 is the dtype of the arguments\n"
+        "  leaves variant tiled-f32-BM64-BN64: T is f32, and f16 is the dtype of the arguments\n"
+        "  leaves variant tiled-f32-BM64-BN128-div16: T is f32, and f16 is the dtype of the arguments\n"
+        "  leaves variant tiled-f32-BM64-BN128: T is f32, and f16 is the dtype of the arguments\n"
+        "  leaves variant tiled-f32-BM128-BN128-div16: T is f32, and f16 is the dtype of the arguments\n"
+        "  leaves variant tiled-f32-BM128-BN128: T is f32, and f16 is the dtype of the arguments\n"
+        "  leaves variant tiled-f16-BM64-BN128-div16: BN is 128, and 64 is the caller's\n"
+        "  leaves variant tiled-f16-BM64-BN128: BN is 128, and 64 is the caller's\n"
+        "  leaves 2 more: `others` has them all"
+    )
+    default = module.tiled.explain(*arrays(8192))
+    assert default.reasons == (
+        "tuning/tiled.json has no entry for x.shape[0] = 8192, x.shape[1] = 64 on Fake H200, Fake H100",
+        "the default",
+    )
+    assert dict(default.origins) == {"T": "the dtype of the arguments", "BM": "the default", "BN": "the default"}
+    assert {each.reason for each in default.others} >= {"tiled-f32-BM128-BN128-div16 comes before it"}
+
+
+def test_devices_of_other_architectures_take_the_default() -> None:
+    other = dataclasses.replace(H200, name="Fake A100", cc=(8, 0), multiprocessors=108)
+    images = tuple(dataclasses.replace(variant, images=(image(f"{variant.id}_80", "sm_80"),)) for variant in TILED.variants)
+    module, _ = loaded(dataclasses.replace(TILED, variants=images), devices=(other,))
+    why = module.tiled.explain(*arrays(1024))
+    assert why.variant.id == "tiled-f32-BM128-BN128-div16"
+    assert why.reasons[0] == "tuning/tiled.json speaks of Fake H200, Fake H100, none of which is Fake A100 or of its architecture"
+
+
+def test_points_that_are_not_in_the_bundle_are_passed_over() -> None:
+    left = tuple(variant for variant in TILED.variants if dict(variant.axes)["BM"] == 128)
+    module, _ = loaded(dataclasses.replace(TILED, variants=left))
+    why = module.tiled.explain(*arrays(1024))
+    assert why.variant.id == "tiled-f32-BM128-BN128-div16"
+    assert why.reasons[0].endswith("; the bundle has no variant there")
+
+
+@pytest.fixture
+def gpu() -> Iterator[tuple[Module, FakeDriver]]:
+    module, driver = loaded(dataclasses.replace(TILED, table=None), TWICE)
+    with use_device(Device(0, driver=driver)):
+        yield module, driver
+
+
+TWICE = dataclasses.replace(
+    TILED,
+    name="twice",
+    table=None,
+    variants=variants("twice"),
+    params=tuple(dataclasses.replace(param, out=True) for param in TILED.params),
+    safety=Safety(regions=(Region(param="z", tile=("BM", "BN")), Region(param="x", tile=("BM", "BN")))),
+)
+
+
+def made(driver: Any, rows: int = 1024, columns: int = 256) -> Tensor:
+    return Tensor.uninitialized((rows, columns), "f32", driver=driver, ordinal=0, stream=0)
+
+
+def test_tiles_of_a_partition_choose_the_variant(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    tiled = module.lazy.tiled
+    for tile in ((64, 128), (128, 128), (64, 64), (64, 128)):
+        tiled(made(driver).partition(tile), made(driver)).sync()
+    tiled(made(driver).partition((64, 64)), made(driver)).variant(BM=64).sync()
+    assert [launch.symbol for launch in driver.launches] == [
+        "tiled_f32_64_128_2",
+        "tiled_f32_128_128_2",
+        "tiled_f32_64_64_2",
+        "tiled_f32_64_128_2",
+        "tiled_f32_64_64_2",
+    ]
+    assert [launch.shape.grid for launch in driver.launches] == [(16, 2, 1), (8, 2, 1), (16, 4, 1), (16, 2, 1), (16, 4, 1)]
+
+
+def test_tiles_that_contradict_are_refused_before_a_launch(gpu: tuple[Module, FakeDriver]) -> None:
+    module, driver = gpu
+    tiled, twice = module.lazy.tiled, module.lazy.twice
+    twice(made(driver).partition(64, 64), made(driver).partition(64, 64)).sync()
+    with pytest.raises(LayoutError, match=r"tiled: output 'z' is cut into tiles of \(64, 32\), and no variant with BN = 32 was built"):
+        tiled(made(driver).partition(64, 32), made(driver)).sync()
+    with pytest.raises(LayoutError, match=r"is cut into tiles of \(64, 64\), and the kernel's blocks write tiles of \(128, 128\)"):
+        tiled(made(driver).partition(64, 64), made(driver)).variant(BM=128).sync()
+    with pytest.raises(VariantError, match="no variant with T=f32, BM=128, BN=64 was built"):
+        tiled(made(driver).partition(128, 64), made(driver)).sync()
+    what = r"'x' is cut into tiles of \(128, 128\), which makes BM 128, and the tiles of z make it 64"
+    with pytest.raises(LayoutError, match=what):
+        twice(made(driver).partition(64, 128), made(driver).partition(128, 128)).sync()
+    assert len(driver.launches) == 1
+
+
+def test_variants_can_be_forced_and_bound() -> None:
+    module, driver = loaded(TILED)
+    module.tiled.variant(BM=128)(0, *arrays(1024))
+    module.tiled.bind(*arrays(1024), BM=128).launch(0)
+    module.tiled.bind(*arrays(1024)).launch(0)
+    assert [launch.symbol for launch in driver.launches] == ["tiled_f32_128_128_2", "tiled_f32_128_128_2", "tiled_f32_64_128_2"]
+    with pytest.raises(VariantError, match="BM = 32 was not built; built are 64, 128"):
+        module.tiled.variant(BM=32)
+
+
+FACTS = kernel(
+    "facts",
+    (
+        Param(name="z", kind=TENSOR, dtype="f32", rank=2, out=True, stride=(None, None)),
+        Param(name="x", kind=TENSOR, dtype="f32", rank=2, stride=(None, None)),
+    ),
+    (
+        VariantInfo(
+            id="facts-256",
+            assume=(Assumption(param="x", extent=(None, 256), contiguous=True),),
+            abi=ABI,
+            images=(image("facts_256"),),
+        ),
+        VariantInfo(id="facts-contiguous", assume=(Assumption(param="x", contiguous=True),), abi=ABI, images=(image("facts_dense"),)),
+        VariantInfo(id="facts", abi=ABI, images=(image("facts_any"),)),
+    ),
+    launch=LaunchInfo(grid=("z.shape[0]",), block=("32",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "variant", "why"),
+    [
+        ((4, 256), None, "facts-256", ""),
+        ((4, 128), None, "facts-contiguous", "x.shape[1] is 128, not 256"),
+        ((4, 256), (512, 1), "facts", "x has strides (512, 1), not those of a contiguous tensor, (256, 1)"),
+        ((4, 256), (1, 4), "facts", "x has strides (1, 4), not those of a contiguous tensor, (256, 1)"),
+        ((1, 256), (999, 1), "facts-256", ""),  # no access uses the stride of one row
+        ((0, 256), (7, 3), "facts-256", ""),
+        ((4, 0), None, "facts-contiguous", "x.shape[1] is 0, not 256"),
+    ],
+)
+def test_extents_and_contiguity_are_verified(shape: tuple[int, int], stride: tuple[int, int] | None, variant: str, why: str) -> None:
+    module, _ = loaded(FACTS)
+    found = module.facts.explain(Array(*shape, ptr=0x9000_0000), Array(*shape, stride=stride))
+    assert found.variant.id == variant
+    assert found.considered[0].reason == (why or "the arguments satisfy all its assumptions")
+
+
+def test_the_index_keeps_them() -> None:
+    info = bundle_of(FACTS, TILED).info
+    assert info.kernels == (FACTS, TILED)
+    assert from_index(to_index(info)) == info

@@ -1,0 +1,130 @@
+"""The log: what is appended comes back, whatever tears it off; what is damaged or of something else is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from tilec.errors import UsageError
+from tilec.model.tuning import Status
+from tilec.tune.log import Header, TrialLog
+from tilec.tune.trial import Trial, from_line, to_line
+
+HEADER = Header(kernel="gemm", kernel_digest="a" * 64, space_digest="b" * 64, target="sm_90", device="NVIDIA H200", toolchain="nvcc 13.4")
+POINT = (("T", "f16"), ("BM", 64), ("FAST", True))
+MEASURED = Trial(
+    case="gemm/4k[f16]",
+    point=POINT,
+    status=Status.MEASURED,
+    effort=1 / 3,
+    samples=(1e-3, 1.1e-3),
+    launches=2,
+    variant="gemm-f16-BM64",
+    cache="rotated",
+    sm=(1755, 1980),
+    memory=(3201, 3201),
+    held_back=("power",),
+    steady=False,
+)
+WRONG = Trial(case="gemm/4k[f16]", point=(("T", "f16"), ("BM", 128), ("FAST", False)), status=Status.WRONG, reason="c[0] is 1, expected 2")
+
+
+def write(path: Path, *trials: Trial) -> TrialLog:
+    log = TrialLog(path)
+    log.open(HEADER, keep=False)
+    for trial in trials:
+        log.add(trial)
+    log.close()
+    return log
+
+
+@pytest.mark.parametrize("trial", [MEASURED, WRONG])
+def test_a_trial_comes_back_as_it_was(trial: Trial) -> None:
+    back = from_line(to_line(trial))
+    assert back == trial
+    assert [type(value) for _, value in back.point] == [type(value) for _, value in trial.point]
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    log = write(tmp_path / "deep" / "a.jsonl", MEASURED, WRONG)
+    assert log.read(HEADER) == (MEASURED, WRONG)
+
+
+@pytest.mark.parametrize("cut", range(1, 40, 13))
+def test_a_torn_last_line_is_none_and_goes_when_the_log_goes_on(tmp_path: Path, cut: int) -> None:
+    log = write(tmp_path / "a.jsonl", MEASURED, WRONG)
+    log.path.write_bytes(log.path.read_bytes()[:-cut])
+    assert log.read(HEADER) == (MEASURED,)
+    log.open(HEADER, keep=True)
+    log.add(WRONG)
+    log.close()
+    assert log.read(HEADER) == (MEASURED, WRONG)
+
+
+def test_a_new_log_keeps_the_old_one_aside(tmp_path: Path) -> None:
+    log = write(tmp_path / "a.jsonl", MEASURED)
+    write(log.path, WRONG)
+    assert log.read(HEADER) == (WRONG,)
+    assert b"measured" in (tmp_path / "a.old").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda lines: [lines[0], b"{]", *lines[2:]], ":2: the log is damaged: it is not JSON"),
+        (lambda lines: [lines[0], b"[1]", *lines[2:]], ":2: the log is damaged: it is no object"),
+        (lambda lines: [lines[0], b"{}", *lines[2:]], ":2: the log is damaged: it is no trial ('case')"),
+        (lambda lines: [lines[0], lines[1].replace(b"0.0011", b'"x"'), *lines[2:]], ":2: the log is damaged: it is no trial ("),
+        (lambda lines: [lines[0], lines[1].replace(b'"measured"', b'"fine"'), *lines[2:]], "'fine' is not a valid Status"),
+        (lambda lines: [lines[0], lines[1].replace(b'"effort"', b'"other"'), *lines[2:]], ":2: the log is damaged: it is no trial ("),
+        (lambda lines: [lines[0], lines[2].replace(b'"reason"', b'"variant"'), *lines[2:]], "is measured and has samples, or has a reason"),
+        (lambda lines: [lines[0].replace(b'"log":1', b'"log":9'), *lines[1:]], ":1: version 9 of the log: this tilec reads version 1"),
+        (lambda lines: [], "is empty"),
+    ],
+)
+def test_a_damaged_log_is_refused_with_its_line(tmp_path: Path, damage, said: str) -> None:
+    log = write(tmp_path / "a.jsonl", MEASURED, WRONG)
+    lines = log.path.read_bytes().split(b"\n")[:-1]
+    log.path.write_bytes(b"".join(line + b"\n" for line in damage(lines)))
+    with pytest.raises(UsageError) as caught:
+        log.read(HEADER)
+    assert said in caught.value.what
+    assert "leave --resume out" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("kernel", "the kernel changed"),
+        ("kernel_digest", "the kernel's source or options changed"),
+        ("space_digest", "what is searched (matrix, assumptions or hints) changed"),
+        ("target", "the target changed"),
+        ("device", "the device changed"),
+        ("toolchain", "versions of the compilers changed"),
+    ],
+)
+def test_a_log_of_something_else_is_refused(tmp_path: Path, name: str, said: str) -> None:
+    log = write(tmp_path / "a.jsonl", MEASURED)
+    with pytest.raises(UsageError) as caught:
+        log.read(dataclasses.replace(HEADER, **{name: "other"}))
+    assert f"is of another tuning: {said} since" in caught.value.what
+
+
+def test_no_log_is_nothing_to_go_on_with(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is nothing to go on with"):
+        TrialLog(tmp_path / "a.jsonl").read(HEADER)
+
+
+def test_a_log_that_another_tuning_writes_is_left_to_it(tmp_path: Path) -> None:
+    first, second = TrialLog(tmp_path / "a.jsonl"), TrialLog(tmp_path / "a.jsonl")
+    first.open(HEADER, keep=False)
+    first.add(MEASURED)
+    with pytest.raises(UsageError, match="another tuning of this kernel is running"):
+        second.open(HEADER, keep=False)
+    second.close()
+    assert first.read(HEADER) == (MEASURED,)
+    first.close()
+    second.open(HEADER, keep=True)
+    second.close()

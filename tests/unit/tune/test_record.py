@@ -1,0 +1,150 @@
+"""Results to the record: what an entry says, what stays of an older record, and what it reads as."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from tests.tune_samples import built, planned
+from tilec.bundle.tuning import read_record, record_text
+from tilec.errors import ManifestError
+from tilec.model.kernel import ToolInfo
+from tilec.model.tuning import Status, size_expressions
+from tilec.runtime.cpu_driver import CPU
+from tilec.testing.fake_driver import H200
+from tilec.tune import wire
+from tilec.tune.candidates import Facts
+from tilec.tune.cases import spaces_of
+from tilec.tune.record import merged, new_record, read_old, write_record
+from tilec.tune.session import CaseResult
+from tilec.tune.trial import Trial
+
+FACTS = Facts(
+    info=planned(), kernel_digest="a" * 64, space_digest="b" * 64, toolchain=(ToolInfo(name="t", version="1", digest="d"),), target="sm_90"
+)
+READY = wire.Ready(device=H200, driver="580.95.05")
+NAMES = ("gemm/4k[f16]", "gemm/4k[bf16]")
+COUNT = len(size_expressions(planned()))
+SIZES = dict.fromkeys(NAMES, (4096,) * COUNT)
+
+
+@pytest.fixture
+def results(info, kernel) -> list[CaseResult]:
+    """Of both dtypes: BM=64 wins, 128 was given up half-way, 32 is wrong."""
+    found = []
+    for space in spaces_of(kernel, info, ()):
+        wrong, best, behind = (Trial(case=space.case.name, point=point, status=Status.MEASURED) for point in space.points)
+        wrong = dataclasses.replace(wrong, status=Status.WRONG, reason="c[0] is 1, expected 2")
+        best = dataclasses.replace(best, samples=(1e-3,) * 30, variant=f"gemm-{space.case.name}", sm=(1500, 1980), memory=(3201, 3201))
+        behind = dataclasses.replace(behind, samples=(2e-3,) * 6, effort=1 / 3)
+        found.append(CaseResult(space=space, best=best, trials=(wrong, best, behind)))
+    return found
+
+
+def test_an_entry_says_what_won_where_and_by_how_much(results) -> None:
+    record, notes = new_record(FACTS, READY, results, SIZES, [])
+    assert not notes
+    (device,) = record.devices
+    assert (device.name, device.cc, device.multiprocessors, device.driver) == ("Fake H200", (9, 0), 132, "580.95.05")
+    assert device.clocks is not None
+    assert device.clocks.sm == (1500, 1980)
+    entry = device.entries[0]
+    assert (entry.case, dict(entry.point)["BM"], entry.samples) == ("4k", 64, 30)
+    assert (entry.median_us, entry.interval_us) == (1000.0, (1000.0, 1000.0))
+    assert set(entry.ranges) == {(4096, 8191)}
+    assert [(dict(c.point)["BM"], c.status, c.reason) for c in entry.candidates] == [
+        (64, Status.BEST, ""),
+        (128, Status.PRUNED, "behind after 33% of a measurement"),
+        (32, Status.WRONG, "c[0] is 1, expected 2"),
+    ]
+    assert entry.candidates[1].median_us == 2000.0
+    assert read_record(record_text(record).encode(), "x.json") == record
+
+
+def test_hints_of_the_winner_are_those_of_its_image(results) -> None:
+    variant = dataclasses.replace(built(results[0].best.point), id=results[0].best.variant, hints=(("sm_90", (("occupancy", 2),)),))
+    record, _ = new_record(FACTS, READY, results, SIZES, [variant])
+    assert record.devices[0].entries[0].hints == (("occupancy", 2),)
+
+
+def test_a_record_of_the_cpu_device_is_of_no_gpu(results) -> None:
+    record, _ = new_record(dataclasses.replace(FACTS, target="tileir"), wire.Ready(device=CPU), results, SIZES, [])
+    (device,) = record.devices
+    assert (device.name, device.cc, device.driver, str(device.target)) == ("CPU", (0, 0), "", "tileir")
+
+
+def test_a_driver_whose_version_is_not_known_is_named_by_its_cuda(results) -> None:
+    record, _ = new_record(FACTS, wire.Ready(device=H200, clocks_missing="no NVML"), results, SIZES, [])
+    assert record.devices[0].driver == "CUDA 13.0"
+
+
+def test_two_cases_of_the_same_sizes_have_one_entry(results) -> None:
+    space = results[0].space
+    twin = dataclasses.replace(results[0], space=dataclasses.replace(space, case=dataclasses.replace(space.case, case="odd")))
+    record, notes = new_record(FACTS, READY, [results[0], twin], SIZES, [])
+    assert len(record.devices[0].entries) == 1
+    assert notes == ("case odd has the sizes of case 4k, whose entry stands for both",)
+
+
+def test_other_devices_and_sizes_stay_as_long_as_kernel_and_space_do(results) -> None:
+    old, _ = new_record(FACTS, READY, results, SIZES, [])
+    other = dataclasses.replace(READY, device=dataclasses.replace(H200, name="Other"))
+    small = dict.fromkeys(NAMES, (512,) * COUNT)
+    new, _ = new_record(FACTS, other, results, small, [])
+    both, said = merged(old, new, FACTS.info)
+    assert [device.name for device in both.devices] == ["Fake H200", "Other"]
+    assert not said
+    again, _ = new_record(FACTS, READY, results[:1], small, [])
+    three, _ = merged(both, again, FACTS.info)
+    assert [entry.at[0] for entry in three.devices[0].entries] == [512, 4096, 4096]
+    renewed, _ = merged(three, new_record(FACTS, READY, results[:1], small, [])[0], FACTS.info)
+    assert renewed == three
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"kernel_digest": "c" * 64}, "the kernel changed"),
+        ({"space_digest": "c" * 64}, "its space changed"),
+        ({"kernel_digest": "c" * 64, "space_digest": "c" * 64}, "the kernel and its space changed"),
+    ],
+)
+def test_a_record_of_what_has_changed_is_written_anew(results, change, said: str) -> None:
+    old, _ = new_record(dataclasses.replace(FACTS, **change), READY, results, SIZES, [])
+    new, _ = new_record(FACTS, dataclasses.replace(READY, device=dataclasses.replace(H200, name="Other")), results, SIZES, [])
+    found, text = merged(old, new, FACTS.info)
+    assert found == new
+    assert text.startswith(said)
+
+
+def test_images_for_another_target_replace_those_before(results) -> None:
+    old, _ = new_record(FACTS, READY, results, SIZES, [])
+    new, _ = new_record(dataclasses.replace(FACTS, target="sm_90a"), READY, results[:1], SIZES, [])
+    found, _ = merged(old, new, FACTS.info)
+    assert [str(device.target) for device in found.devices] == ["sm_90a"]
+    assert len(found.devices[0].entries) == 1
+
+
+def test_writing_the_same_again_changes_nothing(results, tmp_path: Path) -> None:
+    record, _ = new_record(FACTS, READY, results, SIZES, [])
+    path = tmp_path / "tuning" / "gemm.json"
+    assert read_old(path, "gemm.json") is None
+    assert write_record(path, record)
+    assert read_old(path, "gemm.json") == record
+    assert not write_record(path, record)
+
+
+def test_a_damaged_record_is_not_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "gemm.json"
+    path.write_text("{")
+    with pytest.raises(ManifestError) as caught:
+        read_old(path, "tuning/gemm.json")
+    assert "tuning/gemm.json:1:" in str(caught.value)
+    assert caught.value.fix == "restore it, or remove it: a new one is then written"
+
+
+def test_no_winner_is_no_record(results) -> None:
+    with pytest.raises(ValueError, match="has an entry"):
+        new_record(FACTS, READY, [dataclasses.replace(results[0], best=None)], SIZES, [])

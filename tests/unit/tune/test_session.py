@@ -1,0 +1,286 @@
+"""A whole tuning without processes: workers are functions here, candidates are made at once, and the clock is a list."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.tune_samples import built
+from tilec.bench.measure import Measurement
+from tilec.errors import NoDeviceError, OutputError
+from tilec.manifest.types import Budget
+from tilec.model.kernel import KernelInfo
+from tilec.model.tuning import Status
+from tilec.tune import wire
+from tilec.tune.candidates import Made
+from tilec.tune.cases import spaces_of
+from tilec.tune.log import Header, TrialLog
+from tilec.tune.search import Search
+from tilec.tune.session import CaseResult, Session, SessionOptions, Work
+from tilec.tune.space import Point, Space
+from tilec.tune.trial import Trial
+from tilec.tune.workplace import StoppedError
+
+HEADER = Header(kernel="gemm", kernel_digest="a", space_digest="b", target="sm_90", device="GPU", toolchain="")
+TIMES = {32: 3e-3, 64: 1e-3, 128: 2e-3}
+Answer = Callable[[wire.Measure], wire.Measured]
+
+
+def tile(subject: wire.Subject) -> int:
+    return int(dict(subject.case.axes)["BM"])
+
+
+def samples(bm: int, count: int = 30) -> tuple[float, ...]:
+    return tuple(TIMES[bm] * (1 + (i % 3) * 1e-3) for i in range(count))
+
+
+def measured(subject: wire.Subject) -> wire.Measured:
+    measurement = Measurement(samples=samples(tile(subject)), launches=1, steady=True)
+    return wire.Measured(status=Status.MEASURED, measurement=measurement, variant="v", cache="as it is")
+
+
+@dataclasses.dataclass
+class Place:
+    """A workplace whose worker is a function."""
+
+    name: str = "cuda:0"
+    answer: Answer = lambda request: measured(request.subject)
+    asked: list[wire.Request] = dataclasses.field(default_factory=list)
+    stopped: threading.Event = dataclasses.field(default_factory=threading.Event)
+    closed: int = 0
+
+    def ask(self, request: wire.Request, limit: float) -> wire.Answer:
+        self.asked.append(request)
+        if self.stopped.is_set():
+            raise StoppedError
+        if isinstance(request, wire.MeasurePair):
+            return measured(request.first), measured(request.second)
+        return self.answer(request)
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+    def close(self) -> None:
+        self.closed += 1
+
+    @property
+    def tiles(self) -> list[int]:
+        return [tile(request.subject) for request in self.asked if isinstance(request, wire.Measure)]
+
+
+@dataclasses.dataclass
+class Maker:
+    """Compiles at once; `broken` tiles do not compile, `heavy` ones take too many registers."""
+
+    broken: frozenset[int] = frozenset()
+    heavy: frozenset[int] = frozenset()
+    calls: list[list[Point]] = dataclasses.field(default_factory=list)
+
+    def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
+        self.calls.append(list(points))
+        return {point: self._made(point) for point in points}
+
+    def _made(self, point: Point) -> Made:
+        bm = dict(point)["BM"]
+        if bm in self.broken:
+            return Made(failure="it does not compile: no")
+        return Made(variants=(built(point, registers=250 if bm in self.heavy else 64),), bundle="b")
+
+
+class Heard:
+    """Progress, kept."""
+
+    def __init__(self) -> None:
+        self.trials: list[tuple[Trial, Trial | None]] = []
+        self.results: list[CaseResult] = []
+        self.notes: list[str] = []
+
+    def case_begun(self, space: Space) -> None: ...
+
+    def trial_ended(self, space: Space, trial: Trial, best: Trial | None) -> None:
+        self.trials.append((trial, best))
+
+    def case_ended(self, result: CaseResult) -> None:
+        self.results.append(result)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture
+def tune(info: KernelInfo, kernel, tmp_path: Path):
+    """Runs a session; what it heard and its log are attributes."""
+
+    def run(*places: Place, maker: Maker | None = None, known: Sequence[Trial] = (), clock=lambda: 0.0, log=None, **options):
+        spaces = spaces_of(kernel, info, ())[:1]
+        log = log or TrialLog(tmp_path / "log.jsonl")
+        log.open(HEADER, keep=False)
+        run.heard, run.log = Heard(), log
+        work = Work(info=info, spaces=spaces, candidates=maker or Maker(), expected={}, budget=Budget(registers=200))
+        settings = SessionOptions(**{"search": Search.GRID, **options})
+        session = Session(work, places or (Place(),), log, known=known, options=settings, progress=run.heard, clock=clock)
+        try:
+            (result,) = session.run()
+        finally:
+            log.close()
+        return result
+
+    return run
+
+
+def by_tile(result: CaseResult) -> dict[int, Trial]:
+    return {int(dict(trial.point)["BM"]): trial for trial in result.trials}
+
+
+def test_the_fastest_wins_and_the_best_two_are_held_side_by_side(tune) -> None:
+    place = Place()
+    result = tune(place)
+    assert dict(result.best.point)["BM"] == 64
+    assert dict(result.second.point)["BM"] == 128
+    assert result.runoff.ratio == pytest.approx(0.5)
+    assert result.pairs == 30
+    assert place.tiles == [32, 64, 128]
+    assert isinstance(place.asked[-1], wire.MeasurePair)
+    assert place.closed == 1
+    bests = [dict(best.point)["BM"] for _, best in tune.heard.trials]
+    assert bests == [32, 64, 64]
+
+
+@pytest.mark.parametrize("search", list(Search))
+def test_every_search_finds_it_on_one_device_and_on_three(tune, search: Search) -> None:
+    for count in (1, 3):
+        places = [Place(f"cuda:{i}") for i in range(count)]
+        result = tune(*places, search=search)
+        assert dict(result.best.point)["BM"] == 64
+        assert sum(len(place.tiles) for place in places) == 3
+
+
+def test_the_run_off_may_turn_the_order_round(tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place()
+    fast = {32: 3e-3, 64: 2.5e-3, 128: 2e-3}
+
+    def answer(request: wire.Measure) -> wire.Measured:
+        found = measured(request.subject)
+        if place.tiles[-1:] == [128]:  # the last: from now on, 64 is the slower one
+            monkeypatch.setattr("tests.unit.tune.test_session.TIMES", fast)
+        return found
+
+    monkeypatch.setitem(TIMES, 128, 1.1e-3)
+    place.answer = answer
+    result = tune(place)
+    assert dict(result.best.point)["BM"] == 128
+    assert dict(result.second.point)["BM"] == 64
+
+
+def test_what_fails_is_a_record_with_its_reason_and_is_not_measured(tune) -> None:
+    place = Place(answer=lambda request: wire.Measured(status=Status.WRONG, reason="c[0] is 1, expected 2"))
+    result = tune(place, maker=Maker(broken=frozenset({32}), heavy=frozenset({128})))
+    assert result.best is None
+    assert place.tiles == [64]
+    found = {bm: (trial.status, trial.reason) for bm, trial in by_tile(result).items()}
+    assert found == {
+        32: (Status.FAILED, "it does not compile: no"),
+        64: (Status.WRONG, "c[0] is 1, expected 2"),
+        128: (Status.PRUNED, "250 registers, over the budget of 200"),
+    }
+    assert len(tune.log.read(HEADER)) == 3
+
+
+def test_a_single_right_candidate_needs_no_run_off(tune) -> None:
+    result = tune(maker=Maker(broken=frozenset({32, 128})))
+    assert dict(result.best.point)["BM"] == 64
+    assert result.runoff is None
+
+
+def test_what_an_earlier_tuning_measured_is_not_measured_again(tune) -> None:
+    tune(Place())
+    known = tune.log.read(HEADER)
+    place = Place()
+    result = tune(place, known=known[:2])
+    assert place.tiles == [128]
+    assert dict(result.best.point)["BM"] == 64
+    assert len(tune.log.read(HEADER)) == 1, "what is known is not written twice"
+
+
+def test_what_was_measured_shortly_is_measured_again_in_full(tune) -> None:
+    tune(Place())
+    known = [dataclasses.replace(trial, effort=0.3) for trial in tune.log.read(HEADER)]
+    place = Place()
+    tune(place, known=known)
+    assert sorted(place.tiles) == [32, 64, 128]
+
+
+def test_when_time_is_up_the_best_so_far_wins(tune) -> None:
+    now = [0.0]
+
+    def answer(request: wire.Measure) -> wire.Measured:
+        now[0] += 10.0
+        return measured(request.subject)
+
+    result = tune(Place(answer=answer), clock=lambda: now[0], budget=5.0, batch=1)
+    assert 0 < len(result.trials) < 3
+    assert result.untried == 3 - len(result.trials)
+    assert result.why_untried == "the time was up"
+    assert result.best is not None
+
+
+def test_no_more_candidates_than_asked_for(tune) -> None:
+    result = tune(Place(), most=2)
+    assert (len(result.trials), result.untried, result.why_untried) == (2, 1, "--max-candidates is 2")
+
+
+def gone(request: wire.Measure) -> wire.Measured:
+    raise NoDeviceError("cuda:0 fell off the bus", fix="restart")
+
+
+def test_when_a_device_goes_the_others_do_its_work(tune) -> None:
+    fell = threading.Event()
+
+    def fall(request: wire.Measure) -> wire.Measured:
+        fell.set()
+        return gone(request)
+
+    def patient(request: wire.Measure) -> wire.Measured:
+        assert fell.wait(timeout=30)
+        return measured(request.subject)
+
+    there = Place("cuda:1", answer=patient)
+    result = tune(Place("cuda:0", answer=fall), there)
+    assert dict(result.best.point)["BM"] == 64
+    assert sorted(there.tiles) == [32, 64, 128]
+    assert tune.heard.notes == ["cuda:0 went away, the others go on: cuda:0 fell off the bus"]
+
+
+def test_when_the_last_device_goes_the_log_has_what_was_measured(tune) -> None:
+    last = lambda request: gone(request) if tile(request.subject) == 128 else measured(request.subject)  # noqa: E731
+    with pytest.raises(NoDeviceError, match="fell off the bus"):
+        tune(Place(answer=last))
+    assert [dict(trial.point)["BM"] for trial in tune.log.read(HEADER)] == [32, 64]
+
+
+def test_a_log_that_cannot_be_written_ends_the_tuning(tune, tmp_path: Path) -> None:
+    class Full(TrialLog):
+        def add(self, trial: Trial) -> None:
+            raise OutputError("no room")
+
+    with pytest.raises(OutputError, match="no room"):
+        tune(Place(), log=Full(tmp_path / "full.jsonl"))
+
+
+def test_an_interrupt_ends_workers_and_threads(tune) -> None:
+    place = Place()
+
+    class Interrupted(Maker):
+        def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
+            raise KeyboardInterrupt
+
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        tune(place, maker=Interrupted())
+    assert place.stopped.is_set()
+    assert place.closed == 1
+    assert threading.active_count() == before

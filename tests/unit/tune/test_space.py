@@ -1,0 +1,77 @@
+"""The space of a case: what its inputs leave open, and what there is none of."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.tune_samples import A, B, C, kernel_with
+from tilec.errors import CaseError, UsageError
+from tilec.manifest.types import Case
+from tilec.model.kernel import KernelInfo
+from tilec.runner.cases import expand_cases
+from tilec.tune.cases import file_name, spaces_of
+from tilec.tune.space import at_point, point_text, space_of
+
+
+def test_a_case_of_two_dtypes_is_two_searches_over_the_other_axes(info: KernelInfo, kernel) -> None:
+    spaces = spaces_of(kernel, info, ())
+    assert [space.case.name for space in spaces] == ["gemm/4k[f16]", "gemm/4k[bf16]"]
+    assert [dict(point)["BM"] for point in spaces[1].points] == [32, 64, 128]
+    assert {dict(point)["T"] for point in spaces[1].points} == {"bf16"}
+    assert spaces[0].free == ("BM",)
+
+
+def test_axes_that_a_case_chooses_are_not_searched(info: KernelInfo) -> None:
+    kernel = kernel_with(Case(name="small", inputs=(A, B, C), axes=(("BM", 64),)))
+    for space in spaces_of(kernel, info, ()):
+        assert [dict(point)["BM"] for point in space.points] == [64]
+        assert space.free == ()
+
+
+def test_a_candidate_is_the_case_with_every_axis_chosen(info: KernelInfo, kernel) -> None:
+    space = spaces_of(kernel, info, ())[0]
+    case = at_point(space.case, info, space.points[2])
+    assert dict(case.choose) == {"BM": 128, "BK": 64}
+    assert dict(case.axes) == {"T": "f16", "BM": 128, "BK": 64}
+    assert case.inputs == space.case.inputs
+
+
+def test_a_point_reads_as_its_free_axes() -> None:
+    point = (("T", "f16"), ("BM", 64), ("FAST", True))
+    assert point_text(point) == "T=f16 BM=64 FAST=true"
+    assert point_text(point, ("BM",)) == "BM=64"
+    assert point_text(()) == "its only point"
+
+
+def test_a_space_without_a_point_is_refused(info: KernelInfo, kernel) -> None:
+    case = expand_cases(kernel, info)[0]
+    with pytest.raises(CaseError) as caught:
+        space_of(info, dataclasses.replace(case, choose=(("BM", 256),)))
+    assert caught.value.what == "gemm/4k[f16]: the matrix of gemm has no point for T = 'f16', BM = 256: there is nothing to tune"
+    assert "kernel.gemm.matrix" in caught.value.fix
+
+
+def test_inputs_must_not_depend_on_what_is_searched(info: KernelInfo) -> None:
+    kernel = kernel_with(Case(name="odd", inputs=(dataclasses.replace(A, shape=("4 * BM", "BK")), B, C)))
+    with pytest.raises(CaseError) as caught:
+        spaces_of(kernel, info, ())
+    assert "inputs.a has the extent '4 * BM', which changes with BM: candidates would do other work" in caught.value.what
+    assert "axes = { BM = … }" in caught.value.fix
+
+
+def test_a_kernel_without_a_case_says_what_tuning_needs_one_for(info: KernelInfo) -> None:
+    with pytest.raises(UsageError) as caught:
+        spaces_of(kernel_with(), info, ())
+    assert caught.value.what.startswith("kernel gemm has no case: tuning needs inputs")
+    assert "[kernel.gemm.case.NAME]" in caught.value.fix
+
+
+def test_a_case_that_is_not_there_gets_a_hint(info: KernelInfo, kernel) -> None:
+    with pytest.raises(UsageError, match="kernel gemm has no case '4K'; did you mean '4k'"):
+        spaces_of(kernel, info, ("4K",))
+
+
+def test_names_of_files_are_plain() -> None:
+    assert file_name("gemm/4k[f16,bf16]") == "gemm.4k_f16_bf16"

@@ -1,0 +1,167 @@
+"""Measures anything that can be launched: warms up until it is steady, takes samples until the median is known, watches the clocks."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+from tilec.bench.statistics import Comparison, Summary, compare_pairs, median, summarize
+
+Clock = Callable[[], float]
+
+# Launches of one sample: enough that what is around them does not count, and no more than a graph may well have.
+MOST_LAUNCHES = 512
+# Samples in a row that agree, and how well, before a device counts as warm.
+_STEADY, _AGREE = 4, 0.02
+# A clock that falls by this part of the highest that was seen has been held back.
+_SLOWED = 0.05
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ClockReading:
+    """Clocks of a device in MHz at one moment, and what holds them back (`power`, `heat`); empty for nothing."""
+
+    sm: int
+    memory: int
+    held_back: tuple[str, ...] = ()
+
+
+class Subject(Protocol):
+    """What is measured: launches on a device."""
+
+    def seconds(self, launches: int) -> float:
+        """Seconds that the device is busy with so many launches in a row; what it costs to launch them is outside."""
+
+    def clocks(self) -> ClockReading | None:
+        """The clocks now; None where they cannot be read."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class MeasureOptions:
+    """How to measure.
+
+    Attributes:
+        sample: seconds that one sample is to last: shorter launches are put together.
+        warm_up: most seconds until the device counts as warm.
+        least, most: samples.
+        seconds: stop after these, once there are `least` samples.
+        precise: stop when the interval of the median is narrower than this part of it.
+    """
+
+    sample: float = 0.002
+    warm_up: float = 0.5
+    least: int = 15
+    most: int = 200
+    seconds: float = 1.0
+    precise: float = 0.01
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement:
+    """What was measured.
+
+    Attributes:
+        samples: seconds of one launch, in the order in which they were taken.
+        launches: of each sample.
+        steady: the device was warm before the first of them.
+        sm, memory: least and greatest clock in MHz that was seen; None where they cannot be read.
+        held_back: what held the clocks back meanwhile; `clock` where only the clock itself shows it.
+    """
+
+    samples: tuple[float, ...]
+    launches: int
+    steady: bool
+    sm: tuple[int, int] | None = None
+    memory: tuple[int, int] | None = None
+    held_back: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> Summary:
+        """Median, interval, outliers."""
+        return summarize(self.samples)
+
+
+def measure(subject: Subject, options: MeasureOptions = MeasureOptions(), *, clock: Clock) -> Measurement:
+    """Measure launches.
+
+    Args:
+        subject: what to launch.
+        options: how.
+        clock: seconds of the host, for the limits alone.
+    """
+    launches = launches_of(subject, options.sample)
+    steady = _warm_up(subject, launches, options.warm_up, clock)
+    samples: list[float] = []
+    readings: list[ClockReading] = []
+    begun = clock()
+    while len(samples) < options.most:
+        samples.append(_one(subject, launches))
+        if reading := subject.clocks():
+            readings.append(reading)
+        if len(samples) >= options.least and (clock() - begun >= options.seconds or _known(samples, options.precise)):
+            break
+    return _measurement(samples, launches, steady, readings)
+
+
+def measure_pair(
+    first: Subject, second: Subject, options: MeasureOptions = MeasureOptions(), *, clock: Clock
+) -> tuple[Measurement, Measurement, Comparison]:
+    """Measure two side by side: a sample of the one, a sample of the other, and which goes first changes every time."""
+    subjects = (first, second)
+    launches = [launches_of(subject, options.sample) for subject in subjects]
+    steady = [_warm_up(subject, n, options.warm_up / 2, clock) for subject, n in zip(subjects, launches, strict=True)]
+    samples: tuple[list[float], list[float]] = ([], [])
+    readings: tuple[list[ClockReading], list[ClockReading]] = ([], [])
+    begun = clock()
+    for turn in range(options.most):
+        for which in (0, 1) if turn % 2 == 0 else (1, 0):
+            samples[which].append(_one(subjects[which], launches[which]))
+            if reading := subjects[which].clocks():
+                readings[which].append(reading)
+        # An even number of pairs, so that each was first as often as the other.
+        if turn % 2 and turn + 1 >= options.least and clock() - begun >= options.seconds:
+            break
+    one, other = (_measurement(samples[i], launches[i], steady[i], readings[i]) for i in range(2))
+    return one, other, compare_pairs(samples[0], samples[1])
+
+
+def launches_of(subject: Subject, sample: float) -> int:
+    """How many launches make a sample of so many seconds; the first launch, which may load code, does not count."""
+    subject.seconds(1)
+    one = max(subject.seconds(1), 1e-9)
+    return max(1, min(MOST_LAUNCHES, math.ceil(sample / one)))
+
+
+def _one(subject: Subject, launches: int) -> float:
+    # A clock that did not move gives no time, and a time of zero would be infinitely fast.
+    return max(subject.seconds(launches) / launches, 1e-12)
+
+
+def _warm_up(subject: Subject, launches: int, limit: float, clock: Clock) -> bool:
+    """Launch until samples agree; whether they did."""
+    begun = clock()
+    last: list[float] = []
+    while True:
+        last = [*last, _one(subject, launches)][-_STEADY:]
+        if len(last) == _STEADY and max(last) - min(last) <= _AGREE * min(last):
+            return True
+        if clock() - begun >= limit:
+            return False
+
+
+def _known(samples: list[float], precise: float) -> bool:
+    found = summarize(samples)
+    return found.interval.high - found.interval.low <= precise * found.median
+
+
+def _measurement(samples: list[float], launches: int, steady: bool, readings: list[ClockReading]) -> Measurement:
+    plain = Measurement(samples=tuple(samples), launches=launches, steady=steady)
+    if not readings:
+        return plain
+    sm, memory = [r.sm for r in readings], [r.memory for r in readings]
+    reasons = dict.fromkeys(reason for reading in readings for reason in reading.held_back)
+    if not reasons and median(sm[len(sm) // 2 :]) < (1 - _SLOWED) * max(sm):
+        reasons["clock"] = None
+    return dataclasses.replace(plain, sm=(min(sm), max(sm)), memory=(min(memory), max(memory)), held_back=tuple(reasons))

@@ -1,0 +1,270 @@
+"""How a tuning looks: a line that moves on a terminal, a table per case, and what was written; as text and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilec.bench.statistics import Summary
+from tilec.cli.app import App
+from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text, table, terminal_width
+from tilec.compiler.events import Outcome
+from tilec.manifest.types import Budget, Kernel
+from tilec.model.tuning import Status, TuningRecord
+from tilec.tune.candidates import Facts, Made
+from tilec.tune.prune import cost_of, identity, refusal
+from tilec.tune.session import CaseResult
+from tilec.tune.space import Point, Space, point_text
+from tilec.tune.trial import Trial, to_line
+from tilec.tune.wire import Ready
+
+SHOWN = 8  # candidates of a case; --verbose shows all
+TINTS = {
+    Status.BEST: "green",
+    Status.MEASURED: "",
+    Status.PRUNED: "yellow",
+    Status.WRONG: "red",
+    Status.FAILED: "red",
+    Status.HUNG: "red",
+}
+
+
+class Display:
+    """Hears of compiles and of trials, and shows them; says nothing on the way where nobody looks."""
+
+    def __init__(self, app: App, clock: Callable[[], float], *, budget: float = 0.0) -> None:
+        self._app, self._clock, self._budget = app, clock, budget
+        self._begun = clock()
+        self._tried = 0
+        self._jobs = 0
+        self._total = 0
+
+    def device(self, ready: Ready, target: str, names: Sequence[str]) -> None:
+        """What is measured on."""
+        device, app = ready.device, self._app
+        many = f" on {len(names)} of them ({', '.join(names)})" if len(names) > 1 else ""
+        app.note(f"tuning for {target} on {'the cpu device' if device.interprets else device.name}{many}")
+        if device.interprets:
+            app.warn("times of the cpu device say nothing of a GPU: the record is for the cpu device alone")
+        elif ready.clocks_missing:
+            app.note(f"note: {ready.clocks_missing}; whether the GPU is held back is not seen")
+
+    def case_begun(self, space: Space) -> None:
+        """Candidates of a case are tried from now on."""
+        self._tried = 0
+        self._app.detail(f"{space.case.name}: {plural(len(space.points), 'candidate')}")
+        self._app.pass_by(f"{space.case.name}: compiling")
+
+    def trial_ended(self, space: Space, trial: Trial, best: Trial | None) -> None:
+        """The line that moves: how far it is, and the best so far."""
+        self._tried += 1
+        found = f"best {time_text(best.seconds)} ({point_text(best.point, space.free)})" if best else "none is right so far"
+        clock = seconds_text(self._clock() - self._begun) + (f" of {seconds_text(self._budget)}" if self._budget else "")
+        self._app.pass_by(f"{space.case.name}: {self._tried} tried of {len(space.points)}, {found}, {clock}")
+        if self._app.verbose:
+            what = time_text(trial.seconds) if trial.measured else f"{trial.status.value}: {trial.reason}"
+            self._app.detail(f"{space.case.name}: {point_text(trial.point, space.free)}: {what}")
+
+    def case_ended(self, result: CaseResult) -> None:
+        """The table of a case, and what is to be said of it."""
+        app = self._app
+        app.wipe()
+        app.say(click.style(result.space.case.name, bold=True))
+        for line in _table(result, verbose=app.verbose):
+            app.say(line)
+        for line in _remarks(result):
+            app.say(f"  {line}")
+        app.say()
+
+    def started(self, total: int, cached: int) -> None:
+        """Compiles begin."""
+        self._jobs, self._total = cached, total
+
+    def job_started(self, job_id: str) -> None:
+        """A compile began."""
+        self._app.pass_by(f"compiling {job_id} ({self._jobs + 1} of {self._total})")
+
+    def job_finished(self, job_id: str, outcome: Outcome) -> None:  # noqa: ARG002 - failures are in the table
+        """A compile ended."""
+        self._jobs += 1
+
+    def finished(self) -> None:
+        """All compiles ended."""
+
+    def note(self, text: str) -> None:
+        """Pass it on."""
+        self._app.note(f"note: {text}")
+
+
+def _table(result: CaseResult, *, verbose: bool) -> list[str]:
+    """The candidates of a case, fastest first."""
+    space, best = result.space, result.best
+    if best is None:
+        ordered = list(result.trials)
+    else:
+        rest = (trial for trial in result.trials if trial.point != best.point)
+        ordered = [best, *sorted(rest, key=lambda t: (not t.measured, -t.effort, t.seconds if t.measured else 0.0))]
+    shown = ordered if verbose else ordered[:SHOWN]
+    rows: list[list[Cell]] = []
+    for trial in shown:
+        status = Status.BEST if trial is best else trial.status
+        word = (status.value, TINTS[status])
+        if trial.measured:
+            found = trial.summary
+            ratio = f"{trial.seconds / best.seconds:.2f}x" if best else "-"
+            rows.append([point_text(trial.point, space.free), word, time_text(found.median), spread_text(found), ratio, _why(trial, best)])
+        else:
+            rows.append([point_text(trial.point, space.free), word, "-", "-", "-", trial.reason])
+    heads = columns("candidate", "result", ">median", ">95 %", ">to best", "~why")
+    lines = table(heads, rows, width=terminal_width(), indent="  ")
+    hidden = Counter(trial.status.value for trial in ordered[len(shown) :])
+    if hidden:
+        lines.append(f"  and {', '.join(f'{count} {status}' for status, count in hidden.items())} (--verbose shows them)")
+    return lines
+
+
+def _why(trial: Trial, best: Trial | None) -> str:
+    if best and trial is not best and trial.effort < best.effort:
+        return f"behind after {trial.effort:.0%}"
+    return ""
+
+
+def _remarks(result: CaseResult) -> list[str]:
+    """How the winner was decided, and what makes the times doubtful."""
+    lines = []
+    best, second, runoff = result.best, result.second, result.runoff
+    if best is None:
+        none = "no candidate is right" if result.trials else f"no candidate was tried: {result.why_untried}"
+        lines.append(click.style(none, fg="red", bold=True))
+    elif runoff and second:
+        low, high = 1 / runoff.interval.high - 1, 1 / runoff.interval.low - 1
+        other = point_text(second.point, result.space.free)
+        if runoff.interval.high < 1:
+            lines.append(f"side by side, {low:.1%} to {high:.1%} faster than {other} ({plural(result.pairs, 'pair')})")
+        else:
+            lines.append(f"side by side, no difference from {other} was seen ({plural(result.pairs, 'pair')}): the lower median wins")
+    if best and best.summary.outliers:
+        far = best.summary.outliers
+        worst = max(far, key=lambda one: abs(one.value - best.seconds))
+        lines.append(f"{plural(len(far), 'outlier')} among {len(best.samples)} samples, the furthest {time_text(worst.value)}; left in")
+    held = [trial for trial in result.trials if trial.held_back]
+    if held:
+        reasons = ", ".join(dict.fromkeys(reason for trial in held for reason in trial.held_back))
+        lines.append(f"clocks were held back ({reasons}) while {plural(len(held), 'candidate')} of {len(result.trials)} ran")
+    restless = sum(not trial.steady for trial in result.trials if trial.measured)
+    if restless:
+        lines.append(f"{plural(restless, 'candidate')} did not become steady while warming up")
+    if result.untried and result.trials:
+        lines.append(f"{plural(result.untried, 'candidate')} not tried: {result.why_untried}")
+    return lines
+
+
+def time_text(seconds: float) -> str:
+    """`812.3 us`, `4.07 ms`, `1.20 s`."""
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.{1 if seconds >= 1e-5 else 2}f} us"
+    return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def spread_text(found: Summary) -> str:
+    """The interval of a median as a part of it."""
+    low, high = (bound / found.median - 1 for bound in (found.interval.low, found.interval.high))
+    return f"{low:+.1%} {high:+.1%}"
+
+
+def say_record(app: App, path: Path, record: TuningRecord, kernel: Kernel) -> None:
+    """What was written, and how a build takes it up."""
+    device = record.devices
+    what = ", ".join(f"{len(one.entries)} {'entry' if len(one.entries) == 1 else 'entries'} for {one.name}" for one in device)
+    app.say(f"{click.style('wrote', fg='green', bold=True)} {app.show(path)}: {what}")
+    if not kernel.table:
+        # The manifest names files from its own directory.
+        named = "/".join(path.parts[-2:]) if path.parent.name == "tuning" else path.name
+        app.say(f'to build with it, commit it and add to [kernel.{kernel.name}.dispatch]: table = "{named}"')
+
+
+def say_prepared(app: App, path: Path, facts: Facts, cases: Sequence[str], made: Mapping[Point, Made], failed: Mapping[Point, str]) -> None:
+    """What a kit holds."""
+    good = len(made) - len(failed)
+    size = bytes_text(path.stat().st_size)
+    app.say(f"{click.style('wrote', fg='green', bold=True)} {app.show(path)}: {plural(good, 'candidate')} for {facts.target}, {size}")
+    app.say(f"cases: {', '.join(cases)}")
+    for point, reason in list(failed.items())[:SHOWN]:
+        app.say(f"  {point_text(point)}: {reason}")
+    app.say(f"measure it where the GPU is: tilec tune --measure {path.name}")
+
+
+def say_dry_run(
+    app: App, facts: Facts, spaces: Sequence[Space], made: Mapping[Point, Made], budget: Budget
+) -> list[tuple[Space, Point, str, dict[str, Any]]]:
+    """What there is to try for each case, and what is pruned and why; the rows, for JSON."""
+    found: list[tuple[Space, Point, str, dict[str, Any]]] = []
+    for space in spaces:
+        codes: dict[object, Point] = {}
+        rows: list[list[Cell]] = []
+        for point in space.points:
+            reason, cost = _verdict(facts, space, point, made[point], budget, codes)
+            found.append((space, point, reason, cost))
+            status: Cell = ("pruned", "yellow") if reason else ""
+            numbers = [count_text(cost[name]) for name in ("registers", "spills", "shared", "blocks_per_sm")]
+            rows.append([point_text(point, space.free), status, *numbers, reason])
+        left = sum(not reason for each, _, reason, _ in found if each is space)
+        app.say(
+            f"{click.style(space.case.name, bold=True)} for {facts.target}: {left} of {plural(len(space.points), 'candidate')} to measure"
+        )
+        heads = columns("candidate", "", ">regs", ">spills", ">shared", ">blocks/SM", "~why")
+        for line in table(heads, rows, width=terminal_width(), indent="  "):
+            app.say(line)
+        app.say()
+    app.say("nothing was measured or written")
+    return found
+
+
+def _verdict(
+    facts: Facts, space: Space, point: Point, made: Made, budget: Budget, codes: dict[object, Point]
+) -> tuple[str, dict[str, Any]]:
+    images = [image for variant in made.variants for image in variant.images]
+    cost = cost_of(images)
+    plain = dataclasses.asdict(cost) | {"blocks_per_sm": cost.occupancy.blocks_per_sm if cost.occupancy else None}
+    del plain["occupancy"]
+    reason = made.failure or refusal(images, budget)
+    if not reason:
+        first = codes.setdefault(identity(facts.info, point, made.variants), point)
+        reason = f"the same code and launch as {point_text(first, space.free)}" if first != point else ""
+    return reason, plain
+
+
+def dry_run_json(facts: Facts, rows: Sequence[tuple[Space, Point, str, dict[str, Any]]]) -> dict[str, Any]:
+    """A dry run as JSON values."""
+    listed = [{"case": s.case.name, "point": dict(p), "pruned": reason or None, **cost} for s, p, reason, cost in rows]
+    return {"kernel": facts.info.name, "ok": True, "target": facts.target, "candidates": listed}
+
+
+def result_json(facts: Facts, ready: Ready, results: Sequence[CaseResult]) -> dict[str, Any]:
+    """A tuning as JSON values."""
+    device = ready.device
+    return {
+        "target": facts.target,
+        "device": {"kind": "cpu" if device.interprets else "cuda", "name": device.name, "driver": ready.driver},
+        "clocks_missing": ready.clocks_missing or None,
+        "cases": [_case_json(result) for result in results],
+    }
+
+
+def _case_json(result: CaseResult) -> dict[str, Any]:
+    runoff = result.runoff
+    return {
+        "name": result.space.case.name,
+        "best": dict(result.best.point) if result.best else None,
+        "median_us": result.best.seconds * 1e6 if result.best else None,
+        "runoff": {"ratio": runoff.ratio, "interval": [runoff.interval.low, runoff.interval.high], "verdict": runoff.verdict.name.lower()}
+        if runoff
+        else None,
+        "candidates": [to_line(trial) for trial in result.trials],
+        "untried": result.untried,
+    }

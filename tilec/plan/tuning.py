@@ -1,0 +1,195 @@
+"""Tuning records and the build: what a record was made of, whether it still holds, and which variants are shipped by it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import fnmatch
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from tilec.bundle.tuning import problem_at
+from tilec.errors import Diagnostic, ExpressionError
+from tilec.manifest.types import Kernel, Manifest
+from tilec.model import expr
+from tilec.model.arch import Target
+from tilec.model.digest import canonical_json, sha256
+from tilec.model.job import InputFile, Source, Variant
+from tilec.model.kernel import ToolInfo
+from tilec.model.signature import Param, ParamKind
+from tilec.model.table import Point, TuningTable, same_point
+from tilec.model.tuning import TunedDevice, TuningRecord, table_of
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Tuned:
+    """A kernel's tuning file, and what it is held against.
+
+    Attributes:
+        path: its name in the project.
+        text: its text, in which problems are located.
+        record: what it says.
+        kernel_digest: of the kernel as it is now.
+        tools: of the kernel's language, as they are now.
+    """
+
+    path: str
+    text: str
+    record: TuningRecord
+    kernel_digest: str
+    tools: tuple[ToolInfo, ...]
+
+    def problem(self, where: str, what: str) -> Diagnostic:
+        """A problem at a place of the file."""
+        return problem_at(self.text, self.path, where, what)
+
+
+def check_record(
+    tuned: Tuned, manifest: Manifest, kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant]
+) -> Iterator[Diagnostic]:
+    """What keeps a record from being taken up; nothing is said of points where the space is another one.
+
+    Args:
+        tuned: the record.
+        manifest: with the targets that a device's images may be for.
+        kernel: the manifest's table.
+        params: the launcher's parameters.
+        variants: all that the matrix gives.
+    """
+    record, again = tuned.record, f"run `tilec tune {kernel.name}`, or take dispatch.table out of kernel.{kernel.name}"
+    if record.kernel != kernel.name:
+        yield tuned.problem("kernel", f"the file was written for kernel {record.kernel!r}, and kernel.{kernel.name} names it: {again}")
+        return
+    if record.kernel_digest != tuned.kernel_digest:
+        what = "the kernel has changed since it was tuned: its source, a file that it includes or imports, or its table in the manifest"
+        yield tuned.problem("kernel_digest", f"{what}: {again}")
+    if record.space_digest != space_digest(manifest, kernel, variants):
+        what = "what there is to choose from has changed since it was tuned: the matrix, assume.sets, or hints"
+        yield tuned.problem("space_digest", f"{what}: {again}")
+        return
+    known = {target for targets in (manifest.targets.default, *(each for _, each in manifest.targets.groups)) for target in targets}
+    for number, device in enumerate(record.devices):
+        if device.target not in known:
+            what = f"{device.name} was tuned with {device.target}, which is no target of this project: {again}"
+            yield tuned.problem(f"devices[{number}].target", what)
+    for number, size in enumerate(record.sizes):
+        why = _misread(size, params)
+        if why:
+            yield tuned.problem(f"sizes[{number}]", why)
+    points = {variant.axes for variant in variants}
+    for number, device in enumerate(record.devices):
+        yield from _check_entries(tuned, number, device, points, _dtype_axes(params))
+
+
+def _check_entries(tuned: Tuned, number: int, device: TunedDevice, points: set[Point], dtypes: set[str]) -> Iterator[Diagnostic]:
+    for place, entry in enumerate(device.entries):
+        here = f"devices[{number}].entries[{place}]"
+        if not any(same_point(point, dict(entry.point)) and len(point) == len(entry.point) for point in points):
+            shown = ", ".join(f"{name} = {value!r}" for name, value in entry.point)
+            yield tuned.problem(f"{here}.point", f"{shown or 'no axes'} is no point of the kernel's matrix")
+        for before, other in enumerate(device.entries[:place]):
+            same = all(dict(entry.point).get(name) == dict(other.point).get(name) for name in dtypes)
+            if same and all(low <= top and bottom <= high for (low, high), (bottom, top) in zip(entry.ranges, other.ranges, strict=True)):
+                what = f"speaks of sizes of which devices[{number}].entries[{before}] speaks too"
+                yield tuned.problem(f"{here}.ranges", what)
+
+
+def newer_tools(tuned: Tuned) -> Iterator[str]:
+    """What is said of a record that was measured with other versions than those of this build."""
+    then = {tool.name: tool.version for tool in tuned.record.toolchain}
+    changed = [f"{tool.name} {then[tool.name]}" for tool in tuned.tools if then.get(tool.name, tool.version) != tool.version]
+    if changed:
+        now = ", ".join(f"{tool.name} {tool.version}" for tool in tuned.tools if then.get(tool.name, tool.version) != tool.version)
+        yield f"{tuned.path} was measured with {', '.join(changed)}, this build has {now}: `tilec tune` says whether its choices still hold"
+
+
+def shipped_table(tuned: Tuned, targets: Sequence[Target]) -> TuningTable:
+    """What the bundle holds of a record that was checked."""
+    return table_of(tuned.record, tuned.path, targets)
+
+
+def winners(kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], table: TuningTable) -> tuple[Variant, ...]:
+    """The variants at points that win somewhere, and at one point for each combination of dtypes that all other launches fall back to.
+
+    That is the default's, or where there is none the first of the matrix. All assumption sets of a point stay.
+    """
+    won = {entry.point for device in table.devices for entry in device.entries}
+    dtypes, default = _dtype_axes(params), dict(kernel.default)
+    kept = {point for variant in variants if _same(point := variant.axes, won)}
+    fallback: dict[Point, Point] = {}
+    for variant in variants:
+        if same_point(variant.axes, default):
+            fallback.setdefault(tuple(pair for pair in variant.axes if pair[0] in dtypes), variant.axes)
+    for variant in variants:
+        fallback.setdefault(tuple(pair for pair in variant.axes if pair[0] in dtypes), variant.axes)
+    kept.update(fallback.values())
+    return tuple(variant for variant in variants if variant.axes in kept)
+
+
+def _same(point: Point, others: set[Point]) -> bool:
+    """Whether a point is among others, whose axes may stand in another order."""
+    return any(len(point) == len(other) and same_point(point, dict(other)) for other in others)
+
+
+def _dtype_axes(params: Sequence[Param]) -> set[str]:
+    return {param.dtype for param in params}
+
+
+def _misread(text: str, params: Sequence[Param]) -> str:
+    """Why an expression is no size of a launch, or an empty text."""
+    tensors = {param.name: param.rank for param in params if param.kind is ParamKind.TENSOR}
+    try:
+        parsed = expr.parse(text, names=[param.name for param in params])
+    except ExpressionError as error:
+        return error.what
+    for name, attribute in sorted(parsed.uses):
+        if bool(attribute) != (name in tensors):
+            return f"{text!r} is no size of the kernel's arguments"
+    for name, attribute, index in sorted(parsed.extents):
+        if tensors[name] >= 0 and not -tensors[name] <= index < tensors[name]:
+            return f"{name} has rank {tensors[name]}: there is no {name}.{attribute}[{index}]"
+    return ""
+
+
+def kernel_digest(kernel: Kernel, source: Source, inputs: Iterable[InputFile]) -> str:
+    """What a kernel is compiled from: its files of the project, and what the manifest says of it besides the matrix.
+
+    Args:
+        kernel: the manifest's table.
+        source: where its code is, with the language's options.
+        inputs: files that its compiles read; those of toolkits count as the toolchain's.
+    """
+    files = sorted((file.name, file.digest) for file in inputs if not file.name.startswith("<"))
+    said = (kernel.source, kernel.function, kernel.symbol, kernel.language, kernel.params, kernel.args, kernel.launch, kernel.checks)
+    return sha256(canonical_json(_plain(("kernel", files, source.options, said))))
+
+
+def space_digest(manifest: Manifest, kernel: Kernel, variants: Sequence[Variant]) -> str:
+    """What there is to choose from: points and assumption sets, and the hints that they are compiled with.
+
+    Args:
+        manifest: whose overrides may change hints.
+        kernel: the manifest's table.
+        variants: all that its matrix gives.
+    """
+    points = sorted(((v.id, v.axes, v.assume) for v in variants), key=lambda point: point[0])
+    ids = [kernel.name, *(variant.id for variant in variants)]
+    rules = [(rule.select, rule.hints) for rule in manifest.overrides if rule.hints and any(_may_match(rule.select, name) for name in ids)]
+    return sha256(canonical_json(_plain(("space", points, kernel.hints, rules))))
+
+
+def _may_match(glob: str, name: str) -> bool:
+    """Whether a glob can match a job of the variant: ids of jobs are its id, `-` and a target."""
+    begins = f"{name}-"
+    return fnmatch.fnmatchcase(name, glob) or any(fnmatch.fnmatchcase(begins, glob[:end]) for end in range(1, len(glob) + 1))
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,100 @@
+"""The point that a call takes of a kernel with a tuning table: the table's, the default, whatever fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tilec.errors import LaunchError, LayoutError, RequirementError, VariantError
+from tilec.model.kernel import AxisValue
+from tilec.model.table import Lookup, Point, look_up, same_point
+from tilec.runtime.checks import Call
+from tilec.runtime.contract import Contract
+from tilec.runtime.seam import DeviceInfo
+from tilec.runtime.select import Settled, no_variant, select_variant, settle_axes
+
+
+def settle_by_table(call: Call, origins: Mapping[str, str], device: DeviceInfo) -> Settled:
+    """Settle the axes that caller and arguments leave open, check the call there, and choose the variant.
+
+    Args:
+        call: the call; its axes are settled in place.
+        origins: who says the axes that are settled already.
+        device: where it is launched.
+
+    Raises:
+        LaunchError: no variant takes the call.
+    """
+    contract = call.contract
+    reasons: list[str] = []
+    first: LaunchError | None = None
+    said = dict(call.axes)
+    for point, who, why in _points(call, device, reasons):
+        call.axes = dict(point)
+        reasons.append(why)
+        try:
+            call.check_contract()
+            considered = select_variant(call)
+        except (LayoutError, RequirementError, VariantError) as error:
+            first = first or error
+            reasons.append(f"passed over: {error.what.splitlines()[0]}")
+            continue
+        found = {axis: origins[axis] if axis in said else who for axis in call.axes}
+        return Settled(considered=considered, origins=found, reasons=tuple(reasons))
+    call.axes = said
+    raise first or no_variant(contract, said)
+
+
+def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tuple[Point, str, str]]:
+    """The points that a call may take, best first, each with who says so and why; each once."""
+    contract, said = call.contract, dict(call.axes)
+    seen: list[Point] = []
+    found = _look_up(call, device)
+    if found.entry is None:
+        reasons.append(found.reason)
+    elif not contract.matching(dict(found.entry.point)):
+        reasons.append(f"{found.reason}; the bundle has no variant there")
+    else:
+        seen.append(_ordered(contract, dict(found.entry.point)))
+        yield seen[0], "the tuning table's", found.reason
+    default = dict(said)
+    try:
+        settle_axes(contract, default)
+    except VariantError as error:
+        reasons.append(f"no default: {error.what}")
+    else:
+        point = _ordered(contract, default)
+        if point not in seen:
+            seen.append(point)
+            yield point, "the default", "the default"
+    for variant in contract.info.variants:
+        if variant.axes not in seen and same_point(variant.axes, said):
+            seen.append(variant.axes)
+            yield variant.axes, "what fits", f"the first that fits: {variant.id}"
+
+
+def _look_up(call: Call, device: DeviceInfo) -> Lookup:
+    contract, said = call.contract, call.axes
+    table = contract.table
+    assert table is not None
+    call.open()
+    sizes: list[int] = []
+    for size in contract.sizes:
+        try:
+            value: Any = call.evaluate(size)
+        except RequirementError as error:
+            return Lookup(entry=None, reason=f"{table.source} cannot say: {error.what}")
+        sizes.append(int(value))
+    return look_up(
+        table,
+        device=device.name,
+        cc=device.cc,
+        multiprocessors=device.multiprocessors,
+        sizes=sizes,
+        fits=lambda point: same_point(point, said),
+    )
+
+
+def _ordered(contract: Contract, axes: Mapping[str, AxisValue]) -> Point:
+    """A point with its axes in the order of the kernel's variants."""
+    return tuple((name, axes[name]) for name, _ in contract.info.axes)

@@ -1,0 +1,198 @@
+"""Candidates as they are compiled: each point of the matrix with all its assumption sets, in a bundle of its own, or why it is none."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from tilec.assemble import bundle_info
+from tilec.build import BuildRequest
+from tilec.bundle.write import write_bundle
+from tilec.compiler.cache import Cache
+from tilec.compiler.events import Done, Failed, Observer, SilentObserver
+from tilec.compiler.execute import KeyedJob, Pool
+from tilec.compiler.keys import KeyMaker, inputs_digest
+from tilec.compiler.state import WorkDir
+from tilec.errors import UsageError
+from tilec.model.kernel import KernelInfo, ToolInfo, VariantInfo
+from tilec.plan import Plan, make_plan
+from tilec.project import Project, declare, digest_of, open_project
+from tilec.tune.space import Point
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Made:
+    """What became of a candidate's compile.
+
+    Attributes:
+        variants: with their images; empty where it does not compile.
+        bundle: the file that holds them.
+        failure: why it does not compile; empty where it does.
+    """
+
+    variants: tuple[VariantInfo, ...] = ()
+    bundle: str = ""
+    failure: str = ""
+
+
+class Candidates(Protocol):
+    """Where candidates come from: compiled here, or elsewhere before."""
+
+    def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
+        """What became of these points."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What is known of a kernel that is tuned, before anything is compiled.
+
+    Attributes:
+        info: the kernel with its planned variants, which have no images.
+        kernel_digest, space_digest: of the record.
+        toolchain: what compiles it.
+        target: what it is compiled for.
+    """
+
+    info: KernelInfo
+    kernel_digest: str
+    space_digest: str
+    toolchain: tuple[ToolInfo, ...]
+    target: str
+
+
+class Foundry:
+    """Compiles candidates of one kernel for one target. Use it as a context manager: leaving it ends its workers.
+
+    Args:
+        request: the project, its cache and tools, and how many compile at once.
+        kernel: its name in the manifest.
+        target: what to compile for.
+        folder: where bundles of candidates go.
+        observer: hears of compiles and notes.
+        project: where it is open already.
+
+    Raises:
+        ManifestError, BuildError, ToolchainError: as a build would.
+        UsageError: the kernel is none of the manifest, or is not made for the target.
+    """
+
+    def __init__(
+        self,
+        request: BuildRequest,
+        kernel: str,
+        target: str,
+        folder: Path,
+        observer: Observer | None = None,
+        *,
+        project: Project | None = None,
+    ) -> None:
+        observer = observer or SilentObserver()
+        self._folder, self._profile = folder, request.profile
+        self._project = _of_kernel(project or open_project(request.manifest_path, request.search), kernel)
+        work = WorkDir(Path(self._project.manifest.root))
+        self._pool = Pool(
+            frontends=self._project.classes,
+            search=self._project.search,
+            cache=(cache := Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)),
+            workers=request.workers,
+            observer=observer,
+            spool=work.spool,
+            kept=work.kept,
+            timeout=self._project.manifest.toolchain.timeout,
+        )
+        try:
+            self._declared = declare(self._project, self._pool, cache, select=(kernel,))
+            self._plan = self._planned(kernel, target)
+        except BaseException:
+            self._pool.close()
+            raise
+        self._planned_kernel = self._plan.kernels[0]
+        self._keys = KeyMaker(tools=self._declared.tools, inputs=self._declared.inputs)
+        self._count = 0
+        self.facts = self._facts(kernel, target)
+
+    def __enter__(self) -> Foundry:  # noqa: PYI034 - nothing inherits from it
+        """The foundry itself."""
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """End its workers."""
+        self._pool.close()
+
+    def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
+        """Compile candidates, several at once; each is in a bundle with the others of this call."""
+        wanted = set(points)
+        jobs = tuple(job for job in self._planned_kernel.jobs if job.variant.axes in wanted)
+        inputs = inputs_digest(self._declared.inputs[self._planned_kernel.info.name])
+        keyed = tuple(KeyedJob(job=job, key=self._keys.key(job), inputs=inputs) for job in jobs)
+        outcomes = self._pool.compile(keyed)
+        failures = {job.variant.axes: outcome for job, outcome in zip(jobs, outcomes, strict=True) if isinstance(outcome, Failed)}
+        good = [(k, o) for k, o in zip(keyed, outcomes, strict=True) if isinstance(o, Done) and k.job.variant.axes not in failures]
+        made = {point: Made(failure=_reason(failures[point])) for point in points if point in failures}
+        if good:
+            made.update(self._bundled(good))
+        return made
+
+    def _bundled(self, good: Sequence[tuple[KeyedJob, Done]]) -> Mapping[Point, Made]:
+        kernel = dataclasses.replace(self._planned_kernel, jobs=tuple(keyed.job for keyed, _ in good))
+        plan = dataclasses.replace(self._plan, kernels=(kernel,))
+        info = bundle_info(self._project, self._declared, plan, self._profile, outcomes=[done for _, done in good])
+        images = {done.info.digest: (keyed, done) for keyed, done in good}
+        self._count += 1
+        path = self._folder / f"candidates-{self._count}.tilec"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bundle(path, info, lambda digest: self._pool.read(*images[digest]))
+        found: dict[Point, Made] = {}
+        for variant in info.kernels[0].variants:
+            known = found.get(variant.axes, Made(bundle=str(path)))
+            found[variant.axes] = dataclasses.replace(known, variants=(*known.variants, variant))
+        return found
+
+    def _planned(self, kernel: str, target: str) -> Plan:
+        project = self._project
+        plan = make_plan(
+            project.manifest,
+            self._declared.kernels,
+            project.languages,
+            project.sources,
+            targets=(target,),
+            select=(kernel,),
+            profile=self._profile,
+        )
+        if not plan.kernels or not plan.jobs:
+            raise UsageError(f"kernel {kernel!r} is not made for {target}", fix="name another one with --target")
+        return plan
+
+    def _facts(self, name: str, target: str) -> Facts:
+        planned, manifest = self._planned_kernel, self._project.manifest
+        kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
+        variants = tuple(dict.fromkeys(job.variant for job in planned.jobs))
+        infos = tuple(VariantInfo(id=v.id, axes=v.axes, assume=v.assume) for v in variants)
+        return Facts(
+            info=dataclasses.replace(planned.info, variants=infos),
+            kernel_digest=digest_of(self._project, self._declared, kernel),
+            space_digest=planned.space,
+            toolchain=tuple(sorted(self._declared.tools[kernel.language], key=lambda tool: tool.name)),
+            target=target,
+        )
+
+
+def _of_kernel(project: Project, name: str) -> Project:
+    """A project with the kernels of one language alone: tools of others may be missing, and what is compiled in one go stays together."""
+    language = next(kernel.language for kernel in project.manifest.kernels if kernel.name == name)
+    kernels = tuple(kernel for kernel in project.manifest.kernels if kernel.language == language)
+    names = {kernel.name for kernel in kernels}
+    return dataclasses.replace(
+        project,
+        manifest=dataclasses.replace(project.manifest, kernels=kernels),
+        frontends={language: project.frontends[language]},
+        classes={language: project.classes[language]},
+        sources={key: source for key, source in project.sources.items() if key in names},
+    )
+
+
+def _reason(failed: Failed) -> str:
+    lines = failed.error.what.strip().splitlines() or [type(failed.error).__name__]
+    return f"it does not compile: {lines[0]}"

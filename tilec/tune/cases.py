@@ -1,0 +1,91 @@
+"""The cases of a tuning: which there are, what is searched for each, and what their references give, computed once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tilec.errors import CaseError, UsageError
+from tilec.manifest.locate import Locator
+from tilec.manifest.types import Kernel
+from tilec.model import expr
+from tilec.model.kernel import KernelInfo
+from tilec.model.suggest import did_you_mean
+from tilec.model.tuning import size_expressions
+from tilec.runner.cases import BoundCase, expand_cases
+from tilec.runner.inputs import environment, make_inputs
+from tilec.runner.reference import References
+from tilec.tune.space import Space, space_of
+from tilec.tune.worker import write_expected
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """A case that is ready to be tuned.
+
+    Attributes:
+        space: what is searched.
+        at: values of the kernel's size expressions.
+        expected: file with the reference's results; empty where the case has none.
+    """
+
+    space: Space
+    at: tuple[int, ...]
+    expected: str
+
+
+def spaces_of(kernel: Kernel, info: KernelInfo, names: Sequence[str], *, locate: Locator | None = None) -> tuple[Space, ...]:
+    """What is searched, for each case of a kernel, or for those that are named.
+
+    Raises:
+        UsageError: there is no case, or none of a name.
+        CaseError: a case does not fit the kernel, or has no space.
+    """
+    known = [case.name for case in kernel.cases]
+    if not known:
+        what = f"kernel {kernel.name} has no case: tuning needs inputs to run candidates with, and a reference that says who is right"
+        raise UsageError(what, fix=f"add [kernel.{kernel.name}.case.NAME] to tilec.toml, with inputs and a reference")
+    for name in names:
+        if name not in known:
+            raise UsageError(f"kernel {kernel.name} has no case {name!r}{did_you_mean(name, known) or '; it has ' + ', '.join(known)}")
+    wanted = dataclasses.replace(kernel, cases=tuple(case for case in kernel.cases if not names or case.name in names))
+    return tuple(space_of(info, case) for case in expand_cases(wanted, info, locate=locate))
+
+
+def prepare_case(
+    space: Space, info: KernelInfo, references: References, folder: Path, *, on_reference: Callable[[BoundCase], None]
+) -> Prepared:
+    """Make a case's inputs once, for its sizes and for what its reference gives.
+
+    Args:
+        space: of the case.
+        info: the kernel.
+        references: of the project.
+        folder: where results are kept.
+        on_reference: hears of a reference before it is called: that may take long.
+
+    Raises:
+        CaseError: inputs cannot be made, or the reference fails.
+    """
+    case = space.case
+    inputs = make_inputs(case)
+    env = environment(case, inputs)
+    at = []
+    for text in size_expressions(info):
+        value = expr.parse(text).evaluate(env)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise CaseError(f"{case.name}: {text} is {value!r}, which is no size", location=case.location)
+        at.append(value)
+    expected = ""
+    if case.reference:
+        on_reference(case)
+        path = folder / f"{file_name(case.name)}.npz"
+        write_expected(path, case, references.expected(case, inputs))
+        expected = str(path)
+    return Prepared(space=space, at=tuple(at), expected=expected)
+
+
+def file_name(name: str) -> str:
+    """`gemm.4k_f16`: a case's name as that of a file."""
+    return "".join(c if c.isalnum() or c in "-_" else "." if c == "/" else "_" for c in name).rstrip("_")

@@ -1,0 +1,178 @@
+"""A kit: one file with every candidate of a tuning and what is needed to measure them where there is no compiler and no project."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tilec.bundle.atomic import atomic_write
+from tilec.bundle.read import Bundle
+from tilec.errors import BundleError, TilecError, UsageError
+from tilec.frontends.base import BUILTIN
+from tilec.manifest.load import load
+from tilec.manifest.types import Kernel
+from tilec.model.arch import Target
+from tilec.model.kernel import KernelInfo, ToolInfo, VariantInfo
+from tilec.tune.candidates import Facts, Made
+from tilec.tune.cases import Prepared
+from tilec.tune.space import Point, point_of, space_of
+
+VERSION = 1
+SUFFIX = ".tune"
+_INDEX, _MANIFEST, _BUNDLE = "kit.json", "tilec.toml", "candidates.tilec"
+# Most bytes of one member: results of references may be large, and a kit is unpacked to disk.
+_MOST = 64 << 30
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Kit:
+    """What a kit holds.
+
+    Attributes:
+        facts: of the kernel.
+        kernel: its table of the manifest.
+        prepared: the cases, in the order of the manifest.
+        made: every candidate: in the kit's bundle, or why it does not compile.
+    """
+
+    facts: Facts
+    kernel: Kernel
+    prepared: tuple[Prepared, ...]
+    made: Mapping[Point, Made]
+
+    def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
+        """What became of these points: `Candidates`."""
+        return {point: self.made[point] for point in points}
+
+
+def write_kit(path: Path, facts: Facts, manifest: Path, prepared: Sequence[Prepared], made: Mapping[Point, Made]) -> None:
+    """Write a kit; what was at `path` stays until it is whole.
+
+    Args:
+        path: the file.
+        facts: of the kernel.
+        manifest: the project's tilec.toml, which has the cases.
+        prepared: cases with their references' results.
+        made: every candidate; those that compiled are all in one bundle.
+
+    Raises:
+        OutputError: it cannot be written.
+        UsageError: no candidate compiled.
+    """
+    bundles = {found.bundle for found in made.values() if found.bundle}
+    if len(bundles) != 1:
+        first = next((found.failure for found in made.values() if found.failure), "")
+        raise UsageError(f"no candidate of {facts.info.name} compiles for {facts.target}: {first}", fix="`tilec build` says more")
+    index = {
+        "kit": VERSION,
+        "kernel": facts.info.name,
+        "kernel_digest": facts.kernel_digest,
+        "space_digest": facts.space_digest,
+        "target": facts.target,
+        "toolchain": [{"name": tool.name, "version": tool.version, "digest": tool.digest} for tool in facts.toolchain],
+        "candidates": [{"point": dict(point), "failure": found.failure} for point, found in made.items()],
+        "cases": [{"name": p.space.case.name, "at": list(p.at), "expected": Path(p.expected).name if p.expected else ""} for p in prepared],
+    }
+    with atomic_write(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(_INDEX, json.dumps(index, indent=1))
+        archive.write(manifest, _MANIFEST)
+        archive.write(next(iter(bundles)), _BUNDLE)
+        for one in prepared:
+            if one.expected:
+                archive.write(one.expected, f"expected/{Path(one.expected).name}")
+
+
+def read_kit(path: Path, folder: Path) -> Kit:
+    """Unpack a kit.
+
+    Args:
+        path: the file.
+        folder: where to; the kit needs it as long as it is used.
+
+    Raises:
+        UsageError: it is no kit, damaged, or of another version.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            index = json.loads(archive.read(_INDEX))
+            if not isinstance(index, dict) or index.get("kit") != VERSION:
+                found = index.get("kit") if isinstance(index, dict) else index
+                raise _refusal(path, f"version {found!r} of kits: this tilec reads version {VERSION}")
+            _unpack(path, archive, folder)
+        return _kit(index, folder)
+    except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, AttributeError) as error:
+        what = error.strerror if isinstance(error, OSError) and error.strerror else f"{error}"
+        raise _refusal(path, what) from error
+    except BundleError as error:
+        raise _refusal(path, error.what) from error
+
+
+def _unpack(path: Path, archive: zipfile.ZipFile, folder: Path) -> None:
+    for member in archive.infolist():
+        parts = member.filename.split("/")
+        plain = member.filename in (_INDEX, _MANIFEST, _BUNDLE) or (
+            len(parts) == 2 and parts[0] == "expected" and parts[1].endswith(".npz")
+        )
+        if not plain or ".." in parts or "\\" in member.filename or member.file_size > _MOST:
+            raise _refusal(path, f"it holds {member.filename!r}, which belongs to no kit")
+    archive.extractall(folder)
+
+
+def _kit(index: Mapping[str, Any], folder: Path) -> Kit:
+    languages = {name: _suffixes(where) for name, where in BUILTIN.items()}
+    manifest = load(folder / _MANIFEST, languages=languages)
+    name = index["kernel"]
+    kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
+    built = Bundle.open(folder / _BUNDLE).kernel(name)
+    made = _candidates(index["candidates"], built, str(folder / _BUNDLE))
+    failed = tuple(VariantInfo(id="", axes=point) for point, found in made.items() if found.failure)
+    info = dataclasses.replace(built, variants=(*built.variants, *failed))
+    facts = Facts(
+        info=info,
+        kernel_digest=index["kernel_digest"],
+        space_digest=index["space_digest"],
+        toolchain=tuple(ToolInfo(**tool) for tool in index["toolchain"]),
+        target=str(Target.parse(index["target"])),
+    )
+    return Kit(facts=facts, kernel=kernel, prepared=tuple(_prepared(kernel, info, index["cases"], folder)), made=made)
+
+
+def _candidates(rows: Sequence[Mapping[str, Any]], built: KernelInfo, bundle: str) -> dict[Point, Made]:
+    variants: dict[Point, list[VariantInfo]] = {}
+    for variant in built.variants:
+        variants.setdefault(variant.axes, []).append(variant)
+    made = {}
+    for row in rows:
+        point = point_of(row["point"])
+        found = Made(failure=row["failure"]) if row["failure"] else Made(variants=tuple(variants[point]), bundle=bundle)
+        made[point] = found
+    return made
+
+
+def _prepared(kernel: Kernel, info: KernelInfo, rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Prepared]:
+    from tilec.runner.cases import expand_cases
+
+    cases = {case.name: case for case in expand_cases(kernel, info)}
+    found = []
+    for row in rows:
+        expected = str(folder / "expected" / row["expected"]) if row["expected"] else ""
+        found.append(Prepared(space=space_of(info, cases[row["name"]]), at=tuple(map(int, row["at"])), expected=expected))
+    return found
+
+
+def _suffixes(where: str) -> tuple[str, ...]:
+    import importlib
+
+    module, _, name = where.partition(":")
+    suffixes: tuple[str, ...] = getattr(importlib.import_module(module), name).suffixes
+    return suffixes
+
+
+def _refusal(path: Path, what: str) -> TilecError:
+    return UsageError(
+        f"{path} is no kit that can be measured: {what}", fix="write it with `tilec tune --prepare KERNEL`, and copy all of it"
+    )

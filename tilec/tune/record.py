@@ -1,0 +1,175 @@
+"""From the results of a tuning to the record that a project commits: entries by device and sizes, beside those that were there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tilec.bundle.atomic import write_if_changed
+from tilec.bundle.tuning import read_record, record_text
+from tilec.errors import ManifestError, UsageError
+from tilec.model.arch import Target
+from tilec.model.kernel import KernelInfo, VariantInfo
+from tilec.model.tuning import Candidate, Clocks, Status, TunedDevice, TunedEntry, TuningRecord, bucket_of, size_expressions
+from tilec.tune import wire
+from tilec.tune.candidates import Facts
+from tilec.tune.session import CaseResult
+from tilec.tune.trial import Trial
+
+Range = tuple[int, int]
+
+
+def new_record(
+    facts: Facts, ready: wire.Ready, results: Sequence[CaseResult], sizes: dict[str, tuple[int, ...]], built: Iterable[VariantInfo]
+) -> tuple[TuningRecord, tuple[str, ...]]:
+    """The record of a tuning, and what is to be said of it.
+
+    Args:
+        facts: of the kernel.
+        ready: the device that was measured on.
+        results: of the cases; those without a winner give no entry.
+        sizes: per case the values of the size expressions.
+        built: variants with the hints that their images were made with.
+
+    Raises:
+        ValueError: no case has a winner.
+    """
+    target = Target.parse(facts.target)
+    hints = {variant.id: tuple(sorted(variant.hints_of(target).items())) for variant in built}
+    entries: list[TunedEntry] = []
+    notes: list[str] = []
+    for result in results:
+        if result.best is None:
+            continue
+        entry = _entry(result, result.best, sizes[result.space.case.name], hints)
+        other = next((e for e in entries if e.ranges == entry.ranges and _dtypes(e, facts.info) == _dtypes(entry, facts.info)), None)
+        if other is not None:
+            notes.append(f"case {entry.case} has the sizes of case {other.case}, whose entry stands for both")
+            continue
+        entries.append(entry)
+    if not entries:
+        raise ValueError("a record has an entry")
+    device, trials = ready.device, [trial for result in results for trial in result.trials]
+    driver = "" if device.interprets else ready.driver or f"CUDA {device.driver[0]}.{device.driver[1]}"
+    tuned = TunedDevice(
+        name=device.name,
+        cc=device.cc,
+        multiprocessors=device.multiprocessors,
+        driver=driver,
+        clocks=_clocks(trials),
+        target=target,
+        entries=tuple(entries),
+    )
+    record = TuningRecord(
+        kernel=facts.info.name,
+        kernel_digest=facts.kernel_digest,
+        space_digest=facts.space_digest,
+        toolchain=facts.toolchain,
+        sizes=size_expressions(facts.info),
+        devices=(tuned,),
+    )
+    return record, tuple(notes)
+
+
+def merged(old: TuningRecord | None, new: TuningRecord, info: KernelInfo) -> tuple[TuningRecord, str]:
+    """The new record with what still holds of the old one, and what does not, as a text.
+
+    Of the same kernel and space, other devices stay, and other sizes of this device if its images were for the same target.
+    """
+    if old is None:
+        return new, ""
+    changed = [
+        text
+        for text, same in (
+            ("the kernel", old.kernel == new.kernel and old.kernel_digest == new.kernel_digest),
+            ("its space", old.space_digest == new.space_digest and old.sizes == new.sizes),
+        )
+        if not same
+    ]
+    if changed:
+        return new, f"{' and '.join(changed)} changed since the record was written: what it said of other devices and sizes is gone"
+    tuned = new.devices[0]
+    before = next((device for device in old.devices if device.name == tuned.name and device.target == tuned.target), None)
+    if before is not None:
+        fresh = {(entry.ranges, _dtypes(entry, info)) for entry in tuned.entries}
+        kept = [entry for entry in before.entries if (entry.ranges, _dtypes(entry, info)) not in fresh]
+        entries = sorted((*tuned.entries, *kept), key=lambda entry: (entry.ranges, str(entry.point)))
+        tuned = dataclasses.replace(tuned, entries=tuple(entries))
+    devices = sorted((tuned, *(device for device in old.devices if device.name != tuned.name)), key=lambda device: device.name)
+    return dataclasses.replace(new, devices=tuple(devices)), ""
+
+
+def read_old(path: Path, shown: str) -> TuningRecord | None:
+    """The record that is at a path; None where there is none.
+
+    Raises:
+        ManifestError: it is damaged.
+        UsageError: it cannot be read.
+    """
+    try:
+        return read_record(path.read_bytes(), shown)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UsageError(f"{shown}: the tuning file cannot be read: {error.strerror}", fix="name another one with --record") from error
+    except ManifestError as error:
+        fix = "restore it, or remove it: a new one is then written"
+        raise ManifestError(error.problems, fix=fix) from error
+
+
+def write_record(path: Path, record: TuningRecord) -> bool:
+    """Put a record in place; whether the file changed.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    return write_if_changed(path, record_text(record).encode())
+
+
+def _entry(result: CaseResult, best: Trial, at: tuple[int, ...], hints: dict[str, tuple[tuple[str, int], ...]]) -> TunedEntry:
+    effort = best.effort
+    ranked = sorted(
+        (trial for trial in result.trials if trial.point != best.point),
+        key=lambda t: (not t.measured, -t.effort, t.seconds if t.measured else 0.0),
+    )
+    median, interval = _times(best)
+    return TunedEntry(
+        case=result.space.case.case,
+        ranges=tuple(bucket_of(value) for value in at),
+        at=at,
+        point=best.point,
+        variant=best.variant,
+        hints=hints.get(best.variant, ()),
+        median_us=median,
+        interval_us=interval,
+        samples=len(best.samples),
+        candidates=(_candidate(best, effort, Status.BEST), *(_candidate(trial, effort, trial.status) for trial in ranked)),
+    )
+
+
+def _candidate(trial: Trial, effort: float, status: Status) -> Candidate:
+    if not trial.measured:
+        return Candidate(point=trial.point, status=status, reason=trial.reason)
+    median, interval = _times(trial)
+    reason = ""
+    if trial.effort < effort:
+        status, reason = Status.PRUNED, f"behind after {trial.effort:.0%} of a measurement"
+    return Candidate(point=trial.point, status=status, reason=reason, median_us=median, interval_us=interval, samples=len(trial.samples))
+
+
+def _times(trial: Trial) -> tuple[float, tuple[float, float]]:
+    """Median and interval in microseconds, as the record rounds them."""
+    found = trial.summary
+    low, middle, high = (max(round(1e6 * value, 4), 1e-4) for value in (found.interval.low, found.median, found.interval.high))
+    return middle, (low, high)
+
+
+def _dtypes(entry: TunedEntry, info: KernelInfo) -> tuple[object, ...]:
+    return tuple(value for name, value in entry.point if name in info.dtype_axes)
+
+
+def _clocks(trials: Sequence[Trial]) -> Clocks | None:
+    sm = [clock for trial in trials if trial.sm for clock in trial.sm]
+    memory = [clock for trial in trials if trial.memory for clock in trial.memory]
+    return Clocks(sm=(min(sm), max(sm)), memory=(min(memory), max(memory))) if sm and memory else None

@@ -1,0 +1,299 @@
+"""A tuning of one kernel: compiles candidates while workers measure others, case after case, and decides between the two best."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from tilec.bench.measure import MeasureOptions
+from tilec.bench.statistics import Comparison, Verdict, compare_pairs
+from tilec.errors import MissingError, TilecError
+from tilec.manifest.types import Budget
+from tilec.model.kernel import KernelInfo, VariantInfo
+from tilec.tune import wire
+from tilec.tune.candidates import Candidates, Made
+from tilec.tune.log import TrialLog
+from tilec.tune.search import Ask, Search, make_searcher
+from tilec.tune.space import Point, Space, at_point
+from tilec.tune.study import Study
+from tilec.tune.trial import Trial
+from tilec.tune.workplace import StoppedError, Workplace
+
+# Seconds between looks at the clock while workers are at work and there is nothing to compile.
+_LOOK = 0.2
+# Of samples and warm-up, what even a measurement of the least effort gets.
+_PART = 0.4
+_MEASURE, _RUN_OFF = MeasureOptions(), MeasureOptions(least=30, seconds=1.0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class SessionOptions:
+    """How to tune.
+
+    Attributes:
+        search: how candidates are chosen.
+        budget: seconds for all cases together; 0 for no bound.
+        most: candidates per case; 0 for all.
+        seed: of the search.
+        limit: seconds that one candidate may take to be checked and measured.
+        batch: candidates that are compiled at once.
+        measure: how to measure one with full effort.
+        runoff: how to measure the two best side by side.
+    """
+
+    search: Search = Search.HALVING
+    budget: float = 0.0
+    most: int = 0
+    seed: int = 0
+    limit: float = 60.0
+    batch: int = 4
+    measure: MeasureOptions = _MEASURE
+    runoff: MeasureOptions = _RUN_OFF
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CaseResult:
+    """What came of a case.
+
+    Attributes:
+        space: what was searched.
+        best: the winner; None where no candidate is right.
+        second, runoff: whom it was held against side by side, and how (winner over second); None for a single candidate.
+        pairs: of samples of the run-off.
+        trials: the last of each candidate, in the order of the space.
+        untried: candidates that were not tried, and why.
+    """
+
+    space: Space
+    best: Trial | None
+    second: Trial | None = None
+    runoff: Comparison | None = None
+    pairs: int = 0
+    trials: tuple[Trial, ...] = ()
+    untried: int = 0
+    why_untried: str = ""
+
+
+class Progress(Protocol):
+    """Hears of a tuning, from any thread but one at a time."""
+
+    def case_begun(self, space: Space) -> None:
+        """Candidates of a case are tried from now on."""
+
+    def trial_ended(self, space: Space, trial: Trial, best: Trial | None) -> None:
+        """A candidate has its result; the best so far is given along."""
+
+    def case_ended(self, result: CaseResult) -> None:
+        """A case is decided."""
+
+    def note(self, text: str) -> None:
+        """Something to know that ends nothing."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """What is tuned.
+
+    Attributes:
+        info: the kernel.
+        spaces: of each case.
+        candidates: compiles them, or has them; called in the thread of `run` alone.
+        expected: per case the file with the reference's results; cases without a reference have none.
+        budget: of resources, from the manifest.
+    """
+
+    info: KernelInfo
+    spaces: tuple[Space, ...]
+    candidates: Candidates
+    expected: Mapping[str, str]
+    budget: Budget
+
+
+class Session:
+    """One tuning.
+
+    Args:
+        work: what is tuned.
+        places: where it is measured.
+        log: takes every trial; it is open.
+        known: trials of an earlier tuning that was interrupted.
+        options: how to tune.
+        progress: hears of it.
+        clock: seconds, for the budget of time.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        places: Sequence[Workplace],
+        log: TrialLog,
+        *,
+        known: Sequence[Trial] = (),
+        options: SessionOptions = SessionOptions(),
+        progress: Progress,
+        clock: Callable[[], float],
+    ) -> None:
+        self._work, self._places, self._log = work, list(places), log
+        self._options, self._progress, self._clock = options, progress, clock
+        self._known: dict[str, dict[Point, list[Trial]]] = {}
+        for trial in known:
+            self._known.setdefault(trial.case, {}).setdefault(trial.point, []).append(trial)
+        self._made: dict[Point, Made] = {}
+        self._error: BaseException | None = None
+
+    @property
+    def built(self) -> tuple[VariantInfo, ...]:
+        """The variants of every candidate that compiled."""
+        return tuple(variant for made in self._made.values() for variant in made.variants)
+
+    def run(self) -> tuple[CaseResult, ...]:
+        """Tune every case; what was found by then is in the log, whatever ends it.
+
+        Raises:
+            MissingError: no device is left.
+            OutputError: the log cannot be written.
+        """
+        end = self._clock() + self._options.budget
+        results: list[CaseResult] = []
+        try:
+            for number, space in enumerate(self._work.spaces):
+                # Cases share what is left alike, so that the first does not use it up.
+                left = (end - self._clock()) / (len(self._work.spaces) - number)
+                results.append(self._tune(space, self._clock() + left if self._options.budget else float("inf")))
+                self._progress.case_ended(results[-1])
+        finally:
+            for place in self._places:
+                place.close()
+        return tuple(results)
+
+    def _tune(self, space: Space, deadline: float) -> CaseResult:
+        self._progress.case_begun(space)
+        options, places = self._options, range(len(space.points))
+        study = Study(
+            space,
+            self._work.info,
+            make_searcher(options.search, space.points, places, most=options.most, seed=options.seed),
+            known=self._known.get(space.case.name, {}),
+            budget=self._work.budget,
+            devices=len(self._places),
+            listener=lambda trial, best, *, fresh: self._note_trial(space, trial, best, fresh),
+            expired=lambda: self._clock() >= deadline,
+        )
+        study.compiled(self._made)
+        threads = [threading.Thread(target=self._serve, args=(place, study), name=place.name) for place in self._places]
+        for thread in threads:
+            thread.start()
+        try:
+            self._supply(study, deadline)
+        except BaseException:
+            study.stop()
+            for place in self._places:
+                place.stop()
+            raise
+        finally:
+            for thread in threads:
+                thread.join()
+        if self._error is not None:
+            raise self._error
+        timed_out = self._clock() >= deadline
+        return self._decide(study, timed_out)
+
+    def _supply(self, study: Study, deadline: float) -> None:
+        """Compile what is wanted until the search is over or its time is up."""
+        while not study.over:
+            wanted = study.wanted(self._options.batch)
+            if wanted:
+                made = self._work.candidates.make(wanted)
+                self._made.update(made)
+                study.compiled(made)
+            else:
+                study.wait(_LOOK)
+            if self._clock() >= deadline:
+                study.stop()
+
+    def _serve(self, place: Workplace, study: Study) -> None:
+        """Measure on one device what the study gives, until it is over or the device is gone; the body of a thread."""
+        ask: Ask | None = None
+        try:
+            while (taken := study.take()) is not None:
+                ask, made = taken
+                answer = place.ask(self._measure(study.space, ask, made), self._options.limit)
+                assert isinstance(answer, wire.Measured)
+                study.ended(ask, answer)
+                ask = None
+        except StoppedError:
+            study.stop()
+        except MissingError as error:
+            self._lose(place, study, ask, error)
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread of `run`
+            self._error = self._error or error
+            study.stop()
+
+    def _lose(self, place: Workplace, study: Study, ask: Ask | None, error: TilecError) -> None:
+        self._places = [other for other in self._places if other is not place]
+        place.close()
+        if not self._places:
+            self._error = self._error or error
+        else:
+            self._progress.note(f"{place.name} went away, the others go on: {error.what}")
+        if ask is not None:
+            study.given_back(ask)
+        if not self._places:
+            study.stop()
+
+    def _measure(self, space: Space, ask: Ask, made: Made) -> wire.Measure:
+        full = self._options.measure
+        part = max(ask.effort, 0.0)
+        options = dataclasses.replace(
+            full, seconds=full.seconds * part, least=max(3, round(full.least * max(part, _PART))), warm_up=full.warm_up * max(part, _PART)
+        )
+        return wire.Measure(subject=self._subject(space, space.points[ask.place], made), options=options)
+
+    def _subject(self, space: Space, point: Point, made: Made) -> wire.Subject:
+        case = at_point(space.case, self._work.info, point)
+        return wire.Subject(bundle=made.bundle, case=case, expected=self._work.expected.get(case.name, ""))
+
+    def _note_trial(self, space: Space, trial: Trial, best: Trial | None, fresh: bool) -> None:
+        if fresh:
+            self._log.add(trial)
+        self._progress.trial_ended(space, trial, best)
+
+    def _decide(self, study: Study, timed_out: bool) -> CaseResult:
+        """The winner: of the two best, the one that is faster side by side."""
+        space, ranked, trials = study.space, study.ranked(), study.trials
+        untried = len(space.points) - len(trials)
+        why = ("the time was up" if timed_out else f"--max-candidates is {self._options.most}") if untried else ""
+        result = CaseResult(space=space, best=ranked[0] if ranked else None, trials=trials, untried=untried, why_untried=why)
+        if len(ranked) < 2:
+            return result
+        first, second = ranked[:2]
+        samples = self._run_off(space, first, second)
+        if samples is None:
+            return result
+        found = compare_pairs(*samples)
+        if found.verdict is Verdict.SECOND:
+            first, second, found = second, first, compare_pairs(*reversed(samples))
+        return dataclasses.replace(result, best=first, second=second, runoff=found, pairs=len(samples[0]))
+
+    def _run_off(self, space: Space, first: Trial, second: Trial) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """Samples of both, taken side by side on one device; None where no device does it."""
+        missing = [trial.point for trial in (first, second) if trial.point not in self._made]  # both may be known from the log alone
+        if missing:
+            self._made.update(self._work.candidates.make(missing))
+        one, other = (self._subject(space, trial.point, self._made[trial.point]) for trial in (first, second))
+        request = wire.MeasurePair(first=one, second=other, options=self._options.runoff)
+        for place in list(self._places):
+            try:
+                answer = place.ask(request, 2 * self._options.limit)
+            except MissingError as error:
+                self._places.remove(place)
+                self._progress.note(f"{place.name} went away: {error.what}")
+                continue
+            if not isinstance(answer, tuple):
+                self._progress.note(f"{space.case.name}: the two best could not be measured side by side: {answer.reason}")
+                return None
+            a, b = (part.measurement.samples for part in answer if part.measurement is not None)
+            return a, b
+        return None

@@ -1,0 +1,84 @@
+"""The space of a case: every point of the kernel's matrix that its inputs leave open, hints that are axes included."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from tilec.errors import CaseError, ExpressionError
+from tilec.model import expr
+from tilec.model.kernel import AxisValue, KernelInfo
+from tilec.runner.cases import Axes, BoundCase
+
+Point = Axes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Space:
+    """What is searched for one case.
+
+    Attributes:
+        case: with the inputs.
+        points: every axis with its value, in the order of the matrix; at least one.
+        free: axes that have more than one value among them.
+    """
+
+    case: BoundCase
+    points: tuple[Point, ...]
+    free: tuple[str, ...]
+
+
+def space_of(info: KernelInfo, case: BoundCase) -> Space:
+    """The space of a case.
+
+    Args:
+        info: the kernel with its variants, built or planned.
+        case: one of its cases; axes that it chooses itself are not searched.
+
+    Raises:
+        CaseError: the matrix has no point for the case, or its inputs depend on what is searched.
+    """
+    fixed = {name: value for name, value in case.axes if name in info.dtype_axes} | dict(case.choose)
+    points = tuple(dict.fromkeys(v.axes for v in info.variants if all(dict(v.axes).get(n) == value for n, value in fixed.items())))
+    if not points:
+        asked = ", ".join(f"{name} = {value!r}" for name, value in fixed.items()) or "it"
+        what = f"{case.name}: the matrix of {info.name} has no point for {asked}: there is nothing to tune"
+        fix = f"add values to kernel.{info.name}.matrix, or leave the case out"
+        raise CaseError(what, fix=fix, location=case.location)
+    free = tuple(name for name, _ in info.axes if len({dict(point)[name] for point in points}) > 1)
+    for item in case.inputs:
+        for text in item.shape or ():
+            bad = sorted(_names(text).intersection(free))
+            if bad:
+                what = (
+                    f"{case.name}: inputs.{item.name} has the extent {text!r}, which changes with {bad[0]}: candidates would do other work"
+                )
+                fix = f"give a number, or choose {bad[0]} in the case: axes = {{ {bad[0]} = … }}"
+                raise CaseError(what, fix=fix, location=case.location)
+    return Space(case=case, points=points, free=free)
+
+
+def at_point(case: BoundCase, info: KernelInfo, point: Point) -> BoundCase:
+    """A case as it is run at a point: the launcher is told every axis that the arguments do not decide."""
+    return dataclasses.replace(case, axes=point, choose=tuple((name, value) for name, value in point if name not in info.dtype_axes))
+
+
+def point_text(point: Point, names: tuple[str, ...] = ()) -> str:
+    """`BM=64 BN=128`: a point, or those of its axes that are named."""
+    return " ".join(f"{name}={_value(value)}" for name, value in point if not names or name in names) or "its only point"
+
+
+def point_of(axes: Mapping[str, AxisValue]) -> Point:
+    """A point out of JSON."""
+    return tuple(axes.items())
+
+
+def _value(value: AxisValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _names(text: str) -> frozenset[str]:
+    try:
+        return frozenset(expr.parse(text).names)
+    except ExpressionError:
+        return frozenset()  # making the inputs says it better

@@ -1,0 +1,229 @@
+"""The search of one case as several threads share it: who measures what next, what needs no measuring, and which is the best so far."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from tilec.manifest.types import Budget
+from tilec.model.kernel import KernelInfo
+from tilec.model.tuning import Status
+from tilec.tune import wire
+from tilec.tune.candidates import Made
+from tilec.tune.prune import identity, refusal
+from tilec.tune.search import Ask, Searcher
+from tilec.tune.space import Point, Space, point_text
+from tilec.tune.trial import Trial
+
+# Candidates that are asked for beyond those that devices are at: what is compiled meanwhile.
+_AHEAD = 1
+_CHANCES = 2  # devices that a candidate may take with it
+
+
+class Listener(Protocol):
+    """Hears of every trial, one at a time; `fresh` says that it is none of an earlier tuning."""
+
+    def __call__(self, trial: Trial, best: Trial | None, *, fresh: bool) -> None:
+        """A candidate has its result."""
+
+
+class Study:
+    """The search of one case. Every method is for any thread.
+
+    Args:
+        space: what is searched.
+        info: the kernel.
+        searcher: chooses.
+        known: trials of an earlier tuning, by point.
+        budget: of resources.
+        devices: how many measure.
+        listener: hears of trials; called under the lock, so that they come one after another.
+        expired: whether the time is up: nothing is begun after that.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        info: KernelInfo,
+        searcher: Searcher,
+        *,
+        known: Mapping[Point, Sequence[Trial]],
+        budget: Budget,
+        devices: int,
+        listener: Listener,
+        expired: Callable[[], bool],
+    ) -> None:
+        self.space = space
+        self.over = False
+        self._info, self._searcher, self._known, self._budget = info, searcher, known, budget
+        self._devices, self._listener, self._expired = devices, listener, expired
+        self._change = threading.Condition()
+        self._open: list[Ask] = []
+        self._busy = 0
+        self._made: dict[Point, Made] = {}
+        self._losses: dict[int, int] = {}
+        self._trials: dict[int, Trial] = {}
+        self._codes: dict[object, int] = {}
+
+    def take(self) -> tuple[Ask, Made] | None:
+        """The next candidate to measure, once there is one that is compiled; None when the search is over."""
+        with self._change:
+            while not self.over:
+                if self._expired():
+                    self._finish()
+                    break
+                self._fill()
+                if sum(self._settle(ask) for ask in list(self._open)):
+                    continue  # who was told may have others to ask for
+                ask = next((ask for ask in self._open if self._point(ask) in self._made), None)
+                if ask is not None:
+                    self._open.remove(ask)
+                    self._busy += 1
+                    return ask, self._made[self._point(ask)]
+                if self._searcher.done and not self._open and not self._busy:
+                    self._finish()
+                else:
+                    self._change.wait()
+            return None
+
+    def ended(self, ask: Ask, answer: wire.Measured) -> None:
+        """What came of a candidate that was taken."""
+        with self._change:
+            self._busy -= 1
+            self._tell(ask, trial_of(self.space.case.name, self._point(ask), ask.effort, answer))
+
+    def given_back(self, ask: Ask) -> None:
+        """The device of a candidate that was taken went away: another one may try it, but not for ever."""
+        with self._change:
+            self._busy -= 1
+            self._devices -= 1
+            self._losses[ask.place] = self._losses.get(ask.place, 0) + 1
+            if self._losses[ask.place] >= _CHANCES:
+                self._tell(ask, self._failed(ask, Status.FAILED, f"{_CHANCES} devices went away while they ran it"))
+            else:
+                self._open.insert(0, ask)
+            if self._devices <= 0:
+                self._finish()
+            self._change.notify_all()
+
+    def wanted(self, most: int) -> list[Point]:
+        """Points to compile next: those that somebody waits for, then those that will be asked for."""
+        with self._change:
+            if self.over:
+                return []
+            self._fill()
+            for ask in list(self._open):
+                self._settle(ask)
+            points = [self._point(ask) for ask in self._open]  # who is known well enough is settled, and not among them
+            ahead = (self.space.points[place] for place in self._searcher.ahead)
+            points += [point for point in ahead if self._remembered(point, 0.0) is None]
+            return [point for point in dict.fromkeys(points) if point not in self._made][:most]
+
+    def compiled(self, made: Mapping[Point, Made]) -> None:
+        """What became of points that were wanted."""
+        with self._change:
+            self._made.update(made)
+            self._change.notify_all()
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        with self._change:
+            self._finish()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something changes."""
+        with self._change:
+            if not self.over:
+                self._change.wait(seconds)
+
+    def ranked(self) -> list[Trial]:
+        """Measured candidates, fastest first: of those with the greatest effort alone, since short measurements say less."""
+        with self._change:
+            return self._ranked()
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """The last trial of each candidate, in the order of the space."""
+        with self._change:
+            return tuple(self._trials[place] for place in sorted(self._trials))
+
+    def _fill(self) -> None:
+        while len(self._open) + self._busy < self._devices + _AHEAD:
+            ask = self._searcher.ask()
+            if ask is None:
+                return
+            self._open.append(ask)
+
+    def _settle(self, ask: Ask) -> bool:
+        """Whether a candidate needs no measuring; then it has its result."""
+        point = self._point(ask)
+        known = self._remembered(point, ask.effort)
+        if known is not None:
+            self._open.remove(ask)
+            self._tell(ask, known, fresh=False)
+            return True
+        made = self._made.get(point)
+        if made is None:
+            return False
+        failed = None
+        if made.failure:
+            failed = self._failed(ask, Status.FAILED, made.failure)
+        elif reason := refusal([image for variant in made.variants for image in variant.images], self._budget):
+            failed = self._failed(ask, Status.PRUNED, reason)
+        else:
+            first = self._codes.setdefault(identity(self._info, point, made.variants), ask.place)
+            if first != ask.place:
+                text = point_text(self.space.points[first], self.space.free)
+                failed = self._failed(ask, Status.PRUNED, f"the same code and launch as {text}")
+        if failed is not None:
+            self._open.remove(ask)
+            self._tell(ask, failed)
+        return failed is not None
+
+    def _remembered(self, point: Point, effort: float) -> Trial | None:
+        """The trial of an earlier tuning that says as much as is asked for."""
+        return next((t for t in self._known.get(point, ()) if not t.measured or t.effort >= effort), None)
+
+    def _tell(self, ask: Ask, trial: Trial, *, fresh: bool = True) -> None:
+        self._trials[ask.place] = trial
+        self._searcher.tell(ask, trial.seconds if trial.measured else None)
+        best = self._ranked()
+        self._listener(trial, best[0] if best else None, fresh=fresh)
+        self._change.notify_all()
+
+    def _ranked(self) -> list[Trial]:
+        found = [trial for trial in self._trials.values() if trial.measured]
+        effort = max((trial.effort for trial in found), default=1.0)
+        return sorted((trial for trial in found if trial.effort == effort), key=lambda trial: trial.seconds)
+
+    def _failed(self, ask: Ask, status: Status, reason: str) -> Trial:
+        return Trial(case=self.space.case.name, point=self._point(ask), status=status, reason=reason, effort=ask.effort)
+
+    def _point(self, ask: Ask) -> Point:
+        return self.space.points[ask.place]
+
+    def _finish(self) -> None:
+        self.over = True
+        self._change.notify_all()
+
+
+def trial_of(case: str, point: Point, effort: float, answer: wire.Measured) -> Trial:
+    """A trial out of a worker's answer."""
+    found = answer.measurement
+    if found is None:
+        return Trial(case=case, point=point, status=answer.status, reason=answer.reason, effort=effort)
+    return Trial(
+        case=case,
+        point=point,
+        status=answer.status,
+        effort=effort,
+        samples=found.samples,
+        launches=found.launches,
+        variant=answer.variant,
+        cache=answer.cache,
+        sm=found.sm,
+        memory=found.memory,
+        held_back=found.held_back,
+        steady=found.steady,
+    )

@@ -1,0 +1,67 @@
+"""What candidates are compiled for: the target of the project whose images a device would run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilec.errors import UsageError
+from tilec.manifest.types import Manifest
+from tilec.model.arch import ARCHS, Target, TargetKind
+from tilec.runtime.seam import DeviceInfo
+
+_TILEIR = Target(TargetKind.TILEIR)
+
+
+def target_for(manifest: Manifest, kernel: str, device: DeviceInfo | None, wanted: str) -> Target:
+    """The target to tune for.
+
+    Args:
+        manifest: of the project; a build takes up records of its targets alone.
+        kernel: name of the kernel, for messages.
+        device: what is measured on; None where that is another machine's.
+        wanted: of the command line; empty for the one that fits.
+
+    Raises:
+        UsageError: nothing of the project runs on the device, or it is not plain what is meant.
+    """
+    known = _known(manifest)
+    if wanted:
+        try:
+            target = Target.parse(wanted)
+        except ValueError as error:
+            raise UsageError(f"--target: {error}") from error
+        if target not in known:
+            what = f"--target {target} is no target of this project, and a build would take up no record of it"
+            raise UsageError(what, fix=f"add it to [targets]; there are {', '.join(map(str, known))}")
+        if device is not None and not _runs(target, device):
+            raise UsageError(f"--target {target} does not run on {device}", fix="leave --target out, or choose another device")
+        return target
+    if device is not None:
+        fits = [target for target in known if _runs(target, device)]
+        if fits:
+            return fits[0]
+        need = "tileir" if device.interprets else f"sm_{device.cc[0]}{device.cc[1]}"
+        what = f"kernel {kernel} cannot be tuned on {device}: no target of this project runs there"
+        raise UsageError(what, fix=f"add {need} to [targets]; there are {', '.join(map(str, known))}")
+    cubins = [target for target in known if target.kind is TargetKind.CUBIN]
+    if len(cubins) != 1:
+        what = f"this project has {len(cubins)} targets that are machine code: say which to tune for"
+        raise UsageError(what, fix=f"--target {cubins[0] if cubins else 'NAME'}; there are {', '.join(map(str, known))}")
+    return cubins[0]
+
+
+def _known(manifest: Manifest) -> Sequence[Target]:
+    """Targets of the project, what suits a device best first."""
+    found = {target for targets in (manifest.targets.default, *(each for _, each in manifest.targets.groups)) for target in targets}
+    rank = {TargetKind.CUBIN: 0, TargetKind.PTX: 1, TargetKind.TILEIR: 2}
+    return sorted(found, key=lambda target: (rank[target.kind], [-part for part in target.cc], ("a", "f", "").index(target.suffix)))
+
+
+def _runs(target: Target, device: DeviceInfo) -> bool:
+    if device.interprets:
+        return target == _TILEIR
+    if target == _TILEIR:
+        return False  # the driver's own compiler would be measured, not what is shipped
+    # Whether a plain cubin is one of a tile kernel, which runs on its own capability alone, shows when it is built: exact is safe.
+    exact = target.kind is TargetKind.CUBIN and target.cc in ARCHS
+    return target.runs_on(device.cc, exact=exact)

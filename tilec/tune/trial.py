@@ -1,0 +1,87 @@
+"""Trials: what became of one candidate of one case, as a value and as a line of the log."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from tilec.bench.statistics import Summary, summarize
+from tilec.model.tuning import Status
+from tilec.tune.space import Point, point_of
+
+Range = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """What became of a candidate.
+
+    Attributes:
+        case: name of the bound case. point: where the candidate is.
+        status: measured, pruned, wrong, failed or hung; `reason` says why for all but the first.
+        effort: part of the full measurement that was made.
+        samples: seconds of one launch. launches: of each sample.
+        variant: id of the variant that ran. cache: how the L2 cache was kept cold.
+        sm, memory: least and greatest clock in MHz; None where they cannot be read.
+        held_back: what held the clocks back. steady: the device was warm.
+    """
+
+    case: str
+    point: Point
+    status: Status
+    reason: str = ""
+    effort: float = 1.0
+    samples: tuple[float, ...] = ()
+    launches: int = 0
+    variant: str = ""
+    cache: str = ""
+    sm: Range | None = None
+    memory: Range | None = None
+    held_back: tuple[str, ...] = ()
+    steady: bool = True
+
+    @property
+    def measured(self) -> bool:
+        """Whether it has a time."""
+        return self.status is Status.MEASURED
+
+    @property
+    def summary(self) -> Summary:
+        """Of its samples."""
+        return summarize(self.samples)
+
+    @property
+    def seconds(self) -> float:
+        """The median of its samples."""
+        return self.summary.median
+
+
+def to_line(trial: Trial) -> dict[str, Any]:
+    """A trial as JSON values; what has its default is left out."""
+    row: dict[str, Any] = {"case": trial.case, "point": dict(trial.point), "status": trial.status.value}
+    for field in dataclasses.fields(trial)[3:]:
+        value = getattr(trial, field.name)
+        if value != field.default:
+            row[field.name] = list(value) if isinstance(value, tuple) else value
+    return row
+
+
+def from_line(row: Mapping[str, Any]) -> Trial:
+    """A trial out of JSON values.
+
+    Raises:
+        ValueError, TypeError, KeyError: it is none.
+    """
+    plain = dict(row)
+    case, point, status = plain.pop("case"), plain.pop("point"), Status(plain.pop("status"))
+    for name in ("samples", "held_back"):
+        plain[name] = tuple(plain.get(name, ()))
+    for name in ("sm", "memory"):
+        plain[name] = None if plain.get(name) is None else tuple(plain[name])
+    trial = Trial(case=case, point=point_of(point), status=status, **plain)
+    if trial.measured == (not trial.samples) or (not trial.measured and not trial.reason) or not isinstance(case, str):
+        raise ValueError("a trial is measured and has samples, or has a reason")
+    if trial.samples:
+        summarize(trial.samples)
+    return trial

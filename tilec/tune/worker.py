@@ -1,0 +1,201 @@
+"""A worker process of a tuning: has one device to itself, checks and measures the candidates that it is given, one after another."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import pickle
+import queue
+import resource
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilec.bench.measure import measure, measure_pair
+from tilec.bundle.read import Bundle
+from tilec.compiler import wire as frames
+from tilec.errors import CaseError, DriverError, KernelCacheError, OutOfMemoryError, TilecError
+from tilec.model.dtype import DTYPES
+from tilec.model.tuning import Status
+from tilec.runner.cases import BoundCase
+from tilec.runner.compare import compare, tolerance_for
+from tilec.runner.device import ModuleDevice
+from tilec.runner.inputs import Array, Value, make_inputs, numpy_dtype
+from tilec.runner.run import arguments_on
+from tilec.runtime.devices import driver_of, find_device
+from tilec.runtime.load import Module, load
+from tilec.tune import wire
+from tilec.tune.meter import Timed, make_meter
+
+
+def main() -> None:
+    """Serve requests from standard input until it ends; replies go to what standard output was."""
+    requests, replies = _take_streams()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    faulthandler.enable()
+    inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(requests, inbox), daemon=True).start()
+    try:
+        worker = Worker(pickle.loads(inbox.get()))  # noqa: S301 - from the process that started this one
+    except TilecError as error:
+        frames.write_all(replies, frames.pack(wire.Unusable(error=error)))
+        return
+    frames.write_all(replies, frames.pack(worker.ready))
+    while True:
+        answer = worker.answer(pickle.loads(inbox.get()))  # noqa: S301
+        sys.stderr.flush()
+        frames.write_all(replies, frames.pack(answer))
+
+
+class Worker:
+    """What lives from candidate to candidate: the device, and the inputs and results of the case that is tuned.
+
+    Args:
+        setup: which device, and what measures there.
+
+    Raises:
+        NoDeviceError: it is not there.
+    """
+
+    def __init__(self, setup: wire.Setup) -> None:
+        self._driver = driver_of(setup.device)
+        self._device = find_device(setup.device, self._driver)
+        self._meter = make_meter(setup.meter, self._device)
+        self.ready = wire.Ready(device=self._device, driver=self._meter.driver, clocks_missing=self._meter.missing)
+        self._at: tuple[str, str] = ("", "")
+        self._inputs: dict[str, Value] = {}
+        self._expected: dict[str, Array] = {}
+        self._sets: list[Mapping[str, Any]] = []  # arguments for timing: candidates of a case take turns with them
+
+    def answer(self, request: wire.Request) -> wire.Answer:
+        """What came of a request; nothing that a candidate does is raised."""
+        try:
+            return self._pair(request) if isinstance(request, wire.MeasurePair) else self._measure(request)
+        except TilecError as error:
+            recovers = isinstance(error, KernelCacheError | OutOfMemoryError)
+            fatal = isinstance(error, DriverError) and not recovers
+            return wire.Measured(status=Status.FAILED, reason=error.what, fatal=fatal)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it costs one candidate
+            traceback.print_exc()
+            return wire.Measured(status=Status.FAILED, reason=f"{type(error).__name__}: {error}", fatal=True)
+
+    def _measure(self, request: wire.Measure) -> wire.Measured:
+        subject = request.subject
+        self._take(subject)
+        module = load(Bundle.open(Path(subject.bundle)), self._device, driver=self._driver)
+        wrong = self._check(module, subject.case)
+        if wrong:
+            return wire.Measured(status=Status.WRONG, reason=wrong)
+        with contextlib.closing(self._timed(module, subject.case)) as timed:
+            return self._measured(timed, measure(timed, request.options, clock=self._meter.clock))
+
+    def _pair(self, request: wire.MeasurePair) -> tuple[wire.Measured, wire.Measured]:
+        self._take(request.first)
+        with contextlib.ExitStack() as stack:
+            both = []
+            for subject in (request.first, request.second):
+                module = load(Bundle.open(Path(subject.bundle)), self._device, driver=self._driver)
+                both.append(stack.enter_context(contextlib.closing(self._timed(module, subject.case))))
+            first, second, _ = measure_pair(both[0], both[1], request.options, clock=self._meter.clock)
+            return self._measured(both[0], first), self._measured(both[1], second)
+
+    def _measured(self, timed: Timed, measurement: Any) -> wire.Measured:
+        return wire.Measured(status=Status.MEASURED, measurement=measurement, variant=timed.variant.id, cache=timed.cache)
+
+    def _take(self, subject: wire.Subject) -> None:
+        """Make the inputs of the subject's case, unless they are those of the last one."""
+        at = (subject.case.name, subject.expected)
+        if at == self._at:
+            return
+        self._sets.clear()
+        self._inputs = make_inputs(subject.case)
+        self._expected = read_expected(Path(subject.expected), subject.case) if subject.expected else {}
+        self._at = at
+
+    def _check(self, module: Module, case: BoundCase) -> str:
+        """Launch once, and hold the outputs against the reference; where they differ, what is wrong."""
+        device = ModuleDevice(module, self._driver)
+        refusal = device.refusal(case.kernel, dict(case.axes))
+        if refusal:
+            raise CaseError(refusal)
+        arguments = arguments_on(case, device, self._inputs)
+        device.launch(case.kernel, arguments, dict(case.choose))
+        for name, expected in self._expected.items():
+            dtype = next(param.dtype for param in case.params if param.name == name)
+            found = compare(device.from_device(arguments[name]), expected, tolerance_for(case.tolerance, dtype))
+            if not found.ok:
+                index = ", ".join(map(str, found.first_index or ()))
+                where = f"{name}[{index}] is {_short(found.first_actual)}, expected {_short(found.first_expected)}"
+                return f"{where}; {found.mismatches} of {found.total} elements are off"
+        return ""
+
+    def _timed(self, module: Module, case: BoundCase) -> Timed:
+        turn = iter(range(1 << 30))
+
+        def make() -> Mapping[str, Any]:
+            place = next(turn)
+            if place == len(self._sets):
+                self._sets.append(arguments_on(case, ModuleDevice(module, self._driver), self._inputs))
+            return self._sets[place]
+
+        return self._meter.timed(module, self._driver, case, make)
+
+
+def _short(value: float | None) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
+    """The results that a reference gave, by name of output.
+
+    Raises:
+        CaseError: the file cannot be read, or holds something else.
+    """
+    params = {param.name: param.dtype for param in case.params}
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            found: dict[str, Array] = {}
+            for name in case.outs:
+                raw, shape = archive[f"out.{name}"], tuple(int(extent) for extent in archive[f"shape.{name}"])
+                found[name] = raw.view(numpy_dtype(DTYPES[params[name]])).reshape(shape)
+            return found
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        fix = "prepare or start the tuning again"
+        raise CaseError(f"{case.name}: the reference's results cannot be read from {path}: {error}", fix=fix) from error
+
+
+def write_expected(path: Path, case: BoundCase, results: Mapping[str, Array]) -> None:
+    """Keep a reference's results, rounded to what the kernel writes: that is what is compared, and they are large."""
+    params = {param.name: param.dtype for param in case.params}
+    rows: dict[str, Array] = {}
+    for name, array in results.items():
+        rounded = np.ascontiguousarray(array.astype(numpy_dtype(DTYPES[params[name]])))
+        rows[f"out.{name}"], rows[f"shape.{name}"] = rounded.reshape(-1).view(np.uint8), np.asarray(array.shape, np.int64)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        np.savez(file, **rows)  # type: ignore[arg-type]
+
+
+def _listen(requests: int, inbox: queue.SimpleQueue[bytes]) -> None:
+    """Hand messages to the main thread. The end of the stream means that the tuning is gone: then go too, whatever a kernel does."""
+    cut = frames.Frames()
+    while data := os.read(requests, 1 << 20):
+        cut.feed(data)
+        while (message := cut.next()) is not None:
+            inbox.put(message)
+    os._exit(0)
+
+
+def _take_streams() -> tuple[int, int]:
+    """Standard input and output for the protocol alone; whatever else prints goes to standard error."""
+    requests, replies = os.dup(0), os.dup(1)
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a device, not a path of the project
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    return requests, replies

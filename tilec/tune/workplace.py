@@ -1,0 +1,141 @@
+"""One device with the worker that measures on it: asks it, ends it where it hangs, and starts it anew where it died."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tilec.compiler import wire as frames
+from tilec.compiler.process import WorkerProcess
+from tilec.errors import NoDeviceError, ToolchainError
+from tilec.model.tuning import Status
+from tilec.tune import wire
+
+# Seconds in which a worker imports what it needs and finds its device.
+_START_LIMIT = 120.0
+
+
+class StoppedError(Exception):
+    """The tuning was stopped while a worker was at work: what it did is no result."""
+
+
+class Workplace:
+    """A device and its worker; started when it is first asked.
+
+    Args:
+        setup: of the worker.
+        log: what the worker prints.
+        environ: of the worker.
+
+    Attributes:
+        ready: what the worker said of the device; None before `start`.
+        restarts: how often a worker was started again.
+    """
+
+    def __init__(self, setup: wire.Setup, *, log: Path, environ: Mapping[str, str]) -> None:
+        self.name = setup.device
+        self.ready: wire.Ready | None = None
+        self.restarts = -1
+        self._setup, self._log, self._environ = setup, log, environ
+        self._worker: WorkerProcess | None = None
+        self._stopped = False
+
+    def start(self) -> wire.Ready:
+        """Start the worker, unless it is there.
+
+        Raises:
+            NoDeviceError: the device is not there (any more).
+            ToolchainError: no process can be started.
+            StoppedError: see `stop`.
+        """
+        if self._worker is not None and self.ready is not None:
+            return self.ready
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._worker = WorkerProcess(self._setup, log=self._log, environ=self._environ, module="tilec.tune.worker")
+        except OSError as error:
+            raise ToolchainError(
+                f"a worker process cannot be started: {error.strerror or error}", fix="free processes or memory"
+            ) from error
+        self.restarts += 1
+        message = self._receive(time.monotonic() + _START_LIMIT)
+        if isinstance(message, wire.Ready):
+            self.ready = message
+            return message
+        if isinstance(message, wire.Unusable):
+            self._end()
+            raise message.error
+        death = "did not start in time" if message is None else str(message)
+        printed = self._printed()
+        self._end()
+        raise NoDeviceError(f"the worker of {self.name} {death}{printed}", fix="`tilec doctor` shows what is found")
+
+    def ask(self, request: wire.Request, limit: float) -> wire.Answer:
+        """What comes of a request; a worker that hangs longer than `limit` seconds, or dies, is a result too.
+
+        Raises:
+            NoDeviceError: the device is not there (any more): the request was not done.
+            StoppedError: see `stop`.
+        """
+        self.start()
+        assert self._worker is not None
+        self._worker.clear_log()
+        self._worker.send(frames.pack(request))
+        message = self._receive(time.monotonic() + limit)
+        if message is None:
+            self._end()
+            return wire.Measured(status=Status.HUNG, reason=f"it did not end within {limit:g} s")
+        if isinstance(message, str):
+            reason = f"its process {message}{self._printed()}"
+            self._end()
+            self.start()  # where the device went with it, the candidate is none to blame
+            return wire.Measured(status=Status.FAILED, reason=reason)
+        if isinstance(message, wire.Measured) and message.fatal:
+            self._end()
+            self.start()
+        answer: wire.Answer = message
+        return answer
+
+    def stop(self) -> None:
+        """Let `ask` and `start` raise in the thread that is in them; for any thread."""
+        self._stopped = True
+        worker = self._worker
+        if worker is not None and worker.running:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(worker.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the worker. May be called more than once; for the thread that asks."""
+        self._end()
+
+    def _receive(self, deadline: float) -> Any:
+        """The next message, how the worker died as a text, or None where time is over."""
+        assert self._worker is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._worker, selectors.EVENT_READ)
+            while True:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    return None
+                messages = self._worker.receive()
+                if self._stopped:
+                    self._end()
+                    raise StoppedError
+                if messages is None:
+                    return self._worker.death()
+                if messages:
+                    return messages[0]
+
+    def _printed(self) -> str:
+        lines = self._worker.printed().strip().splitlines() if self._worker else []
+        return f": {lines[-1].strip()}" if lines else ""
+
+    def _end(self) -> None:
+        worker, self._worker, self.ready = self._worker, None, None
+        if worker is not None:
+            worker.kill()
