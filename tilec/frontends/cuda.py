@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _cuda_includes, _tools
-from tilec.frontends._cuda_linked import LinkedFiles
 from tilec.frontends._cuda_options import CudaOptions, read_options
 from tilec.frontends._digests import DigestTable
 from tilec.frontends.base import ToolSearch
@@ -20,6 +19,7 @@ from tilec.model.kernel import KernelDecl, ToolInfo
 
 if TYPE_CHECKING:
     from tilec.frontends._cuda_groups import Programs
+    from tilec.frontends._cuda_linked import LinkedFiles
 
 _ALWAYS = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers", "cccl-headers")
 _LINKER = "libnvJitLink"
@@ -40,7 +40,7 @@ class CudaFrontend:
         self._search = search
         self._found: dict[tuple[str, ...], dict[str, _tools.Tool]] = {}
         self._programs: Programs | None = None
-        self._files = LinkedFiles(search)
+        self._linked: LinkedFiles | None = None
 
     def refuse(self, target: Target) -> str:
         """Every cubin and PTX target of the architecture table can be compiled for."""
@@ -73,7 +73,8 @@ class CudaFrontend:
         """
         options = read_options(source.options)
         files = _cuda_includes.closure(source.root, source.path, options.include, [value for _, value in options.define])
-        files += self._files.inputs(source.root, options)
+        if options.link:
+            files += self._files().inputs(source.root, options)
         if options.compiler == "nvcc":
             files += self._nvcc_parts()
         return sorted(dict.fromkeys(files), key=lambda f: f.name)
@@ -111,7 +112,7 @@ class CudaFrontend:
             candidates = kernels(job.spec.source)
             found = find(job, candidates)
             asked = Asked(
-                job=job, options=options, found=found, candidates=candidates, tools=tools, path=self._search.path, files=self._files
+                job=job, options=options, found=found, candidates=candidates, tools=tools, path=self._search.path, files=self._files()
             )
             self._programs = self._programs or Programs()
             return Compiler(asked, self._programs).run()
@@ -128,6 +129,14 @@ class CudaFrontend:
         if key not in self._found:
             self._found[key] = _tools.require(names, self._search, digest=digest)
         return self._found[key]
+
+    def _files(self) -> LinkedFiles:
+        # What is not linked pays for none of this: it can load libraries.
+        if self._linked is None:
+            from tilec.frontends._cuda_linked import LinkedFiles
+
+            self._linked = LinkedFiles(self._search)
+        return self._linked
 
     def _nvcc_parts(self) -> list[InputFile]:
         from tilec.frontends._cuda_nvcc import host_parts
