@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "tilec"
 STDLIB_ONLY = ("values", "errors", "model", "bundle")
 SHIPPED = ("tileir", "runtime")
-BUILD_HALF = ("lang", "manifest", "frontends", "plan", "compiler", "stubs", "project", "assemble", "build")
+BUILD_HALF = ("lang", "simt", "manifest", "frontends", "plan", "compiler", "stubs", "project", "assemble", "build")
 LEVEL = {
     "values": -1,
     "errors": 0,
@@ -25,7 +25,7 @@ LEVEL = {
     "__main__": 6,
 }
 # Inside the build half the pipeline has an order too.
-BUILD_ORDER = {"lang": -1, "manifest": 0, "frontends": 1, "plan": 2, "compiler": 3, "stubs": 4, "project": 5, "assemble": 6, "build": 7}
+BUILD_ORDER = {"lang": -1, "simt": -1, "manifest": 0, "frontends": 1, "plan": 2, "compiler": 3, "stubs": 4, "project": 5, "assemble": 6, "build": 7}
 SHIPPED_BANNED = {"click", "rich", "jinja2", "tomli", "tomllib"}
 
 

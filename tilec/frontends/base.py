@@ -83,6 +83,7 @@ class Frontend(Protocol):
 BUILTIN = {
     "cuda": "tilec.frontends.cuda:CudaFrontend",
     "prebuilt": "tilec.frontends.prebuilt:PrebuiltFrontend",
+    "simt": "tilec.frontends.simt:SimtFrontend",
     "tile": "tilec.frontends.tile:TileFrontend",
     "triton": "tilec.frontends.triton:TritonFrontend",
 }

@@ -69,6 +69,7 @@ PROFILE = Table(
         Key("inherits", Text("a profile's name", pattern=values.WORD), "Profile whose values hold where this one says nothing."),
         Key("opt", Integer(0, 3), "Optimisation level of the compilers."),
         Key("lineinfo", Flag(), "Keep source lines in the code, for profilers."),
+        Key("bounds", Flag(), "Check the indices of SIMT Python kernels, and stop a kernel that leaves an array."),
     ),
 )
 TOOLCHAIN = Table(
@@ -108,6 +109,7 @@ OPTIONS = {
     ),
     "tile": (),
     "triton": (),
+    "simt": (),
 }
 FRONTENDS = Table(
     keys=(
