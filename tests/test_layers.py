@@ -25,7 +25,10 @@ LEVEL = {
     "__main__": 6,
 }
 # Inside the build half the pipeline has an order too.
-BUILD_ORDER = {"lang": -1, "simt": -1, "manifest": 0, "frontends": 1, "plan": 2, "compiler": 3, "stubs": 4, "project": 5, "assemble": 6, "build": 7}
+BUILD_ORDER = {
+    name: place
+    for place, name in enumerate(("lang", "simt", "manifest", "frontends", "plan", "compiler", "stubs", "project", "assemble", "build"))
+}
 SHIPPED_BANNED = {"click", "rich", "jinja2", "tomli", "tomllib"}
 
 

@@ -10,12 +10,13 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
 from tilec.errors import ToolchainError
 from tilec.frontends import _simt_text as text
+from tilec.frontends._ptx import relative_files
 from tilec.frontends._simt_bounds import checked, stop_on_error
 from tilec.model.arch import Version
 from tilec.simt import Kernel, Options
@@ -99,9 +100,17 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Made:
-    """PTX; `needs` are files that numba links at run time, `cooperative` says that the grid synchronizes, `log` is what libNVVM said."""
+    """PTX.
+
+    Attributes:
+        ptx: the text.
+        sources: CUDA C++ with functions that it may call. needs: other files that numba links when a kernel is launched.
+        cooperative: the grid synchronizes.
+        log: what libNVVM said.
+    """
 
     ptx: str
+    sources: tuple[str, ...]
     needs: tuple[str, ...]
     cooperative: bool
     log: str
@@ -227,8 +236,10 @@ def compile_ptx(asked: Asked) -> Made:
         irs = text.canonical(library.llvm_strs)
         ptx = _nvvm(irs, asked)
         log = "\n".join(str(item.message) for item in told if item.category.__name__ == "NvvmWarning")
-        needs = tuple(sorted(str(getattr(item, "name", item)) for item in library._linking_files))  # noqa: SLF001 - this file's job
-        return Made(ptx=text.without_environments(ptx), needs=needs, cooperative=library.use_cooperative, log=log)
+        sources, needs = _linked(library._linking_files)  # noqa: SLF001 - this file's job
+        # numba makes names of files absolute by the working directory.
+        ptx = relative_files(text.without_environments(ptx), ((os.getcwd(), ""),))  # noqa: PTH109 - text, not a path
+        return Made(ptx=ptx, sources=sources, needs=needs, cooperative=library.use_cooperative, log=log)
 
 
 def places_of(exc: BaseException) -> Iterator[tuple[str, int]]:
@@ -286,6 +297,20 @@ def _nvvm(irs: Sequence[str], asked: Asked) -> str:
 
     made: bytes = nvvm.compile_ir(list(irs), arch=asked.arch, opt=3 if asked.optimize else 0, fastmath=asked.options.fastmath)
     return made.decode().strip("\0").strip() + "\n"
+
+
+def _linked(files: Iterable[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(texts of CUDA C++, names of everything else) of what numba would link."""
+    from numba.cuda.cudadrv.linkable_code import CUSource
+
+    texts, others = [], []
+    for file in files:
+        if isinstance(file, CUSource) and not getattr(file, "nrt", False):
+            data = file.data
+            texts.append(data.decode() if isinstance(data, bytes) else str(data))
+        else:
+            others.append(str(getattr(file, "name", file)))
+    return tuple(sorted(texts)), tuple(sorted(others))
 
 
 @contextlib.contextmanager

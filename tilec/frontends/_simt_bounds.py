@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -81,6 +82,7 @@ def _place(builder: Any) -> str:
     while scope is not None and hasattr(scope, "operands"):
         inner = dict(scope.operands)
         if "filename" in inner:
-            return f"{inner['filename']}:{line}"
+            # numba makes names of files absolute by the working directory.
+            return f"{os.path.relpath(os.path.join(inner['directory'], inner['filename']))}:{line}"  # noqa: PTH118
         scope = inner.get("file") or inner.get("scope")
     return ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tilec.bundle.cubin import CubinKernel, read_cubin
 from tilec.errors import BundleError, CompileError, Diagnostic
-from tilec.frontends import _cuda_abi, _cuda_ptxas, _ptx, _simt_grid
+from tilec.frontends import _cuda_abi, _cuda_ptxas, _ptx, _simt_link
 from tilec.frontends import _simt_api as api
 from tilec.frontends._simt_bind import Bound, bind
 from tilec.frontends._simt_declare import Declared, declared
@@ -177,7 +177,7 @@ class _Compile:
                 f"numba links {', '.join(made.needs)} into it when it is launched, which an image cannot hold",
                 fix="do without the function that needs it (reshape, memory that the kernel allocates, @cuda.jit(link=…))",
             )
-        text = _simt_grid.with_barrier(made.ptx, arch=f"compute_{job.target.number}", tools=self._tools, timeout=job.spec.timeout)
+        text = _simt_link.complete(made.ptx, made.sources, arch=f"compute_{job.target.number}", tools=self._tools, timeout=job.spec.timeout)
         text = _ptx.relative_files(text, ((job.spec.source.root, ""),))
         bound, own = job.spec.max_isa, _ptx.isa(text)
         if not self._is_ptx or bound is None or own <= bound:

@@ -10,7 +10,9 @@ _TAG = re.compile(r"B(\d+)v(\d+)")
 _COUNTED = re.compile(r"\b(_cudapy_[a-z]mem)_(\d+)")
 _DEFINED = re.compile(r'^define [^@\n]*@"?([\w$.]+)"?', re.MULTILINE)
 _DECLARED = re.compile(r'^declare [^@\n]*@"?([\w$.]+)"?', re.MULTILINE)
-_FUNCTION = re.compile(r"^\.(?:visible|weak) \.func\s+(?:\([^)]*\)\s*)?([\w$]+).*?^}\n", re.MULTILINE | re.DOTALL)
+# A function ends behind an empty line: a brace alone may be one of inline assembly.
+_FUNCTION = re.compile(r"^\.(?:visible|weak) \.func\s+(?:\([^)]*\)\s*)?([\w$]+).*?\n\n}\n", re.MULTILINE | re.DOTALL)
+_EXTERNAL = re.compile(r"^\.extern \.func\s+(?:\([^)]*\)\s*)?([\w$]+)", re.MULTILINE)
 _GLOBAL = re.compile(r"^\.(?:visible|weak) \.(?:global|const|shared) [^;]*?([\w$]+)(?:\[\d*\])?(?: = [^;]*)?;\n", re.MULTILINE)
 _WORD = re.compile(r"[\w$]+")
 _ENVIRONMENT = re.compile(r"^[^\n]*\.global [^\n;]*?(_ZN08NumbaEnv[\w$]+)\s*;\n", re.MULTILINE)
@@ -70,6 +72,16 @@ def without_environments(ptx: str) -> str:
 def symbol_of(name: str) -> str:
     """A Python name as an entry can be called: other characters than those of C become their code points."""
     return "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"_u{ord(c):x}_" for c in name)
+
+
+def external(ptx: str) -> set[str]:
+    """The functions that PTX declares as external."""
+    return {match[1] for match in _EXTERNAL.finditer(ptx)}
+
+
+def functions(library: str) -> set[str]:
+    """The functions that PTX defines."""
+    return {match[1] for match in _FUNCTION.finditer(library)}
 
 
 def spliced(ptx: str, library: str, names: Mapping[str, str]) -> str:
