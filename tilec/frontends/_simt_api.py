@@ -11,6 +11,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -237,6 +238,8 @@ def compile_ptx(asked: Asked) -> Made:
         ptx = _nvvm(irs, asked)
         log = "\n".join(str(item.message) for item in told if item.category.__name__ == "NvvmWarning")
         sources, needs = _linked(library._linking_files)  # noqa: SLF001 - this file's job
+        if "numba_attempt_nocopy_reshape" in ptx:
+            sources += (_reshape(),)
         # numba makes names of files absolute by the working directory.
         ptx = relative_files(text.without_environments(ptx), ((os.getcwd(), ""),))  # noqa: PTH109 - text, not a path
         return Made(ptx=ptx, sources=sources, needs=needs, cooperative=library.use_cooperative, log=log)
@@ -311,6 +314,13 @@ def _linked(files: Iterable[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         else:
             others.append(str(getattr(file, "name", file)))
     return tuple(sorted(texts)), tuple(sorted(others))
+
+
+def _reshape() -> str:
+    """numba's CUDA C++ for `reshape`, which it links by its file's name."""
+    from numba.cuda import dispatcher
+
+    return Path(dispatcher.__file__).with_name("reshape_funcs.cu").read_text(encoding="utf-8")
 
 
 @contextlib.contextmanager

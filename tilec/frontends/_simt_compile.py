@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tilec.bundle.cubin import CubinKernel, read_cubin
@@ -12,7 +13,7 @@ from tilec.frontends._simt_bind import Bound, bind
 from tilec.frontends._simt_declare import Declared, declared
 from tilec.frontends._simt_errors import kernel_error
 from tilec.frontends._simt_function import with_constants
-from tilec.frontends._simt_text import symbol_of
+from tilec.frontends._simt_text import external, symbol_of
 from tilec.frontends._simt_toolchain import TOOLS
 from tilec.frontends._tile_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule, load
@@ -25,6 +26,9 @@ from tilec.model.image import Image, ImageInfo, Resources
 from tilec.model.job import Job, Source
 from tilec.model.kernel import KernelDecl
 from tilec.model.suggest import did_you_mean
+
+# What the driver brings to every module.
+_DRIVER_HAS = frozenset({"vprintf", "malloc", "free", "__assertfail"})
 
 
 class Compiler:
@@ -62,8 +66,11 @@ class Compiler:
 
     def _kernels(self, source: Source, *, again: bool) -> tuple[LoadedModule, dict[str, Declared]]:
         api.load()
-        with api.environment():
-            module = load(source, again=again)
+        try:
+            with api.environment():
+                module = load(source, again=again)
+        except CompileError as exc:
+            raise _without_driver(exc) from exc
         key = (source.root, source.path)
         known = self._declared.get(key)
         if known is None or known[0] is not module:
@@ -178,6 +185,12 @@ class _Compile:
                 fix="do without the function that needs it (reshape, memory that the kernel allocates, @cuda.jit(link=…))",
             )
         text = _simt_link.complete(made.ptx, made.sources, arch=f"compute_{job.target.number}", tools=self._tools, timeout=job.spec.timeout)
+        missing = sorted(external(text) - _DRIVER_HAS)
+        if missing:
+            raise self._error(
+                f"it calls {', '.join(missing)}, which is in no file that a build has",
+                fix="declare_device functions are not linked: call functions of Python only",
+            )
         text = _ptx.relative_files(text, ((job.spec.source.root, ""),))
         bound, own = job.spec.max_isa, _ptx.isa(text)
         if not self._is_ptx or bound is None or own <= bound:
@@ -249,6 +262,17 @@ class _Compile:
 
 def _dotted(version: Version) -> str:
     return ".".join(map(str, version))
+
+
+def _without_driver(exc: CompileError) -> CompileError:
+    """The error of a module that compiles a kernel when it is imported, as `@cuda.jit` with a signature does; others as they are."""
+    if "CudaSupportError" not in exc.what:
+        return exc
+    what = "the module asks for a GPU when it is imported: @cuda.jit with a signature does, or a call of numba.cuda outside of kernels"
+    hint = "take the signature out, and annotate the parameters or say in the manifest what they are"
+    place = next((d for d in exc.diagnostics if d.location), Diagnostic(message=what))
+    told = dataclasses.replace(place, message=what, hint=hint)
+    return CompileError(what, diagnostics=(told,), fix=hint, log=exc.log)
 
 
 def _absent(job: Job, module: LoadedModule, kernels: Mapping[str, Declared]) -> CompileError:

@@ -74,6 +74,14 @@ class _Reader:
                 self._refuse(f"{name!r} is no plain parameter: a kernel takes a fixed number of arguments, by place", at)
             said[name] = annotation = self._annotation(name, at)
             params.append(self._param(name, annotation, text, at, parameter.default, name in written))
+            if name in written and params[-1].out is False:
+                self._refuse(
+                    f"{name} is only read ({text}), and the kernel stores to it",
+                    at,
+                    f"annotate it with simt.Mut: {name}: {text.replace('Ref', 'Mut')}",
+                )
+        if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+            self._refuse("a kernel runs to its end: it cannot yield or await", self._definition())
         variables = tuple(self._variables())
         decl = KernelDecl(
             name=self._name,

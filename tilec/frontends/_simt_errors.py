@@ -18,19 +18,23 @@ _FRAMES = re.compile(
     r"^(Failed in .* mode pipeline|During: |There are \d+ candidate|Overload |Of which \d+ did not match|- Of which|Rejected as|"
     r"with error|raised from|File |Enable logging|In definition|All templates|No match\.|>>>|<source|-+$|\^+$|\*)"
 )
+# What numba calls by the names of its own inside.
+_SPELLED = (
+    (re.compile(r"Function\(<(?:built-in function|function|intrinsic) ([\w.]+)(?: at 0x[0-9a-f]+)?>\)"), r"\1"),
+    (re.compile(r"\.?\. Raised from .*"), ""),
+    (re.compile(r".*insert_unresolved_ref.*"), "a function calls itself, which numba does not compile for GPUs"),
+)
+_MUT = "the array is only read: annotate it with simt.Mut, or say out = true"
 _HINTS = (
+    (re.compile(r"(?i)setitem\(readonly|cannot modify readonly|read-?only array"), _MUT),
     (
-        re.compile(r"(?i)readonly array|read-only array|Cannot (?:modify|store to) readonly"),
-        "the array is only read: annotate it with simt.Mut, or say out = true",
+        re.compile(r"(?:shared|local)\.array"),
+        "extents are constants: a number, simt.Const[int], simt.size(…); 0 takes them from launch.shared",
     ),
-    (re.compile(r"(?i)\bsetitem\b.*\breadonly|setitem\(readonly"), "the array is only read: annotate it with simt.Mut, or say out = true"),
-    (re.compile(r"Untyped global name '(\w+)'.*(?:Axis|cannot determine)", re.DOTALL), "an axis needs values in [kernel.NAME.matrix]"),
+    (re.compile(r"Untyped global name.*simt\.\w+Axis"), "give the axis values in the kernel's matrix"),
     (re.compile(r"Untyped global name"), "kernels see numbers, tuples, arrays of constants, and functions with @cuda.jit(device=True)"),
-    (re.compile(r"(?i)try.*except|unsupported|not supported|Use of unsupported"), "see numba-cuda's list of what Python it compiles"),
-    (
-        re.compile(r"(?i)expected constexpr|must be a (?:compile-time )?constant|shape .*constant|Argument 'shape'"),
-        'give it by a constant: BLOCK: simt.Const[int], or BLOCK = simt.size("BLOCK")',
-    ),
+    (re.compile(r"function (?:zeros|empty|ones|full)\b"), "a kernel makes arrays with cuda.shared.array and cuda.local.array"),
+    (re.compile(r"exception_match|not supported"), "numba-cuda's documentation lists what Python it compiles"),
 )
 
 
@@ -75,4 +79,7 @@ def _first(said: str) -> str:
     kept = [line for line in lines if line and not _FRAMES.match(line)]
     first = kept[0] if kept else ""
     signature = next((line.removeprefix(">>>").strip() for line in lines if line.startswith(">>>")), "")
-    return f"{first.removesuffix(':')}: {signature}" if first.endswith("for signature:") and signature else first
+    told = f"{first} {signature}" if first.endswith("for signature:") and signature else first
+    for pattern, instead in _SPELLED:
+        told = pattern.sub(instead, told)
+    return told
