@@ -1,7 +1,7 @@
 """A thread per element: scale and add, clamp into a box that comes by value, and a transpose of any strides."""
 
 import numpy as np
-from numba import cuda
+from numba import cuda, float32
 
 from tilec import simt
 
@@ -18,14 +18,14 @@ def saxpy(y: simt.Mut[T], x: simt.Ref[T], a: T):
 
 
 @simt.kernel
-def clamp(y: simt.Mut["f32"], x: simt.Ref["f32"], box: simt.Struct[BOX]):
+def clamp(y: simt.Mut[float32], x: simt.Ref[float32], box: simt.Struct[BOX]):
     """Every element of x, moved into a box."""
     for i in range(cuda.grid(1), y.size, cuda.gridsize(1)):
         y[i] = min(max(x[i], box.low), box.high)
 
 
 @simt.kernel
-def add_rows(z: simt.Mut["f32", 2], x: simt.Ref["f32", 2], row: simt.Ref["f32"]):
+def add_rows(z: simt.Mut[float32, 2], x: simt.Ref[float32, 2], row: simt.Ref[float32]):
     """z = x + row, of matrices of any strides."""
     i, j = cuda.grid(2)
     if i < z.shape[0] and j < z.shape[1]:
