@@ -81,7 +81,7 @@ def kernel(
         raise UsageError(f"max_registers is at most 255, and 0 for no bound, not {max_registers!r}")
     options = Options(bounds=bounds, fastmath=bool(fastmath), launch_bounds=bounded, max_registers=max_registers)
 
-    def wrap(made: FunctionType) -> Kernel:
+    def wrap(made: Any) -> Kernel:
         if not isinstance(made, FunctionType):
             what = f"@simt.kernel is put on a function, not on a {type(made).__name__}"
             raise UsageError(what, fix="take other decorators off: @simt.kernel stands in the place of @cuda.jit")
@@ -127,10 +127,10 @@ def size(name: str) -> SizeAxis:
     return SizeAxis(_named(name))
 
 
-def _named(name: str) -> str:
+def _named(name: Any) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UsageError(f"the name of an axis is a word, as in the manifest's matrix, not {name!r}")
-    return name
+    return str(name)
 
 
 class Access(enum.Enum):

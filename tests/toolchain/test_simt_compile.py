@@ -10,7 +10,7 @@ import pytest
 from tests.toolchain.simt_jobs import ADD, FILES, KERNELS, Z, frontend, job, scalar, tensor, write
 from tilec.bundle.cubin import read_cubin
 from tilec.errors import CompileError
-from tilec.frontends import _simt_api as api
+from tilec.frontends._simt_entry import NAMES
 from tilec.frontends.simt import SimtFrontend
 from tilec.model.arch import Target
 from tilec.model.job import Job, KernelSpec, Source, Variant
@@ -87,7 +87,7 @@ def test_strides_that_are_free_are_passed_and_fixed_ones_are_constants(root: Pat
     assert [slot.expr for slot in image.abi if slot.expr.startswith("x.")] == ["x.ptr", "x.shape[0]", "x.shape[1]", "x.stride[0]"]
 
 
-@pytest.mark.parametrize("dtype", sorted(api.NAMES))
+@pytest.mark.parametrize("dtype", sorted(NAMES))
 def test_every_dtype_is_packed_as_it_is_compiled(root: Path, dtype: str) -> None:
     if dtype == "bool":
         image = frontend().compile(job(root, "pair"))

@@ -7,8 +7,8 @@ import re
 from typing import Any
 
 from tilec.errors import CompileError, Diagnostic
-from tilec.frontends import _simt_api as api
 from tilec.frontends._simt_declare import HELP, Declared, alignment_of
+from tilec.frontends._simt_entry import NAMES, Argument, Scalar, Struct, View
 from tilec.model.dtype import DTYPES
 from tilec.model.job import Job
 from tilec.model.kernel import AxisValue, ParamDecl
@@ -29,7 +29,7 @@ class Bound:
         abi: what a launch packs: of an array its address, its extents, and the strides that are not known.
     """
 
-    arguments: tuple[api.Argument, ...]
+    arguments: tuple[Argument, ...]
     constants: dict[str, AxisValue]
     abi: tuple[AbiSlot, ...]
 
@@ -72,7 +72,7 @@ class _Binder:
         self._params = {p.name: p for p in job.spec.params}
         self._given = list(job.spec.abi)
         self._taken = 0
-        self.arguments: list[api.Argument] = []
+        self.arguments: list[Argument] = []
         self.constants: dict[str, AxisValue] = {}
         self.slots: list[AbiSlot] = []
 
@@ -131,7 +131,7 @@ class _Binder:
         if not 1 <= rank <= _MOST_RANK:
             raise _MismatchError(f"parameter {decl.name!r} has rank {rank}: arrays of SIMT kernels have 1 to {_MOST_RANK} dimensions")
         dtype = self._dtype(decl, stated.dtype or decl.dtype)
-        self.arguments.append(api.View(dtype=dtype, rank=rank, written=stated.out, strides=stated.stride))
+        self.arguments.append(View(dtype=dtype, rank=rank, written=stated.out, strides=stated.stride))
         self.slots.append(AbiSlot(type="ptr", expr=f"{stated.name}.ptr", size=8, align=8))
         self.slots += [_wide(f"{stated.name}.shape[{axis}]") for axis in range(rank)]
         free = [axis for axis, fixed in enumerate(stated.stride or ()) if fixed is None]
@@ -140,7 +140,7 @@ class _Binder:
     def _scalar(self, decl: ParamDecl, expr: str, dtype: str) -> None:
         self._known(decl, dtype)
         size = DTYPES[dtype].bytes
-        self.arguments.append(api.Scalar(dtype=dtype))
+        self.arguments.append(Scalar(dtype=dtype))
         self.slots.append(AbiSlot(type=dtype, expr=expr, size=size, align=size))
 
     def _struct(self, decl: ParamDecl, stated: Param, said: Any) -> None:
@@ -150,7 +150,7 @@ class _Binder:
         if stated.size and stated.size != said.layout.itemsize:
             what = f"struct {decl.name!r} has {said.layout.itemsize} bytes, and the manifest says {stated.size}"
             raise _MismatchError(what, f"leave params.{stated.name}.size out")
-        self.arguments.append(api.Struct(layout=said.layout, align=alignment_of(said.layout)))
+        self.arguments.append(Struct(layout=said.layout, align=alignment_of(said.layout)))
         self.slots.append(AbiSlot(type="struct", expr=stated.name, size=said.layout.itemsize, align=alignment_of(said.layout)))
 
     def _dtype(self, decl: ParamDecl, name: str) -> str:
@@ -159,9 +159,9 @@ class _Binder:
         return found
 
     def _known(self, decl: ParamDecl, dtype: str) -> None:
-        if dtype not in api.NAMES:
+        if dtype not in NAMES:
             what = f"parameter {decl.name!r}: numba has no dtype {dtype}" if dtype in DTYPES else f"parameter {decl.name!r} has no dtype"
-            raise _MismatchError(what, f"it has {', '.join(api.NAMES)}")
+            raise _MismatchError(what, f"it has {', '.join(NAMES)}")
 
 
 def _wide(expr: str) -> AbiSlot:

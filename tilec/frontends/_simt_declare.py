@@ -11,6 +11,7 @@ from typing import Any
 
 from tilec.errors import CompileError, Diagnostic, Location, TilecError
 from tilec.frontends import _simt_api as api
+from tilec.frontends._simt_entry import NAMES
 from tilec.frontends._tile_errors import characters, function_node, line_of
 from tilec.frontends._tile_modules import LoadedModule
 from tilec.model.kernel import AxisUse, KernelDecl, ParamDecl
@@ -148,7 +149,7 @@ class _Reader:
             return said.name
         found = api.dtype_named(said)
         if not found:
-            self._refuse(f"{name}: {said!r} is no dtype of a SIMT kernel ({', '.join(api.NAMES)})", at, HELP)
+            self._refuse(f"{name}: {said!r} is no dtype of a SIMT kernel ({', '.join(NAMES)})", at, HELP)
         return found
 
     def _size(self, name: str, layout: Any, at: Location) -> int:

@@ -27,7 +27,7 @@ def with_constants(function: FunctionType, node: ast.FunctionDef, constants: Map
         for argument in group:
             argument.annotation = None
     arguments.defaults = []
-    maker = ast.FunctionDef(
+    maker: Any = ast.FunctionDef(
         name="make",
         args=ast.arguments(posonlyargs=[], args=[ast.arg(arg=name) for name in given], kwonlyargs=[], kw_defaults=[], defaults=[]),
         body=[inner, ast.Return(value=ast.Name(id=inner.name, ctx=ast.Load()))],
