@@ -273,26 +273,26 @@ def _pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> t
             what = f"{kernel.source} has no kernel {named!r}{hint}"
         else:
             what = f"{kernel.source} has no kernel at all"
-        spoken = _python_language(Path(manifest.root, kernel.source), named) if not candidates else ""
+        spoken, decorator = _python_language(Path(manifest.root, kernel.source), named) if not candidates else ("", "")
         if spoken and spoken != kernel.language:
-            what += f': it is a @{_DECORATORS[spoken][0]} function, so say language = "{spoken}"'
+            what += f': it is a @{decorator} function, so say language = "{spoken}"'
         key = "symbol" if kernel.symbol else "source"
         problems.append(_problem(manifest, ("kernel", kernel.name, key), what))
     return chosen, tuple(problems)
 
 
-_DECORATORS = {"triton": ("triton.jit",), "simt": ("simt.kernel", "cuda.jit")}
+_DECORATORS = {"triton.jit": "triton", "simt.kernel": "simt", "cuda.jit": "simt"}
 
 
-def _python_language(path: Path, name: str) -> str:
-    """The language of a Python source's function of that name, by the text of its decorators: another frontend does not see it."""
+def _python_language(path: Path, name: str) -> tuple[str, str]:
+    """(language, decorator) of a Python source's function of that name, by its text: another frontend does not see it."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return ""
+        return "", ""
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
     texts = [ast.unparse(decorator) for node in functions for decorator in node.decorator_list]
-    return next((language for language, known in _DECORATORS.items() if any(text.startswith(known) for text in texts)), "")
+    return next(((language, known) for known, language in _DECORATORS.items() if any(t.startswith(known) for t in texts)), ("", ""))
 
 
 def _source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:

@@ -178,6 +178,29 @@ def test_indices_are_checked_where_the_profile_says(root: Path) -> None:
     assert "vprintf" not in bare
 
 
+ACCESSES = {
+    "load": "z[0] = x[i]",
+    "shared": "block = cuda.shared.array(8, float32)\n    block[i] = x[0]\n    z[0] = block[1]",
+    "atomic": "cuda.atomic.add(z, i, 1)",
+    "exchange": "cuda.atomic.cas(n, i, 1, 2)",
+    "hinted": "cuda.stcg(z, i, cuda.ldca(x, 0))",
+    "matrix": "z[0] = m[i, 1]",
+    "in a function": "z[0] = common.get(x, i)",
+}
+
+
+@pytest.mark.parametrize("name", ACCESSES)
+def test_every_kind_of_access_is_checked(name: str, tmp_path: Path) -> None:
+    head = "from numba import cuda, float32, int32\nfrom tilec import simt\nfrom . import common\n\n@simt.kernel\n"
+    signature = "def k(z: simt.Mut[float32], n: simt.Mut[int32], x: simt.Ref[float32], m: simt.Ref[float32, 2], i: int):\n    "
+    helper = "from numba import cuda\n\n@cuda.jit(device=True)\ndef get(x, i):\n    return x[i]\n"
+    write(tmp_path, {"k/__init__.py": "", "k/common.py": helper, "k/a.py": f"{head}{signature}{ACCESSES[name]}\n"})
+    params = (Z, tensor("n", "i32", out=True), tensor("x"), tensor("m", rank=2), scalar("i", "i32"))
+    checked, bare = (frontend().compile(job(tmp_path, "k", "compute_80", params=params, bounds=on)).data for on in (True, False))
+    assert b"trap;" in checked
+    assert b"trap;" not in bare
+
+
 def test_a_kernel_may_do_without_checks_in_every_profile(root: Path) -> None:
     text = KERNELS.replace("@simt.kernel\ndef checked", "@simt.kernel(bounds=False)\ndef checked")
     assert text != KERNELS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -11,17 +12,27 @@ from typing import Any
 @contextlib.contextmanager
 def checked() -> Iterator[None]:
     """While it lasts, code is made that tells of an index out of bounds and stops the kernel."""
-    from numba.cuda import cgutils, target
+    from numba.cuda import cache_hints, cgutils, cudaimpl, target
+
+    class Checked:
+        """`cgutils` as atomics and hinted loads see it: what computes an address for them checks the index, which numba leaves out."""
+
+        get_item_pointer = staticmethod(functools.partial(cgutils.get_item_pointer, boundscheck=True))
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cgutils, name)
 
     context: Any = target.CUDATargetContext
     enabled, check = context.enable_boundscheck, cgutils.do_boundscheck
     context.enable_boundscheck = property(lambda _self: True)
     cgutils.do_boundscheck = _check
+    cudaimpl.cgutils = cache_hints.cgutils = Checked()
     try:
         yield
     finally:
         context.enable_boundscheck = enabled
         cgutils.do_boundscheck = check
+        cudaimpl.cgutils = cache_hints.cgutils = cgutils
 
 
 def stop_on_error(kernel: Any) -> None:
