@@ -42,7 +42,7 @@ def test_defaults() -> None:
     assert manifest.package.module == "acme_kernels"
     assert manifest.targets.default == (Target.parse("sm_80"), Target.parse("compute_80"))
     assert manifest.targets.min_driver == 0
-    assert manifest.profiles == (Profile(name="release"), Profile(name="debug", lineinfo=True))
+    assert manifest.profiles == (Profile(name="release"), Profile(name="debug", lineinfo=True, bounds=True))
     assert manifest.output == Output()
     (kernel,) = manifest.kernels
     assert (kernel.language, kernel.source, kernel.function) == ("tile", "k.py", "add")
