@@ -389,7 +389,6 @@ def test_the_manifests_page_tells_what_is_not_supported() -> None:
                 yield from later(inner, f"{where}.")
 
     assert set(re.findall(r"`((?:kernel|frontend)\.[\w.]+)`", section)) == set(later(keys.MANIFEST, ""))
-    assert all(f'"{language}"' in section for language in keys.LATER_LANGUAGES)
 
 
 def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> None:

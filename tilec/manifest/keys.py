@@ -10,7 +10,6 @@ from tilec.model.signature import ParamKind
 EDITION = 1
 EMIT = ("bundle", "package", "wheel", "fatbin", "cubin", "ptx")
 DISTS = ("normal", "uniform", "integers", "zeros", "ones", "arange", "empty")
-LATER_LANGUAGES: dict[str, tuple[str, ...]] = {"simt": ()}
 
 _TARGET = Text("target", known=values.target_names, convert=values.target)
 _TARGETS = ListOf(_TARGET, least=1, unique=True)
@@ -118,7 +117,6 @@ FRONTENDS = Table(
             Key(language, Table(keys=() if language == "prebuilt" else keys), f"Options of the {language} language.")
             for language, keys in OPTIONS.items()
         ),
-        *(Key(language, Later(), "Not supported yet.") for language in LATER_LANGUAGES),
     ),
     names=Names(
         values.WORD,

@@ -12,7 +12,7 @@ from tilec.manifest.load import load, load_text
 from tilec.manifest.types import AssumeSet, Budget, Exclude, Input, Manifest, Output, ParamTable, Profile, Tolerance
 from tilec.model.arch import Target
 
-LANGUAGES = {"tile": (".py",), "cuda": (".cu",), "triton": (), "prebuilt": (".ptx", ".cubin")}
+LANGUAGES = {"tile": (".py",), "cuda": (".cu",), "triton": (), "simt": (), "prebuilt": (".ptx", ".cubin")}
 SAMPLES = Path(__file__).parents[2] / "samples" / "manifests"
 ROOT = Path(__file__).parents[3]
 
