@@ -23,6 +23,7 @@ LEVEL = {
     "tune": 5,
     "cli": 6,
     "__main__": 6,
+    "pytest_plugin": 6,
 }
 # Inside the build half the pipeline has an order too.
 BUILD_ORDER = {

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from tilec.runtime.arguments import READERS, torch_strided
 from tilec.runtime.contract import Contract
+from tilec.runtime.handles import HANDLES
 from tilec.runtime.packing import Block
 from tilec.runtime.prepare import Plan
-from tilec.runtime.seam import LaunchCall
-from tilec.runtime.streams import HANDLES
+from tilec.runtime.seam_types import LaunchCall
+from tilec.values import value_class
 
 # (stream, values, choices): enqueues, or hands over to the slow path. And values -> key, for the slow path to remember its plan by.
 Launch = Callable[..., None]
@@ -26,11 +27,6 @@ CONSTANTS = frozenset((bool, int, float))
 # - `guard`: the facts of torch tensors are those of a launch before, by one test for all of them;
 # - `plans`: by everything that was read of the arguments.
 _TEMPLATE = """
-def key_of(values):
-    {unpack} = values
-{look}
-    return {key}
-
 def meet(kind):
     global Tensor
     Tensor = kind
@@ -100,6 +96,12 @@ def owned(ctx, values):
         return launch(s, {raw})
 {tail}
 """
+_KEY_OF = """
+def key_of(values):
+    {unpack} = values
+{look}
+    return {key}
+"""
 # With a plan, a call and packed arguments: to the driver.
 _TAIL = """    try:
         block = plan.blocks.pop()
@@ -158,28 +160,23 @@ class SlowPath(Protocol):
         """Deal with a launch that the driver refused."""
 
 
-class Paths(NamedTuple):
+@value_class(frozen=True, kw_only=True, slots=True)
+class Paths:
     """What is made for a kernel.
 
     Attributes:
         launch: enqueues a call, or hands it over to the slow path.
         owned: of (context of an execution, values): enqueues a launch of tensors that moved into its op, none of them twice.
-        key_of: gives the key of a call.
         meet: is told tilec's type of tensors, once there is one: a program that has none need not import it.
     """
 
     launch: Launch
     owned: Callable[[Any, tuple[Any, ...]], None]
-    key_of: KeyOf
     meet: Callable[[type | None], None]
 
 
 def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: SlowPath, *, holds: bool, device: int) -> Paths:
     """The functions of a kernel.
-
-    Equal keys mean equal plans: the key holds, per tensor, all facts but its address; the address modulo what any check compares it
-    with, and whether there is one, unless all are aligned and there; the types of the other arguments; and the value of each that an
-    expression reads.
 
     Args:
         contract: the kernel's.
@@ -192,8 +189,7 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
     nobody = _Nobody()
     remembered = (*(nobody for _ in contract.params), -1, None, None, None, ())
     names: dict[str, Any] = {
-        "__name__": __name__,  # frames of tilec are no place that messages name
-        "Buffer": getattr(sys.modules.get("tilec.runtime.memory"), "DeviceBuffer", _Nobody),  # later ones are read as foreign tensors are
+        **_names(),
         "Tensor": READERS.plain_type or _Nobody,
         "chosen": slow.chosen,
         "constants": CONSTANTS,
@@ -205,24 +201,50 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "none_before": remembered,
         "plan_before": None,
         "plans": plans,
-        "readers": READERS,
         "recent": remembered,
         "slow": slow.slow,
+    }
+    exec(compile(source, "<tilec launch path>", "exec"), names)  # noqa: S102 - built from numbers alone
+    return Paths(launch=names["launch"], owned=names["owned"], meet=names["meet"])
+
+
+def key_path(contract: Contract) -> KeyOf:
+    """What gives the key of a kernel's call. It is made apart from the rest, which takes ten times as long, and no first launch needs.
+
+    Equal keys mean equal plans: the key holds, per tensor, all facts but its address; the address modulo what any check compares it
+    with, and whether there is one, unless all are aligned and there; the types of the other arguments; and the value of each that an
+    expression reads.
+    """
+    names = _names()
+    key, _ = _key(contract)
+    source = _KEY_OF.format(unpack=_unpack(contract), look="\n".join(_reading(contract, leased=False)) or "    pass", key=key)
+    exec(compile(source, "<tilec launch key>", "exec"), names)  # noqa: S102 - built from numbers alone
+    key_of: KeyOf = names["key_of"]
+    return key_of
+
+
+def _names() -> dict[str, Any]:
+    """What reading tensors takes."""
+    return {
+        "__name__": __name__,  # frames of tilec are no place that messages name
+        "Buffer": getattr(sys.modules.get("tilec.runtime.memory"), "DeviceBuffer", _Nobody),  # later ones are read as foreign tensors are
+        "readers": READERS,
         "torch_strided": torch_strided,
         "torch_types": READERS.torch_types,
     }
-    exec(compile(source, "<tilec launch path>", "exec"), names)  # noqa: S102 - built from numbers alone
-    return Paths(names["launch"], names["owned"], names["key_of"], names["meet"])
 
 
 class _Nobody:
     """What no argument is."""
 
 
-def _source(contract: Contract, held: str) -> str:
-    count = len(contract.params)
-    looked, read = _reading(contract, leased=False), _reading(contract, leased=True)
-    tensors, others, pairs = contract.tensors, contract.others, contract.pairs
+def _unpack(contract: Contract) -> str:
+    return "".join(f"a{i}, " for i in range(len(contract.params))).rstrip() or "()"
+
+
+def _key(contract: Contract) -> tuple[str, str]:
+    """The key of a call, and the test whether the addresses add nothing to it."""
+    tensors, others = contract.tensors, contract.others
     parts = [*(f"f{i}" for i in tensors), *(f"type(a{i})" for i in others)]
     parts += [*(f"a{i}" for i in contract.keyed), *(f"p{i}" for i in contract.pointed)]
     key, even = _tuple(parts), "True"
@@ -232,18 +254,24 @@ def _source(contract: Contract, held: str) -> str:
         deeper = _tuple([*parts, *(f"p{i} % {moduli[i]}" for i in tensors if moduli[i] > 1), *(f"not p{i}" for i in tensors)])
         key = f"{deeper} if {odd}not ({whole}) else {key}"
         even = f"not ({odd}not ({whole}))"
+    return key, even
+
+
+def _source(contract: Contract, held: str) -> str:
+    read = _reading(contract, leased=True)
+    tensors, others, pairs = contract.tensors, contract.others, contract.pairs
+    key, even = _key(contract)
     free = [i for i in others if i not in contract.keyed]
     # Zeros are packed anew: 0.0 equals -0.0. So are structs: a buffer that equals itself may hold other bytes than before.
     always = bool(contract.structs)
     changed = " or ".join(["not same", *(f"not a{i}" for i in free)])
-    unpack = "".join(f"a{i}, " for i in range(count)).rstrip() if count else "()"
     apart = f"""
             {"".join(f"b{out}_{other}, t{out}_{other}, " for out, other in pairs).rstrip()} = plan.bounds
             if {" or ".join(f"b{out}_{other} < p{other} - p{out} < t{out}_{other}" for out, other in pairs)}:
                 plan.recheck(values)
 """
     facts = {
-        "unpack": unpack,
+        "unpack": _unpack(contract),
         "held": held,
         "key": key,
         **_recent(contract),
@@ -258,7 +286,6 @@ def _source(contract: Contract, held: str) -> str:
     )
     return _TEMPLATE.format(
         tail=tail.strip("\n"),
-        look="\n".join(looked) or "    pass",
         read="\n".join(f"            {line}" for line in read) or "                pass",
         kind=f"type(a{tensors[0]})" if tensors else "None",
         **facts,

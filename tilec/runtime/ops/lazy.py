@@ -186,7 +186,6 @@ class LazyLaunch(DeviceOp[R_co]):
             found = found.options(**hints) if hints else found
             if grid is not None:
                 found = found.on_grid((GridWish(grid=grid, rule=GridRule.INSTEAD, source="grid()"),))
-            _ = found.contract  # read now, so that `owned` is there
             if len(known) >= MOST_PLANS:
                 known.clear()
             known[key] = found
