@@ -161,3 +161,11 @@ def modelled(bundle: Bundle, reference: Any) -> dict[str, FakeKernel]:
 
     run = {"row_softmax": row_softmax, "threshold_scale": threshold_scale}
     return {i.symbol: FakeKernel(abi=v.abi, run=run[k.name]) for k in bundle.info.kernels for v in k.variants for i in v.images}
+
+
+def test_the_kernels_compute_what_their_references_say_where_threads_are_pythons(cli: Cli) -> None:
+    script = Path(__file__).resolve().parents[1] / "toolchain" / "simulated.py"
+    command = [sys.executable, "-W", "ignore", str(script), str(EXAMPLES / "simt")]
+    env = {**cli.env, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, env=env, capture_output=True, encoding="utf-8", check=False)
+    assert done.stdout.split() == ["saxpy", "add_rows", "histogram", "matmul", "diffuse", "count_inside"], done.stderr
