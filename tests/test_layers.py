@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "tilec"
 STDLIB_ONLY = ("values", "errors", "model", "bundle")
 SHIPPED = ("tileir", "runtime")
-BUILD_HALF = ("lang", "manifest", "frontends", "plan", "compiler", "stubs", "project", "assemble", "build")
+BUILD_HALF = ("lang", "simt", "manifest", "frontends", "plan", "compiler", "stubs", "project", "assemble", "build")
 LEVEL = {
     "values": -1,
     "errors": 0,
@@ -26,7 +26,10 @@ LEVEL = {
     "pytest_plugin": 6,
 }
 # Inside the build half the pipeline has an order too.
-BUILD_ORDER = {"lang": -1, "manifest": 0, "frontends": 1, "plan": 2, "compiler": 3, "stubs": 4, "project": 5, "assemble": 6, "build": 7}
+BUILD_ORDER = {
+    name: place
+    for place, name in enumerate(("lang", "simt", "manifest", "frontends", "plan", "compiler", "stubs", "project", "assemble", "build"))
+}
 SHIPPED_BANNED = {"click", "rich", "jinja2", "tomli", "tomllib"}
 
 

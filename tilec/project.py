@@ -312,21 +312,26 @@ def _pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> t
             what = f"{kernel.source} has no kernel {named!r}{hint}"
         else:
             what = f"{kernel.source} has no kernel at all"
-        if not candidates and kernel.language != "triton" and _is_triton(Path(manifest.root, kernel.source), named):
-            what += ': it is a @triton.jit function, so say language = "triton"'
+        spoken, decorator = _python_language(Path(manifest.root, kernel.source), named) if not candidates else ("", "")
+        if spoken and spoken != kernel.language:
+            what += f': it is a @{decorator} function, so say language = "{spoken}"'
         key = "symbol" if kernel.symbol else "source"
         problems.append(_problem(manifest, ("kernel", kernel.name, key), what))
     return chosen, tuple(problems)
 
 
-def _is_triton(path: Path, name: str) -> bool:
-    """Whether a Python source has a Triton kernel of that name, by its text: another frontend does not see it."""
+_DECORATORS = {"triton.jit": "triton", "simt.kernel": "simt", "cuda.jit": "simt"}
+
+
+def _python_language(path: Path, name: str) -> tuple[str, str]:
+    """(language, decorator) of a Python source's function of that name, by its text: another frontend does not see it."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return False
+        return "", ""
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
-    return any(ast.unparse(decorator).startswith("triton.jit") for node in functions for decorator in node.decorator_list)
+    texts = [ast.unparse(decorator) for node in functions for decorator in node.decorator_list]
+    return next(((language, known) for known, language in _DECORATORS.items() if any(t.startswith(known) for t in texts)), ("", ""))
 
 
 def _source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:

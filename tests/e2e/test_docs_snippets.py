@@ -57,10 +57,11 @@ _NAMES = (
     "variants",
     "triton",
     "linking",
+    "simt",
 )
 PAGES = ("README.md", *(f"docs/{name}.md" for name in _NAMES))
 FOLLOWED = {"file", "append", "edit", "output", "plugin", "fake"}
-LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh"), "triton": ()}
+LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh"), "triton": (), "simt": ()}
 
 
 def text_of(page: str) -> str:
@@ -97,6 +98,12 @@ def test_the_page_on_triton(reader: Reader) -> None:
 
 def test_the_page_on_linking(reader: Reader) -> None:
     for step in steps("docs/linking.md"):
+        reader.follow(step)
+
+
+def test_the_page_on_simt_python(reader: Reader) -> None:
+    pytest.importorskip("numba_cuda")
+    for step in steps("docs/simt.md"):
         reader.follow(step)
 
 
@@ -355,7 +362,7 @@ def described() -> dict[str, list[str]]:
 def test_the_manifests_page_has_every_key_and_no_other() -> None:
     expected = {path for path, _ in documented(keys.MANIFEST)}
     # Languages without options, and tables whose keys are told in their own section, need no row of their own.
-    expected -= {"frontend.tile", "frontend.cuda", "frontend.triton", "frontend.prebuilt"}
+    expected -= {"frontend.tile", "frontend.cuda", "frontend.triton", "frontend.simt", "frontend.prebuilt"}
     assert sorted(expected - set(described())) == [], "keys without a row in docs/manifest.md"
     assert sorted(set(described()) - expected) == [], "rows in docs/manifest.md without a key"
 
@@ -394,7 +401,6 @@ def test_the_manifests_page_tells_what_is_not_supported() -> None:
                 yield from later(inner, f"{where}.")
 
     assert set(re.findall(r"`((?:kernel|frontend)\.[\w.]+)`", section)) == set(later(keys.MANIFEST, ""))
-    assert all(f'"{language}"' in section for language in keys.LATER_LANGUAGES)
 
 
 def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> None:

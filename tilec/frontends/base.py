@@ -95,6 +95,7 @@ class LinkedFrontend(Frontend, Protocol):
 BUILTIN = {
     "cuda": "tilec.frontends.cuda:CudaFrontend",
     "prebuilt": "tilec.frontends.prebuilt:PrebuiltFrontend",
+    "simt": "tilec.frontends.simt:SimtFrontend",
     "tile": "tilec.frontends.tile:TileFrontend",
     "triton": "tilec.frontends.triton:TritonFrontend",
 }

@@ -138,20 +138,14 @@ def _language(found: dict[str, Any], file: str, path: Path, problems: Problems, 
     if said is not None:
         if said in languages:
             return str(said)
-        if said in keys.LATER_LANGUAGES:
-            problems.add((*path, "language"), f"language {said!r} is not supported yet")
-        else:
-            problems.unknown((*path, "language"), "language", said, tuple(languages))
+        problems.unknown((*path, "language"), "language", said, tuple(languages))
         return ""
     suffix = "." + file.rpartition(".")[2] if "." in file.rpartition("/")[2] else ""
     fits = [language for language, suffixes in languages.items() if suffix in suffixes]
     if len(fits) == 1:
         return fits[0]
-    later = [language for language, suffixes in keys.LATER_LANGUAGES.items() if suffix in suffixes and language not in languages]
     if fits:
         what = f'{suffix} files may be {" or ".join(fits)}: say which, for example language = "{fits[0]}"'
-    elif later:
-        what = f"language {later[0]!r} ({suffix} files) is not supported yet"
     else:
         known = ", ".join(f"{s} ({language})" for language, suffixes in languages.items() for s in suffixes)
         what = (

@@ -10,7 +10,6 @@ from tilec.model.signature import ParamKind
 EDITION = 1
 EMIT = ("bundle", "package", "wheel", "fatbin", "cubin", "ptx")
 DISTS = ("normal", "uniform", "integers", "zeros", "ones", "arange", "empty")
-LATER_LANGUAGES: dict[str, tuple[str, ...]] = {"simt": ()}
 
 _TARGET = Text("target", known=values.target_names, convert=values.target)
 _TARGETS = ListOf(_TARGET, least=1, unique=True)
@@ -70,6 +69,7 @@ PROFILE = Table(
         Key("inherits", Text("a profile's name", pattern=values.WORD), "Profile whose values hold where this one says nothing."),
         Key("opt", Integer(0, 3), "Optimisation level of the compilers."),
         Key("lineinfo", Flag(), "Keep source lines in the code, for profilers."),
+        Key("bounds", Flag(), "Check the indices of SIMT Python kernels, and stop a kernel that leaves an array."),
     ),
 )
 TOOLCHAIN = Table(
@@ -117,6 +117,7 @@ OPTIONS: dict[str, tuple[Key, ...]] = {
     ),
     "tile": _CPP,
     "triton": (),
+    "simt": (),
 }
 FRONTENDS = Table(
     keys=(
@@ -125,7 +126,6 @@ FRONTENDS = Table(
             Key(language, Table(keys=() if language == "prebuilt" else keys), f"Options of the {language} language.")
             for language, keys in OPTIONS.items()
         ),
-        *(Key(language, Later(), "Not supported yet.") for language in LATER_LANGUAGES),
     ),
     names=Names(
         values.WORD,

@@ -18,7 +18,7 @@ from tilec.manifest.types import Manifest, Override, Package, Profile, Targets, 
 from tilec.model.job import Options
 
 SIZE_LIMIT = 16 * 2**20
-BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {"release": {}, "debug": {"inherits": "release", "lineinfo": True}}
+BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {"release": {}, "debug": {"inherits": "release", "lineinfo": True, "bounds": True}}
 
 
 def load(path: Path, *, languages: Languages, shown: str = "") -> Manifest:

@@ -38,6 +38,7 @@ class Profile:
     name: str
     opt: int = 3
     lineinfo: bool = False
+    bounds: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

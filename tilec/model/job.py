@@ -61,6 +61,7 @@ class KernelSpec:
         cluster: cluster dimensions asked for by the manifest.
         opt: optimisation level, 0 to 3.
         lineinfo: keep source lines in the code.
+        bounds: check indices in languages that can.
         max_isa: newest PTX ISA (and Tile IR version) that the oldest supported driver reads, None for no bound.
         timeout: seconds one compile may take.
         checks: what becomes of the checks that the kernel needs inside.
@@ -76,6 +77,7 @@ class KernelSpec:
     cluster: tuple[int, ...] = ()
     opt: int = 3
     lineinfo: bool = False
+    bounds: bool = False
     max_isa: tuple[int, int] | None = None
     timeout: float = 300.0
     checks: Checks = Checks.ON

@@ -232,6 +232,7 @@ class _Specs:
             cluster=kernel.launch.cluster,
             opt=profile.opt,
             lineinfo=profile.lineinfo,
+            bounds=profile.bounds,
             max_isa=ptx_isa_of_cuda(cuda) if cuda else None,
             timeout=manifest.toolchain.timeout,
             checks=Checks(kernel.checks or Checks.ON.value),

@@ -80,6 +80,7 @@ CHANGED: dict[type, dict[str, Any]] = {
         "cluster": (),
         "opt": 0,
         "lineinfo": True,
+        "bounds": True,
         "max_isa": None,
         "language": "tile",
         "checks": Checks.OFF,

@@ -12,7 +12,7 @@ from tilec.manifest.load import load, load_text
 from tilec.manifest.types import AssumeSet, Budget, Exclude, Input, Manifest, Output, ParamTable, Profile, Tolerance
 from tilec.model.arch import Target
 
-LANGUAGES = {"tile": (".py",), "cuda": (".cu",), "triton": (), "prebuilt": (".ptx", ".cubin")}
+LANGUAGES = {"tile": (".py",), "cuda": (".cu",), "triton": (), "simt": (), "prebuilt": (".ptx", ".cubin")}
 SAMPLES = Path(__file__).parents[2] / "samples" / "manifests"
 ROOT = Path(__file__).parents[3]
 
@@ -42,7 +42,7 @@ def test_defaults() -> None:
     assert manifest.package.module == "acme_kernels"
     assert manifest.targets.default == (Target.parse("sm_80"), Target.parse("compute_80"))
     assert manifest.targets.min_driver == 0
-    assert manifest.profiles == (Profile(name="release"), Profile(name="debug", lineinfo=True))
+    assert manifest.profiles == (Profile(name="release"), Profile(name="debug", lineinfo=True, bounds=True))
     assert manifest.output == Output()
     (kernel,) = manifest.kernels
     assert (kernel.language, kernel.source, kernel.function) == ("tile", "k.py", "add")

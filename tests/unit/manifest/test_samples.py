@@ -10,7 +10,7 @@ import pytest
 from tilec.errors import ManifestError
 from tilec.manifest.load import load
 
-LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh"), "triton": (), "prebuilt": (".ptx", ".cubin")}
+LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh"), "triton": (), "simt": (), "prebuilt": (".ptx", ".cubin")}
 SAMPLES = Path(__file__).parents[2] / "samples" / "manifests"
 GOOD = sorted((SAMPLES / "good").glob("*.toml"))
 BAD = sorted((SAMPLES / "bad").glob("*.toml"))

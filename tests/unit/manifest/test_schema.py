@@ -24,7 +24,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh"), "triton": (), "prebuilt": (".ptx", ".cubin")}
+LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh"), "triton": (), "simt": (), "prebuilt": (".ptx", ".cubin")}
 SAMPLES = Path(__file__).parents[2] / "samples" / "manifests"
 GOOD = sorted((SAMPLES / "good").glob("*.toml"))
 BAD = sorted((SAMPLES / "bad").glob("*.toml"))

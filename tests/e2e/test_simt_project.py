@@ -1,0 +1,171 @@
+"""Projects with SIMT kernels in Python: every case of examples/simt by a model of its launch, and examples/inter_kernel as one chain."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.e2e.harness import Cli, edit
+from tests.runtime_samples import Array
+from tilec.bundle.read import Bundle
+from tilec.errors import LaunchLimitError, NoImageError, RequirementError
+from tilec.runtime import Device, load, use_device
+from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+pytest.importorskip("numba_cuda")
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+BUNDLE = "dist/tilec-simt-examples-0.1.0.tilec"
+
+
+def copied(name: str, home: Path) -> Path:
+    root = home / name
+    shutil.copytree(EXAMPLES / name, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock"))
+    return root
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
+    root = copied("simt", tmp_path_factory.mktemp("simt"))
+    cli.good(root, "build", "--targets", "sm_90,compute_80")
+    return root
+
+
+def symbols(bundle: Bundle) -> dict[str, FakeKernel]:
+    """What the double has to know; of variants that differ in their dtype alone, the first."""
+    found: dict[str, FakeKernel] = {}
+    for kernel in bundle.info.kernels:
+        for variant in kernel.variants:
+            for image in variant.images:
+                found.setdefault(image.symbol, FakeKernel(abi=variant.abi))
+    return found
+
+
+def test_a_build_needs_no_gpu_and_says_its_tools(project: Path, cli: Cli) -> None:
+    report = cli.good(project, "inspect", BUNDLE, "--json").json()
+    assert {kernel["language"] for kernel in report["kernels"]} == {"simt"}
+    assert {"numba-cuda", "numba", "llvmlite", "libnvvm", "ptxas"} <= {tool["name"] for tool in report["toolchain"]}
+    assert "numba_cuda" not in (project / "dist" / "tilec_simt_examples" / "__init__.py").read_text(encoding="utf-8")
+
+
+def test_launches_pack_addresses_extents_strides_structs_and_scalars(project: Path) -> None:
+    bundle = Bundle.open(project / BUNDLE)
+    driver = FakeDriver((H200,), symbols(bundle))
+    module = load(bundle, 0, driver=driver)
+    y, x = Array(1000, ptr=0x100000), Array(1000, ptr=0x200000)
+    module.saxpy(5, y, x, 2.5)
+    module.clamp(5, y, x, np.array([-1, 1], np.float32).tobytes())
+    z, strided = Array(8, 16, ptr=0x300000), Array(8, 16, ptr=0x400000, stride=(64, 2))
+    module.add_rows(5, z, strided, Array(16, ptr=0x500000))
+    first, second, third = (launch.arguments for launch in driver.launches)
+    assert first == (0x100000, 1000, 0x200000, 1000, 2.5)
+    assert second[:4] == (0x100000, 1000, 0x200000, 1000)
+    assert bytes(second[4]) == np.array([-1, 1], np.float32).tobytes()
+    assert third == (0x300000, 8, 16, 0x400000, 8, 16, 64, 2, 0x500000, 16)
+    assert [launch.shape.grid for launch in driver.launches] == [(4, 1, 1), (4, 1, 1), (1, 1, 1)]
+
+
+def test_a_grid_that_synchronizes_is_launched_as_a_whole_or_not_at_all(project: Path) -> None:
+    bundle = Bundle.open(project / BUNDLE)
+    driver = FakeDriver((H200,), symbols(bundle))
+    module = load(bundle, 0, driver=driver)
+    u, v = Array(1000, ptr=0x100000), Array(1000, ptr=0x200000)
+    module.diffuse(5, u, v, 100, 0.25)
+    assert driver.launches[-1].shape.cooperative
+    few = {name: FakeKernel(abi=kernel.abi, active_blocks=0) for name, kernel in symbols(bundle).items()}
+    with pytest.raises(LaunchLimitError, match="diffuse"):
+        load(bundle, 0, driver=FakeDriver((H200,), few)).diffuse(5, u, v, 100, 0.25)
+    with pytest.raises(RequirementError, match=r"diffuse: requires u.size == v.size"):
+        module.diffuse(5, u, Array(999, ptr=0x200000), 100, 0.25)
+
+
+def test_the_cpu_device_says_what_it_cannot_run(project: Path) -> None:
+    module = load(project / BUNDLE, "cpu")
+    x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    with pytest.raises(NoImageError) as caught:
+        module.saxpy(0, y, x, 2.0)
+    assert caught.value.cause == "it is a SIMT kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
+
+
+def test_what_was_built_needs_no_numba(project: Path, cli: Cli) -> None:
+    code = "import sys; sys.path.insert(0, 'dist'); import tilec_simt_examples; print(sorted({'numba', 'llvmlite'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, env=dict(cli.env), capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+
+
+def test_a_language_that_is_not_said(project: Path, cli: Cli, tmp_path: Path) -> None:
+    root = copied("simt", tmp_path)
+    edit(root / "tilec.toml", 'source = "elementwise.py"\nlanguage = "simt"\nmatrix', 'source = "elementwise.py"\nmatrix')
+    failed = cli(root, "check")
+    assert failed.code == 2
+    assert 'it is a @simt.kernel function, so say language = "simt"' in failed.err
+
+
+def test_a_tile_kernel_and_a_simt_kernel_on_one_stream(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = copied("inter_kernel", tmp_path)
+    cli.good(root, "build", "--targets", "sm_90,tileir")
+    for folder in (root, root / "dist"):
+        monkeypatch.syspath_prepend(str(folder))
+    with imported("main", "reference", "inter_kernel") as modules:
+        main, reference, package = modules
+        bundle = Bundle.open(root / "dist" / "inter-kernel-0.1.0.tilec")
+        driver = FakeDriver((H200,), modelled(bundle, reference))
+        with use_device(Device(0, driver=driver)):
+            said = main.main()
+    assert package.__file__.startswith(str(root))
+    assert said.startswith("PASS: tile softmax -> SIMT threshold/scale, 513 x 777, ")
+    named = {i.symbol: k.name for k in bundle.info.kernels for v in k.variants for i in v.images}
+    launches = [launch for launch in driver.launches if launch.symbol in named]
+    assert [named[launch.symbol] for launch in launches] == ["row_softmax", "threshold_scale"]
+    softmax, gate = launches
+    assert softmax.stream == gate.stream
+    assert gate.arguments[3] == softmax.arguments[0], "the second kernel reads what the first one wrote"
+
+
+class imported:  # noqa: N801 - a context manager
+    """Modules of the example by name, which are forgotten afterwards."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __enter__(self) -> list[Any]:
+        return [importlib.import_module(name) for name in self.names]
+
+    def __exit__(self, *_error: object) -> None:
+        for name in self.names:
+            sys.modules.pop(name, None)
+
+
+def modelled(bundle: Bundle, reference: Any) -> dict[str, FakeKernel]:
+    """The two kernels as functions of what a launch packs, in host memory."""
+
+    def array(address: int, *shape: int) -> Any:
+        count = int(np.prod(shape))
+        return np.ctypeslib.as_array((ctypes.c_float * count).from_address(address)).reshape(shape)
+
+    def row_softmax(*arguments: Any) -> None:
+        y, rows, columns, _, _, x = arguments[:6]
+        array(y, rows, columns)[...] = reference.row_softmax(array(x, rows, columns))
+
+    def threshold_scale(y: int, rows: int, columns: int, x: int, _rows: int, _columns: int, threshold: float, scale: float) -> None:
+        array(y, rows, columns)[...] = reference.threshold_scale(array(x, rows, columns), threshold, scale)
+
+    run = {"row_softmax": row_softmax, "threshold_scale": threshold_scale}
+    return {i.symbol: FakeKernel(abi=v.abi, run=run[k.name]) for k in bundle.info.kernels for v in k.variants for i in v.images}
+
+
+def test_the_kernels_compute_what_their_references_say_where_threads_are_pythons(cli: Cli) -> None:
+    script = Path(__file__).resolve().parents[1] / "toolchain" / "simulated.py"
+    command = [sys.executable, "-W", "ignore", str(script), str(EXAMPLES / "simt")]
+    env = {**cli.env, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, env=env, capture_output=True, encoding="utf-8", check=False)
+    assert done.stdout.split() == ["saxpy", "add_rows", "histogram", "matmul", "diffuse", "count_inside"], done.stderr

@@ -1,0 +1,137 @@
+"""SIMT Python on a GPU: every case of examples/simt, structs, checks of indices, and the chain of examples/inter_kernel.
+
+The bundles are built elsewhere, with numba; where the tests run, the driver is enough. In examples/simt: `tilec build --profile debug`,
+`mv dist ../../build/simt-debug`, `tilec build`; in examples/inter_kernel: `tilec build`. The variables below name other places.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilec import errors
+from tilec.bundle.read import Bundle
+from tilec.frontends.base import ToolSearch
+from tilec.manifest.types import Manifest
+from tilec.project import open_project
+from tilec.runner.cases import expand_cases
+from tilec.runner.device import ModuleDevice
+from tilec.runner.reference import References
+from tilec.runner.run import run_cases
+from tilec.runtime import Module, load
+from tilec.runtime._driver import driver
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+BUNDLE = "tilec-simt-examples-0.1.0.tilec"
+KERNELS = ("saxpy", "add_rows", "block_sums", "histogram", "matmul", "diffuse", "count_inside")
+
+
+def built(variable: str, default: Path, name: str) -> Path:
+    path = Path(os.environ.get(variable, str(default))) / name
+    if not path.is_file():
+        pytest.skip(f"{path} is not there: build it first, or say where it is with {variable}")
+    return path
+
+
+def on_gpu(path: Path) -> Module:
+    try:
+        return load(Bundle.open(path), 0)
+    except errors.NoDeviceError as error:
+        pytest.skip(error.what)
+
+
+@pytest.fixture(scope="module")
+def manifest() -> Manifest:
+    return open_project(EXAMPLES / "simt" / "tilec.toml", ToolSearch()).manifest
+
+
+@pytest.fixture(scope="module")
+def module() -> Module:
+    return on_gpu(built("TILEC_SIMT_DIST", EXAMPLES / "simt" / "dist", BUNDLE))
+
+
+@pytest.fixture(scope="module")
+def debug() -> Path:
+    return built("TILEC_SIMT_DEBUG_DIST", ROOT / "build" / "simt-debug", BUNDLE)
+
+
+def failures(name: str, manifest: Manifest, module: Module) -> list[tuple[str, str]]:
+    kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
+    cases = expand_cases(kernel, module.kernels[name].info, locate=manifest.locate)
+    assert cases
+    report = run_cases(cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter)
+    return [(r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_case_agrees_with_its_reference(name: str, manifest: Manifest, module: Module) -> None:
+    assert failures(name, manifest, module) == []
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_checked_code_computes_the_same(name: str, manifest: Manifest, debug: Path) -> None:
+    assert failures(name, manifest, on_gpu(debug)) == []
+
+
+def test_a_struct_by_value(module: Module, torch: Any) -> None:
+    x = torch.randn(100003, device="cuda")
+    y = torch.empty_like(x)
+    torch.cuda.synchronize()
+    module.clamp(torch.cuda.current_stream(), y, x, np.array([-0.5, 0.25], np.float32).tobytes())
+    torch.testing.assert_close(y, x.clamp(-0.5, 0.25), rtol=0, atol=0)
+
+
+def test_strides_of_a_view(module: Module, torch: Any) -> None:
+    whole = torch.randn(777, 123, device="cuda")
+    row, z = torch.randn(777, device="cuda"), torch.empty(123, 777, device="cuda")
+    torch.cuda.synchronize()
+    module.add_rows(torch.cuda.current_stream(), z, whole.T, row)
+    torch.testing.assert_close(z, whole.T + row, rtol=0, atol=0)
+
+
+OUTSIDE = """
+import sys
+import numpy as np
+from tilec.bundle.read import Bundle
+from tilec.errors import DeviceError
+from tilec.runtime import DeviceBuffer, Stream, load
+
+module, stream = load(Bundle.open(sys.argv[1]), 0), Stream(0)
+counts, x = DeviceBuffer((64,), "i32", 0), DeviceBuffer.from_host(np.full(256, 64, np.int32), 0)
+try:
+    module.histogram(stream, counts, x)
+    stream.sync()
+except DeviceError as error:
+    print("stopped:", error)
+"""
+
+
+def test_an_index_out_of_bounds_stops_a_checked_kernel(debug: Path, module: Module) -> None:
+    """In a process of its own, whose context dies."""
+    assert module.device is not None
+    done = subprocess.run([sys.executable, "-c", OUTSIDE, str(debug)], cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr
+    assert "reduce.py:47" in done.stdout + done.stderr
+    assert "stopped: " in done.stdout
+
+
+def test_a_tile_kernel_then_a_simt_kernel(module: Module) -> None:
+    """The example as it is run."""
+    dist = built("TILEC_INTER_KERNEL_DIST", EXAMPLES / "inter_kernel" / "dist", "inter-kernel-0.1.0.tilec").parent
+    assert module.device is not None
+    path = os.pathsep.join((str(dist), str(ROOT), os.environ.get("PYTHONPATH", "")))
+    example = EXAMPLES / "inter_kernel"
+    done = subprocess.run(
+        [sys.executable, "main.py"], cwd=example, env={**os.environ, "PYTHONPATH": path}, capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.stdout.startswith("PASS: tile softmax -> SIMT threshold/scale"), done.stderr

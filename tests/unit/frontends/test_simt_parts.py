@@ -1,0 +1,187 @@
+"""Parts of the frontend of SIMT Python that need no numba: annotations, decorators, text of LLVM and PTX, refusals."""
+
+from __future__ import annotations
+
+import ast
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+from tilec import simt
+from tilec.errors import ToolchainError, UsageError
+from tilec.frontends import _simt_api as api
+from tilec.frontends import _simt_text as text
+from tilec.frontends._simt_function import with_constants
+from tilec.frontends.base import BUILTIN, ToolSearch
+from tilec.frontends.simt import SimtFrontend
+from tilec.model.arch import Target
+
+FACTOR = 3
+
+
+def test_annotations() -> None:
+    T = simt.dtype("T")  # noqa: N806 - a variable as users have it
+    assert simt.Ref[T] == simt.Array(simt.Access.READ, T, 1)
+    assert simt.Mut["f32", 3] == simt.Array(simt.Access.WRITE, "f32", 3)
+    assert simt.Const[int].kind is int
+    assert simt.Struct["layout"].layout == "layout"
+    assert simt.size("BLOCK") == simt.SizeAxis("BLOCK") != simt.dtype("BLOCK")
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda: simt.Ref["f32", 4], r"Ref\[f32, 4\]: an array has a dtype and a rank of 1 to 3"),
+        (lambda: simt.Mut["f32", 1, 2], r"Mut\[f32, 1, 2\]"),
+        (lambda: simt.Mut["f32", "2"], r"a slice is Mut\[T\]"),
+        (lambda: simt.Const[str], r"Const\[str\]: a constant is an int, a float or a bool"),
+        (lambda: simt.dtype("a b"), "the name of an axis is a word"),
+        (lambda: simt.size(4), "the name of an axis is a word"),  # type: ignore[arg-type]
+        (lambda: simt.kernel(launch_bounds=(1, 2, 3, 4)), "one to three positive numbers"),
+        (lambda: simt.kernel(launch_bounds=0), "one to three positive numbers"),
+        (lambda: simt.kernel(max_registers=256), "at most 255"),
+        (lambda: simt.kernel(print), "put on a function, not on a builtin_function_or_method"),  # type: ignore[call-overload]
+    ],
+)
+def test_wrong_words_are_refused(make: Any, what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        make()
+
+
+def test_a_kernel_is_not_called() -> None:
+    @simt.kernel
+    def plain(x: Any) -> None: ...
+
+    @simt.kernel(bounds=True, fastmath=True, launch_bounds=128, max_registers=32)
+    def optioned(x: Any) -> None: ...
+
+    assert plain.options == simt.Options()
+    assert optioned.options == simt.Options(bounds=True, fastmath=True, launch_bounds=(128,), max_registers=32)
+    with pytest.raises(UsageError, match="plain is a kernel: it is not called from Python"):
+        plain(1)
+
+
+def test_targets() -> None:
+    frontend = SimtFrontend(ToolSearch())
+    assert frontend.refuse(Target.parse("tileir")) == "SIMT Python makes no portable Tile IR: use compute_80 (PTX)"
+    assert [frontend.refuse(Target.parse(name)) for name in ("sm_75", "sm_100f", "compute_90a")] == ["", "", ""]
+    assert BUILTIN["simt"] == "tilec.frontends.simt:SimtFrontend"
+
+
+@pytest.mark.parametrize("version", ["0.29.9", "0.31.0", "1.30.0"])
+def test_other_versions_of_numba_cuda_are_refused(version: str) -> None:
+    with pytest.raises(ToolchainError, match=rf"numba-cuda is of version {version}, and tilec compiles with 0\.30") as caught:
+        api.require_version(version)
+    assert caught.value.fix == "pip install 'tilec[simt]'"
+
+
+# --- text -------------------------------------------------------------------------------------------------------------------------------
+
+
+def module(defined: str, *declared: str, memory: str = "") -> str:
+    calls = "".join(f'declare i32 @"{name}"(i32)\n' for name in declared)
+    return f'define linkonce_odr i32 @"{defined}"(i32 %x)\n{{\n}}\n{memory}{calls}'
+
+
+def test_names_and_order_are_those_of_the_kernel_alone() -> None:
+    entry, kernel, helper = module("k", "_ZN1kB3v10Ei"), module("_ZN1kB3v10Ei", "_ZN1hB2v7Ei"), module("_ZN1hB2v7Ei")
+    later = [part.replace("B3v10", "B4v141").replace("B2v7", "B4v203") for part in (entry, helper, kernel)]
+    made = text.canonical([entry, helper, kernel])
+    assert made == text.canonical([later[0], later[2], later[1], later[1]])
+    assert ["_ZN1kB2v1Ei" in made[0], 'define linkonce_odr i32 @"_ZN1kB2v1Ei"' in made[1], "_ZN1hB2v2Ei" in made[2]] == [True] * 3
+
+
+def test_shared_arrays_are_counted_anew() -> None:
+    made = text.canonical([module("k", memory="@_cudapy_smem_17 = x\n@_cudapy_smem_19 = y\n")])
+    assert "@_cudapy_smem_1 = x\n@_cudapy_smem_2 = y" in made[0]
+
+
+def test_a_name_that_only_looks_tagged_stays_a_name() -> None:
+    assert "_ZB9v1x" in text.canonical([module("_ZB9v1x")])[0]
+
+
+PTX = """.version 9.0
+.target sm_80
+.address_size 64
+
+\t// .globl\tk
+.extern .func  (.param .b32 func_retval0) theirs
+(
+\t.param .b64 theirs_param_0
+)
+;
+.common .global .align 8 .u64 _ZN08NumbaEnv1kE;
+.visible .entry k()
+{
+\tcall.uni (retval0), theirs, (param0);
+\tret;
+
+}
+"""
+LIBRARY = """.version 9.0
+.target sm_80
+.address_size 64
+
+.weak .global .align 4 .u32 used = 1;
+.weak .global .align 4 .u32 unused = 2;
+.visible .func other()
+{
+\tret;
+
+}
+.visible .func  (.param .b32 func_retval0) ours(
+\t.param .b64 ours_param_0
+)
+{
+\t{add.f16 %a,%b,%c;
+}
+\tld.global.u32 %r, [used];
+\tret;
+
+}
+"""
+
+
+def test_functions_are_taken_in_with_what_they_need_and_nothing_else() -> None:
+    assert text.external(PTX) == {"theirs"}
+    assert text.functions(LIBRARY) == {"other", "ours"}
+    made = text.spliced(PTX, LIBRARY, {"theirs": "ours"})
+    assert text.external(made) == set()
+    assert "theirs" not in made
+    assert made.index(" used = 1;") < made.index(" ours(") < made.index(".entry k")
+    assert made.count("ld.global.u32 %r, [used];\n\tret;\n\n}\n") == 1
+    assert "unused" not in made
+    assert " other(" not in made
+
+
+def test_surroundings_of_functions_are_left_out() -> None:
+    assert "NumbaEnv" not in text.without_environments(PTX)
+    kept = PTX.replace("\tret;", "\tld.u64 %r, [_ZN08NumbaEnv1kE];\n\tret;", 1)
+    assert text.without_environments(kept) == kept
+
+
+def test_symbols_are_those_of_c() -> None:
+    assert [text.symbol_of(name) for name in ("add_2", "größe")] == ["add_2", "gr_uf6__udf_e"]
+
+
+# --- constants --------------------------------------------------------------------------------------------------------------------------
+
+SOURCE = """def outer(scale):
+    def k(z, BLOCK: int = 4, x=None):
+        return z + BLOCK * scale * FACTOR, x
+    return k
+"""
+
+
+def test_constants_are_closed_over() -> None:
+    scope: dict[str, Any] = {"FACTOR": FACTOR}
+    exec(compile(SOURCE, "k.py", "exec"), scope)
+    function: FunctionType = scope["outer"](10)
+    node = next(n for n in ast.walk(ast.parse(SOURCE)) if isinstance(n, ast.FunctionDef) and n.name == "k")
+    made = with_constants(function, node, {"BLOCK": 2})
+    assert made(1, 5) == (1 + 2 * 10 * FACTOR, 5)
+    assert made.__code__.co_varnames == ("z", "x")
+    assert (made.__code__.co_filename, made.__code__.co_firstlineno, made.__qualname__) == ("k.py", 2, function.__qualname__)
+    scope["FACTOR"] = 1
+    assert made(0, None)[0] == 20, "globals are the module's own"

@@ -1,0 +1,118 @@
+"""Checks of indices in numba-cuda, which has them written and turned off: on for one compile, and what a failed one does."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterator
+from typing import Any
+
+
+@contextlib.contextmanager
+def checked() -> Iterator[None]:
+    """While it lasts, code is made that tells of an index out of bounds and stops the kernel."""
+    from numba.cuda import cache_hints, cgutils, cudaimpl, target
+
+    class Checked:
+        """`cgutils` as atomics and hinted loads see it: what computes an address for them checks the index, which numba leaves out."""
+
+        get_item_pointer = staticmethod(functools.partial(cgutils.get_item_pointer, boundscheck=True))
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cgutils, name)
+
+    context: Any = target.CUDATargetContext
+    enabled, check = context.enable_boundscheck, cgutils.do_boundscheck
+    context.enable_boundscheck = property(lambda _self: True)
+    cgutils.do_boundscheck = _check
+    cudaimpl.cgutils = cache_hints.cgutils = Checked()
+    try:
+        yield
+    finally:
+        context.enable_boundscheck = enabled
+        cgutils.do_boundscheck = check
+        cudaimpl.cgutils = cache_hints.cgutils = cgutils
+
+
+def stop_on_error(kernel: Any) -> None:
+    """Make an entry (an LLVM function) stop the kernel where it would return an exception's code (`raise`, `assert`)."""
+    from llvmlite import ir
+
+    for block in kernel.blocks:
+        if isinstance(block.terminator, ir.Ret):
+            code = block.terminator.operands[0]
+            if isinstance(code, ir.Constant):
+                continue
+            builder = ir.IRBuilder(block)
+            builder.position_before(block.terminator)
+            stop = "{ .reg .pred %raised; setp.gt.s32 %raised, $0, 0; @%raised trap; }"
+            builder.asm(ir.FunctionType(ir.VoidType(), [code.type]), stop, "r", [code], side_effect=True)
+
+
+def _check(context: Any, builder: Any, ind: Any, dimlen: Any, axis: int | None = None) -> None:
+    """Code for one index: numba calls this with the index (a negative one counted from the end already) and the extent."""
+    from numba.cuda import cgutils
+
+    # As numbers without a sign, those below zero are above every extent.
+    outside = builder.icmp_unsigned(">=", ind, dimlen)
+    with cgutils.if_unlikely(builder, outside):
+        file, line = _place(builder)
+        _tell(context, builder, (ind, dimlen), axis, f"{file}:{line}" if line else f"in {context.fndesc.qualname}")
+        _fail(context, builder, f"index{_of(axis)} is in bounds", file, line)
+
+
+def _of(axis: int | None) -> str:
+    return "" if axis is None else f" of axis {axis}"
+
+
+def _fail(context: Any, builder: Any, condition: str, file: str, line: int) -> None:
+    """Code that ends the kernel as a failed `assert` of CUDA C++ does: the driver tells condition, place, block and thread."""
+    from llvmlite import ir
+    from numba.cuda import cgutils
+
+    text, i32, i64 = ir.PointerType(ir.IntType(8)), ir.IntType(32), ir.IntType(64)
+    kind = ir.FunctionType(ir.VoidType(), [text, text, i32, text, i64])
+    function = cgutils.get_or_insert_function(builder.module, kind, "__assertfail")
+    said, place, name = (_text(builder, word) for word in (condition, file, context.fndesc.qualname))
+    builder.call(function, (said, place, i32(line), name, i64(1)))
+
+
+def _text(builder: Any, words: str) -> Any:
+    """The address of a text in global memory, which is where CUDA C++ has those of its assertions."""
+    from llvmlite import ir
+    from numba.cuda import cgutils
+
+    data = cgutils.make_bytearray(words.encode() + b"\0")
+    held = cgutils.add_global_variable(builder.module, data.type, "tilec_text", addrspace=1)
+    held.linkage, held.global_constant, held.initializer = "internal", True, data
+    return builder.addrspacecast(builder.bitcast(held, ir.PointerType(ir.IntType(8), addrspace=1)), ir.PointerType(ir.IntType(8)))
+
+
+def _tell(context: Any, builder: Any, numbers: tuple[Any, Any], axis: int | None, where: str) -> None:
+    """Code that prints what a failed assertion cannot say: index and extent, with place, block and thread."""
+    from llvmlite import ir
+    from numba.cuda import cgutils, nvvmutils
+
+    wide = ir.IntType(64)
+    registers = nvvmutils.SRegBuilder(builder)
+    blocks, threads = ([read(xyz) for xyz in "xyz"] for read in (registers.ctaid, registers.tid))
+    values = [builder.sext(v, wide) if v.type.width < 64 else v for v in (*numbers, *blocks, *threads)]
+    said = f"{where}: index %lld{_of(axis)} is out of bounds, the extent is %lld; block (%lld, %lld, %lld), thread (%lld, %lld, %lld)\n"
+    packed = cgutils.alloca_once_value(builder, cgutils.make_anonymous_struct(builder, values))
+    format_ = context.insert_string_const_addrspace(builder, said)
+    builder.call(nvvmutils.declare_vprint(builder.module), (format_, builder.bitcast(packed, ir.PointerType(ir.IntType(8)))))
+
+
+def _place(builder: Any) -> tuple[str, int]:
+    """(file, line) of the code that is being made, where line information is kept; else an empty name and 0."""
+    at = builder.debug_metadata
+    facts = dict(at.operands) if at is not None else {}
+    line, scope = facts.get("line"), facts.get("scope")
+    while scope is not None and hasattr(scope, "operands"):
+        inner = dict(scope.operands)
+        if "filename" in inner and isinstance(line, int):
+            # numba makes names of files absolute by the working directory.
+            return os.path.relpath(os.path.join(inner["directory"], inner["filename"])), line  # noqa: PTH118
+        scope = inner.get("file") or inner.get("scope")
+    return "", 0

@@ -1,0 +1,282 @@
+"""Compiles jobs of the simt frontend: bind, PTX by numba and libNVVM, machine code by ptxas, read back, check."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from tilec.bundle.cubin import CubinKernel, read_cubin
+from tilec.errors import BundleError, CompileError, Diagnostic
+from tilec.frontends import _cuda_abi, _cuda_ptxas, _ptx, _simt_link
+from tilec.frontends import _simt_api as api
+from tilec.frontends._simt_bind import Bound, bind
+from tilec.frontends._simt_declare import Declared, declared
+from tilec.frontends._simt_errors import kernel_error
+from tilec.frontends._simt_function import with_constants
+from tilec.frontends._simt_text import external, symbol_of
+from tilec.frontends._simt_toolchain import TOOLS
+from tilec.frontends._tile_errors import line_of
+from tilec.frontends._tile_modules import LoadedModule, load
+from tilec.frontends._tools import Tool, require
+from tilec.frontends.base import ToolSearch
+from tilec.model.arch import TargetKind, Version
+from tilec.model.digest import sha256
+from tilec.model.driver import cuda_of_ptx_isa
+from tilec.model.image import Image, ImageInfo, Resources
+from tilec.model.job import Job, Source
+from tilec.model.kernel import KernelDecl
+from tilec.model.suggest import did_you_mean
+
+# What the driver brings to every module.
+_DRIVER_HAS = frozenset({"vprintf", "malloc", "free", "__assertfail"})
+
+
+class Compiler:
+    """Declares and compiles. Modules are executed once per process and state of their files."""
+
+    def __init__(self, search: ToolSearch) -> None:
+        """Keep where to look for tools."""
+        self._search = search
+        self._tools: Mapping[str, Tool] | None = None
+        self._declared: dict[tuple[str, str], tuple[LoadedModule, dict[str, Declared]]] = {}
+
+    def declare(self, source: Source) -> Sequence[KernelDecl]:
+        """The kernels among the module's attributes, in order of appearance; the module is executed.
+
+        Raises:
+            CompileError: it cannot be, or an annotation cannot be read; with the user's line.
+            ToolchainError: numba-cuda is missing.
+        """
+        return tuple(d.decl for d in self._kernels(source, again=True)[1].values())
+
+    def compile(self, job: Job) -> Image:
+        """Compile one variant for one target.
+
+        Raises:
+            CompileError: kernel and manifest do not fit together, or a compiler refuses the kernel.
+            ToolchainError: a tool is missing.
+        """
+        module, kernels = self._kernels(job.spec.source, again=False)
+        kernel = kernels.get(job.spec.decl.name)
+        if kernel is None:
+            raise _absent(job, module, kernels)
+        if self._tools is None:
+            self._tools = require(TOOLS, self._search, digest=False)
+        return _Compile(job, module, kernel, self._tools).run()
+
+    def _kernels(self, source: Source, *, again: bool) -> tuple[LoadedModule, dict[str, Declared]]:
+        api.load()
+        try:
+            with api.environment():
+                module = load(source, again=again)
+        except CompileError as exc:
+            raise _without_driver(exc) from exc
+        key = (source.root, source.path)
+        known = self._declared.get(key)
+        if known is None or known[0] is not module:
+            known = self._declared[key] = (module, declared(module))
+        return known
+
+
+class _Compile:
+    """One job."""
+
+    def __init__(self, job: Job, module: LoadedModule, kernel: Declared, tools: Mapping[str, Tool]) -> None:
+        self._job, self._module, self._kernel, self._tools = job, module, kernel, tools
+        self._is_ptx = job.target.kind is TargetKind.PTX
+        self._symbol = symbol_of(kernel.decl.name)
+
+    def run(self) -> Image:
+        """The image.
+
+        Raises:
+            CompileError: with located diagnostics, log and command.
+            ToolchainError: a tool does not start.
+        """
+        self._check_asked()
+        bound = bind(self._job, self._kernel)
+        made = self._made(bound)
+        text = self._finished(made)
+        assembled = self._assemble(text)
+        try:
+            entry = read_cubin(assembled.cubin).kernel(self._symbol)
+        except BundleError as exc:
+            raise self._error(f"the image that ptxas made cannot be read: {exc.what}", log=assembled.log) from exc
+        try:
+            _cuda_abi.check(bound.abi, entry.params, self._kernel.decl, stated=bool(self._job.spec.abi))
+        except CompileError as exc:
+            raise self._error(exc.what, fix=exc.fix) from exc
+        self._check_shared(entry)
+        warned = tuple(Diagnostic(message=line, severity="warning") for line in made.log.splitlines() if line.strip())
+        return self._image(text, assembled, entry, bound, warned)
+
+    def _image(
+        self, text: str, assembled: _cuda_ptxas.Assembled, entry: CubinKernel, bound: Bound, warned: tuple[Diagnostic, ...]
+    ) -> Image:
+        target = self._job.target
+        data = text.encode() if self._is_ptx else assembled.cubin
+        isa = _ptx.isa(text) if self._is_ptx else None
+        spills = _cuda_ptxas.spills(assembled.log, self._symbol, _ptx.calls(text, self._symbol))
+        family = (12, 9) if target.suffix == "f" else (0, 0)
+        info = ImageInfo(
+            target=target,
+            digest=sha256(data),
+            size=len(data),
+            symbol=self._symbol,
+            ptx_isa=isa,
+            cuda=cuda_of_ptx_isa(isa) if isa else max(target.arch.toolkit, (self._tools["ptxas"].release[0], 0), family),
+            resources=Resources(
+                registers=entry.registers,
+                spill_stores=spills[0] if spills else None,
+                spill_loads=spills[1] if spills else None,
+                stack=entry.stack,
+                shared=entry.shared,
+                constant=entry.constant,
+                code=entry.code,
+            ),
+            max_threads=entry.max_threads or self._kernel.decl.max_threads,
+            required_block=entry.required_block,
+            cluster=entry.cluster,
+        )
+        return Image(info=info, data=data, abi=bound.abi, warnings=warned)
+
+    # --- compilers ----------------------------------------------------------------------------------------------------------------
+
+    def _made(self, bound: Bound) -> api.Made:
+        job, kernel = self._job, self._kernel
+        options = kernel.kernel.options
+        function = kernel.kernel.function
+        if bound.constants:
+            if kernel.node is None:
+                raise self._error("its source is in no file of the project, which is what constants are bound in")
+            function = with_constants(function, kernel.node, bound.constants)
+        axes = dict(job.variant.axes)
+        scopes = [
+            (vars(self._module.modules[module]), name, axes[axis.name]) for module, name, axis in kernel.variables if axis.name in axes
+        ]
+        asked = api.Asked(
+            function=function,
+            symbol=self._symbol,
+            arguments=bound.arguments,
+            line=kernel.decl.location.line,
+            arch=f"compute_{job.target.number}",
+            capability=job.target.cc,
+            optimize=job.spec.opt > 0,
+            lineinfo=job.spec.lineinfo,
+            bounds=job.spec.bounds if options.bounds is None else options.bounds,
+            options=options,
+            values=[(scope, name, api.value(held)) for scope, name, held in scopes],
+        )
+        what = f"{job.spec.source.path}: kernel {kernel.decl.name!r} does not compile for {job.target}"
+        try:
+            with self._module.active():
+                return api.compile_ptx(asked)
+        except Exception as exc:
+            error = kernel_error(exc, module=self._module, kernel=kernel, what=what)
+            error.kernel, error.target = job.variant.id, str(job.target)
+            raise error from exc
+
+    def _finished(self, made: api.Made) -> str:
+        """PTX with all that it calls, of an ISA that the oldest driver reads, and no directory of this machine."""
+        job = self._job
+        if made.needs:
+            raise self._error(
+                f"numba links {', '.join(made.needs)} into it when it is launched, which an image cannot hold",
+                fix="do without the function that needs it (reshape, memory that the kernel allocates, @cuda.jit(link=…))",
+            )
+        text = _simt_link.complete(made.ptx, made.sources, arch=f"compute_{job.target.number}", tools=self._tools, timeout=job.spec.timeout)
+        missing = sorted(external(text) - _DRIVER_HAS)
+        if missing:
+            raise self._error(
+                f"it calls {', '.join(missing)}, which is in no file that a build has",
+                fix="declare_device functions are not linked: call functions of Python only",
+            )
+        text = _ptx.relative_files(text, ((job.spec.source.root, ""),))
+        bound, own = job.spec.max_isa, _ptx.isa(text)
+        if not self._is_ptx or bound is None or own <= bound:
+            return text
+        if bound < job.target.ptx_isa:
+            raise self._error(
+                f"min-driver reads PTX up to ISA {_dotted(bound)}, {job.target} needs ISA {_dotted(job.target.ptx_isa)}",
+                fix=f"raise min-driver, or take {job.target} out of the targets",
+            )
+        return _ptx.with_isa(text, bound)
+
+    def _assemble(self, text: str) -> _cuda_ptxas.Assembled:
+        job, most = self._job, self._kernel.kernel.options.max_registers
+        done = _cuda_ptxas.assemble(
+            self._tools["ptxas"].path,
+            text,
+            arch=f"sm_{job.target.number}",
+            opt=job.spec.opt,
+            lineinfo=job.spec.lineinfo,
+            extra=[f"--maxrregcount={most}"] if most else [],
+            timeout=job.spec.timeout,
+        )
+        if done.timed_out:
+            raise self._error(
+                f"ptxas took longer than {job.spec.timeout:g} s and was ended", fix="raise timeout in [toolchain]", overtime=True
+            )
+        if not done.cubin:
+            told = _ptx.complaints(done.log)
+            first = told[0][0] if told else next((line for line in done.log.splitlines() if line.strip()), "it said nothing")
+            raise self._error(f"ptxas refuses the PTX that numba made: {first}", log=done.log, command=done.command)
+        return done
+
+    # --- checks -------------------------------------------------------------------------------------------------------------------
+
+    def _check_asked(self) -> None:
+        spec, kernel = self._job.spec, self._kernel
+        if kernel.linked:
+            raise self._error(
+                f"@cuda.jit(link=…) names {', '.join(kernel.linked)}, which a build does not link", fix="call functions of Python only"
+            )
+        if spec.cluster and self._job.target.cc < (9, 0):
+            raise self._error(
+                f"launch.cluster needs compute capability 9.0, {self._job.target} is older",
+                fix="limit the kernel to newer targets in [[override]], or take the cluster out",
+            )
+
+    def _check_shared(self, entry: CubinKernel) -> None:
+        most = self._job.target.arch.shared_block
+        if entry.shared > most and not self._is_ptx:
+            raise self._error(
+                f"a block needs {entry.shared} bytes of shared memory, and {self._job.target} has {most}",
+                fix="make cuda.shared.array smaller, or take its size from launch.shared: cuda.shared.array(0, dtype)",
+            )
+
+    def _error(self, what: str, *, fix: str = "", log: str = "", command: str = "", overtime: bool = False) -> CompileError:
+        job, at = self._job, self._kernel.decl.location
+        excerpt = line_of(self._module.texts, at.file, at.line)
+        return CompileError(
+            f"kernel {job.spec.decl.name!r}: {what}",
+            diagnostics=(Diagnostic(message=what, location=at, excerpt=excerpt, hint=fix),),
+            fix=fix,
+            log=log,
+            command=command,
+            kernel=job.variant.id,
+            target=str(job.target),
+            overtime=overtime,
+        )
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
+def _without_driver(exc: CompileError) -> CompileError:
+    """The error of a module that compiles a kernel when it is imported, as `@cuda.jit` with a signature does; others as they are."""
+    if "CudaSupportError" not in exc.what:
+        return exc
+    what = "the module asks for a GPU when it is imported: @cuda.jit with a signature does, or a call of numba.cuda outside of kernels"
+    hint = "take the signature out, and annotate the parameters or say in the manifest what they are"
+    place = next((d for d in exc.diagnostics if d.location), Diagnostic(message=what))
+    told = dataclasses.replace(place, message=what, hint=hint)
+    return CompileError(what, diagnostics=(told,), fix=hint, log=exc.log)
+
+
+def _absent(job: Job, module: LoadedModule, kernels: Mapping[str, Declared]) -> CompileError:
+    name = job.spec.decl.name
+    what = f"{module.source.path} has no SIMT kernel {name!r}; it has {', '.join(kernels) or 'none'}"
+    hint = did_you_mean(name, kernels).removeprefix("; ") or "kernels are functions with the decorator @simt.kernel or @cuda.jit"
+    return CompileError(what, diagnostics=(Diagnostic(message=what, location=job.spec.decl.location, hint=hint),))

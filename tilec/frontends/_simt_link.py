@@ -1,0 +1,52 @@
+"""Functions that numba's code calls and does not hold: CUDA C++ that comes with numba, and the barrier of a grid; taken in as PTX."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+from tilec.errors import ToolchainError
+from tilec.frontends import _simt_text as text
+from tilec.frontends._cuda_nvrtc import load
+from tilec.frontends._tools import Tool
+
+# What numba calls for `cuda.cg.this_grid().sync()` is CUDA's device runtime; the same is in CUDA's headers, which declare these names
+# with other types.
+_BARRIER = {"cudaCGGetIntrinsicHandle": "tilec_grid_handle", "cudaCGSynchronize": "tilec_grid_sync"}
+_SOURCE = """#include <cooperative_groups.h>
+extern "C" __device__ unsigned long long tilec_grid_handle(unsigned int group) { return group; }
+extern "C" __device__ unsigned int tilec_grid_sync(unsigned long long, unsigned int) {
+    cooperative_groups::this_grid().sync();
+    return 0;
+}
+"""
+
+
+def complete(ptx: str, sources: Sequence[str], *, arch: str, tools: Mapping[str, Tool], timeout: float) -> str:
+    """PTX with the functions that it declares as external, where these are in CUDA C++ `sources` or are the barrier's.
+
+    Raises:
+        ToolchainError: the CUDA C++ does not compile.
+    """
+    called = text.external(ptx)
+    paths = (tools["libnvrtc"].path, tools["libnvrtc-builtins"].path, tools["headers"].path)
+    if called & _BARRIER.keys():
+        ptx = text.spliced(ptx, _compiled(_SOURCE, paths, arch, timeout), _BARRIER)
+    for source in sources:
+        library = _compiled(source, paths, arch, timeout)
+        ptx = text.spliced(ptx, library, {name: name for name in sorted(called & text.functions(library))})
+    return ptx
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(source: str, paths: tuple[str, str, str], arch: str, timeout: float) -> str:
+    library, builtins, headers = paths
+    options = [f"-arch={arch}", "-rdc=true", "-std=c++17", f"-I{headers}", f"-I{headers}/cccl"]
+    made = load(library, builtins).compile(source.encode(), "numba.cu", options, names=(), ptx=True, timeout=timeout)
+    if not made.ok:
+        raise ToolchainError(
+            f"what numba takes of CUDA C++ does not compile for {arch}: {made.log or made.result}",
+            cause="kernels with f16, bf16 or a grid's barrier need CUDA's own headers, of the release that NVRTC is of",
+            fix="pip install --force-reinstall 'tilec[build]'",
+        )
+    return made.ptx

@@ -1,0 +1,205 @@
+"""SIMT kernels in Python: the decorator, and the annotations that say what a kernel takes. numba-cuda compiles the bodies."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, NoReturn, overload
+
+from tilec.errors import UsageError
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """What a decorator says of how its kernel is compiled.
+
+    Attributes:
+        bounds: whether indices are checked; None where the profile says it (`bounds`, on in debug).
+        fastmath: float arithmetic may be reordered and approximated.
+        launch_bounds: most threads of a block, then fewest blocks of a multiprocessor, then most blocks of a cluster.
+        max_registers: most registers of a thread, 0 for as many as it takes.
+    """
+
+    bounds: bool | None = None
+    fastmath: bool = False
+    launch_bounds: tuple[int, ...] = ()
+    max_registers: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kernel:
+    """A function that `kernel` was put on. It is built by `tilec build`, and launched through the package that this makes."""
+
+    function: FunctionType
+    options: Options
+
+    def __call__(self, *_arguments: object, **_named: object) -> NoReturn:
+        """Refuse: there is no GPU behind the source."""
+        raise UsageError(
+            f"{self.function.__name__} is a kernel: it is not called from Python",
+            fix="build the project, and launch it through the package: module = acme_kernels.load(); module.NAME(stream, …)",
+        )
+
+
+@overload
+def kernel(function: FunctionType, /) -> Kernel: ...
+
+
+@overload
+def kernel(
+    *,
+    bounds: bool | None = None,
+    fastmath: bool = False,
+    launch_bounds: int | tuple[int, ...] = (),
+    max_registers: int = 0,
+) -> Callable[[FunctionType], Kernel]: ...
+
+
+def kernel(
+    function: FunctionType | None = None,
+    /,
+    *,
+    bounds: bool | None = None,
+    fastmath: bool = False,
+    launch_bounds: int | tuple[int, ...] = (),
+    max_registers: int = 0,
+) -> Kernel | Callable[[FunctionType], Kernel]:
+    """Make a function a kernel; `Options` says what the arguments mean.
+
+    Raises:
+        UsageError: it is put on something else, or a number is out of its range.
+    """
+    bounded = (launch_bounds,) if isinstance(launch_bounds, int) else tuple(launch_bounds)
+    if len(bounded) > 3 or any(type(number) is not int or number < 1 for number in bounded):
+        raise UsageError(f"launch_bounds are one to three positive numbers, not {launch_bounds!r}")
+    if type(max_registers) is not int or not 0 <= max_registers <= 255:
+        raise UsageError(f"max_registers is at most 255, and 0 for no bound, not {max_registers!r}")
+    options = Options(bounds=bounds, fastmath=bool(fastmath), launch_bounds=bounded, max_registers=max_registers)
+
+    def wrap(made: Any) -> Kernel:
+        if not isinstance(made, FunctionType):
+            what = f"@simt.kernel is put on a function, not on a {type(made).__name__}"
+            raise UsageError(what, fix="take other decorators off: @simt.kernel stands in the place of @cuda.jit")
+        return Kernel(made, options)
+
+    return wrap if function is None else wrap(function)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Axis:
+    """A name of the manifest's matrix. While a variant is compiled, the variable that holds it has the variant's value."""
+
+    name: str
+
+
+class DTypeAxis(Axis):
+    """An axis whose values are dtypes."""
+
+    __slots__ = ()
+
+
+class SizeAxis(Axis):
+    """An axis whose values are numbers."""
+
+    __slots__ = ()
+
+
+def dtype(name: str) -> DTypeAxis:
+    """`T = simt.dtype("T")`: a dtype that the matrix gives values to.
+
+    Raises:
+        UsageError: the name is none.
+    """
+    return DTypeAxis(_named(name))
+
+
+def size(name: str) -> SizeAxis:
+    """`BLOCK = simt.size("BLOCK")`: a number that the matrix gives values to.
+
+    Raises:
+        UsageError: the name is none.
+    """
+    return SizeAxis(_named(name))
+
+
+def _named(name: Any) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise UsageError(f"the name of an axis is a word, as in the manifest's matrix, not {name!r}")
+    return str(name)
+
+
+class Access(enum.Enum):
+    """What a kernel may do with an array."""
+
+    READ = "Ref"
+    WRITE = "Mut"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Array:
+    """`Ref[T, 2]` or `Mut[T, 2]`: an array of a dtype and a rank."""
+
+    access: Access
+    dtype: Any
+    rank: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ByValue:
+    """`Struct[dtype]`: a struct that is passed by value; `layout` is a structured NumPy dtype."""
+
+    layout: Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Constant:
+    """`Const[int]`: a compile-time constant, an axis of the parameter's name or its default."""
+
+    kind: type
+
+
+def _array(access: Access, asked: Any) -> Array:
+    parts = asked if isinstance(asked, tuple) else (asked, 1)
+    spelled = f"{access.value}[{', '.join(map(str, parts))}]"
+    if len(parts) != 2 or type(parts[1]) is not int or not 1 <= parts[1] <= 3:
+        raise UsageError(f"{spelled}: an array has a dtype and a rank of 1 to 3, as in {access.value}[T, 2]; a slice is {access.value}[T]")
+    return Array(access, parts[0], parts[1])
+
+
+class Ref:
+    """An array that is only read: `Ref[T]` is a slice, `Ref[T, 3]` has rank 3."""
+
+    def __class_getitem__(cls, asked: Any) -> Array:
+        """The annotation."""
+        return _array(Access.READ, asked)
+
+
+class Mut:
+    """An array that is read and written by every thread: `Mut[T]` is a slice, `Mut[T, 3]` has rank 3."""
+
+    def __class_getitem__(cls, asked: Any) -> Array:
+        """The annotation."""
+        return _array(Access.WRITE, asked)
+
+
+class Struct:
+    """A struct by value: `Struct[numpy.dtype([("low", "f4"), ("high", "f4")], align=True)]`."""
+
+    def __class_getitem__(cls, layout: Any) -> ByValue:
+        """The annotation."""
+        return ByValue(layout)
+
+
+class Const:
+    """A compile-time constant: `BLOCK: Const[int]`."""
+
+    def __class_getitem__(cls, kind: Any) -> Constant:
+        """The annotation."""
+        if kind not in (int, float, bool):
+            raise UsageError(f"Const[{getattr(kind, '__name__', kind)}]: a constant is an int, a float or a bool")
+        return Constant(kind)
