@@ -25,7 +25,7 @@ from tilec.cli.new import render
 from tilec.cli.sanitize import FOUND
 from tilec.manifest import keys
 from tilec.manifest.load import load_text
-from tilec.manifest.shapes import Either, Later, ListOf, Shape
+from tilec.manifest.shapes import Either, ListOf, Shape
 from tilec.manifest.tables import Names, Table
 from tilec.model.arch import ARCHS
 from tilec.model.dtype import DTYPES
@@ -318,8 +318,6 @@ def documented(table: Table, path: str = "") -> Iterator[tuple[str, Documented]]
     """Every key of a table and of the tables in it, by path: `kernel.NAME.assume.sets[].name`."""
     properties: dict[str, Any] = table.schema().get("properties", {})
     for key in table.keys:
-        if isinstance(key.shape, Later):
-            continue
         where = f"{path}{key.name}"
         yield where, Documented(key.shape, key.required, properties[key.name].get("default"))
         yield from inside(key.shape, where)
@@ -384,23 +382,6 @@ def fits(path: str, key: Documented) -> bool:
         return True
     value = key.default if isinstance(key.default, str) else json.dumps(key.default)
     return default == f"`{value}`"
-
-
-def test_the_manifests_page_tells_what_is_not_supported() -> None:
-    section = text_of("docs/manifest.md").split("## Not supported yet")[1].split("\n## ")[0]
-
-    def later(table: Table, path: str) -> Iterator[str]:
-        for key in table.keys:
-            where = f"{path}{key.name}"
-            if isinstance(key.shape, Later):
-                yield where
-            elif isinstance(key.shape, Table):
-                inner = key.shape
-                if key.name == "kernel" and inner.names is not None and isinstance(inner.names.shape, Table):
-                    yield from later(inner.names.shape, "kernel.NAME.")
-                yield from later(inner, f"{where}.")
-
-    assert set(re.findall(r"`((?:kernel|frontend)\.[\w.]+)`", section)) == set(later(keys.MANIFEST, ""))
 
 
 def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilec.manifest import types, values
-from tilec.manifest.shapes import Either, Flag, Formula, Integer, Later, ListOf, Number, Plain, Text
+from tilec.manifest.shapes import Either, Flag, Formula, Integer, ListOf, Number, Plain, Text
 from tilec.manifest.tables import Key, Names, Table
 from tilec.model.signature import ParamKind
 

@@ -321,25 +321,6 @@ class Either:
         return {"anyOf": [shape.schema() for shape in self.shapes]}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Later:
-    """A key that a later release reads: refused, so that nobody thinks it works."""
-
-    @property
-    def word(self) -> str:
-        return "nothing"
-
-    def takes(self, _value: Any) -> bool:
-        return False
-
-    def read(self, _value: Any, path: Path, problems: Problems) -> Any:
-        problems.add(path, "not supported yet", at_key=True)
-        return BAD
-
-    def schema(self) -> dict[str, Any]:
-        return {"not": {}}
-
-
 def mismatch(shape: Shape, value: Any, path: Path, problems: Problems, *, hint: str = "") -> Any:
     """Report a value of another TOML type than the shape's."""
     problems.add(path, f"{shape.word} is expected, not {shown(value)}", hint=hint)

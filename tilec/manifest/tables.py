@@ -124,7 +124,7 @@ class Table:
         return self.names.shape
 
     def _meant(self, name: str) -> str:
-        known = [key.name for key in self.keys if not key.doc.startswith("Not supported yet")]
+        known = [key.name for key in self.keys]
         near = nearest(name, [*known, *(self.names.choices if self.names else ())])
         if near:
             return f"; did you mean {near!r}"

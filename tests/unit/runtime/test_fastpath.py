@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.runtime_samples import ADD, SCALAR, TENSOR, bundle_of, fake_driver, image, kernel, loaded, slot
+from tests.runtime_samples import ADD, SCALAR, TENSOR, Array, bundle_of, fake_driver, image, kernel, loaded, slot
 from tests.unit.runtime import fake_torch
 from tests.unit.runtime.fake_torch import TensorGuards
 from tilec.errors import AliasError, ArgumentError, BorrowError, DriverError, PlacementError, RequirementError, UseAfterMoveError
@@ -288,3 +288,19 @@ def test_a_torch_without_such_a_test_is_read_by_attributes(monkeypatch: pytest.M
     assert len(driver.launches) == TIMES
     monkeypatch.delitem(sys.modules, "torch")
     assert torch_guard.torch_guard(tuple(tensors)) is None
+
+
+def test_the_first_launch_does_not_make_what_later_ones_take(monkeypatch):
+    from tilec.runtime import launch as launching
+
+    made = []
+    real = launching.fast_path
+    monkeypatch.setattr(
+        launching, "fast_path", lambda contract, *args, **kwargs: made.append(contract.name) or real(contract, *args, **kwargs)
+    )
+    module, driver = loaded(ADD)
+    values = tuple(Array(64, ptr=0x10000 * number) for number in (1, 2, 3))
+    for launches, expected in ((1, []), (2, ["add"]), (3, ["add"])):
+        module.add(3, *values)
+        assert (len(driver.launches), made) == (launches, expected)
+    assert len(module.add._plans) == 1, "the first one remembers its plan"

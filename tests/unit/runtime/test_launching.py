@@ -491,19 +491,3 @@ def test_modules_show_what_they_hold():
     assert module.device.name == "Fake H200"
     with pytest.raises(AttributeError, match=r"^sample has no kernel 'gem'; did you mean 'gemm'$"):
         module.gem(0)
-
-
-def test_the_first_launch_does_not_make_what_later_ones_take(monkeypatch):
-    from tilec.runtime import launch as launching
-
-    made = []
-    real = launching.fast_path
-    monkeypatch.setattr(
-        launching, "fast_path", lambda contract, *args, **kwargs: made.append(contract.name) or real(contract, *args, **kwargs)
-    )
-    module, driver = loaded(ADD)
-    values = (Array(64, ptr=0x10000), Array(64, ptr=0x20000), Array(64, ptr=0x30000))
-    for launches, expected in ((1, []), (2, ["add"]), (3, ["add"])):
-        module.add(3, *values)
-        assert (len(driver.launches), made) == (launches, expected)
-    assert len(module.add._plans) == 1, "the first one remembers its plan"
