@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 from tilec.bundle.codec import (
@@ -21,11 +22,12 @@ from tilec.bundle.codec import (
     row,
     sequence,
     text,
+    unfit,
 )
-from tilec.bundle.rules import MAX_IMAGES, check_index, check_row
 from tilec.errors import BundleError, Location
 from tilec.model.arch import Target
 from tilec.model.digest import canonical_json
+from tilec.model.dtype import DTYPES
 from tilec.model.image import ImageInfo, Resources
 from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
@@ -35,6 +37,7 @@ _OLDEST = 1
 INDEX_NAME = "bundle.json"
 MAX_INDEX = 256 << 20
 MAX_IMAGE = 1 << 30
+MAX_IMAGES = 200_000
 
 _TEXT = text()
 _COUNT = integer(0)
@@ -73,15 +76,8 @@ _IMAGE = record(
     block=_DIMS,
     dynamic_shared=_COUNT,
 )
-_ASSUMPTION = record(
-    Assumption,
-    param=identifier,
-    shape=_FACTS,
-    stride=_FACTS,
-    align=integer(1),
-    extent=sequence(optional(_COUNT), most=64),
-    contiguous=flag,
-)
+_EXTENTS = sequence(optional(_COUNT), most=64)
+_ASSUMPTION = record(Assumption, param=identifier, shape=_FACTS, stride=_FACTS, align=integer(1), extent=_EXTENTS, contiguous=flag)
 _ABI = sequence(record(AbiSlot, type=text(most=100), expr=EXPRESSION, size=_COUNT, align=integer(1)), most=10_000)
 _VARIANT = record(
     dict,  # of fields: the ABI is looked up in the kernel's table, see _read_kernel
@@ -138,10 +134,10 @@ def _write_kernel(kernel: KernelInfo) -> Any:
     for variant in plain["variants"]:
         variant["abi"] = places.setdefault(variant["abi"], len(places))
     plain["abis"] = [_ABI.write(abi) for abi in places]
-    if kernel.safety is not None:
-        plain["safety"] = _safety().write(kernel.safety)
-    if kernel.table is not None:
-        plain["table"] = _table().write(kernel.table)
+    if kernel.safety is not None or kernel.table is not None:
+        from tilec.bundle.extras import write_extras
+
+        plain.update(write_extras(kernel))
     return plain
 
 
@@ -166,30 +162,12 @@ def _read_kernel(value: Any) -> Any:
         variants.append(VariantInfo(**{**fields, "abi": abis[place]}))
     if used != len(abis) or len(set(abis)) != len(abis):
         raise Misfit("has ABIs that no variant names, that repeat, or that are not in the order of their first use")
-    extra = {key: _read_extra(value, key) for key in ("safety", "table") if key in value}
-    return KernelInfo(**{**given, "variants": tuple(variants), **extra})
+    fields = {**given, "variants": tuple(variants)}
+    if "safety" in value or "table" in value:  # most kernels have neither, and a first launch has no use for them
+        from tilec.bundle.extras import read_extras
 
-
-# Few kernels have these, and a first launch has no use for them.
-def _safety() -> Codec:
-    from tilec.bundle.safety import SAFETY
-
-    return SAFETY
-
-
-def _table() -> Codec:
-    from tilec.bundle.tables import TABLE
-
-    return TABLE
-
-
-def _read_extra(value: dict[str, Any], key: str) -> Any:
-    """What not every kernel has: what is known of its safety, what tuning found. Its key is left out where there is nothing."""
-    try:
-        return (_safety() if key == "safety" else _table()).read(value[key])
-    except Misfit as misfit:
-        misfit.path.append(f".{key}")
-        raise
+        fields.update(read_extras(value))
+    return KernelInfo(**fields)
 
 
 _APART = ("abis", "safety", "table")  # keys of a kernel that are no fields of its record
@@ -220,7 +198,7 @@ def to_index(info: BundleInfo) -> bytes:
         BundleError: the value breaks a rule that every reader checks.
     """
     try:
-        check_index(info)
+        _check(info)
     except Misfit as misfit:
         _refuse(misfit.where, misfit.what)
     return canonical_json({"schema_version": SCHEMA_VERSION, **_BUNDLE.write(info)})
@@ -291,7 +269,7 @@ class Index:
         """
         try:
             info: BundleInfo = _BUNDLE.read(self._body())
-            check_index(info)
+            _check(info)
         except Misfit as misfit:
             _refuse(misfit.where, misfit.what)
         return info
@@ -319,7 +297,7 @@ class Index:
             except Misfit as misfit:
                 misfit.path.append(here)
                 raise
-            check_row(here, kernel, {})
+            _check_one(here, kernel, {})
         except Misfit as misfit:
             _refuse(misfit.where, misfit.what)
         if kernel.name != name:
@@ -432,3 +410,88 @@ def _is_canonical(plain: Any, data: bytes) -> bool:
         return canonical_json(plain) == data
     except (ValueError, RecursionError):
         return False
+
+
+def _check(info: BundleInfo) -> None:
+    """The rules that reach over several fields. Raises Misfit."""
+    _unique("kernels", (kernel.name for kernel in info.kernels), "kernel name")
+    _unique("sources", (name for name, _ in info.sources), "source")
+    for index, (name, _) in enumerate(info.sources):
+        _contained(f"sources[{index}]", name)
+    sizes: dict[str, int] = {}
+    rows = 0
+    for number, kernel in enumerate(info.kernels):
+        rows += _check_one(f"kernels[{number}]", kernel, sizes)
+    if rows > MAX_IMAGES:
+        unfit("kernels", f"{rows} images, more than {MAX_IMAGES}")
+
+
+def _check_one(here: str, kernel: KernelInfo, sizes: dict[str, int]) -> int:
+    """What is checked of one kernel, with the sizes of images seen so far; gives how many rows of images it has. Raises Misfit."""
+    _contained(f"{here}.location.file", kernel.location.file)
+    _check_kernel(here, kernel)
+    images = [image for variant in kernel.variants for image in variant.images]
+    for image in images:
+        if sizes.setdefault(image.digest, image.size) != image.size:
+            unfit(here, f"image {image.digest[:12]} has two sizes, {sizes[image.digest]} and {image.size}")
+    return len(images)
+
+
+def _check_kernel(here: str, kernel: KernelInfo) -> None:
+    axes = dict(kernel.axes)
+    params = {param.name for param in kernel.params}
+    _unique(f"{here}.params", (param.name for param in kernel.params), "parameter")
+    _unique(f"{here}.axes", (name for name, _ in kernel.axes), "axis")
+    _unique(f"{here}.variants", (variant.id for variant in kernel.variants), "variant")
+    for name in kernel.dtype_axes:
+        unknown = [value for value in axes.get(name, ("",)) if value not in DTYPES]
+        if unknown:
+            unfit(f"{here}.dtype_axes", f"axis {name!r} holds {unknown[0]!r}, which is no dtype" if name in axes else f"no axis {name!r}")
+    for index, param in enumerate(kernel.params):
+        if param.dtype and param.dtype not in DTYPES and param.dtype not in kernel.dtype_axes:
+            unfit(f"{here}.params[{index}].dtype", f"{param.dtype!r} is neither a dtype nor a dtype axis of the kernel")
+    for name, _ in kernel.default:
+        if name not in axes:
+            unfit(f"{here}.default", f"no axis {name!r}")
+    for region in kernel.safety.regions if kernel.safety else ():
+        if region.param not in params:
+            unfit(f"{here}.safety.regions", f"no parameter {region.param!r}")
+    if kernel.table is not None:
+        from tilec.bundle.tables import check_table
+
+        check_table(f"{here}.table", kernel.table, axes, params)
+    for index, variant in enumerate(kernel.variants):
+        for name, _ in variant.axes:
+            if name not in axes:
+                unfit(f"{here}.variants[{index}].axes", f"no axis {name!r}")
+        for assumption in variant.assume:
+            if assumption.param not in params:
+                unfit(f"{here}.variants[{index}].assume", f"no parameter {assumption.param!r}")
+        if variant.hints:
+            _check_hints(f"{here}.variants[{index}].hints", variant)
+        for slot in variant.abi:
+            if slot.type not in DTYPES and slot.type not in ("ptr", "struct"):
+                unfit(f"{here}.variants[{index}].abi", f"{slot.type!r} is neither ptr, struct nor a dtype")
+
+
+def _check_hints(here: str, variant: VariantInfo) -> None:
+    """Hints are said once for each target that has an image and any, in the images' order."""
+    targets = list(dict.fromkeys(str(image.target) for image in variant.images))
+    hinted = dict(variant.hints)
+    if [target for target, _ in variant.hints] != [target for target in targets if hinted.get(target)]:
+        said = ", ".join(target for target, _ in variant.hints)
+        unfit(here, f"are for the targets {said}, and its images for {', '.join(targets)}")
+    for target, hints in variant.hints:
+        _unique(f"{here}.{target}", (name for name, _ in hints), "hint")
+
+
+def _contained(where: str, name: str) -> None:
+    """Names of files are relative, with forward slashes, and stay where they are."""
+    if not name or name.startswith("/") or "\\" in name or "\0" in name or name[1:3] == ":/" or ".." in name.split("/"):
+        unfit(where, f"{name!r} is not a file name inside the project")
+
+
+def _unique(where: str, names: Iterable[str], what: str) -> None:
+    counts = Counter(names)
+    if counts and max(counts.values()) > 1:
+        unfit(where, f"{what} {counts.most_common(1)[0][0]!r} appears twice")

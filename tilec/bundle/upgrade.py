@@ -10,8 +10,8 @@ from tilec.bundle.codec import unfit
 def upgraded(plain: dict[str, Any]) -> dict[str, Any]:
     """The values below the version of an older index, as one of today has them; what is no such index is left for the reader to refuse.
 
-    Version 1 said nothing of hints, versions 1 and 2 nothing of blocks that a compiler chose. Only version 4 has tuning tables, and
-    assumptions on extents and contiguity. Raises Misfit.
+    Version 1 said nothing of hints, versions 1 and 2 nothing of blocks that a compiler chose. Only version 4 has tuning tables,
+    and assumptions on extents and contiguity. Raises Misfit.
     """
     version = plain.pop("schema_version")
     for number, kernel in _objects(plain, "kernels"):

@@ -356,7 +356,7 @@ def test_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_number_of_images_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilec.bundle.rules.MAX_IMAGES", 23)
+    monkeypatch.setattr(fmt, "MAX_IMAGES", 23)
     with pytest.raises(BundleError, match="24 images, more than 23"):
         to_index(Sample().info())
 
