@@ -10,6 +10,8 @@ import numpy as np
 
 from tests.runtime_samples import ADD_ABI, ADD_PARAMS, bundle_of, image, kernel
 from tests.unit.tileir.build import program
+from tests.waiting import PATIENCE
+from tilec.errors import FaultError
 from tilec.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec.runtime import Module, load
 from tilec.runtime.cpu_driver import CpuDriver
@@ -58,3 +60,17 @@ def device(run: Callable[[CpuRun], None] = add, *kernels: KernelInfo, **facts: A
 
 def ones(*shape: int) -> np.ndarray:
     return np.ones(shape, np.float32)
+
+
+def fails(run: CpuRun) -> None:
+    """A kernel that fails where alpha is negative."""
+    if run.arguments[4] < 0:
+        raise FaultError(f"{run.kernel}: it went wrong", kernel=run.kernel)
+    add(run)
+
+
+def failed(module: Any, driver: CpuDriver, stream: Any) -> None:
+    """A launch that has failed by now, of which nobody was told."""
+    module.add(stream, ones(4), ones(4), ones(4), alpha=-1.0)
+    handle = stream if isinstance(stream, int) else stream.handle
+    assert driver._queues[handle].join(PATIENCE)

@@ -23,6 +23,7 @@ LEVEL = {
     "tune": 5,
     "cli": 6,
     "__main__": 6,
+    "pytest_plugin": 6,
 }
 # Inside the build half the pipeline has an order too.
 BUILD_ORDER = {"lang": -1, "manifest": 0, "frontends": 1, "plan": 2, "compiler": 3, "stubs": 4, "project": 5, "assemble": 6, "build": 7}

@@ -17,6 +17,23 @@ from typing import Any
 
 TILEC = (sys.executable, "-c", "from tilec.cli.main import main; main()")
 NOT_INHERITED = ("CI", "NO_COLOR", "FORCE_COLOR", "TILEC_CACHE_MAX", "TILEC_CACHE_DIR", "CUDA_HOME", "CUDA_PATH")
+_MOMENT = """
+import os, pathlib, signal, sys
+from tilec.cli.app import App
+from tilec.cli.main import main
+note, replace = App.note, pathlib.Path.replace
+def told(text):
+    if {moment!r} in text:
+        {then}
+def noted(self, text):
+    note(self, text)
+    told(text)
+def replaced(self, target):
+    replace(self, target)
+    told(f"in place: {{target}}")
+App.note, pathlib.Path.replace = noted, replaced
+main()
+"""
 _JOB = re.compile(r"^\[ *\d+/\d+\] (failed )?(\S+)", re.MULTILINE)
 
 HEAD = """edition = 1
@@ -62,6 +79,11 @@ ADD_PY = """import cuda.tile as ct
 def add(z, x, TILE: ct.Constant[int]):
     i = ct.bid(0)
     ct.store(z, (i,), ct.load(x, (i,), (TILE,)) + 1.0)
+"""
+
+# S<N, 1> makes a compiler unfold 2^N templates: milliseconds or minutes, as one likes.
+UNFOLDED = """template <int A, int B> struct S { enum { v = S<A - 1, B * 2>::v + S<A - 1, B * 2 + 1>::v }; };
+template <int B> struct S<0, B> { enum { v = 1 }; };
 """
 
 FILES: Mapping[str, str] = {"k/twice.cu": TWICE_CU, "k/add.py": ADD_PY}
@@ -111,6 +133,21 @@ class Cli:
         done = self(cwd, *args, **env)
         assert done.code == 0, done.err
         return done
+
+    def until(self, cwd: Path, moment: str, then: str, *args: str) -> Done:
+        """Run a command that does something of its own in the middle, however fast the machine is: statements of Python, as soon as it has
+        said a line with `moment` in it, or put an output in its place ("in place: FILE"), and before it goes on.
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", _MOMENT.format(moment=moment, then=then), *args],
+            cwd=cwd,
+            env=self.env,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=240,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
 
     @contextlib.contextmanager
     def start(self, cwd: Path, *args: str, **env: str) -> Iterator[subprocess.Popen[str]]:

@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.programs.programs import PROGRAMS, Program, as_wanted, carry_out
+from tests.programs.programs import Program, as_wanted, carry_out
 from tilec.runtime import Device, Stream, Tensor
 from tilec.runtime.tensors.lease import Holder
 
@@ -70,7 +68,6 @@ def site(kernels: Any, torch: Any) -> Iterator[GpuSite]:
 
 
 @as_wanted(400)
-@given(PROGRAMS, st.integers(0, 1000))
 def test_programs_give_what_they_give_one_step_at_a_time(site: GpuSite, program: Program, pace: int) -> None:
     site.delays.seed(pace)
     carry_out(program, site)

@@ -9,10 +9,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import HealthCheck, seed, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.programs import op_steps, running, tensor_steps
+from tests.programs.many import Program, carry_out_many
 from tests.programs.world import Numbers, Site, World
 from tilec.runtime import use_device
 
@@ -61,19 +63,30 @@ WEIGHTS: dict[Step, int] = {
 }
 STEPS = {f"{step.__module__.rpartition('.')[2]}.{step.__name__}": step for step in WEIGHTS}
 NAMES = [name for name, step in STEPS.items() for _ in range(WEIGHTS[step])]
-Program = list[tuple[str, int]]
 PROGRAMS = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 8**4 - 1)), min_size=10, max_size=70)
 
 
 def as_wanted(default: int) -> Callable[[Any], Any]:
-    """Let a test try so many programs, always the same ones; TILEC_PROGRAMS in the environment says how many instead, and
-    TILEC_PROGRAMS_SEED has others tried.
+    """Let a test of (site, program, pace) try so many programs, always the same ones. TILEC_PROGRAMS in the environment says how many
+    others it is to try instead, and TILEC_PROGRAMS_SEED which.
     """
-    count, chosen = int(os.environ.get("TILEC_PROGRAMS", default)), os.environ.get("TILEC_PROGRAMS_SEED", "")
-    how = settings(
-        max_examples=count, derandomize=not chosen, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=False
-    )
-    return lambda test: how(seed(int(chosen))(test) if chosen else test)
+    wanted, chosen = os.environ.get("TILEC_PROGRAMS"), int(os.environ.get("TILEC_PROGRAMS_SEED", 0))
+    if wanted is None:
+        how = settings(max_examples=default, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        return lambda test: how(given(PROGRAMS, st.integers(0, 1000))(test))
+
+    def many(test: Callable[[Site, Program, int], None]) -> Callable[[Site, pytest.CaptureFixture[str]], None]:
+        def tries(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
+            def tell(words: str) -> None:
+                with capfd.disabled():
+                    sys.stderr.write(f"{words}\n")
+
+            carry_out_many(lambda program, pace: test(site, program, pace), NAMES, int(wanted), chosen, tell)
+
+        tries.__name__, tries.__doc__ = test.__name__, test.__doc__
+        return tries
+
+    return many
 
 
 def carry_out(program: Program, site: Site) -> World:

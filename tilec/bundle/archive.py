@@ -152,16 +152,34 @@ def read_directory(read_at: ReadAt, size: int, check_name: Callable[[str], bool]
         damaged("is cut short")
     members: dict[str, Member] = {}
     at, expected, last = 0, 0, ""
+    # Written out, since a bundle has hundreds of images and each first launch waits for this.
     for _ in range(count):
-        member = _central_member(directory, at)
-        if not check_name(member.name):
-            damaged(f"holds a file {member.name[:80]!r}, which no bundle has")
-        if member.name <= last:
-            damaged(f"holds {member.name!r} twice or out of order")
-        _check_sizes(member, expected)
-        members[member.name] = member
-        at += _CENTRAL.size + len(member.name)
-        expected, last = member.end, member.name
+        if at + _CENTRAL.size > length:
+            damaged("has a directory that is cut short")
+        fields = _CENTRAL.unpack_from(directory, at)
+        method, crc, packed, member_size, name_length, offset = fields[4], fields[7], fields[8], fields[9], fields[10], fields[16]
+        at += _CENTRAL.size + name_length
+        raw = directory[at - name_length : at]
+        if method not in (_STORED, _DEFLATED):
+            damaged(f"uses zip method {method}; bundles are stored or deflated")
+        if not raw.isascii() or not raw or len(raw) != name_length:
+            damaged("has a directory entry without a usable name")
+        name = raw.decode("ascii")
+        # What no bundle has: flags (encryption), other dates, extra fields, comments, links. The rest is as a writer makes it.
+        if fields[:4] != _PLAIN_HEAD or fields[5:7] != (0, _DATE) or fields[11:16] != _PLAIN_TAIL:
+            damaged(f"has a directory entry of {name[:80]!r} that tilec does not write")
+        if not check_name(name):
+            damaged(f"holds a file {name[:80]!r}, which no bundle has")
+        if name <= last:
+            damaged(f"holds {name!r} twice or out of order")
+        if offset != expected:
+            damaged(f"has {name} at another place than the one before it ends")
+        if method == _STORED and packed != member_size:
+            damaged(f"has two sizes of {name}")
+        if method == _DEFLATED and member_size > packed * _BEST_RATIO:
+            damaged(f"claims {member_size} bytes of {name} in {packed}")
+        members[name] = Member(name, method, crc, packed, member_size, offset)
+        expected, last = offset + _LOCAL.size + name_length + packed, name
     if at != length or expected != start:
         damaged("has gaps, or members that its directory does not list")
     return members
@@ -202,29 +220,3 @@ def damaged(what: str) -> NoReturn:
         cause="the file was cut short or changed on its way, or is not a tilec bundle",
         fix="fetch it again, or rebuild it with `tilec build`",
     )
-
-
-def _central_member(directory: bytes, at: int) -> Member:
-    if at + _CENTRAL.size > len(directory):
-        damaged("has a directory that is cut short")
-    fields = _CENTRAL.unpack_from(directory, at)
-    method, crc, packed, size, name_length, offset = fields[4], fields[7], fields[8], fields[9], fields[10], fields[16]
-    raw = directory[at + _CENTRAL.size : at + _CENTRAL.size + name_length]
-    if method not in (_STORED, _DEFLATED):
-        damaged(f"uses zip method {method}; bundles are stored or deflated")
-    if not raw.isascii() or not raw or len(raw) != name_length:
-        damaged("has a directory entry without a usable name")
-    member = Member(raw.decode("ascii"), method, crc, packed, size, offset)
-    # What no bundle has: flags (encryption), other dates, extra fields, comments, links. With these it is the entry that a writer makes.
-    if fields[:4] != _PLAIN_HEAD or fields[5:7] != (0, _DATE) or fields[11:16] != _PLAIN_TAIL:
-        damaged(f"has a directory entry of {member.name[:80]!r} that tilec does not write")
-    return member
-
-
-def _check_sizes(member: Member, expected: int) -> None:
-    if member.offset != expected:
-        damaged(f"has {member.name} at another place than the one before it ends")
-    if member.method == _STORED and member.packed != member.size:
-        damaged(f"has two sizes of {member.name}")
-    if member.method == _DEFLATED and member.size > member.packed * _BEST_RATIO:
-        damaged(f"claims {member.size} bytes of {member.name} in {member.packed}")

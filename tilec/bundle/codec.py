@@ -6,7 +6,7 @@ import enum
 import math
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from tilec.values import value_class
 
@@ -27,6 +27,13 @@ class Misfit(Exception):  # noqa: N818 - never leaves the room: the caller turns
     def where(self) -> str:
         """`kernels[0].variants[2].id`."""
         return "".join(reversed(self.path)).removeprefix(".")
+
+
+def unfit(where: str, what: str) -> NoReturn:
+    """Raise the Misfit of a place."""
+    misfit = Misfit(what)
+    misfit.path.append(where)
+    raise misfit
 
 
 @value_class(frozen=True, slots=True)
@@ -130,13 +137,17 @@ def optional(codec: Codec) -> Codec:
 
 def text(*, pattern: str = "", what: str = "", most: int = MAX_TEXT) -> Codec:
     """A string of at most `most` characters; `what` says what the pattern means."""
+    return _text((lambda value: re.fullmatch(pattern, value)) if pattern else None, what, most)
+
+
+def _text(check: Callable[[str], object] | None, what: str, most: int = MAX_TEXT) -> Codec:
 
     def read(value: Any) -> Any:
         if type(value) is not str:
             raise Misfit(f"must be {what or 'a string'}, is {shown(value)}")
         if len(value) > most:
             raise Misfit(f"has {len(value)} characters, more than {most}")
-        if pattern and re.fullmatch(pattern, value) is None:  # it is compiled once, and not before something is read with it
+        if check is not None and not check(value):
             raise Misfit(f"must be {what}, is {shown(value)}")
         return value
 
@@ -182,6 +193,17 @@ def parsed(parse: Callable[[str], Any]) -> Codec:
     return Codec(str, read)
 
 
+# Without patterns: to compile one takes longer than to read the rows of a kernel.
+def is_digest(value: str) -> bool:
+    """Whether this is a SHA-256 in lower-case hex."""
+    return len(value) == 64 and not value.strip("0123456789abcdef")
+
+
+def is_name(value: str) -> bool:
+    """Whether this is made of letters, digits and `_`, and does not begin with a digit."""
+    return value.replace("_", "a").isalnum() and not value[0].isdecimal()
+
+
 def _read_flag(value: Any) -> Any:
     if type(value) is not bool:
         raise Misfit(f"must be true or false, is {shown(value)}")
@@ -209,5 +231,7 @@ def _read_literal(value: Any) -> Any:
     return value
 
 
+digest = _text(is_digest, "a SHA-256 in hex")
+identifier = _text(is_name, "an identifier", 500)
 flag = Codec(_same, _read_flag)
 literal = Codec(_write_literal, _read_literal)

@@ -7,19 +7,32 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
-from tilec.bundle.codec import Codec, Misfit, enumeration, flag, integer, literal, optional, parsed, record, row, sequence, text
+from tilec.bundle.codec import (
+    Codec,
+    Misfit,
+    digest,
+    enumeration,
+    flag,
+    identifier,
+    integer,
+    literal,
+    optional,
+    parsed,
+    record,
+    row,
+    sequence,
+    text,
+    unfit,
+)
 from tilec.errors import BundleError, Location
 from tilec.model.arch import Target
 from tilec.model.digest import canonical_json
 from tilec.model.dtype import DTYPES
 from tilec.model.image import ImageInfo, Resources
 from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
-from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
 
 SCHEMA_VERSION = 4
-# Version 1 said nothing of hints, versions 1 and 2 nothing of blocks that a compiler chose. Only version 4 has tuning tables, and
-# assumptions on extents and contiguity.
 _OLDEST = 1
 INDEX_NAME = "bundle.json"
 MAX_INDEX = 256 << 20
@@ -29,14 +42,13 @@ MAX_IMAGES = 200_000
 _TEXT = text()
 _COUNT = integer(0)
 _SIZE = integer(0, MAX_IMAGE)
-_DIGEST = text(pattern=r"[0-9a-f]{64}", what="a SHA-256 in hex")
-_NAME = text(pattern=r"[^\W\d]\w*", what="an identifier", most=500)
 _FILE = text(most=4096)
 _VERSION = row(integer(0, 999), integer(0, 999))
 _DIMS = sequence(integer(1, 1 << 31), most=3)
 _FACTS = sequence(_COUNT, most=64)
-_EXPRESSION = text(most=10_000)
-_AXES = sequence(row(_NAME, literal), most=64)
+EXPRESSION = text(most=10_000)
+LOCATION = record(Location, file=_FILE, line=_COUNT, column=_COUNT)
+_AXES = sequence(row(identifier, literal), most=64)
 
 _RESOURCES = record(
     Resources,
@@ -51,7 +63,7 @@ _RESOURCES = record(
 _IMAGE = record(
     ImageInfo,
     target=parsed(Target.parse),
-    digest=_DIGEST,
+    digest=digest,
     size=_SIZE,
     symbol=text(most=100_000),
     exact=flag,
@@ -64,16 +76,9 @@ _IMAGE = record(
     block=_DIMS,
     dynamic_shared=_COUNT,
 )
-_ASSUMPTION = record(
-    Assumption,
-    param=_NAME,
-    shape=_FACTS,
-    stride=_FACTS,
-    align=integer(1),
-    extent=sequence(optional(_COUNT), most=64),
-    contiguous=flag,
-)
-_ABI = sequence(record(AbiSlot, type=text(most=100), expr=_EXPRESSION, size=_COUNT, align=integer(1)), most=10_000)
+_EXTENTS = sequence(optional(_COUNT), most=64)
+_ASSUMPTION = record(Assumption, param=identifier, shape=_FACTS, stride=_FACTS, align=integer(1), extent=_EXTENTS, contiguous=flag)
+_ABI = sequence(record(AbiSlot, type=text(most=100), expr=EXPRESSION, size=_COUNT, align=integer(1)), most=10_000)
 _VARIANT = record(
     dict,  # of fields: the ABI is looked up in the kernel's table, see _read_kernel
     id=text(most=10_000),
@@ -81,11 +86,11 @@ _VARIANT = record(
     assume=sequence(_ASSUMPTION, most=1000),
     abi=Codec(lambda abi: abi, _COUNT.read),
     images=sequence(_IMAGE, most=1000),
-    hints=sequence(row(text(most=100), sequence(row(_NAME, integer()), most=100)), most=1000),
+    hints=sequence(row(text(most=100), sequence(row(identifier, integer()), most=100)), most=1000),
 )
 _PARAM = record(
     Param,
-    name=_NAME,
+    name=identifier,
     kind=enumeration(ParamKind),
     dtype=text(most=500),
     rank=integer(-1, 64),
@@ -100,42 +105,25 @@ _PARAM = record(
 )
 _LAUNCH = record(
     LaunchInfo,
-    grid=sequence(_EXPRESSION, most=3),
-    block=sequence(_EXPRESSION, most=3),
-    shared=_EXPRESSION,
+    grid=sequence(EXPRESSION, most=3),
+    block=sequence(EXPRESSION, most=3),
+    shared=EXPRESSION,
     cluster=_DIMS,
     cooperative=flag,
-    requires=sequence(_EXPRESSION, most=10_000),
+    requires=sequence(EXPRESSION, most=10_000),
 )
 _KERNEL_FIELDS = record(
     dict,
-    name=_NAME,
+    name=identifier,
     language=text(most=100),
-    location=record(Location, file=_FILE, line=_COUNT, column=_COUNT),
+    location=LOCATION,
     doc=_TEXT,
     params=sequence(_PARAM, most=4096),
-    axes=sequence(row(_NAME, sequence(literal, most=100_000)), most=64),
-    dtype_axes=sequence(_NAME, most=64),
+    axes=sequence(row(identifier, sequence(literal, most=100_000)), most=64),
+    dtype_axes=sequence(identifier, most=64),
     default=_AXES,
     launch=_LAUNCH,
     variants=sequence(_VARIANT, most=MAX_IMAGES),
-)
-
-
-_SAFETY = record(
-    Safety,
-    facts=sequence(
-        record(
-            Fact,
-            guarantee=enumeration(Guarantee),
-            what=text(most=10_000),
-            location=optional(record(Location, file=_FILE, line=_COUNT, column=_COUNT)),
-            in_helper=flag,
-        ),
-        most=100_000,
-    ),
-    regions=sequence(record(Region, param=_NAME, tile=sequence(_EXPRESSION, most=3), mapped=flag), most=4096),
-    checks=enumeration(Checks),
 )
 
 
@@ -146,10 +134,10 @@ def _write_kernel(kernel: KernelInfo) -> Any:
     for variant in plain["variants"]:
         variant["abi"] = places.setdefault(variant["abi"], len(places))
     plain["abis"] = [_ABI.write(abi) for abi in places]
-    if kernel.safety is not None:
-        plain["safety"] = _SAFETY.write(kernel.safety)
-    if kernel.table is not None:
-        plain["table"] = _table().write(kernel.table)
+    if kernel.safety is not None or kernel.table is not None:
+        from tilec.bundle.extras import write_extras
+
+        plain.update(write_extras(kernel))
     return plain
 
 
@@ -165,8 +153,7 @@ def _read_kernel(value: Any) -> Any:
         misfit.path.append(".abis")
         raise
     given = _KERNEL_FIELDS.read({name: entry for name, entry in value.items() if name not in _APART})
-    variants = []
-    used = 0
+    variants, used = [], 0
     for fields in given["variants"]:
         place = fields["abi"]
         if place >= len(abis):
@@ -175,23 +162,12 @@ def _read_kernel(value: Any) -> Any:
         variants.append(VariantInfo(**{**fields, "abi": abis[place]}))
     if used != len(abis) or len(set(abis)) != len(abis):
         raise Misfit("has ABIs that no variant names, that repeat, or that are not in the order of their first use")
-    extra = {key: _read_extra(value, key) for key in ("safety", "table") if key in value}
-    return KernelInfo(**{**given, "variants": tuple(variants), **extra})
+    fields = {**given, "variants": tuple(variants)}
+    if "safety" in value or "table" in value:  # most kernels have neither, and a first launch has no use for them
+        from tilec.bundle.extras import read_extras
 
-
-def _table() -> Codec:
-    from tilec.bundle.tables import TABLE  # few kernels have one
-
-    return TABLE
-
-
-def _read_extra(value: dict[str, Any], key: str) -> Any:
-    """What not every kernel has: what is known of its safety, what tuning found. Its key is left out where there is nothing."""
-    try:
-        return (_SAFETY if key == "safety" else _table()).read(value[key])
-    except Misfit as misfit:
-        misfit.path.append(f".{key}")
-        raise
+        fields.update(read_extras(value))
+    return KernelInfo(**fields)
 
 
 _APART = ("abis", "safety", "table")  # keys of a kernel that are no fields of its record
@@ -208,7 +184,7 @@ _BUNDLE = record(
     ),
     kernels=sequence(_KERNEL, most=100_000),
     toolchain=sequence(record(ToolInfo, name=_TEXT, version=_TEXT, digest=text(most=200)), most=1000),
-    sources=sequence(row(_FILE, _DIGEST), most=MAX_IMAGES),
+    sources=sequence(row(_FILE, digest), most=MAX_IMAGES),
     profile=text(most=500),
     min_driver=integer(0, 1_000_000),
     builder=text(most=500),
@@ -245,20 +221,18 @@ class Index:
     """The JSON of an index of a known version: all of it is read by `info`, one kernel by `kernel`, which costs a small part of that."""
 
     def __init__(self, data: bytes) -> None:
-        """Parse.
+        """Parse what is around the kernels' rows where these can be told apart without; else all of it.
 
         Raises:
             BundleError: it is not JSON, no object, or of another schema version.
         """
         if len(data) > MAX_INDEX:
             _refuse("", f"has {len(data)} bytes, more than {MAX_INDEX}")
-        try:
-            plain = json.loads(data)
-        except (ValueError, RecursionError) as exc:
-            raise BundleError(f"{INDEX_NAME} is not JSON: {exc}", cause=_DAMAGED, fix=_FETCH) from exc
-        if not isinstance(plain, dict):
-            _refuse("", "must be an object")
-        version = plain.get("schema_version")
+        self._data = data
+        self._plain: dict[str, Any] | None = None
+        self._kernels: dict[str, tuple[int, Any]] | None = None
+        frame, texts = _framed(data) or (self._whole(), None)
+        version = frame.get("schema_version")
         if type(version) is not int or not _OLDEST <= version <= SCHEMA_VERSION:
             newer = type(version) is int and version > SCHEMA_VERSION
             raise BundleError(
@@ -266,10 +240,8 @@ class Index:
                 cause="the bundle was written by a newer tilec" if newer else _DAMAGED,
                 fix="update tilec" if newer else _FETCH,
             )
-        self._data = data
-        self._plain: dict[str, Any] = plain
         self._old = version != SCHEMA_VERSION
-        self._kernels: dict[str, tuple[int, Any]] | None = None
+        self._texts: dict[str, tuple[int, str]] | None = None if self._old else texts
 
     def require_canonical(self) -> None:
         """See that the bytes are those that its values have: two readers could see different values in a repeated key, for one.
@@ -277,8 +249,17 @@ class Index:
         Raises:
             BundleError: they are not.
         """
-        if not _is_canonical(self._plain, self._data):
-            _refuse("", "is not canonical JSON (a repeated key, other spacing or order)")
+        if not _is_canonical(self._whole(), self._data):
+            _refuse("", _NOT_CANONICAL)
+
+    def require_canonical_frame(self) -> None:
+        """The same of what is around the kernels' rows: each row is looked at when it is asked for.
+
+        Raises:
+            BundleError: the bytes are not those that the values have.
+        """
+        if self._texts is None:
+            self.require_canonical()
 
     def info(self) -> BundleInfo:
         """All of it.
@@ -300,7 +281,7 @@ class Index:
         Raises:
             BundleError: one has none, or it appears twice.
         """
-        return tuple(self._rows())
+        return tuple(self._rows() if self._texts is None else self._texts)
 
     def kernel(self, name: str) -> KernelInfo:
         """One kernel, with every check that `info` makes of it.
@@ -308,7 +289,7 @@ class Index:
         Raises:
             KeyError: there is no such kernel. BundleError: its row does not fit, as for `info`.
         """
-        number, row = self._rows()[name]
+        number, row = self._rows()[name] if self._texts is None else self._parsed_row(*self._texts[name])
         here = f"kernels[{number}]"
         try:
             try:
@@ -319,7 +300,18 @@ class Index:
             _check_one(here, kernel, {})
         except Misfit as misfit:
             _refuse(misfit.where, misfit.what)
+        if kernel.name != name:
+            _refuse(f"{here}.name", f"must be {name!r}, is {kernel.name!r}")
         return kernel
+
+    def _parsed_row(self, number: int, text: str) -> tuple[int, Any]:
+        try:
+            row = json.loads(text)
+        except (ValueError, RecursionError) as exc:
+            raise BundleError(f"{INDEX_NAME}: kernels[{number}]: is not JSON: {exc}", cause=_DAMAGED, fix=_FETCH) from exc
+        if not _is_canonical(row, text.encode()):
+            _refuse(f"kernels[{number}]", _NOT_CANONICAL)
+        return number, row
 
     def _rows(self) -> dict[str, tuple[int, Any]]:
         if self._kernels is None:
@@ -338,42 +330,61 @@ class Index:
             self._kernels = rows
         return self._kernels
 
+    def _whole(self) -> dict[str, Any]:
+        """The values of all of it."""
+        if self._plain is None:
+            try:
+                plain = json.loads(self._data)
+            except (ValueError, RecursionError) as exc:
+                raise BundleError(f"{INDEX_NAME} is not JSON: {exc}", cause=_DAMAGED, fix=_FETCH) from exc
+            if not isinstance(plain, dict):
+                _refuse("", "must be an object")
+            self._plain = plain
+        return self._plain
+
     def _body(self) -> dict[str, Any]:
         """The values below the version, as of today's. Raises Misfit."""
-        body = _upgraded(json.loads(self._data)) if self._old else {**self._plain}
-        body.pop("schema_version", None)
+        if self._old:
+            from tilec.bundle.upgrade import upgraded  # few bundles are older than what reads them
+
+            return upgraded(json.loads(self._data))
+        body = {**self._whole()}
+        del body["schema_version"]
         return body
 
 
-def _upgraded(plain: Any) -> Any:
-    """An older index as one of today; what is no such index is left for the reader to refuse. Raises Misfit."""
-    version = plain.pop("schema_version")
-    for number, kernel in _objects(plain, "kernels"):
-        if "table" in kernel:
-            _misfit(f"kernels[{number}]", "unknown key 'table'")
-        for index, variant in _objects(kernel, "variants"):
-            where = f"kernels[{number}].variants[{index}]"
-            if version < 2:
-                _add(variant, "hints", [], where)
-            for place, fact in _objects(variant, "assume"):
-                _add(fact, "extent", [], f"{where}.assume[{place}]")
-                _add(fact, "contiguous", False, f"{where}.assume[{place}]")
-            for place, image in _objects(variant, "images"):
-                if version < 3:
-                    _add(image, "block", [], f"{where}.images[{place}]")
-                    _add(image, "dynamic_shared", 0, f"{where}.images[{place}]")
-    return plain
+# How canonical JSON puts down the array of kernels: its key, where one row ends and the next begins, and what comes after the last.
+_KERNELS, _ROW, _AFTER = '"kernels":[', '{"abis":', '],"min_driver":'
 
 
-def _objects(plain: Any, key: str) -> list[tuple[int, dict[str, Any]]]:
-    items = plain.get(key) if type(plain) is dict else None
-    return [(index, item) for index, item in enumerate(items if type(items) is list else ()) if type(item) is dict]
+def _framed(data: bytes) -> tuple[dict[str, Any], dict[str, tuple[int, str]]] | None:
+    """What is around the kernels' rows, with none of them; and by name the number and text of each. None where they cannot be told apart.
 
-
-def _add(plain: dict[str, Any], key: str, value: Any, where: str) -> None:
-    if key in plain:
-        _misfit(where, f"unknown key {key!r}")
-    plain[key] = value
+    A first launch needs one row of many, and to parse them all takes longer than all else. Quotes inside of strings are escaped, so none
+    of the marks is found there. Whatever the rows hold, that of a kernel has to be canonical, sound and its own when it is read.
+    """
+    try:
+        text = data.decode("ascii")
+        start, end = text.index(_KERNELS) + len(_KERNELS), text.rindex(_AFTER)
+        frame = text[:start] + text[end:]
+        plain = json.loads(frame)
+        # One such key, so that the rows are those of the index and of nothing inside it.
+        if (
+            not text.startswith(_ROW, start)
+            or frame.count(f"{_KERNELS}]") != 1
+            or plain["kernels"]
+            or not _is_canonical(plain, frame.encode())
+        ):
+            return None
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
+    texts: dict[str, tuple[int, str]] = {}
+    for number, rest in enumerate(text[start + len(_ROW) : end].split(f",{_ROW}")):
+        name = rest.partition('"name":"')[2].partition('"')[0]
+        if not name or "\\" in name or name in texts:  # let who reads all of it say what is wrong, or what an escape means
+            return None
+        texts[name] = number, _ROW + rest
+    return plain, texts
 
 
 def images_of(info: BundleInfo) -> Iterator[ImageInfo]:
@@ -391,7 +402,10 @@ def _refuse(where: str, what: str) -> NoReturn:
     raise BundleError(f"{INDEX_NAME}: {where}: {what}" if where else f"{INDEX_NAME} {what}", cause=_DAMAGED, fix=_FETCH)
 
 
-def _is_canonical(plain: dict[str, Any], data: bytes) -> bool:
+_NOT_CANONICAL = "is not canonical JSON (a repeated key, other spacing or order)"
+
+
+def _is_canonical(plain: Any, data: bytes) -> bool:
     try:
         return canonical_json(plain) == data
     except (ValueError, RecursionError):
@@ -409,7 +423,7 @@ def _check(info: BundleInfo) -> None:
     for number, kernel in enumerate(info.kernels):
         rows += _check_one(f"kernels[{number}]", kernel, sizes)
     if rows > MAX_IMAGES:
-        _misfit("kernels", f"{rows} images, more than {MAX_IMAGES}")
+        unfit("kernels", f"{rows} images, more than {MAX_IMAGES}")
 
 
 def _check_one(here: str, kernel: KernelInfo, sizes: dict[str, int]) -> int:
@@ -419,7 +433,7 @@ def _check_one(here: str, kernel: KernelInfo, sizes: dict[str, int]) -> int:
     images = [image for variant in kernel.variants for image in variant.images]
     for image in images:
         if sizes.setdefault(image.digest, image.size) != image.size:
-            _misfit(here, f"image {image.digest[:12]} has two sizes, {sizes[image.digest]} and {image.size}")
+            unfit(here, f"image {image.digest[:12]} has two sizes, {sizes[image.digest]} and {image.size}")
     return len(images)
 
 
@@ -432,32 +446,32 @@ def _check_kernel(here: str, kernel: KernelInfo) -> None:
     for name in kernel.dtype_axes:
         unknown = [value for value in axes.get(name, ("",)) if value not in DTYPES]
         if unknown:
-            _misfit(f"{here}.dtype_axes", f"axis {name!r} holds {unknown[0]!r}, which is no dtype" if name in axes else f"no axis {name!r}")
+            unfit(f"{here}.dtype_axes", f"axis {name!r} holds {unknown[0]!r}, which is no dtype" if name in axes else f"no axis {name!r}")
     for index, param in enumerate(kernel.params):
         if param.dtype and param.dtype not in DTYPES and param.dtype not in kernel.dtype_axes:
-            _misfit(f"{here}.params[{index}].dtype", f"{param.dtype!r} is neither a dtype nor a dtype axis of the kernel")
+            unfit(f"{here}.params[{index}].dtype", f"{param.dtype!r} is neither a dtype nor a dtype axis of the kernel")
     for name, _ in kernel.default:
         if name not in axes:
-            _misfit(f"{here}.default", f"no axis {name!r}")
+            unfit(f"{here}.default", f"no axis {name!r}")
     for region in kernel.safety.regions if kernel.safety else ():
         if region.param not in params:
-            _misfit(f"{here}.safety.regions", f"no parameter {region.param!r}")
+            unfit(f"{here}.safety.regions", f"no parameter {region.param!r}")
     if kernel.table is not None:
-        from tilec.bundle.tables import check_table  # few kernels have one
+        from tilec.bundle.tables import check_table
 
         check_table(f"{here}.table", kernel.table, axes, params)
     for index, variant in enumerate(kernel.variants):
         for name, _ in variant.axes:
             if name not in axes:
-                _misfit(f"{here}.variants[{index}].axes", f"no axis {name!r}")
+                unfit(f"{here}.variants[{index}].axes", f"no axis {name!r}")
         for assumption in variant.assume:
             if assumption.param not in params:
-                _misfit(f"{here}.variants[{index}].assume", f"no parameter {assumption.param!r}")
+                unfit(f"{here}.variants[{index}].assume", f"no parameter {assumption.param!r}")
         if variant.hints:
             _check_hints(f"{here}.variants[{index}].hints", variant)
         for slot in variant.abi:
             if slot.type not in DTYPES and slot.type not in ("ptr", "struct"):
-                _misfit(f"{here}.variants[{index}].abi", f"{slot.type!r} is neither ptr, struct nor a dtype")
+                unfit(f"{here}.variants[{index}].abi", f"{slot.type!r} is neither ptr, struct nor a dtype")
 
 
 def _check_hints(here: str, variant: VariantInfo) -> None:
@@ -466,7 +480,7 @@ def _check_hints(here: str, variant: VariantInfo) -> None:
     hinted = dict(variant.hints)
     if [target for target, _ in variant.hints] != [target for target in targets if hinted.get(target)]:
         said = ", ".join(target for target, _ in variant.hints)
-        _misfit(here, f"are for the targets {said}, and its images for {', '.join(targets)}")
+        unfit(here, f"are for the targets {said}, and its images for {', '.join(targets)}")
     for target, hints in variant.hints:
         _unique(f"{here}.{target}", (name for name, _ in hints), "hint")
 
@@ -474,16 +488,10 @@ def _check_hints(here: str, variant: VariantInfo) -> None:
 def _contained(where: str, name: str) -> None:
     """Names of files are relative, with forward slashes, and stay where they are."""
     if not name or name.startswith("/") or "\\" in name or "\0" in name or name[1:3] == ":/" or ".." in name.split("/"):
-        _misfit(where, f"{name!r} is not a file name inside the project")
+        unfit(where, f"{name!r} is not a file name inside the project")
 
 
 def _unique(where: str, names: Iterable[str], what: str) -> None:
     counts = Counter(names)
     if counts and max(counts.values()) > 1:
-        _misfit(where, f"{what} {counts.most_common(1)[0][0]!r} appears twice")
-
-
-def _misfit(where: str, what: str) -> NoReturn:
-    misfit = Misfit(what)
-    misfit.path.append(where)
-    raise misfit
+        unfit(where, f"{what} {counts.most_common(1)[0][0]!r} appears twice")

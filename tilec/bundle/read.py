@@ -72,7 +72,7 @@ class Bundle:
                 if whole:
                     bundle.info  # noqa: B018 - what it finds is raised here
                 else:
-                    bundle._index.require_canonical()
+                    bundle._index.require_canonical_frame()
         except BaseException:
             if close is not None:
                 close()
@@ -153,8 +153,7 @@ class Bundle:
 
 def _is_name(name: str) -> bool:
     """Whether a bundle may have a member of this name."""
-    digest = name.removeprefix("images/")
-    return name == INDEX_NAME or (len(name) == 71 and len(digest) == 64 and not digest.strip("0123456789abcdef"))
+    return name == INDEX_NAME or (len(name) == 71 and name.startswith("images/") and not name[7:].strip("0123456789abcdef"))
 
 
 def _read_index(read_at: ReadAt, members: dict[str, Member]) -> Index:

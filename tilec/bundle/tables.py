@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
-from tilec.bundle.codec import Misfit, integer, literal, record, row, sequence, text
+from tilec.bundle.codec import integer, literal, record, row, sequence, text, unfit
 from tilec.errors import ExpressionError
 from tilec.model.expr import parse
 from tilec.model.table import TableDevice, TableEntry, TuningTable
@@ -36,22 +36,16 @@ def check_table(here: str, table: TuningTable, axes: dict[str, tuple[Any, ...]],
         try:
             unknown = parse(size).names - params
         except ExpressionError as error:
-            _misfit(f"{here}.sizes[{index}]", error.what)
+            unfit(f"{here}.sizes[{index}]", error.what)
         if unknown:
-            _misfit(f"{here}.sizes[{index}]", f"no parameter {min(unknown)!r}")
+            unfit(f"{here}.sizes[{index}]", f"no parameter {min(unknown)!r}")
     names = [device.name for device in table.devices]
     if len(set(names)) != len(names):
-        _misfit(f"{here}.devices", f"device {max(names, key=names.count)!r} appears twice")
+        unfit(f"{here}.devices", f"device {max(names, key=names.count)!r} appears twice")
     for number, device in enumerate(table.devices):
         for place, entry in enumerate(device.entries):
             where = f"{here}.devices[{number}].entries[{place}]"
             if len(entry.ranges) != len(table.sizes):
-                _misfit(where, f"has {len(entry.ranges)} ranges, and there are {len(table.sizes)} sizes")
+                unfit(where, f"has {len(entry.ranges)} ranges, and there are {len(table.sizes)} sizes")
             if {name for name, _ in entry.point} != axes.keys() or len(entry.point) != len(axes):
-                _misfit(where, f"its point has other axes than the kernel, which has {', '.join(axes) or 'none'}")
-
-
-def _misfit(where: str, what: str) -> NoReturn:
-    misfit = Misfit(what)
-    misfit.path.append(where)
-    raise misfit
+                unfit(where, f"its point has other axes than the kernel, which has {', '.join(axes) or 'none'}")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from tilec.bundle.codec import Codec, Misfit, enumeration, integer, literal, optional, parsed, record, row, sequence, shown, text
+from tilec.bundle.codec import Codec, Misfit, enumeration, integer, literal, optional, parsed, record, row, sequence, shown, text, unfit
 from tilec.errors import Diagnostic, ExpressionError, Location, ManifestError
 from tilec.model.arch import Target
 from tilec.model.expr import parse
@@ -170,18 +170,18 @@ def _check(found: TuningRecord) -> None:
         try:
             kind = parse(size).kind
         except ExpressionError as error:
-            _misfit(f"sizes[{number}]", error.what)
+            unfit(f"sizes[{number}]", error.what)
         if kind not in ("number", "any"):
-            _misfit(f"sizes[{number}]", f"{size!r} is no number")
+            unfit(f"sizes[{number}]", f"{size!r} is no number")
     names: set[str] = set()
     for number, device in enumerate(found.devices):
         here = f"devices[{number}]"
         if device.name in names:
-            _misfit(f"{here}.name", f"device {device.name!r} appears twice")
+            unfit(f"{here}.name", f"device {device.name!r} appears twice")
         names.add(device.name)
         for clock, (low, high) in (("sm", device.clocks.sm), ("memory", device.clocks.memory)) if device.clocks else ():
             if low > high:
-                _misfit(f"{here}.clocks.{clock}", f"the least, {low}, is above the greatest, {high}")
+                unfit(f"{here}.clocks.{clock}", f"the least, {low}, is above the greatest, {high}")
         for place, entry in enumerate(device.entries):
             _check_entry(f"{here}.entries[{place}]", entry, len(found.sizes))
 
@@ -189,34 +189,28 @@ def _check(found: TuningRecord) -> None:
 def _check_entry(here: str, entry: TunedEntry, sizes: int) -> None:
     for name, count in (("ranges", len(entry.ranges)), ("at", len(entry.at))):
         if count != sizes:
-            _misfit(f"{here}.{name}", f"has {count} items, and there are {sizes} size expressions")
+            unfit(f"{here}.{name}", f"has {count} items, and there are {sizes} size expressions")
     for place, ((low, high), at) in enumerate(zip(entry.ranges, entry.at, strict=True)):
         if not low <= at <= high:
-            _misfit(f"{here}.ranges[{place}]", f"{low} to {high} does not hold {at}, where it was measured")
+            unfit(f"{here}.ranges[{place}]", f"{low} to {high} does not hold {at}, where it was measured")
     _check_interval(here, entry.median_us, entry.interval_us)
     best = [candidate for candidate in entry.candidates if candidate.status is Status.BEST]
     if entry.candidates and [candidate.point for candidate in best] != [entry.point]:
-        _misfit(f"{here}.candidates", f"{len(best)} of them are the best, where one is due: that of the entry's point")
+        unfit(f"{here}.candidates", f"{len(best)} of them are the best, where one is due: that of the entry's point")
     for place, candidate in enumerate(entry.candidates):
         there = f"{here}.candidates[{place}]"
         measured = candidate.status in (Status.BEST, Status.MEASURED)
         if measured and (candidate.median_us is None or candidate.interval_us is None or not candidate.samples):
-            _misfit(there, f"is {candidate.status.value}, and has no time, interval or samples")
+            unfit(there, f"is {candidate.status.value}, and has no time, interval or samples")
         if not measured and not candidate.reason:
-            _misfit(f"{there}.reason", f"is empty, and the candidate is {candidate.status.value}")
+            unfit(f"{there}.reason", f"is empty, and the candidate is {candidate.status.value}")
         if candidate.median_us is not None and candidate.interval_us is not None:
             _check_interval(there, candidate.median_us, candidate.interval_us)
 
 
 def _check_interval(here: str, median: float, interval: Sequence[float]) -> None:
     if not interval[0] <= median <= interval[1]:
-        _misfit(f"{here}.interval_us", f"{interval[0]} to {interval[1]} does not hold the median {median}")
-
-
-def _misfit(where: str, what: str) -> NoReturn:
-    misfit = Misfit(what)
-    misfit.path.append(where)
-    raise misfit
+        unfit(f"{here}.interval_us", f"{interval[0]} to {interval[1]} does not hold the median {median}")
 
 
 _AGAIN = "restore the committed file, or write it anew with `tilec tune`"

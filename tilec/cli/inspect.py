@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from tilec.cli.app import App, examples, json_option
+from tilec.cli.inspect_code import difference, print_instructions, share_text
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, table, terminal_width
 from tilec.errors import UsageError
 
 if TYPE_CHECKING:
-    from tilec.inspection.container import Container
+    from tilec.inspection.container import Code
     from tilec.inspection.report import Report
     from tilec.model.image import ImageInfo
-    from tilec.model.kernel import KernelInfo
+    from tilec.model.kernel import KernelInfo, VariantInfo
 
-IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">size", "driver", "sha256")
+IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ", ">size", "driver", "sha256")
 
 
 @click.command(
@@ -28,12 +29,16 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">size"
         "tilec inspect dist/acme_kernels                    # a generated package",
         "tilec inspect dist/*.whl --select 'gemm-*'",
         "tilec inspect dist/acme_kernels --json | jq '.kernels[].name'",
+        "tilec inspect libfoo.fatbin                        # compiled code that somebody else made",
         "tilec inspect dist/acme_kernels --sass --select gemm-f16-BM128-sm_90",
         "tilec inspect dist/acme_kernels --tileir --select softmax-f32-tileir",
         "tilec inspect dist/acme_kernels --safety           # what is guaranteed of each kernel, and how",
+        "tilec inspect dist/acme_kernels --instructions --select '*-sm_90'   # what the machine code consists of",
+        "tilec inspect --diff old/acme_kernels-0.2.0.tilec dist/acme_kernels --deny-breaking",
         "tilec inspect dist/acme_kernels --verify           # read and check every byte",
     )
-    + "\n\nExit codes: 0 done, 1 the bundle is damaged or no bundle, 2 usage, 3 a disassembler is missing.",
+    + "\n\nExit codes: 0 done, 1 the bundle is damaged or no bundle, or --deny-breaking found a breaking change, 2 usage,"
+    " 3 a disassembler is missing.",
 )
 @click.argument("file", type=click.Path())
 @click.option("--select", default="", metavar="ID", help="Only images (or kernels) whose id matches; the image to dump.")
@@ -41,26 +46,43 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">size"
 @click.option("--sass", "form", flag_value="sass", help="Print the machine code of one image (nvdisasm or cuobjdump).")
 @click.option("--tileir", "form", flag_value="tileir", help="Print the Tile IR of one image, with its source lines.")
 @click.option("--safety", is_flag=True, help="Show what is guaranteed of each kernel, what is checked and where, and what is not.")
+@click.option("--instructions", is_flag=True, help="Count the instructions of every cubin by class, and say what to look at.")
+@click.option("--diff", "old", default="", metavar="OLD", help="Show what FILE changes against OLD; with --sass, in one image's code.")
+@click.option("--deny-breaking", is_flag=True, help="With --diff: exit 1 if callers of the old launchers may break.")
 @click.option("--raw", is_flag=True, help="Print Tile IR as NVIDIA's tileirdisasm does.")
 @click.option("--verify", is_flag=True, help="Read every image and check its digest.")
 @json_option
 @click.pass_obj
-def command(app: App, file: str, select: str, form: str | None, safety: bool, raw: bool, verify: bool) -> None:
+def command(
+    app: App,
+    file: str,
+    select: str,
+    form: str | None,
+    safety: bool,
+    instructions: bool,
+    old: str,
+    deny_breaking: bool,
+    raw: bool,
+    verify: bool,
+) -> None:
     """Show what is inside FILE: a .tilec bundle, a generated package's directory, or a wheel that holds one.
 
-    Kernels, signatures, variants, targets, resources, sizes, digests and the toolchain that made them. Needs no GPU.
+    A cubin, a fatbin, PTX or Tile IR bytecode will do too, whoever made it: each of its entry points is shown as a kernel.
+
+    Kernels, signatures, variants, targets, resources, occupancy, sizes, digests and the toolchain that made them. Needs no GPU.
     """
     from tilec.inspection import container, report
 
-    if form and app.json:
-        raise click.UsageError(f"--json and --{form} cannot be combined", click.get_current_context())
-    if form and safety:
-        raise click.UsageError(f"--safety and --{form} cannot be combined", click.get_current_context())
-    if raw and form != "tileir":
-        raise click.UsageError("--raw goes with --tileir", click.get_current_context())
-    opened = container.open_container(app.path(file))
+    shown = [name for name, given in ((f"--{form}", form), ("--safety", safety), ("--instructions", instructions)) if given]
+    _refuse(app, shown, form=form, old=old, deny_breaking=deny_breaking, raw=raw)
+    opened = container.open_code(app.path(file), app.settings.search)
     if verify:
         opened.bundle.verify()
+    if old:
+        difference(
+            app, container.open_code(app.path(old), app.settings.search), opened, select, code=form == "sass", deny_breaking=deny_breaking
+        )
+        return
     if form:
         _dump(app, opened, form, select, raw=raw)
         return
@@ -69,10 +91,33 @@ def command(app: App, file: str, select: str, form: str | None, safety: bool, ra
         found = report.narrow(found, select)
     if safety:
         _safety(app, found)
+    elif instructions:
+        print_instructions(app, opened.bundle, found)
     elif app.json:
         app.document("inspect", report.to_json(found) | ({"verified": True} if verify else {}))
     else:
         _print(app, found, verified=verify)
+
+
+def _refuse(app: App, shown: Sequence[str], *, form: str | None, old: str, deny_breaking: bool, raw: bool) -> None:
+    """Options that do not go together.
+
+    Raises:
+        click.UsageError: two are such.
+    """
+    wrong = ""
+    if form and app.json:
+        wrong = f"--json and --{form} cannot be combined"
+    elif len(shown) > 1:
+        wrong = f"{shown[1]} and {shown[0]} cannot be combined"
+    elif raw and form != "tileir":
+        wrong = "--raw goes with --tileir"
+    elif old and shown not in ([], ["--sass"]):
+        wrong = f"--diff and {shown[0]} cannot be combined"
+    elif deny_breaking and (not old or shown):
+        wrong = "--deny-breaking goes with --diff, without --sass"
+    if wrong:
+        raise click.UsageError(wrong, click.get_current_context())
 
 
 def _safety(app: App, found: Report) -> None:
@@ -98,7 +143,7 @@ def _safety(app: App, found: Report) -> None:
                 app.say(f"    {fact.what}")
 
 
-def _dump(app: App, opened: Container, form: str, select: str, *, raw: bool) -> None:
+def _dump(app: App, opened: Code, form: str, select: str, *, raw: bool) -> None:
     from tilec.inspection.dump import Form, dump
 
     found = dump(opened.bundle, Form(form), select, app.settings.search, _sources(app), raw=raw)
@@ -119,14 +164,16 @@ def _print(app: App, found: Report, *, verified: bool) -> None:
 
     info = found.info
     package = info.package
-    app.say(f"{click.style(f'{package.name} {package.version}', bold=True)}  {found.kind} {app.show(found.path)}, {bytes_text(found.size)}")
+    title = click.style(f"{package.name} {package.version}".strip(), bold=True)
+    app.say(f"{title}  {found.kind} {app.show(found.path)}, {bytes_text(found.size)}")
     if package.description:
         app.say(package.description)
-    facts = [f"import {package.module}", f"profile {info.profile}"]
+    facts = [f"import {package.module}", f"profile {info.profile}"] if package.module else []
     facts += [f"licence {package.license}"] if package.license else []
     facts += [f"drivers from {info.min_driver}"] if info.min_driver else []
     facts += [f"by {info.builder}"] if info.builder else []
-    app.say(", ".join(facts))
+    if facts:
+        app.say(", ".join(facts))
     app.say(f"sha256 {found.digest}{', every image verified' if verified else ''}")
     app.say()
     for line in table(HEADS, kernel_rows(found.kernels), width=terminal_width()):
@@ -153,7 +200,8 @@ def _kernel(app: App, kernel: KernelInfo) -> None:
     for label, text in _launch(kernel):
         app.say(f"  {label} {text}")
     images = [(variant, image) for variant in kernel.variants for image in variant.images]
-    head, *lines = table(IMAGE_HEADS, [_image_row(image) for _, image in images], width=terminal_width(), indent="    ")
+    rows = [_image_row(kernel, variant, image) for variant, image in images]
+    head, *lines = table(IMAGE_HEADS, rows, width=terminal_width(), indent="    ")
     app.say(head)
     before = ""
     for (variant, _), line in zip(images, lines, strict=True):
@@ -176,17 +224,20 @@ def _launch(kernel: KernelInfo) -> Sequence[tuple[str, str]]:
     return [(label, text) for label, text in rows if text]
 
 
-def _image_row(image: ImageInfo) -> list[Cell]:
+def _image_row(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> list[Cell]:
+    from tilec.inspection.occupancy import residency
     from tilec.inspection.report import spills
 
     used = image.resources
     spilled = spills(used)
+    held = residency(kernel, variant, image)
     return [
         str(image.target),
         count_text(used.registers),
         (bytes_text(spilled), "yellow") if spilled else bytes_text(spilled),
         bytes_text(used.shared),
         bytes_text(used.stack),
+        share_text(held.fraction if held else None),
         bytes_text(image.size),
         _driver(image),
         image.digest[:12],

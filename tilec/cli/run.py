@@ -34,6 +34,7 @@ NEEDS_GPU = 3
         "tilec run gemm softmax",
         "tilec run -k 'gemm/*' --device cuda:1",
         "tilec run gemm --case 4k --json",
+        "tilec run reduce --repeat 20                # does every run give the same bits?",
         "tilec run --device cpu --block-order reverse",
         "tilec run --trace softmax/odd --block 3     # each operation of one block, on the cpu device",
         "tilec run add --arg x=f32[1000]:normal:7 --arg y=f32[1000] --arg z=f32[1000]:empty --save out",
@@ -50,6 +51,7 @@ NEEDS_GPU = 3
 @click.option("--axis", "axes", multiple=True, metavar="NAME=VALUE", help="With --arg: the value of an axis.")
 @click.option("--reference", default="", metavar="FILE:FUNCTION", help="With --arg: what to compare with.")
 @click.option("--save", type=click.Path(file_okay=False), metavar="DIR", help="Write every output as DIR/CASE.OUTPUT.npy.")
+@click.option("--repeat", type=click.IntRange(min=1), metavar="N", help="Run each case N times, and tell whether the bits are the same.")
 @click.option("--device", default="auto", show_default=True, metavar="NAME", help="cuda, cuda:N, cpu, or auto: a GPU if there is one.")
 @click.option("--block-order", default="", metavar="ORDER", help="On the cpu device: forward, reverse, or the seed of a random order.")
 @click.option(
@@ -71,6 +73,7 @@ def command(
     axes: tuple[str, ...],
     reference: str,
     save: str | None,
+    repeat: int | None,
     device: str,
     block_order: str,
     steps: int | None,
@@ -97,6 +100,8 @@ def command(
         raise click.UsageError("--axis and --reference go with --arg", click.get_current_context())
     if check and trace:
         raise click.UsageError("--check and --trace do not go together", click.get_current_context())
+    if repeat is not None and (trace or check):
+        raise click.UsageError(f"--repeat and {'--trace' if trace else '--check'} do not go together", click.get_current_context())
     if blocks and not trace:
         raise click.UsageError("--block goes with --trace", click.get_current_context())
     wish = Wish(kernels=kernels, select=select, cases=cases, args=args, axes=axes, reference=reference)
@@ -106,7 +111,7 @@ def command(
     project = None if bundle and args else open_project(app)
     if project is not None:
         check_wish(project.manifest, wish)
-    return _launch(app, wish, cpu, project, device=device, bundle=bundle, targets=targets, save=save, trace=trace)
+    return _launch(app, wish, cpu, project, device=device, bundle=bundle, targets=targets, save=save, trace=trace, repeat=repeat)
 
 
 def _launch(
@@ -120,6 +125,7 @@ def _launch(
     targets: tuple[str, ...],
     save: str | None,
     trace: str,
+    repeat: int | None,
 ) -> int:
     from tilec.cli.cases import package_json
     from tilec.cli.run_device import find_device
@@ -148,7 +154,7 @@ def _launch(
     root = manifest.root if manifest else str(app.base)
     if cpu.watch is not None and opened.bundle is not None:
         cpu.watch.know(opened.bundle)
-    report, findings = _run(app, place, opened, bound, root=root, save=save, watch=cpu.watch)
+    report, findings = _run(app, place, opened, bound, root=root, save=save, watch=cpu.watch, repeat=repeat)
     code = FOUND if any(item.findings for item in findings) else _ending(report, wish)
     if app.json:
         print_json(app, package_json(opened, manifest), found, report, ok=code == 0, findings=findings if cpu.watch else None)
@@ -224,10 +230,12 @@ def _run(
     root: str,
     save: str | None,
     watch: Watch | None,
+    repeat: int | None,
 ) -> tuple[RunReport, list[CaseFindings]]:
     from tilec.cli.findings import Sources, render_finding
     from tilec.cli.run_results import Results
     from tilec.runner.reference import References
+    from tilec.runner.repeat import repeat_case
     from tilec.runner.run import CaseResult, RunReport, run_case
 
     results, references, lines = Results(app, cases), References(root), Sources(Path(root))
@@ -243,7 +251,10 @@ def _run(
         if watch is not None:
             watch.expect(case)
         app.pass_by(f"running {case.name} ({len(ended) + 1} of {len(cases)})")
-        ended.append(run_case(case, place, references, clock=time.perf_counter, save=keep, watched=watch is not None))
+        if repeat is None:
+            ended.append(run_case(case, place, references, clock=time.perf_counter, save=keep, watched=watch is not None))
+        else:
+            ended.append(repeat_case(case, place, references, times=repeat, clock=time.perf_counter, save=keep))
         app.wipe()
         if watch is None:
             results.print(ended[-1])

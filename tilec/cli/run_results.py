@@ -12,9 +12,9 @@ from tilec.cli.tables import plural
 
 if TYPE_CHECKING:
     from tilec.runner.cases import BoundCase
-    from tilec.runner.run import CaseResult, OutputResult, RunReport
+    from tilec.runner.run import CaseResult, OutputResult, Repeats, RunReport
     from tilec.runner.sanitize import CaseFindings
-    from tilec.runtime.seam import DeviceInfo
+    from tilec.runtime.seam_types import DeviceInfo
 
 TINTS = {
     "passed": ("ok", "green"),
@@ -58,12 +58,24 @@ class Results:
             start, end = (lead, timing) if index == 0 else (" " * (self._width + 8), "")
             app.say(f"{start}  {output.name:<8}  {found.max_abs:>9.3g}  {found.max_rel:>9.3g}  {end:>9}".rstrip())
             if not found.ok:
-                app.say(f"  {_difference(output)}")
+                app.say(f"  {difference(output)}")
+        if result.repeats is not None and result.status != "skipped":
+            app.say(f"  {repeats_text(result.repeats)}")
         if result.error is not None:
             app.say("\n".join(f"  {line}" for line in str(result.error).splitlines()))
 
 
-def _difference(output: OutputResult) -> str:
+def repeats_text(repeats: Repeats) -> str:
+    """`20 runs, equal bits`, or which outputs had others than in the first run, or which run went wrong."""
+    if repeats.runs < repeats.wanted:
+        return f"run {repeats.runs} of {repeats.wanted} went wrong{', held against the first' if repeats.runs > 1 else ''}"
+    if not repeats.varied:
+        return f"{plural(repeats.runs, 'run')}, equal bits"
+    which = ", ".join(f"{name} in {count}" for name, count in repeats.varied)
+    return click.style(f"{plural(repeats.runs, 'run')}, other bits than in the first: {which}", fg="yellow")
+
+
+def difference(output: OutputResult) -> str:
     """`z[3, 7] is 1.5, expected 1.25; 12 of 4096 elements are off (rtol 1e-05, atol 1e-06)`."""
     found, limit = output.comparison, output.tolerance
     index = ", ".join(map(str, found.first_index or ()))

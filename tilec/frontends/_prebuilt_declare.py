@@ -38,7 +38,7 @@ def declarations(source: Source, opener: Opener) -> list[KernelDecl]:
         ToolchainError: a tool is missing.
     """
     files = prebuilt_files(source)
-    found = _kernels(files[0], opener)
+    found = declared(files[0], opener)
     kinds = {kind for file in files for kind in kinds_of(file, opener)}
     names = tuple(kind.value for kind in TargetKind if kind in kinds)
     return [dataclasses.replace(decl, kinds=names) for decl in found]
@@ -69,7 +69,13 @@ def opened_cubin(file: Prebuilt) -> Cubin:
     return cubin
 
 
-def _kernels(file: Prebuilt, opener: Opener) -> list[KernelDecl]:
+def declared(file: Prebuilt, opener: Opener) -> list[KernelDecl]:
+    """The kernels of one file.
+
+    Raises:
+        CompileError: it is damaged, or has no kernel.
+        ToolchainError: a tool is missing.
+    """
     if file.kind is FileKind.PTX:
         return [_of_ptx(entry, file.path) for entry in read_ptx(file.text, file.path).entries]
     if file.kind is FileKind.CUBIN:

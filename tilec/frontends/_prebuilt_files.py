@@ -81,6 +81,29 @@ def prebuilt_files(source: Source) -> tuple[Prebuilt, ...]:
     return tuple(_checked(source, name, stated) for name, stated in digests_stated(source).items())
 
 
+def kind_of(name: str, data: bytes) -> FileKind:
+    """What a file holds, by its first bytes.
+
+    Raises:
+        CompileError: nothing that is known.
+    """
+    for magic, kind in _MAGIC:
+        if data.startswith(magic):
+            return kind
+    text = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+    if "\0" not in text:
+        if _PTX.search(text):
+            return FileKind.PTX
+        if _NVVM_TEXT.search(text):
+            return FileKind.NVVM
+    raise fault(
+        name,
+        f"this is no compiled kernel: it begins with {data[:8].hex(' ') or 'nothing'}",
+        cause="PTX has a .version; cubins, fatbins, LTO-IR, NVVM bitcode and Tile IR are known by their first bytes",
+        fix="see that the file is whole, and of one of these kinds",
+    )
+
+
 def fault(path: str, what: str, *, line: int = 1, cause: str = "", fix: str = "", log: str = "", command: str = "") -> CompileError:
     """An error at a place in a file."""
     place = Diagnostic(message=what, location=Location(file=path, line=line), hint=fix)
@@ -107,25 +130,7 @@ def _checked(source: Source, name: str, stated: str) -> Prebuilt:
             cause="the file was made anew or changed, or the digest is another file's",
             fix=f"where this is the file that you mean, write {key}",
         )
-    return Prebuilt(path=name, kind=_kind(name, data), data=data, digest=digest)
-
-
-def _kind(name: str, data: bytes) -> FileKind:
-    for magic, kind in _MAGIC:
-        if data.startswith(magic):
-            return kind
-    text = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
-    if "\0" not in text:
-        if _PTX.search(text):
-            return FileKind.PTX
-        if _NVVM_TEXT.search(text):
-            return FileKind.NVVM
-    raise fault(
-        name,
-        f"this is no compiled kernel: it begins with {data[:8].hex(' ') or 'nothing'}",
-        cause="PTX has a .version; cubins, fatbins, LTO-IR, NVVM bitcode and Tile IR are known by their first bytes",
-        fix="see that the file is whole, and of one of these kinds",
-    )
+    return Prebuilt(path=name, kind=kind_of(name, data), data=data, digest=digest)
 
 
 def _read(source: Source, name: str) -> bytes:

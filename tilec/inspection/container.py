@@ -1,4 +1,4 @@
-"""Finds the bundle inside what a user names: a bundle file, a generated package's directory, or a wheel that holds one."""
+"""Finds the bundle inside what a user names: a bundle file, a generated package's directory, a wheel; or takes compiled code as one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tilec.bundle.read import Bundle
 from tilec.errors import BundleError
-from tilec.inspection.report import Report
+from tilec.frontends.base import ToolSearch
+from tilec.inspection.report import Images, Report
 
 SUFFIX = ".tilec"
 MAX_MEMBER = 4 << 30
@@ -23,6 +24,53 @@ class Container:
     kind: str
     size: int
     bundle: Bundle
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Code:
+    """What can be inspected: the same of a bundle, or of compiled code without one; `kind` then says which (`cubin`, …)."""
+
+    path: str
+    kind: str
+    size: int
+    bundle: Images
+
+
+def open_code(path: Path, search: ToolSearch) -> Code:
+    """Open a bundle as `open_container` does, or a file of compiled code.
+
+    Args:
+        path: what `open_container` takes, or a cubin, a fatbin, PTX or Tile IR bytecode.
+        search: where the tool that takes fatbins apart is looked for.
+
+    Raises:
+        BundleError: as `open_container`, or code that has no kernels of its own yet (LTO-IR, NVVM IR).
+        CompileError: a damaged file of compiled code.
+        ToolchainError: a fatbin, and cuobjdump is missing.
+    """
+    head = _head(path)
+    if not head or head.startswith(b"PK") or path.suffix in (SUFFIX, ".whl"):
+        found = open_container(path)
+        return Code(path=found.path, kind=found.kind, size=found.size, bundle=found.bundle)
+    from tilec.inspection.loose import NAMES, open_loose
+
+    try:
+        if path.stat().st_size > MAX_MEMBER:
+            raise BundleError(f"{path} is larger than {MAX_MEMBER} bytes", cause="it is no compiled kernel")
+        data = path.read_bytes()
+    except OSError as exc:
+        raise BundleError(f"{path}: cannot be read: {exc.strerror or exc}", fix="check its permissions") from exc
+    loose = open_loose(path, data, search)
+    return Code(path=str(path), kind=NAMES[loose.kind], size=len(data), bundle=loose)
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes of a file; empty for what is none, which `open_container` says more of."""
+    try:
+        with path.open("rb") as file:
+            return file.read(8)
+    except OSError:
+        return b""
 
 
 def open_container(path: Path) -> Container:
@@ -43,7 +91,7 @@ def open_container(path: Path) -> Container:
     return _from_file(path, "bundle", path)
 
 
-def describe(container: Container) -> Report:
+def describe(container: Container | Code) -> Report:
     """The report of an open container; reads the whole bundle once for its digest."""
     return Report(path=container.path, kind=container.kind, size=container.size, digest=container.bundle.digest, info=container.bundle.info)
 

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tilec.bundle.cubin import entry_index
-from tilec.bundle.read import Bundle
 from tilec.errors import BundleError, ToolchainError, UsageError
 from tilec.frontends._run import run_tool
 from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
-from tilec.inspection.report import image_id
+from tilec.inspection.report import Images, image_id
 from tilec.inspection.tileir import tileir_text
 from tilec.model.arch import TargetKind
 from tilec.model.image import ImageInfo
@@ -53,7 +52,7 @@ class Dump:
     tool: str = ""
 
 
-def dump(bundle: Bundle, form: Form, select: str, search: ToolSearch, folder: Path = Path(), *, raw: bool = False) -> Dump:
+def dump(bundle: Images, form: Form, select: str, search: ToolSearch, folder: Path = Path(), *, raw: bool = False) -> Dump:
     """The text of the one image that `select` names.
 
     Args:
@@ -76,7 +75,7 @@ def dump(bundle: Bundle, form: Form, select: str, search: ToolSearch, folder: Pa
         case Form.PTX:
             return Dump(id=name, image=image, text=_one_entry(_text(data, name), image.symbol))
         case Form.SASS:
-            tool, text = _disassemble(data, ".cubin", search, _disassemblers(data, image.symbol))
+            tool, text = machine_code(data, image.symbol, search)
         case Form.TILEIR if raw:
             tool, text = _disassemble(data, ".tilebc", search, {"tileirdisasm": ()})
         case Form.TILEIR:
@@ -84,7 +83,16 @@ def dump(bundle: Bundle, form: Form, select: str, search: ToolSearch, folder: Pa
     return Dump(id=name, image=image, text=text, tool=tool)
 
 
-def pick(bundle: Bundle, form: Form, select: str) -> tuple[str, ImageInfo]:
+def machine_code(data: bytes, symbol: str, search: ToolSearch) -> tuple[str, str]:
+    """The disassembly of one entry point of a cubin: (tool and version, text).
+
+    Raises:
+        ToolchainError: no disassembler is there, or it cannot read the image.
+    """
+    return _disassemble(data, ".cubin", search, _disassemblers(data, symbol))
+
+
+def pick(bundle: Images, form: Form, select: str) -> tuple[str, ImageInfo]:
     """Id and index row of the one image of the form's kind that `select` names.
 
     Raises:
@@ -112,7 +120,7 @@ def pick(bundle: Bundle, form: Form, select: str) -> tuple[str, ImageInfo]:
     )
 
 
-def _images(bundle: Bundle, kind: TargetKind) -> Iterator[tuple[str, ImageInfo]]:
+def _images(bundle: Images, kind: TargetKind) -> Iterator[tuple[str, ImageInfo]]:
     for kernel in bundle.info.kernels:
         for variant in kernel.variants:
             for image in variant.images:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Protocol
 
 from tilec.errors import UsageError
 from tilec.model.driver import branch_of_cuda
@@ -14,6 +14,24 @@ from tilec.model.kernel import BundleInfo, KernelInfo, VariantInfo
 from tilec.model.signature import Assumption, Param, ParamKind
 from tilec.model.suggest import did_you_mean
 from tilec.model.table import TuningTable
+
+
+class Images(Protocol):
+    """An index and the bytes of its images: a bundle, or compiled code that is told of as one."""
+
+    @property
+    def info(self) -> BundleInfo:
+        """The index."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file (hex)."""
+
+    def image(self, digest: str) -> bytes:
+        """The bytes of an image, by its digest."""
+
+    def verify(self) -> None:
+        """Read and check every byte."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,9 +67,9 @@ class Report:
 
     Attributes:
         path: the file or directory that was asked for.
-        kind: `bundle`, `package` or `wheel`.
-        size: bytes of the bundle.
-        digest: SHA-256 of the bundle (hex).
+        kind: `bundle`, `package` or `wheel`; `cubin`, `fatbin`, `PTX` or `Tile IR` of compiled code without a bundle.
+        size: bytes of the bundle, or of that file.
+        digest: its SHA-256 (hex).
         info: its index.
     """
 

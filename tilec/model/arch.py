@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import re
 
 from tilec.values import value_class
 
@@ -107,9 +106,6 @@ class TargetKind(enum.Enum):
     TILEIR = "tileir"
 
 
-_PATTERN = re.compile(r"(sm|compute)_(\d{2,3})([af]?)")
-
-
 @functools.total_ordering
 @value_class(frozen=True, slots=True)
 class Target:
@@ -188,10 +184,12 @@ def is_soc(cc: Version) -> bool:
 def _parse(text: str) -> Target:
     if text == "tileir":
         return Target(TargetKind.TILEIR)
-    match = _PATTERN.fullmatch(text)
-    if match is None:
+    # Without a pattern: to compile one takes longer than all targets of a bundle.
+    prefix, _, number = text.partition("_")
+    suffix = number[-1:] if number.endswith(("a", "f")) else ""
+    digits = number.removesuffix(suffix)
+    if prefix not in ("sm", "compute") or not digits.isdecimal() or len(digits) not in (2, 3):
         raise ValueError(f"unknown target {text!r}: targets are sm_NN (cubin), compute_NN (PTX) and tileir; for example sm_90, compute_80")
-    prefix, digits, suffix = match.groups()
     cc = (int(digits[:-1]), int(digits[-1]))
     if cc not in ARCHS:
         known = ", ".join(f"{prefix}_{major}{minor}" for major, minor in ARCHS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tilec.errors import Diagnostic, Location
 from tilec.model.arch import Target
 from tilec.model.image import ImageInfo
-from tilec.model.safety import Safety
+from tilec.model.safety import Safety  # its name has to be there: declarations are decoded by their annotations
 from tilec.model.signature import AbiSlot, Assumption, Param
 from tilec.values import value_class
 

@@ -36,6 +36,9 @@ def case_json(result: CaseResult) -> dict[str, Any]:
     }
     if result.reason:
         row["reason"] = result.reason
+    if result.repeats is not None:
+        row["runs"] = result.repeats.runs
+        row["varied"] = dict(result.repeats.varied)
     if result.error is not None:
         row["error"] = {"type": type(result.error).__name__, "message": str(result.error)}
     return row

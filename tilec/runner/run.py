@@ -41,6 +41,20 @@ class OutputResult:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Repeats:
+    """How a case fared that was run several times.
+
+    Attributes:
+        runs: how often it was run. wanted: how often it was to be; more than `runs` where one of them went wrong.
+        varied: (output, in how many runs its bits were not those of the first).
+    """
+
+    runs: int
+    wanted: int
+    varied: tuple[tuple[str, int], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CaseResult:
     """What came of one case.
 
@@ -52,6 +66,7 @@ class CaseResult:
         seconds: host time of launch and wait; 0 where there was no launch.
         error: what went wrong, for status `error`.
         reason: why it was skipped, for status `skipped`.
+        repeats: where it was run several times.
     """
 
     case: BoundCase
@@ -60,6 +75,7 @@ class CaseResult:
     seconds: float = 0.0
     error: TilecError | None = None
     reason: str = ""
+    repeats: Repeats | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,11 +9,10 @@ from typing import Any
 
 from tilec.errors import DriverError, MissingError
 from tilec.model.arch import Version
-from tilec.runtime._driver_calls import result_name
+from tilec.runtime._driver_calls import is_final
 from tilec.runtime._driver_graphs import GraphCalls
 from tilec.runtime.lost import LaunchRecord
-from tilec.runtime.results import STICKY
-from tilec.runtime.seam import DeviceInfo, Dim3, FunctionFacts, FunctionHandle, LaunchCall, LaunchParts, LaunchShape, ModuleHandle
+from tilec.runtime.seam_types import DeviceInfo, Dim3, FunctionFacts, FunctionHandle, LaunchCall, LaunchParts, LaunchShape, ModuleHandle
 
 _PORTABLE_CLUSTER = 8
 _INVALID_CONTEXT = 201
@@ -33,10 +32,13 @@ def driver() -> Driver:
     except ImportError as error:
         what = f"the package cuda-bindings cannot be imported: {error}"
         raise MissingError(what, fix="install it: pip install 'cuda-bindings>=13.0,<14'") from error
-    if "launches" in os.environ.get("TILEC_DEBUG", "").split(","):
-        from tilec.runtime._driver_recording import RecordingDriver
+    if os.environ.get("TILEC_DEBUG"):
+        from tilec.runtime.debugging import debugging
 
-        return RecordingDriver(api)
+        if "launches" in debugging():
+            from tilec.runtime._driver_recording import RecordingDriver
+
+            return RecordingDriver(api)
     return Driver(api)
 
 
@@ -157,7 +159,7 @@ class Driver(GraphCalls):
     def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
         """Deal with a launch that failed: where only the thread's context was wrong, `retry` under the right one; raise otherwise."""
         code = int(result)
-        if result_name(result) in STICKY:
+        if is_final(result):
             raise self._error("the launch", result, kernel=kernel, ordinal=ordinal)
         context = self._context(ordinal)
         if code in (_INVALID_CONTEXT, _INVALID_HANDLE):

@@ -11,7 +11,6 @@ from typing import Any
 
 from tilec.errors import ContextLostError, DriverError, NoDeviceError
 from tilec.runtime.lost import Losses
-from tilec.runtime.results import ADVICE, NO_DEVICE
 
 _UNKNOWN = r"(\d+) is not a valid CUresult"
 
@@ -83,6 +82,8 @@ class Calls:
     def _handle(self, ordinal: int) -> Any:
         if not 0 <= ordinal < self._count:
             what = f"there is no device {ordinal}: this process sees {self._count}, numbered from 0"
+            from tilec.runtime.results import ADVICE
+
             raise NoDeviceError(what, fix=ADVICE["CUDA_ERROR_INVALID_DEVICE"][1])
         return self._ask("cuDeviceGet", ordinal)
 
@@ -145,6 +146,8 @@ class Calls:
                 self._ask(call, *arguments)
 
     def _no_device(self, call: str, result: Any) -> NoDeviceError | DriverError:
+        from tilec.runtime.results import ADVICE, NO_DEVICE
+
         name = result_name(result)
         if name not in NO_DEVICE:
             return self._error(call, result)
@@ -156,6 +159,15 @@ class Calls:
 def result_name(result: Any) -> str:
     """The name of a result, of one that the bindings do not know too."""
     return getattr(result, "name", "") or f"CUDA result {int(result)}"
+
+
+def is_final(result: Any) -> bool:
+    """Whether nothing works any more on the device after this result, in this process."""
+    if not int(result):
+        return False
+    from tilec.runtime.results import STICKY
+
+    return result_name(result) in STICKY
 
 
 def _no_driver(error: BaseException) -> NoDeviceError:

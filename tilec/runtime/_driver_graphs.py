@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilec.runtime._driver_memory import MemoryCalls
-from tilec.runtime.seam import ExecutableHandle, GraphHandle
+from tilec.runtime.seam_types import ExecutableHandle, GraphHandle
 
 _NOT_CAPTURED = 0
 # Asked of the legacy default stream while a stream is captured that waits for it.

@@ -6,9 +6,8 @@ import collections
 import threading
 from typing import Any
 
-from tilec.runtime._driver_calls import Calls, result_name
-from tilec.runtime.results import STICKY
-from tilec.runtime.seam import KEEP_ALL, CopyBox, CopyKind, PoolHandle, PoolStats
+from tilec.runtime._driver_calls import Calls, is_final
+from tilec.runtime.seam_types import KEEP_ALL, CopyBox, CopyKind, PoolHandle, PoolStats
 
 _NOT_READY = 600
 # `cuMemcpyAsync` finds out by itself what kinds of memory its addresses are of.
@@ -35,7 +34,7 @@ class MemoryCalls(Calls):
         """Ordinal of the device that an address belongs to; None for an address that the driver does not know."""
         name = self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
         result, *values = self._api.cuPointerGetAttribute(name, address)
-        if result_name(result) in STICKY:  # else it would look as if the address were nobody's
+        if is_final(result):  # else it would look as if the address were nobody's
             raise self._error("cuPointerGetAttribute", result)
         return int(values[0]) if result == self._success else None
 

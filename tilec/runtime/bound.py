@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 from tilec.runtime.arguments import READERS
+from tilec.runtime.handles import HANDLES, stream_handle
 from tilec.runtime.memory import DeviceBuffer
 from tilec.runtime.prepare import MOST_STREAMS
 from tilec.runtime.seam import LaunchCall
-from tilec.runtime.streams import HANDLES, stream_handle
 from tilec.runtime.tensors.recording import recording_of
 from tilec.runtime.torch_guard import torch_guard
 

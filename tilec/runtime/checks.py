@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilec.errors import (
     AliasError,
@@ -24,7 +24,10 @@ from tilec.runtime.arguments import UnreadableError, tensor_facts
 from tilec.runtime.contract import Contract
 from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts, contiguous_stride, may_overlap, overlaps_itself
 from tilec.runtime.scalars import is_number, numpy_dtype, refusal, shown
-from tilec.runtime.seam import DeviceDriver, DeviceInfo
+from tilec.runtime.seam_types import DeviceInfo
+
+if TYPE_CHECKING:
+    from tilec.runtime.seam import DeviceDriver
 
 Values = tuple[Any, ...]
 _OP = "run the op first (sync_on), or call the package's function, which takes ops and gives one"

@@ -23,6 +23,7 @@ from tilec.runtime.cpu_launch import CpuOptions, Launching, QueuedCall, out_of_m
 from tilec.runtime.cpu_memory import Allocations, foreign_bytes, rows_of
 from tilec.runtime.cpu_pools import Pool
 from tilec.runtime.cpu_queue import Mark, Queue, Work, end_all
+from tilec.runtime.forks import renew_locks
 from tilec.runtime.graph_double import Captures, Executable, GraphDouble, Node
 from tilec.runtime.layout import ON_CPU, ON_GPU
 from tilec.runtime.seam import CopyBox, CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
@@ -319,9 +320,11 @@ class CpuDriver(GraphDouble):
         self.device(ordinal)
         self._captures.refuse_all("cuCtxSynchronize")
         with self._lock:
-            queues = list(self._queues.values())
-        for queue in queues:
-            queue.wait()
+            # What comes while one stream is waited for is not waited for on the others: of streams that are fed faster than they work,
+            # each wait would make the next one longer.
+            ends = [(queue, queue.position) for queue in self._queues.values()]
+        for queue, number in ends:
+            queue.wait(number)
 
     # Events
 
@@ -434,6 +437,7 @@ def _never() -> bool:
 
 
 def _forked() -> None:
+    renew_locks()
     for driver in list(_DRIVERS):
         driver.renew()
 

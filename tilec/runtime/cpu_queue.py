@@ -7,12 +7,11 @@ import dataclasses
 import sys
 import threading
 import time
-import traceback
 import warnings
 import weakref
 from collections.abc import Callable
 
-from tilec.runtime.kept import copied
+from tilec.runtime.kept import copied, let_go
 
 # Gets a function that says whether the work is to be given up.
 Work = Callable[[Callable[[], bool]], None]
@@ -92,14 +91,14 @@ class Queue:
         if error is not None:
             raise error
 
-    def wait(self) -> None:
-        """Wait for everything that is queued now, then `check`. Interrupted (Ctrl-C), the work is given up."""
+    def wait(self, number: int | None = None) -> None:
+        """Wait for everything that is queued now, or for the work up to this number, then `check`. Interrupted (Ctrl-C), all of the work
+        is given up.
+        """
         if threading.current_thread() is self._thread:  # a buffer's last reference may go on this thread
             return
-        with self._changed:
-            last = self._put
         try:
-            self.wait_for(last)
+            self.wait_for(self.position if number is None else number)
         except BaseException:
             self.give_up()
             raise
@@ -183,7 +182,7 @@ class Queue:
                     task.work(lambda number=number: number <= self._given_up)  # type: ignore[misc]
                 except BaseException as exc:  # noqa: BLE001 - it belongs to whoever waits for it
                     error = exc
-                    _let_go(exc)
+                    let_go(exc)
             elif behind is not None:
                 self._failures.append((number, copied(behind)))
             del task  # with the arguments that it holds, before anybody is told that it is done
@@ -271,10 +270,3 @@ def _warn(text: str) -> None:
         warnings.warn(text, RuntimeWarning, stacklevel=3)
     except RuntimeWarning as warning:  # warnings are errors here, and there is nobody to catch one
         sys.stderr.write(f"RuntimeWarning: {warning}\n")
-
-
-def _let_go(error: BaseException | None) -> None:
-    """Empty the frames of an error and of those behind it: they hold the arguments of the work."""
-    while error is not None:
-        traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilec.errors import UsageError
 from tilec.runtime.defaults import named_device
 from tilec.runtime.layout import ON_CPU
-from tilec.runtime.protocols import DeviceLike
-from tilec.runtime.seam import DeviceDriver, DeviceInfo
+from tilec.runtime.seam_types import DeviceInfo
+
+if TYPE_CHECKING:
+    from tilec.runtime.protocols import DeviceLike
+    from tilec.runtime.seam import DeviceDriver
 
 
 def find_device(device: DeviceLike | None, driver: DeviceDriver | None = None) -> DeviceInfo:

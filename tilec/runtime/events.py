@@ -6,9 +6,9 @@ from typing import final
 
 from tilec.errors import GraphCaptureError, SchedulingError
 from tilec.runtime.devices import driver_of, ordinal_of
+from tilec.runtime.handles import stream_handle
 from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.seam import DeviceDriver
-from tilec.runtime.streams import stream_handle
 from tilec.runtime.tensors.recording import own_recording
 from tilec.runtime.uncopied import Uncopied
 

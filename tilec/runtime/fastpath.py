@@ -4,16 +4,18 @@ more than the checks that it saves. Only numbers go into the generated text, nev
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from tilec.runtime.arguments import READERS, torch_strided
 from tilec.runtime.contract import Contract
+from tilec.runtime.handles import HANDLES
 from tilec.runtime.packing import Block
 from tilec.runtime.prepare import Plan
-from tilec.runtime.seam import LaunchCall
-from tilec.runtime.streams import HANDLES
+from tilec.runtime.seam_types import LaunchCall
+from tilec.values import value_class
 
 # (stream, values, choices): enqueues, or hands over to the slow path. And values -> key, for the slow path to remember its plan by.
 Launch = Callable[..., None]
@@ -21,16 +23,14 @@ KeyOf = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 # Numbers whose value stays as long as they are the same object.
 CONSTANTS = frozenset((bool, int, float))
 
+# Launches of ops that one kernel keeps, by the tensors.
+_MOST_KNOWN = 64
+
 # Three ways to find what a launch needs, the shortest first:
 # - `recent`: the last launch of tilec's own tensors, of which nothing is changed; its argument memory is never written again;
 # - `guard`: the facts of torch tensors are those of a launch before, by one test for all of them;
 # - `plans`: by everything that was read of the arguments.
 _TEMPLATE = """
-def key_of(values):
-    {unpack} = values
-{look}
-    return {key}
-
 def meet(kind):
     global Tensor
     Tensor = kind
@@ -78,27 +78,58 @@ def launch(stream, values, choices=()):
         return
 {tail}
 
-def owned(ctx, values):
-    global recent
+def owned(ctx, values, looks):
+    global latest
     {unpack} = values
-    s = stream = ctx.stream
-    touched = ctx._touched
+    wrote, read = ctx._wrote, ctx._read
+    inside = {inside}
+    if not inside:
 {touch}
-    {same} = recent
-    if {still}:
+    s = ctx.stream
+    {latest} = latest
+    if looks == ql and qs == s{numbers}:
         result = call(block.address, {held})[0]
         if result:
-            recent = none_before
+            known.clear()
+            latest = none_latest
             failed(plan, call, block, s, result)
-        return
+    else:
+        launch_anew(s, values, looks)
+    if inside and {alone}:
+        {looked} = looks
+        {free} = None
+        return values
+    return None
+
+def launch_anew(stream, values, looks):
+    global latest
+    s = stream
+    found = known.get(looks)
+    if found is not None:
+        {unpack} = values
+        {latest} = found
+        if qs == s{numbers}:
+            latest = found
+            result = call(block.address, {held})[0]
+            if result:
+                known.clear()
+                latest = none_latest
+                failed(plan, call, block, s, result)
+            return
+    {unpack} = values
     try:
-        t = Tensor = type(a{first})
 {looks}
         plan = plans[{key}]
         call = plan.calls[s]
     except Exception:
         return launch(s, {raw})
-{tail}
+{tail_of_owned}
+"""
+_KEY_OF = """
+def key_of(values):
+    {unpack} = values
+{look}
+    return {key}
 """
 # With a plan, a call and packed arguments: to the driver.
 _TAIL = """    try:
@@ -121,8 +152,8 @@ _TAIL = """    try:
     if result:
         failed(plan, call, block, stream, result)
         plan.blocks.append(block)
-    elif same and t is Tensor and {constant}:
-        recent = {remembered}
+    elif {often}:
+        {remember}
     else:
         plan.blocks.append(block)
 """
@@ -158,28 +189,24 @@ class SlowPath(Protocol):
         """Deal with a launch that the driver refused."""
 
 
-class Paths(NamedTuple):
+@value_class(frozen=True, kw_only=True, slots=True)
+class Paths:
     """What is made for a kernel.
 
     Attributes:
         launch: enqueues a call, or hands it over to the slow path.
-        owned: of (context of an execution, values): enqueues a launch of tensors that moved into its op, none of them twice.
-        key_of: gives the key of a call.
+        owned: of (context of an execution, values, looks that were taken): enqueues a launch of tensors that moved into its op, none of
+            them twice; the values where all of these tensors are their owners again, since nobody else has them, else None.
         meet: is told tilec's type of tensors, once there is one: a program that has none need not import it.
     """
 
     launch: Launch
-    owned: Callable[[Any, tuple[Any, ...]], None]
-    key_of: KeyOf
+    owned: Callable[[Any, tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...] | None]
     meet: Callable[[type | None], None]
 
 
 def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: SlowPath, *, holds: bool, device: int) -> Paths:
     """The functions of a kernel.
-
-    Equal keys mean equal plans: the key holds, per tensor, all facts but its address; the address modulo what any check compares it
-    with, and whether there is one, unless all are aligned and there; the types of the other arguments; and the value of each that an
-    expression reads.
 
     Args:
         contract: the kernel's.
@@ -188,12 +215,15 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         holds: whether the driver holds arguments, and gets them.
         device: ordinal of the device that the kernel is on.
     """
+    from tilec.runtime.references import LOCAL, references  # no first launch needs them
+
     source = _source(contract, "(packed, values)" if holds else "0")
     nobody = _Nobody()
     remembered = (*(nobody for _ in contract.params), -1, None, None, None, ())
+    latest = (*(nobody for _ in contract.others), -1, None, None, None, None, ())
+    known: dict[Any, Any] = {}
     names: dict[str, Any] = {
-        "__name__": __name__,  # frames of tilec are no place that messages name
-        "Buffer": getattr(sys.modules.get("tilec.runtime.memory"), "DeviceBuffer", _Nobody),  # later ones are read as foreign tensors are
+        **_names(),
         "Tensor": READERS.plain_type or _Nobody,
         "chosen": slow.chosen,
         "constants": CONSTANTS,
@@ -201,28 +231,70 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "failed": slow.failed,
         "guard": (lambda *_: False, None, *(nobody for _ in (*contract.others, *contract.keyed))),
         "handles": HANDLES,
+        "known": known,
+        "latest": latest,
         "leased_types": READERS.leased_types,
+        "n": LOCAL + 2,  # held by a variable, by the arguments, and by the record of moves
+        "none_latest": latest,
         "none_before": remembered,
         "plan_before": None,
         "plans": plans,
-        "readers": READERS,
+        "references": references,
+        "repeated": functools.partial(_repeated, known),
         "recent": remembered,
         "slow": slow.slow,
+    }
+    exec(compile(source, "<tilec launch path>", "exec"), names)  # noqa: S102 - built from numbers alone
+    return Paths(launch=names["launch"], owned=names["owned"], meet=names["meet"])
+
+
+def key_path(contract: Contract) -> KeyOf:
+    """What gives the key of a kernel's call. It is made apart from the rest, which takes ten times as long, and no first launch needs.
+
+    Equal keys mean equal plans: the key holds, per tensor, all facts but its address; the address modulo what any check compares it
+    with, and whether there is one, unless all are aligned and there; the types of the other arguments; and the value of each that an
+    expression reads.
+    """
+    names = _names()
+    key, _ = _key(contract)
+    source = _KEY_OF.format(unpack=_unpack(contract), look="\n".join(_reading(contract, leased=False)) or "    pass", key=key)
+    exec(compile(source, "<tilec launch key>", "exec"), names)  # noqa: S102 - built from numbers alone
+    key_of: KeyOf = names["key_of"]
+    return key_of
+
+
+def _names() -> dict[str, Any]:
+    """What reading tensors takes."""
+    return {
+        "__name__": __name__,  # frames of tilec are no place that messages name
+        "Buffer": getattr(sys.modules.get("tilec.runtime.memory"), "DeviceBuffer", _Nobody),  # later ones are read as foreign tensors are
+        "readers": READERS,
         "torch_strided": torch_strided,
         "torch_types": READERS.torch_types,
     }
-    exec(compile(source, "<tilec launch path>", "exec"), names)  # noqa: S102 - built from numbers alone
-    return Paths(names["launch"], names["owned"], names["key_of"], names["meet"])
+
+
+def _repeated(known: dict[Any, Any], looks: Any) -> bool:
+    """Whether tensors were launched with before; if so, that launch is worth to be kept. Of those that come once, nothing is."""
+    if looks in known:
+        return known[looks] is None
+    if len(known) >= _MOST_KNOWN:
+        known.clear()
+    known[looks] = None
+    return False
 
 
 class _Nobody:
     """What no argument is."""
 
 
-def _source(contract: Contract, held: str) -> str:
-    count = len(contract.params)
-    looked, read = _reading(contract, leased=False), _reading(contract, leased=True)
-    tensors, others, pairs = contract.tensors, contract.others, contract.pairs
+def _unpack(contract: Contract) -> str:
+    return "".join(f"a{i}, " for i in range(len(contract.params))).rstrip() or "()"
+
+
+def _key(contract: Contract) -> tuple[str, str]:
+    """The key of a call, and the test whether the addresses add nothing to it."""
+    tensors, others = contract.tensors, contract.others
     parts = [*(f"f{i}" for i in tensors), *(f"type(a{i})" for i in others)]
     parts += [*(f"a{i}" for i in contract.keyed), *(f"p{i}" for i in contract.pointed)]
     key, even = _tuple(parts), "True"
@@ -232,33 +304,41 @@ def _source(contract: Contract, held: str) -> str:
         deeper = _tuple([*parts, *(f"p{i} % {moduli[i]}" for i in tensors if moduli[i] > 1), *(f"not p{i}" for i in tensors)])
         key = f"{deeper} if {odd}not ({whole}) else {key}"
         even = f"not ({odd}not ({whole}))"
+    return key, even
+
+
+def _source(contract: Contract, held: str) -> str:
+    read = _reading(contract, leased=True)
+    tensors, others, pairs = contract.tensors, contract.others, contract.pairs
+    key, even = _key(contract)
     free = [i for i in others if i not in contract.keyed]
     # Zeros are packed anew: 0.0 equals -0.0. So are structs: a buffer that equals itself may hold other bytes than before.
     always = bool(contract.structs)
     changed = " or ".join(["not same", *(f"not a{i}" for i in free)])
-    unpack = "".join(f"a{i}, " for i in range(count)).rstrip() if count else "()"
     apart = f"""
             {"".join(f"b{out}_{other}, t{out}_{other}, " for out, other in pairs).rstrip()} = plan.bounds
             if {" or ".join(f"b{out}_{other} < p{other} - p{out} < t{out}_{other}" for out, other in pairs)}:
                 plan.recheck(values)
 """
     facts = {
-        "unpack": unpack,
+        "unpack": _unpack(contract),
         "held": held,
         "key": key,
         **_recent(contract),
         **_guarding(contract, even),
         **_owning(contract),
     }
-    tail = _TAIL.format(
-        packed=_tuple([*(f"p{i}" for i in tensors), *(f"a{i}" for i in free)]),
-        changed="True" if always else changed,
-        apart=apart.strip("\n") if pairs else "",
+    tail = {
+        "packed": _tuple([*(f"p{i}" for i in tensors), *(f"a{i}" for i in free)]),
+        "changed": "True" if always else changed,
+        "apart": apart.strip("\n") if pairs else "",
         **facts,
-    )
+    }
+    again = _TAIL.format(often=f"same and t is Tensor and {facts['constant']}", remember=f"recent = {facts['remembered']}", **tail)
+    owned = _TAIL.format(often="same or repeated(looks)", remember=f"latest = known[looks] = {facts['noted']}", **tail)
     return _TEMPLATE.format(
-        tail=tail.strip("\n"),
-        look="\n".join(looked) or "    pass",
+        tail=again.strip("\n"),
+        tail_of_owned=owned.strip("\n"),
         read="\n".join(f"            {line}" for line in read) or "                pass",
         kind=f"type(a{tensors[0]})" if tensors else "None",
         **facts,
@@ -283,18 +363,24 @@ def _recent(contract: Contract) -> dict[str, str]:
 
 def _owning(contract: Contract) -> dict[str, str]:
     """Launches of ops: tensors have moved into them, so nobody else uses them; the execution sees to their order."""
-    touch = []
-    for i in contract.tensors:
-        touch += [f"m = a{i}.storage", "u = touched.get(id(m))"]
+    tensors, others = contract.tensors, contract.others
+    touch, inside = [], []
+    for i in tensors:
         write = contract.params[i].out
+        touch += [f"m = a{i}.storage", "u = ctx._touched.get(id(m))"]
         touch += [f"if u is None{' or not u[1]' if write else ''}:", f"    ctx.{'writes' if write else 'reads'}(m)"]
-    still = [f"a{i}._look is q{i}" if i in contract.tensors else f"a{i} is q{i}" for i in range(len(contract.params))]
+        inside.append(f"a{i}._within is wrote" if write else f"(a{i}._within is wrote or a{i}._within is read)")
     return {
-        "touch": "\n".join(f"    {line}" for line in touch),
-        "still": " and ".join(["qs == s", *still]) if contract.tensors else "False",
-        "first": str(contract.tensors[0]) if contract.tensors else "0",
-        "looks": "\n".join(f"        p{i}, f{i} = l{i} = a{i}._look" for i in contract.tensors),
-        "raw": _tuple([f"a{i}.raw()" if i in contract.tensors else f"a{i}" for i in range(len(contract.params))]),
+        "touch": "\n".join(f"        {line}" for line in touch) or "        pass",
+        "inside": " and ".join(inside) or "False",
+        "alone": " and ".join(f"references(a{i}) == n" for i in tensors) or "False",
+        "latest": f"{''.join(f'q{i}, ' for i in others)}qs, ql, plan, call, block, packed",
+        "numbers": "".join(f" and a{i} is q{i}" for i in others),
+        "looked": "".join(f"a{i}._look, " for i in tensors).rstrip() or "()",
+        "free": " = ".join(f"a{i}._moved" for i in tensors) or "_",
+        "looks": "\n".join(f"        p{i}, f{i} = looks[{place}]" for place, i in enumerate(tensors)) or "        pass",
+        "noted": f"({''.join(f'a{i}, ' for i in others)}s, looks, plan, call, block, packed)",
+        "raw": _tuple([f"a{i}.raw()" if i in tensors else f"a{i}" for i in range(len(contract.params))]),
     }
 
 

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Sequence
 
 from tilec.errors import LaunchLimitError
-from tilec.runtime.seam import Dim3
+from tilec.runtime.seam_types import Dim3
 from tilec.values import value_class
 
 

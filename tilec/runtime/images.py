@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilec.bundle.read import Bundle
 from tilec.errors import ContextLostError, DriverError, KernelCacheError, TileIRError
 from tilec.model.image import ImageInfo
-from tilec.runtime.seam import DeviceDriver, FunctionFacts, FunctionHandle
+from tilec.runtime.seam_types import FunctionFacts, FunctionHandle
 from tilec.values import value_class
+
+if TYPE_CHECKING:
+    from tilec.runtime.seam import DeviceDriver
 
 
 @value_class(frozen=True, kw_only=True, slots=True)

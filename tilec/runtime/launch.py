@@ -10,21 +10,21 @@ from tilec.model.kernel import AxisValue, KernelInfo
 from tilec.runtime.arguments import READERS, Look
 from tilec.runtime.binding import bind, check_axes, check_count
 from tilec.runtime.contract import Contract
-from tilec.runtime.fastpath import KeyOf, Launch, fast_path
+from tilec.runtime.fastpath import KeyOf, Launch, fast_path, key_path
 from tilec.runtime.grid import GridWish
+from tilec.runtime.handles import stream_handle
 from tilec.runtime.packing import Block
 from tilec.runtime.prepare import Explanation, Plan, Site, explain, prepare
-from tilec.runtime.protocols import StreamLike
 from tilec.runtime.scalars import is_number
-from tilec.runtime.seam import LaunchCall
+from tilec.runtime.seam_types import LaunchCall
 from tilec.runtime.select import narrowed, require_built, require_options
-from tilec.runtime.streams import stream_handle
 from tilec.runtime.tensors.recording import Recording, recording_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tilec.runtime.bound import BoundLaunch
+    from tilec.runtime.protocols import StreamLike
     from tilec.tileir.trace import Coordinates, Stepper
 
 # Plans that one launcher remembers; with more shapes in turn than this it starts over.
@@ -39,7 +39,7 @@ class Launcher:
 
     Attributes:
         pinned: the axes that it is restricted to.
-        owned: enqueues a launch of tensors that moved into an op; there once `contract` was asked for.
+        make: makes ops of its launches; None until the first of them.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Launcher:
         self._info = info
         self._site = site
         self.pinned = dict(pinned or {})
+        self.make: Callable[..., Any] | None = None
         self._grid = grid
         self._gridded: dict[tuple[GridWish, ...], Launcher] = {}
         self._lock = threading.Lock()
@@ -58,7 +59,7 @@ class Launcher:
         self._optioned: dict[tuple[Any, ...], Launcher] = {}
         self._paths: dict[tuple[Any, ...], Launch] = {}
         self._fast: Launch | None = None
-        self.owned: Callable[[Any, tuple[Any, ...]], None]
+        self._begun = False
         self._key_of: KeyOf
         self._meet: Callable[[type | None], None]
 
@@ -114,7 +115,31 @@ class Launcher:
             NoImageError: the bundle has no image for this device.
             DriverError: the driver refused the image or the launch.
         """
-        (self._fast or self.path())(stream, values, choices)
+        if self._fast is not None or self._begun or choices:
+            (self._fast or self.path())(stream, values, choices)
+        else:  # what is made for the kernel knows launches that were made before: the first one of a process need not wait for it
+            self._begun = True
+            self.slow(stream, values)
+
+    def owned(self, ctx: Any, values: tuple[Any, ...], looks: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Enqueue a launch of tensors that moved into an op, none of them twice.
+
+        Args:
+            ctx: context of the op's execution, which sees to the order of streams.
+            values: every argument, in order.
+            looks: what was taken of the tensors among them.
+
+        Returns:
+            The values, where the tensors among them are owners of what was taken again; None where the caller has to see to that.
+
+        Raises:
+            LaunchError: the call was refused; nothing was enqueued.
+            NoImageError: the bundle has no image for this device.
+            DriverError: the driver refused the image or the launch.
+        """
+        self.path()
+        owned: Callable[..., tuple[Any, ...] | None] = self.__dict__["owned"]
+        return owned(ctx, values, looks)
 
     def chosen(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...]) -> None:
         """`launch` of calls that choose axes."""
@@ -132,8 +157,15 @@ class Launcher:
 
     def path(self) -> Launch:
         """The function that `launch` comes down to, of (stream, values)."""
-        self._ready()
-        assert self._fast is not None
+        if self._fast is None:
+            contract = self._ready()
+            with self._lock:
+                holds, device = self._site.driver.holds_arguments, self._site.device.ordinal
+                made = fast_path(contract, self._plans, self, holds=holds, device=device)
+                self._meet = made.meet
+                # In place of the methods, which cost as much as some of the checks.
+                self.__dict__.update(launch=made.launch, owned=made.owned)
+                self._fast = made.launch  # last: who sees it may use the rest
         return self._fast
 
     def variant(self, **axes: AxisValue) -> Launcher:
@@ -256,9 +288,7 @@ class Launcher:
         if contract is None:
             with self._lock:
                 contract = Contract(self.info)
-                holds, device = self._site.driver.holds_arguments, self._site.device.ordinal
-                self._fast, self.owned, self._key_of, self._meet = fast_path(contract, self._plans, self, holds=holds, device=device)
-                self.__dict__["launch"] = self._fast  # in place of the method, which costs as much as some of the checks
+                self._key_of = key_path(contract)
                 self._contract = contract  # last: who sees it may use the rest
         return contract
 
@@ -302,7 +332,8 @@ class Launcher:
         """Places of tilec's own tensors, all of which may be used so."""
         leased = [place for place in contract.tensors if READERS.leased(values[place])]
         if leased:
-            self._meet(READERS.plain_type)
+            if self._fast is not None:
+                self._meet(READERS.plain_type)
             self._check_leases(contract, values, leased)
         return leased
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilec.errors import LaunchLimitError
 from tilec.model.arch import TargetKind
@@ -12,7 +12,10 @@ from tilec.model.expr import Expr
 from tilec.model.image import ImageInfo
 from tilec.runtime.checks import Call
 from tilec.runtime.images import Function
-from tilec.runtime.seam import DeviceDriver, DeviceInfo, Dim3, LaunchShape
+from tilec.runtime.seam_types import DeviceInfo, Dim3, LaunchShape
+
+if TYPE_CHECKING:
+    from tilec.runtime.seam import DeviceDriver
 
 _AXES = "xyz"
 _PORTABLE_CLUSTER = 8

@@ -13,12 +13,13 @@ from tilec.runtime.devices import driver_of, find_device
 from tilec.runtime.images import store_of
 from tilec.runtime.launch import Launcher
 from tilec.runtime.prepare import Site
-from tilec.runtime.protocols import DeviceLike
-from tilec.runtime.seam import DeviceDriver, DeviceInfo
+from tilec.runtime.seam_types import DeviceInfo
 from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from tilec.runtime.ops.lazy import LazyLaunchers
+    from tilec.runtime.protocols import DeviceLike
+    from tilec.runtime.seam import DeviceDriver
 
 
 def load(bundle: Path | str | bytes | Bundle, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None) -> Module:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 
 from tilec.errors import ContextLostError, DriverError
 from tilec.runtime.layout import device_words
-from tilec.runtime.results import KERNEL_FAULTS, STICKY, advice
-from tilec.runtime.seam import LaunchShape
+from tilec.runtime.seam_types import LaunchShape
 from tilec.values import value_class
 
 # Launches that are remembered, and that a message names.
@@ -158,6 +157,8 @@ class Losses:
             kernel: whose launch it was.
             blocking: launches are waited for, so that `kernel` is what failed.
         """
+        from tilec.runtime.results import KERNEL_FAULTS, STICKY, advice  # what results mean is read when there is one
+
         cause, fix = advice(result)
         what = f"{kernel}: " if kernel else ""
         what += f"{call} failed: {result}" + (f" ({words})" if words else "")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import functools
 import math
-import weakref
 from typing import Any
 
-from tilec.errors import DTypeError, SchedulingError, UsageError
+from tilec.errors import DTypeError, SchedulingError, TensorError, UsageError
 from tilec.model.dtype import BY_NUMPY, DTYPES, DType
 from tilec.runtime.arguments import UnreadableError
 from tilec.runtime.devices import driver_of, ordinal_of
+from tilec.runtime.handles import stream_handle
 from tilec.runtime.layout import ON_CPU, TensorFacts, contiguous_stride, interned
 from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.seam import DeviceDriver
-from tilec.runtime.streams import stream_handle
 from tilec.runtime.tensors.drops import DROPS
-from tilec.runtime.tensors.host import array_in, memory_of
+from tilec.runtime.tensors.giving_back import GivingBack
+from tilec.runtime.tensors.host import array_in, memory_of, numpy_dtype
 from tilec.runtime.tensors.shapes import checked_packing
 from tilec.runtime.tensors.storage import allocate_bytes
 
@@ -69,8 +69,7 @@ class DeviceBuffer:
         self._finalizer: Any = None
         if self._ptr:
             free = functools.partial(_free, self._driver, self.device, self._ptr, self._stream)
-            self._finalizer = weakref.finalize(self, DROPS.call, free)
-            self._finalizer.atexit = False  # the driver takes everything back at the process's end, and may be gone by then
+            self._finalizer = GivingBack(self, free)
 
     @classmethod
     def from_host(
@@ -114,7 +113,7 @@ class DeviceBuffer:
         Raises:
             SchedulingError: the buffer was freed.
         """
-        if self._finalizer is not None and not self._finalizer.alive:
+        if self._finalizer is not None and not self._finalizer.due:
             raise SchedulingError("the buffer was freed", fix="free buffers after their last use")
         return self._ptr
 
@@ -129,12 +128,29 @@ class DeviceBuffer:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """The buffer as NumPy reads it; dtypes that NumPy has not are plain bytes there."""
+        """The buffer as NumPy reads it."""
         if self.device != ON_CPU:
             raise AttributeError("memory of a GPU has no __array_interface__")
         row = self._plain_row()
-        typestr = row.typestr or f"|V{row.bytes}"
-        return {"shape": self.shape, "typestr": typestr, "data": (self.ptr, False), "version": 3}
+        if not row.typestr:
+            raise AttributeError(f"__array_interface__ has no word for {self.dtype}: np.asarray(buffer) gives an array of ml_dtypes")
+        return {"shape": self.shape, "typestr": row.typestr, "data": (self.ptr, False), "version": 3}
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """A NumPy array of a buffer on the cpu device, which shares its memory; of ml_dtypes' dtypes where NumPy has none.
+
+        Raises:
+            TensorError: it is on a GPU, its elements share bytes, or there is no ml_dtypes for its dtype.
+        """
+        if self.device != ON_CPU or DTYPES[self.dtype].packed:
+            why = "NumPy cannot read the memory of a GPU" if self.device != ON_CPU else f"elements of {self.dtype} share bytes"
+            raise TensorError(why, fix="copy it to the host first: to_host()")
+        import numpy as np
+
+        found = np.asarray(_Bytes(self)).view(numpy_dtype(self.dtype))
+        if copy is False and dtype is not None and found.dtype != dtype:
+            raise ValueError(f"an array of {dtype} would be a copy of the buffer of {self.dtype}")
+        return found.astype(dtype) if dtype is not None and found.dtype != dtype else found.copy() if copy else found
 
     def _plain_row(self) -> DType:
         row = DTYPES[self.dtype]
@@ -162,9 +178,9 @@ class DeviceBuffer:
         if row.packed:
             return array_in(array, self.dtype, self.shape)
         try:
-            return array.view(np.dtype(row.numpy))
-        except TypeError:
-            return array.view(_ml_dtype(row.numpy))
+            return array.view(numpy_dtype(self.dtype))
+        except TensorError:  # there is no ml_dtypes
+            return array
 
     def fill(self, byte: int, stream: StreamLike = 0) -> None:
         """Set every byte, in stream order."""
@@ -175,7 +191,7 @@ class DeviceBuffer:
         """Give the memory back, in the order of the buffer's stream. May be called more than once."""
         self._tilec_look_ = None  # a launch that still uses it fails its fast look, and the slow path says why
         if self._finalizer is not None:
-            self._finalizer()
+            self._finalizer.now()
 
 
 def _free(driver: DeviceDriver, ordinal: int, address: int, stream: int | None) -> None:
@@ -186,9 +202,10 @@ def _free(driver: DeviceDriver, ordinal: int, address: int, stream: int | None) 
         driver.free(ordinal, address, stream)
 
 
-def _ml_dtype(name: str) -> Any:
-    try:
-        import ml_dtypes
-    except ImportError:
-        return {"bfloat16": "u2"}.get(name, "u1")
-    return getattr(ml_dtypes, name)
+class _Bytes:
+    """A buffer's memory as numbers of its elements' size, for NumPy, which keeps the buffer by it."""
+
+    def __init__(self, buffer: DeviceBuffer) -> None:
+        self._buffer = buffer
+        size = "|u1" if DTYPES[buffer.dtype].bytes == 1 else f"<u{DTYPES[buffer.dtype].bytes}"
+        self.__array_interface__ = {"shape": buffer.shape, "typestr": size, "data": (buffer.ptr, False), "version": 3}

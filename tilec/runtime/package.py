@@ -111,7 +111,7 @@ def lazily(module: Module) -> Callable[..., Any]:
     def launch(kernel: str, values: tuple[Any, ...], choices: tuple[Any, ...] = ()) -> Any:
         make = made.get(kernel)
         if make is None:
-            make = made[kernel] = module.lazy[kernel].launch
+            make = made[kernel] = module.lazy[kernel].make
         return make(values, choices)
 
     return launch

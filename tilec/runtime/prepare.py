@@ -20,11 +20,12 @@ from tilec.runtime.images import ImageStore
 from tilec.runtime.layout import byte_range
 from tilec.runtime.limits import as_compiled, check_device_limits, check_image_limits, check_residency, launch_shape
 from tilec.runtime.packing import Block, Packing
-from tilec.runtime.seam import DeviceDriver, DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
+from tilec.runtime.seam_types import DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
 from tilec.runtime.select import Considered, Settled, settle
 from tilec.values import value_class
 
 if TYPE_CHECKING:
+    from tilec.runtime.seam import DeviceDriver
     from tilec.runtime.torch_guard import Guard
 
 # Streams for which a plan keeps a ready call; with more in turn than this it starts over.

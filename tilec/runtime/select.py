@@ -13,7 +13,7 @@ from tilec.runtime.binding import check_axes
 from tilec.runtime.checks import Call
 from tilec.runtime.contract import Contract
 from tilec.runtime.layout import TensorFacts, contiguous_stride
-from tilec.runtime.seam import DeviceInfo
+from tilec.runtime.seam_types import DeviceInfo
 from tilec.values import value_class
 
 

@@ -10,7 +10,7 @@ from tilec.model.kernel import AxisValue
 from tilec.model.table import Lookup, Point, look_up, same_point
 from tilec.runtime.checks import Call
 from tilec.runtime.contract import Contract
-from tilec.runtime.seam import DeviceInfo
+from tilec.runtime.seam_types import DeviceInfo
 from tilec.runtime.select import Settled, no_variant, select_variant, settle_axes
 
 

@@ -64,16 +64,35 @@ def test_what_is_wrong_with_a_kernel_is_said_when_it_is_asked_for(change: Callab
         bundle.kernel(SECOND)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda row: row.pop("name"), r"kernels\[1\].name: must be a name of its own, is None"),
-        (lambda row: row.update(name=FIRST), r"kernels\[1\].name: must be a name of its own"),
-    ],
-)
-def test_kernels_are_told_apart_at_once(change: Callable[[Any], object], said: str) -> None:
-    with pytest.raises(BundleError, match=said):
-        changed(change, 1)
+def test_kernels_are_told_apart_at_once() -> None:
+    with pytest.raises(BundleError, match=r"kernels\[1\].name: must be a name of its own"):
+        changed(lambda row: row.update(name=FIRST), 1)
+
+
+def test_a_row_without_a_name_is_no_kernel() -> None:
+    bundle = changed(lambda row: row.pop("name"), 1)
+    assert bundle.kernel(FIRST) == INFO.kernels[0]
+    assert SECOND not in bundle.kernels
+    for read in (lambda: bundle.kernel(bundle.kernels[1]), lambda: bundle.info):
+        with pytest.raises(BundleError, match=r"kernels\[1\]: key 'name' is missing"):
+            read()
+
+
+def test_a_kernel_is_the_one_that_its_row_names() -> None:
+    bundle = changed(lambda row: row["launch"].update(name="other"), 1)
+    assert bundle.kernels == (FIRST, "other")
+    with pytest.raises(BundleError, match=r"kernels\[1\]\.launch: unknown key 'name'"):
+        bundle.kernel("other")
+
+
+def test_to_open_a_bundle_parses_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, parsed, real = archive_of(members_of()), [], json.loads
+    monkeypatch.setattr(json, "loads", lambda text: parsed.append(len(text)) or real(text))
+    bundle = Bundle.open(data, whole=False)
+    around, *rows = len(to_index(INFO)), *(len(canonical_json(row)) for row in real(to_index(INFO))["kernels"])
+    assert parsed == [around - sum(rows) - len(rows) + 1]
+    bundle.kernel(SECOND)
+    assert parsed[1:] == [rows[1]]
 
 
 def test_what_holds_for_the_whole_is_checked_at_once() -> None:
@@ -115,3 +134,59 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     path.write_bytes(archive_of(members_of(index=canonical_json(plain))))
     with pytest.raises(BundleError, match=r"b\.tilec: bundle\.json"):
         Bundle.open(path, whole=False).kernel(FIRST)
+
+
+def test_a_row_that_is_not_canonical_is_refused_when_it_is_asked_for() -> None:
+    index = to_index(INFO)
+    name, end = f'"name":"{SECOND}"'.encode(), b'],"min_driver"'
+    for damaged, said in (
+        (index.replace(name, name + b',"name":"other"'), "is not canonical JSON"),
+        (index.replace(name, b" " + name), "is not canonical JSON"),
+        (index.replace(end, b" " + end), "is not canonical JSON"),
+        (index.replace(end, b"," + end), "is not JSON"),
+        (index.replace(end, b";" + end), "is not JSON"),
+    ):
+        assert damaged != index
+        bundle = Bundle.open(archive_of(members_of(index=damaged)), whole=False)
+        assert bundle.kernels == (FIRST, SECOND)
+        assert bundle.kernel(FIRST) == INFO.kernels[0]
+        with pytest.raises(BundleError, match=rf"kernels\[1\]: {said}"):
+            bundle.kernel(SECOND)
+        with pytest.raises(BundleError, match=said):
+            bundle.verify()
+
+
+@pytest.mark.parametrize("between", [b";", b"", b" ,", b", ", b",,"])
+def test_what_is_between_two_rows_is_seen_with_either(between: bytes) -> None:
+    damaged = to_index(INFO).replace(b',{"abis"', between + b'{"abis"')
+    with pytest.raises(BundleError, match=r"is not canonical JSON|is not JSON"):
+        Bundle.open(archive_of(members_of(index=damaged)), whole=False).kernel(FIRST)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda index: index.replace(b'"kernels":[', b'"kernels":[],"kernels":[', 1),
+        lambda index: index.replace(b'"kernels":[', b'"a":{"kernels":[],"kernels":[', 1).replace(b'],"min_driver"', b']},"min_driver"', 1),
+        lambda index: index.replace(b'{"builder":"', b'{"builder":"y","builder":"', 1),
+        lambda index: index.replace(b'"kernels":[{', b'"kernels":[ {', 1),
+        lambda index: index.replace(b'"kernels":[', b'"kernels":[,', 1),
+        lambda index: index[:-1],
+        lambda index: index.replace(b'"kernels":[', b'"kernels":[\xc3\xa9', 1),
+    ],
+)
+def test_what_is_around_the_rows_is_checked_at_once(damage: Callable[[bytes], bytes]) -> None:
+    index = to_index(INFO)
+    damaged = damage(index)
+    assert damaged != index
+    with pytest.raises(BundleError, match=r"is not canonical JSON|is not JSON|kernels: must be an array|kernels\[\d\].name"):
+        Bundle.open(archive_of(members_of(index=damaged)), whole=False)
+
+
+def test_rows_are_those_of_the_index_and_of_nothing_inside_it() -> None:
+    plain = json.loads(to_index(INFO))
+    inside = canonical_json({**plain, "builder": {"kernels": plain["kernels"]}, "kernels": []})
+    bundle = Bundle.open(archive_of(members_of(index=inside)), whole=False)
+    assert bundle.kernels == ()
+    with pytest.raises(BundleError, match="builder: must be a string"):
+        bundle.verify()

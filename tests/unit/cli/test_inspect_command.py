@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.bundle_samples import write_sample
+from tests.bundle_samples import Sample, write_sample
+from tilec.bundle.write import write_bundle
 
 
 @pytest.fixture
@@ -32,11 +36,11 @@ add(out y: T[2], x: T[2], eps: f32 = 1e-06)
   block 256
   shared 256 * 4
   requires x.shape[0] == y.shape[0]
-    target      regs  spills  shared  stack     size  driver  sha256
+    target      regs  spills  shared  stack  occ     size  driver  sha256
   add-f16-B64  (x: shape divisible by 16, stride by 16, base by 16)
-    sm_80         40     0 B   1 KiB    0 B  2.9 KiB  450+    {a}
-    sm_90         40     0 B   1 KiB    0 B  2.9 KiB  520+    {b}
-    compute_80    40     0 B   1 KiB    0 B  2.9 KiB  525+    {c}
+    sm_80         40     0 B   1 KiB    0 B  75%  2.9 KiB  450+    {a}
+    sm_90         40     0 B   1 KiB    0 B  75%  2.9 KiB  520+    {b}
+    compute_80    40     0 B   1 KiB    0 B    -  2.9 KiB  525+    {c}
 
 toolchain
   nvrtc 13.4.92  000000000000
@@ -125,3 +129,85 @@ def test_safety_and_a_dump_are_two_things(cli, sample: Path) -> None:
     done = cli("inspect", "acme.tilec", "--safety", "--sass")
     assert done.code == 2
     assert "--safety and --sass cannot be combined" in done.err
+
+
+# --- what changed ------------------------------------------------------------------------------------------------------------------
+
+
+DIFFERENCE = """\
+acme-kernels 0.3.0 → acme-kernels 0.4.0  acme.tilec → new.tilec
+
+breaking
+  rmsnorm: parameter eps: f32 = 1e-06 removed
+
+compatible
+  add: default of eps is 0.5; was 1e-06
+
+images  1 changed, 23 the same
+"""
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    """A later build: one parameter gone, one default changed, one image made anew."""
+    sample = Sample()
+    info = sample.info()
+    add, norm = info.kernels
+    add = replace(add, params=(*add.params[:2], replace(add.params[2], default=0.5)))
+    first, *others = norm.variants
+    data = b"\x7fELF" + bytes(100)
+    used = replace(first.images[0].resources, registers=168, spill_stores=8)
+    image = replace(first.images[0], digest=hashlib.sha256(data).hexdigest(), size=len(data), resources=used)
+    sample.images[image.digest] = data
+    slots = tuple(slot for slot in first.abi if slot.expr != "eps")
+    variants = (replace(first, images=(image, *first.images[1:])), *others)
+    norm = replace(norm, params=norm.params[:2], variants=tuple(replace(v, abi=slots) for v in variants))
+    package = replace(info.package, version="0.4.0")
+    path = tmp_path / "new.tilec"
+    write_bundle(path, replace(info, package=package, kernels=(add, norm)), sample.images.__getitem__)
+    return path
+
+
+def test_a_difference(cli, sample: Path, new: Path) -> None:
+    done = cli("inspect", "new.tilec", "--diff", "acme.tilec")
+    assert (done.code, done.err) == (0, "")
+    head, _, rows = done.out.partition("  image ")
+    assert head == DIFFERENCE
+    assert rows.splitlines()[0].split() == ["regs", "spills", "shared", "stack", "occupancy", "code"]
+    cells = re.split(r" {2,}", rows.splitlines()[1].strip())
+    assert cells == ["rmsnorm-f16-B64-sm_80", "40 → 168", "0 B → 8 B", "1 KiB", "0 B", "75% → 12%", "2 KiB"]
+
+
+def test_breaking_changes_can_be_denied(cli, sample: Path, new: Path) -> None:
+    assert cli("inspect", "new.tilec", "--diff", "acme.tilec", "--deny-breaking").code == 1
+    assert cli("inspect", "acme.tilec", "--diff", "acme.tilec", "--deny-breaking").code == 0
+    assert cli("inspect", "new.tilec", "--diff", "acme.tilec", "--deny-breaking", "--select", "add").code == 0
+    body = json.loads(cli("inspect", "new.tilec", "--diff", "acme.tilec", "--json").out)
+    assert (body["kind"], body["breaking"], body["images"]["same"]) == ("diff", 1, 23)
+    assert body["changes"][0] == {"what": "parameter eps: f32 = 1e-06 removed", "breaking": True, "kernel": "rmsnorm"}
+
+
+def test_equal_bundles(cli, sample: Path) -> None:
+    assert cli("inspect", "acme.tilec", "--diff", "acme.tilec").out.endswith("\nthe same bundle\n")
+    assert (
+        cli("inspect", "acme.tilec", "--diff", "acme.tilec", "--sass", "--select", "add-f16-B64-sm_80").out
+        == "add-f16-B64-sm_80: the same bytes\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--diff", "nothing.tilec"), "nothing.tilec: no such file or directory"),
+        (("--diff", "acme.tilec", "--ptx"), "--diff and --ptx cannot be combined"),
+        (("--diff", "acme.tilec", "--safety"), "--diff and --safety cannot be combined"),
+        (("--deny-breaking",), "--deny-breaking goes with --diff, without --sass"),
+        (("--instructions", "--safety"), "--instructions and --safety cannot be combined"),
+        (("--diff", "acme.tilec", "--select", "rmsnrm"), "nothing matches 'rmsnrm'; did you mean 'rmsnorm'"),
+        (("--instructions", "--select", "*-compute_80"), "--instructions: there is no cubin image"),
+    ],
+)
+def test_options_that_do_not_fit(cli, sample: Path, options: tuple[str, ...], message: str) -> None:
+    done = cli("inspect", "acme.tilec", *options)
+    assert done.code in (1, 2)
+    assert message in done.err

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from tilec.compiler.cache import Cache
+from tilec.compiler.crew import Crew
 from tilec.compiler.execute import KeyedJob, Pool
 from tilec.compiler.keys import KeyMaker, inputs_digest
 from tilec.errors import Location
@@ -73,6 +76,29 @@ class Project:
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
+
+
+@pytest.fixture
+def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that a worker writes its process id to when it hangs. Its time is over once nobody else is at work, so that the limits of jobs
+    may be as generous as a slow machine needs.
+    """
+    pids, late, wait = tmp_path / "pids", [0.0], Crew._wait
+
+    def only_one_hangs(crew: Crew) -> bool:
+        text = pids.read_text() if pids.exists() else ""
+        return text.endswith("\n") and not crew._starting and [worker.pid for worker in crew._busy] == [int(text.split()[0])]
+
+    def patiently(crew: Crew, ended: Any, *, at_once: bool = False) -> None:
+        while not at_once and (crew._busy or crew._starting) and not crew._selector.select(0.01):
+            if only_one_hangs(crew):
+                late[0] += 86_400
+                break
+        wait(crew, ended, at_once=at_once)
+
+    monkeypatch.setattr(Crew, "_wait", patiently)
+    monkeypatch.setattr("tilec.compiler.crew.time", types.SimpleNamespace(monotonic=lambda: time.monotonic() + late[0]))
+    return pids
 
 
 @pytest.fixture

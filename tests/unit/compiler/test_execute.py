@@ -7,11 +7,11 @@ import hashlib
 import os
 import select
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE, ends
 from tilec.compiler import store, worker
 from tilec.compiler.cache import Cache
 from tilec.compiler.events import Done, Failed, Outcome, SilentObserver
@@ -35,23 +35,6 @@ def error_of(outcome: Outcome) -> TilecError:
 def done_of(outcome: Outcome) -> Done:
     assert isinstance(outcome, Done), outcome
     return outcome
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def gone(pid: int, seconds: float = 5.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while alive(pid):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def test_an_image_of_files_that_were_changed_meanwhile_is_not_kept(project) -> None:
@@ -285,31 +268,30 @@ def test_a_misdeed_is_that_jobs_error_and_the_build_goes_on(project) -> None:
     assert "-j" in killed.fix
 
 
-def test_a_job_that_hangs_is_killed_with_its_children(project) -> None:
-    pids = project.root / "pids"
-    jobs = project.keyed(*(project.job(bm, only="BM2-", hang=str(pids), timeout=0.3) for bm in (1, 2, 3)))
+def test_a_job_that_hangs_is_killed_with_its_children(project, hanging) -> None:
+    jobs = project.keyed(*(project.job(bm, only="BM2-", hang=str(hanging)) for bm in (1, 2, 3)))
     with project.pool() as pool:
         outcomes = pool.compile(jobs)
         assert pool.started == 2
     assert [type(outcome).__name__ for outcome in outcomes] == ["Done", "Failed", "Done"]
     error = error_of(outcomes[1])
-    assert error.what == "add-BM2-sm_90: compiling it did not end within 0.3 s"
+    assert error.what == "add-BM2-sm_90: compiling it did not end within 20 s"
     assert error.fix == "raise `timeout` in [toolchain], in seconds, or exclude the variant from the matrix"
     assert (error.kernel, error.target) == ("add-BM2", "sm_90")
-    assert all(gone(int(pid)) for pid in pids.read_text().split())
+    assert all(ends(int(pid)) for pid in hanging.read_text().split())
 
 
-def test_a_source_that_misbehaves_is_that_sources_error(project) -> None:
+def test_a_source_that_misbehaves_is_that_sources_error(project, hanging) -> None:
     def source(**options):
         return ("fake", project.source(**{"in": "declare", **options}))
 
-    bad = [{"hang": 1}, {"crash": "SIGSEGV"}, {"raise": "SystemExit"}, {"exit": 1}, {"fail": "no kernel"}]
-    with project.pool(workers=2, timeout=0.4) as pool:
+    bad = [{"hang": str(hanging)}, {"crash": "SIGSEGV"}, {"raise": "SystemExit"}, {"exit": 1}, {"fail": "no kernel"}]
+    with project.pool(workers=2, timeout=20.0) as pool:
         results = pool.declare([source(), *(source(**options) for options in bad), source()])
     assert [isinstance(result, TilecError) for result in results] == [False, True, True, True, True, True, False]
     words = [result.what for result in results if isinstance(result, TilecError)]
     assert words == [
-        "k.fake: reading it did not end within 0.4 s",
+        "k.fake: reading it did not end within 20 s",
         "k.fake: the process that reads it was killed by SIGSEGV",
         "k.fake: the fake frontend failed to read it: SystemExit: raised on demand for k.fake",
         "k.fake: the process that reads it exited with status 1",
@@ -362,7 +344,7 @@ def test_an_idle_worker_that_dies_fails_no_job(project) -> None:
         pool.compile(project.keyed(project.job(1)))
         (idle,) = pool._crew._idle
         os.kill(idle.pid, signal.SIGKILL)
-        assert select.select([idle], [], [], 5)[0], "its end of the pipe is closed"
+        assert select.select([idle], [], [], PATIENCE)[0], "its end of the pipe is closed"
         assert isinstance(pool.compile(project.keyed(project.job(2)))[0], Done)
         assert pool.started == 2
 
@@ -484,9 +466,9 @@ def test_an_observer_that_raises_ends_the_build_and_its_workers(project) -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WorkerProcess, "send", send)
         with pytest.raises(OSError, match="the terminal is gone"), project.pool(observer=Angry(), workers=2) as pool:
-            pool.compile(project.keyed(project.job(1), project.job(2, sleep=30, only="BM2")))
+            pool.compile(project.keyed(project.job(1), project.job(2, sleep=600, only="BM2", timeout=900.0)))
     assert pids
-    assert all(gone(pid) for pid in pids)
+    assert all(ends(pid) for pid in pids)
     assert not (project.root / "spool").exists()
 
 

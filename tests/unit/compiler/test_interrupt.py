@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE, becomes, ends
 from tilec.compiler.cache import Cache
 
 BUILD = """
@@ -52,23 +53,8 @@ except KeyboardInterrupt:
 
 def wait_for(path: Path) -> list[int]:
     """The process ids in a file, once they are written."""
-    deadline = time.monotonic() + 20
-    while not (path.exists() and path.read_text().endswith("\n")):
-        assert time.monotonic() < deadline, "the build did not get to its hanging job"
-        time.sleep(0.02)
+    assert becomes(lambda: path.exists() and path.read_text().endswith("\n")), "the build did not get to its hanging job"
     return [int(pid) for pid in path.read_text().split()]
-
-
-def gone(pid: int, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        time.sleep(0.01)
-    return False
 
 
 @pytest.mark.parametrize(
@@ -79,9 +65,9 @@ def test_a_stopped_build_leaves_no_process_and_a_sound_cache(tmp_path: Path, num
     build = subprocess.Popen([sys.executable, "-c", BUILD, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     workers = wait_for(tmp_path / "pids")
     build.send_signal(number)
-    out, err = build.communicate(timeout=10)
+    out, err = build.communicate(timeout=PATIENCE)
     assert (build.returncode, out, err) == (status, "", "")
-    assert all(gone(pid, 5) for pid in workers)
+    assert all(ends(pid) for pid in workers)
     if number == signal.SIGINT:
         assert not (tmp_path / "spool").exists()
     notes: list[str] = []

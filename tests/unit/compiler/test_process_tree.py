@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
+from tests.waiting import ends
 from tilec.compiler import tree
 
 PARENT = """
@@ -25,18 +24,6 @@ time.sleep(600)
 """
 
 
-def ended(pid: int) -> bool:
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        time.sleep(0.01)
-    return False
-
-
 @pytest.mark.parametrize("by_list", [True, False], ids=["lists", "scan"])
 @pytest.mark.parametrize("spare", [True, False], ids=["spare", "all"])
 def test_descendants_in_other_sessions_are_killed(by_list: bool, spare: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +33,7 @@ def test_descendants_in_other_sessions_are_killed(by_list: bool, spare: bool, mo
     assert root.stdout
     below = [int(root.stdout.readline()), int(root.stdout.readline())]
     tree.kill_trees([root.pid], spare_roots=spare)
-    assert all(ended(pid) for pid in below)
+    assert all(ends(pid) for pid in below)
     assert (root.poll() is None) == spare or root.wait() == -9
     root.kill()
     root.wait()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE
 from tilec.compiler import own
 from tilec.compiler.state import Fingerprint, Output, WorkDir
 from tilec.errors import Location, OutputError
@@ -189,9 +190,9 @@ def test_a_second_build_waits_and_says_so(tmp_path: Path) -> None:
     with first.lock(pytest.fail):
         thread = threading.Thread(target=other)
         thread.start()
-        assert waiting.wait(10)
+        assert waiting.wait(PATIENCE)
         order.append("first")
-    thread.join(10)
+    thread.join(PATIENCE)
     assert order == ["first", "second"]
     assert notes == ["another build of this project is running: waiting for it"]
 

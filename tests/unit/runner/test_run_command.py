@@ -142,6 +142,16 @@ def test_one_case_that_passes(tilec: Tilec) -> None:
         assert len(done.out.splitlines()) == 2
 
 
+def test_repeats_say_whether_the_bits_are_the_same(tilec: Tilec) -> None:
+    done = tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--repeat", "3")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "  3 runs, equal bits")
+    done = tilec("--bundle", "acme.tilec", "--repeat", "3", "-k", "*/bad")
+    assert done.code == 1
+    assert "  run 1 of 3 went wrong\n" in done.out
+    (row,) = json.loads(tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--repeat", "3", "--json").out)["cases"]
+    assert (row["runs"], row["varied"]) == (3, {})
+
+
 def test_a_number_alone_is_a_gpus(tilec: Tilec) -> None:
     document = json.loads(tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--device", "0", "--json").out)
     assert (document["ok"], document["device"]["ordinal"]) == (True, 0)
@@ -184,6 +194,8 @@ def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
         (["scael"], "no kernel 'scael'; did you mean 'scale'"),
         (["--case", "none"], "no case matches"),
         (["--arg", "x=1"], "--arg runs one kernel: name it"),
+        (["--repeat", "2", "--check"], "--repeat and --check do not go together"),
+        (["--repeat", "0"], "0 is not in the range x>=1"),
         (["scale", "--axis", "T=f16"], "--axis and --reference go with --arg"),
         (["scale", "--arg", "x=f32[3"], "'f32[3' is no tensor, number or .npy file"),
         (["scale", "--device", "gpu"], "--device: 'gpu' is no device that kernels run on\n  fix: take auto, cpu, cuda, or cuda:N"),

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 
 from tests.cpu_samples import device, ones
+from tests.waiting import Gate
 from tilec.errors import DriverError, FaultError
 from tilec.runtime.cpu_driver import POISON, CpuDriver
 from tilec.runtime.seam import CopyKind, PoolStats
 from tilec.testing.fake_driver import FakeDriver, FakeStep
 
 CPU = -1
-
-
-class Gate:
-    """Holds every stream until it is opened."""
-
-    def __init__(self) -> None:
-        self.open = threading.Event()
-        self.open.set()
-
-    def __call__(self) -> None:
-        assert self.open.wait(10)
 
 
 def host(*values: int) -> np.ndarray:

@@ -1,11 +1,8 @@
-"""The cpu device's streams and memory, and what becomes of them when something fails, is interrupted, or the process ends."""
+"""The cpu device's streams, events and memory, and what becomes of them when something fails or is interrupted."""
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -15,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cpu_samples import ADD, add, device, ones
+from tests.cpu_samples import ADD, device, failed, fails, ones
 from tests.runtime_samples import bundle_of
+from tests.waiting import PATIENCE
 from tilec.errors import DriverError, FaultError, InternalError, NoDeviceError, SchedulingError
 from tilec.runtime import Device, DeviceBuffer, Event, Stream, load
 from tilec.runtime.cpu_driver import CPU, CpuDriver, cpu_driver
@@ -38,8 +36,11 @@ class Gate:
 
     def __call__(self, run: CpuRun) -> None:
         self.started.set()
-        assert self.open.wait(10)
+        self.hold()
         self.ran.append(float(run.arguments[4]))
+
+    def hold(self) -> None:
+        assert self.open.wait(PATIENCE)
 
 
 def test_work_of_one_stream_is_done_in_order_and_that_of_two_is_not_ordered() -> None:
@@ -48,7 +49,7 @@ def test_work_of_one_stream_is_done_in_order_and_that_of_two_is_not_ordered() ->
     with Stream("cpu", driver=driver) as one, Stream("cpu", driver=driver) as two:
         for number in (1.0, 2.0, 3.0):
             module.add(one, ones(4), ones(4), ones(4), alpha=number)
-        assert gate.started.wait(10)
+        assert gate.started.wait(PATIENCE)
         module.add(two, ones(4), ones(4), ones(4), alpha=10.0)
         two.sync()
         assert gate.ran == [10.0]
@@ -74,12 +75,6 @@ def test_arguments_live_until_the_launch_is_done() -> None:
     assert seen() is None
 
 
-def fails(run: CpuRun) -> None:
-    if run.arguments[4] < 0:
-        raise FaultError(f"{run.kernel}: it went wrong", kernel=run.kernel)
-    add(run)
-
-
 def test_an_error_comes_out_of_the_wait_and_drops_what_was_queued_behind_it() -> None:
     gate = Gate()
     module, driver = device(lambda run: gate(run) if run.arguments[4] == 0 else fails(run))
@@ -103,9 +98,7 @@ def test_an_error_comes_out_of_the_next_call_on_its_stream_and_of_no_other() -> 
 
     def fail(stream: Any) -> None:
         module.add(stream, ones(4), ones(4), ones(4), alpha=-1.0)
-        deadline = time.monotonic() + 10
-        while not driver._queues[stream if isinstance(stream, int) else stream.handle].done(1) and time.monotonic() < deadline:
-            time.sleep(0.001)
+        assert driver._queues[stream.handle].wait_for(1, PATIENCE)
 
     with Stream("cpu", driver=driver) as stream:
         fail(stream)
@@ -208,7 +201,7 @@ def test_a_thread_without_work_ends() -> None:
     driver.synchronize(-1, 0)
     thread = driver._queues[0]._thread
     if thread is not None:
-        thread.join(10)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
     module.add(0, ones(4), ones(4), ones(4))  # and another one comes
     driver.synchronize(-1, 0)
@@ -230,7 +223,7 @@ def test_an_interrupted_wait_gives_the_work_up(monkeypatch: pytest.MonkeyPatch) 
     for _ in range(2):
         module.add(0, ones(4), ones(4), ones(4))
     queue = driver._queues[0]
-    assert started.wait(10)
+    assert started.wait(PATIENCE)
 
     def interrupt(number: int) -> None:
         raise KeyboardInterrupt
@@ -258,7 +251,7 @@ def test_an_event_orders_two_streams_and_measures_time() -> None:
             end.record(one)
             end.hold(two)
             module.add(two, ones(4), ones(4), ones(4), alpha=10.0)
-            assert gate.started.wait(10)
+            assert gate.started.wait(PATIENCE)
             assert (start.reached, end.reached) == (True, False)
             with pytest.raises(SchedulingError, match=r"^an event was not reached yet, or never recorded"):
                 end.since(start)
@@ -296,12 +289,12 @@ def test_who_waits_for_a_mark_can_be_interrupted() -> None:
         event.hold(two)
         queue = driver._queues[two.handle]
         queue.give_up()
-        assert queue.join(10)
+        assert queue.join(PATIENCE)
         gate.open.set()
         one.sync()
 
 
-# --- the process -------------------------------------------------------------------------------------------------------------------
+# --- the device ---------------------------------------------------------------------------------------------------------------------
 
 
 def test_names_of_the_device() -> None:
@@ -310,159 +303,6 @@ def test_names_of_the_device() -> None:
     assert str(CPU) == "the cpu device"
     with pytest.raises(NoDeviceError, match=r"^there is no device 0 here: this is the cpu device"):
         load(bundle_of(ADD), 0, driver=CpuDriver())
-
-
-def run_python(code: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT, **more)
-
-
-HEAD = """
-import time, os, signal, threading, numpy as np
-from tests.cpu_samples import device, ones
-def slow(run):
-    print("started", flush=True)
-    while not run.options.cancelled():
-        time.sleep(0.01)
-    print("stopped", flush=True)
-module, driver = device(slow)
-module.add(0, ones(4), ones(4), ones(4))
-"""
-
-
-def test_a_process_that_ends_does_not_wait_for_a_busy_stream() -> None:
-    began = time.monotonic()
-    done = run_python(HEAD + "module.add(0, ones(4), ones(4), ones(4))\n")
-    assert done.returncode == 0
-    assert "RuntimeWarning: the process ended while stream 0x0 of the cpu device had work (launches and copies: 2): given up" in done.stderr
-    assert set(done.stdout.split()) <= {"started", "stopped"}
-    assert time.monotonic() - began < 30
-
-
-def test_a_buffer_that_is_collected_last_of_all_is_quiet() -> None:
-    code = """
-import builtins
-from tilec.runtime import DeviceBuffer, Stream
-builtins.stream = Stream("cpu")
-builtins.buffer = DeviceBuffer((4,), "f32", "cpu", builtins.stream)
-"""
-    done = run_python(code)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_ctrl_c_ends_a_wait() -> None:
-    code = HEAD + "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\ndriver.synchronize(-1, 0)\n"
-    done = run_python(code)
-    assert done.returncode != 0
-    assert "KeyboardInterrupt" in done.stderr
-    assert done.stdout.split() == ["started", "stopped"]
-
-
-def test_a_forked_child_has_streams_of_its_own() -> None:
-    code = """
-import os, warnings, numpy as np
-from tests.cpu_samples import device, ones
-warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
-module, driver = device()
-z = ones(4)
-module.add(0, z, ones(4), ones(4))
-driver.synchronize(-1, 0)
-child = os.fork()
-module.add(0, z, ones(4), ones(4), alpha=2.0)
-driver.synchronize(-1, 0)
-assert z.tolist() == [3, 3, 3, 3]
-if child:
-    assert os.waitpid(child, 0)[1] == 0
-"""
-    done = run_python(code)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_launching_on_cuda_imports_no_interpreter() -> None:
-    code = """
-import sys
-from tests.runtime_samples import ADD, Array, loaded
-module, driver = loaded(ADD)
-module.add(0, Array(64), Array(64, ptr=0x20000), Array(64, ptr=0x30000))
-assert driver.launches
-print(sorted(name for name in sys.modules if name.startswith("tilec.tileir") or name.startswith("tilec.runtime.cpu")))
-"""
-    done = run_python(code)
-    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "[]", "")
-
-
-# --- failures that nobody waits for ------------------------------------------------------------------------------------------------
-
-
-def assert_open(gate: Gate) -> None:
-    assert gate.open.wait(10)
-
-
-def failed(module: Any, driver: CpuDriver, stream: Any) -> None:
-    """A launch that has failed by now, of which nobody was told."""
-    module.add(stream, ones(4), ones(4), ones(4), alpha=-1.0)
-    handle = stream if isinstance(stream, int) else stream.handle
-    assert driver._queues[handle].join(10)
-
-
-def test_closing_a_stream_tells_what_a_launch_came_to() -> None:
-    module, driver = device(fails)
-    stream = Stream("cpu", driver=driver)
-    failed(module, driver, stream)
-    with pytest.raises(FaultError, match=r"^add-any: it went wrong"):
-        stream.close()
-    stream.close()
-    with pytest.raises(FaultError, match=r"^add-any: it went wrong"), Stream("cpu", driver=driver) as stream:
-        failed(module, driver, stream)
-    with pytest.warns(RuntimeWarning, match="^work on a stream failed, and nobody waited for it: add-any: it went wrong"):
-        leave_by_an_error(module, driver)
-
-
-def leave_by_an_error(module: Any, driver: CpuDriver) -> None:
-    with contextlib.suppress(ZeroDivisionError), Stream("cpu", driver=driver) as stream:
-        failed(module, driver, stream)
-        raise ZeroDivisionError
-
-
-def test_a_stream_that_goes_with_a_failure_warns() -> None:
-    module, driver = device(fails)
-    stream = Stream("cpu", driver=driver)
-    gate = Gate()
-    driver._queues[stream.handle].put(lambda _: assert_open(gate))
-    module.add(stream, ones(4), ones(4), ones(4), alpha=-1.0)
-    queue = weakref.ref(driver._queues[stream.handle])
-    stream.close()
-    with pytest.warns(RuntimeWarning, match="^work on stream 0x1000 of the cpu device failed, and nobody waited for it: add-any: it went"):
-        let_go(gate, queue)
-
-
-def let_go(gate: Gate, queue: weakref.ref[Any]) -> None:
-    """Open a gate, and wait until the queue behind it is collected."""
-    gate.open.set()
-    deadline = time.monotonic() + 10
-    while queue() is not None and time.monotonic() < deadline:
-        time.sleep(0.01)
-        gc.collect()
-
-
-def test_a_process_that_ends_tells_of_failures_that_nobody_waited_for() -> None:
-    code = """
-import numpy as np
-from tests.cpu_samples import device, ones
-from tilec.errors import FaultError
-from tilec.runtime import Stream
-def bad(run):
-    raise FaultError(f"{run.kernel}: element 9 of z is outside", kernel=run.kernel)
-module, driver = device(bad)
-module.add(0, ones(4), ones(4), ones(4))
-assert driver._queues[0].join(10)
-"""
-    for more in ((), ("-W", "error")):
-        done = subprocess.run([sys.executable, *more, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
-        words = "RuntimeWarning: work on stream 0x0 of the cpu device failed, and nobody waited for it: add-any: element 9 of z is outside"
-        assert words in done.stderr
-        assert done.stderr.count("RuntimeWarning:") == 1
-    told = run_python(code + "try:\n    driver.synchronize(-1, 0)\nexcept FaultError:\n    pass\n")
-    assert (told.returncode, told.stderr) == (0, "")
 
 
 def test_a_device_waits_for_all_of_its_streams() -> None:
@@ -478,3 +318,28 @@ def test_a_device_waits_for_all_of_its_streams() -> None:
         with pytest.raises(FaultError, match=r"^add-any: it went wrong"):
             mine.sync()
         mine.sync()
+
+
+def test_work_that_comes_while_a_device_is_waited_for_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else threads that go on launching would keep a wait for the device from its end."""
+    _, driver = device()
+    mine = Device("cpu", driver=driver)
+    gate, waits = Gate(), threading.Event()
+    with Stream(mine) as one, Stream(mine) as two:
+        first, second = driver._queues[one.handle], driver._queues[two.handle]
+
+        def feed(_: object) -> None:
+            assert waits.wait(PATIENCE)
+            second.put(lambda _: gate.hold())
+
+        def wait_for(number: int, seconds: float | None = None) -> bool:
+            waits.set()
+            return type(first).wait_for(first, number, seconds)
+
+        monkeypatch.setattr(first, "wait_for", wait_for)
+        first.put(feed)
+        try:
+            mine.sync()
+            assert not second.idle
+        finally:
+            gate.open.set()

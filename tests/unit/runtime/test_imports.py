@@ -135,7 +135,7 @@ ON_THE_PATH = {
     "bundle": "archive choose codec format read",
     "model": "arch digest driver dtype expr expr_build expr_tree image kernel safety signature suggest",
     "runtime": "_driver _driver_calls _driver_graphs _driver_memory arguments binding checks contract defaults devices fastpath grid "
-    "images launch layout limits load lost marks package packing prepare protocols results scalars seam select streams tensors uncopied",
+    "handles images launch layout limits load lost package packing prepare scalars seam_types select tensors uncopied",
     "runtime.tensors": "recording",
 }
 

@@ -22,6 +22,7 @@ from tests.runtime_samples import (
     loaded,
     slot,
 )
+from tests.waiting import PATIENCE
 from tilec.errors import AliasError, ArgumentError, DriverError, KernelCacheError, LaunchLimitError, NoImageError, PlacementError
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.model.signature import Param
@@ -289,7 +290,7 @@ def test_the_first_launch_of_a_thread_finds_a_context():
     # What is known is launched without a look at the context: the driver's refusal says that a thread is new.
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert driver.errors == ["cuLaunchKernelEx: CUDA_ERROR_INVALID_CONTEXT"]
     assert len(driver.launches) == 2
 
@@ -326,7 +327,7 @@ def test_threads_share_one_load_and_do_not_share_argument_memory():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
     assert len(driver.loads) == 1
     assert len(driver.launches) == 200
     for launch in driver.launches:
@@ -442,6 +443,7 @@ def test_a_known_launch_makes_one_calls_of_python_code():
     values = tuple(DeviceBuffer((1024,), "f32", driver=driver) for _ in range(3))
     launch = module.add.launch
     launch(5, (*values, 1.5))
+    launch(5, (*values, 1.5))  # the second one makes what knows them
     seen: list[str] = []
 
     def profile(frame, event, _argument):
@@ -489,3 +491,19 @@ def test_modules_show_what_they_hold():
     assert module.device.name == "Fake H200"
     with pytest.raises(AttributeError, match=r"^sample has no kernel 'gem'; did you mean 'gemm'$"):
         module.gem(0)
+
+
+def test_the_first_launch_does_not_make_what_later_ones_take(monkeypatch):
+    from tilec.runtime import launch as launching
+
+    made = []
+    real = launching.fast_path
+    monkeypatch.setattr(
+        launching, "fast_path", lambda contract, *args, **kwargs: made.append(contract.name) or real(contract, *args, **kwargs)
+    )
+    module, driver = loaded(ADD)
+    values = (Array(64, ptr=0x10000), Array(64, ptr=0x20000), Array(64, ptr=0x30000))
+    for launches, expected in ((1, []), (2, ["add"]), (3, ["add"])):
+        module.add(3, *values)
+        assert (len(driver.launches), made) == (launches, expected)
+    assert len(module.add._plans) == 1, "the first one remembers its plan"

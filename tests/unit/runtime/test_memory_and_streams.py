@@ -11,7 +11,7 @@ import pytest
 from tilec.errors import DTypeError, NoDeviceError, OutOfMemoryError, SchedulingError, UsageError
 from tilec.runtime import DeviceBuffer, Event, Stream, devices
 from tilec.runtime.devices import find_device, ordinal_of
-from tilec.runtime.streams import stream_handle
+from tilec.runtime.handles import stream_handle
 from tilec.runtime.tensors.drops import DROPS
 from tilec.testing.fake_driver import H200, FakeDriver
 

@@ -19,6 +19,7 @@ from tests.cpu_samples import ADD as CPU_ADD
 from tests.cpu_samples import PythonKernels, add
 from tests.runtime_samples import GEMM, IMAGES, bundle_of, fake_driver
 from tests.unit.runtime.test_launch_options import TUNED
+from tests.waiting import PATIENCE
 from tilec.bundle.write import write_bundle
 from tilec.errors import BundleError, RequirementError, UseAfterMoveError, VariantError
 from tilec.model.kernel import KernelInfo
@@ -135,7 +136,7 @@ def test_threads_load_once(sample: Any, cpu: Cpu, monkeypatch: pytest.MonkeyPatc
         return inner(bundle, device, **more)
 
     def run() -> None:
-        starts.wait(10)
+        starts.wait(PATIENCE)
         with use_device(cpu.device):
             sample.add(cpu.tensor(0), cpu.tensor(2), cpu.tensor(3)).sync()
 
@@ -144,7 +145,7 @@ def test_threads_load_once(sample: Any, cpu: Cpu, monkeypatch: pytest.MonkeyPatc
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
     assert (cpu.runs, loads) == (8, [-1])
 
 

@@ -12,7 +12,7 @@ from tilec.runtime.kernels import recipes
 from tilec.runtime.ops.combinators import value as value_op
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.scalars import refusal, shown
-from tilec.runtime.tensors.described import Described
+from tilec.runtime.tensors.described import Described, require_tensor
 from tilec.runtime.tensors.meta import MetaTensor
 from tilec.runtime.tensors.tensor import Tensor
 
@@ -80,7 +80,7 @@ def fill(tensor: Any, value: Any) -> DeviceOp[Any]:
     """
     if isinstance(tensor, DeviceOp):
         return tensor.then(lambda found: fill(found, value))
-    _tensor("fill", tensor)
+    require_tensor(tensor, "fill")
     if not tensor.readonly:  # which is refused anyway, and nothing that is said of gaps would help
         dense(tensor)
     return FillIn(tensor, filled("fill", value, tensor.dtype))
@@ -250,9 +250,3 @@ def _index(what: str, name: str, value: Any) -> int:
         raise TensorError(f"{what}: {name} is {shown(value)}, and must be a whole number")
     count: int = value.__index__()
     return count
-
-
-def _tensor(what: str, found: Any) -> None:
-    if not isinstance(found, Described):
-        fix = "pass a tensor of tilec, or an op that gives one; Tensor.from_foreign takes those of other libraries"
-        raise TensorError(f"{what} takes a tensor, and got a {type(found).__qualname__}", fix=fix)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tilec.errors import TensorError
 from tilec.model.dtype import DTYPES
 from tilec.runtime.device import Device
 from tilec.runtime.ops.copy_ops import Dup, FromHost, Memcpy, ToHost, Upload, packed_error
@@ -14,7 +13,7 @@ from tilec.runtime.ops.policy import current_device
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.tensors import host
 from tilec.runtime.tensors.contents import pinned_bytes
-from tilec.runtime.tensors.described import Described, dtype_name
+from tilec.runtime.tensors.described import Described, dtype_name, require_tensor
 from tilec.runtime.tensors.shapes import checked_shape
 from tilec.runtime.tensors.tensor import Tensor
 
@@ -54,7 +53,7 @@ def to_host(tensor: Described | DeviceOp[Any], *, out: Array | None = None) -> D
     """
     if isinstance(tensor, DeviceOp):
         return tensor.then(lambda found: to_host(found, out=out))
-    return ToHost(_tensor(tensor, "to_host"), out)
+    return ToHost(require_tensor(tensor, "to_host"), out)
 
 
 def dup(tensor: Described | DeviceOp[Any]) -> DeviceOp[Tensor]:
@@ -69,7 +68,7 @@ def dup(tensor: Described | DeviceOp[Any]) -> DeviceOp[Tensor]:
     """
     if isinstance(tensor, DeviceOp):
         return tensor.then(dup)
-    return Dup(_tensor(tensor, "dup"))
+    return Dup(require_tensor(tensor, "dup"))
 
 
 def memcpy(target: Described, source: Any) -> DeviceOp[None]:
@@ -84,9 +83,9 @@ def memcpy(target: Described, source: Any) -> DeviceOp[None]:
         TensorError: dtype or shape differ, or the target is no tensor. AliasError: they share memory.
         OwnershipError: the target cannot be written, or the source not be read.
     """
-    written = _tensor(target, "memcpy")
+    written = require_tensor(target, "memcpy")
     if isinstance(source, DeviceOp):
-        return source.then(lambda found: Memcpy(written, _tensor(found, "memcpy")))
+        return source.then(lambda found: Memcpy(written, require_tensor(found, "memcpy")))
     return Memcpy(written, source) if isinstance(source, Described) else Upload(written, source)
 
 
@@ -107,10 +106,3 @@ def pinned(shape: Any, dtype: Any, device: DeviceLike | None = None) -> Array:
     where = current_device() if device is None else Device(device)
     memory = pinned_bytes(where.driver, where.ordinal, DTYPES[name].size_of(math.prod(extents)), needed=True)
     return host.array_in(memory, name, extents)
-
-
-def _tensor(found: Any, what: str) -> Described:
-    if isinstance(found, Described):
-        return found
-    fix = "pass a tensor of tilec, or an op that gives one; Tensor.from_foreign takes those of other libraries"
-    raise TensorError(f"{what} takes a tensor, and got a {type(found).__qualname__}", fix=fix)

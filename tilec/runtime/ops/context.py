@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from tilec.errors import TilecError, UsageError
@@ -32,7 +33,13 @@ class ExecutionContext:
         driver: of the device. device: its ordinal. stream: the stream's handle.
     """
 
-    __slots__ = ("_allocated", "_kept", "_moves", "_noted", "_owner", "_since", "_touched", "device", "driver", "stream")
+    # Tensors that launches here give are marked (`Tensor._within`) with `_wrote` or `_read`: their memory is in the order of the stream, to
+    # be written, or only to be read; and the record of moves, `_moves`, holds them once, as what something moved to. A mark that is here no
+    # more says nothing. `_ways`: what launches of a kernel run by, for those that share a `LazyLaunch._way`.
+    __slots__ = (
+        *("_allocated", "_kept", "_moves", "_noted", "_owner", "_read", "_since", "_touched", "_ways", "_wrote"),
+        *("device", "driver", "stream"),
+    )
 
     def __init__(self, stream: Stream) -> None:
         """Begin on a stream.
@@ -50,6 +57,8 @@ class ExecutionContext:
         self._kept: list[Any] = []
         self._allocated: set[int] = set()
         self._moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
+        self._wrote, self._read = object(), object()
+        self._ways: dict[object, Callable[..., Any]] = {}
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """(0, handle), as other libraries read it."""
@@ -96,6 +105,7 @@ class ExecutionContext:
     def done_with(self, storage: Storage) -> None:
         """Let later uses come after this one from now on, and not from the end of the execution on: what keeps others away is given up."""
         found = self._touched.pop(id(storage), None)
+        self._unmark()
         if found is None or self._in_order(storage, write=found[1]):
             return
         mark = self.mark() if self.stream == _PER_THREAD else None
@@ -121,6 +131,19 @@ class ExecutionContext:
     def moved(self, origin: Any, content: Any) -> None:
         """Remember which tensor an argument moved from: it owns it again, should this execution fail."""
         self._moves.append(((origin,), (content,)))
+
+    def _wrote_to(self, storage: Storage) -> bool:
+        """Whether memory that is used here now is written, and not only read."""
+        return self._touched[id(storage)][1]
+
+    def _forget(self, since: int) -> None:
+        """What moved meanwhile stays where it went, whatever becomes of this execution."""
+        del self._moves[since:]
+        self._unmark()
+
+    def _unmark(self) -> None:
+        """Let no tensor count as one of the record, and in order: some are that no more."""
+        self._wrote, self._read = object(), object()
 
     # Memory of the op's own
 
@@ -213,6 +236,7 @@ class ExecutionContext:
     def _give_back(self, since: int = 0) -> None:
         """Give what moved into ops that failed, or whose results nobody gets, back to where it was; the last first."""
         moves = self._moves
+        self._unmark()
         while len(moves) > since:
             for origin, content in zip(*moves.pop(), strict=True):
                 if content is not origin:  # a number is both

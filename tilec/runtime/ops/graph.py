@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import threading
-import weakref
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 from tilec.errors import GraphCaptureError, GraphError, UsageError
+from tilec.runtime.handles import stream_handle
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.execution import refuse_nested
@@ -18,8 +18,8 @@ from tilec.runtime.ops.policy import as_stream
 from tilec.runtime.ops.site import Site, location, site
 from tilec.runtime.protocols import StreamLike
 from tilec.runtime.seam import DeviceDriver, ExecutableHandle, GraphHandle
-from tilec.runtime.streams import Stream, stream_handle
-from tilec.runtime.tensors.drops import DROPS
+from tilec.runtime.streams import Stream
+from tilec.runtime.tensors.giving_back import GivingBack
 from tilec.runtime.tensors.lease import holder
 from tilec.runtime.tensors.recording import recording_of
 from tilec.runtime.tensors.storage import Storage
@@ -213,17 +213,18 @@ class Executable:
     def __init__(self, driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> None:
         """Own it."""
         self.handle = handle
-        finish = weakref.finalize(self, DROPS.call, functools.partial(_destroy, driver, ordinal, handle))
-        finish.atexit = False  # the driver takes everything back at the process's end, and may be gone by then
+        GivingBack(self, functools.partial(_destroy, driver, ordinal, handle))
 
     @classmethod
     def of(cls, driver: DeviceDriver, ordinal: int, graph: GraphHandle) -> Executable:
         """Make a graph ready, and bring it to the device: the first replay need not."""
         made = cls(driver, ordinal, driver.instantiate_graph(ordinal, graph))
         line = take_line(driver, ordinal)
-        driver.upload_graph(ordinal, made.handle, line.handle)
-        driver.synchronize(ordinal, line.handle)  # no other work is ever there
-        give_line(line)
+        try:
+            driver.upload_graph(ordinal, made.handle, line.handle)
+            driver.synchronize(ordinal, line.handle)  # no other work is ever there
+        finally:
+            give_line(line)
         return made
 
 

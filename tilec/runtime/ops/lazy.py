@@ -5,8 +5,9 @@ arguments.
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, cast, final
 
 from tilec.errors import ArgumentError, LaunchError, LaunchLimitError, UsageError
 from tilec.model.kernel import AxisValue
@@ -18,11 +19,12 @@ from tilec.runtime.layout import device_words
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.holding import Held, discard_all, hold_all, hold_moved, require_on
 from tilec.runtime.ops.op import DeviceOp
-from tilec.runtime.ops.site import site
-from tilec.runtime.ops.taking import Take, give_back, take_function
+from tilec.runtime.ops.site import Site, label
+from tilec.runtime.ops.taking import Looks, Make, give_back, make_function, owner_of, settle
 from tilec.runtime.seam import Dim3
 from tilec.runtime.select import require_built, require_options
 from tilec.runtime.tensors.lease import Holder, holder
+from tilec.runtime.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -35,8 +37,7 @@ R_co = TypeVar("R_co", covariant=True)
 # An argument of a lazy launch: the value, or an op that gives it.
 OrOp = Union[T, DeviceOp[T]]  # noqa: UP007 - Python 3.10 has no `|` of a type variable and a class
 Axes = dict[str, AxisValue]
-_new = object.__new__
-_tuple = tuple.__new__
+_new: Any = object.__new__
 
 
 class LazyLaunch(DeviceOp[R_co]):
@@ -46,19 +47,31 @@ class LazyLaunch(DeviceOp[R_co]):
     having run, what moved in is back where it was.
     """
 
-    # The arguments, and what they moved to, where all of them are tensors that move, and numbers; else each of them is held by itself.
-    _moved: tuple[tuple[Any, ...], tuple[Any, ...]] | None = None
-    _held: Sequence[Held] = ()
+    # `_values` are the arguments, and `_looks` what was taken of the tensors among them, where all arguments are tensors that move, and
+    # numbers. Else there are no looks, and `_held` has each argument by itself. `_way`: what launches that run in the same way share.
+    __slots__ = ("_axes", "_grid", "_held", "_hints", "_looks", "_origin", "_values", "_way")
+
+    _axes: Axes
+    _held: Sequence[Held]
+    _looks: Looks | None
+    _values: tuple[Any, ...]
 
     def __init__(self, origin: Origin, values: tuple[Any, ...], axes: Axes) -> None:
         """Made by the functions of a package and of `Module.lazy`."""
-        self._origin = origin
+        self._prepare(origin)
         self._axes = axes
-        self._hints: dict[str, int] = {}
-        self._grid: Dim3 | None = None
         contract = origin.contract
         contents = [(value, param.out) for value, param in zip(values, contract.params, strict=True)]
         self._held = hold_all(contents, holder(f"the launch of {contract.name}"))
+
+    def _prepare(self, origin: Origin) -> None:
+        """Be a launch without arguments."""
+        self._held, self._values, self._looks = (), (), None
+        self._origin = origin
+        self._axes = {}
+        self._hints: dict[str, int] = {}
+        self._grid: Dim3 | None = None
+        self._way: object = None
 
     @property
     def name(self) -> str:
@@ -75,7 +88,7 @@ class LazyLaunch(DeviceOp[R_co]):
         if not 1 <= len(extents) <= 3 or any(type(extent) is not int or extent < 0 for extent in extents):
             what = f"{kernel}: the grid {extents} is not one to three whole numbers that are not negative"
             raise LaunchLimitError(what, kernel=kernel)
-        self._grid = _dim3(extents)
+        self._grid, self._way = _dim3(extents), None
         return self
 
     def const_grid(self, *extents: int) -> Self:
@@ -91,7 +104,7 @@ class LazyLaunch(DeviceOp[R_co]):
         self._by_name("variant", args)
         chosen = {**self._axes, **axes}
         self._require(chosen, {})
-        self._axes = chosen
+        self._axes, self._way = chosen, None
         return self
 
     def options(self, *args: Any, **hints: Any) -> Self:
@@ -103,7 +116,7 @@ class LazyLaunch(DeviceOp[R_co]):
         self._by_name("options", args)
         wanted = {**self._hints, **hints}
         self._require(self._axes, wanted)
-        self._hints = wanted
+        self._hints, self._way = wanted, None
         return self
 
     def _require(self, axes: Axes, hints: dict[str, int]) -> None:
@@ -127,16 +140,14 @@ class LazyLaunch(DeviceOp[R_co]):
             raise ArgumentError(f"{kernel}: {verb} takes keywords only, got {args[0]!r} by place", kernel=kernel)
 
     def _execute(self, ctx: ExecutionContext) -> R_co:
-        moved = self._moved
-        if moved is not None:
+        looks = self._looks
+        if looks is not None:
             if type(ctx) is ExecutionContext and not ctx.driver.holds_arguments:
-                self._moved = None
-                ctx._moves.append(moved)  # noqa: SLF001 - who runs it gives them back where it fails
-                plain = not self._axes and not self._hints and self._grid is None
-                (self._origin.launcher(ctx) if plain else self._picked(ctx)).owned(ctx, moved[1])
-                return moved[1]  # type: ignore[return-value]
-            contract = self._origin.contract
-            self._held, self._moved = hold_moved(moved, contract.params, Holder(self.name, self._site)), None
+                run = self._picked(ctx).owned
+                if self._way is not None:
+                    ctx._ways[self._way] = run  # noqa: SLF001 - the two are one thing
+                return cast("R_co", self._owning(ctx, run, looks))
+            self._hold(looks)
         held, self._held = self._held, ()
         try:
             given: R_co = self._launch(ctx, held)
@@ -145,24 +156,59 @@ class LazyLaunch(DeviceOp[R_co]):
             raise
         return given
 
+    def _run_step(self, ctx: ExecutionContext, place: Site, alone: bool) -> R_co:
+        looks, run = self._looks, None
+        if alone and self._fresh and getattr(self, "__weakref__", None) is None:
+            run = ctx._ways.get(self._way)  # noqa: SLF001
+        if run is None or looks is None:
+            return super()._run_step(ctx, place, alone)
+        values = self._values
+        self._values, self._looks = (), None
+        try:
+            given: Any = run(ctx, values, looks) or settle(ctx, values, looks)
+        except BaseException as error:
+            self._fresh.clear()
+            give_back(values, looks)
+            label(error, self.label)
+            raise
+        self._origin.spare.append(self)  # the next launch of the kernel takes it: nobody can tell
+        return cast("R_co", given)
+
+    def _owning(self, ctx: ExecutionContext, run: Callable[..., Any], looks: Looks) -> Any:
+        """Launch with tensors that moved in, by a function of `fast_path`; they are given back where that fails."""
+        values = self._values
+        self._values, self._looks = (), None
+        try:
+            return run(ctx, values, looks) or settle(ctx, values, looks)
+        except BaseException:
+            give_back(values, looks)
+            raise
+
+    def _hold(self, looks: Looks) -> None:
+        """Hold each argument by itself."""
+        values, taken = self._values, iter(looks)
+        moved = tuple([owner_of(value, next(taken)) if type(value) is Tensor else value for value in values])
+        self._held = hold_moved((values, moved), self._origin.contract.params, Holder(self.name, self._site))
+        self._values, self._looks = (), None
+
     def _discard(self) -> None:
         held, self._held = self._held, ()
-        moved, self._moved = self._moved, None
+        looks, self._looks = self._looks, None
+        values, self._values = self._values, ()
         discard_all(held)
-        if moved is not None:
-            give_back(*moved)
+        if looks is not None:
+            give_back(values, looks)
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         self._origin.launcher(ctx)
         for argument in self._held:
             argument.require_here(ctx)
-        if self._moved is not None:
-            for content in self._moved[1]:
-                require_on(content, Holder(self.name, self._site), ctx)
+        for value in self._values:
+            require_on(value, Holder(self.name, self._site), ctx)
 
     def __del__(self) -> None:
         """An op that is dropped without having run gives back what moved in."""
-        if self._moved is not None or self._held:
+        if getattr(self, "_looks", None) is not None or len(getattr(self, "_held", ())):  # Ctrl-C may come before there is anything in it
             self._discard()
 
     def _launch(self, ctx: ExecutionContext, held: Sequence[Held]) -> Any:
@@ -186,7 +232,6 @@ class LazyLaunch(DeviceOp[R_co]):
             found = found.options(**hints) if hints else found
             if grid is not None:
                 found = found.on_grid((GridWish(grid=grid, rule=GridRule.INSTEAD, source="grid()"),))
-            _ = found.contract  # read now, so that `owned` is there
             if len(known) >= MOST_PLANS:
                 known.clear()
             known[key] = found
@@ -199,10 +244,12 @@ class Origin(Protocol):
     Attributes:
         picked: launchers that were made of it, by what was asked for.
         checked: axes and options that variants were built with.
+        spare: ops that have run and that nobody has any more.
     """
 
     picked: dict[tuple[Any, ...], Launcher]
     checked: set[tuple[Any, ...]]
+    spare: deque[LazyLaunch[Any]]
 
     @property
     def contract(self) -> Contract:
@@ -257,7 +304,7 @@ class LazyLauncher:
             what = f"LazyLauncher takes a launcher, got a {type(given).__qualname__}"
             raise UsageError(what, fix='pass one of a module: LazyLauncher(kernels["axpy"])')
         self._launcher = launcher
-        self._make = _Maker(_Loaded(launcher))
+        self._origin = _Loaded(launcher)
 
     def __call__(self, *args: Any, **kwargs: Any) -> LazyLaunch[tuple[Any, ...]]:
         """A launch that runs later. Nothing is enqueued now; leases are taken, so that conflicts show here.
@@ -270,61 +317,62 @@ class LazyLauncher:
             ArgumentError: count or names are off. VariantError: an axis value that was not built.
             OwnershipError: a tensor was moved before, is used by somebody else, or is there twice. UsedOpError: an op was used before.
         """
-        return self._make.named(args, kwargs)
+        contract = self._origin.contract
+        if not kwargs and contract.required <= len(args) <= len(contract.params):
+            return self.make(args + contract.defaults[len(args) :], (), 2)
+        values, axes = bind(contract, args, kwargs)
+        if not axes:
+            return self.make(values, (), 2)
+        require_built(contract, self._origin.pinned, axes)
+        op = self.make(values, (), 2)
+        op._axes, op._way = axes, None  # noqa: SLF001 - its own module
+        return op
 
     def launch(self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> Any:
         """The same for generated code: every argument in order, and the value of every axis that a caller chooses."""
-        return self._make(values, choices)
+        return self.make(values, choices, 2)
+
+    @property
+    def make(self) -> Make:
+        """Does so too, of (values, choices, how many functions lie between this one and the caller)."""
+        launcher = self._launcher
+        if launcher.make is None:
+            launcher.make = _Maker(self._origin).make
+        return launcher.make
 
     def __repr__(self) -> str:
         """`<LazyLauncher add on device 0 (NVIDIA H200)>`."""
         return f"<Lazy{repr(self._launcher).removeprefix('<')}"
 
 
-def packaged(package: Package, kernel: str) -> Callable[..., LazyLaunch[Any]]:
+def packaged(package: Package, kernel: str) -> Make:
     """What makes launches of a package's kernel, which run on whatever device they are run on."""
-    return _Maker(_Packaged(package, kernel))
+    return _Maker(_Packaged(package, kernel)).make
 
 
 class _Maker:
-    """Makes lazy launches of one kernel; what was found out about axes is kept."""
+    """Makes lazy launches of one kernel; what was found out about axes is kept.
+
+    Attributes:
+        make: does so, of (values, choices).
+    """
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
-        self._known: dict[tuple[Any, ...], Axes] = {}
-        self._take: Take | None = None
-        self._what = ""
+        self._known: dict[tuple[Any, ...], tuple[Axes, object]] = {(): ({}, object())}
+        self.make, origin.spare = make_function(origin.contract, self._new, self._any, self._chosen)
 
-    def __call__(self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> LazyLaunch[Any]:
-        return self._made(values, self._chosen(choices) if choices else {})
-
-    def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LazyLaunch[Any]:
-        contract = self._origin.contract
-        if not kwargs and contract.required <= len(args) <= len(contract.params):
-            return self._made(args + contract.defaults[len(args) :], {})
-        values, axes = bind(contract, args, kwargs)
-        if axes:
-            require_built(contract, self._origin.pinned, axes)
-        return self._made(values, axes)
-
-    def _made(self, values: tuple[Any, ...], axes: Axes) -> LazyLaunch[Any]:
-        take = self._take
-        if take is None:
-            self._what = f"the launch of {self._origin.contract.name}"
-            take = self._take = take_function(self._origin.contract)
-        place = site(4)  # behind this, who calls it, and what that is called by
-        moved = take(values, _tuple(Holder, (self._what, place)))
-        if moved is None:
-            return LazyLaunch(self._origin, values, axes)
-        # As __new__ and __init__ would, in less time.
+    def _new(self) -> LazyLaunch[Any]:
         op: LazyLaunch[Any] = _new(LazyLaunch)
-        op._site, op._fresh, op._origin, op._axes, op._hints, op._grid, op._moved = (  # noqa: SLF001
-            *(place, [None], self._origin, axes, {}, None),
-            (values, moved),
-        )
+        op._fresh = [None]  # noqa: SLF001 - its own module
+        op._prepare(self._origin)  # noqa: SLF001
         return op
 
-    def _chosen(self, choices: tuple[AxisValue | None, ...]) -> Axes:
+    def _any(self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = (), _depth: int = 0) -> LazyLaunch[Any]:
+        return LazyLaunch(self._origin, values, self._chosen(choices)[0])
+
+    def _chosen(self, choices: tuple[AxisValue | None, ...]) -> tuple[Axes, object]:
+        """The axes that a caller chose by place, and what launches with them share."""
         key = (*choices, *map(type, choices))  # True equals 1, and is no value of the same axis
         try:
             found = self._known.get(key)
@@ -332,9 +380,9 @@ class _Maker:
             found = None
         if found is None:
             contract = self._origin.contract
-            found = {name: value for name, value in zip(contract.choices, choices, strict=True) if value is not None}
-            require_built(contract, self._origin.pinned, found)
-            self._known[key] = found
+            axes = {name: value for name, value in zip(contract.choices, choices, strict=True) if value is not None}
+            require_built(contract, self._origin.pinned, axes)
+            found = self._known[key] = (axes, object())
         return found
 
 
@@ -347,6 +395,7 @@ class _Loaded:
         self.pinned: Axes = launcher.pinned
         self.picked: dict[tuple[Any, ...], Launcher] = {}
         self.checked: set[tuple[Any, ...]] = set()
+        self.spare: deque[LazyLaunch[Any]] = deque()
 
     @functools.cached_property
     def contract(self) -> Contract:
@@ -371,6 +420,7 @@ class _Packaged:
         self.pinned: Axes = {}
         self.picked: dict[tuple[Any, ...], Launcher] = {}
         self.checked: set[tuple[Any, ...]] = set()
+        self.spare: deque[LazyLaunch[Any]] = deque()
         self.contract = Contract(package.bundle.kernel(kernel))
 
     def launcher(self, ctx: ExecutionContext) -> Launcher:

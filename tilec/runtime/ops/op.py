@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final, overload
 
 from tilec.errors import Location, UsageError, UsedOpError
@@ -13,6 +14,7 @@ from tilec.runtime.ops.policy import SchedulingPolicy, as_stream, current_policy
 from tilec.runtime.ops.site import Site, label, location, site
 from tilec.runtime.ops.tensor_steps import MOVES, RUNS, TensorSteps
 from tilec.runtime.protocols import StreamLike
+from tilec.runtime.references import LOCAL, references
 from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     An op of one's own is a subclass with fields and `_execute`; it may be a dataclass.
     """
 
+    __slots__ = ("__weakref__", "_fresh", "_gone", "_site")
     _site: Site
     _fresh: list[None]
     _gone: tuple[str, Site]
@@ -158,7 +161,8 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
 
         The function runs on the host while the work is enqueued, before the device has done it.
         """
-        _require_function("then", function)
+        if type(function) is not FunctionType or function.__code__.co_flags & _COROUTINE:
+            _require_function("then", function)
         return self._chain("then", function)
 
     def map(self, function: Callable[[T_co], U]) -> DeviceOp[U]:
@@ -251,11 +255,8 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         place = site(3)
         self._take(f"moved into {verb}", place)
         made: Chain = _new(Chain)
-        _set(made, "_site", place)
-        _set(made, "_fresh", [None])
-        made._named = ""  # noqa: SLF001 - an op too
-        made._source, made._steps = (self._source, self._steps) if type(self) is Chain else (self, [])  # noqa: SLF001
-        made._steps.append((verb, function, place))  # noqa: SLF001
+        made._site, made._fresh = place, [None]  # noqa: SLF001 - an op too
+        made._named, made._source, made._steps = "", self, [(verb, function, place)]  # noqa: SLF001
         return made
 
     # Single use
@@ -284,6 +285,17 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
             fix="make a new one, or let all users share it: op.shared()",
         )
 
+    def _run_step(self, ctx: ExecutionContext, place: Site, alone: bool) -> T_co:  # noqa: ARG002 - launches do less where it is
+        """Execute it as what a function of a chain gave.
+
+        Args:
+            ctx: context of the chain's execution.
+            place: of the chain.
+            alone: whether nobody else has this op.
+        """
+        self._take("executed as a part of another op", place)
+        return self._run_in(ctx)
+
     def _run_in(self, ctx: ExecutionContext) -> T_co:
         """Execute it as what was taken; its errors say where it was made, and what had moved in is back where it was."""
         moves = len(ctx._moves)  # noqa: SLF001 - the two are one thing
@@ -309,6 +321,8 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
 class Chain(DeviceOp[Any]):
     """An op and the steps behind it, in one list: a chain of thousands is as deep as one of two."""
 
+    __slots__ = ("_named", "_source", "_steps")
+
     def __init__(self, source: DeviceOp[Any], steps: list[_Step]) -> None:
         """Made by `DeviceOp.then` and its like alone."""
         self._source = source
@@ -325,6 +339,20 @@ class Chain(DeviceOp[Any]):
             return f"{self._source.name}.{verbs[0]} … {verbs[-1]} ({len(verbs)} steps)"
         return ".".join([self._source.name, *verbs])
 
+    def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
+        # As that of any op, in less time: chains grow step by step.
+        place, steps = site(3), self._steps
+        try:
+            self._fresh.pop()
+        except IndexError:
+            raise self._used() from None
+        self._gone = "moved into then" if verb == "then" else f"moved into {verb}", place
+        steps.append((verb, function, place))
+        made: Chain = _new(Chain)
+        made._site, made._fresh = place, [None]
+        made._named, made._source, made._steps = "", self._source, steps
+        return made
+
     def _discard(self) -> None:
         self._source._discard()  # noqa: SLF001 - an op too
 
@@ -340,26 +368,31 @@ class Chain(DeviceOp[Any]):
         here = site()
         # Chains that functions of `then` gave run in this loop too, on a stack of its own: they may be as deep as one likes.
         outer: list[tuple[Iterator[_Step], int]] = []
+        known: type = Chain
         while True:
             for verb, function, place in left:
                 try:
-                    if verb in MOVES:
-                        value = _moved(ctx, value, function)
-                        continue
-                    value = function(value)
-                    if verb in RUNS:
-                        op = value if IS_OP[type(value)] else _op_of(value)
-                        op._take("executed as a part of another op", here)  # noqa: SLF001 - an op too
-                        if type(op) is Chain:
-                            outer.append((left, start))
-                            start = len(moves) + 1
-                            inner, left = op._opened()  # noqa: SLF001
-                            value = inner._run_in(ctx)  # noqa: SLF001
-                            del inner
-                            break
-                        value = op._run_in(ctx)  # noqa: SLF001
+                    if verb == "then":  # before the others, since most steps are
+                        value = function(value)
+                    else:
+                        value = _moved(ctx, value, function) if verb in MOVES else function(value)
+                        if verb not in RUNS:
+                            continue
+                    if type(value) is not known:
+                        known = _kind_of(value)
+                    if known is not Chain:
+                        alone = references(value) == LOCAL
+                        value = value._run_step(ctx, here, alone)  # noqa: SLF001 - an op too
                         if len(moves) > start:
                             _joined(moves)
+                        continue
+                    value._take("executed as a part of another op", here)  # noqa: SLF001
+                    outer.append((left, start))
+                    start = len(moves) + 1
+                    inner, left = value._opened()  # noqa: SLF001
+                    value = inner._run_in(ctx)  # noqa: SLF001
+                    del inner
+                    break
                 except BaseException as error:
                     label(error, f"{verb}, created at {location(place)}")
                     raise
@@ -402,7 +435,7 @@ class _Kinds(dict[type, bool]):
 
 
 IS_OP = _Kinds()
-_new = object.__new__
+_new: Any = object.__new__
 _set = object.__setattr__  # a frozen dataclass refuses the other way
 
 
@@ -447,9 +480,9 @@ def _require_function(verb: str, given: Any) -> None:
         raise UsageError(what, cause="it would give a coroutine, which nobody would await", fix="await the op, and then call it")
 
 
-def _op_of(value: Any) -> DeviceOp[Any]:
-    if isinstance(value, DeviceOp):
-        return value
+def _kind_of(value: Any) -> type[DeviceOp[Any]]:
+    if IS_OP[type(value)]:
+        return type(value)
     what = f"the function of `then` gave a {type(value).__qualname__}, and not a DeviceOp"
     raise UsageError(what, fix="return an op, value(x) for one that is only a value, or use `map`")
 

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 from tilec.errors import SchedulingError
 from tilec.runtime.defaults import HERE, Defaults, named_device, set_process_device
 from tilec.runtime.device import Device
+from tilec.runtime.handles import stream_handle
 from tilec.runtime.protocols import DeviceLike, StreamLike
-from tilec.runtime.streams import Stream, stream_handle
+from tilec.runtime.streams import Stream
 from tilec.runtime.uncopied import Uncopied
 
 # Streams of the policy that a device has by itself.

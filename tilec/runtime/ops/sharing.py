@@ -78,9 +78,10 @@ class Once(Generic[T]):
         self._busy = True
         try:
             moves = len(ctx._moves)  # noqa: SLF001 - its own module's
+            ctx._forget(moves)  # noqa: SLF001 - so that what moves from here on is recorded as such
             self.result = op._run_in(ctx)  # noqa: SLF001 - an op too
             # Others get it, whatever becomes of the op that runs it: it does not go back.
-            del ctx._moves[moves:]  # noqa: SLF001
+            ctx._forget(moves)  # noqa: SLF001
         except Exception as error:
             self._error = copied(error)  # to be repeated to everybody
             let_go(error)

@@ -1,77 +1,146 @@
-"""The arguments of a launch that runs later, in the usual case: tensors that nobody else uses, and numbers. One function per kernel moves
-them all in; like fast paths, it is unrolled over the parameters.
+"""Lazy launches in the usual case: tensors that nobody else uses, and numbers. One function per kernel takes the tensors and makes the op;
+like fast paths, it is unrolled over the parameters. No new tensors are made for what moves in and comes out again unless others see them.
 """
 
+# ruff: noqa: SLF001 - it does to tensors and contexts what their methods would in more time
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable
-from typing import Any
+import collections
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from tilec.runtime.contract import Contract
 from tilec.runtime.fastpath import CONSTANTS
-from tilec.runtime.tensors.lease import Holder
+from tilec.runtime.ops.context import ExecutionContext
+from tilec.runtime.references import LOCAL, TURNS, references
+from tilec.runtime.tensors.described import Look
+from tilec.runtime.tensors.lease import site
 from tilec.runtime.tensors.tensor import Tensor
 
-# (values, who) -> what they moved to, in the same places; None where that takes a closer look.
-Take = Callable[[tuple[Any, ...], Holder], "tuple[Any, ...] | None"]
+if TYPE_CHECKING:
+    from tilec.runtime.ops.lazy import LazyLaunch
 
+Looks = tuple[Look, ...]
+# (values, choices, depth) -> an op; `depth` is how many functions lie between this and who is named as the place of the op.
+Make = Callable[..., "LazyLaunch[Any]"]
+# Ops that have run and that nobody has any more, kept for the next launches of the kernel.
+_SPARE = 8
+
+# Between the first look that is taken and the last mark that is set lies nothing at which the interpreter lets other threads run, or raises
+# what a signal asks for: calls, and jumps back. A test reads the instructions.
 _TEMPLATE = """
-def take(values, who):
+def make(values, choices=(), depth=3):
     {unpack} = values
     if not ({plain}):
-        return None
-    {none}None
+        return make_any(values, choices)
+    axes, way = chosen(choices) if choices else nothing
+    place = site(depth + 1)
+    who = what, place
     try:
-{moves}
-    except BaseException:
-        undo(values, {moved})
-        raise
-    return {moved}
-"""
-# What `Tensor.move` does, which raises where something has changed meanwhile.
-_MOVE = """
-        m = a{i}.storage
-        with m.lock:
-            look = a{i}._look
-            if look is None or a{i}.lease._held:
-                look = a{i}.move(who)._look
-            a{i}._look = None
-            a{i}._moved = who
-        b = new(Tensor)
-        b.storage = m
-        b.lease = m.lease
-        b._facts = a{i}._facts
-        b._look = look
-        b._moved = None
-        b{i} = b
+        op = spare.pop()
+    except IndexError:
+        op = new()
+    kept = {unpack_all}
+    {take}
+    if {refused}:
+        {restore}
+        return make_any(values, choices)
+    {mark} = who
+    op._values = kept
+    op._looks = {looks}
+    op._site = place
+    op._axes = axes
+    op._way = way
+    return op
 """
 
 
-def take_function(contract: Contract) -> Take:
-    """The function of a kernel."""
+def make_function(
+    contract: Contract,
+    new: Callable[[], LazyLaunch[Any]],
+    make_any: Make,
+    chosen: Callable[[tuple[Any, ...]], tuple[dict[str, Any], object]],
+) -> tuple[Make, collections.deque[LazyLaunch[Any]]]:
+    """The function that makes ops of a kernel, and where it looks for one that it can use again.
+
+    Args:
+        contract: the kernel's.
+        new: makes an op without arguments.
+        make_any: does the same for all arguments, whatever they are.
+        chosen: axes that a caller chose by place, and the way that launches with them have.
+    """
+    spare: collections.deque[LazyLaunch[Any]] = collections.deque(maxlen=_SPARE)
     tensors, count = contract.tensors, len(contract.params)
-    if not tensors:
-        return lambda _values, _who: None
-    plain = [f"type(a{i}) is Tensor and a{i}._look is not None and not a{i}.lease._held" for i in tensors]
+    if not tensors or not TURNS:
+        return make_any, spare
+    plain = [f"type(a{i}) is Tensor" for i in tensors]
     plain += [f"not a{i}._facts.readonly" for i in contract.outs]
-    plain += [f"a{i} is not a{j}" for i, j in itertools.combinations(tensors, 2)]
     plain += [f"type(a{i}) in constants" for i in contract.others]
     source = _TEMPLATE.format(
         unpack="".join(f"a{i}, " for i in range(count)).rstrip(),
+        unpack_all=f"({''.join(f'a{i}, ' for i in range(count))})",
         plain=" and ".join(plain),
-        none="".join(f"b{i} = " for i in tensors),
-        moves="\n".join(_MOVE.format(i=i).strip("\n") for i in tensors),
-        moved=f"({''.join(f'b{i}, ' if i in tensors else f'a{i}, ' for i in range(count))})",
+        take="\n    ".join(f"l{i}, a{i}._look = a{i}._look, None" for i in tensors),
+        refused=" or ".join([*(f"l{i} is None" for i in tensors), *(f"a{i}.lease._held" for i in tensors)]),
+        restore="\n        ".join(f"if l{i} is not None: a{i}._look = l{i}" for i in tensors),
+        mark=" = ".join(f"a{i}._moved" for i in tensors),
+        looks=f"({''.join(f'l{i}, ' for i in tensors)})",
     )
-    names: dict[str, Any] = {"__name__": __name__, "Tensor": Tensor, "constants": CONSTANTS, "new": object.__new__, "undo": give_back}
+    names: dict[str, Any] = {
+        "__name__": __name__,  # frames of tilec are no place that messages name
+        "Tensor": Tensor,
+        "chosen": chosen,
+        "constants": CONSTANTS,
+        "make_any": make_any,
+        "new": new,
+        "nothing": chosen(()),
+        "site": site,
+        "spare": spare,
+        "what": f"the launch of {contract.name}",
+    }
     exec(compile(source, "<tilec taking>", "exec"), names)  # noqa: S102 - built from numbers alone
-    take: Take = names["take"]
-    return take
+    return names["make"], spare
 
 
-def give_back(values: Iterable[Any], moved: Iterable[Any]) -> None:
-    """Let tensors own again what moved from them, and nobody else has. Takes no lock: the collector may do this anywhere."""
-    for origin, content in zip(values, moved, strict=True):
-        if content is not None and content is not origin:
-            origin.take_back(content)
+def settle(ctx: ExecutionContext, values: tuple[Any, ...], looks: Looks) -> tuple[Any, ...]:
+    """What a launch that was enqueued gives of the tensors that it took: those that nobody else has themselves, a new owner of the others.
+
+    Args:
+        ctx: context of the execution.
+        values: all arguments.
+        looks: that were taken of the tensors among them.
+    """
+    given, origins, contents = list(values), [], []
+    taken = iter(looks)
+    for place in range(len(values)):
+        tensor = values[place]
+        if type(tensor) is not Tensor:
+            continue
+        made, mark = tensor, ctx._wrote if ctx._wrote_to(tensor.storage) else ctx._read
+        inside = tensor._within is ctx._wrote or tensor._within is ctx._read
+        # Held by two variables, the arguments, what is given, and the record of moves.
+        if inside and references(tensor) == LOCAL + 4:
+            tensor._look, tensor._moved = next(taken), None
+        else:
+            made = given[place] = owner_of(tensor, next(taken))
+            origins.append(tensor)
+            contents.append(made)
+        made._within = mark
+    if origins:
+        ctx._moves.append((tuple(origins), tuple(contents)))  # who runs it gives them back where it fails
+    return tuple(given)
+
+
+def give_back(values: tuple[Any, ...], looks: Looks) -> None:
+    """Let tensors own again what was taken of them. Takes no lock: the collector may do this anywhere."""
+    for tensor, look in zip((value for value in values if type(value) is Tensor), looks, strict=True):
+        tensor._look = look
+        tensor._moved = None
+
+
+def owner_of(tensor: Tensor, look: Look) -> Tensor:
+    """A new owner of what was taken of a tensor."""
+    made = object.__new__(Tensor)
+    made.storage, made.lease, made._facts, made._look = tensor.storage, tensor.lease, tensor._facts, look
+    made._moved = made._within = None
+    return made

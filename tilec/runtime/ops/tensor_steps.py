@@ -33,6 +33,8 @@ MOVES = frozenset({"reshape", "reinterpret", "partition", "partition_prefix", "u
 class TensorSteps(Generic[T_co]):
     """The part of `DeviceOp` that is about tensors. A result that has no such method is an error when the op runs, with both places."""
 
+    __slots__ = ()
+
     @abstractmethod
     def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
         """Go on with what a function makes of the result."""

@@ -39,6 +39,7 @@ class Watcher:
         self._lines: dict[_Line, collections.deque[tuple[Mark, Told]]] = {}
         self._thread: threading.Thread | None = None
         self._drops = False
+        self._at_it = False  # it tells somebody, or lets go
 
     @property
     def busy(self) -> bool:
@@ -68,9 +69,9 @@ class Watcher:
         return [label for told in waiting if (label := getattr(told, "label", ""))]
 
     def drain(self, seconds: float) -> bool:
-        """Wait until every mark is reached, but no longer than this; whether they are."""
+        """Wait until every mark is reached and everybody told, but no longer than this; whether that is so."""
         end = time.monotonic() + seconds
-        while DROPS.drain() or self._lines:
+        while DROPS.drain() or self._lines or (self._at_it and threading.current_thread() is not self._thread):
             if time.monotonic() > end:
                 return False
             time.sleep(_LATE)
@@ -96,6 +97,7 @@ class Watcher:
                 self._drops = False  # before it is looked: what comes after that sets it again
             left = DROPS.drain()
             with self._changed:
+                self._at_it = False
                 if self._lines or left or self._drops:
                     most = _LATE if self._lines else _LAZY
                     pause = _SOON if busy else min(pause * _LATER, most)
@@ -109,6 +111,7 @@ class Watcher:
         """Ask the first mark of every line, and call those who wait for it where it is reached; whether any was."""
         with self._changed:
             heads = [(line, marks[0]) for line, marks in self._lines.items()]
+            self._at_it = True
         busy = False
         for line, (mark, told) in heads:
             reached, error = _ask(mark)

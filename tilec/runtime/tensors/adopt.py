@@ -10,9 +10,9 @@ from tilec.model.dtype import DTYPES
 from tilec.runtime import dlpack
 from tilec.runtime.arguments import UnreadableError, tensor_facts
 from tilec.runtime.devices import driver_of, ordinal_of
+from tilec.runtime.handles import stream_handle
 from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts, settled_stride
 from tilec.runtime.seam import DeviceDriver
-from tilec.runtime.streams import stream_handle
 from tilec.runtime.tensors.described import Described, dtype_name
 from tilec.runtime.tensors.shapes import checked_packing, checked_shape, extent_of
 from tilec.runtime.tensors.storage import Storage, freeing_stream
@@ -21,6 +21,10 @@ _LEGACY = 1
 _LARGEST = 2**63 - 1
 # Libraries whose arrays never change, although their DLPack does not say so.
 _IMMUTABLE = ("jax", "jaxlib")
+
+
+_MALFORMED = "what the library says of its tensor is wrong, or it is a view of bytes at an odd place"
+_DESCRIBE = "look at its __cuda_array_interface__ or its DLPack capsule"
 
 
 def adopt(source: Any, *, stream: Any = None, driver: DeviceDriver | None = None) -> tuple[Storage, TensorFacts]:
@@ -44,12 +48,17 @@ def adopt(source: Any, *, stream: Any = None, driver: DeviceDriver | None = None
     if facts.dtype not in DTYPES:
         fix = 'pass its bytes, as in x.view(torch.uint8), and reinterpret("f4e2m1") the tensor' if "float4" in facts.dtype else ""
         raise TensorError(f"a tensor of {facts.dtype} cannot be used: known dtypes are {', '.join(DTYPES)}", fix=fix)
+    if any(extent < 0 for extent in facts.shape):
+        raise TensorError(f"a tensor of shape {facts.shape} has a negative extent", cause=_MALFORMED, fix=_DESCRIBE)
     if facts.device == ON_GPU:
         raise TensorError("the tensor is on an accelerator that is not CUDA's")
     ordinal = 0 if facts.device == ON_ANY else facts.device
     if driver is None:
         driver = driver_of("cpu" if ordinal == ON_CPU else ordinal)
     nbytes = _checked_extent(facts)
+    if nbytes and (facts.ptr < 0 or facts.ptr % facts.itemsize):
+        what = f"address {facts.ptr:#x} is not aligned to elements of {facts.itemsize} bytes"
+        raise TensorError(what, cause=_MALFORMED, fix="make a contiguous copy, which is aligned")
     _check_inside(facts, nbytes, driver)
     readonly = facts.readonly or type(source).__module__.partition(".")[0] in _IMMUTABLE
     storage = Storage(driver, ordinal, facts.ptr, nbytes, owner=source, readonly=readonly)
@@ -132,5 +141,7 @@ def _order(storage: Storage, source: Any, stream: Any) -> None:
     else:
         named = (getattr(source, "__cuda_array_interface__", None) or {}).get("stream")
         if named is not None:
-            storage.pass_through(0 if named == _LEGACY else int(named), write=True)
+            if not isinstance(named, int) or not 0 <= named < 2**64:
+                raise TensorError(f"its __cuda_array_interface__ names the stream {named!r}, which is none", fix=_DESCRIBE)
+            storage.pass_through(0 if named == _LEGACY else named, write=True)
     storage.pass_through(handle, write=True)

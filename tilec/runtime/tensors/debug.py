@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
+
+from tilec.runtime.debugging import debugging
 
 
 @functools.cache
 def leases() -> logging.Logger | None:
     """The log of leases, if the environment asks for it; it is looked at once."""
-    if "leases" not in os.environ.get("TILEC_DEBUG", "").split(","):
+    if "leases" not in debugging():
         return None
     log = logging.getLogger("tilec.leases")
     if not log.handlers:

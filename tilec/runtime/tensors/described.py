@@ -320,3 +320,15 @@ def ranges_of(ranges: Sequence[Any]) -> tuple[slice, ...]:
         else:
             raise TensorError(f"{part!r} is no range", fix="pass (start, stop) pairs or slices")
     return tuple(found)
+
+
+def require_tensor(found: Any, what: str) -> Described:
+    """See that something is a tensor of tilec, of whatever kind.
+
+    Raises:
+        TensorError: it is none; `what` takes one.
+    """
+    if isinstance(found, Described):
+        return found
+    fix = "pass a tensor of tilec, or an op that gives one; Tensor.from_foreign takes those of other libraries"
+    raise TensorError(f"{what} takes a tensor, and got a {type(found).__qualname__}", fix=fix)

@@ -37,8 +37,11 @@ class Drops:
     def keep_idle(self, marks: Sequence[Mark], thing: Any) -> None:
         """As `keep`, and see that it is let go also where the process does nothing more with devices."""
         self._kept.append((marks, thing))
-        if not self.drain():
-            return
+        if self.drain():
+            self._see_to_it()
+
+    def _see_to_it(self) -> None:
+        """Let a thread look at what is left, until nothing is."""
         try:
             self._unattended.pop()
         except IndexError:  # the thread is there, and looks again before it ends
@@ -54,27 +57,29 @@ class Drops:
         _make(free)
 
     def later(self, free: Callable[[], None]) -> None:
-        """Make a call at the next `drain`: its stream is captured now, and nobody says when that ends."""
+        """Make a call at a later `drain`: its stream is captured now, and nobody says when that ends."""
         self._calls.append(free)
+        self._see_to_it()
 
     def drain(self) -> int:
         """Let go what no device uses any more; the number of objects that are left. Never waits for a device."""
-        if self._lock.acquire(blocking=False):
-            try:
-                for _ in range(len(self._kept)):
-                    marks, thing = self._kept.popleft()
-                    try:
-                        waiting = [mark for mark in marks if not _reached(mark)]
-                    except BaseException:  # Ctrl-C: the device may use it still
-                        self._kept.append((marks, thing))
-                        raise
-                    if waiting:
-                        self._kept.append((waiting, thing))
-                    del thing
-                for _ in range(len(self._calls)):  # each may have to wait again
-                    _make(self._calls.popleft())
-            finally:
-                self._lock.release()
+        if not self._lock.acquire(blocking=False):
+            return len(self._kept) or 1  # whoever is at it has one in hand, and may put it back
+        try:
+            for _ in range(len(self._kept)):
+                marks, thing = self._kept.popleft()
+                try:
+                    waiting = [mark for mark in marks if not _reached(mark)]
+                except BaseException:  # Ctrl-C: the device may use it still
+                    self._kept.append((marks, thing))
+                    raise
+                if waiting:
+                    self._kept.append((waiting, thing))
+                del thing
+            for _ in range(len(self._calls)):  # each may have to wait again
+                _make(self._calls.popleft())
+        finally:
+            self._lock.release()
         return len(self._kept)
 
     def renew(self) -> None:
@@ -88,11 +93,11 @@ class Drops:
         try:
             while idle < _LINGER:
                 time.sleep(_LAZY)
-                idle = 0 if self.drain() else idle + 1
+                idle = 0 if self.drain() or self._calls else idle + 1
         finally:
             self._unattended.append(None)
-        if self._kept:  # since it was looked last: who kept it saw the thread
-            self.keep_idle((), None)
+        if self._kept or self._calls:  # since it was looked last: who came with it saw the thread
+            self._see_to_it()
 
 
 DROPS = Drops()

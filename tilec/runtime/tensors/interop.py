@@ -8,6 +8,7 @@ from tilec.errors import TensorError
 from tilec.model.dtype import DTYPES
 from tilec.runtime import dlpack
 from tilec.runtime.dlpack_export import capsule
+from tilec.runtime.handles import stream_handle
 from tilec.runtime.layout import ON_CPU
 from tilec.runtime.tensors.described import Described
 from tilec.runtime.tensors.host import numpy_dtype
@@ -80,7 +81,7 @@ class Exchanged(Described):
                 raise BufferError(f"memory of the cpu device has no streams that others know, and stream is {stream!r}")
             self.storage.sync(write=not self.readonly)
         elif stream != -1:
-            handle = 0 if stream in (None, _LEGACY) else int(stream)
+            handle = 0 if stream in (None, _LEGACY) else stream_handle(stream, "__dlpack__")
             self.storage.pass_through(handle, write=not self.readonly)
 
     @property

@@ -7,7 +7,7 @@ import itertools
 import sys
 import threading
 from types import CodeType
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from tilec.errors import BorrowError, Location
 from tilec.runtime.layout import TensorFacts, may_overlap
@@ -20,6 +20,8 @@ _PARTS = "release or drop that part first; parts that share no memory may be the
 
 # Some code, and the offset of an instruction in it: a line costs more, and only messages need one.
 Site = tuple[CodeType, int]
+# Globals of the module outside of tilec that called last: most calls come from there again, and its name needs no other look.
+_last: dict[str, Any] | None = None
 
 
 class Holder(NamedTuple):
@@ -57,11 +59,16 @@ def holder(what: str, depth: int = 1) -> Holder:
 
 def site(depth: int = 1) -> Site:
     """The innermost place that calls into tilec, or into a generated package, now; `depth` as for `holder`."""
+    global _last
     frame = sys._getframe(depth)  # noqa: SLF001 - inspect.stack() reads files, which costs a thousand times as much
     names = frame.f_globals
-    while (names.get("__name__", "").startswith("tilec.") or "_tilec_package_" in names) and frame.f_back is not None:
-        frame = frame.f_back
-        names = frame.f_globals
+    if names is not _last:
+        while (names.get("__name__", "").startswith("tilec.") or "_tilec_package_" in names) and frame.f_back is not None:
+            frame = frame.f_back
+            names = frame.f_globals
+        module = sys.modules.get(names.get("__name__", ""))
+        if getattr(module, "__dict__", None) is names:  # they stay anyway; those of code that was executed may have to go
+            _last = names
     return frame.f_code, frame.f_lasti
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NoReturn, final
 
+from tilec.errors import TensorError
 from tilec.model.dtype import DTYPES
 from tilec.runtime.arguments import UnreadableError
 from tilec.runtime.layout import Shape, contiguous_stride, settled_stride
@@ -37,6 +38,16 @@ class MetaTensor:
         self.dtype: str = dtype_name(dtype)
         checked_packing(self.dtype, self.shape, strides)
         self.strides: Shape = settled_stride(self.shape, None if strides is None else tuple(strides))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        """NumPy gets none.
+
+        Raises:
+            TensorError: always.
+        """
+        del dtype, copy
+        fix = "make a tensor of its shape: api.zeros(meta.shape, meta.dtype), or np.empty(meta.shape) on the host"
+        raise TensorError(f"{self!r} has no contents that NumPy could read: it describes a tensor", fix=fix)
 
     @property
     def ndim(self) -> int:

@@ -15,6 +15,7 @@ from tilec.runtime.devices import driver_of, ordinal_of
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import DeviceDriver, PoolHandle, PoolStats
 from tilec.runtime.tensors.drops import DROPS
+from tilec.runtime.tensors.giving_back import GivingBack
 from tilec.runtime.uncopied import Uncopied
 
 # Pools of this thread or task, the innermost first.
@@ -54,8 +55,7 @@ class MemPool(Uncopied):
         self._driver = driver or driver_of(device)
         self.device = ordinal_of(device)
         self._handle: PoolHandle | None = self._driver.create_pool(self.device, release_threshold, max_size)
-        self._finalizer: Any = weakref.finalize(self, DROPS.call, functools.partial(self._driver.destroy_pool, self.device, self._handle))
-        self._finalizer.atexit = False
+        self._finalizer: Any = GivingBack(self, functools.partial(self._driver.destroy_pool, self.device, self._handle))
         with _LOCK:
             _MADE.add(self)
 
@@ -120,7 +120,7 @@ class MemPool(Uncopied):
         if self._finalizer is not None:
             with _LOCK:
                 self._handle = None
-                self._finalizer()
+                self._finalizer.now()
 
     def __enter__(self) -> MemPool:  # noqa: PYI034 - nothing derives from it
         """The pool itself."""

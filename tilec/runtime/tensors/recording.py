@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilec.runtime.seam import DeviceDriver
-
 if TYPE_CHECKING:
+    from tilec.runtime.seam import DeviceDriver
     from tilec.runtime.tensors.storage import Storage
 
 

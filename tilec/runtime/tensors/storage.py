@@ -12,6 +12,7 @@ from tilec.runtime.marks import Mark, follow, places
 from tilec.runtime.seam import DeviceDriver, PoolHandle
 from tilec.runtime.tensors.debug import leases
 from tilec.runtime.tensors.drops import DROPS
+from tilec.runtime.tensors.giving_back import GivingBack
 from tilec.runtime.tensors.lease import Lease
 from tilec.runtime.tensors.pool import trim_all
 from tilec.runtime.tensors.recording import recording_of
@@ -220,19 +221,18 @@ class Storage:
     def free(self) -> None:
         """Give the memory back now, after its last use in stream order; the object must not be used any more. Once is enough."""
         if self._finalizer is not None:
-            self._finalizer()
+            self._finalizer.now()
 
     @property
     def freed(self) -> bool:
         """Whether the memory was given back."""
-        return self._finalizer is not None and not self._finalizer.alive
+        return self._finalizer is not None and not self._finalizer.due
 
     def _key(self, stream: int, ordinal: int | None) -> StreamKey:
         return (self.ordinal if ordinal is None else ordinal, stream)
 
     def _finish(self, function: Any, *arguments: Any) -> None:
-        self._finalizer = weakref.finalize(self, DROPS.call, functools.partial(function, *arguments))
-        self._finalizer.atexit = False  # the driver takes everything back at the process's end, and may be gone by then
+        self._finalizer = GivingBack(self, functools.partial(function, *arguments))
 
 
 def allocate_bytes(driver: DeviceDriver, ordinal: int, nbytes: int, stream: int | None, pool: PoolHandle | None = None) -> int:

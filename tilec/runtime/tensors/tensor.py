@@ -10,7 +10,7 @@ from tilec.model.dtype import DTYPES
 from tilec.runtime.layout import Shape, TensorFacts, interned
 from tilec.runtime.seam import DeviceDriver, PoolHandle
 from tilec.runtime.tensors.described import Described, dtype_name, facts_of, recast, with_layout
-from tilec.runtime.tensors.lease import Claim, Holder, Lease, holder
+from tilec.runtime.tensors.lease import Claim, Holder, Lease, Site, holder
 from tilec.runtime.tensors.partition import Partition
 from tilec.runtime.tensors.shapes import checked_packing, checked_shape, reshaped
 from tilec.runtime.tensors.shared import SharedTensor
@@ -29,7 +29,9 @@ class Tensor(Readable):
     it for a while borrows it: `borrow()` and views to read, `borrow_mut()` to write.
     """
 
-    __slots__ = ("_moved",)
+    # Where it went: a `Holder`, or a plain tuple of the same, which takes less time to make. And the mark of the execution whose record of
+    # moves has it, see `ExecutionContext.wrote`.
+    __slots__ = ("_moved", "_within")
 
     def __init__(self, storage: Storage, shape: Any, dtype: Any, strides: Shape | None = None, *, address: int = 0) -> None:
         """Own memory.
@@ -42,7 +44,8 @@ class Tensor(Readable):
             address: of the first element; 0 for the storage's first.
         """
         super().__init__(storage, facts_of(storage, checked_shape(shape), dtype_name(dtype), strides, start=address), storage.lease)
-        self._moved: Holder | None = None
+        self._moved: Holder | tuple[str, Site] | None = None
+        self._within: object = None
 
     @classmethod
     def uninitialized(
@@ -97,7 +100,7 @@ class Tensor(Readable):
     def _of(cls, storage: Storage, facts: TensorFacts) -> Tensor:
         made = cls.__new__(cls)
         Readable.__init__(made, storage, facts, storage.lease)
-        made._moved = None  # noqa: SLF001 - one of its own
+        made._moved = made._within = None  # noqa: SLF001 - one of its own
         return made
 
     # Moves
@@ -120,7 +123,7 @@ class Tensor(Readable):
             self._moved = who
         # As `_of` does it, in less time, and with the same look: launches tell by it that nothing is changed.
         made: Tensor = _new(Tensor)
-        made.storage, made.lease, made._facts, made._look, made._moved = storage, self.lease, self._facts, look, None
+        made.storage, made.lease, made._facts, made._look, made._moved, made._within = storage, self.lease, self._facts, look, None, None
         return made
 
     def take_back(self, moved: Described) -> None:
@@ -227,11 +230,11 @@ class Tensor(Readable):
             UseAfterMoveError: it was, and where to.
         """
         if self._moved is not None:
-            what = f"{who} cannot use the tensor: it was moved into {self._moved}"
+            what = f"{who} cannot use the tensor: it was moved into {Holder(*self._moved)}"
             raise UseAfterMoveError(what, fix="use what that gave back, share() the tensor first, or borrow it")
 
     def _state(self) -> str:
-        return f", moved into {self._moved}" if self._moved else ""
+        return f", moved into {Holder(*self._moved)}" if self._moved else ""
 
 
 class TensorMut(Viewable["TensorMut"]):

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.runtime.api.transfer_samples import Pace
+from tests.waiting import Gate
 from tilec.runtime import Device, use_device
 from tilec.runtime.cpu_driver import CpuDriver
 from tilec.testing.fake_driver import FakeDriver
 
 
 @pytest.fixture
-def pace() -> Pace:
-    return Pace()
+def pace() -> Gate:
+    return Gate()
 
 
 @pytest.fixture
-def cpu(pace: Pace) -> Iterator[Device]:
+def cpu(pace: Gate) -> Iterator[Device]:
     with use_device(Device("cpu", driver=CpuDriver(poison=True, pace=pace))) as found:
         yield found
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.api.creation_samples import CONVERTED, COUNTED, FILLED, every_bits, numpy_dtype, value_of
+from tests.waiting import PATIENCE
 from tilec.errors import BorrowError, LaunchError, PlacementError, TensorError, UsageError, UseAfterMoveError
 from tilec.model.dtype import DTYPES
 from tilec.runtime import Device, Stream, Tensor, api, use_device, value, zip_ops
@@ -323,13 +324,13 @@ def test_works_of_a_slow_stream_are_done_in_order():
     import threading
 
     held = threading.Event()
-    driver = CpuDriver(poison=True, pace=lambda: held.wait(5) and None)
+    driver = CpuDriver(poison=True, pace=lambda: held.wait(PATIENCE) and None)
     device = Device("cpu", driver=driver)
     with use_device(device):
         future = api.fill(api.arange(1000), 5).then(lambda t: api.convert(t, "u8")).then(api.to_host).future()
         assert not future.done()
         held.set()
-        assert future.result(timeout=20).tolist() == [5] * 1000
+        assert future.result(timeout=PATIENCE).tolist() == [5] * 1000
 
 
 # Metadata alone

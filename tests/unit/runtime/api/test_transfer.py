@@ -12,7 +12,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tests.unit.runtime.api.transfer_samples import Pace, counting
+from tests.unit.runtime.api.transfer_samples import counting
+from tests.waiting import PATIENCE, Gate
 from tilec.errors import AliasError, BorrowError, GraphCaptureError, NestedExecutionError, PlacementError, TensorError, UseAfterMoveError
 from tilec.runtime import CudaGraph, Device, DeviceOp, Stream, Tensor, api, use_device, value, with_context, zip_ops
 from tilec.runtime.tensors.meta import MetaTensor
@@ -105,7 +106,7 @@ def test_what_no_tensor_can_be_made_of(gpu: Device, source: Any, message: str, f
     assert re.search(fix, caught.value.fix)
 
 
-def test_an_array_is_read_while_the_op_is_enqueued(cpu: Device, pace: Pace) -> None:
+def test_an_array_is_read_while_the_op_is_enqueued(cpu: Device, pace: Gate) -> None:
     for source in (counting(100), counting(CHUNK)):
         op = api.from_host(source)
         source[0] = 7
@@ -117,7 +118,7 @@ def test_an_array_is_read_while_the_op_is_enqueued(cpu: Device, pace: Pace) -> N
             future = op.future()
         source[:] = -1
         pace.open.set()
-        t = future.result(10)
+        t = future.result(PATIENCE)
         assert t.to_host()[:3].tolist() == [7, 1, 2]
 
 
@@ -150,7 +151,7 @@ def test_a_small_array_goes_in_the_order_of_the_stream(gpu: Device) -> None:
 # --- to the host ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_to_host_waits_for_the_writer(cpu: Device, pace: Pace) -> None:
+def test_to_host_waits_for_the_writer(cpu: Device, pace: Gate) -> None:
     t = api.from_host(counting(4)).sync()
     with Stream(cpu) as stream:
         pace.open.clear()
@@ -159,7 +160,7 @@ def test_to_host_waits_for_the_writer(cpu: Device, pace: Pace) -> None:
         assert t.to_host().tolist() == [10, 11, 12, 13]
 
 
-def test_the_op_of_to_host_waits_for_nothing_and_lets_other_tasks_run(cpu: Device, pace: Pace) -> None:
+def test_the_op_of_to_host_waits_for_nothing_and_lets_other_tasks_run(cpu: Device, pace: Gate) -> None:
     t = api.from_host(counting(4)).sync()
 
     async def main() -> None:
@@ -173,7 +174,7 @@ def test_the_op_of_to_host_waits_for_nothing_and_lets_other_tasks_run(cpu: Devic
 
     asyncio.run(main())
     future = api.to_host(t).then(lambda found: value((found, found))).future()
-    first, second = future.result(10)
+    first, second = future.result(PATIENCE)
     assert first is second
     assert second.tolist() == [0, 1, 2, 3]
 
@@ -182,7 +183,7 @@ async def _awaited(op: DeviceOp[Any]) -> Any:
     return await op
 
 
-def test_what_is_copied_is_what_was_there_then(cpu: Device, pace: Pace) -> None:
+def test_what_is_copied_is_what_was_there_then(cpu: Device, pace: Gate) -> None:
     t = api.from_host(counting(4)).sync()
     with Stream(cpu) as one, Stream(cpu) as two:
         pace.open.clear()

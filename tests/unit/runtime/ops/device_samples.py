@@ -11,6 +11,7 @@ import numpy as np
 
 from tests.cpu_samples import ADD, PythonKernels, add, ones
 from tests.runtime_samples import bundle_of
+from tests.waiting import PATIENCE
 from tilec.runtime import Device, Module, load
 from tilec.runtime.cpu_launch import CpuOptions, CpuRun
 from tilec.runtime.ops.context import ExecutionContext
@@ -31,7 +32,7 @@ class Held:
         self.module: Module = load(bundle_of(ADD), self.device)
 
     def _run(self, run: CpuRun) -> None:
-        assert self.gate.wait(10)
+        assert self.gate.wait(PATIENCE)
         self.runs += 1
         if self.fail:
             raise OSError("the kernel failed")

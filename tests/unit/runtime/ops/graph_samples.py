@@ -10,6 +10,7 @@ import numpy as np
 from tests.cpu_samples import ADD, PythonKernels, add
 from tests.runtime_samples import ADD as GPU_ADD
 from tests.runtime_samples import bundle_of, fake_driver
+from tests.waiting import PATIENCE
 from tilec.runtime import Device, Module, Stream, load
 from tilec.runtime.cpu_launch import CpuOptions, CpuRun
 from tilec.runtime.ops.combinators import with_context
@@ -34,7 +35,7 @@ class Cpu:
         self.stream = self.device.new_stream()
 
     def _run(self, run: CpuRun) -> None:
-        assert self.gate.wait(10)
+        assert self.gate.wait(PATIENCE)
         self.runs += 1
         add(run)
 

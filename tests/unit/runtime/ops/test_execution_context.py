@@ -13,6 +13,7 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
+from tests.waiting import becomes
 from tilec.errors import OutOfMemoryError, SchedulingError, UsageError
 from tilec.runtime import Stream
 from tilec.runtime.ops.combinators import value, with_context
@@ -120,7 +121,7 @@ def test_an_error_keeps_nothing_for_the_collector(held: Held) -> None:
         for run in (lambda op: op.sync(), lambda op: op.future().result()):
             with contextlib.suppress(OSError):
                 run(with_context(work))
-        assert _becomes(lambda: all(thing() is None for thing in gone))
+        assert becomes(lambda: all(thing() is None for thing in gone))
         assert len(gone) == 2
     finally:
         gc.enable()
@@ -145,7 +146,7 @@ def test_host_memory_lives_until_the_copy_is_done(held: Held) -> None:
     back = np.zeros(64, np.uint8)
     with_context(lambda ctx: ctx.memcpy_dtoh_async(back, address)).sync_on(stream)
     assert back.tolist() == [7] * 64
-    assert _becomes(lambda: source() is None)
+    assert becomes(lambda: source() is None)
 
 
 def test_only_arrays_that_can_be_written_in_place_take_copies(held: Held) -> None:
@@ -234,12 +235,3 @@ class SingleStreamUse:
 
     def __exit__(self, *_: object) -> None:
         self.use.__exit__(None, None, None)
-
-
-def _becomes(condition: Any) -> bool:
-    import time
-
-    end = time.monotonic() + 5
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.002)
-    return bool(condition())

@@ -14,33 +14,34 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
+from tests.waiting import PATIENCE, becomes
 from tilec.runtime import DeviceFuture, DeviceOp, SingleStream, use_device, use_policy, with_context
 
 PAGE = Path(__file__).parents[4] / "docs" / "device-ops.md"
-WAYS: dict[str, Callable[[DeviceOp[Any], Any, Any], Any]] = {
-    "op.sync()": lambda op, stream, policy: op.sync(),
-    "op.sync_on(stream)": lambda op, stream, policy: op.sync_on(stream),
-    "op.enqueue_on(stream)": lambda op, stream, policy: op.enqueue_on(stream),
-    "op.future()": lambda op, stream, policy: op.future(),
-    "op.schedule(policy)": lambda op, stream, policy: op.schedule(policy),
-    "await op": lambda op, stream, policy: asyncio.run(awaited(op)),
+# Each way, of (an op, a stream of the caller's, a policy, what lets the device go on).
+WAYS: dict[str, Callable[[DeviceOp[Any], Any, Any, threading.Event], Any]] = {
+    "op.sync()": lambda op, stream, policy, gate: op.sync(),
+    "op.sync_on(stream)": lambda op, stream, policy, gate: op.sync_on(stream),
+    "op.enqueue_on(stream)": lambda op, stream, policy, gate: op.enqueue_on(stream),
+    "op.future()": lambda op, stream, policy, gate: op.future(),
+    "op.schedule(policy)": lambda op, stream, policy, gate: op.schedule(policy),
+    "await op": lambda op, stream, policy, gate: asyncio.run(awaited(op, gate)),
 }
 
 
-async def awaited(op: DeviceOp[Any]) -> tuple[Any, int]:
-    """The result, and how often another task had its turn meanwhile."""
-    turns = 0
+async def awaited(op: DeviceOp[Any], gate: threading.Event) -> Any:
+    """The result, of a device that goes on once another task has had twenty turns."""
 
     async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0.001)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        gate.set()
 
     task = asyncio.ensure_future(other())
-    result = await op
-    task.cancel()
-    return result, turns
+    try:
+        return await op
+    finally:
+        await task
 
 
 def rows() -> dict[str, tuple[str, str, str]]:
@@ -85,21 +86,24 @@ def test_a_way_to_run_does_what_its_row_says(way: str) -> None:
 
     def run() -> None:
         with use_device(held.device), use_policy(current):
-            results.append(WAYS[way](with_context(work), stream, given))
+            results.append(WAYS[way](with_context(work), stream, given, held.gate))
 
     stream_told, waits_told, gives_told = rows()[way]
     thread = threading.Thread(target=run)
     with held.held():
         thread.start()
-        thread.join(0.3)
-        returned = not thread.is_alive()
-        assert returned == (waits_told == "no")
-    thread.join(10)
+        if waits_told == "no":
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+        elif waits_told == "no: other tasks run":
+            assert held.gate.wait(PATIENCE), "no other task ran"
+        else:
+            assert becomes(lambda: picked)
+            thread.join(0.05)
+            assert thread.is_alive(), "it does not wait for the device"
+    thread.join(PATIENCE)
     assert picked == [stream_told]
     (result,) = results
-    if waits_told == "no: other tasks run":
-        result, turns = result
-        assert turns > 20
     assert isinstance(result, DeviceFuture) == (gives_told == "a `DeviceFuture`")
     array = result.result() if isinstance(result, DeviceFuture) else result
     stream.sync()

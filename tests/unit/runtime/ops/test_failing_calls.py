@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.runtime_samples import ADD, fake_driver, loaded
+from tests.waiting import PATIENCE
 from tilec.errors import DeviceError, DriverError
 from tilec.runtime import Device, ExecutionContext, Module, Stream, Tensor, use_device, with_context, zip_ops
 from tilec.runtime.ops.watcher import WATCHER
@@ -74,16 +75,16 @@ def in_a_thread(call: Callable[[], Any]) -> Any:
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(call()), daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(PATIENCE)
     assert not thread.is_alive(), "it waits for a lock"
     return results[0]
 
 
 def settle(driver: FakeDriver) -> int:
     """Bytes that are allocated once all is done."""
-    assert WATCHER.drain(5)
+    assert WATCHER.drain(PATIENCE)
     gc.collect()
-    assert WATCHER.drain(5)
+    assert WATCHER.drain(PATIENCE)
     return len(driver._memory)
 
 

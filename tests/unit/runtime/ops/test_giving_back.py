@@ -11,6 +11,7 @@ import pytest
 
 from tests.runtime_samples import slot
 from tests.unit.runtime.ops.device_samples import CPU, Held
+from tests.waiting import PATIENCE
 from tilec.errors import LaunchError, LaunchLimitError, RequirementError, UseAfterMoveError
 from tilec.runtime import AsyncKernelLaunch, Device, DeviceOp, load_module_from_ptx, use_device, value, with_context, zip_ops
 from tilec.runtime.ops.holding import hold_all
@@ -318,6 +319,6 @@ def test_the_collector_waits_for_no_lock(held: Held) -> None:
     with z.storage.lock, x.storage.lock, y.storage.lock:
         thread = threading.Thread(target=drop, daemon=True)
         thread.start()
-        assert done.wait(10)
-    thread.join(10)
+        assert done.wait(PATIENCE)
+    thread.join(PATIENCE)
     assert owned(z, x, y)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-import time
 import weakref
 from typing import Any
 
@@ -13,25 +12,15 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.ops.graph_samples import COUNT, Cpu, contents, copy
+from tests.waiting import becomes
 from tilec.errors import BorrowError, GraphCaptureError, GraphError, NestedExecutionError, UsageError, UsedOpError
 from tilec.runtime import CudaGraph, Event, ExecutionContext, Stream, Tensor, use_device, value, with_context, zip_ops
-from tilec.runtime.ops.watcher import WATCHER
 from tilec.runtime.tensors.lease import Holder
 
 
 @pytest.fixture
 def cpu() -> Cpu:
     return Cpu()
-
-
-def until(true: Any) -> bool:
-    end = time.monotonic() + 10
-    while not true():
-        WATCHER.drain(0.01)
-        gc.collect()
-        if time.monotonic() > end:
-            return False
-    return True
 
 
 # What runs when
@@ -130,7 +119,7 @@ def test_a_graph_owns_what_it_uses(cpu: Cpu) -> None:
     del output
     graph.replay()
     del graph
-    assert until(lambda: cpu.used == before)
+    assert becomes(lambda: cpu.used == before)
 
 
 def test_memory_and_arrays_stay_until_the_last_replay_is_done(cpu: Cpu) -> None:
@@ -150,7 +139,7 @@ def test_memory_and_arrays_stay_until_the_last_replay_is_done(cpu: Cpu) -> None:
         assert cpu.used > before
         cpu.gate.set()
         cpu.stream.sync()
-    assert until(lambda: gone() is None and cpu.used == before)
+    assert becomes(lambda: gone() is None and cpu.used == before)
 
 
 def test_launchers_that_are_called_in_a_capture_are_owned_too(cpu: Cpu) -> None:
@@ -172,7 +161,7 @@ def test_launchers_that_are_called_in_a_capture_are_owned_too(cpu: Cpu) -> None:
     assert contents(z) == {16}
     graph.close()
     del graph
-    assert until(lambda: kept() is None)
+    assert becomes(lambda: kept() is None)
 
 
 def test_host_memory_of_copies_stays(cpu: Cpu) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.runtime.ops.graph_samples import Cpu, contents
+from tests.waiting import PATIENCE
 from tilec.runtime import CudaGraph, DeviceOp, SingleStream, use_device, use_policy, with_context
 
 PAGE = Path(__file__).parents[4] / "docs" / "graphs.md"
@@ -70,7 +71,7 @@ def test_a_way_does_what_its_row_says(way: str) -> None:
     cpu.gate.clear()
     thread = threading.Thread(target=run)
     thread.start()
-    thread.join(5)
+    thread.join(PATIENCE)
     assert not thread.is_alive(), "nothing here waits for the device"
     assert waits in ("no", "as it is run")
     cpu.gate.set()

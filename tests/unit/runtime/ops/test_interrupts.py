@@ -9,7 +9,6 @@ import logging
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
+from tests.waiting import PATIENCE, becomes
 from tilec.errors import UseAfterMoveError
 from tilec.runtime import DeviceOp, ExecutionContext, use_device, with_context
 from tilec.runtime.cpu_queue import Mark as CpuMark
@@ -32,14 +32,6 @@ from tilec.testing.fake_driver import FakeDriver
 
 class Thing:
     """Something whose end can be seen."""
-
-
-def becomes(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 5
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.002)
-        gc.collect()
-    return condition()
 
 
 @pytest.fixture
@@ -161,7 +153,7 @@ def test_a_real_interrupt_ends_the_wait_and_not_the_work(held: Held) -> None:
         with pytest.raises(KeyboardInterrupt):
             with_context(lambda ctx: held.add(ctx, target, ones(4))).sync()
         assert target.tolist() == [0.0] * 4
-    assert WATCHER.drain(5)
+    assert WATCHER.drain(PATIENCE)
     assert target.tolist() == [2.0] * 4
 
 
@@ -203,9 +195,9 @@ def test_another_thread_is_not_interrupted(held: Held, interrupted: Interrupt) -
         interrupted(with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4))).sync)
         thread = threading.Thread(target=work)
         thread.start()
-    thread.join(10)
+    thread.join(PATIENCE)
     assert results == [[2.0] * 4]
-    assert WATCHER.drain(5)
+    assert WATCHER.drain(PATIENCE)
 
 
 # --- errors that nobody asks for -------------------------------------------------------------------------------------------------
@@ -273,14 +265,14 @@ def test_who_cancelled_does_not_want_to_know(held: Held, caplog: pytest.LogCaptu
                 await task
 
     asyncio.run(main())
-    assert WATCHER.drain(5)
+    assert WATCHER.drain(PATIENCE)
     gc.collect()
     assert told(caplog) == []
 
 
 def test_a_result_that_nobody_asked_for_is_no_news(held: Held, caplog: pytest.LogCaptureFixture) -> None:
     with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4))).future()
-    assert WATCHER.drain(5)
+    assert WATCHER.drain(PATIENCE)
     gc.collect()
     assert told(caplog) == []
 

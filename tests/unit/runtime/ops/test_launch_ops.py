@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from tests.cpu_samples import PythonKernels, ones
 from tests.cubin_samples import build_cubin
 from tests.runtime_samples import Array, slot
+from tests.waiting import becomes
 from tilec.errors import (
     ArgumentError,
     BorrowError,
@@ -343,11 +343,7 @@ def test_arrays_of_others_live_until_the_device_is_done(gpu: Gpu) -> None:
     assert gpu.driver.launches[-1].arguments[0] == 0x5000
     assert alive() is not None
     reached[0] = True
-    for _ in range(1000):
-        if alive() is None:
-            break
-        time.sleep(0.005)
-    assert alive() is None
+    assert becomes(lambda: alive() is None)
 
 
 # --- tensors -----------------------------------------------------------------------------------------------------------------------

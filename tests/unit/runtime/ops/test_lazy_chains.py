@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.runtime_samples import ADD, loaded
+from tests.runtime_samples import ADD, bundle_of, fake_driver, loaded
 from tilec.errors import DriverError, UseAfterMoveError, UsedOpError
 from tilec.runtime import Device, Module, Stream, use_device
+from tilec.runtime.ops.lazy import packaged
+from tilec.runtime.package import Package
 from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
 
@@ -63,6 +65,18 @@ def test_the_same_launch_over_and_over(gpu: tuple[Module, FakeDriver]) -> None:
         handles = [stream.handle] * 12 + [other.handle] * 6
     assert [launch.stream for launch in driver.launches] == handles
     assert {launch.arguments for launch in driver.launches} == {(z.ptr, x.ptr, y.ptr, 512, 1.0)}
+
+
+def test_the_first_launch_of_a_package_is_an_op() -> None:
+    """Nothing has read the kernel's row on that device before."""
+    driver, package = fake_driver(ADD), Package("sample", "sample.tilec")
+    package._bundle = bundle_of(ADD)
+    add = packaged(package, "add")
+    with use_device(Device(0, driver=driver)):
+        z, x, y = on(driver, 512, 512, 512)
+        addresses = (z.ptr, x.ptr, y.ptr)
+        add((z, x, y, 2.0)).sync()
+    assert [launch.arguments for launch in driver.launches] == [(*addresses, 512, 2.0)]
 
 
 def test_a_chain_that_fails_gives_back_what_moved_in(gpu: tuple[Module, FakeDriver]) -> None:

@@ -16,9 +16,11 @@ from tests.cpu_samples import ADD, add, ones, program_of
 from tests.cpu_samples import PythonKernels as _PythonKernels
 from tests.runtime_samples import bundle_of
 from tests.unit.runtime.ops.graph_samples import Gpu
+from tests.waiting import PATIENCE
 from tilec.errors import ContextLostError, FaultError
 from tilec.runtime import Device, DeviceOp, Module, Stream, Tensor, load, use_device, value, with_context
 from tilec.runtime.cpu_launch import CpuOptions, CpuRun
+from tilec.runtime.cpu_queue import Queue
 from tilec.runtime.ops.watcher import WATCHER
 from tilec.testing.fragile_cpu import FragileCpuDriver
 
@@ -46,7 +48,7 @@ class Lab:
         self.module: Module = load(bundle_of(ADD), self.device)
 
     def _run(self, run: CpuRun) -> None:
-        assert self.gate.wait(10)
+        assert self.gate.wait(PATIENCE)
         if run.regions["x"].data.view("f4")[0] < 0:
             raise FaultError("add-any: element 5 of x is outside", kernel="add-any")
         add(run)
@@ -68,7 +70,7 @@ def test_every_wait_ends_with_the_loss(lab: Lab, caplog: pytest.LogCaptureFixtur
     before = [Tensor.uninitialized((4,), "f32", driver=lab.driver, ordinal=-1, stream=0) for _ in range(4)]
     futures = [lab.op(-1.0 if number == 5 else 1.0).future() for number in range(12)]
     lab.gate.set()
-    errors = [future.exception(10) for future in futures]
+    errors = [future.exception(PATIENCE) for future in futures]
     lost = [error for error in errors if error is not None]
     assert lost
     assert all(isinstance(error, ContextLostError) for error in lost)
@@ -87,7 +89,7 @@ def test_every_wait_ends_with_the_loss(lab: Lab, caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.DEBUG):
         before.clear()
         gc.collect()
-        assert WATCHER.drain(5)
+        assert WATCHER.drain(PATIENCE)
     assert caplog.text == ""
 
 
@@ -103,9 +105,15 @@ def test_a_task_that_awaits_is_told(lab: Lab) -> None:
     assert all(found is None or isinstance(found, ContextLostError) for found in results)
 
 
-def test_the_fault_is_the_cause_of_the_first_error(lab: Lab) -> None:
-    lab.gate.set()
+def test_the_fault_is_the_cause_of_the_first_error(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = lab.device.new_stream()
+    queue = lab.driver._queues[stream.handle]
+
+    def wait_for(number: int, seconds: float | None = None) -> bool:
+        lab.gate.set()  # the launch fails while somebody waits for it: any call after that would say that the device is lost already
+        return Queue.wait_for(queue, number, seconds)
+
+    monkeypatch.setattr(queue, "wait_for", wait_for)
     lab.module.add(stream, np.zeros(4, np.float32), np.full(4, -1, np.float32), ones(4))
     with pytest.raises(
         ContextLostError, match=r"^add-any: the launch failed: CUDA_ERROR_LAUNCH_FAILED: the context of the cpu device"
@@ -152,7 +160,7 @@ def test_graphs_of_a_lost_device(caplog: pytest.LogCaptureFixture) -> None:
         graph.close()
         del graph, z, x, y
         gc.collect()
-        assert WATCHER.drain(5)
+        assert WATCHER.drain(PATIENCE)
     assert caplog.text == ""
 
 

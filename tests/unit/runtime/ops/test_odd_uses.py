@@ -18,6 +18,7 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
+from tests.waiting import PATIENCE
 from tilec.errors import UsedOpError
 from tilec.runtime import DeviceOp, Event, MemPool, SingleStream, Stream, Tensor, use_device, value, zip_ops
 
@@ -48,7 +49,7 @@ def test_of_two_threads_one_runs_an_op(held: Held) -> None:
         came: list[Any] = []
 
         def use(op: DeviceOp[Any] = op, start: threading.Barrier = start, came: list[Any] = came) -> None:
-            start.wait(10)
+            start.wait(PATIENCE)
             with use_device(held.device):
                 try:
                     came.append(op.sync())
@@ -59,7 +60,7 @@ def test_of_two_threads_one_runs_an_op(held: Held) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(10)
+            thread.join(PATIENCE)
         assert sorted(type(found).__name__ for found in came) == ["UsedOpError", "tuple"]
 
 
@@ -112,7 +113,7 @@ def test_two_loops_in_two_threads(held: Held) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
     assert [len(results) for results in found] == [20, 20]
 
 
@@ -146,6 +147,47 @@ def test_a_child_of_a_fork_goes_on_and_ends() -> None:
     assert done.stdout == "2.0\n" * 5
 
 
+@pytest.mark.parametrize("frozen", ["", "import gc; gc.freeze()"])
+def test_a_child_of_a_fork_is_not_held_up_by_locks_of_threads_that_it_has_not(frozen: str) -> None:
+    code = LOCKED.replace("FROZEN", frozen)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2.0\n", "")
+
+
+# A thread that is in the middle of everything that ops take locks for.
+LOCKED = """
+import os, signal, threading, warnings
+import numpy as np
+from tests.cpu_samples import device, ones
+from tilec.runtime import Device, MemPool, Tensor, marks, set_default_device
+from tilec.runtime.tensors import pool, staging
+
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # since Python 3.12
+module, driver = device()
+set_default_device(Device("cpu", driver=driver))
+x = Tensor.from_foreign(ones(64), driver=driver).share()
+def launch():
+    return module.lazy.add(Tensor.from_foreign(ones(64), driver=driver), x, x).future().result(20)[0]
+launch()
+staged = staging.staging_of(driver, -1)
+held, end = threading.Event(), threading.Event()
+def hold():
+    locks = (marks._LOCK, pool._LOCK, staging._LOCK, staged._lock, x.storage.lock, x.lease._lock, driver._lock, driver._pool._lock)
+    with locks[0], locks[1], locks[2], locks[3], locks[4], locks[5], locks[6], locks[7]:
+        held.set()
+        end.wait()
+threading.Thread(target=hold).start()
+held.wait()
+FROZEN
+child = os.fork()
+if not child:
+    signal.alarm(30)
+    os.write(1, f"{np.asarray(launch())[0]}\\n".encode())
+    os._exit(0)
+status = os.waitpid(child, 0)[1]
+end.set()
+assert status == 0
+"""
 # Live tensors, views, shares and pools, futures nobody asked, callbacks, a thread that goes on launching, and a loop in another one.
 END = """
 import asyncio, threading, time
@@ -173,16 +215,19 @@ for future in futures:
     future.add_done_callback(lambda f: f.done())
 waiting = [op() for _ in range(50)]
 kept = op().shared()
+launched = threading.Semaphore(0)
 def launches():
     while True:
         op().future()
+        launched.release()
         time.sleep(0.0005)
 async def loop():
     while True:
         await op()
 threading.Thread(target=launches, daemon=True).start()
 threading.Thread(target=lambda: asyncio.run(loop()), daemon=True).start()
-time.sleep(0.2)
+for _ in range(100):
+    launched.acquire()
 here.sync()
 """
 FORK = """
@@ -198,13 +243,15 @@ here = Device("cpu", driver=driver)
 set_default_device(here)
 stop = threading.Event()
 x = Tensor.from_foreign(ones(64), driver=driver).share()
+started = threading.Barrier(4)
 def work():
+    started.wait()
     while not stop.is_set():
         module.lazy.add(Tensor.from_foreign(ones(64), driver=driver), x, x).sync()
 threads = [threading.Thread(target=work) for _ in range(3)]
 for thread in threads:
     thread.start()
-time.sleep(0.05)
+started.wait()
 for _ in range(5):
     child = os.fork()
     if not child:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
+from tests.waiting import PATIENCE, becomes
 from tilec.errors import DriverError, NestedExecutionError, SchedulingError, TilecError, UsageError, UsedOpError
 from tilec.runtime import Stream
 from tilec.runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
@@ -340,16 +341,7 @@ def test_work_of_an_op_that_failed_fails_no_other(held: Held) -> None:
     held.fail = True
     with pytest.raises(ValueError, match="mine"):
         with_context(fail).sync_on(stream)
-    assert _becomes(lambda: held.runs == 1)
-    assert WATCHER.drain(5)
+    assert becomes(lambda: held.runs == 1)
+    assert WATCHER.drain(PATIENCE)
     held.fail = False
     assert Grow(held, ones(4)).sync_on(stream).tolist() == [2.0] * 4
-
-
-def _becomes(condition: Any) -> bool:
-    import time
-
-    end = time.monotonic() + 5
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.002)
-    return bool(condition())

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
+from tests.waiting import becomes
 from tilec.errors import DriverError, OwnershipError, SchedulingError, UsageError, UsedOpError
 from tilec.runtime import DeviceOp, ExecutionContext, SingleStream, shared, use_device, use_policy, value, with_context, zip_ops
 from tilec.runtime.tensors.storage import Storage
@@ -280,11 +281,7 @@ def test_memory_is_freed_behind_its_last_user_on_whatever_stream(held: Held) -> 
         assert order == []
     for future in futures:
         future.result()
-    end = threading.Event()
-    for _ in range(500):
-        if "freed" in order:
-            break
-        end.wait(0.01)
+    assert becomes(lambda: "freed" in order)
     assert order == ["used", "used", "used", "freed"]
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.waiting import Gate
 from tilec.runtime import Device, MappedPartition, Partition, SharedTensor, Tensor, TensorMut, TensorView
 from tilec.runtime.cpu_driver import CpuDriver
 from tilec.runtime.seam import CopyKind, DeviceDriver
@@ -37,17 +37,6 @@ def refusing(base: type) -> Any:
         return call
 
     return type(f"Refusing{base.__name__}", (base,), {"armed": False, **{name: refuse(name) for name in WAITS}})
-
-
-class Gate:
-    """Holds the streams of a cpu device until it is opened."""
-
-    def __init__(self) -> None:
-        self.open = threading.Event()
-        self.open.set()
-
-    def __call__(self) -> None:
-        assert self.open.wait(10)
 
 
 @pytest.fixture(params=["gpu", "cpu"])

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from tests.waiting import PATIENCE
 from tilec.errors import DriverError, OutOfMemoryError
 from tilec.runtime.cpu_driver import CpuDriver
 from tilec.runtime.memory import DeviceBuffer
@@ -88,7 +89,7 @@ def test_memory_that_a_busy_stream_frees_is_waited_for(cpu: CpuDriver, several: 
     go = threading.Event()
 
     def held() -> None:
-        assert go.wait(10)
+        assert go.wait(PATIENCE)
 
     with Stream("cpu", driver=cpu) as busy, Stream("cpu", driver=cpu) as other:
         storage = Storage.allocate(cpu, CPU, 600, busy.handle, pool.handle)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.waiting import Gate
 from tilec.errors import DriverError, OutOfMemoryError, SchedulingError
 from tilec.runtime import Stream
 from tilec.runtime.cpu_driver import POISON, CpuDriver
@@ -264,15 +265,6 @@ def test_streams_of_two_devices_are_told_apart() -> None:
     assert steps(driver) == [("record", 5), ("wait", home), ("free", home)]
 
 
-class Gate:
-    def __init__(self) -> None:
-        self.open = threading.Event()
-        self.open.set()
-
-    def __call__(self) -> None:
-        assert self.open.wait(10)
-
-
 def late_reader(frees: str) -> list[int]:
     """What a stream reads that is held up until the memory was given up by its owner, on a device that fills freed memory."""
     gate = Gate()
@@ -286,7 +278,7 @@ def late_reader(frees: str) -> list[int]:
     storage.pass_through(two, write=False)
     driver.copy_async(CPU, target.ctypes.data, storage.address, 4, two, CopyKind.TO_HOST)
     if frees == "at once":
-        storage._finalizer.detach()
+        storage._finalizer.never()
         driver._free(storage.address)
     del storage
     gate.open.set()

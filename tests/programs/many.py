@@ -1,0 +1,58 @@
+"""Thousands of random programs, drawn by a plain generator: Hypothesis remembers all that it tried, and programs collect garbage often."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+# A step by its name, and the number that it chooses by.
+Program = list[tuple[str, int]]
+# Carries out a program at a pace; raises where something is wrong.
+Try = Callable[[Program, int], object]
+# Seconds between two lines of progress, and for which a program that fails is made shorter.
+_TELL, _SHRINK = 10.0, 60.0
+
+
+def carry_out_many(attempt: Try, names: list[str], count: int, seed: int, tell: Callable[[str], None]) -> None:
+    """Carry out so many programs of a seed; of the first that fails, what is left of it that still does."""
+    began = told = time.monotonic()
+    for number in range(count):
+        program, pace = drawn(names, seed, number)
+        try:
+            attempt(program, pace)
+        except Exception as error:
+            short = shorter(program, lambda part: _fails(attempt, part, pace))  # noqa: B023 - used at once
+            raise AssertionError(f"program {number} of seed {seed} fails at pace {pace}, and so does {short!r}: {error!r}") from error
+        if time.monotonic() > told + _TELL or number + 1 == count:
+            told = time.monotonic()
+            tell(f"{number + 1} of {count} programs, {told - began:.0f} s")
+
+
+def drawn(names: list[str], seed: int, number: int) -> tuple[Program, int]:
+    """A program of a seed, and the pace of its device: always the same, whatever others there are."""
+    chance = random.Random(f"{seed} {number}")
+    return [(chance.choice(names), chance.randrange(8**4)) for _ in range(chance.randint(10, 70))], chance.randint(0, 1000)
+
+
+def shorter(program: Program, fails: Callable[[Program], bool]) -> Program:
+    """What is left of a program that fails once steps are taken out, many at a time and then one by one, without which it fails still."""
+    end, size = time.monotonic() + _SHRINK, len(program) // 2
+    while size:
+        place = 0
+        while place < len(program) and time.monotonic() < end:
+            part = program[:place] + program[place + size :]
+            if fails(part):
+                program = part
+            else:
+                place += size
+        size //= 2
+    return program
+
+
+def _fails(attempt: Try, program: Program, pace: int) -> bool:
+    try:
+        attempt(program, pace)
+    except Exception:  # noqa: BLE001 - any will do
+        return True
+    return False

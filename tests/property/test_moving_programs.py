@@ -1,0 +1,71 @@
+"""Random programs on a driver that, as CUDA's, holds no arguments: there, launches of tensors that move take the shortest way."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.programs.programs import PROGRAMS, carry_out
+from tests.runtime_samples import ADD, ADD_ABI, bundle_of
+from tilec.runtime import Device, Stream, Tensor, load
+from tilec.runtime.tensors.lease import Holder
+from tilec.testing.fake_driver import FakeDriver, FakeKernel
+
+
+class FakeSite:
+    """A driver that works at once."""
+
+    kernel = "add"
+    extra = (1.0,)
+
+    def __init__(self) -> None:
+        kernel = FakeKernel(abi=ADD_ABI, run=self._add)
+        self.driver = FakeDriver(kernels={image.symbol: kernel for variant in ADD.variants for image in variant.images})
+        self.module = load(bundle_of(ADD), 0, driver=self.driver)
+        self.device = Device(0, driver=self.driver)
+        self.streams = [Stream(0, driver=self.driver) for _ in range(3)]
+
+    def _add(self, z: int, x: int, y: int, count: int, alpha: float) -> None:
+        out, one, two = (np.ctypeslib.as_array((ctypes.c_float * count).from_address(address)) for address in (z, x, y))
+        np.add(one * np.float32(alpha), two, out=out)
+
+    def launch(self, stream: Any, z: Any, x: Any, y: Any) -> None:
+        self.module.add(stream, z, x, y)
+
+    def lazy(self, z: Any, x: Any, y: Any) -> Any:
+        return self.module.lazy.add(z, x, y)
+
+    def broken(self, z: Any, x: Any, y: Any) -> Any:
+        return None  # nothing runs later here
+
+    def read(self, tensor: Any) -> np.ndarray:
+        tensor.require_readable(Holder(what="__array_interface__"))
+        out = np.empty(tensor.shape, np.float32)
+        ctypes.memmove(out.ctypes.data, tensor.ptr, tensor.nbytes)
+        return out
+
+    def adopt(self, array: np.ndarray) -> Tensor:
+        return Tensor.borrow_raw(array.ctypes.data, array.shape, "f32", owner=array, driver=self.driver)
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[FakeSite]:
+    made = FakeSite()
+    gc.collect()
+    gc.freeze()  # programs collect often, and nothing that is there by now is theirs
+    yield made
+    gc.unfreeze()
+
+
+@settings(max_examples=60, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(PROGRAMS)
+def test_programs_give_what_they_give_one_step_at_a_time(site: FakeSite, program: list[tuple[str, int]]) -> None:
+    before = len(site.driver._memory)
+    carry_out(program, site)
+    assert len(site.driver._memory) == before

@@ -1,0 +1,160 @@
+"""What a new build changes: for callers, each with whether it breaks them, and in its images."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.bundle_samples import Sample, row
+from tilec.inspection.diff import compare, to_json
+from tilec.inspection.diff_launchers import launcher_changes
+from tilec.inspection.report import Report
+from tilec.model.image import Resources
+from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, ToolInfo
+from tilec.model.signature import Param, ParamKind
+
+KERNEL = Sample().kernel("rmsnorm")
+replace = dataclasses.replace
+
+
+def report(info: BundleInfo, digest: str = "a") -> Report:
+    return Report(path=f"{digest}.tilec", kind="bundle", size=100, digest=digest, info=info)
+
+
+def told(new: KernelInfo, old: KernelInfo = KERNEL) -> list[tuple[str, bool]]:
+    return [(change.what, change.breaking) for change in launcher_changes([old], [new])]
+
+
+def with_param(name: str, **values: Any) -> KernelInfo:
+    return replace(KERNEL, params=tuple(replace(p, **values) if p.name == name else p for p in KERNEL.params))
+
+
+def test_equal_kernels_change_nothing() -> None:
+    assert told(KERNEL) == []
+    assert [change.what for change in launcher_changes([KERNEL], [])] == ["removed"]
+    assert [(c.kernel, c.what, c.breaking) for c in launcher_changes([], [KERNEL])] == [("rmsnorm", "added", False)]
+
+
+SCALE = Param(name="scale", kind=ParamKind.SCALAR, dtype="f32")
+
+
+@pytest.mark.parametrize(
+    ("new", "expected"),
+    [
+        (replace(KERNEL, params=KERNEL.params[:2]), [("parameter eps: f32 = 1e-06 removed", True)]),
+        (replace(KERNEL, params=(*KERNEL.params, SCALE)), [("parameter scale: f32 added, without a default", True)]),
+        (replace(KERNEL, params=(*KERNEL.params, replace(SCALE, default=2.0))), [("parameter scale: f32 = 2.0 added", False)]),
+        (
+            replace(KERNEL, params=(replace(SCALE, default=2.0), *KERNEL.params)),
+            [("parameter scale: f32 = 2.0 added, in front of others", True)],
+        ),
+        (
+            replace(KERNEL, params=(KERNEL.params[1], KERNEL.params[0], KERNEL.params[2])),
+            [("parameters in another order: x, y, eps; was y, x, eps", True)],
+        ),
+        (with_param("x", kind=ParamKind.PTR), [("parameter x: pointer, was x: T[2]", True)]),
+        (with_param("x", rank=3), [("x takes rank 3; was rank 2", True)]),
+        (with_param("x", rank=-1), [("x takes any rank; was rank 2", False)]),
+        (with_param("x", out=True), [("x is written; was only read", True)]),
+        (with_param("x", dtype="f16"), [("x takes f16; was f16, f32", True)]),
+        (with_param("x", align=32), [("x needs a base address divisible by 32; was 16", True)]),
+        (with_param("x", align=8), [("x needs a base address divisible by 8; was 16", False)]),
+        (with_param("x", shape_divisible=(1, 8)), [("x needs extents divisible by 1, 8; was 1, 4", True)]),
+        (with_param("x", shape_divisible=()), [("x needs extents divisible by 1; was 1, 4", False)]),
+        (with_param("x", stride=(None, 1)), [("x needs strides (any, 1); was of a C-contiguous tensor", False)]),
+        (with_param("y", stride=None), [("y needs strides of a C-contiguous tensor; was (any, 1)", True)]),
+        (with_param("y", stride=(None, None)), [("y needs strides (any, any); was (any, 1)", False)]),
+        (with_param("eps", default=1e-5), [("default of eps is 1e-05; was 1e-06", False)]),
+        (with_param("eps", default=None), [("default of eps is none; was 1e-06", True)]),
+    ],
+)  # fmt: skip
+def test_parameters(new: KernelInfo, expected: list[tuple[str, bool]]) -> None:
+    assert told(new) == expected
+
+
+def test_axes() -> None:
+    fewer = replace(KERNEL, axes=(("T", ("f16", "bf16")), ("B", (128,))))
+    assert told(fewer) == [
+        ("y takes bf16, f16; was f16, f32", True),
+        ("x takes bf16, f16; was f16, f32", True),
+        ("T = bf16 is built too", False),
+        ("B = 64 is not built any more", True),
+    ]
+    assert told(replace(KERNEL, axes=KERNEL.axes[:1], default=())) == [("axis B removed", True)]
+    more = replace(KERNEL, axes=(*KERNEL.axes, ("W", (1, 2))))
+    assert told(more) == [("axis W added, without a default", True)]
+    assert told(replace(more, default=(*more.default, ("W", 1)))) == [("axis W added", False)]
+    assert told(replace(KERNEL, default=())) == [("axis B has no default any more; was 128", True)]
+    assert told(replace(KERNEL, default=(("B", 64),))) == [("default of B is 64; was 128", False)]
+
+
+def test_launch() -> None:
+    launch = LaunchInfo(grid=("7",), block=("128",), shared="0", cluster=(2,), cooperative=True, requires=("eps > 0",))
+    assert told(replace(KERNEL, launch=launch)) == [
+        ("requires eps > 0", True),
+        ("does not require x.shape[0] == y.shape[0] any more", False),
+        ("grid 7; was cdiv(x.shape[0], B)", False),
+        ("block 128; was 256", False),
+        ("dynamic shared memory 0; was 256 * 4", False),
+        ("cluster 2; was none", False),
+        ("launch cooperative; was plain", False),
+    ]
+
+
+def test_gpus_that_nothing_runs_on_any_more() -> None:
+    def only(keep: Callable[[str], bool]) -> KernelInfo:
+        images = tuple(replace(v, images=tuple(i for i in v.images if keep(str(i.target)))) for v in KERNEL.variants)
+        return replace(KERNEL, variants=images)
+
+    # PTX of compute_80 serves every later GPU, and cubins of 8.0 those of 8.x.
+    assert told(only(lambda target: target != "sm_90"))[0][0].startswith("on compute capability 9.0 needs a driver of CUDA 12.0")
+    found = told(only(lambda target: target.startswith("sm_")))
+    assert found == [("runs no more on compute capability 8.7, 8.8, 10.0, 10.3, 10.7, 11.0, 12.0, 12.1", True)]
+    one = replace(KERNEL, variants=(only(lambda target: target == "compute_80").variants[0], *KERNEL.variants[1:]))
+    assert all("needs a driver" in what for what, _ in told(one))
+
+
+def test_a_fallback_that_is_gone() -> None:
+    plain = replace(KERNEL.variants[0], id="rmsnorm-f16-B64-any", assume=())
+    whole = replace(KERNEL, variants=(*KERNEL.variants, plain))
+    assert told(KERNEL, whole) == [("arguments without the assumed facts are refused: no rmsnorm-f16-B64-any", True)]
+
+
+def test_package_and_tools() -> None:
+    old = Sample().info()
+    tool = ToolInfo(name="ptxas", version="13.5.1", digest="2" * 64)
+    new = replace(old, package=replace(old.package, module="acme"), min_driver=610, profile="debug", toolchain=(*old.toolchain, tool))
+    found = compare(report(old), report(new, "b"))
+    assert [(change.kernel, change.what, change.breaking) for change in found.changes] == [
+        ("", "imported as acme, was acme_kernels", True),
+        ("", "needs a driver of branch 610; was 580", True),
+        ("", "profile debug, was release", False),
+    ]
+    assert [dataclasses.astuple(one) for one in found.tools] == [("ptxas", "", "13.5.1")]
+    assert (found.same, found.images, found.added, found.removed) == (24, (), (), ())
+
+
+def test_images() -> None:
+    old = Sample().info()
+    kernel = old.kernels[1]
+    first, *others = kernel.variants
+    changed = replace(
+        first.images[0], digest="f" * 64, resources=Resources(registers=168, spill_stores=8, spill_loads=4, shared=1024, stack=0, code=4096)
+    )
+    variant = replace(first, images=(changed, first.images[1], row("sm_120")))
+    new = replace(old, kernels=(old.kernels[0], replace(kernel, variants=(variant, *others))))
+    found = compare(report(old), report(new, "b"))
+    assert (found.same, found.added, found.removed) == (22, ("rmsnorm-f16-B64-sm_120",), ("rmsnorm-f16-B64-compute_80",))
+    (image,) = found.images
+    assert image.id == "rmsnorm-f16-B64-sm_80"
+    # 256 threads of 40 registers: 6 blocks of 8 warps, of 64; of 168: 1 block.
+    assert (image.old.occupancy, image.new.occupancy) == (0.75, 0.125)
+    assert (image.old.registers, image.new.registers, image.old.spills, image.new.spills) == (40, 168, 0, 8)
+    assert image.worse == ("spills", "occupancy")
+    body = to_json(found)
+    assert body["breaking"] == len(found.breaking) == 1
+    assert body["images"]["changed"][0]["worse"] == ["spills", "occupancy"]
+    assert body["images"]["same"] == 22

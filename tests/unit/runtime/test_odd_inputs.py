@@ -1,0 +1,123 @@
+"""What libraries and users hand over that is off: each is refused in words, and nothing is lost by it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilec.errors import AliasError, ArgumentError, DriverError, TensorError
+from tilec.runtime import DeviceBuffer, MetaTensor, Tensor, api, use_device
+from tilec.runtime.ops.graph import Executable
+from tilec.runtime.ops.graph_capture import give_line, take_line
+from tilec.testing.fake_driver import FakeDriver
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Foreign:
+    """A tensor that says of itself whatever it is told to."""
+
+    def __init__(self, **said: Any) -> None:
+        self.__cuda_array_interface__ = {"shape": (4,), "typestr": "<f4", "version": 3, **said}
+
+
+def test_numpy_reads_buffers_of_dtypes_that_it_has_not() -> None:
+    import ml_dtypes
+
+    buffer = DeviceBuffer.from_host(np.array([0x3F80, 0xC000], "u2"), "cpu", dtype="bf16")
+    array = np.asarray(buffer)
+    assert array.dtype == ml_dtypes.bfloat16
+    assert array.tolist() == [1.0, -2.0]
+    array[0] = 3.0
+    assert buffer.to_host().tolist() == [3.0, -2.0], "it shares the buffer's memory"
+    assert np.asarray(buffer, dtype=np.float32).tolist() == [3.0, -2.0]
+    assert np.asarray(DeviceBuffer((2,), "f32", "cpu")).dtype == np.float32
+    with pytest.raises(AttributeError, match=r"no word for bf16: np.asarray\(buffer\) gives an array of ml_dtypes"):
+        buffer.__array_interface__  # noqa: B018
+
+
+def test_numpy_is_told_why_it_gets_nothing() -> None:
+    with pytest.raises(TensorError, match=r"(?s)<MetaTensor f32\[4\]> has no contents that NumPy could read.*api.zeros\(meta.shape"):
+        np.asarray(MetaTensor((4,), "f32"))
+    with pytest.raises(TensorError, match=r"(?s)cannot read the memory of a GPU.*to_host\(\)"):
+        np.asarray(DeviceBuffer((4,), "f32", 0, driver=FakeDriver()))
+    with pytest.raises(TensorError, match=r"(?s)elements of f4e2m1 share bytes.*to_host\(\)"):
+        np.asarray(DeviceBuffer((4,), "f4e2m1", "cpu"))
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"shape": (-4,)}, r"shape \(-4,\) has a negative extent"),
+        ({"shape": (4, -1)}, r"shape \(4, -1\) has a negative extent"),
+        ({"data": (0x10001, False)}, "address 0x10001 is not aligned to elements of 4 bytes"),
+        ({"data": (-4, False)}, "address -0x4 is not aligned"),
+        ({"stream": "x"}, "names the stream 'x', which is none"),
+        ({"stream": -1}, "names the stream -1, which is none"),
+    ],
+)
+def test_tensors_that_describe_themselves_wrongly(said: dict[str, Any], words: str) -> None:
+    driver = FakeDriver()
+    buffer = DeviceBuffer((64,), "f32", 0, driver=driver)
+    with pytest.raises(TensorError, match=words) as caught:
+        Tensor.from_foreign(Foreign(**{"data": (buffer.ptr, False), **said}), driver=driver)
+    assert caught.value.fix
+
+
+def test_a_stream_that_is_none_is_refused_by_dlpack_too() -> None:
+    driver = FakeDriver()
+    buffer = DeviceBuffer((4,), "f32", 0, driver=driver)
+    tensor = Tensor.from_foreign(Foreign(data=(buffer.ptr, False)), driver=driver)
+    for stream, words in (("x", "a builtins.str is no stream"), (-5, "the stream's handle is -5")):
+        with pytest.raises(ArgumentError, match=f"__dlpack__: {words}"):
+            tensor.__dlpack__(stream=stream)
+
+
+def test_a_copy_to_itself_is_one_where_there_is_nothing_to_copy_too() -> None:
+    with use_device("cpu"):
+        for extent in (0, 4):
+            tensor = api.zeros((extent,), "f32").sync()
+            with pytest.raises(AliasError, match="shares memory with the target"):
+                api.memcpy(tensor, tensor)
+            assert tensor.to_host().shape == (extent,), "nobody claims it"
+
+
+def test_a_graph_that_is_not_brought_to_the_device_loses_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver()
+    line = take_line(driver, 0)
+    driver.begin_capture(0, line.handle)
+    graph = driver.end_capture(0, line.handle)
+    give_line(line)
+
+    def refuse(*_: object) -> None:
+        raise DriverError("no memory", result="CUDA_ERROR_OUT_OF_MEMORY", code=2)
+
+    monkeypatch.setattr(driver, "upload_graph", refuse)
+    with pytest.raises(DriverError, match="no memory"):
+        Executable.of(driver, 0, graph)
+    assert take_line(driver, 0).handle == line.handle
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "told"),
+    [
+        ("foo", "[]", "'foo'"),
+        ("leases, bar,launches,foo", "['launches', 'leases']", "'bar', 'foo'"),
+        ("leases", "['leases']", ""),
+        ("", "[]", ""),
+    ],
+)
+def test_words_of_the_environment_that_mean_nothing_are_told_once(value: str, expected: str, told: str) -> None:
+    code = "from tilec.runtime.debugging import debugging; print(sorted(debugging()), debugging() is debugging())"
+    env = {**os.environ, "TILEC_DEBUG": value, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, timeout=60, check=False, env=env)
+    assert done.stdout.strip() == f"{expected} True"
+    assert done.stderr.count("RuntimeWarning") == bool(told)
+    if told:
+        assert f"TILEC_DEBUG has {told}, which means nothing: there are launches, leases, with commas between them" in done.stderr

@@ -1,0 +1,59 @@
+"""How many blocks of an image one multiprocessor of its target holds, where the bundle says enough to know."""
+
+from __future__ import annotations
+
+from tilec.errors import ExpressionError
+from tilec.model.arch import ARCHS, TargetKind
+from tilec.model.expr import parse
+from tilec.model.image import ImageInfo
+from tilec.model.kernel import KernelInfo, VariantInfo
+from tilec.model.occupancy import Occupancy, occupancy
+
+
+def residency(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> Occupancy | None:
+    """Resident blocks on one multiprocessor of the image's target.
+
+    None for portable code, and where block or shared memory depend on the arguments of a launch.
+    """
+    arch = ARCHS.get(image.target.cc)
+    if image.target.kind is not TargetKind.CUBIN or arch is None or image.resources.registers is None:
+        return None
+    if image.block:
+        # Its resources already count the dynamic shared memory that the compiler chose.
+        threads, dynamic = _volume(image.block), 0
+    else:
+        extents = image.required_block or _numbers(kernel.launch.block, variant)
+        shared = _numbers((kernel.launch.shared,), variant)
+        if not extents or not shared:
+            return None
+        threads, dynamic = _volume(extents), shared[0]
+    if threads < 1:
+        return None
+    return occupancy(
+        arch,
+        threads_per_block=threads,
+        registers=image.resources.registers,
+        shared_static=image.resources.shared or 0,
+        shared_dynamic=dynamic,
+    )
+
+
+def _numbers(expressions: tuple[str, ...], variant: VariantInfo) -> tuple[int, ...]:
+    """Values of expressions over the axes alone; empty where one needs an argument."""
+    values = []
+    for text in expressions:
+        try:
+            value = parse(text).evaluate(dict(variant.axes))
+        except ExpressionError:
+            return ()
+        if not isinstance(value, int) or value < 0:
+            return ()
+        values.append(value)
+    return tuple(values)
+
+
+def _volume(extents: tuple[int, ...]) -> int:
+    volume = 1
+    for extent in extents:
+        volume *= extent
+    return volume

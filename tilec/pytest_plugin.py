@@ -1,0 +1,194 @@
+"""Cases as tests of pytest: with `pytest_plugins = ["tilec.pytest_plugin"]` in conftest.py, each case of a tilec.toml is a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+from tilec.bundle.choose import LANGUAGES
+from tilec.cli.app import MANIFEST, App
+from tilec.cli.failures import render
+from tilec.cli.settings import read_settings
+from tilec.errors import TilecError
+
+if TYPE_CHECKING:
+    from tilec.manifest.types import Kernel
+    from tilec.project import Project
+    from tilec.runner.cases import BoundCase
+    from tilec.runner.device import ModuleDevice
+    from tilec.runner.reference import References
+    from tilec.runner.run import CaseResult
+
+MARKS = {
+    "tilec": "a case of a tilec.toml",
+    "tilec_gpu": "a case of a tilec.toml whose kernel needs a GPU",
+}
+
+
+class CaseFailedError(Exception):
+    """A case's results differ from those of its reference, or could not be had; its text is what pytest shows."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--tilec-device`, as `--device` of `tilec run`."""
+    group = parser.getgroup("tilec", "kernels")
+    group.addoption(
+        "--tilec-device", default="auto", metavar="NAME", help="where cases run: cuda, cuda:N, cpu, or auto: a GPU if there is one"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marks known."""
+    for name, text in MARKS.items():
+        config.addinivalue_line("markers", f"{name}: {text}")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CaseFile | None:
+    """A manifest is a file of tests."""
+    return CaseFile.from_parent(parent, path=file_path) if file_path.name == MANIFEST else None
+
+
+class CaseFile(pytest.File):
+    """A manifest: one test per case of each kernel. Nothing is built while tests are collected."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """The cases, in the manifest's order."""
+        run = Run(self.path, self.config.getoption("--tilec-device"))
+        for kernel in run.project.manifest.kernels:
+            for case in kernel.cases:
+                yield CaseItem.from_parent(self, name=f"{kernel.name}/{case.name}", run=run, kernel=kernel, case=case.name)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
+        """Errors in the manifest, as `tilec check` prints them."""
+        return _text(excinfo.value) if isinstance(excinfo.value, TilecError) else super().repr_failure(excinfo)
+
+
+class CaseItem(pytest.Item):
+    """One case of a kernel, with all dtypes that it leaves open."""
+
+    def __init__(self, *, run: Run, kernel: Kernel, case: str, **more: Any) -> None:
+        """Mark it, so that `-m` and `-k` find it by kernel, language and need of a GPU."""
+        super().__init__(**more)
+        self._run, self._kernel, self._case = run, kernel, case
+        self.add_marker(pytest.mark.tilec)
+        if kernel.language in LANGUAGES:
+            self.add_marker(pytest.mark.tilec_gpu)
+        self.extra_keyword_matches.update((kernel.name, case, kernel.language))
+
+    def runtest(self) -> None:
+        """Build what is not up to date (once for all cases), run, and compare."""
+        results = self._run.results(self._kernel.name, self._case)
+        bad = [result for result in results if result.status in ("failed", "error")]
+        if bad:
+            raise CaseFailedError("\n".join(line for result in bad for line in _told(result)))
+        skipped = [result for result in results if result.status == "skipped"]
+        if len(skipped) == len(results):
+            pytest.skip(skipped[0].reason if skipped else "no variant of the kernel that was built fits the case")
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """What differs, or why it could not be run; a traceback of tilec's own code helps nobody."""
+        if isinstance(excinfo.value, CaseFailedError):
+            return str(excinfo.value)
+        if isinstance(excinfo.value, TilecError):
+            return self._run.told(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the case is, for reports."""
+        place = self._run.project.manifest.locate(("kernel", self._kernel.name, "case", self._case))
+        return self.path, place.line - 1, self.name
+
+
+class Run:
+    """The cases of one manifest on one device; opened and built when the first case is run, once."""
+
+    def __init__(self, manifest: Path, device: str) -> None:
+        """Read the manifest.
+
+        Raises:
+            ManifestError: it has problems.
+        """
+        from tilec.cli.cases import open_project
+
+        self.path = manifest
+        self._app = App(settings=read_settings(), manifest=str(manifest), quiet=True)
+        self._device = device
+        self.project: Project = open_project(self._app)
+        self._cases: tuple[BoundCase, ...] | None = None
+        self._error: TilecError | None = None
+        self._said: TilecError | None = None
+        self._absent: dict[str, str] = {}
+        self._place: ModuleDevice | None = None
+        self._references: References | None = None
+
+    def results(self, kernel: str, case: str) -> list[CaseResult]:
+        """What came of a case, once for each value of the axes that it leaves open.
+
+        Raises:
+            TilecError: the project cannot be built, or there is no such device; the same for every case.
+        """
+        import time
+
+        from tilec.runner.run import CaseResult, run_case
+
+        if self._error is not None:
+            raise self._error
+        if self._cases is None:
+            try:
+                self._cases = self._open()
+            except TilecError as error:
+                self._error = error
+                raise
+        results = []
+        for one in self._cases:
+            if (one.kernel, one.case) == (kernel, case):
+                if self._place is None or self._references is None or kernel in self._absent:
+                    results.append(CaseResult(case=one, status="skipped", reason=self._absent.get(kernel, "it was not built")))
+                else:
+                    results.append(run_case(one, self._place, self._references, clock=time.perf_counter))
+        return results
+
+    def told(self, error: TilecError) -> str:
+        """An error's text; what concerns every case is said in full once."""
+        if error is not self._error or error is not self._said:
+            self._said = self._error
+            return _text(error)
+        return f"{error.what} (see the first case of {self.path.name})"
+
+    def _open(self) -> tuple[BoundCase, ...]:
+        from tilec.cli.cases import Wish, chosen_cases, open_bundle
+        from tilec.cli.run_device import CpuWish, find_device
+        from tilec.runner.device import ModuleDevice
+        from tilec.runner.reference import References
+        from tilec.runtime.load import load
+
+        manifest = self.project.manifest
+        wish = Wish(kernels=(), select=(), cases=(), args=(), axes=(), reference="")
+        work = f"the cases of {manifest.package.name}"
+        driver, device = find_device(self._app, self._device, CpuWish(), work=lambda: work, manifest=manifest, traced=print)
+        opened = open_bundle(self._app, self.project, wish, bundle=None, targets=(), cpu=device.interprets is not None)
+        self._absent = dict(opened.absent)
+        self._references = References(manifest.root)
+        if opened.bundle is not None:
+            self._place = ModuleDevice(load(opened.bundle, device, driver=driver), driver, advice=opened.advice)
+        return chosen_cases(opened, manifest, wish)
+
+
+def _text(error: TilecError) -> str:
+    """An error as the command prints it, without colours."""
+    return click.unstyle(render(error))
+
+
+def _told(result: CaseResult) -> Iterator[str]:
+    from tilec.cli.run_results import difference
+
+    yield result.case.name
+    for output in result.outputs:
+        if not output.comparison.ok:
+            yield f"  {difference(output)}"
+    if result.error is not None:
+        yield from (f"  {line}" for line in str(result.error).splitlines())

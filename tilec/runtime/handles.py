@@ -1,0 +1,73 @@
+"""Handles of streams, of whatever library made them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+from tilec.errors import ArgumentError, TilecError
+from tilec.runtime.scalars import shown
+
+Getter = Callable[[Any], int]
+
+
+class Handles(dict[type, Getter]):
+    """How to get a stream's handle, by its type; a type met for the first time is classified once."""
+
+    def __missing__(self, cls: type) -> Getter:
+        """Classify a type."""
+        getter: Getter
+        if cls is int:
+            getter = int
+        elif cls.__name__ == "Stream" and cls.__module__.partition(".")[0] == "torch":
+            getter = attrgetter("cuda_stream")  # an attribute in C: the usual case, read at every launch
+        else:
+            getter = _handle
+        self[cls] = getter
+        return getter
+
+
+def stream_handle(stream: Any, kernel: str) -> int:
+    """The handle of a stream.
+
+    Raises:
+        ArgumentError: it is none; the message starts with the kernel's name.
+    """
+    what = ""
+    try:
+        handle = HANDLES[type(stream)](stream)
+    except TilecError as error:  # a closed one of tilec's own
+        raise ArgumentError(f"{kernel}: {error.what}", cause=error.cause, fix=error.fix, kernel=kernel) from error
+    except Exception as error:  # noqa: BLE001 - foreign streams raise what they like
+        what = f"{error}"
+    else:
+        if 0 <= handle < 2**64:
+            return handle
+        what = f"the stream's handle is {shown(handle)}"
+    own = 'a tilec.runtime.Stream (Stream("cpu") on the cpu device)'
+    fix = f"pass a stream of torch, CuPy or cuda.core, {own}, or a handle as an int; 0 is the legacy default stream"
+    raise ArgumentError(f"{kernel}: {what}", fix=fix, kernel=kernel)
+
+
+def _handle(stream: Any) -> int:
+    if stream is None:
+        raise TypeError("the stream is None: launches name their stream")
+    if isinstance(stream, bool):
+        raise TypeError(f"{stream!r} is no stream")
+    if isinstance(stream, int):
+        return int(stream)
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        version, handle = protocol() if callable(protocol) else protocol
+        if version != 0:
+            raise TypeError(f"the stream's __cuda_stream__ is of version {version}, and 0 is known")
+        return int(handle)
+    for name in ("cuda_stream", "ptr"):  # torch; CuPy
+        handle = getattr(stream, name, None)
+        if isinstance(handle, int):
+            return handle
+    raise TypeError(f"a {type(stream).__module__}.{type(stream).__qualname__} is no stream")
+
+
+HANDLES = Handles()

@@ -1,0 +1,26 @@
+"""Whether nobody else has an object, by the interpreter's own count of references: only then may it stand for what was made of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+# Whether threads take turns, and change only at calls and jumps back: else neither that nor counts say anything.
+TURNS = hasattr(sys, "getrefcount") and getattr(sys, "_is_gil_enabled", lambda: True)()
+# Whether counts have all that hold an object. Later interpreters leave out what local variables hold.
+EXACT = TURNS and sys.version_info < (3, 14)
+
+
+def _never(_: object) -> int:
+    return -1
+
+
+def _local() -> int:
+    thing = object()
+    return references(thing)
+
+
+# Of an object in a local variable: how many there are with that, and with what hands it over here; -1 where it cannot be told.
+references: Callable[[object], int] = sys.getrefcount if EXACT else _never
+# What that is of an object that only one local variable has. Everything else that holds it once adds one.
+LOCAL = _local() if EXACT else 0
