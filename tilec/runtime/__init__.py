@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tilec.runtime.ops.sharing import SharedOp, shared
     from tilec.runtime.prepare import Explanation
     from tilec.runtime.protocols import DeviceLike, StreamLike, StructLike, TensorLike
-    from tilec.runtime.seam_types import DeviceInfo
+    from tilec.runtime.seam import DeviceInfo
     from tilec.runtime.streams import Stream
     from tilec.runtime.tensors.meta import MetaTensor
     from tilec.runtime.tensors.partition import MappedPartition, Partition
