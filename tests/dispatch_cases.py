@@ -12,6 +12,7 @@ from tilec.model.kernel import VariantInfo
 from tilec.runtime.prepare import Explanation
 
 # Multiples of 16 and of 64 are where assumptions begin to hold; 0 and 1 are where strides mean nothing.
+TO_SIXTEEN = -1  # rows begin at multiples of 16 elements, whatever their extent is
 EXTENT = st.one_of(st.sampled_from([0, 1, 16, 32, 64, 64]), st.integers(2, 90))
 
 
@@ -27,15 +28,16 @@ class Cut:
 
 CUT = st.one_of(
     st.just(Cut(1, 1, 0, False)),  # as arrays usually are
+    st.builds(Cut, st.just(1), st.just(1), st.sampled_from([0, 0, 1, 4]), st.just(False)),  # the same, anywhere
     st.builds(Cut, st.sampled_from([1, 1, 2]), st.sampled_from([1, 1, 1, 2, 3]), st.sampled_from([0, 0, 1, 4, 16]), st.booleans()),
 )
 
 
 @st.composite
 def arguments(draw: st.DrawFn) -> tuple[tuple[int, int], tuple[Cut, Cut, Cut], int, int]:
-    """(shape, cuts, elements between rows beyond those needed, seed)."""
+    """(shape, cuts, elements between rows beyond those needed or TO_SIXTEEN, seed)."""
     shape = draw(EXTENT), draw(EXTENT)
-    return shape, (draw(CUT), draw(CUT), draw(CUT)), draw(st.sampled_from([0, 0, 0, 5, 16])), draw(st.integers(0, 1000))
+    return shape, (draw(CUT), draw(CUT), draw(CUT)), draw(st.sampled_from([0, 0, TO_SIXTEEN, 5, 16])), draw(st.integers(0, 1000))
 
 
 def cut(shape: tuple[int, int], how: Cut, more: int, seed: int) -> tuple[np.ndarray[Any, Any], tuple[int, int, int, int]]:
@@ -43,7 +45,7 @@ def cut(shape: tuple[int, int], how: Cut, more: int, seed: int) -> tuple[np.ndar
     m, n = shape
     inner = m if how.turned else n
     outer = n if how.turned else m
-    wide = max(inner * how.columns + more, 1)
+    wide = -(-max(inner * how.columns, 1) // 16) * 16 if more == TO_SIXTEEN else max(inner * how.columns + more, 1)
     base = np.random.default_rng(seed).integers(-4, 5, how.offset + max(outer * how.rows, 1) * wide + 64).astype(np.float32)
     strides = (how.columns, wide * how.rows) if how.turned else (wide * how.rows, how.columns)
     return base, (m, n, *strides)

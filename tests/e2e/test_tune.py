@@ -259,7 +259,7 @@ def test_ctrl_c_leaves_a_log_and_says_how_to_go_on(project: Path, cli: Cli) -> N
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "interrupted: what was measured is in the log; go on with\n  tilec tune add --search grid --resume" in err
+    assert "interrupted: what was measured is in the log; go on with\n  tilec tune add --device cpu --search grid --resume" in err
     assert "Traceback" not in err
     assert not (project / "tuning").exists()
     assert not processes_of(cli.env["TILEC_CACHE_DIR"])

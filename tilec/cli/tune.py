@@ -114,6 +114,7 @@ def command(
         record=record,
         out=out,
         jobs=jobs,
+        several=len(kernels) + len(kits) > 1,
         environ=dict(os.environ),
         clock=time.monotonic,
     )
@@ -164,12 +165,13 @@ def _interruptible(app: App, kernels: Sequence[str], kits: Sequence[str], wish: 
     try:
         yield
     except KeyboardInterrupt:
-        said = " ".join([*kernels, *(f"--measure {kit}" for kit in kits)])
-        same = "".join(
-            f" --{name} {value}" for name, value in (("search", wish.search), ("seed", wish.seed)) if value not in ("halving", 0)
-        )
+        named = [*kernels, *(f"--measure {kit}" for kit in kits)]
+        chosen = (("case", wish.cases), ("device", wish.devices), ("target", (wish.target,)), ("record", (wish.record,)))
+        named += [f"--{name} {value}" for name, values in chosen for value in values if value]
+        usual = (("search", wish.search, "halving"), ("seed", wish.seed, 0), ("max-candidates", wish.most, 0))
+        named += [f"--{name} {value}" for name, value, left_out in usual if value != left_out]
         words = "interrupted: nothing was written" if prepare else "interrupted: what was measured is in the log"
-        app.note(words if prepare else f"{words}; go on with\n  tilec tune {said}{same} --resume")
+        app.note(words if prepare else f"{words}; go on with\n  tilec tune {' '.join(named)} --resume")
         if app.json:
             from tilec.cli import failures
 

@@ -40,7 +40,7 @@ FOLDER = "tune"  # in .tilec
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Wish:
-    """What the command line asks for; `environ` is that of workers, `clock` counts seconds."""
+    """What the command line asks for; `several` kernels or kits, `environ` of workers, `clock` counts seconds."""
 
     cases: tuple[str, ...]
     devices: tuple[str, ...]
@@ -54,6 +54,7 @@ class Wish:
     record: str
     out: str
     jobs: int | None
+    several: bool
     environ: Mapping[str, str]
     clock: Callable[[], float]
 
@@ -101,7 +102,7 @@ def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     """Compile every candidate, and write a kit."""
     project, kernel = _open(app, name)
     target = str(target_for(project.manifest, name, None, wish.target))
-    path = app.path(wish.out or f"{name}-{target}{SUFFIX}")
+    path = Path(os.path.normpath(app.path(wish.out or f"{name}-{target}{SUFFIX}")))
     with (
         _scratch(_folder(project, name)) as scratch,
         Foundry(make_request(app, workers=wish.jobs), name, target, scratch, Display(app, wish.clock), project=project) as foundry,
@@ -236,9 +237,11 @@ def _log(wish: Wish, folder: Path, facts: Facts, device: DeviceInfo) -> Iterator
         device=device.name,
         toolchain=", ".join(f"{tool.name} {tool.version}" for tool in facts.toolchain),
     )
-    known = log.read(header) if wish.resume else ()
+    # Of several kernels, those after the one that was interrupted have not begun.
+    resume = wish.resume and (log.path.exists() or not wish.several)
+    known = log.read(header) if resume else ()
     try:
-        log.open(header, keep=wish.resume)
+        log.open(header, keep=resume)
         yield log, known
     finally:
         log.close()

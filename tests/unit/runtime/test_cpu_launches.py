@@ -54,7 +54,7 @@ def test_arrays_are_launched_on_where_they_are() -> None:
 def test_a_run_knows_its_tensors_and_numbers() -> None:
     seen: list[CpuRun] = []
     params = (dataclasses.replace(ADD_PARAMS[0], stride=(None,)), dataclasses.replace(ADD_PARAMS[1], stride=(None,)), *ADD_PARAMS[2:])
-    module, driver = device(seen.append, dataclasses.replace(ADD, params=params))
+    module, driver = device(seen.append, dataclasses.replace(ADD, params=params, language="prebuilt"))
     whole = ones(16)
     whole.flags.writeable = False
     z, x, y = np.zeros(16, "f4")[::2], whole[::-2], ones(8)

@@ -1,0 +1,123 @@
+"""What a worker answers, on a pretended GPU whose kernel is a Python function: right, wrong, refused, faulting; and pairs."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.runtime_samples import ADD, IMAGES, bundle_of
+from tilec.bench.measure import MeasureOptions
+from tilec.bundle.write import write_bundle
+from tilec.errors import CaseError
+from tilec.manifest.types import Case, Input
+from tilec.model.tuning import Status
+from tilec.runner.cases import bind
+from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+from tilec.tune import meter, wire, worker
+
+COUNT = 64
+CASE = bind(Case(name="some", inputs=tuple(Input(name=n, shape=(str(COUNT),), dtype="f32", seed=i) for i, n in enumerate("zxy"))), ADD)
+QUICK = MeasureOptions(least=3, most=4, warm_up=0.0, seconds=0.0)
+
+
+def floats(address: int) -> Any:
+    return np.frombuffer((ctypes.c_float * COUNT).from_address(address), np.float32)
+
+
+def add(z: int, x: int, y: int, n: int, alpha: float) -> None:
+    floats(z)[:] = alpha * floats(x) + floats(y)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    symbols = {image.symbol: FakeKernel(abi=v.abi, run=add) for v in ADD.variants for image in v.images}
+    found = FakeDriver((dataclasses.replace(H200, l2=4096),), symbols)
+    monkeypatch.setattr(worker, "driver_of", lambda device: found)
+    monkeypatch.setattr(meter, "uuid_of", lambda ordinal: "")  # of no GPU, also where there is one
+    return found
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> wire.Subject:
+    bundle = tmp_path / "c.tilec"
+    write_bundle(bundle, bundle_of(ADD).info, IMAGES.__getitem__)
+    inputs = worker.make_inputs(CASE)
+    worker.write_expected(tmp_path / "some.npz", CASE, {"z": (inputs["x"] + inputs["y"]).astype(np.float64)})
+    return wire.Subject(bundle=str(bundle), case=CASE, expected=str(tmp_path / "some.npz"))
+
+
+def answer(subject: wire.Subject) -> Any:
+    return worker.Worker(wire.Setup(device="cuda:0")).answer(wire.Measure(subject=subject, options=QUICK))
+
+
+def test_a_right_candidate_is_measured_with_a_cold_cache(driver: FakeDriver, subject: wire.Subject) -> None:
+    found = answer(subject)
+    assert (found.status, found.reason, found.variant, found.cache) == (Status.MEASURED, "", "add-a16", "rotated")
+    assert 3 <= len(found.measurement.samples) <= 4
+    assert "begin_capture" in driver.calls
+
+
+def test_a_wrong_candidate_is_not_measured(driver: FakeDriver, subject: wire.Subject) -> None:
+    driver.kernels = {name: FakeKernel(abi=kernel.abi) for name, kernel in driver.kernels.items()}
+    found = answer(subject)
+    assert found.status is Status.WRONG
+    assert "elements are off" in found.reason
+    assert found.measurement is None
+    assert "begin_capture" not in driver.calls
+
+
+@pytest.mark.parametrize(
+    ("call", "result", "fatal"),
+    [
+        ("load_module", "CUDA_ERROR_NO_BINARY_FOR_GPU", False),
+        ("allocate", "CUDA_ERROR_OUT_OF_MEMORY", False),
+        ("launch", "CUDA_ERROR_ILLEGAL_ADDRESS", True),
+    ],
+)
+def test_what_a_driver_refuses_is_a_failed_candidate(
+    driver: FakeDriver, subject: wire.Subject, call: str, result: str, fatal: bool
+) -> None:
+    made = worker.Worker(wire.Setup(device="cuda:0"))
+    driver.fail[call] = result
+    found = made.answer(wire.Measure(subject=subject, options=QUICK))
+    assert isinstance(found, wire.Measured)
+    assert found.status is Status.FAILED
+    assert found.reason
+    assert found.fatal == fatal
+
+
+def test_a_launch_that_is_refused_costs_the_candidate_alone(driver: FakeDriver, subject: wire.Subject) -> None:
+    inputs = tuple(dataclasses.replace(i, shape=("65",)) if i.name == "x" else i for i in CASE.inputs)
+    found = answer(dataclasses.replace(subject, case=dataclasses.replace(CASE, inputs=inputs)))
+    assert found.status is Status.FAILED
+    assert "x.shape[0] == z.shape[0]" in found.reason
+    assert not found.fatal
+
+
+def test_a_pair_is_measured_in_turn(driver: FakeDriver, subject: wire.Subject) -> None:
+    made = worker.Worker(wire.Setup(device="cuda:0"))
+    one, other = made.answer(wire.MeasurePair(first=subject, second=subject, options=QUICK))
+    assert len(one.measurement.samples) == len(other.measurement.samples) == 4
+    assert made.ready.device.name == "Fake H200"
+    assert made.ready.clocks_missing.startswith("the clocks cannot be read: ")
+
+
+def test_results_of_references_are_kept_as_the_kernel_writes_them(tmp_path: Path) -> None:
+    case = dataclasses.replace(CASE, params=tuple(dataclasses.replace(p, dtype="bf16") if p.name == "z" else p for p in CASE.params))
+    wide = np.linspace(0, 3, 12).reshape(3, 4)
+    worker.write_expected(tmp_path / "a.npz", case, {"z": wide})
+    back = worker.read_expected(tmp_path / "a.npz", case)["z"]
+    assert back.shape == (3, 4)
+    assert back.dtype.name == "bfloat16"
+    np.testing.assert_allclose(back.astype(np.float64), wide, rtol=2**-8)
+
+
+def test_results_that_are_damaged_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_bytes(b"x")
+    with pytest.raises(CaseError, match="the reference's results cannot be read from"):
+        worker.read_expected(tmp_path / "a.npz", CASE)
