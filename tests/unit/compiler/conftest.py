@@ -80,7 +80,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that a worker writes its process id to when it hangs. Its time is over once nobody else is at work, so that the limits of jobs
+    """The file that a worker writes its process id to when it hangs. Its time is over once nobody else is at work: the limits of jobs
     may be as generous as a slow machine needs.
     """
     pids, late, wait = tmp_path / "pids", [0.0], Crew._wait

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,37 +42,96 @@ def test_without_a_gpu_nothing_is_run(tmp_path: Path) -> None:
     assert "nothing was run" in done.stderr
 
 
+# A compute-sanitizer that runs nothing: it says what pytest would say of the first of its tests, and what it would have found itself.
+FAKE = """#!/bin/bash
+echo "$@" > {asked}
+while [[ $1 != --log-file ]]; do shift; done
+log=$2
+for test in "$@"; do [[ $test == tests/* ]] && echo "$test {outcome} [ 50%]" && break; done
+trap 'echo "========= {summary}" > "$log"; exit 2' INT
+if [[ -n "{hangs}" ]]; then while true; do sleep 0.05; done; fi
+[[ -n "{summary}" ]] && echo "========= {summary}" > "$log"
+exit {code}
+"""
+
+
+def sanitizer(folder: Path, summary: str, *, outcome: str = "PASSED", code: int = 0, hangs: str = "") -> str:
+    path = folder / "compute-sanitizer"
+    path.write_text(FAKE.format(asked=folder / "asked", summary=summary, outcome=outcome, code=code, hangs=hangs))
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def script() -> Any:
+    spec = importlib.util.spec_from_file_location("gpu_sanitize", SCRIPT.parent / "gpu_sanitize.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+NOTHING = "ERROR SUMMARY: 0 errors"
+HAZARDS = "RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)"
+
+
 @pytest.mark.parametrize(
-    ("summary", "tests", "code"),
+    ("summary", "outcome", "code", "clean"),
     [
-        ("ERROR SUMMARY: 0 errors", 0, 0),
-        ("RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)", 0, 0),
-        ("ERROR SUMMARY: 1 error", 0, 1),
-        ("ERROR SUMMARY: 10 errors", 0, 1),
-        ("RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)", 0, 1),
-        ("ERROR SUMMARY: 0 errors", 1, 1),
-        ("the target did not start", 0, 1),
+        (NOTHING, "PASSED", 0, True),
+        ("RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)", "PASSED", 0, True),
+        ("ERROR SUMMARY: 1 error", "PASSED", 0, False),
+        ("ERROR SUMMARY: 10 errors", "PASSED", 0, False),
+        (HAZARDS, "PASSED", 0, False),
+        (NOTHING, "FAILED", 1, False),
+        (NOTHING, "SKIPPED (no GPU)", 0, False),
+        ("the target did not start", "PASSED", 0, False),
+        ("", "PASSED", 0, False),
     ],
 )
-def test_findings_of_compute_sanitizer_and_failing_tests_fail_the_script(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, summary: str, tests: int, code: int
+def test_findings_of_compute_sanitizer_and_failing_tests_are_no_success(
+    script: Any, tmp_path: Path, summary: str, outcome: str, code: int, clean: bool
 ) -> None:
-    sanitizer = tmp_path / "compute-sanitizer"
-    sanitizer.write_text(
-        f'#!/bin/bash\necho "$@" > {tmp_path}/asked\nwhile [[ $1 != --log-file ]]; do shift; done\n'
-        f'echo "========= {summary}" > "$2"\nexit {tests}\n'
-    )
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\nexit 0\n")
-    for path in (sanitizer, python):
-        path.chmod(0o755)
-    monkeypatch.setenv("COMPUTE_SANITIZER", str(sanitizer))
-    done = run("--sanitize", "racecheck", "--out", str(tmp_path / "out"), python=str(python))
-    assert done.returncode == code, done.stdout + done.stderr
-    assert summary in done.stdout
-    asked = (tmp_path / "asked").read_text()
-    assert asked.startswith("--tool racecheck ")
-    assert "tests/gpu/test_programs.py" in asked
+    path = sanitizer(tmp_path, summary, outcome=outcome, code=code)
+    result = script.followed(path, "racecheck", ["tests/gpu/test_x.py::one", "tests/gpu/test_x.py::two"], 60.0, tmp_path)
+    assert script.clean(result) is clean
+    assert (result["cut"], result["tests"], result["exit"]) == (False, 2, code)
+    assert script.told(result).startswith("racecheck: 1 of 2 tests ran, ")
+    assert (tmp_path / "asked").read_text().startswith("--tool racecheck --report-api-errors no --log-file ")
+
+
+@pytest.mark.parametrize(("summary", "clean"), [(NOTHING, True), (HAZARDS, False)])
+def test_a_run_that_takes_too_long_is_cut_and_says_how_far_it_came(script: Any, tmp_path: Path, summary: str, clean: bool) -> None:
+    path = sanitizer(tmp_path, summary, hangs="yes")
+    result = script.followed(path, "memcheck", ["tests/gpu/test_x.py::one", "tests/gpu/test_x.py::two"], 2.0, tmp_path)
+    assert (result["cut"], result["passed"], script.clean(result)) == (True, 1, clean)
+    words = script.told(result)
+    assert words.startswith("memcheck: 1 of 2 tests ran, 0 failed, 0 skipped, in ")
+    assert words.endswith(f" s (cut at its limit of 2 s); compute-sanitizer: {summary}")
+
+
+def test_some_cases_of_each_test_are_followed(script: Any) -> None:
+    tests = [f"tests/gpu/test_x.py::many[{n}]" for n in range(309)] + ["tests/gpu/test_x.py::one"]
+    tests.append(f"tests/gpu/test_x.py::{script.LEFT_OUT[0]}")
+    assert script.chosen(tests) == [*(f"tests/gpu/test_x.py::many[{n}]" for n in (0, 102, 205, 308)), "tests/gpu/test_x.py::one"]
+
+
+def test_both_tools_come_to_one_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"  # with a torch that finds a GPU
+    python.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exit 0\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("COMPUTE_SANITIZER", sanitizer(tmp_path, HAZARDS))
+    out = tmp_path / "out"
+    done = run("--sanitize", "all", "--sanitize-limit", "60", "--out", str(out), python=str(python))
+    assert done.returncode == 1, done.stdout + done.stderr
+    document = json.loads((out / "sanitizer.json").read_text())
+    assert [(row["tool"], row["limit"], row["summary"]) for row in document] == [
+        (tool, 60.0, HAZARDS) for tool in ("memcheck", "racecheck")
+    ]
+    assert 10 < document[0]["tests"] < 150
+    assert "tests/gpu/test_programs.py" in (tmp_path / "asked").read_text()
+    assert done.stdout.count(f"compute-sanitizer: {HAZARDS}") == 2
 
 
 def test_tools_of_compute_sanitizer_are_known() -> None:
@@ -78,8 +140,8 @@ def test_tools_of_compute_sanitizer_are_known() -> None:
     assert "unknown tool: initcheck" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["gpu_cases.py"])
-def test_help_of_the_python_scripts(name: str) -> None:
+@pytest.mark.parametrize(("name", "word"), [("gpu_cases.py", "torch"), ("gpu_sanitize.py", "compute-sanitizer")])
+def test_help_of_the_python_scripts(name: str, word: str) -> None:
     done = subprocess.run([sys.executable, str(SCRIPT.parent / name), "--help"], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0
-    assert "torch" in done.stdout
+    assert word in done.stdout
