@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tilec.runner.cases import BoundCase
     from tilec.runner.run import CaseResult, OutputResult, Repeats, RunReport
     from tilec.runner.sanitize import CaseFindings
-    from tilec.runtime.seam import DeviceInfo
+    from tilec.runtime.seam_types import DeviceInfo
 
 TINTS = {
     "passed": ("ok", "green"),

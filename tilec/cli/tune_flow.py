@@ -21,7 +21,7 @@ from tilec.model.suggest import did_you_mean
 from tilec.project import Project, open_project
 from tilec.runner.cases import BoundCase
 from tilec.runner.reference import References
-from tilec.runtime.seam import DeviceInfo
+from tilec.runtime.seam_types import DeviceInfo
 from tilec.tune.candidates import Candidates, Facts, Foundry
 from tilec.tune.cases import Prepared, prepare_case, spaces_of
 from tilec.tune.kit import SUFFIX, read_kit, write_kit

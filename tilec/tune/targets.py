@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tilec.errors import UsageError
 from tilec.manifest.types import Manifest
 from tilec.model.arch import ARCHS, Target, TargetKind
-from tilec.runtime.seam import DeviceInfo
+from tilec.runtime.seam_types import DeviceInfo
 
 _TILEIR = Target(TargetKind.TILEIR)
 

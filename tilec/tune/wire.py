@@ -8,7 +8,7 @@ from tilec.bench.measure import Measurement, MeasureOptions
 from tilec.errors import TilecError
 from tilec.model.tuning import Status
 from tilec.runner.cases import BoundCase
-from tilec.runtime.seam import DeviceInfo
+from tilec.runtime.seam_types import DeviceInfo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
