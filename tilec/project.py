@@ -276,9 +276,19 @@ def _pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> t
             what = f"{kernel.source} has no kernel at all"
         if not candidates and kernel.language != "triton" and _is_triton(Path(manifest.root, kernel.source), named):
             what += ': it is a @triton.jit function, so say language = "triton"'
+        if not candidates and kernel.language == "cuda" and _has_tiles(Path(manifest.root, kernel.source)):
+            what += ' of language cuda: for its __tile_global__ functions say language = "tile"'
         key = "symbol" if kernel.symbol else "source"
         problems.append(_problem(manifest, ("kernel", kernel.name, key), what))
     return chosen, tuple(problems)
+
+
+def _has_tiles(path: Path) -> bool:
+    """Whether a C++ source has tile kernels, which the cuda frontend does not see."""
+    try:
+        return b"__tile_global__" in path.read_bytes()
+    except OSError:
+        return False
 
 
 def _is_triton(path: Path, name: str) -> bool:
