@@ -315,9 +315,19 @@ def _pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> t
         spoken, decorator = _python_language(Path(manifest.root, kernel.source), named) if not candidates else ("", "")
         if spoken and spoken != kernel.language:
             what += f': it is a @{decorator} function, so say language = "{spoken}"'
+        if not candidates and kernel.language == "cuda" and _has_tiles(Path(manifest.root, kernel.source)):
+            what += ' of language cuda: for its __tile_global__ functions say language = "tile"'
         key = "symbol" if kernel.symbol else "source"
         problems.append(_problem(manifest, ("kernel", kernel.name, key), what))
     return chosen, tuple(problems)
+
+
+def _has_tiles(path: Path) -> bool:
+    """Whether a C++ source has tile kernels, which the cuda frontend does not see."""
+    try:
+        return b"__tile_global__" in path.read_bytes()
+    except OSError:
+        return False
 
 
 _DECORATORS = {"triton.jit": "triton", "simt.kernel": "simt", "cuda.jit": "simt"}

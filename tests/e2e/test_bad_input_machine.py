@@ -91,7 +91,7 @@ def test_nvcc_without_a_host_compiler(cli: Cli, tmp_path: Path) -> None:
     assert done.err == (
         "error: nvcc needs a host compiler: gcc not found on PATH\n"
         f"  cause: PATH is {tmp_path}\n"
-        '  fix: install gcc and g++, or use compiler = "nvrtc", which needs none\n'
+        '  fix: install gcc and g++; CUDA C++ that is not of tiles can use compiler = "nvrtc", which needs none\n'
     )
 
 

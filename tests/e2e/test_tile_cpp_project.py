@@ -53,6 +53,15 @@ def test_the_checker_finds_a_race_at_its_line_of_c(project: Path, cli: Cli, tmp_
     assert "        into.store_masked(logits, 0, 0);\n" in done.out
 
 
+def test_tile_kernels_without_their_language(cli: Cli, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "p", ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock"))
+    text = (tmp_path / "p" / "tilec.toml").read_text()
+    (tmp_path / "p" / "tilec.toml").write_text(text.replace('language = "tile"\n', "", 1))
+    failed = cli(tmp_path / "p", "check")
+    assert failed.code == 2
+    assert 'kernels.cu has no kernel at all of language cuda: for its __tile_global__ functions say language = "tile"' in failed.err
+
+
 def test_an_option_of_c_in_a_kernel_of_python(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "k.py").write_text("")
     head = 'edition = 1\n[package]\nname = "p"\nversion = "1"\n[targets]\ndefault = ["tileir"]\n'

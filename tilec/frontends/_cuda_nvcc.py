@@ -45,7 +45,7 @@ def host_compiler(path: str) -> str:
         raise ToolchainError(
             "nvcc needs a host compiler: gcc not found on PATH",
             cause=f"PATH is {path or 'empty'}",
-            fix='install gcc and g++, or use compiler = "nvrtc", which needs none',
+            fix='install gcc and g++; CUDA C++ that is not of tiles can use compiler = "nvrtc", which needs none',
         )
     return found
 
