@@ -53,8 +53,11 @@ SIGNATURES = {
     "z: tl.Mut[T, (T,)]": ("tl.Mut[T, (T,)]", "the tile of 'z' has the extent T, which is a dtype"),
     "z: tl.Mut[T, ('BM',)]": ("tl.Mut[T, ('BM',)]", "the tile of 'z' has the extent 'BM'"),
     "z: tl.Mut[T, (2, 2, 2, 2)]": ("tl.Mut", "the tile of 'z' has 4 dimensions: a grid has one to three, so an output has as many"),
-    "c: tl.MappedMut[T, (BM,), 8]": ("tl.MappedMut", "'c' has 1 dimensions: the tiles of a matrix alone are numbered in strips"),
-    "c: tl.MappedMut[T, (BM, BN), 0]": ("tl.MappedMut", "the strips of 'c' have 0 tile rows: that is a number, or a size variable"),
+    "c: tl.MappedMut[T, (BM,), 8]": ("tl.MappedMut", "'c' has 1 dimension: the tiles of matrices alone are numbered in strips"),
+    "c: tl.MappedMut[T, (BM, BN), 0]": (
+        "tl.MappedMut",
+        "the strips of 'c' have 0 tile rows: that is a number, a size variable, or tl.BACKWARD",
+    ),
     "n: tl.Const[str]": (
         "tl.Const[str]",
         "constant 'n' is annotated with tl.Const[str]: write tl.Const[int], tl.Const[float] or tl.Const[bool]",

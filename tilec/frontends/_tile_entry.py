@@ -22,7 +22,7 @@ from tilec.model.safety import Checks
 
 # Parts of what kernels hold, wherever they are written; methods, where they are called.
 _PRIVATE = re.compile(rf"\b({'|'.join(FIELDS)})\b|\.\s*({'|'.join(UNCHECKED.values())})\b")
-_CHECKED = re.compile(r"\.\s*(load_tile|load_tile_like)\b")
+_CHECKED = re.compile(r"\.\s*(load_tile|load_tile_like|store_tile)\b")
 
 
 @contextlib.contextmanager
@@ -85,6 +85,9 @@ def _text(name: str, params: Sequence[SafeParam], axes: Mapping[str, AxisValue],
             case Access.MUT:
                 place = _tuple([f"{own}b{axis}" for axis in range(param.rank)])
                 passed.append(f"{own}lang.Mut({param.name}, {place}, {tile})")
+            case Access.SPAN:
+                place = _tuple(["0" if axis == param.axis else f"{own}b{axis}" for axis in range(param.rank)])
+                passed.append(f"{own}lang.SpanMut({param.name}, {place}, {tile}, {param.axis})")
             case Access.MAPPED:
                 strip = axes.get(param.strip, param.strip) or 0
                 passed.append(f"{own}lang.MappedMut({param.name}, {own}b0, {tile}, {strip}, {_number(params, param)})")
