@@ -159,9 +159,8 @@ def linear(c, a, b, BM: ct.Constant[int], BN: ct.Constant[int], BK: ct.Constant[
         m, n = place(tile, rows, columns)
         acc = ct.zeros((BM, BN), ct.float32)
         for k in range(ct.cdiv(a.shape[1], BK)):
-            left = ct.load(a, (m, k), (BM, BK), padding_mode=ZERO)
             right = ct.transpose(ct.load(b, (n, k), (BN, BK), padding_mode=ZERO))
-            acc = ct.mma(left, right, acc, use_fast_acc=FAST)
+            acc = ct.mma(ct.load(a, (m, k), (BM, BK), padding_mode=ZERO), right, acc, use_fast_acc=FAST)
         ct.store(c, (m, n), acc.astype(c.dtype))
 
 
@@ -196,9 +195,9 @@ def grouped_gemm(c, a, b, group, BM: ct.Constant[int], BN: ct.Constant[int], BK:
 def attention(
     o, q, k, v, scale, BM: ct.Constant[int], BN: ct.Constant[int], D: ct.Constant[int], GROUP: ct.Constant[int], CAUSAL: ct.Constant[bool]
 ):
-    rows_of = ct.cdiv(q.shape[1], BM)
-    for number in range(ct.bid(0), q.shape[0] * rows_of, ct.num_blocks(0)):
-        tile = q.shape[0] * rows_of - 1 - number
+    rows_of = ct.cdiv(o.shape[1], BM)
+    for number in range(ct.bid(0), o.shape[0] * rows_of, ct.num_blocks(0)):
+        tile = o.shape[0] * rows_of - 1 - number
         head, m = tile // rows_of, tile % rows_of
         queries = ct.reshape(ct.load(q, (head, m, 0), (1, BM, D), padding_mode=ZERO), (BM, D))
         rows = m * BM + ct.expand_dims(ct.arange(BM, dtype=ct.int32), 1)

@@ -15,6 +15,7 @@ LOG2_E = 1.4426950408889634
 @tl.kernel
 @tl.preconditions(
     "o.shape == q.shape",
+    "dim(o, 2) == D",
     "k.shape == v.shape",
     "dim(q, 0) == dim(k, 0) * GROUP",
     "dim(q, 1) == dim(k, 1)",

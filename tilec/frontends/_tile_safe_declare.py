@@ -32,6 +32,7 @@ class SafeKernel:
     params: tuple[SafeParam, ...]
     sites: tuple[Site, ...]
     hints: Mapping[str, Any]
+    requires: tuple[str, ...]
 
     @property
     def arguments(self) -> tuple[FunctionParam, ...]:
@@ -89,7 +90,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         ),
         unproven=(*proof.unproven, *(said for fact, said in called if fact.guarantee is Guarantee.KERNEL)),
     )
-    return SafeKernel(function=function, params=signature.params, sites=proof.sites, hints=kernel.hints), decl
+    return SafeKernel(function=function, params=signature.params, sites=proof.sites, hints=kernel.hints, requires=tuple(required)), decl
 
 
 def _axes(params: Sequence[SafeParam], named: Sequence[AxisUse]) -> Iterator[AxisUse]:

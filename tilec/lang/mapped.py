@@ -48,6 +48,7 @@ class MappedMut:
     _tl_tile: tuple[int, ...]
     _tl_strip: int
     _tl_of: int
+    _tl_single: tuple[bool, ...]
 
     def __class_getitem__(cls, found: Any) -> Any:
         """`MappedMut[T, (BM, BN)]`: dtype and tile."""
@@ -70,7 +71,8 @@ class MappedMut:
 
     def num_tiles(self, axis: int) -> int:
         """Number of tiles along an axis, of all blocks."""
-        return ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])  # type: ignore[no-any-return]
+        # A launch that demands an extent of one tile saves the divisions by their number.
+        return 1 if ct.static_eval(self._tl_single[axis]) else ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])  # type: ignore[no-any-return]
 
     @property
     def tiles(self) -> range:
@@ -123,12 +125,15 @@ class MappedMut:
         return (number >= 0) & (number < self._total()) & ((number - self._tl_first) % ct.num_blocks(0) == 0)
 
     def _in_order(self, tile: int) -> Any:
+        # One return: the compiler makes a loop of a function that has several, and what is in it is not known to be without effects.
         if ct.static_eval(len(self._tl_tile) == 1):
-            return (tile,)
-        if ct.static_eval(len(self._tl_tile) == 2):
-            return (tile // self.num_tiles(1), tile % self.num_tiles(1))
-        rest, last = tile // self.num_tiles(2), tile % self.num_tiles(2)
-        return (rest // self.num_tiles(1), rest % self.num_tiles(1), last)
+            index: Any = (tile,)
+        elif ct.static_eval(len(self._tl_tile) == 2):
+            index = (tile // self.num_tiles(1), tile % self.num_tiles(1))
+        else:
+            rest, last = tile // self.num_tiles(2), tile % self.num_tiles(2)
+            index = (rest // self.num_tiles(1), rest % self.num_tiles(1), last)
+        return index
 
     def _in_strips(self, tile: int, rows: int, columns: int) -> tuple[int, int]:
         first = tile // (self._tl_strip * columns) * self._tl_strip

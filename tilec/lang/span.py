@@ -75,12 +75,9 @@ class SpanMut:
     def _storetile(self, number: int, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
         ct.store(self._tl_array, self._at(number), ct.broadcast_to(tile, self._tl_tile), latency=latency, allow_tma=allow_tma)
 
-    def _at(self, number: int) -> tuple[int, ...]:
-        first = self._tl_index
-        if ct.static_eval(len(self._tl_tile) == 1):
-            return (number,)
-        if ct.static_eval(len(self._tl_tile) == 2):
-            return (number, first[1]) if ct.static_eval(self._tl_axis == 0) else (first[0], number)
-        if ct.static_eval(self._tl_axis == 0):
-            return (number, first[1], first[2])
-        return (first[0], number, first[2]) if ct.static_eval(self._tl_axis == 1) else (first[0], first[1], number)
+    def _at(self, number: int) -> Any:
+        # One return, as in MappedMut._in_order.
+        index: Any = ()
+        for axis in ct.static_iter(range(len(self._tl_tile))):
+            index = (*index, number) if ct.static_eval(axis == self._tl_axis) else (*index, self._tl_index[axis])
+        return index
