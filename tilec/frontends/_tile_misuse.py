@@ -134,7 +134,7 @@ def _of_array(node: ast.AST, values: Values) -> tuple[str, str] | None:
     known = _public(param.access)
     if node.attr in known:
         return None
-    if param.access is Access.REF and node.attr == "store":
+    if param.access is Access.REF and node.attr in ("store", "store_tile"):
         return f"{param.name} is only read ({param.text}): it cannot be stored to", f"declare it {EXAMPLES[Access.MUT]} to write it"
     kind = param.access.value
     return f"{kind} has no {node.attr!r}{did_you_mean(node.attr, known)}", f"{param.name} is {param.text}, which has {', '.join(known)}"
