@@ -72,7 +72,7 @@ class MappedMut:
     def num_tiles(self, axis: int) -> int:
         """Number of tiles along an axis, of all blocks."""
         # A launch that demands an extent of one tile saves the divisions by their number.
-        return 1 if ct.static_eval(self._tl_single[axis]) else ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])  # type: ignore[no-any-return]
+        return 1 if ct.static_eval(self._tl_single[axis]) else ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])
 
     @property
     def tiles(self) -> range:

@@ -59,23 +59,23 @@ class SpanMut:
         """Number of tiles along an axis, of all blocks."""
         return ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])  # type: ignore[no-any-return]
 
-    def load_tile(self, number: int, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
+    def load_tile(self, number: int | Tile, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
         """What a tile of the region holds now; a number that is none of its tiles gives padding."""
         return load_inside(self._tl_array, self._at(number), self._tl_tile, padding, latency, allow_tma)  # type: ignore[no-any-return]
 
-    def store_tile(self, number: int, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
+    def store_tile(self, number: int | Tile, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
         """Write a tile of the region, or nothing where the number is none of its tiles; what has fewer elements is broadcast."""
         if (number >= 0) & (number < self.num_tiles(self._tl_axis)):
             ct.store(self._tl_array, self._at(number), ct.broadcast_to(tile, self._tl_tile), latency=latency, allow_tma=allow_tma)
 
-    def _loadtile(self, number: int, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
+    def _loadtile(self, number: int | Tile, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
         # What `load_tile` becomes where the number is known to be a tile's: the names are equally long.
         return ct.load(self._tl_array, self._at(number), self._tl_tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
 
-    def _storetile(self, number: int, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
+    def _storetile(self, number: int | Tile, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
         ct.store(self._tl_array, self._at(number), ct.broadcast_to(tile, self._tl_tile), latency=latency, allow_tma=allow_tma)
 
-    def _at(self, number: int) -> Any:
+    def _at(self, number: int | Tile) -> Any:
         # One return, as in MappedMut._in_order.
         index: Any = ()
         for axis in ct.static_iter(range(len(self._tl_tile))):
