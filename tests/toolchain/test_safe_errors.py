@@ -275,6 +275,12 @@ def test_an_operation_that_there_is_not(tile, tmp_path):
     assert found.endswith("hint: did you mean 'zeros'")
 
 
+def test_a_word_of_the_compiler_behind_tl(tile, tmp_path):
+    (found,) = compile_error(tile, tmp_path, kernel(Z, "z.store(0.0)\n    for _ in tl.static_iter(range(2)):\n        z.store(1.0)"))
+    assert found.startswith(f"k.py:{LINE + 3}:14: error: static_iter() must be used directly by name")
+    assert found.endswith("hint: from tilec.lang import static_iter, and call it without tl in front")
+
+
 def test_a_place_of_another_output(tile, tmp_path):
     write(tmp_path, {"k.py": HEAD + kernel("c: tl.MappedMut[T, (BM,)], d: tl.MappedMut[T, (BM,)]", "d.store(c.place(0), 1.0)")})
     params = (tensor("c", "T", 1, out=True), tensor("d", "T", 1, out=True))

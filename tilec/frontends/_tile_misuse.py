@@ -122,7 +122,7 @@ def _around(node: ast.AST, values: Values) -> tuple[str, str] | None:
 
 def _of_array(node: ast.AST, values: Values) -> tuple[str, str] | None:
     if isinstance(node, ast.Call):
-        found = _raw_call(node, values) or _own_store(node, values) or _ranks(node, values)
+        found = _raw_call(node, values) or _own_store(node, values) or _numbers(node, values) or _ranks(node, values)
         if found:
             return found
     if not isinstance(node, ast.Attribute):
@@ -180,6 +180,19 @@ def _own_store(node: ast.Call, values: Values) -> tuple[str, str] | None:
     name = base.param.name
     what = f"{name} is this block's own region, and no other can be reached: {name}.{node.func.attr} takes no place"
     return what, f"write {name}.{node.func.attr}({'tile' if most else ''}); for several tiles of an output: tl.MappedMut"
+
+
+def _numbers(node: ast.Call, values: Values) -> tuple[str, str] | None:
+    """A place, where a tile of a region along an axis has a number."""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr not in ("store_tile", "load_tile"):
+        return None
+    base = values.of(node.func.value)
+    if not isinstance(base, ArrayOf) or base.param.access is not Access.SPAN:
+        return None
+    if not isinstance(values.of(argument(node, 0, "number")), Items | ArrayOf):
+        return None
+    what = f"{ast.unparse(node.func)} takes the number of a tile along axis {base.param.axis}, and no place"
+    return what, f"iterate over range({base.param.name}.num_tiles({base.param.axis}))"
 
 
 def _ranks(node: ast.Call, values: Values) -> tuple[str, str] | None:
