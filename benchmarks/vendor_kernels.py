@@ -105,7 +105,7 @@ def compared(task: Task, kernels: Any, clock: Clock, plan: Plan) -> dict[str, An
     expected = [each.float() for each in task.expected()]
     tried = [tried_one(task, kernels, name, axes, clock, plan, expected) for name, axes in candidates(task, kernels)]
     right = sorted((one for one in tried if "us" in one), key=lambda one: one["us"])
-    vendors, refused = vendor_ways(task)
+    vendors, refused = vendor_ways(task, clock, plan)
     if not tried:
         raise LookupError("the bundle has no variant for this size")
     if not right:
@@ -178,12 +178,13 @@ def relative_error(found: Any, right: Any) -> float:
     return float(difference)
 
 
-def vendor_ways(task: Task) -> tuple[dict[str, Callable[[int], Any]], dict[str, str]]:
+def vendor_ways(task: Task, clock: Clock, plan: Plan) -> tuple[dict[str, Callable[[int], Any]], dict[str, str]]:
     """torch's ways that work here, and why the others do not."""
     works, refused = {}, {}
     for name, run in task.vendors.items():
         try:
             run(0)
+            clock.prepared(run, 1, plan.sample)  # not everything that runs can be captured
             works[name] = lambda i, run=run: run(i % task.sets)
         except Exception as error:  # noqa: BLE001 - a backend that refuses this size is named, with its reason
             refused[name] = f"{type(error).__name__}: {error}".split("\n")[0]
