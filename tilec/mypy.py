@@ -8,7 +8,9 @@ from mypy.plugin import AnalyzeTypeContext, Plugin
 from mypy.types import Type
 
 # What stands in brackets says what a kernel is compiled for; a type checker needs to know nothing of it.
-_CLASSES = frozenset({"tilec.lang.arrays.Mut", "tilec.lang.arrays.Ref", "tilec.lang.arrays.Ptr", "tilec.lang.mapped.MappedMut"})
+_CLASSES = frozenset(
+    {"tilec.lang.arrays.Mut", "tilec.lang.arrays.Ref", "tilec.lang.arrays.Ptr", "tilec.lang.mapped.MappedMut", "tilec.lang.span.SpanMut"}
+)
 
 
 class KernelTypes(Plugin):

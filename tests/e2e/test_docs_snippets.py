@@ -53,6 +53,8 @@ _NAMES = (
     "graphs",
     "interop",
     "errors",
+    "first-kernel",
+    "thinking-in-tiles",
     "tile-language",
     "variants",
     "triton",
@@ -130,6 +132,12 @@ def test_the_page_on_random_numbers(reader: Reader) -> None:
 
 def test_the_errors_page(reader: Reader) -> None:
     for step in steps("docs/errors.md"):
+        reader.follow(step)
+
+
+@pytest.mark.parametrize("page", ["first-kernel", "thinking-in-tiles"])
+def test_the_pages_for_beginners(reader: Reader, page: str) -> None:
+    for step in steps(f"docs/{page}.md"):
         reader.follow(step)
 
 

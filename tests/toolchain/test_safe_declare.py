@@ -155,9 +155,9 @@ CHECKED = {
     "bound twice": (INDEX.format(1), "i, j = z.index", "j = j * 2", "x.load_tile((i, j), (BM, BN))"),
     "added to": (INDEX.format(0), "i, j = z.index", "i += 1", "x.load_tile((i, j), (BM, BN))"),
     "a quotient of what may be negative": (INDEX.format(0), "i = z.index[0] - 1", "x.load_tile((i // 2, 0), (BM, BN))"),
-    "from a quotient": (
+    "from what may be negative": (
         INDEX.format(1),
-        "for k in range(z.index[0] // BK, x.num_tiles(1, BK)):",
+        "for k in range(z.index[0] // BK - 1, x.num_tiles(1, BK)):",
         "    x.load_tile((z.index[0], k), (BM, BK))",
     ),
     "min is something else": (

@@ -53,8 +53,11 @@ SIGNATURES = {
     "z: tl.Mut[T, (T,)]": ("tl.Mut[T, (T,)]", "the tile of 'z' has the extent T, which is a dtype"),
     "z: tl.Mut[T, ('BM',)]": ("tl.Mut[T, ('BM',)]", "the tile of 'z' has the extent 'BM'"),
     "z: tl.Mut[T, (2, 2, 2, 2)]": ("tl.Mut", "the tile of 'z' has 4 dimensions: a grid has one to three, so an output has as many"),
-    "c: tl.MappedMut[T, (BM,), 8]": ("tl.MappedMut", "'c' has 1 dimensions: the tiles of a matrix alone are numbered in strips"),
-    "c: tl.MappedMut[T, (BM, BN), 0]": ("tl.MappedMut", "the strips of 'c' have 0 tile rows: that is a number, or a size variable"),
+    "c: tl.MappedMut[T, (BM,), 8]": ("tl.MappedMut", "'c' has 1 dimension: the tiles of matrices alone are numbered in strips"),
+    "c: tl.MappedMut[T, (BM, BN), 0]": (
+        "tl.MappedMut",
+        "the strips of 'c' have 0 tile rows: that is a number, a size variable, or tl.BACKWARD",
+    ),
     "n: tl.Const[str]": (
         "tl.Const[str]",
         "constant 'n' is annotated with tl.Const[str]: write tl.Const[int], tl.Const[float] or tl.Const[bool]",
@@ -270,6 +273,12 @@ def test_an_operation_that_there_is_not(tile, tmp_path):
     (found,) = compile_error(tile, tmp_path, kernel(Z, "z.store(tl.zeroes((16, 16), tl.float32))"))
     assert found.startswith(f"k.py:{LINE + 2}:13: error: Module 'tilec.lang' has no attribute 'zeroes'")
     assert found.endswith("hint: did you mean 'zeros'")
+
+
+def test_a_word_of_the_compiler_behind_tl(tile, tmp_path):
+    (found,) = compile_error(tile, tmp_path, kernel(Z, "z.store(0.0)\n    for _ in tl.static_iter(range(2)):\n        z.store(1.0)"))
+    assert found.startswith(f"k.py:{LINE + 3}:14: error: static_iter() must be used directly by name")
+    assert found.endswith("hint: from tilec.lang import static_iter, and call it without tl in front")
 
 
 def test_a_place_of_another_output(tile, tmp_path):

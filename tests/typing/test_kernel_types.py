@@ -27,12 +27,14 @@ def test_mypy_accepts_kernels(project):
 
 
 def test_mypy_accepts_short_annotations_and_the_examples_with_its_plugin(project):
-    for file in (ROOT / "examples" / "safe").glob("*.py"):
-        shutil.copy(file, project / f"safe_{file.name}")
+    examples = [*(ROOT / "examples" / "safe").glob("*.py"), *(ROOT / "examples" / "kernels").glob("*.py")]
+    for file in examples:
+        if file.name != "reference.py":
+            shutil.copy(file, project / f"safe_{file.parent.name}_{file.name}")
     files = sorted(path.name for path in project.glob("safe_*.py"))
     (project / "plugin.ini").write_text("[mypy]\nplugins = tilec.mypy\n")
     done = mypy(project, "--config-file", "plugin.ini", "short_kernels.py", *files)
-    assert (done.stdout.strip(), done.returncode) == ("Success: no issues found in 4 source files", 0)
+    assert (done.stdout.strip(), done.returncode) == ("Success: no issues found in 9 source files", 0)
     assert "[valid-type]" in mypy(project, "short_kernels.py").stdout
 
 

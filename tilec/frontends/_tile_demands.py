@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.errors import Diagnostic, ExpressionError, Location
 from tilec.frontends._tile_errors import characters, line_of
-from tilec.frontends._tile_safe import OUTPUTS, Access, SafeParam
+from tilec.frontends._tile_safe import OUTPUTS, OWNED, SafeParam
 from tilec.model import expr
 from tilec.model.suggest import did_you_mean
 
@@ -19,23 +19,24 @@ def grid_of(params: Sequence[SafeParam]) -> tuple[str, ...]:
         return ()
     first = max(outputs, key=lambda param: param.rank)
     tiles = tuple(_tiles(first, axis) for axis in range(first.rank))
-    return tiles if first.access is Access.MUT else (" * ".join(tiles),)
+    return tiles if first.access in OWNED else (" * ".join(tiles),)
 
 
 def same_grid(params: Sequence[SafeParam]) -> Iterator[str]:
-    """That every `Mut` has as many tiles along each axis as the grid has blocks: two blocks would write one region otherwise."""
-    outputs = [param for param in params if param.access is Access.MUT]
+    """That owned outputs have as many tiles along each axis as the grid has blocks: two blocks would write one region otherwise."""
+    outputs = [param for param in params if param.access in OWNED]
     first = max(outputs, key=lambda param: param.rank, default=None)
     for param in outputs:
         if first is None or param is first:
             continue
         for axis in range(first.rank):
             mine = _tiles(param, axis) if axis < param.rank else "1"
-            yield f"{mine} == {_tiles(first, axis)}"
+            if mine != _tiles(first, axis):
+                yield f"{mine} == {_tiles(first, axis)}"
 
 
 def _tiles(param: SafeParam, axis: int) -> str:
-    return f"cdiv({param.name}.shape[{axis}], {param.tile[axis]})"
+    return "1" if axis == param.axis else f"cdiv({param.name}.shape[{axis}], {param.tile[axis]})"
 
 
 class Demands:

@@ -22,7 +22,7 @@ from tilec.model.safety import Checks
 
 # Parts of what kernels hold, wherever they are written; methods, where they are called.
 _PRIVATE = re.compile(rf"\b({'|'.join(FIELDS)})\b|\.\s*({'|'.join(UNCHECKED.values())})\b")
-_CHECKED = re.compile(r"\.\s*(load_tile|load_tile_like)\b")
+_CHECKED = re.compile(r"\.\s*(load_tile|load_tile_like|store_tile)\b")
 
 
 @contextlib.contextmanager
@@ -40,7 +40,7 @@ def entry(
     """
     function = kernel.function
     names = _unlike([param.name for param in kernel.params])
-    text = _text(function.__name__, kernel.params, axes, names)
+    text = _text(function.__name__, kernel.params, axes, names, kernel.requires)
     with _valued(modules, axes):
         lang = api.lang()
         scope = {**function.__globals__, "_loadtile_like": lang._loadtile_like}  # noqa: SLF001 - what a proven access becomes
@@ -75,8 +75,8 @@ def _guard(function: Any, lines: Sequence[str], first: int, *, own: types.CodeTy
             raise CompileError(what, diagnostics=(Diagnostic(message=what, location=at, excerpt=line.rstrip("\n")),))
 
 
-def _text(name: str, params: Sequence[SafeParam], axes: Mapping[str, AxisValue], own: str) -> str:
-    """Source of the entry point; its names start with `own`, which no parameter's does."""
+def _text(name: str, params: Sequence[SafeParam], axes: Mapping[str, AxisValue], own: str, requires: Sequence[str]) -> str:
+    """Source of the entry point, whose launches fulfil `requires`; its names start with `own`, which no parameter's does."""
     ids = ", ".join(f"{own}ct.bid({axis})" for axis in range(3))
     passed = []
     for param in params:
@@ -85,9 +85,13 @@ def _text(name: str, params: Sequence[SafeParam], axes: Mapping[str, AxisValue],
             case Access.MUT:
                 place = _tuple([f"{own}b{axis}" for axis in range(param.rank)])
                 passed.append(f"{own}lang.Mut({param.name}, {place}, {tile})")
+            case Access.SPAN:
+                place = _tuple(["0" if axis == param.axis else f"{own}b{axis}" for axis in range(param.rank)])
+                passed.append(f"{own}lang.SpanMut({param.name}, {place}, {tile}, {param.axis})")
             case Access.MAPPED:
                 strip = axes.get(param.strip, param.strip) or 0
-                passed.append(f"{own}lang.MappedMut({param.name}, {own}b0, {tile}, {strip}, {_number(params, param)})")
+                singles = [str(f"{param.name}.shape[{axis}] == {extent}" in requires) for axis, extent in enumerate(param.tile)]
+                passed.append(f"{own}lang.MappedMut({param.name}, {own}b0, {tile}, {strip}, {_number(params, param)}, {_tuple(singles)})")
             case Access.REF:
                 passed.append(f"{own}lang.Ref({param.name})")
             case _:

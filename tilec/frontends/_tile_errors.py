@@ -142,8 +142,11 @@ def _hint(message: str) -> str:
         return close or "tilec.lang has the operations that know no memory: import cuda.tile as ct for others, which take a tl.Ptr"
     if re.search(r"'Ref' object has no attribute '(store|load)'", message):
         return "a tl.Ref is only read, by tiles: declare it tl.Mut[T, (BM, BN)] to write it, and read with load_tile(index, shape)"
-    if re.search(r"Unsupported operand types.*\b(Ref|Mut|MappedMut)\[", message):
+    if re.search(r"Unsupported operand types.*\b(Ref|Mut|MappedMut|SpanMut)\[", message):
         return "arrays are loaded before they are computed with: x.load_tile_like(z), x.load_tile(index, shape), z.load()"
+    word = re.match(r"(static_\w+)\(\) must be used directly by name", message)
+    if word:
+        return f"from tilec.lang import {word[1]}, and call it without tl in front"
     if "cannot implicitly cast" in message:
         return "cast it where it is stored: value.astype(array.dtype)"
     return ""

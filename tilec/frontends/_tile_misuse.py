@@ -19,7 +19,7 @@ from tilec.frontends._tile_values import ArrayOf, Items, Size, Values, Within, a
 from tilec.model.suggest import did_you_mean
 
 # Attributes that hold what the language keeps from kernels, and those that only proven accesses become.
-FIELDS = ("_tl_array", "_tl_index", "_tl_tile", "_tl_first", "_tl_strip", "_tl_of", "_tl_number")
+FIELDS = ("_tl_array", "_tl_index", "_tl_tile", "_tl_first", "_tl_strip", "_tl_of", "_tl_number", "_tl_axis", "_tl_single")
 PRIVATE = (*FIELDS, *UNCHECKED.values())
 _RAW = ("load", "store", "gather", "scatter", "load_advanced_indexing", "store_advanced_indexing", "num_tiles")
 _INSTEAD = {"load": "load_tile(index, shape)", "gather": "gather(indices)", "num_tiles": "num_tiles(axis, size)"}
@@ -115,14 +115,14 @@ def _around(node: ast.AST, values: Values) -> tuple[str, str] | None:
             return f"{ast.unparse(node.func)} unpacks arguments: whether it is checked has to stand in the call", "write them out"
         lang = api.lang()
         made = values.resolved(node.func)
-        if isinstance(made, type) and made in (lang.Mut, lang.MappedMut, lang.Ref, lang.Ptr, lang.Place):
+        if isinstance(made, type) and made in (lang.Mut, lang.MappedMut, lang.SpanMut, lang.Ref, lang.Ptr, lang.Place):
             return f"{ast.unparse(node.func)} is made by a launch alone", "take it as a parameter"
     return None
 
 
 def _of_array(node: ast.AST, values: Values) -> tuple[str, str] | None:
     if isinstance(node, ast.Call):
-        found = _raw_call(node, values) or _own_store(node, values) or _ranks(node, values)
+        found = _raw_call(node, values) or _own_store(node, values) or _numbers(node, values) or _ranks(node, values)
         if found:
             return found
     if not isinstance(node, ast.Attribute):
@@ -134,7 +134,7 @@ def _of_array(node: ast.AST, values: Values) -> tuple[str, str] | None:
     known = _public(param.access)
     if node.attr in known:
         return None
-    if param.access is Access.REF and node.attr == "store":
+    if param.access is Access.REF and node.attr in ("store", "store_tile"):
         return f"{param.name} is only read ({param.text}): it cannot be stored to", f"declare it {EXAMPLES[Access.MUT]} to write it"
     kind = param.access.value
     return f"{kind} has no {node.attr!r}{did_you_mean(node.attr, known)}", f"{param.name} is {param.text}, which has {', '.join(known)}"
@@ -142,7 +142,7 @@ def _of_array(node: ast.AST, values: Values) -> tuple[str, str] | None:
 
 def _public(access: Access) -> list[str]:
     lang = api.lang()
-    cls = {Access.MUT: lang.Mut, Access.MAPPED: lang.MappedMut, Access.REF: lang.Ref}[access]
+    cls = {Access.MUT: lang.Mut, Access.MAPPED: lang.MappedMut, Access.SPAN: lang.SpanMut, Access.REF: lang.Ref}[access]
     return [name for name in vars(cls) if not name.startswith("_")]
 
 
@@ -159,8 +159,8 @@ def _raw_call(node: ast.Call, values: Values) -> tuple[str, str] | None:
     param = base.param
     what = f"{ast.unparse(node.func)} takes raw arrays, and {param.name} is {param.text}"
     if param.access in OUTPUTS:
-        write = "at, tile" if param.access is Access.MAPPED else "tile"
-        return what, f"{param.name}.store({write}) writes what this block owns; tl.Ptr[T] is unsafe, and a raw array"
+        write = {Access.MAPPED: "store(at, tile)", Access.SPAN: "store_tile(number, tile)"}.get(param.access, "store(tile)")
+        return what, f"{param.name}.{write} writes what this block owns; tl.Ptr[T] is unsafe, and a raw array"
     if name in _INSTEAD:
         return what, f"write {param.name}.{_INSTEAD[name]}"
     return what, f"a tl.Ref is only read; {EXAMPLES[Access.MUT]} is written, and tl.Ptr[T] is unsafe, and a raw array"
@@ -180,6 +180,19 @@ def _own_store(node: ast.Call, values: Values) -> tuple[str, str] | None:
     name = base.param.name
     what = f"{name} is this block's own region, and no other can be reached: {name}.{node.func.attr} takes no place"
     return what, f"write {name}.{node.func.attr}({'tile' if most else ''}); for several tiles of an output: tl.MappedMut"
+
+
+def _numbers(node: ast.Call, values: Values) -> tuple[str, str] | None:
+    """A place, where a tile of a region along an axis has a number."""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr not in ("store_tile", "load_tile"):
+        return None
+    base = values.of(node.func.value)
+    if not isinstance(base, ArrayOf) or base.param.access is not Access.SPAN:
+        return None
+    if not isinstance(values.of(argument(node, 0, "number")), Items | ArrayOf):
+        return None
+    what = f"{ast.unparse(node.func)} takes the number of a tile along axis {base.param.axis}, and no place"
+    return what, f"iterate over range({base.param.name}.num_tiles({base.param.axis}))"
 
 
 def _ranks(node: ast.Call, values: Values) -> tuple[str, str] | None:

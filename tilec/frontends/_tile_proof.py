@@ -11,11 +11,11 @@ from tilec.errors import Diagnostic, Location
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_errors import characters, line_of
 from tilec.frontends._tile_safe import Access, SafeParam
-from tilec.frontends._tile_values import ArrayOf, Below, Count, Items, Owned, Part, Values, Within, argument, limit_of, size_text
+from tilec.frontends._tile_values import ArrayOf, Below, Count, Items, Nearest, Owned, Part, Values, Within, argument, limit_of, size_text
 from tilec.model.safety import Fact, Guarantee
 
 # What a checked access becomes where nothing is left to check: names of equal length, so that every place in the source stays what it is.
-UNCHECKED = {"load_tile": "_loadtile", "load_tile_like": "_loadtile_like", "store": "_stow", "load": "_got"}
+UNCHECKED = {"load_tile": "_loadtile", "load_tile_like": "_loadtile_like", "store": "_stow", "load": "_got", "store_tile": "_storetile"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +64,7 @@ class Prover:
 
     def __init__(self, values: Values, file: str, texts: Mapping[str, str], params: Sequence[SafeParam]) -> None:
         self._values, self._file, self._texts = values, file, texts
-        # The grid of mapped outputs is whatever a caller says, also where they are empty.
+        # The grid of mapped outputs is whatever a caller says, also where they are empty; along a whole axis there is always a block.
         owned = [param.name for param in params if param.access is Access.MUT]
         self._guard = f" or {owned[0]}.size == 0" if owned else ""
 
@@ -138,6 +138,10 @@ class Prover:
             own = isinstance(at, Owned) and at.param is base.param
             indices = tuple(Within(Count(base.param.name, k, size)) for k, size in enumerate(base.param.tile)) if own else None
             return _Access(call, call.func, name, base.param, indices, base.param.tile)
+        if access is Access.SPAN and name in ("store_tile", "load_tile"):
+            param, number = base.param, self._values.of(argument(call, 0, "number"))
+            places = tuple(number if k == param.axis else Within(Count(param.name, k, size)) for k, size in enumerate(param.tile))
+            return _Access(call, call.func, name, param, places, param.tile)
         return None
 
     def _like(self, call: ast.Call, array: ast.expr | None, other: ast.expr | None) -> _Access | None:
@@ -163,11 +167,16 @@ class Prover:
                 raise _UnknownError(f"the tile's extent {axis} is not a constant that can be followed", "use a tl.Const or an axis")
             there = f"cdiv({name}.shape[{axis}], {size})"
             match index:
-                case Within(count=count):
+                case Within(count=count, divisors=divisors):
+                    needed += _positive(divisors)
+                    if count != Count(name, axis, size):
+                        needed.append(f"{there} >= {limit_of(index)}")
+                case Nearest(count=count):
+                    needed.append(f"{limit_of(index)} > 0{self._guard}")
                     if count != Count(name, axis, size):
                         needed.append(f"{there} >= {limit_of(index)}")
                 case Part(limit=said, divisors=divisors):
-                    needed += [f"{divisor} > 0" for divisor in divisors if not (divisor.isdigit() and int(divisor))]
+                    needed += _positive(divisors)
                     needed.append(f"{there} >= {said}{self._guard}")
                 case Below(limit=limit):
                     needed.append(f"{there} >= {limit}{self._guard}")
@@ -195,13 +204,17 @@ class Prover:
         return Diagnostic(message=what, location=at, excerpt=line_of(self._texts, at.file, at.line), hint=unknown.hint)
 
 
+def _positive(divisors: Sequence[str]) -> list[str]:
+    return [f"{divisor} > 0" for divisor in divisors if not (divisor.isdigit() and int(divisor))]
+
+
 def is_access(node: ast.AST, values: Values) -> bool:
     """Whether a call of what is not known to be a parameter may be an access: by its name, and, where that says little, its arguments."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return False
     if values.resolved(node.func) is not None or isinstance(values.of(node.func.value), ArrayOf):
         return False
-    least = {"load_tile": 0, "load_tile_like": 0, "store": 2, "load": 1}.get(node.func.attr)
+    least = {"load_tile": 0, "load_tile_like": 0, "store_tile": 0, "store": 2, "load": 1}.get(node.func.attr)
     return least is not None and len(node.args) + len(node.keywords) >= least
 
 

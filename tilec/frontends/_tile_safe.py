@@ -23,20 +23,23 @@ class Access(enum.Enum):
 
     MUT = "tl.Mut"
     MAPPED = "tl.MappedMut"
+    SPAN = "tl.SpanMut"
     REF = "tl.Ref"
     PTR = "tl.Ptr"
     SCALAR = "scalar"
     CONST = "tl.Const"
 
 
-OUTPUTS = (Access.MUT, Access.MAPPED)
+OUTPUTS = (Access.MUT, Access.MAPPED, Access.SPAN)
+OWNED = (Access.MUT, Access.SPAN)  # one region for each block
 EXAMPLES = {
     Access.MUT: "tl.Mut[T, (BM, BN)]",
     Access.MAPPED: "tl.MappedMut[T, (BM, BN)]",
+    Access.SPAN: "tl.SpanMut[T, (BM, BN), 1]",
     Access.REF: "tl.Ref[T, 2]",
     Access.PTR: "tl.Ptr[T]",
 }
-_KNOWN = "kernels take tl.Mut, tl.MappedMut, tl.Ref, tl.Ptr, tl.Const[int], int, float and bool"
+_KNOWN = "kernels take tl.Mut, tl.MappedMut, tl.SpanMut, tl.Ref, tl.Ptr, tl.Const[int], int, float and bool"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +53,8 @@ class SafeParam:
         dtype: a dtype's name, or that of the axis that holds it.
         rank: dimensions of an array.
         tile: extents of an output's tiles: names of axes, and numbers.
-        strip: tile rows of a strip in which the tiles of a mapped output are numbered, empty for none.
+        strip: tile rows of a strip in which the tiles of a mapped output are numbered, empty for none, -1 from the last tile on.
+        axis: the axis along which a region has all tiles, -1 for none.
         axes: the axes that its annotation names.
         default: default of a scalar or constant.
         location, excerpt: where its annotation stands (the parameter, where it has none).
@@ -63,6 +67,7 @@ class SafeParam:
     rank: int = -1
     tile: tuple[str, ...] = ()
     strip: str = ""
+    axis: int = -1
     axes: tuple[str, ...] = ()
     default: AxisValue | None = None
     location: Location
@@ -155,7 +160,7 @@ def _parameter(item: inspect.Parameter, function: Any, place: _Place) -> SafePar
 
 def _made(name: str, base: Any, marks: tuple[Any, ...], text: str) -> dict[str, Any]:
     lang = api.lang()
-    kinds = {lang.Mut: Access.MUT, lang.MappedMut: Access.MAPPED, lang.Ref: Access.REF, lang.Ptr: Access.PTR}
+    kinds = {lang.Mut: Access.MUT, lang.MappedMut: Access.MAPPED, lang.SpanMut: Access.SPAN, lang.Ref: Access.REF, lang.Ptr: Access.PTR}
     if isinstance(base, type) and base in kinds:
         return _array(name, kinds[base], marks, text)
     if any(isinstance(mark, lang.Constant) for mark in marks) or base is lang.Const:
@@ -173,13 +178,24 @@ def _made(name: str, base: Any, marks: tuple[Any, ...], text: str) -> dict[str, 
 
 def _array(name: str, access: Access, marks: tuple[Any, ...], text: str) -> dict[str, Any]:
     example = EXAMPLES[access]
-    wanted = {Access.PTR: (1, 2), Access.MAPPED: (2, 3)}.get(access, (2,))
+    wanted = {Access.PTR: (1, 2), Access.MAPPED: (2, 3), Access.SPAN: (3,)}.get(access, (2,))
     if len(marks) not in wanted:
-        parts = "dtype and tile" if access in OUTPUTS else "dtype and rank"
+        parts = {Access.PTR: "dtype and rank", Access.REF: "dtype and rank", Access.SPAN: "dtype, tile and axis"}.get(
+            access, "dtype and tile"
+        )
         raise _RefusedError(f"{text} of {name!r} does not say {parts}", f"write {name}: {example}")
     dtype, axes = _dtype(name, marks[0])
     if access in OUTPUTS:
         tile, named = _tile(name, marks[1], access)
+        if access is Access.SPAN:
+            return {
+                "access": access,
+                "dtype": dtype,
+                "rank": len(tile),
+                "tile": tile,
+                "axis": _span(name, marks[2], len(tile)),
+                "axes": (*axes, *named),
+            }
         strip, more = _strip(name, marks, len(tile))
         return {"access": access, "dtype": dtype, "rank": len(tile), "tile": tile, "strip": strip, "axes": (*axes, *named, *more)}
     rank = marks[1] if len(marks) > 1 else 1
@@ -237,13 +253,21 @@ def _strip(name: str, marks: tuple[Any, ...], rank: int) -> tuple[str, tuple[str
     if len(marks) < 3:
         return "", ()
     given = marks[2]
-    if rank != 2:
-        raise _RefusedError(f"{name!r} has {rank} dimensions: the tiles of a matrix alone are numbered in strips")
+    if type(given) is int and given == api.lang().BACKWARD:
+        return str(given), ()
+    if rank == 1:
+        raise _RefusedError(f"{name!r} has 1 dimension: the tiles of matrices alone are numbered in strips")
     if isinstance(given, api.lang().SizeAxis):
         return given.name, (given.name,)
     if type(given) is int and given > 0:
         return str(given), ()
-    raise _RefusedError(f"the strips of {name!r} have {_shown(given)} tile rows: that is a number, or a size variable")
+    raise _RefusedError(f"the strips of {name!r} have {_shown(given)} tile rows: that is a number, a size variable, or tl.BACKWARD")
+
+
+def _span(name: str, given: Any, rank: int) -> int:
+    if type(given) is int and 0 <= given < rank:
+        return given
+    raise _RefusedError(f"the region of {name!r} goes along axis {_shown(given)}: that is a number from 0 to {rank - 1}")
 
 
 def _shown(value: Any) -> str:

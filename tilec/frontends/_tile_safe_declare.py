@@ -15,7 +15,7 @@ from tilec.frontends._tile_errors import characters, function_node, line_of
 from tilec.frontends._tile_misuse import Helper, helper_misuses, misuses, reachable
 from tilec.frontends._tile_modules import LoadedModule
 from tilec.frontends._tile_proof import Proof, Prover, Site, elsewhere, is_access
-from tilec.frontends._tile_safe import OUTPUTS, Access, SafeParam, signature_of
+from tilec.frontends._tile_safe import OUTPUTS, OWNED, Access, SafeParam, signature_of
 from tilec.frontends._tile_signature import FunctionParam
 from tilec.frontends._tile_values import Values, scope_of
 from tilec.model.kernel import AxisUse, KernelDecl, ParamDecl
@@ -32,6 +32,7 @@ class SafeKernel:
     params: tuple[SafeParam, ...]
     sites: tuple[Site, ...]
     hints: Mapping[str, Any]
+    requires: tuple[str, ...]
 
     @property
     def arguments(self) -> tuple[FunctionParam, ...]:
@@ -85,11 +86,11 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         requires=tuple(requires),
         safety=Safety(
             facts=(*_facts(signature.params), *proof.facts, *(fact for fact, _ in called)),
-            regions=tuple(Region(param=p.name, tile=p.tile, mapped=p.access is Access.MAPPED) for p in outputs),
+            regions=tuple(Region(param=p.name, tile=_region(p), mapped=p.access is Access.MAPPED) for p in outputs),
         ),
         unproven=(*proof.unproven, *(said for fact, said in called if fact.guarantee is Guarantee.KERNEL)),
     )
-    return SafeKernel(function=function, params=signature.params, sites=proof.sites, hints=kernel.hints), decl
+    return SafeKernel(function=function, params=signature.params, sites=proof.sites, hints=kernel.hints, requires=tuple(required)), decl
 
 
 def _axes(params: Sequence[SafeParam], named: Sequence[AxisUse]) -> Iterator[AxisUse]:
@@ -118,6 +119,10 @@ def _variables(function: Any, node: ast.FunctionDef, file: str) -> Iterator[Axis
             yield AxisUse(name=found.name, dtype=isinstance(found, api.lang().DTypeAxis), where=where)
 
 
+def _region(param: SafeParam) -> tuple[str, ...]:
+    return tuple(f"{param.name}.shape[{axis}]" if axis == param.axis else extent for axis, extent in enumerate(param.tile))
+
+
 def _order(found: Diagnostic) -> tuple[str, int, int]:
     at = found.location
     return (at.file, at.line, at.column) if at else ("", 0, 0)
@@ -140,7 +145,7 @@ def _argument(param: SafeParam) -> FunctionParam:
 
 
 def _declared(param: SafeParam) -> ParamDecl:
-    out = {Access.MUT: True, Access.MAPPED: True, Access.REF: False, Access.PTR: True}.get(param.access)
+    out = {Access.REF: False, Access.PTR: True}.get(param.access, True if param.access in OUTPUTS else None)
     return ParamDecl(
         name=param.name,
         type=param.text,
@@ -155,10 +160,10 @@ def _declared(param: SafeParam) -> ParamDecl:
 
 def _outputs(params: Sequence[SafeParam]) -> Iterator[Diagnostic]:
     """A kernel's blocks own one region each, or a share each: what one grid cannot do for both is refused."""
-    owned = [param for param in params if param.access is Access.MUT]
+    owned = [param for param in params if param.access in OWNED]
     mapped = [param for param in params if param.access is Access.MAPPED]
     if owned and mapped:
-        what = f"{owned[0].name} is a tl.Mut, and {mapped[0].name} a tl.MappedMut: one grid cannot give out both"
+        what = f"{owned[0].name} is a {owned[0].access.value}, and {mapped[0].name} a tl.MappedMut: one grid cannot give out both"
         yield Diagnostic(
             message=what,
             location=mapped[0].location,
@@ -174,6 +179,8 @@ def _facts(params: Sequence[SafeParam]) -> Iterator[Fact]:
         match param.access:
             case Access.MUT:
                 what = f"{param.name}: a block reads and writes its own tile of {tile}, and no other"
+            case Access.SPAN:
+                what = f"{param.name}: a block reads and writes its own tiles of {tile}, all along axis {param.axis}, and no others"
             case Access.MAPPED:
                 what = f"{param.name}: a block reads and writes the tiles of {tile} that it owns, and no others"
             case Access.REF:

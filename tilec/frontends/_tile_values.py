@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from tilec.frontends import _tile_api as api
-from tilec.frontends._tile_safe import OUTPUTS, Access, SafeParam
+from tilec.frontends._tile_safe import OUTPUTS, OWNED, Access, SafeParam
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,7 +46,30 @@ class Count:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Within:
-    """An index of one of those tiles."""
+    """An index of one of those tiles, where all `divisors` are positive."""
+
+    count: Count
+    divisors: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Nearest:
+    """An index of one of those tiles, where there is any."""
+
+    count: Count
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Natural:
+    """A number from 0 on, where all `divisors` are positive; at most `count` where that is known."""
+
+    divisors: tuple[str, ...] = ()
+    count: Count | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AtMost:
+    """A number of which nothing is known but that it is no more than a count."""
 
     count: Count
 
@@ -99,10 +122,20 @@ def size_text(value: Any) -> str | None:
     return str(value) if type(value) is int else None
 
 
+def is_natural(value: Any) -> bool:
+    """Whether a value is a number from 0 on, where its divisors are positive."""
+    return isinstance(value, Within | Nearest | Natural | Below | Part | Count | Extent) or (type(value) is int and value >= 0)
+
+
+def divisors_of(value: Any) -> tuple[str, ...]:
+    """What has to be positive for a value to be what it is taken for."""
+    return value.divisors if isinstance(value, Within | Natural | Part) else ()
+
+
 def limit_of(value: Any) -> str | None:
     """What an index is below, as an expression; None where it is no number from 0 on."""
     match value:
-        case Within(count=count):
+        case Within(count=count) | Nearest(count=count):
             return f"cdiv({count.param}.shape[{count.axis}], {count.size})"
         case Below(limit=limit):
             return str(limit)
@@ -143,12 +176,11 @@ class Values:
             case ast.Call():
                 return self._call(node)
             case ast.BinOp(left=left, op=ast.FloorDiv() | ast.Mod() as op, right=right):
-                number = self.of(left)
-                limit, divisor = limit_of(number), size_text(self.of(right))
-                if limit is None or divisor is None:
-                    return None
-                before = number.divisors if isinstance(number, Part) else ()
-                return Part(divisor if isinstance(op, ast.Mod) else f"cdiv({limit}, {divisor})", (*before, divisor))
+                return _divided(self.of(left), size_text(self.of(right)), remainder=isinstance(op, ast.Mod))
+            case ast.IfExp(body=one, orelse=other):
+                return _either(self.of(one), self.of(other))
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                return _scaled(self.of(left), size_text(self.of(right)))
         return None
 
     def resolved(self, node: ast.expr) -> Any:
@@ -191,7 +223,7 @@ class Values:
                 return Items(tuple(Extent(param.name, axis) for axis in range(param.rank)))
             if node.attr == "tile_shape" and param.access in OUTPUTS:
                 return Items(tuple(_size(text) for text in param.tile))
-            if node.attr == "index" and param.access is Access.MUT:
+            if node.attr == "index" and param.access in OWNED:
                 return _places(param)
             if node.attr == "tiles" and param.access is Access.MAPPED:
                 return Share(param)
@@ -212,8 +244,7 @@ class Values:
             if isinstance(extent, Extent) and size is not None:
                 return Count(extent.param, extent.axis, size)
         if isinstance(node.func, ast.Name) and node.func.id == "min" and not self._is_known("min") and not node.keywords:
-            # Only what ends a loop is asked for counts, and there the least of several is as good as each.
-            return next((value for value in map(self.of, node.args) if isinstance(value, Count)), None)
+            return _least([self.of(arg) for arg in node.args])
         return None
 
     def _is_known(self, name: str) -> bool:
@@ -228,6 +259,9 @@ class Values:
             axis %= param.rank
             size = param.tile[axis] if param.access in OUTPUTS else size_text(self.of(argument(node, 1, "size")))
             return None if size is None else Count(param.name, axis, size)
+        if name == "nearest" and param.access is Access.REF:
+            axis, size = self.of(argument(node, 1, "axis")), size_text(self.of(argument(node, 2, "size")))
+            return Nearest(Count(param.name, axis, size)) if type(axis) is int and 0 <= axis < param.rank and size is not None else None
         if name == "place" and param.access is Access.MAPPED:
             turn = self.of(argument(node, 0, "tile"))
             return Owned(param) if isinstance(turn, Turn) and turn.param is param else None
@@ -245,11 +279,12 @@ class Values:
         values = [self.of(arg) for arg in node.args]
         start, stop = (0, values[0]) if len(values) == 1 else values[:2]
         step = values[2] if len(values) == 3 else 1
-        if not (type(step) is int and step > 0) or not (isinstance(start, Within | Below) or (type(start) is int and start >= 0)):
+        if not (type(step) is int and step > 0) or not is_natural(start):
             return None
-        if isinstance(stop, Count):
-            return Within(stop)
-        return Below(stop) if type(stop) is int else None
+        count = stop.count if isinstance(stop, Natural | AtMost) else stop
+        if isinstance(count, Count):
+            return Within(count, divisors_of(start))
+        return Below(stop) if type(stop) is int and not divisors_of(start) else None
 
 
 def scope_of(function: Any) -> dict[str, Any]:
@@ -271,7 +306,49 @@ def argument(node: ast.Call, place: int, name: str) -> ast.expr | None:
 
 
 def _places(param: SafeParam) -> Items:
-    return Items(tuple(Within(Count(param.name, axis, size)) for axis, size in enumerate(param.tile)))
+    return Items(tuple(0 if axis == param.axis else Within(Count(param.name, axis, size)) for axis, size in enumerate(param.tile)))
+
+
+def _divided(number: Any, divisor: str | None, *, remainder: bool) -> Any:
+    """A quotient or remainder."""
+    if divisor is None or not is_natural(number):
+        return None
+    limit, given = limit_of(number), (*divisors_of(number), divisor)
+    if remainder:
+        return Part(divisor, given)
+    return Natural(given) if limit is None or isinstance(number, Nearest) else Part(f"cdiv({limit}, {divisor})", given)
+
+
+def _scaled(number: Any, factor: str | None) -> Any:
+    """A tile's index times the tile's extent: its first element, which is one of the array's."""
+    if isinstance(number, Within) and factor == number.count.size:
+        return Natural(number.divisors)
+    return None
+
+
+def _least(values: Sequence[Any]) -> Any:
+    """The least of several numbers: at most each of them, and from 0 on where all are."""
+    return _with_count(values, next((count for count in map(_most, values) if count is not None), None))
+
+
+def _either(one: Any, other: Any) -> Any:
+    """One of two values, nobody knows which: what holds of both."""
+    if one == other and is_natural(one):
+        return one
+    return _with_count((one, other), _most(one) if _most(one) == _most(other) else None)
+
+
+def _with_count(values: Sequence[Any], count: Count | None) -> Any:
+    if values and all(map(is_natural, values)):
+        return Natural(tuple(dict.fromkeys(divisor for value in values for divisor in divisors_of(value))), count)
+    return None if count is None else AtMost(count)
+
+
+def _most(value: Any) -> Count | None:
+    """The count that a number is at most, if any."""
+    if isinstance(value, AtMost | Natural):
+        return value.count
+    return value if isinstance(value, Count) else None
 
 
 def _size(text: str) -> Any:

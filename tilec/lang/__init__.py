@@ -28,10 +28,12 @@ from tilec.lang.arrays import Ptr as Ptr
 from tilec.lang.arrays import Ref as Ref
 from tilec.lang.mapped import MappedMut as MappedMut
 from tilec.lang.mapped import Place as Place
+from tilec.lang.marks import BACKWARD as BACKWARD
 from tilec.lang.marks import Constant as Constant
 from tilec.lang.ops import *  # noqa: F403 - the operations of cuda.tile, listed in ops.pyi
 from tilec.lang.ops import Padding as Padding
 from tilec.lang.ops import Tile as Tile
+from tilec.lang.span import SpanMut as SpanMut
 
 _T = TypeVar("_T")
 Const = Annotated[_T, Constant()]

@@ -89,7 +89,7 @@ class Ref:
 
     def load_tile(
         self,
-        index: Index,
+        index: tuple[int | Tile, ...],
         shape: Index,
         *,
         padding: Padding = ZERO,
@@ -115,7 +115,7 @@ class Ref:
 
     def _loadtile(
         self,
-        index: Index,
+        index: tuple[int | Tile, ...],
         shape: Index,
         *,
         padding: Padding = ZERO,
@@ -132,6 +132,10 @@ class Ref:
 
     def _loadtile_like(self, other: Mut, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
         return ct.load(self._tl_array, other.index, other.tile_shape, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
+
+    def nearest(self, index: int | Tile, axis: int, size: int) -> int:
+        """A tile index along an axis that is one of the array's: `index`, or else the first or the last."""
+        return max(min(index, ct.cdiv(self._tl_array.shape[axis], size) - 1), 0)  # type: ignore[no-any-return]
 
     def gather(self, indices: Any, *, mask: Tile | None = None, padding_value: float = 0) -> Tile:
         """Single elements, by one tile of indices per dimension; those outside of the array are `padding_value`."""

@@ -38,8 +38,9 @@ class MappedMut:
             at = c.place(tile)
             c.store(at, …)
 
-    Tiles are numbered along the last dimension first. A third argument, `tl.MappedMut[T, (BM, BN), 8]`, numbers those of a matrix down
-    strips of so many tile rows: blocks that run together then share what they read.
+    Tiles are numbered along the last dimension first. A third argument, `tl.MappedMut[T, (BM, BN), 8]`, numbers those of a matrix (or of
+    each matrix of a batch) down strips of so many tile rows: blocks that run together then share what they read. `tl.BACKWARD` there
+    numbers them from the last one: what takes longest is best begun first.
     """
 
     _tl_array: Any
@@ -47,6 +48,7 @@ class MappedMut:
     _tl_tile: tuple[int, ...]
     _tl_strip: int
     _tl_of: int
+    _tl_single: tuple[bool, ...]
 
     def __class_getitem__(cls, found: Any) -> Any:
         """`MappedMut[T, (BM, BN)]`: dtype and tile."""
@@ -69,7 +71,8 @@ class MappedMut:
 
     def num_tiles(self, axis: int) -> int:
         """Number of tiles along an axis, of all blocks."""
-        return ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])  # type: ignore[no-any-return]
+        # A launch that demands an extent of one tile saves the divisions by their number.
+        return 1 if ct.static_eval(self._tl_single[axis]) else ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])
 
     @property
     def tiles(self) -> range:
@@ -78,15 +81,15 @@ class MappedMut:
 
     def place(self, tile: int) -> Place:
         """The place of a tile, by its number in `tiles`."""
-        if ct.static_eval(len(self._tl_tile) == 1):
-            index: Any = (tile,)
-        elif ct.static_eval(len(self._tl_tile) == 3):
-            rest, last = tile // self.num_tiles(2), tile % self.num_tiles(2)
-            index = (rest // self.num_tiles(1), rest % self.num_tiles(1), last)
+        if ct.static_eval(self._tl_strip < 0):
+            index: Any = self._in_order(self._total() - 1 - tile)
         elif ct.static_eval(self._tl_strip == 0):
-            index = (tile // self.num_tiles(1), tile % self.num_tiles(1))
+            index = self._in_order(tile)
+        elif ct.static_eval(len(self._tl_tile) == 3):
+            size = self.num_tiles(1) * self.num_tiles(2)
+            index = (tile // size, *self._in_strips(tile % size, self.num_tiles(1), self.num_tiles(2)))
         else:
-            index = self._in_strips(tile)
+            index = self._in_strips(tile, self.num_tiles(0), self.num_tiles(1))
         return Place(index, tile, self._tl_of)
 
     def load(self, at: Place, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
@@ -121,8 +124,18 @@ class MappedMut:
         number = at._tl_number  # noqa: SLF001 - one language
         return (number >= 0) & (number < self._total()) & ((number - self._tl_first) % ct.num_blocks(0) == 0)
 
-    def _in_strips(self, tile: int) -> tuple[int, int]:
-        rows, columns = self.num_tiles(0), self.num_tiles(1)
+    def _in_order(self, tile: int) -> Any:
+        # One return: the compiler makes a loop of a function that has several, and what is in it is not known to be without effects.
+        if ct.static_eval(len(self._tl_tile) == 1):
+            index: Any = (tile,)
+        elif ct.static_eval(len(self._tl_tile) == 2):
+            index = (tile // self.num_tiles(1), tile % self.num_tiles(1))
+        else:
+            rest, last = tile // self.num_tiles(2), tile % self.num_tiles(2)
+            index = (rest // self.num_tiles(1), rest % self.num_tiles(1), last)
+        return index
+
+    def _in_strips(self, tile: int, rows: int, columns: int) -> tuple[int, int]:
         first = tile // (self._tl_strip * columns) * self._tl_strip
         height = min(rows - first, self._tl_strip)
         inside = tile % (self._tl_strip * columns)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Any
 
+BACKWARD = -1
+"""In place of the strips of a `MappedMut`: its tiles are numbered from the last one, so that those start first."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Constant:

@@ -1,0 +1,250 @@
+"""The kernels of examples/kernels as one would write them in cuda.tile: what the safe language is held against."""
+
+import cuda.tile as ct
+
+LOG2_E = 1.4426950408889634
+STRIP = 8
+ZERO, LOW = ct.PaddingMode.ZERO, ct.PaddingMode.NEG_INF
+
+
+@ct.kernel
+def add(z, x, y, TILE: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(z, (i,), ct.load(x, (i,), (TILE,), padding_mode=ZERO) + ct.load(y, (i,), (TILE,), padding_mode=ZERO))
+
+
+@ct.kernel
+def saxpy(y, x, alpha, TILE: ct.Constant[int]):
+    i = ct.bid(0)
+    scaled = ct.load(x, (i,), (TILE,), padding_mode=ZERO).astype(ct.float32) * alpha
+    total = scaled + ct.load(y, (i,), (TILE,), padding_mode=ZERO).astype(ct.float32)
+    ct.store(y, (i,), total.astype(y.dtype))
+
+
+@ct.kernel
+def swiglu(z, gate, up, TILE: ct.Constant[int]):
+    i = ct.bid(0)
+    g = ct.load(gate, (i,), (TILE,), padding_mode=ZERO).astype(ct.float32)
+    sigmoid = 1.0 / (1.0 + ct.exp2(g * -LOG2_E, flush_to_zero=True))
+    ct.store(z, (i,), (g * sigmoid * ct.load(up, (i,), (TILE,), padding_mode=ZERO).astype(ct.float32)).astype(z.dtype))
+
+
+@ct.kernel
+def rope(y, x, cos, sin, ROWS: ct.Constant[int], HALF: ct.Constant[int]):
+    token, head = ct.bid(0), ct.bid(1)
+    c = ct.reshape(ct.load(cos, (token, 0), (1, HALF), padding_mode=ZERO), (1, 1, HALF))
+    s = ct.reshape(ct.load(sin, (token, 0), (1, HALF), padding_mode=ZERO), (1, 1, HALF))
+    first = ct.load(x, (token, head, 0), (1, ROWS, HALF), padding_mode=ZERO).astype(ct.float32)
+    second = ct.load(x, (token, head, 1), (1, ROWS, HALF), padding_mode=ZERO).astype(ct.float32)
+    ct.store(y, (token, head, 0), (first * c - second * s).astype(y.dtype))
+    ct.store(y, (token, head, 1), (second * c + first * s).astype(y.dtype))
+
+
+@ct.kernel
+def dropout(y, x, seed, keep, TILE: ct.Constant[int]):
+    i = ct.bid(1)
+    a, b, c, d = philox(i * TILE + ct.arange(TILE, dtype=ct.int32), seed)
+    ct.store(y, (0, i), dropped(ct.load(x, (0, i), (1, TILE), padding_mode=ZERO), a, keep, y.dtype))
+    ct.store(y, (1, i), dropped(ct.load(x, (1, i), (1, TILE), padding_mode=ZERO), b, keep, y.dtype))
+    ct.store(y, (2, i), dropped(ct.load(x, (2, i), (1, TILE), padding_mode=ZERO), c, keep, y.dtype))
+    ct.store(y, (3, i), dropped(ct.load(x, (3, i), (1, TILE), padding_mode=ZERO), d, keep, y.dtype))
+
+
+def dropped(values, word, keep, dtype):
+    kept = ct.expand_dims(word >> 8, 0).astype(ct.float32) * (1.0 / 16777216.0) < keep
+    return ct.where(kept, values.astype(ct.float32) * (1.0 / keep), 0.0).astype(dtype)
+
+
+def philox(counter, seed):
+    a = counter.astype(ct.uint32)
+    b, c, d = ct.zeros(a.shape, ct.uint32), ct.zeros(a.shape, ct.uint32), ct.zeros(a.shape, ct.uint32)
+    first, second = ct.astile(seed, dtype=ct.int32).astype(ct.uint32), ct.uint32(0)
+    for _ in ct.static_iter(range(10)):
+        left, right = a.astype(ct.uint64) * 0xD2511F53, c.astype(ct.uint64) * 0xCD9E8D57
+        a, b = (right >> 32).astype(ct.uint32) ^ b ^ first, right.astype(ct.uint32)
+        c, d = (left >> 32).astype(ct.uint32) ^ d ^ second, left.astype(ct.uint32)
+        first, second = first + 0x9E3779B9, second + 0xBB67AE85
+    return a, b, c, d
+
+
+@ct.kernel
+def softmax(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], TMA: ct.Constant[bool]):
+    i, j = ct.bid(0), ct.bid(1)
+    logits = ct.load(x, (i, j), (ROWS, COLS), padding_mode=LOW, allow_tma=TMA).astype(ct.float32)
+    weight = ct.exp2((logits - ct.max(logits, 1, keepdims=True)) * LOG2_E, flush_to_zero=True)
+    ct.store(y, (i, j), (weight * (1.0 / ct.sum(weight, 1, keepdims=True))).astype(y.dtype), allow_tma=TMA)
+
+
+@ct.kernel
+def softmax_long(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], TMA: ct.Constant[bool]):
+    i = ct.bid(0)
+    peak = ct.full((ROWS, COLS), -3.0e38, ct.float32)
+    total = ct.zeros((ROWS, COLS), ct.float32)
+    for j in range(ct.cdiv(y.shape[1], COLS)):
+        logits = ct.load(x, (i, j), (ROWS, COLS), padding_mode=LOW, allow_tma=TMA).astype(ct.float32) * LOG2_E
+        top = ct.maximum(peak, logits)
+        total = total * ct.exp2(peak - top, flush_to_zero=True) + ct.exp2(logits - top, flush_to_zero=True)
+        peak = top
+    most = ct.max(peak, 1, keepdims=True)
+    scale = 1.0 / ct.sum(total * ct.exp2(peak - most, flush_to_zero=True), 1, keepdims=True)
+    for j in range(ct.cdiv(y.shape[1], COLS)):
+        logits = ct.load(x, (i, j), (ROWS, COLS), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32) * LOG2_E
+        ct.store(y, (i, j), (ct.exp2(logits - most, flush_to_zero=True) * scale).astype(y.dtype), allow_tma=TMA)
+
+
+@ct.kernel
+def rms_norm(y, x, weight, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], TMA: ct.Constant[bool]):
+    i, j = ct.bid(0), ct.bid(1)
+    values = ct.load(x, (i, j), (ROWS, COLS), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
+    factor = ct.load(weight, (0,), (COLS,), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
+    scale = ct.rsqrt(ct.sum(values * values, 1, keepdims=True) / x.shape[1] + eps)
+    ct.store(y, (i, j), (values * scale * factor).astype(y.dtype), allow_tma=TMA)
+
+
+@ct.kernel
+def layer_norm(y, x, weight, bias, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], TMA: ct.Constant[bool]):
+    i, j = ct.bid(0), ct.bid(1)
+    values = ct.load(x, (i, j), (ROWS, COLS), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
+    mean = ct.sum(values, 1, keepdims=True) / x.shape[1]
+    centred = ct.where(ct.arange(COLS, dtype=ct.int32) < x.shape[1], values - mean, 0.0)
+    scale = ct.rsqrt(ct.sum(centred * centred, 1, keepdims=True) / x.shape[1] + eps)
+    factor = ct.load(weight, (0,), (COLS,), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
+    shift = ct.load(bias, (0,), (COLS,), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
+    ct.store(y, (i, j), (centred * scale * factor + shift).astype(y.dtype), allow_tma=TMA)
+
+
+@ct.kernel
+def add_rms_norm(y, total, x, residual, weight, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], TMA: ct.Constant[bool]):
+    i, j = ct.bid(0), ct.bid(1)
+    one = ct.load(x, (i, j), (ROWS, COLS), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
+    other = ct.load(residual, (i, j), (ROWS, COLS), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
+    both = (one + other).astype(y.dtype)
+    ct.store(total, (i, j), both, allow_tma=TMA)
+    values = both.astype(ct.float32)
+    factor = ct.load(weight, (0,), (COLS,), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
+    scale = ct.rsqrt(ct.sum(values * values, 1, keepdims=True) / x.shape[1] + eps)
+    ct.store(y, (i, j), (values * scale * factor).astype(y.dtype), allow_tma=TMA)
+
+
+@ct.kernel
+def argmax(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], TMA: ct.Constant[bool]):
+    i = ct.bid(0)
+    values = ct.load(x, (i, 0), (ROWS, COLS), padding_mode=LOW, allow_tma=TMA).astype(ct.float32)
+    ct.store(y, (i,), ct.argmax(values, 1))
+
+
+def place(tile, rows, columns):
+    first = tile // (STRIP * columns) * STRIP
+    height = min(rows - first, STRIP)
+    inside = tile % (STRIP * columns)
+    return first + inside % height, inside // height
+
+
+@ct.kernel
+def gemm(c, a, b, BM: ct.Constant[int], BN: ct.Constant[int], BK: ct.Constant[int]):
+    rows, columns = ct.cdiv(c.shape[0], BM), ct.cdiv(c.shape[1], BN)
+    for tile in range(ct.bid(0), rows * columns, ct.num_blocks(0)):
+        m, n = place(tile, rows, columns)
+        acc = ct.zeros((BM, BN), ct.float32)
+        for k in range(ct.cdiv(a.shape[1], BK)):
+            left = ct.load(a, (m, k), (BM, BK), padding_mode=ZERO)
+            acc = ct.mma(left, ct.load(b, (k, n), (BK, BN), padding_mode=ZERO), acc)
+        ct.store(c, (m, n), acc.astype(c.dtype))
+
+
+@ct.kernel
+def linear(c, a, b, BM: ct.Constant[int], BN: ct.Constant[int], BK: ct.Constant[int], FAST: ct.Constant[bool]):
+    rows, columns = ct.cdiv(c.shape[0], BM), ct.cdiv(c.shape[1], BN)
+    for tile in range(ct.bid(0), rows * columns, ct.num_blocks(0)):
+        m, n = place(tile, rows, columns)
+        acc = ct.zeros((BM, BN), ct.float32)
+        for k in range(ct.cdiv(a.shape[1], BK)):
+            right = ct.transpose(ct.load(b, (n, k), (BN, BK), padding_mode=ZERO))
+            acc = ct.mma(ct.load(a, (m, k), (BM, BK), padding_mode=ZERO), right, acc, use_fast_acc=FAST)
+        ct.store(c, (m, n), acc.astype(c.dtype))
+
+
+@ct.kernel
+def batched_gemm(c, a, b, BM: ct.Constant[int], BN: ct.Constant[int], BK: ct.Constant[int]):
+    rows, columns = ct.cdiv(c.shape[1], BM), ct.cdiv(c.shape[2], BN)
+    for tile in range(ct.bid(0), c.shape[0] * rows * columns, ct.num_blocks(0)):
+        i = tile // (rows * columns)
+        m, n = place(tile % (rows * columns), rows, columns)
+        acc = ct.zeros((BM, BN), ct.float32)
+        for k in range(ct.cdiv(a.shape[2], BK)):
+            left = ct.reshape(ct.load(a, (i, m, k), (1, BM, BK), padding_mode=ZERO), (BM, BK))
+            right = ct.reshape(ct.load(b, (i, k, n), (1, BK, BN), padding_mode=ZERO), (BK, BN))
+            acc = ct.mma(left, right, acc)
+        ct.store(c, (i, m, n), ct.reshape(acc, (1, BM, BN)).astype(c.dtype))
+
+
+@ct.kernel
+def grouped_gemm(c, a, b, group, BM: ct.Constant[int], BN: ct.Constant[int], BK: ct.Constant[int]):
+    rows, columns = ct.cdiv(c.shape[0], BM), ct.cdiv(c.shape[1], BN)
+    for tile in range(ct.bid(0), rows * columns, ct.num_blocks(0)):
+        m, n = place(tile, rows, columns)
+        g = ct.load(group, (m,), (1,), padding_mode=ZERO).item()
+        acc = ct.zeros((BM, BN), ct.float32)
+        for k in range(ct.cdiv(a.shape[1], BK)):
+            left = ct.load(a, (m, k), (BM, BK), padding_mode=ZERO)
+            acc = ct.mma(left, ct.reshape(ct.load(b, (g, k, n), (1, BK, BN), padding_mode=ZERO), (BK, BN)), acc)
+        ct.store(c, (m, n), acc.astype(c.dtype))
+
+
+@ct.kernel
+def attention(
+    o, q, k, v, scale, BM: ct.Constant[int], BN: ct.Constant[int], D: ct.Constant[int], GROUP: ct.Constant[int], CAUSAL: ct.Constant[bool]
+):
+    rows_of = ct.cdiv(o.shape[1], BM)
+    for number in range(ct.bid(0), o.shape[0] * rows_of, ct.num_blocks(0)):
+        tile = o.shape[0] * rows_of - 1 - number
+        head, m = tile // rows_of, tile % rows_of
+        queries = ct.reshape(ct.load(q, (head, m, 0), (1, BM, D), padding_mode=ZERO), (BM, D))
+        rows = m * BM + ct.expand_dims(ct.arange(BM, dtype=ct.int32), 1)
+        factor = scale * LOG2_E
+        acc = ct.zeros((BM, D), ct.float32)
+        peak, total = ct.full((BM, 1), -float("inf"), ct.float32), ct.zeros((BM, 1), ct.float32)
+        tiles = ct.cdiv(k.shape[1], BN)
+        whole = min(m * BM // BN, tiles) if CAUSAL else min(k.shape[1] // BN, tiles)
+        last = min(ct.cdiv((m + 1) * BM, BN), tiles) if CAUSAL else tiles
+        for n in range(whole):
+            keys = ct.reshape(ct.load(k, (head // GROUP, n, 0), (1, BN, D), padding_mode=ZERO), (BN, D))
+            score = ct.mma(queries, ct.transpose(keys), ct.zeros((BM, BN), ct.float32))
+            top = ct.maximum(peak, ct.max(score, 1, keepdims=True) * factor)
+            weight = ct.exp2(score * factor - top, flush_to_zero=True)
+            before = ct.exp2(peak - top, flush_to_zero=True)
+            total = total * before + ct.sum(weight, 1, keepdims=True)
+            values = ct.reshape(ct.load(v, (head // GROUP, n, 0), (1, BN, D), padding_mode=ZERO), (BN, D))
+            acc = ct.mma(weight.astype(v.dtype), values, acc * before)
+            peak = top
+        for n in range(whole, last):
+            keys = ct.reshape(ct.load(k, (head // GROUP, n, 0), (1, BN, D), padding_mode=ZERO), (BN, D))
+            score = ct.mma(queries, ct.transpose(keys), ct.zeros((BM, BN), ct.float32))
+            columns = n * BN + ct.expand_dims(ct.arange(BN, dtype=ct.int32), 0)
+            seen = columns < k.shape[1]
+            if CAUSAL:
+                seen = seen & (columns <= rows)
+            score = ct.where(seen, score, -float("inf"))
+            top = ct.maximum(peak, ct.max(score, 1, keepdims=True) * factor)
+            weight = ct.exp2(score * factor - top, flush_to_zero=True)
+            before = ct.exp2(peak - top, flush_to_zero=True)
+            total = total * before + ct.sum(weight, 1, keepdims=True)
+            values = ct.reshape(ct.load(v, (head // GROUP, n, 0), (1, BN, D), padding_mode=ZERO), (BN, D))
+            acc = ct.mma(weight.astype(v.dtype), values, acc * before)
+            peak = top
+        ct.store(o, (head, m, 0), ct.reshape(acc * (1.0 / total), (1, BM, D)).astype(o.dtype))
+
+
+@ct.kernel
+def embedding(y, table, ids, COLS: ct.Constant[int]):
+    i, j = ct.bid(0), ct.bid(1)
+    row = ct.load(ids, (i,), (1,), padding_mode=ZERO).item()
+    ct.store(y, (i, j), ct.load(table, (row, j), (1, COLS), padding_mode=ZERO))
+
+
+@ct.kernel
+def kv_append(cache, new, start, COLS: ct.Constant[int]):
+    i, j = ct.bid(0), ct.bid(2)
+    at = ct.load(start, (i,), (1,), padding_mode=ZERO).item()
+    for t in range(new.shape[1]):
+        ct.store(cache, (i, at + t, j), ct.load(new, (i, t, j), (1, 1, COLS), padding_mode=ZERO))

@@ -1,0 +1,510 @@
+"""The rows of the table: inputs, torch's way, what a launch gets, and what is right, for each kernel and size; see vendor_kernels.py."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+ROTATED = 192 << 20  # bytes that inputs and outputs rotate over, well above any L2
+Run = Callable[[int], Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+    """One size of one row.
+
+    Attributes:
+        row, size: its name. unit: of `amount`, the work of one launch, per second.
+        sets: how many sets of arguments there are, used in turn.
+        launches: arguments of set i, by the kernel that takes them.
+        fits: whether a variant with these axes does this size.
+        vendors: torch's ways, by name.
+        reset: brings set 0 into its first state, outputs poisoned. found: the outputs of set 0. expected: what they should be.
+        tolerance: relative error of the whole output that is right.
+    """
+
+    row: str
+    size: str
+    unit: str
+    amount: float
+    sets: int
+    launches: Mapping[str, Callable[[int], tuple[Any, ...]]]
+    fits: Callable[[Mapping[str, Any]], bool]
+    vendors: Mapping[str, Run]
+    reset: Callable[[], None]
+    found: Callable[[], Sequence[Any]]
+    expected: Callable[[], Sequence[Any]]
+    tolerance: float = 1e-2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Where tasks are made: torch, its device, and whether sizes are those of a trial on a CPU."""
+
+    torch: Any
+    device: str
+    small: bool = False
+    compiled: bool = True
+
+    def size(self, real: int, trial: int) -> int:
+        """A size, or its stand-in."""
+        return trial if self.small else real
+
+    def randn(self, *shape: int, dtype: str) -> Any:
+        """Random data."""
+        return self.torch.randn(*shape, device=self.device).to(getattr(self.torch, TORCH[dtype]))
+
+    def sets(self, nbytes: int) -> int:
+        """How many sets of so many bytes make a rotation."""
+        return 2 if self.small else max(1, math.ceil(ROTATED / nbytes))
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """torch.compile."""
+        return self.torch.compile(function, dynamic=False)  # type: ignore[no-any-return]
+
+
+TORCH = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "f8e4m3": "float8_e4m3fn", "i32": "int32"}
+SIZE = {"f32": 4, "bf16": 2, "f16": 2, "f8e4m3": 1, "i32": 4}
+
+
+def add(b: Bench) -> Iterator[Task]:
+    """Sums, and y = alpha * x + y."""
+    n = b.size(1 << 28, 4096)
+    for dtype in ("f32", "bf16"):
+        x, y = b.randn(n, dtype=dtype), b.randn(n, dtype=dtype)
+        z = b.torch.empty_like(x)
+        yield Task(
+            row="add",
+            size=f"{dtype} {n}",
+            unit="TB/s",
+            amount=3 * n * SIZE[dtype] / 1e12,
+            sets=1,
+            launches={"add": lambda i: (z, x, y)},
+            fits=lambda axes: axes["T"] == dtype,
+            vendors={"torch.add": lambda i: b.torch.add(x, y, out=z), "copy (2 of its 3 bytes)": lambda i: z.copy_(x)},
+            reset=lambda: z.fill_(math.nan),
+            found=lambda: [z],
+            expected=lambda: [x + y],
+        )
+
+
+def saxpy(b: Bench) -> Iterator[Task]:
+    """y = alpha * x + y."""
+    n = b.size(1 << 28, 4096)
+    for dtype in ("f32", "bf16"):
+        x, y, kept = b.randn(n, dtype=dtype), b.randn(n, dtype=dtype), b.randn(n, dtype=dtype)
+        yield Task(
+            row="saxpy",
+            size=f"{dtype} {n}",
+            unit="TB/s",
+            amount=3 * n * SIZE[dtype] / 1e12,
+            sets=1,
+            launches={"saxpy": lambda i: (y, x, 1e-4)},
+            fits=lambda axes: axes["T"] == dtype,
+            vendors={"torch.add_": lambda i: y.add_(x, alpha=1e-4)},
+            reset=lambda: y.copy_(kept),
+            found=lambda: [y],
+            expected=lambda: [kept + 1e-4 * x],
+        )
+
+
+def softmax(b: Bench) -> Iterator[Task]:
+    """Rows of 512 to 32768."""
+    for dtype in ("f32", "bf16"):
+        for length in (512,) if b.small else (512, 1024, 2048, 4096, 8192, 16384, 32768):
+            rows = b.size((1 << 27) // length, 16)
+            x = b.randn(rows, length, dtype=dtype)
+            y = b.torch.empty_like(x)
+            yield Task(
+                row="softmax",
+                size=f"{dtype} {rows} x {length}",
+                unit="TB/s",
+                amount=2 * x.numel() * SIZE[dtype] / 1e12,
+                sets=1,
+                launches={"softmax": lambda i: (y, x), "softmax_long": lambda i: (y, x)},
+                fits=lambda axes: axes["T"] == dtype and (axes["COLS"] == length or (axes["COLS"] in (2048, 4096) and length >= 16384)),
+                vendors={"torch.softmax": lambda i: b.torch.softmax(x, 1, out=y)},
+                reset=lambda: y.fill_(math.nan),
+                found=lambda: [y],
+                expected=lambda: [b.torch.softmax(x.float(), 1)],
+            )
+
+
+def norms(b: Bench, name: str) -> Iterator[Task]:
+    """RMS norm, layer norm, and the sum with a residual and its RMS norm."""
+    functional = b.torch.nn.functional
+    for length in (1024,) if b.small else (1024, 4096, 8192):
+        rows = b.size((1 << 26) // length, 16)
+        x, residual, weight, bias = (b.randn(*shape, dtype="bf16") for shape in ((rows, length), (rows, length), (length,), (length,)))
+        y, total = b.torch.empty_like(x), b.torch.empty_like(x)
+        eager, arguments, outputs, moved = _norm(functional, name, length, (x, residual, weight, bias, y, total))
+        vendors: dict[str, Run] = {"torch eager": lambda i, f=eager: f()}
+        if b.compiled:
+            fast = b.compile(eager)
+            vendors["torch.compile"] = lambda i, f=fast: f()
+        yield Task(
+            row=name,
+            size=f"bf16 {rows} x {length}",
+            unit="TB/s",
+            amount=moved * x.numel() * 2 / 1e12,
+            sets=1,
+            launches={name: lambda i, a=arguments: a},
+            fits=lambda axes: axes["COLS"] == length,
+            vendors=vendors,
+            reset=lambda: (y.fill_(math.nan), total.fill_(math.nan)),
+            found=lambda o=outputs: o,
+            expected=lambda f=eager: [each.float() for each in (f() if isinstance(f(), tuple) else (f(),))],
+        )
+
+
+def _norm(functional: Any, name: str, length: int, data: Sequence[Any]) -> tuple[Callable[[], Any], tuple[Any, ...], list[Any], int]:
+    x, residual, weight, bias, y, total = data
+    if name == "rms_norm":
+        return lambda: functional.rms_norm(x, (length,), weight, 1e-6), (y, x, weight, 1e-6), [y], 2
+    if name == "layer_norm":
+        return lambda: functional.layer_norm(x, (length,), weight, bias, 1e-5), (y, x, weight, bias, 1e-5), [y], 2
+
+    def both() -> Any:
+        added = x + residual
+        return functional.rms_norm(added, (length,), weight, 1e-6), added
+
+    return both, (y, total, x, residual, weight, 1e-6), [y, total], 4
+
+
+def gemm(b: Bench) -> Iterator[Task]:
+    """Square matrices."""
+    for dtype in ("bf16",) if b.small else ("bf16", "f16"):
+        for n in (128,) if b.small else (2048, 4096, 8192, 16384):
+            yield _gemm(b, "gemm", dtype, (n, n, n), n)
+
+
+def gemm_ragged(b: Bench) -> Iterator[Task]:
+    """Extents that no tile divides. Rows of odd length: torch gets them packed, the kernel at a pitch of 16 bytes."""
+    for m, n, k in ((72, 40, 104),) if b.small else ((4104, 4088, 4120), (4095, 4095, 4095), (8191, 4097, 2049)):
+        yield _gemm(b, "gemm_ragged", "bf16", (m, n, k), -(-max(m, n, k) // 8) * 8)
+
+
+def _gemm(b: Bench, row: str, dtype: str, shape: tuple[int, int, int], pitch: int) -> Task:
+    m, n, k = shape
+    sets = b.sets((m * k + k * n + m * n) * 2)
+    pitched = [[b.randn(rows, pitch, dtype=dtype)[:, :columns] for rows, columns in ((m, n), (m, k), (k, n))] for _ in range(sets)]
+    packed = [[each.contiguous() for each in one] for one in pitched]
+    arguments = pitched if row == "gemm_ragged" else packed
+    return Task(
+        row=row,
+        size=f"{dtype} {m} x {n} x {k}",
+        unit="TFLOP/s",
+        amount=2 * m * n * k / 1e12,
+        sets=sets,
+        launches={name: lambda i: tuple(arguments[i]) for name in ("gemm", "gemm_persistent")},
+        fits=lambda axes: axes["T"] == dtype,
+        vendors={"torch.matmul": lambda i: b.torch.matmul(packed[i][1], packed[i][2], out=packed[i][0])},
+        reset=lambda: arguments[0][0].fill_(math.nan),
+        found=lambda: [arguments[0][0]],
+        expected=lambda: [packed[0][1] @ packed[0][2]],
+    )
+
+
+def fp8(b: Bench) -> Iterator[Task]:
+    """c = a @ b.T of e4m3, into bf16."""
+    for n in (128,) if b.small else (4096, 8192):
+        sets = b.sets(4 * n * n)
+        data = [[b.randn(n, n, dtype=dtype) for dtype in ("bf16", "f8e4m3", "f8e4m3")] for _ in range(sets)]
+        one = b.torch.ones((), device=b.device)
+
+        def scaled(i: int, data: Any = data, one: Any = one) -> Any:
+            c, x, y = data[i]
+            return b.torch._scaled_mm(x, y.t(), scale_a=one, scale_b=one, out_dtype=c.dtype, use_fast_accum=True)  # noqa: SLF001 - torch has no other
+
+        yield Task(
+            row="fp8",
+            size=f"f8e4m3 {n} x {n} x {n}",
+            unit="TFLOP/s",
+            amount=2 * n**3 / 1e12,
+            sets=sets,
+            launches={name: lambda i, data=data: tuple(data[i]) for name in ("linear", "linear_persistent")},
+            fits=lambda axes: True,
+            vendors={} if b.small else {"torch._scaled_mm": scaled},
+            reset=lambda data=data: data[0][0].fill_(math.nan),
+            found=lambda data=data: [data[0][0]],
+            expected=lambda data=data: [data[0][1].float() @ data[0][2].float().t()],
+            tolerance=2e-2,
+        )
+
+
+def batched_gemm(b: Bench) -> Iterator[Task]:
+    """A matrix product for each of a batch."""
+    for batch, n in ((3, 64),) if b.small else ((64, 512), (32, 1024), (16, 2048)):
+        sets = b.sets(6 * batch * n * n)
+        data = [[b.randn(batch, n, n, dtype="bf16") for _ in range(3)] for _ in range(sets)]
+        yield Task(
+            row="batched_gemm",
+            size=f"bf16 {batch} x {n}^3",
+            unit="TFLOP/s",
+            amount=2 * batch * n**3 / 1e12,
+            sets=sets,
+            launches={name: lambda i, data=data: tuple(data[i]) for name in ("batched_gemm", "batched_gemm_persistent")},
+            fits=lambda axes: True,
+            vendors={"torch.bmm": lambda i, data=data: b.torch.bmm(data[i][1], data[i][2], out=data[i][0])},
+            reset=lambda data=data: data[0][0].fill_(math.nan),
+            found=lambda data=data: [data[0][0]],
+            expected=lambda data=data: [b.torch.bmm(data[0][1], data[0][2])],
+        )
+
+
+def grouped_gemm(b: Bench) -> Iterator[Task]:
+    """Rows of experts, as many for each, so that torch.bmm does the same work."""
+    for experts, rows, n, k in ((2, 128, 64, 64),) if b.small else ((8, 2048, 4096, 2048), (64, 256, 2048, 2048)):
+        x, w = b.randn(experts * rows, k, dtype="bf16"), b.randn(experts, k, n, dtype="bf16")
+        c = b.torch.empty(experts * rows, n, device=b.device, dtype=x.dtype)
+        groups = {tile: b.torch.arange(experts, device=b.device, dtype=b.torch.int32).repeat_interleave(rows // tile) for tile in (64, 128)}
+        arguments = (c, x, w, groups[64 if b.small else 128])
+        yield Task(
+            row="grouped_gemm",
+            size=f"bf16 {experts} x {rows} x {n} x {k}",
+            unit="TFLOP/s",
+            amount=2 * experts * rows * n * k / 1e12,
+            sets=1,
+            launches={name: lambda i, a=arguments: a for name in ("grouped_gemm", "grouped_gemm_persistent")},
+            fits=lambda axes: True,
+            vendors={"torch.bmm": lambda i: b.torch.bmm(x.view(experts, rows, k), w, out=c.view(experts, rows, n))},
+            reset=lambda: c.fill_(math.nan),
+            found=lambda: [c],
+            expected=lambda: [b.torch.bmm(x.view(experts, rows, k), w).view(experts * rows, n)],
+        )
+
+
+def attention(b: Bench) -> Iterator[Task]:
+    """Causal, 16384 tokens of several sequences."""
+    for d, heads, group in ((64, 4, 1),) if b.small else ((64, 32, 1), (128, 16, 1), (128, 16, 4)):
+        for length in (96,) if b.small else (1024, 2048, 4096, 8192, 16384):
+            yield _attention(b, d, heads, group, length)
+
+
+def _attention(b: Bench, d: int, heads: int, group: int, length: int) -> Task:
+    batch = b.size(16384, 96) // length
+    q = b.randn(batch, heads, length, d, dtype="bf16")
+    k, v = (b.randn(batch, heads // group, length, d, dtype="bf16") for _ in range(2))
+    o = b.torch.empty_like(q)
+    scale = d**-0.5
+    flat = tuple(each.view(-1, length, d) for each in (o, q, k, v))
+    functional, attend = b.torch.nn.functional, b.torch.nn.attention
+
+    def backend(kind: Any) -> Run:
+        def run(_: int) -> Any:
+            with attend.sdpa_kernel(kind):
+                return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=group > 1)
+
+        return run
+
+    kinds = ("MATH",) if b.small else ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION")
+    return Task(
+        row="attention",
+        size=f"bf16 {batch} x {heads} x {length} x {d}, {group} per key head",
+        unit="TFLOP/s",
+        amount=2 * batch * heads * length * length * d / 1e12,  # half of 4 n^2 d: what is masked is not counted
+        sets=1,
+        launches={"attention": lambda i: (*flat, scale)},
+        fits=lambda axes: axes["D"] == d and axes["GROUP"] == group,
+        vendors={f"sdpa {kind}": backend(getattr(attend.SDPBackend, kind)) for kind in kinds},
+        reset=lambda: o.fill_(math.nan),
+        found=lambda: [o],
+        expected=lambda: [functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=group > 1)],
+        tolerance=2e-2,
+    )
+
+
+def swiglu(b: Bench) -> Iterator[Task]:
+    """silu(gate) * up."""
+    n = b.size(1 << 27, 4096)
+    gate, up = b.randn(n, dtype="bf16"), b.randn(n, dtype="bf16")
+    z, silu = b.torch.empty_like(gate), b.torch.nn.functional.silu
+    yield Task(
+        row="swiglu",
+        size=f"bf16 {n}",
+        unit="TB/s",
+        amount=6 * n / 1e12,
+        sets=1,
+        launches={"swiglu": lambda i: (z, gate, up)},
+        fits=lambda axes: True,
+        vendors=_both(b, lambda: silu(gate) * up),
+        reset=lambda: z.fill_(math.nan),
+        found=lambda: [z],
+        expected=lambda: [silu(gate.float()) * up.float()],
+    )
+
+
+def rope(b: Bench) -> Iterator[Task]:
+    """Heads of 128."""
+    tokens, heads = b.size(16384, 4), 32
+    x = b.randn(tokens, heads, 128, dtype="bf16")
+    angle = b.torch.rand(tokens, 64, device=b.device) * 6.28
+    cos, sin = angle.cos(), angle.sin()
+    y = b.torch.empty_like(x)
+
+    def turned() -> Any:
+        first, second = x.float().chunk(2, -1)
+        c, s = cos[:, None], sin[:, None]
+        return b.torch.cat((first * c - second * s, second * c + first * s), -1).to(x.dtype)
+
+    yield Task(
+        row="rope",
+        size=f"bf16 {tokens} x {heads} x 128",
+        unit="TB/s",
+        amount=4 * x.numel() / 1e12,
+        sets=1,
+        launches={"rope": lambda i: (y, x, cos, sin)},
+        fits=lambda axes: True,
+        vendors=_both(b, turned),
+        reset=lambda: y.fill_(math.nan),
+        found=lambda: [y],
+        expected=lambda: [turned()],
+    )
+
+
+def dropout(b: Bench) -> Iterator[Task]:
+    """A tenth is dropped; which elements, is the generator's, so that means and zeros are compared."""
+    n = b.size(1 << 28, 8192)
+    for dtype in ("f32", "bf16"):
+        x = b.randn(4, n // 4, dtype=dtype)
+        y = b.torch.empty_like(x)
+        functional = b.torch.nn.functional
+
+        def share(found: Any, x: Any = x) -> Any:
+            kept = found != 0
+            right = ((found.float() - x.float() / 0.9).abs() <= 1e-2 * x.float().abs()) | ~kept
+            return b.torch.stack([kept.float().mean(), right.all().float()])
+
+        yield Task(
+            row="dropout",
+            size=f"{dtype} {n}",
+            unit="TB/s",
+            amount=2 * n * SIZE[dtype] / 1e12,
+            sets=1,
+            launches={"dropout": lambda i: (y, x, 7, 0.9)},
+            fits=lambda axes: axes["T"] == dtype,
+            vendors={"torch.dropout": lambda i: functional.dropout(x, 0.1)},
+            reset=lambda: y.fill_(math.nan),
+            found=lambda: [share(y)],
+            expected=lambda: [b.torch.tensor([0.9, 1.0], device=b.device)],
+        )
+
+
+def argmax(b: Bench) -> Iterator[Task]:
+    """The first largest of each row."""
+    for length in (4096,) if b.small else (4096, 32768):
+        x = b.randn(b.size((1 << 27) // length, 8), length, dtype="bf16")
+        y = b.torch.empty(len(x), device=b.device, dtype=b.torch.int32)
+        yield Task(
+            row="argmax",
+            size=f"bf16 {len(x)} x {length}",
+            unit="TB/s",
+            amount=2 * x.numel() / 1e12,
+            sets=1,
+            launches={"argmax": lambda i: (y, x)},
+            fits=lambda axes: axes["COLS"] == length,
+            vendors={"torch.argmax": lambda i: b.torch.argmax(x, 1)},
+            reset=lambda: y.fill_(-1),
+            found=lambda: [x.gather(1, y.long()[:, None])],  # of equal elements torch may name another
+            expected=lambda: [x.max(1, keepdim=True).values],
+        )
+
+
+def top_k(b: Bench) -> Iterator[Task]:
+    """The 64 largest logits of a vocabulary: parts of a row, then what was found in them."""
+    rows, length = b.size(64, 2), b.size(131072, 8192)
+    x = b.randn(rows, length, dtype="f32")
+    for part in (2048,) if b.small else (2048, 4096):
+        parts = length // part * 64
+        some, where = (b.torch.empty(rows, parts, device=b.device, dtype=dtype) for dtype in (b.torch.float32, b.torch.int32))
+        yield Task(
+            row="top_k",
+            size=f"f32 {rows} x {length}, first step in parts of {part}",
+            unit="TB/s",
+            amount=4 * x.numel() / 1e12,
+            sets=1,
+            launches={"top_k": lambda i: (some, where, x)},
+            fits=lambda axes: axes["COLS"] == part,
+            vendors={"torch.topk": lambda i: b.torch.topk(x, 64, 1)},
+            reset=lambda: some.fill_(math.nan),
+            found=lambda: [b.torch.topk(some, 64, 1).values],
+            expected=lambda: [b.torch.topk(x, 64, 1).values],
+        )
+
+
+def embedding(b: Bench) -> Iterator[Task]:
+    """Rows of a table."""
+    table = b.randn(b.size(131072, 64), 4096, dtype="bf16")
+    ids = b.torch.randint(0, len(table), (b.size(16384, 8),), device=b.device, dtype=b.torch.int32)
+    y = b.torch.empty(len(ids), 4096, device=b.device, dtype=table.dtype)
+    yield Task(
+        row="embedding",
+        size=f"bf16 {len(ids)} of {len(table)} x 4096",
+        unit="TB/s",
+        amount=4 * y.numel() / 1e12,
+        sets=1,
+        launches={"embedding": lambda i: (y, table, ids)},
+        fits=lambda axes: True,
+        vendors={"torch.embedding": lambda i: b.torch.nn.functional.embedding(ids, table)},
+        reset=lambda: y.fill_(math.nan),
+        found=lambda: [y],
+        expected=lambda: [table[ids.long()]],
+    )
+
+
+def kv_append(b: Bench) -> Iterator[Task]:
+    """One token of each of many sequences into its cache."""
+    batch, length = b.size(512, 3), b.size(2048, 16)
+    cache, new = b.randn(batch, length, 1024, dtype="bf16"), b.randn(batch, 1, 1024, dtype="bf16")
+    start = b.torch.randint(0, length, (batch,), device=b.device, dtype=b.torch.int32)
+    places = (b.torch.arange(batch, device=b.device), start.long())
+
+    def put(_: int) -> Any:
+        return cache.index_put_(places, new[:, 0])
+
+    yield Task(
+        row="kv_append",
+        size=f"bf16 {batch} x {length} x 1024",
+        unit="TB/s",
+        amount=4 * new.numel() / 1e12,
+        sets=1,
+        launches={"kv_append": lambda i: (cache, new, start)},
+        fits=lambda axes: True,
+        vendors={"torch.index_put_": put},
+        reset=lambda: cache.index_put_(places, b.torch.full_like(new[:, 0], math.nan)),
+        found=lambda: [cache[places]],
+        expected=lambda: [new[:, 0]],
+    )
+
+
+def _both(b: Bench, eager: Callable[[], Any]) -> dict[str, Run]:
+    vendors: dict[str, Run] = {"torch eager": lambda i: eager()}
+    if b.compiled:
+        fast = b.compile(eager)
+        vendors["torch.compile"] = lambda i: fast()
+    return vendors
+
+
+ROWS: dict[str, Callable[[Bench], Iterator[Task]]] = {
+    "add": add,
+    "saxpy": saxpy,
+    "softmax": softmax,
+    "rms_norm": lambda b: norms(b, "rms_norm"),
+    "layer_norm": lambda b: norms(b, "layer_norm"),
+    "add_rms_norm": lambda b: norms(b, "add_rms_norm"),
+    "gemm": gemm,
+    "gemm_ragged": gemm_ragged,
+    "fp8": fp8,
+    "batched_gemm": batched_gemm,
+    "grouped_gemm": grouped_gemm,
+    "attention": attention,
+    "swiglu": swiglu,
+    "rope": rope,
+    "dropout": dropout,
+    "argmax": argmax,
+    "top_k": top_k,
+    "embedding": embedding,
+    "kv_append": kv_append,
+}

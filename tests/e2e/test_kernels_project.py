@@ -1,0 +1,109 @@
+"""examples/kernels as a reader has it: every case on the cpu device, what is said of each kernel's safety, and launches of other shapes."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.e2e.harness import Cli
+from tilec.errors import RequirementError, VariantError
+from tilec.runtime import Tensor, api, use_device
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kernels"
+CHECKED_INSIDE = {
+    "embedding": "table.load_tile at lookup.py",
+    "kv_append": "cache.store_tile at lookup.py",
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
+    root = tmp_path_factory.mktemp("kernels") / "project"
+    shutil.copytree(EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock"))
+    cli.good(root, "build", "--targets", "tileir")
+    return root
+
+
+@pytest.fixture(scope="module")
+def package(project: Path):
+    sys.path.insert(0, str(project / "dist"))
+    try:
+        yield importlib.import_module("tilec_kernels")
+    finally:
+        sys.path.remove(str(project / "dist"))
+        del sys.modules["tilec_kernels"]
+
+
+def test_every_case_passes_on_the_cpu_device(project: Path, cli: Cli) -> None:
+    report = cli.good(project, "run", "--device", "cpu").out
+    assert "43 cases on the cpu device: 43 passed" in report
+
+
+def test_every_kernel_has_a_case(project: Path) -> None:
+    text = (project / "tilec.toml").read_text(encoding="utf-8")
+    kernels = {line[8:-1] for line in text.split("\n") if line.startswith("[kernel.") and line.count(".") == 1}
+    cases = {line.split(".")[1] for line in text.split("\n") if line.startswith("[kernel.") and ".case." in line}
+    assert kernels == cases
+    assert len(kernels) == 20
+
+
+def test_what_is_not_proven_is_checked_and_nothing_is_promised(project: Path, cli: Cli) -> None:
+    report = cli.good(project, "inspect", "dist/tilec-kernels-0.1.0.tilec", "--safety").out
+    assert "not guaranteed" not in report
+    for name, part in zip(*_sections(report), strict=True):
+        inside = part.split("\n  checked in the kernel\n")[1:]
+        assert bool(inside) == (name in CHECKED_INSIDE), name
+        assert not inside or CHECKED_INSIDE[name] in inside[0]
+
+
+def _sections(report: str) -> tuple[list[str], list[str]]:
+    parts = report.strip().split("\n\n")
+    return [part.split()[0] for part in parts], parts
+
+
+def tensor(array: np.ndarray) -> Tensor:
+    return api.from_host(array).sync()
+
+
+@pytest.mark.parametrize("length", [1, 31, 1024, 4096, 4097, 10000])
+def test_long_rows_are_walked_to_their_end(package, length):
+    x = np.random.default_rng(length).standard_normal((2, length)).astype(np.float32)
+    with use_device("cpu"):
+        y, *_ = package.softmax_long(tensor(np.full_like(x, np.nan)), tensor(x).share()).sync()
+        found = y.to_host()
+    weight = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(found, weight / weight.sum(1, keepdims=True), rtol=1e-4, atol=1e-7)
+
+
+def test_the_same_seed_drops_the_same(package):
+    x = np.ones((4, 3000), np.float32)
+    with use_device("cpu"):
+        found = [package.dropout(tensor(np.empty_like(x)), tensor(x).share(), seed, 0.5).sync()[0].to_host() for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(found[0], found[1])
+    assert (found[0] != found[2]).mean() > 0.4
+    assert abs((found[0] != 0).mean() - 0.5) < 0.02
+
+
+def test_rows_that_are_too_long_are_refused(package):
+    with use_device("cpu"):
+        x = tensor(np.zeros((2, 2000), np.float32))
+        with pytest.raises(RequirementError, match=r"softmax: .*x\.shape\[1\] <= COLS"):
+            package.softmax(tensor(np.zeros((2, 2000), np.float32)), x.share()).sync()
+        with pytest.raises(VariantError):
+            package.softmax(tensor(np.zeros((2, 2000), np.float32)), tensor(np.zeros((2, 2000), np.float32)).share(), COLS=2048).sync()
+
+
+def test_places_outside_of_a_cache_are_left_out(package):
+    cache = np.zeros((3, 4, 16), np.float16)
+    new = np.ones((3, 2, 16), np.float16)
+    with use_device("cpu"):
+        start = tensor(np.array([-1, 3, 2_000_000_000], np.int32))
+        found = package.kv_append(tensor(cache), tensor(new).share(), start.share()).sync()[0].to_host()
+    assert found.any(axis=2).tolist() == [[True, False, False, False], [False, False, False, True], [False] * 4]

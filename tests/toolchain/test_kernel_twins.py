@@ -1,0 +1,101 @@
+"""The kernels of examples/kernels against their twins in cuda.tile: the same operations, or the same machine code."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchmarks.vendor_candidates import FAMILIES
+from tests.toolchain.tile_jobs import frontend, job, scalar, tensor
+from tilec.frontends._tools import find_tool
+from tilec.frontends.base import ToolSearch
+from tilec.model.signature import Assumption
+from tilec.tileir import read_module
+from tilec.tileir.text import render
+
+pytestmark = pytest.mark.toolchain
+ROOT = Path(__file__).resolve().parents[2]
+SAME_OPERATIONS = ("add", "saxpy", "swiglu", "rope", "dropout", "softmax", "rms_norm", "layer_norm", "add_rms_norm", "argmax")
+# What is worked out twice there, tileiras works out once.
+SAME_CODE = ("softmax_long", "gemm", "linear", "batched_gemm", "attention")
+# These check, or put right, an index that is data; their twins read wherever it says.
+CHECKED = {"embedding", "kv_append", "grouped_gemm"}
+NO_TWIN = {"top_k", "top_k_merge"}
+
+
+@pytest.fixture(scope="module")
+def tile():
+    return frontend()
+
+
+def compiled(tile, root, name, module, target):
+    family = FAMILIES[name]
+    shutil.copy(ROOT / "examples" / "kernels" / family.source, root / family.source)
+    shutil.copy(ROOT / "benchmarks" / "raw_kernels.py", root / "raw_kernels.py")
+    axes = dict(family.points[0])
+    hints = {hint: axes.pop(hint) for hint in ("num_worker_warps", "num_ctas", "occupancy") if hint in axes}
+    arrays = tuple(tensor(array, dtype, rank, out=out) for array, dtype, rank, out in family.arrays)
+    params = (*arrays, *(scalar(each, dtype) for each, dtype in family.scalars.items()))
+    assume = tuple(assumption(each, family) for each in arrays)
+    made = job(tile, root, module, family.name, params, target=target, axes=axes, hints=hints, assume=assume, name="k")
+    return tile.compile(made)
+
+
+def assumption(array, family):
+    """As the manifest's sets make them: free strides are divisible by the innermost extent's divisor."""
+    shape, stride = tuple(family.divisible.get(array.name, ())), tuple(family.pitch.get(array.name, ()))
+    if shape and array.rank > 1:
+        stride = (*[shape[-1]] * (array.rank - 1), 1)
+    return Assumption(param=array.name, shape=shape, stride=stride, align=16 if shape or stride else 1)
+
+
+def operations(image):
+    """The Tile IR as text, without places in the source; values are renumbered by their first use."""
+    text = re.sub(r" *//.*", "", render(read_module(image.data)))
+    numbers: dict[str, str] = {}
+    return sorted(re.sub(r"%\d+", lambda found: numbers.setdefault(found[0], "%"), line) for line in text.split("\n"))
+
+
+def instructions(image, folder):
+    file = folder / "k.cubin"
+    file.write_bytes(image.data)
+    tool = find_tool("cuobjdump", ToolSearch()).path
+    done = subprocess.run([tool, "-sass", str(file)], capture_output=True, text=True, check=True)
+    return re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(.*?);", done.stdout, re.MULTILINE)
+
+
+def test_every_family_is_accounted_for():
+    assert {*SAME_OPERATIONS, *SAME_CODE} | CHECKED | NO_TWIN == set(FAMILIES)
+
+
+@pytest.mark.parametrize("name", SAME_OPERATIONS)
+def test_the_operations_are_the_same(tile, tmp_path, name):
+    safe, plain = (compiled(tile, tmp_path, name, module, "tileir") for module in (FAMILIES[name].source, "raw_kernels.py"))
+    assert len(operations(safe)) > 10
+    assert operations(safe) == operations(plain)
+
+
+@pytest.mark.parametrize("name", SAME_CODE)
+def test_the_machine_code_is_the_same(tile, tmp_path, name):
+    safe, plain = (compiled(tile, tmp_path, name, module, "sm_90") for module in (FAMILIES[name].source, "raw_kernels.py"))
+    assert safe.info.resources == plain.info.resources
+    code = instructions(safe, tmp_path)
+    assert len(code) > 100
+    assert code == instructions(plain, tmp_path)
+    assert not any(re.match(r"(LDL|STL)\b", line) for line in code)  # no local memory
+    if name != "softmax_long":  # the tensor cores of Hopper, fed by its copy engine
+        assert any(line.startswith(("HGMMA", "QGMMA")) for line in code)
+        assert any("UTMALDG" in line for line in code)
+
+
+@pytest.mark.parametrize("name", ["add", "softmax", "rms_norm", "dropout", "rope"])
+def test_memory_kernels_load_and_store_vectors(tile, tmp_path, name):
+    code = instructions(compiled(tile, tmp_path, name, FAMILIES[name].source, "sm_90"), tmp_path)
+    loads = [line for line in code if "LDG" in line]
+    assert loads
+    assert all(".128" in line or ".64" in line for line in loads if ".CONSTANT" not in line)
+    assert not any(re.match(r"(LDL|STL)\b", line) for line in code)

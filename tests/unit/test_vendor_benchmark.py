@@ -1,0 +1,152 @@
+"""benchmarks/vendor_kernels.py: what it counts, chooses and records, without a GPU and without torch."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+try:
+    import vendor_candidates as candidates
+    import vendor_kernels as vendor
+    from vendor_rows import ROWS, Task
+finally:
+    sys.path.pop(0)
+
+PLAN = vendor.Plan(sample=1e-3, choosing=3, rounds=9)
+
+
+class Output:
+    """As much of a tensor as is asked for."""
+
+    def __init__(self, value):
+        self.value = self.shape = value
+
+    def float(self):
+        return self
+
+    def reshape(self, _):
+        return self
+
+    def __sub__(self, other):
+        return Output(self.value - other.value)
+
+    def norm(self):
+        return self
+
+    def clamp_min(self, least):
+        return Output(max(self.value, least))
+
+    def __truediv__(self, other):
+        return self.value / other.value
+
+
+class Clock:
+    """Every run takes as long as it says."""
+
+    def stream(self):
+        return 0
+
+    def once(self, run):
+        run(0)
+
+    def prepared(self, run, sets, sample):
+        return lambda: run(0) * 10, 10
+
+
+def kernels(seconds, wrong=()):
+    """Kernels by name, whose variants take so many seconds; those of `wrong` write something else."""
+    state = SimpleNamespace(found=None)
+
+    def kernel(name):
+        def bind(*_, **axes):
+            size = axes["SIZE"]
+            if size == 13:
+                raise RuntimeError("unlucky\nand more")
+
+            def launch(_):
+                state.found = Output(2.0 if (name, size) in wrong else 1.0)
+                return seconds[name][size]
+
+            return SimpleNamespace(launch=launch)
+
+        variants = [SimpleNamespace(axes=(("T", "f32"), ("SIZE", size))) for size in seconds[name]]
+        return SimpleNamespace(info=SimpleNamespace(variants=variants, params=[SimpleNamespace(dtype="T")]), bind=bind)
+
+    return SimpleNamespace(kernels={name: kernel(name) for name in seconds}), state
+
+
+def task(state, vendors):
+    return Task(
+        row="k",
+        size="1",
+        unit="TB/s",
+        amount=1.0,
+        sets=1,
+        launches={"k": lambda i: ()},
+        fits=lambda axes: axes["SIZE"] < 100,
+        vendors=vendors,
+        reset=lambda: None,
+        found=lambda: [state.found],
+        expected=lambda: [Output(1.0)],
+    )
+
+
+def refuses(_):
+    raise ValueError("not this size")
+
+
+def test_the_fastest_right_variant_is_held_against_the_fastest_vendor_and_its_twin():
+    module, state = kernels({"k": {1: 4.0, 2: 1.0, 3: 2.0, 13: 0.1, 500: 0.1}, "raw_k": {2: 0.99, 3: 5.0}}, wrong={("k", 2)})
+    done = vendor.compared(
+        task(state, {"slow": lambda i: 3.0, "fast": lambda i: 2.5, "copy": lambda i: 0.1, "none": refuses}), module, Clock(), PLAN
+    )
+    assert done["variant"] == "k[SIZE=3, T=f32]"
+    assert done["against"] == {"name": "fast", "times": 1.25, "times_95": [1.25, 1.25]}
+    assert done["against_raw"]["times"] == 2.5
+    assert done["others"] == {"none": "ValueError: not this size"}
+    assert {one["axes"]["SIZE"]: one.get("error") for one in done["candidates"]} == {
+        1: None,
+        2: "wrong: relative error 1, and 0.01 is allowed",
+        3: None,
+        13: "RuntimeError: unlucky",
+    }
+
+
+def test_sizes_that_nothing_does_say_so():
+    module, state = kernels({"k": {500: 1.0}})
+    with pytest.raises(LookupError, match="the bundle has no variant for this size"):
+        vendor.compared(task(state, {}), module, Clock(), PLAN)
+    module, state = kernels({"k": {1: 1.0}}, wrong={("k", 1)})
+    with pytest.raises(RuntimeError, match=r"no candidate is right: .*relative error 1"):
+        vendor.compared(task(state, {}), module, Clock(), PLAN)
+
+
+def test_intervals_hold_the_median_and_little_else():
+    values = [float(value) for value in range(41)]
+    low, high = vendor.interval(values)
+    assert (low, high) == (14.0, 27.0)
+    assert low < statistics.median(values) < high
+    assert vendor.interval([3.0]) == (3.0, 3.0)
+
+
+def test_not_a_number_is_never_right():
+    assert not vendor.relative_error(Output(float("nan")), Output(1.0)) <= 1e9
+
+
+def test_every_row_has_its_candidates_and_every_kernel_its_row():
+    needed = {name for row in ROWS for name in candidates.NEEDS.get(row, (row,))}
+    assert needed == set(candidates.FAMILIES)
+    with pytest.raises(SystemExit, match="no row 'gem': rows are add"):
+        candidates.families("gem")
+
+
+def test_the_table_names_errors_and_what_was_left_out():
+    rows = [{"row": "gemm", "size": "1", "error": "LookupError: nothing"}]
+    shown = vendor.table({"rows": rows, "machine": {"gpu": "H200"}, "left_out": ["softmax 2"]})
+    assert "| gemm | 1 | LookupError: nothing |" in shown
+    assert "left out: softmax 2" in shown

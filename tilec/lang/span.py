@@ -1,0 +1,83 @@
+"""`SpanMut`: a block's own region of an output that goes along a whole axis, and is written tile by tile, at places found while it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import cuda.tile as ct
+
+from tilec.lang.bounds import ZERO, load_inside
+from tilec.lang.marks import annotated
+
+if TYPE_CHECKING:
+    from tilec.lang.ops import DType, Operand, Padding, Tile
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanMut:
+    """All tiles of an output along one axis, which no other block has: `y: tl.SpanMut[T, (ROWS, BN), 1]` owns whole rows.
+
+    The third argument is the axis. The grid has one block along it, and one for each tile along the others:
+
+        for j in range(y.num_tiles(1)):
+            y.store_tile(j, …)
+
+    A tile is named by its number along the axis. What lies beyond the end of the output is padding for loads, and is not stored.
+    """
+
+    _tl_array: Any
+    _tl_index: tuple[int, ...]
+    _tl_tile: tuple[int, ...]
+    _tl_axis: int
+
+    def __class_getitem__(cls, found: Any) -> Any:
+        """`SpanMut[T, (ROWS, BN), 1]`: dtype, tile and axis."""
+        return annotated(cls, found)
+
+    @property
+    def index(self) -> tuple[int, ...]:
+        """Tile index of the region's first tile: one number per dimension, 0 along the axis."""
+        return self._tl_index
+
+    @property
+    def tile_shape(self) -> tuple[int, ...]:
+        """Extents of a tile, as compile-time constants."""
+        return self._tl_tile
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the whole output."""
+        return self._tl_array.shape  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> DType:
+        """Dtype of its elements."""
+        return self._tl_array.dtype  # type: ignore[no-any-return]
+
+    def num_tiles(self, axis: int) -> int:
+        """Number of tiles along an axis, of all blocks."""
+        return ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])  # type: ignore[no-any-return]
+
+    def load_tile(self, number: int | Tile, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
+        """What a tile of the region holds now; a number that is none of its tiles gives padding."""
+        return load_inside(self._tl_array, self._at(number), self._tl_tile, padding, latency, allow_tma)  # type: ignore[no-any-return]
+
+    def store_tile(self, number: int | Tile, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
+        """Write a tile of the region, or nothing where the number is none of its tiles; what has fewer elements is broadcast."""
+        if (number >= 0) & (number < self.num_tiles(self._tl_axis)):
+            ct.store(self._tl_array, self._at(number), ct.broadcast_to(tile, self._tl_tile), latency=latency, allow_tma=allow_tma)
+
+    def _loadtile(self, number: int | Tile, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
+        # What `load_tile` becomes where the number is known to be a tile's: the names are equally long.
+        return ct.load(self._tl_array, self._at(number), self._tl_tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
+
+    def _storetile(self, number: int | Tile, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
+        ct.store(self._tl_array, self._at(number), ct.broadcast_to(tile, self._tl_tile), latency=latency, allow_tma=allow_tma)
+
+    def _at(self, number: int | Tile) -> Any:
+        # One return, as in MappedMut._in_order.
+        index: Any = ()
+        for axis in ct.static_iter(range(len(self._tl_tile))):
+            index = (*index, number) if ct.static_eval(axis == self._tl_axis) else (*index, self._tl_index[axis])
+        return index
