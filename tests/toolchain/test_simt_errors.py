@@ -103,6 +103,31 @@ SOURCES = {
         1,
         "make the dtype with align=True",
     ),
+    "packed struct inside": (
+        (
+            'IN = np.dtype([("x", "u1"), ("y", "f4")])\nBOX = np.dtype([("n", IN), ("p", "u1", (3,))], align=True)\n@simt.kernel\n'
+            "def k(z: simt.Mut[T], b: simt.Struct[BOX]):\n    z[0] = b.n.y\n"
+        ),
+        "is not aligned, as it would be in C",
+        3,
+        "and the structs in it",
+    ),
+    "struct of odd size": (
+        (
+            'BOX = np.dtype([("n", np.dtype([("x", "f4")])), ("p", "u1")], align=True)\n@simt.kernel\n'
+            "def k(z: simt.Mut[T], b: simt.Struct[BOX]):\n    z[0] = b.n.x\n"
+        ),
+        "is not aligned, as it would be in C",
+        2,
+        "",
+    ),
+    "empty struct": ("@simt.kernel\ndef k(z: simt.Mut[T], b: simt.Struct[np.dtype([])]):\n    z[0] = 1\n", "has no fields", 1, ""),
+    "byte order": (
+        '@simt.kernel\ndef k(z: simt.Mut[T], b: simt.Struct[np.dtype([("x", ">f4")])]):\n    z[0] = b.x\n',
+        "numba has no type for a field of",
+        1,
+        "",
+    ),
     "no struct": (
         '@simt.kernel\ndef k(z: simt.Mut[T], b: simt.Struct[np.dtype("f4")]):\n    z[0] = 1\n',
         "takes a structured NumPy dtype",
