@@ -203,7 +203,7 @@ class Tensor(Readable):
         who = holder("the mutable borrow")
         self.require(who)
         self.require_mutable(who)
-        return TensorMut(self.storage, self._facts, self.lease.write(who))
+        return TensorMut(self.storage, self._facts, self.claim(who, write=True))
 
     def partition_mut(self, *tile: Any) -> Partition[TensorMut]:
         """Cut it into tiles in place: until the partition is released or gone, nobody else can use the tensor.
@@ -213,7 +213,7 @@ class Tensor(Readable):
             OwnershipError: it was moved, or somebody reads or writes it.
         """
         who = self._cutting(tile, "the partition in place")
-        return Partition(TensorMut(self.storage, self._facts, self.lease.write(who)), tile)
+        return Partition(TensorMut(self.storage, self._facts, self.claim(who, write=True)), tile)
 
     def _cutting(self, tile: tuple[Any, ...], what: str) -> Holder:
         """Who cuts it into tiles, once that is known to be possible."""
