@@ -227,11 +227,16 @@ class Tensor(Readable):
         """See that it was not moved.
 
         Raises:
-            UseAfterMoveError: it was, and where to.
+            UseAfterMoveError: it was, and where to; or it is about to be.
         """
-        if self._moved is not None:
-            what = f"{who} cannot use the tensor: it was moved into {Holder(*self._moved)}"
+        moved = self._moved
+        if moved is not None:
+            what = f"{who} cannot use the tensor: it was moved into {Holder(*moved)}"
             raise UseAfterMoveError(what, fix="use what that gave back, share() the tensor first, or borrow it")
+        if self._look is None:  # only debuggers that go line by line let anybody see this
+            what = f"{who} cannot use the tensor: a launch is taking it now"
+            cause = "another thread makes a launch of it, or a debugger ended in the middle of that"
+            raise UseAfterMoveError(what, cause=cause, fix="share() the tensor first, or give each thread its own")
 
     def _state(self) -> str:
         return f", moved into {Holder(*self._moved)}" if self._moved else ""
