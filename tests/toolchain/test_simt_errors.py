@@ -84,6 +84,13 @@ SOURCES = {
         2,
         "extents are constants",
     ),
+    "atomic of a dtype": (
+        "@simt.kernel\ndef k(z: simt.Mut[T]):\n    cuda.atomic.and_(z, 0, 1)\n",
+        "No implementation of function cuda.atomic.and_ found",
+        2,
+        "",
+    ),
+    "list of the module": ("M = [1, 2]\n@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = M[1]\n", "make it a tuple", 3, ""),
     "rank": ("@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0, 0] = 1\n", "No implementation of function setitem found", 2, ""),
     "allocation": (
         "@simt.kernel\ndef k(z: simt.Mut[T]):\n    y = np.zeros(4)\n    z[0] = y[0]\n",
