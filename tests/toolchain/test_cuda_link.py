@@ -267,6 +267,19 @@ def test_every_undefined_symbol_is_named(tmp_path: Path) -> None:
     assert [(d.location.line, d.message.split()[0]) for d in error.diagnostics if d.location] == [(1, "one"), (2, "two")]
 
 
+@pytest.mark.parametrize("target", ["sm_90", "compute_80"])
+def test_an_undefined_variable_is_named_where_it_is_declared(tmp_path: Path, target: str) -> None:
+    text = 'extern "C" __device__ float act(float);\nextern "C" __global__ void k(float* y) { y[0] = act(y[1]); }\n'
+    act = 'extern __device__ float factor;\nextern "C" __device__ float act(float x) { return factor * x; }\n'
+    root = write(tmp_path, {"k/a.cu": text, "act.cu": act, "factor.cu": "__device__ float factor = 2.0f;\n"})
+    error = failure(job(root, "k", target, options={"link": ("act.cu",)}))
+    assert "factor is declared and defined nowhere, used by k" in error.what
+    assert error.diagnostics[0].location == Location(file="act.cu", line=1, column=25)
+    assert error.fix == "none of the linked files (act.cu) defines it: add the one that does"
+    made = frontend().compile(job(root, "k", target, options={"link": ("act.cu", "factor.cu")}))
+    assert made.info.symbol == "k"
+
+
 def test_a_definition_with_other_parameters_is_pointed_at(tmp_path: Path) -> None:
     root = write(tmp_path, {**FILES, "lib/act.cu": "\nnamespace ops { __device__ double act(double x) { return x; } }\n"})
     error = failure(job(root, "k<float>", options=LINK))

@@ -30,11 +30,14 @@ def undefined_in(log: str) -> list[str]:
 
 
 def undefined(asked: Asked, made: Made, log: str, command: str) -> CompileError | None:
-    """The error for functions that nothing defines, None where the log of assembling a program tells of none."""
-    told = undefined_in(log)
+    """The error for what nothing defines, None where the log of assembling a program tells of none and no variable is left open."""
+    text, symbols = made.text, {symbol: expression for expression, symbol in made.symbols.items()}
+    linked = [entry.path for entry in asked.options.link if entry.kind is LinkKind.CUDA]
+    # ptxas leaves variables to a linker: a driver would refuse the image.
+    variables = [] if made.libraries else [b for _, b in _EXTERN.findall(text) if b]
+    told = [*undefined_in(log), *variables]
     if not told:
         return None
-    text, symbols = made.text, {symbol: expression for expression, symbol in made.symbols.items()}
     # ptxas stops at the first; of a linker's libraries nobody knows what they bring.
     declared = [] if made.libraries else [a or b for a, b in _EXTERN.findall(text)]
     missing = [*told, *(name for name in declared if not name.startswith(_RUNTIME) and _is_users(asked, name))]
@@ -42,9 +45,11 @@ def undefined(asked: Asked, made: Made, log: str, command: str) -> CompileError 
     for name in dict.fromkeys(missing):
         plain = readable(name)
         callers = [symbols.get(user) or readable(user) for user in _ptx.users(text, name)]
-        by = f", called by {' and '.join(callers)}" if callers else ""
+        by = f", {'used' if name in variables else 'called'} by {' and '.join(callers)}" if callers else ""
         where = _place(asked, _sources(asked), plain)
-        also = _place(asked, [entry.path for entry in asked.options.link if entry.kind is LinkKind.CUDA], plain)
+        also = _place(asked, linked, plain)
+        if name in variables:
+            where, also = where or also, None
         shown = plain if plain == name else f"{plain} ({name})"
         hint = _advice(asked, plain, also)
         found.append(

@@ -271,10 +271,11 @@ class ProgramCompiler:
         command = f"{made.command} && {done.command}"
         if done.timed_out:
             raise self._timeout(log, command)
-        if not done.cubin:
+        if self._asked.options.link or not done.cubin:
             missing = _cuda_link_errors.undefined(self._asked, made, done.log, command)
             if missing:
                 raise missing
+        if not done.cubin:
             if made.libraries:
                 raise _cuda_link_errors.refused(self._asked, made.libraries, done.log, command)
             # What its own ISA does not allow either is not for want of a newer driver.
