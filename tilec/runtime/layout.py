@@ -18,6 +18,8 @@ ON_CPU = -1
 ON_ANY = -2
 ON_OTHER = -3
 ON_GPU = -4
+# Where the array interface says that memory of no bytes is: NumPy before 2.3 takes an address of 0 for "none given", and copies elements.
+NOWHERE = 16
 
 
 def device_words(ordinal: int) -> str:

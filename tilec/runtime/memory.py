@@ -11,7 +11,7 @@ from tilec.model.dtype import BY_NUMPY, DTYPES, DType
 from tilec.runtime.arguments import UnreadableError
 from tilec.runtime.devices import driver_of, ordinal_of
 from tilec.runtime.handles import stream_handle
-from tilec.runtime.layout import ON_CPU, TensorFacts, contiguous_stride, interned
+from tilec.runtime.layout import NOWHERE, ON_CPU, TensorFacts, contiguous_stride, interned
 from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.seam import DeviceDriver
 from tilec.runtime.tensors.drops import DROPS
@@ -134,7 +134,7 @@ class DeviceBuffer:
         row = self._plain_row()
         if not row.typestr:
             raise AttributeError(f"__array_interface__ has no word for {self.dtype}: np.asarray(buffer) gives an array of ml_dtypes")
-        return {"shape": self.shape, "typestr": row.typestr, "data": (self.ptr, False), "version": 3}
+        return {"shape": self.shape, "typestr": row.typestr, "data": (self.ptr or NOWHERE, False), "version": 3}
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """A NumPy array of a buffer on the cpu device, which shares its memory; of ml_dtypes' dtypes where NumPy has none.
@@ -208,4 +208,4 @@ class _Bytes:
     def __init__(self, buffer: DeviceBuffer) -> None:
         self._buffer = buffer
         size = "|u1" if DTYPES[buffer.dtype].bytes == 1 else f"<u{DTYPES[buffer.dtype].bytes}"
-        self.__array_interface__ = {"shape": buffer.shape, "typestr": size, "data": (buffer.ptr, False), "version": 3}
+        self.__array_interface__ = {"shape": buffer.shape, "typestr": size, "data": (buffer.ptr or NOWHERE, False), "version": 3}

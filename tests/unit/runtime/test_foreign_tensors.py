@@ -122,7 +122,8 @@ def test_a_capsule_that_is_looked_at_is_given_back():
     array = np.zeros(3, "float32").view(OnCpu)
     alive = weakref.ref(array)
     found = view(array)
-    assert (found.shape, found.stride, found.dtype, found.device) == ((3,), (1,), (2, 32), (1, 0))
+    assert (found.shape, found.dtype, found.device) == ((3,), (2, 32), (1, 0))
+    assert found.stride in (None, (1,)), "NumPy leaves out what says nothing, or does not"
     assert found.address == array.ctypes.data
     del array
     assert alive() is None, "the capsule released its hold"

@@ -121,3 +121,12 @@ def test_words_of_the_environment_that_mean_nothing_are_told_once(value: str, ex
     assert done.stderr.count("RuntimeWarning") == bool(told)
     if told:
         assert f"TILEC_DEBUG has {told}, which means nothing: there are launches, leases, with commas between them" in done.stderr
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_numpy_reads_buffers_and_tensors_of_no_elements(dtype: str) -> None:
+    buffer = DeviceBuffer((0, 4), dtype, "cpu")
+    with use_device("cpu"):
+        tensor = api.zeros((3, 0), dtype).sync()
+    assert (np.asarray(buffer).shape, np.asarray(tensor).shape) == ((0, 4), (3, 0))
+    assert (buffer.ptr, tensor.ptr) == (0, 0)

@@ -9,7 +9,7 @@ from tilec.model.dtype import DTYPES
 from tilec.runtime import dlpack
 from tilec.runtime.dlpack_export import capsule
 from tilec.runtime.handles import stream_handle
-from tilec.runtime.layout import ON_CPU
+from tilec.runtime.layout import NOWHERE, ON_CPU
 from tilec.runtime.tensors.described import Described
 from tilec.runtime.tensors.host import numpy_dtype
 from tilec.runtime.tensors.lease import Holder
@@ -161,13 +161,13 @@ class Exchanged(Described):
     def _host_interface(self, name: str) -> dict[str, Any]:
         self.require_readable(Holder(what=name))
         self._order(None)
-        return self._interface()
+        return self._interface(nowhere=NOWHERE)
 
-    def _interface(self) -> dict[str, Any]:
+    def _interface(self, *, nowhere: int = 0) -> dict[str, Any]:
         facts, row = self._facts, DTYPES[self.dtype]
         strides = None if self.is_contiguous else tuple(step * row.bytes for step in facts.stride)
         typestr = row.typestr or f"|V{row.bytes}"
-        return {"shape": facts.shape, "typestr": typestr, "data": (facts.ptr, facts.readonly), "version": 3, "strides": strides}
+        return {"shape": facts.shape, "typestr": typestr, "data": (facts.ptr or nowhere, facts.readonly), "version": 3, "strides": strides}
 
 
 class _Described:

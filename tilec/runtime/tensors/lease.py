@@ -139,7 +139,11 @@ class Lease:
     @property
     def claims(self) -> tuple[Held, ...]:
         """Those that are held now, oldest first."""
-        return tuple(self._held.copy().values())  # in one step of the interpreter: to make the tuple may call the collector, see `_drop`
+        while True:
+            try:
+                return tuple(self._held.copy().values())
+            except RuntimeError:  # either step may call the collector, which ends claims of what it takes: see `_drop`
+                continue
 
     @property
     def held(self) -> bool:
