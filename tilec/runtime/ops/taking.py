@@ -40,6 +40,9 @@ def make(values, choices=(), depth=3):
         op = spare.pop()
     except IndexError:
         op = new()
+    else:
+        if references(op) != {alone}:
+            op = new()
     kept = {unpack_all}
     {take}
     if {refused}:
@@ -78,6 +81,7 @@ def make_function(
     plain += [f"type(a{i}) in constants" for i in contract.others]
     source = _TEMPLATE.format(
         unpack="".join(f"a{i}, " for i in range(count)).rstrip(),
+        alone=LOCAL,  # who follows the calls of an execution may have kept it
         unpack_all=f"({''.join(f'a{i}, ' for i in range(count))})",
         plain=" and ".join(plain),
         take="\n    ".join(f"l{i}, a{i}._look = a{i}._look, None" for i in tensors),
@@ -94,6 +98,7 @@ def make_function(
         "make_any": make_any,
         "new": new,
         "nothing": chosen(()),
+        "references": references,
         "site": site,
         "spare": spare,
         "what": f"the launch of {contract.name}",

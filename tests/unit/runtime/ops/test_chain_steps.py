@@ -341,6 +341,25 @@ def test_nothing_comes_between_while_tensors_are_taken(gpu: Gpu) -> None:
         assert step.opname in allowed, step
 
 
+def test_ops_that_a_profiler_keeps_are_not_made_into_others(gpu: Gpu) -> None:
+    module, driver = gpu
+    seen: list[Any] = []
+
+    def keep(frame: Any, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name == "_run_step":
+            seen.append(frame.f_locals["self"])
+
+    op = chained(value(tuple(on(driver, 512, 512, 512))), 6, lambda found: module.lazy.add(found[0], found[1], found[2]))
+    sys.setprofile(keep)
+    try:
+        found = op.sync()
+    finally:
+        sys.setprofile(None)
+    last = module.lazy.add(*found)
+    ops = [one for one in seen if type(one) is type(last)]
+    assert len({id(one) for one in [*ops, last]}) == 7
+
+
 @pytest.mark.skipif(not TURNS, reason="there, arguments are taken under a lock")
 @pytest.mark.parametrize(
     "use", [lambda module, *tensors: module.lazy.add(*tensors), lambda _, z, *__: z.borrow_mut(), lambda _, z, *__: z.view(512)]
