@@ -13,6 +13,7 @@ from tilec.model.image import Image
 from tilec.model.job import Job, Source
 
 pytestmark = pytest.mark.toolchain
+pytest.importorskip("numba_cuda")
 
 ACT = """from numba import cuda, float32, int32
 
@@ -218,6 +219,7 @@ def test_a_declaration_without_c_linkage(tmp_path: Path) -> None:
         ("@cuda.jit(device=True)\ndef relu(*x: float32) -> float32:\n    return 1.0\n", 6, "'x' is no plain parameter: a function takes"),
         ("@cuda.jit(device=True)\ndef relu(x: simt.Ref[float32]) -> None:\n    x[0] = 1.0\n", 6, "x is only read"),
         ("@cuda.jit(device=True)\ndef relu(x: float32) -> float32:\n    return nowhere(x)\n", 7, "nowhere"),
+        ("@cuda.jit(device=True)\ndef relu(x: float32) -> float32:\n    return relu(x)\n", 7, "a function calls itself, which numba"),
         ("@simt.kernel\ndef relu(x: simt.Mut[float32]):\n    x[0] = 1.0\n", 1, "'relu' is a kernel, which no kernel can call"),
         ("def relu(x: float32) -> float32:\n    return x\n", 5, "'relu' is no device function"),
         ("@cuda.jit(device=True)\ndef rely(x: float32) -> float32:\n    return x\n", 1, "no device function 'relu'; did you mean 'rely'"),

@@ -22,7 +22,7 @@ _FRAMES = re.compile(
 _SPELLED = (
     (re.compile(r"Function\(<(?:built-in function|function|intrinsic) ([\w.]+)(?: at 0x[0-9a-f]+)?>\)"), r"\1"),
     (re.compile(r"\.?\. Raised from .*"), ""),
-    (re.compile(r".*insert_unresolved_ref.*"), "a function calls itself, which numba does not compile for GPUs"),
+    (re.compile(r".*(?:insert_unresolved_ref|compiler re-entrant).*"), "a function calls itself, which numba does not compile for GPUs"),
 )
 _MUT = "the array is only read: annotate it with simt.Mut, or say out = true"
 _HINTS = (
