@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from vendor_rows import ROWS, Bench, Task
+from vendor_rows import ROWS
+from vendor_tasks import Bench, Task
 
 Replay = Callable[[], float]
 

@@ -84,6 +84,13 @@ SOURCES = {
         2,
         "extents are constants",
     ),
+    "atomic of a dtype": (
+        "@simt.kernel\ndef k(z: simt.Mut[T]):\n    cuda.atomic.and_(z, 0, 1)\n",
+        "No implementation of function cuda.atomic.and_ found",
+        2,
+        "",
+    ),
+    "list of the module": ("M = [1, 2]\n@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = M[1]\n", "make it a tuple", 3, ""),
     "rank": ("@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0, 0] = 1\n", "No implementation of function setitem found", 2, ""),
     "allocation": (
         "@simt.kernel\ndef k(z: simt.Mut[T]):\n    y = np.zeros(4)\n    z[0] = y[0]\n",
@@ -102,6 +109,31 @@ SOURCES = {
         "is not aligned, as it would be in C",
         1,
         "make the dtype with align=True",
+    ),
+    "packed struct inside": (
+        (
+            'IN = np.dtype([("x", "u1"), ("y", "f4")])\nBOX = np.dtype([("n", IN), ("p", "u1", (3,))], align=True)\n@simt.kernel\n'
+            "def k(z: simt.Mut[T], b: simt.Struct[BOX]):\n    z[0] = b.n.y\n"
+        ),
+        "is not aligned, as it would be in C",
+        3,
+        "and the structs in it",
+    ),
+    "struct of odd size": (
+        (
+            'BOX = np.dtype([("n", np.dtype([("x", "f4")])), ("p", "u1")], align=True)\n@simt.kernel\n'
+            "def k(z: simt.Mut[T], b: simt.Struct[BOX]):\n    z[0] = b.n.x\n"
+        ),
+        "is not aligned, as it would be in C",
+        2,
+        "",
+    ),
+    "empty struct": ("@simt.kernel\ndef k(z: simt.Mut[T], b: simt.Struct[np.dtype([])]):\n    z[0] = 1\n", "has no fields", 1, ""),
+    "byte order": (
+        '@simt.kernel\ndef k(z: simt.Mut[T], b: simt.Struct[np.dtype([("x", ">f4")])]):\n    z[0] = b.x\n',
+        "numba has no type for a field of",
+        1,
+        "",
     ),
     "no struct": (
         '@simt.kernel\ndef k(z: simt.Mut[T], b: simt.Struct[np.dtype("f4")]):\n    z[0] = 1\n',

@@ -13,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 try:
     import vendor_candidates as candidates
     import vendor_kernels as vendor
-    from vendor_rows import ROWS, Task
+    from vendor_rows import ROWS
+    from vendor_tasks import Task
 finally:
     sys.path.pop(0)
 

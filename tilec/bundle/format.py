@@ -372,7 +372,7 @@ def _framed(data: bytes) -> tuple[dict[str, Any], dict[str, tuple[int, str]]] | 
         if (
             not text.startswith(_ROW, start)
             or frame.count(f"{_KERNELS}]") != 1
-            or plain["kernels"]
+            or plain["kernels"] != []
             or not _is_canonical(plain, frame.encode())
         ):
             return None

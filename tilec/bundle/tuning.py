@@ -213,7 +213,7 @@ def _check_interval(here: str, median: float, interval: Sequence[float]) -> None
         unfit(f"{here}.interval_us", f"{interval[0]} to {interval[1]} does not hold the median {median}")
 
 
-_AGAIN = "restore the committed file, or write it anew with `tilec tune`"
+_AGAIN = "restore the committed file, or remove it and write it anew with `tilec tune`"
 
 
 def problem_at(source: str, path: str, where: str, what: str) -> Diagnostic:

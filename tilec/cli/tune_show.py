@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from tilec.bench.statistics import Summary
 from tilec.cli.app import App
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text, table, terminal_width
 from tilec.compiler.events import Outcome
+from tilec.errors import UsageError
 from tilec.manifest.types import Budget, Kernel
 from tilec.model.tuning import Status, TuningRecord
 from tilec.tune.candidates import Facts, Made
@@ -183,9 +185,19 @@ def say_record(app: App, path: Path, record: TuningRecord, kernel: Kernel) -> No
     what = ", ".join(f"{len(one.entries)} {'entry' if len(one.entries) == 1 else 'entries'} for {one.name}" for one in device)
     app.say(f"{click.style('wrote', fg='green', bold=True)} {app.show(path)}: {what}")
     if not kernel.table:
-        # The manifest names files from its own directory.
-        named = "/".join(path.parts[-2:]) if path.parent.name == "tuning" else path.name
-        app.say(f'to build with it, commit it and add to [kernel.{kernel.name}.dispatch]: table = "{named}"')
+        named = _named_by_manifest(app, path)
+        way = "commit it" if named else "copy it into the project, commit it"
+        named = named or ("/".join(path.parts[-2:]) if path.parent.name == "tuning" else path.name)
+        app.say(f'to build with it, {way} and add to [kernel.{kernel.name}.dispatch]: table = "{named}"')
+
+
+def _named_by_manifest(app: App, path: Path) -> str | None:
+    """A file as the manifest would name it, from its own directory; None for one that is outside of the project."""
+    try:
+        root = app.manifest_path().parent
+        return Path(os.path.normpath(path)).relative_to(os.path.normpath(root)).as_posix()
+    except (UsageError, ValueError):
+        return None
 
 
 def say_prepared(app: App, path: Path, facts: Facts, cases: Sequence[str], made: Mapping[Point, Made], failed: Mapping[Point, str]) -> None:

@@ -172,10 +172,24 @@ def dispatcher_of(value: Any) -> Any:
 
 def dtype_named(value: Any) -> str:
     """tilec's name of the dtype that an annotation means: one of numba, of NumPy or of Python; empty where it is none."""
-    if value in (int, float, bool):
-        return {int: "i32", float: "f32", bool: "bool"}[value]
+    for kind, means in ((int, "i32"), (float, "f32"), (bool, "bool")):
+        # Not by `==`: NumPy's dtypes are equal to the type of Python that they read as.
+        if value is kind:
+            return means
     name = value if isinstance(value, str) else getattr(value, "__name__", None) if isinstance(value, type) else str(value)
     return str(name) if name in NAMES else _DTYPES.get(str(name), "")
+
+
+def unknown_field(layout: Any) -> str:
+    """The NumPy dtype in a struct that numba has no type for, such as one of the other byte order; empty where it has all."""
+    from numba.cuda.core.errors import NumbaNotImplementedError
+    from numba.cuda.np.numpy_support import from_dtype
+
+    try:
+        from_dtype(layout)
+    except NumbaNotImplementedError as exc:
+        return str(exc)
+    return ""
 
 
 def value(held: Any) -> Any:

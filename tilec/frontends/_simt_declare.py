@@ -161,11 +161,18 @@ class Reader:
         if getattr(layout, "fields", None) is None or layout.subdtype is not None:
             self._refuse(f'{name}: simt.Struct takes a structured NumPy dtype, such as numpy.dtype([("low", "f4")], align=True)', at)
             return 1
-        packed = not layout.isalignedstruct and layout.itemsize % _alignment(layout)
-        if packed or any(offset % _alignment(field) for field, offset, *_ in layout.fields.values()):
-            self._refuse(f"{name}: a field of {layout} is not aligned, as it would be in C", at, "make the dtype with align=True")
+        if not _aligned(layout):
+            self._refuse(
+                f"{name}: a field of {layout} is not aligned, as it would be in C",
+                at,
+                "make the dtype with align=True, and the structs in it",
+            )
         if layout.hasobject:
             self._refuse(f"{name}: {layout} has a field of Python objects, which no GPU reads", at)
+        elif not layout.itemsize:
+            self._refuse(f"{name}: {layout} has no fields: C has no such struct", at)
+        elif unknown := api.unknown_field(layout):
+            self._refuse(f"{name}: numba has no type for a field of {layout}: {unknown}", at)
         return int(layout.itemsize)
 
     def _variables(self) -> Iterator[tuple[str, str, Axis]]:
@@ -200,6 +207,15 @@ def _alignment(layout: Any) -> int:
     if layout.fields is not None:
         return max((_alignment(field) for field, *_ in layout.fields.values()), default=1)
     return int(layout.alignment)
+
+
+def _aligned(layout: Any) -> bool:
+    """Whether every field lies where C puts it, those of structs inside too: `align=True` leaves these as they are."""
+    if layout.subdtype is not None:
+        return _aligned(layout.subdtype[0])
+    inside = (layout.fields or {}).values()
+    fits = all(offset % _alignment(field) == 0 and _aligned(field) for field, offset, *_ in inside)
+    return fits and layout.itemsize % _alignment(layout) == 0
 
 
 def alignment_of(layout: Any) -> int:

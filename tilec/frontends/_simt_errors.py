@@ -21,6 +21,8 @@ _FRAMES = re.compile(
 # What numba calls by the names of its own inside.
 _SPELLED = (
     (re.compile(r"Function\(<(?:built-in function|function|intrinsic) ([\w.]+)(?: at 0x[0-9a-f]+)?>\)"), r"\1"),
+    (re.compile(r"Function\(<class 'numba\.cuda\.stubs\.([\w.]+)'>\)"), r"cuda.\1"),
+    (re.compile(r"<numba\S* object at 0x[0-9a-f]+>, \(List\(.*"), "a list of the module is no constant: make it a tuple"),
     (re.compile(r"\.?\. Raised from .*"), ""),
     (re.compile(r".*(?:insert_unresolved_ref|compiler re-entrant).*"), "a function calls itself, which numba does not compile for GPUs"),
 )

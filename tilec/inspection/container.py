@@ -85,7 +85,8 @@ def open_container(path: Path) -> Container:
     if path.is_dir():
         return _from_directory(path)
     if not path.exists():
-        raise BundleError(f"{path}: no such file or directory", fix="name a .tilec bundle, a generated package's directory or a wheel")
+        fix = "name a .tilec bundle, a generated package's directory, a wheel, or compiled code: a cubin, a fatbin, PTX, Tile IR"
+        raise BundleError(f"{path}: no such file or directory", fix=fix)
     if path.suffix == ".whl":
         return _from_wheel(path)
     return _from_file(path, "bundle", path)

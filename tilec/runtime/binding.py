@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from tilec.errors import ArgumentError, VariantError
 from tilec.model.kernel import AxisValue
@@ -56,6 +57,18 @@ def check_count(contract: Contract, values: tuple[Any, ...]) -> None:
         raise ArgumentError(what, kernel=contract.name)
 
 
+def given_axes(contract: Contract, axes: Mapping[str, AxisValue | None]) -> dict[str, AxisValue]:
+    """The axes that are given a value, without those that None leaves open.
+
+    Raises:
+        VariantError: an axis that does not exist, whatever it is given.
+    """
+    for axis in axes:
+        if axis not in contract.axes:
+            _refuse_axis(contract, axis)
+    return {axis: value for axis, value in axes.items() if value is not None}
+
+
 def check_axes(contract: Contract, chosen: dict[str, AxisValue]) -> None:
     """Refuse axes and values that were not built.
 
@@ -64,9 +77,7 @@ def check_axes(contract: Contract, chosen: dict[str, AxisValue]) -> None:
     """
     for axis, value in chosen.items():
         if axis not in contract.axes:
-            known = ", ".join(contract.axes) or "none"
-            what = f"{contract.name}: there is no axis {axis!r}{did_you_mean(axis, contract.axes)}; its axes are {known}"
-            raise VariantError(what, kernel=contract.name)
+            _refuse_axis(contract, axis)
         built = contract.axes[axis]
         # True is not 1 and 64.0 is not 64: a variant's id says which it is.
         if not any(value == known and type(value) is type(known) for known in built):
@@ -75,6 +86,12 @@ def check_axes(contract: Contract, chosen: dict[str, AxisValue]) -> None:
                 fix=f"add the value to the matrix of kernel.{contract.name} and build again",
                 kernel=contract.name,
             )
+
+
+def _refuse_axis(contract: Contract, axis: str) -> NoReturn:
+    known = ", ".join(contract.axes) or "none"
+    what = f"{contract.name}: there is no axis {axis!r}{did_you_mean(axis, contract.axes)}; its axes are {known}"
+    raise VariantError(what, kernel=contract.name)
 
 
 def count(number: int) -> str:

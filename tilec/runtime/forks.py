@@ -19,7 +19,7 @@ def renew_locks() -> None:
         for name in _NAMES:
             make = _MAKERS.get(type(_attribute(thing, name)))
             if make is not None:
-                setattr(thing, name, make())
+                object.__setattr__(thing, name, make())  # values that are frozen take it too
 
 
 def _attribute(thing: Any, name: str) -> Any:

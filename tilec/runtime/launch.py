@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tilec.errors import VariantError
 from tilec.model.kernel import AxisValue, KernelInfo
 from tilec.runtime.arguments import READERS, Look
-from tilec.runtime.binding import bind, check_axes, check_count
+from tilec.runtime.binding import bind, check_axes, check_count, given_axes
 from tilec.runtime.contract import Contract
 from tilec.runtime.fastpath import KeyOf, Launch, fast_path, key_path
 from tilec.runtime.grid import GridWish
@@ -169,14 +169,16 @@ class Launcher:
                 self._fast = made.launch  # last: who sees it may use the rest
         return self._fast
 
-    def variant(self, **axes: AxisValue) -> Launcher:
-        """This launcher, restricted to some values of its axes.
+    def variant(self, **axes: AxisValue | None) -> Launcher:
+        """This launcher, restricted to some values of its axes; one that is None is left as it is.
 
         Raises:
             VariantError: an axis or a value that was not built, or no variant with these values together.
         """
-        require_built(self._ready(), self.pinned, axes)
-        return self._restrict(axes)
+        contract = self._ready()
+        chosen = given_axes(contract, axes)
+        require_built(contract, self.pinned, chosen)
+        return self._restrict(chosen)
 
     def options(self, **hints: int) -> Launcher:
         """This launcher, restricted to variants whose image for this device was built with these compiler hints.

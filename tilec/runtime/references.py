@@ -15,12 +15,8 @@ def _never(_: object) -> int:
     return -1
 
 
-def _local() -> int:
-    thing = object()
-    return references(thing)
-
-
 # Of an object in a local variable: how many there are with that, and with what hands it over here; -1 where it cannot be told.
 references: Callable[[object], int] = sys.getrefcount if EXACT else _never
-# What that is of an object that only one local variable has. Everything else that holds it once adds one.
-LOCAL = _local() if EXACT else 0
+# What that is of an object that only one local variable has. Everything else that holds it once adds one. It is not asked of a variable:
+# debuggers that follow the import hold what is in those.
+LOCAL = references(object()) + 1 if EXACT else 0

@@ -84,7 +84,10 @@ def _look_up(call: Call, device: DeviceInfo) -> Lookup:
             value: Any = call.evaluate(size)
         except RequirementError as error:
             return Lookup(entry=None, reason=f"{table.source} cannot say: {error.what}")
-        sizes.append(int(value))
+        try:
+            sizes.append(int(value))
+        except (TypeError, ValueError, OverflowError):  # an infinity, a dtype: the table is no reason to refuse the launch
+            return Lookup(entry=None, reason=f"{table.source} cannot say: {size.text} is {value!r}, and no number of anything")
     return look_up(
         table,
         device=device.name,

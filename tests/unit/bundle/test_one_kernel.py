@@ -168,6 +168,11 @@ def test_what_is_between_two_rows_is_seen_with_either(between: bytes) -> None:
     [
         lambda index: index.replace(b'"kernels":[', b'"kernels":[],"kernels":[', 1),
         lambda index: index.replace(b'"kernels":[', b'"a":{"kernels":[],"kernels":[', 1).replace(b'],"min_driver"', b']},"min_driver"', 1),
+        lambda index: (  # the rows of something else
+            index.replace(b'"kernels":[', b'"c":{"kernels":[', 1).replace(
+                b'],"min_driver"', b'],"min_driver":0},"kernels":0,"min_driver"', 1
+            )
+        ),
         lambda index: index.replace(b'{"builder":"', b'{"builder":"y","builder":"', 1),
         lambda index: index.replace(b'"kernels":[{', b'"kernels":[ {', 1),
         lambda index: index.replace(b'"kernels":[', b'"kernels":[,', 1),

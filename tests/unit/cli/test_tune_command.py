@@ -17,7 +17,7 @@ from tilec.cli.tune import Duration
 from tilec.cli.tune_flow import _devices
 from tilec.errors import NoDeviceError, UsageError
 from tilec.manifest.types import Budget, Case
-from tilec.model.tuning import Status
+from tilec.model.tuning import Status, TuningRecord
 from tilec.runtime import _driver
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec.tune.candidates import Facts, Made
@@ -189,6 +189,24 @@ def test_a_dry_run_is_a_table_of_resources(space: Space, tmp_path: Path, capsys:
 )
 def test_times_read_well(seconds: float, text: str) -> None:
     assert tune_show.time_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("project/tuning/gemm.json", 'commit it and add to [kernel.gemm.dispatch]: table = "tuning/gemm.json"'),
+        ("project/gpu/h200.json", 'commit it and add to [kernel.gemm.dispatch]: table = "gpu/h200.json"'),
+        ("project/../h200.json", 'copy it into the project, commit it and add to [kernel.gemm.dispatch]: table = "h200.json"'),
+        ("tuning/gemm.json", 'copy it into the project, commit it and add to [kernel.gemm.dispatch]: table = "tuning/gemm.json"'),
+    ],
+)
+def test_a_record_is_named_as_the_manifest_finds_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, said: str) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "tilec.toml").write_text("")
+    record = TuningRecord(kernel="gemm", kernel_digest="a" * 64, space_digest="b" * 64, toolchain=(), sizes=(), devices=())
+    here = dataclasses.replace(app(tmp_path), directory="project")
+    tune_show.say_record(here, tmp_path / path, record, kernel_with())
+    assert capsys.readouterr().out.splitlines()[-1] == f"to build with it, {said}"
 
 
 def test_the_interval_is_said_as_a_part_of_the_median() -> None:

@@ -6,6 +6,7 @@ import ast
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tilec import simt
@@ -27,6 +28,28 @@ def test_annotations() -> None:
     assert simt.Const[int].kind is int
     assert simt.Struct["layout"].layout == "layout"
     assert simt.size("BLOCK") == simt.SizeAxis("BLOCK") != simt.dtype("BLOCK")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "means"),
+    [
+        (int, "i32"),
+        (float, "f32"),
+        (bool, "bool"),
+        ("bf16", "bf16"),
+        (np.float64, "f64"),
+        (np.dtype("f8"), "f64"),
+        (np.dtype("i8"), "i64"),
+        (np.dtype("?"), "bool"),
+        (np.dtype("V3"), ""),
+        (np.zeros(2), ""),
+        ([float], ""),
+        (1, ""),
+    ],
+    ids=repr,
+)
+def test_dtypes(annotation: Any, means: str) -> None:
+    assert api.dtype_named(annotation) == means
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -179,6 +180,19 @@ def test_scalars_in_sizes_decide_a_launch() -> None:
     for n in (5, 50, 5, 50, -3, 0):
         module.add(0, z, x, y, n)
     assert [launch.symbol for launch in driver.launches] == ["add_1", "add_2", "add_1", "add_2", "add_1", "add_1"]
+
+
+@pytest.mark.parametrize(
+    ("size", "alpha", "shown"),
+    [("alpha", math.inf, "inf"), ("alpha * 0.5", -math.inf, "-inf"), ("alpha", math.nan, "nan"), ("x.dtype", 1.0, "'f32'")],
+)
+def test_sizes_that_are_no_numbers_leave_it_to_the_default(size: str, alpha: float, shown: str) -> None:
+    device = TableDevice(name="Fake H200", cc=(9, 0), multiprocessors=132, entries=(TableEntry(ranges=((0, 9),), point=()),))
+    info = dataclasses.replace(ADD, table=TuningTable(source="t.json", sizes=(size,), devices=(device,)))
+    z, x, y = (Array(64, ptr=0x10000 * place) for place in (1, 2, 3))
+    assert taken(info, z, x, y, alpha) == "add-a16"
+    why = loaded(info)[0].add.explain(z, x, y, alpha)
+    assert why.reasons == (f"t.json cannot say: {size} is {shown}, and no number of anything", "the default")
 
 
 def test_explanations_name_what_decided() -> None:

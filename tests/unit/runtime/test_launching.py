@@ -190,6 +190,8 @@ def test_axes_by_argument_default_keyword_place_and_restriction():
     module.gemm.launch(1, f16, (64,))
     module.gemm.launch(1, f16, (128,))
     module.gemm.variant(BM=64)(1, *f16)
+    module.gemm.variant(BM=64).variant(BM=None)(1, *f16)
+    module.gemm.variant(BM=None)(1, *f16)
     assert [launch.symbol.removeprefix("gemm_") for launch in driver.launches] == [
         "f16_128",
         "bf16_128",
@@ -198,6 +200,8 @@ def test_axes_by_argument_default_keyword_place_and_restriction():
         "f16_64",
         "f16_128",
         "f16_64",
+        "f16_64",
+        "f16_128",
     ]
     assert driver.launches[2].shape.grid == (2, 1, 1)
     assert driver.launches[0].arguments == (0x10000, 100, 64, 0x20000, 40, 0x30000)

@@ -50,8 +50,7 @@ class Held:
             if _owned(content):
                 content.lease.require_free(self._who)
             else:
-                lease = content.lease
-                self._claim = lease.write(self._who) if self._write else lease.read(self._who)
+                self._claim = content.claim(self._who, write=self._write)
 
     def move(self) -> None:
         """Take over an argument that is owned."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, cast, final
 
 from tilec.errors import ArgumentError, LaunchError, LaunchLimitError, UsageError
 from tilec.model.kernel import AxisValue
-from tilec.runtime.binding import bind
+from tilec.runtime.binding import bind, given_axes
 from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish
 from tilec.runtime.launch import MOST_PLANS, Launcher
@@ -97,12 +97,13 @@ class LazyLaunch(DeviceOp[R_co]):
 
     def variant(self, *args: Any, **axes: Any) -> Self:
         """Launch the variant of these axis values, by name: `variant(BM=64)`. It replaces what was said of these axes before.
+        None leaves an axis open again.
 
         Raises:
             VariantError: an axis or a value that was not built, or no variant with these values together.
         """
         self._by_name("variant", args)
-        chosen = {**self._axes, **axes}
+        chosen = given_axes(self._origin.contract, {**self._axes, **axes})
         self._require(chosen, {})
         self._axes, self._way = chosen, None
         return self

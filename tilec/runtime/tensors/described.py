@@ -9,7 +9,7 @@ from tilec.errors import BorrowError, TensorError
 from tilec.model.dtype import BY_NUMPY, DTYPES
 from tilec.runtime.arguments import READERS, UnreadableError
 from tilec.runtime.layout import ON_CPU, Key, Shape, TensorFacts, contiguous_stride, interned, settled_stride
-from tilec.runtime.tensors.lease import Holder, Lease
+from tilec.runtime.tensors.lease import Claim, Holder, Lease
 from tilec.runtime.tensors.shapes import checked_packing, reinterpreted
 from tilec.runtime.tensors.storage import Storage
 
@@ -160,6 +160,21 @@ class Described:
         """
         if self.lease.ended:
             self.lease.read(who).release()  # raises, and says what has ended
+
+    def claim(self, who: Holder, *, write: bool) -> Claim:
+        """Claim it for somebody.
+
+        Raises:
+            OwnershipError: it cannot be used, or not so now.
+        """
+        self.require(who)
+        claim = self.lease.write(who) if write else self.lease.read(who)
+        try:
+            self.require(who)  # another thread may have moved it before there was a claim in its way
+        except BaseException:
+            claim.release()
+            raise
+        return claim
 
     def require_readable(self, who: Holder) -> None:
         """See that somebody may read it now.

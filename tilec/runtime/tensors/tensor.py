@@ -203,7 +203,7 @@ class Tensor(Readable):
         who = holder("the mutable borrow")
         self.require(who)
         self.require_mutable(who)
-        return TensorMut(self.storage, self._facts, self.lease.write(who))
+        return TensorMut(self.storage, self._facts, self.claim(who, write=True))
 
     def partition_mut(self, *tile: Any) -> Partition[TensorMut]:
         """Cut it into tiles in place: until the partition is released or gone, nobody else can use the tensor.
@@ -213,7 +213,7 @@ class Tensor(Readable):
             OwnershipError: it was moved, or somebody reads or writes it.
         """
         who = self._cutting(tile, "the partition in place")
-        return Partition(TensorMut(self.storage, self._facts, self.lease.write(who)), tile)
+        return Partition(TensorMut(self.storage, self._facts, self.claim(who, write=True)), tile)
 
     def _cutting(self, tile: tuple[Any, ...], what: str) -> Holder:
         """Who cuts it into tiles, once that is known to be possible."""
@@ -227,11 +227,16 @@ class Tensor(Readable):
         """See that it was not moved.
 
         Raises:
-            UseAfterMoveError: it was, and where to.
+            UseAfterMoveError: it was, and where to; or it is about to be.
         """
-        if self._moved is not None:
-            what = f"{who} cannot use the tensor: it was moved into {Holder(*self._moved)}"
+        moved = self._moved
+        if moved is not None:
+            what = f"{who} cannot use the tensor: it was moved into {Holder(*moved)}"
             raise UseAfterMoveError(what, fix="use what that gave back, share() the tensor first, or borrow it")
+        if self._look is None:  # only debuggers that go line by line let anybody see this
+            what = f"{who} cannot use the tensor: a launch is taking it now"
+            cause = "another thread makes a launch of it, or a debugger ended in the middle of that"
+            raise UseAfterMoveError(what, cause=cause, fix="share() the tensor first, or give each thread its own")
 
     def _state(self) -> str:
         return f", moved into {Holder(*self._moved)}" if self._moved else ""

@@ -64,16 +64,12 @@ class Viewable(Exchanged, Generic[P]):
         facts = self._facts
         who = holder("the borrow")
         return TensorView(
-            self.storage, with_layout(self.storage, facts, (facts.shape, facts.stride, 0), readonly=True), self._claim_read(who)
+            self.storage, with_layout(self.storage, facts, (facts.shape, facts.stride, 0), readonly=True), self.claim(who, write=False)
         )
 
     @abstractmethod
     def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> P:
         """A view of this shape, strides and offset, with its claim."""
-
-    def _claim_read(self, who: Holder) -> Claim:
-        self.require(who)
-        return self.lease.read(who)
 
 
 class Readable(Viewable["TensorView"]):
@@ -82,7 +78,7 @@ class Readable(Viewable["TensorView"]):
     __slots__ = ()
 
     def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> TensorView:
-        return TensorView(self.storage, with_layout(self.storage, self._facts, layout, readonly=True), self._claim_read(who))
+        return TensorView(self.storage, with_layout(self.storage, self._facts, layout, readonly=True), self.claim(who, write=False))
 
 
 class TensorView(Readable):

@@ -341,6 +341,40 @@ def test_nothing_comes_between_while_tensors_are_taken(gpu: Gpu) -> None:
         assert step.opname in allowed, step
 
 
+@pytest.mark.skipif(not TURNS, reason="there, arguments are taken under a lock")
+@pytest.mark.parametrize(
+    "use", [lambda module, *tensors: module.lazy.add(*tensors), lambda _, z, *__: z.borrow_mut(), lambda _, z, *__: z.view(512)]
+)
+def test_a_debugger_that_goes_line_by_line_lets_no_thread_take_what_is_taken(gpu: Gpu, use: Callable[..., Any]) -> None:
+    module, driver = gpu
+    z, x, y = on(driver, 512, 512, 512)
+    got: list[Any] = []
+
+    def other() -> None:
+        try:
+            got.append(use(module, z, *on(driver, 512, 512)))
+        except UseAfterMoveError as error:
+            got.append(str(error).splitlines()[0].partition(" cannot ")[2])
+
+    def follow(frame: Any, event: str, _: object) -> Any:
+        if event == "line" and frame.f_code.co_filename == "<tilec taking>" and z._look is None:
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+        return follow
+
+    module.lazy.add(*on(driver, 512, 512, 512))  # what does this is made
+    before = sys.gettrace()
+    sys.settrace(follow)
+    try:
+        op = module.lazy.add(z, x, y)
+    finally:
+        sys.settrace(before)
+    assert got[0] == "use the tensor: a launch is taking it now"
+    assert "was moved into the launch of add" in got[-1]
+    assert owned(*op.sync()[:3])
+
+
 def test_threads_that_take_the_same_tensors(gpu: Gpu) -> None:
     module, driver = gpu
     z, x, y = on(driver, 512, 512, 512)

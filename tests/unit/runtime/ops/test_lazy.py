@@ -368,7 +368,10 @@ def test_variants_are_chosen_by_axis(gpu: tuple[Module, FakeDriver]) -> None:
     module.lazy.gemm(*operands(), BM=64).sync()
     module.lazy.gemm(*operands()).variant(BM=64).sync()
     module.lazy.gemm(*operands()).sync()
-    assert [launch.symbol for launch in driver.launches] == ["gemm_f16_64", "gemm_f16_64", "gemm_f16_128"]
+    module.lazy.gemm(*operands(), BM=64).variant(BM=None).sync()
+    assert [launch.symbol for launch in driver.launches] == ["gemm_f16_64", "gemm_f16_64", "gemm_f16_128", "gemm_f16_128"]
+    with pytest.raises(VariantError, match="there is no axis 'BQ'"):
+        module.lazy.gemm(*operands()).variant(BQ=None)
     with pytest.raises(VariantError, match="BM = 32 was not built; built are 64, 128"):
         module.lazy.gemm(*operands(), BM=32)
     with pytest.raises(VariantError, match="BM = 32 was not built"):

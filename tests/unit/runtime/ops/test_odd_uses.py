@@ -156,10 +156,10 @@ def test_a_child_of_a_fork_is_not_held_up_by_locks_of_threads_that_it_has_not(fr
 
 # A thread that is in the middle of everything that ops take locks for.
 LOCKED = """
-import os, signal, threading, warnings
+import dataclasses, os, signal, threading, warnings
 import numpy as np
 from tests.cpu_samples import device, ones
-from tilec.runtime import Device, MemPool, Tensor, marks, set_default_device
+from tilec.runtime import Device, DeviceOp, MemPool, Tensor, marks, set_default_device
 from tilec.runtime.tensors import pool, staging
 
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # since Python 3.12
@@ -169,6 +169,14 @@ x = Tensor.from_foreign(ones(64), driver=driver).share()
 def launch():
     return module.lazy.add(Tensor.from_foreign(ones(64), driver=driver), x, x).future().result(20)[0]
 launch()
+
+@dataclasses.dataclass(frozen=True)
+class Own(DeviceOp):
+    lock: object
+    def _execute(self, ctx):
+        return None
+
+own = Own(threading.Lock())
 staged = staging.staging_of(driver, -1)
 held, end = threading.Event(), threading.Event()
 def hold():

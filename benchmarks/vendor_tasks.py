@@ -1,0 +1,69 @@
+"""What a row of the table is measured by, and where its inputs are made; see vendor_rows.py."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+ROTATED = 192 << 20  # bytes that inputs and outputs rotate over, well above any L2
+Run = Callable[[int], Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+    """One size of one row.
+
+    Attributes:
+        row, size: its name. unit: of `amount`, the work of one launch, per second.
+        sets: how many sets of arguments there are, used in turn.
+        launches: arguments of set i, by the kernel that takes them.
+        fits: whether a variant with these axes does this size.
+        vendors: torch's ways, by name.
+        reset: brings set 0 into its first state, outputs poisoned. found: the outputs of set 0. expected: what they should be.
+        tolerance: relative error of the whole output that is right.
+    """
+
+    row: str
+    size: str
+    unit: str
+    amount: float
+    sets: int
+    launches: Mapping[str, Callable[[int], tuple[Any, ...]]]
+    fits: Callable[[Mapping[str, Any]], bool]
+    vendors: Mapping[str, Run]
+    reset: Callable[[], None]
+    found: Callable[[], Sequence[Any]]
+    expected: Callable[[], Sequence[Any]]
+    tolerance: float = 1e-2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Where tasks are made: torch, its device, and whether sizes are those of a trial on a CPU."""
+
+    torch: Any
+    device: str
+    small: bool = False
+    compiled: bool = True
+
+    def size(self, real: int, trial: int) -> int:
+        """A size, or its stand-in."""
+        return trial if self.small else real
+
+    def randn(self, *shape: int, dtype: str) -> Any:
+        """Random data."""
+        return self.torch.randn(*shape, device=self.device).to(getattr(self.torch, TORCH[dtype]))
+
+    def sets(self, nbytes: int) -> int:
+        """How many sets of so many bytes make a rotation."""
+        return 2 if self.small else max(1, math.ceil(ROTATED / nbytes))
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """torch.compile."""
+        return self.torch.compile(function, dynamic=False)  # type: ignore[no-any-return]
+
+
+TORCH = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "f8e4m3": "float8_e4m3fn", "i32": "int32"}
+SIZE = {"f32": 4, "bf16": 2, "f16": 2, "f8e4m3": 1, "i32": 4}
