@@ -19,6 +19,8 @@ from tilec.frontends._cuda_nvrtc import Nvrtc, Program
 from tilec.frontends._nvjitlink import Outcome, kind_of
 from tilec.frontends.base import ToolSearch
 from tilec.model.job import InputFile, Job, Member, Option, Source
+from tilec.model.kernel import ToolInfo
+from tilec.model.link import Prototype
 
 pytestmark = pytest.mark.toolchain
 
@@ -382,6 +384,12 @@ class FakeSimt:
     def inputs(self, source: Source) -> list[InputFile]:
         return [InputFile(name=source.path, digest="1" * 64)]
 
+    def toolchain(self) -> list[ToolInfo]:
+        return [ToolInfo(name="fake-numba", version="1.2", digest="2" * 64)]
+
+    def prototypes(self, source: Source, names: tuple[str, ...]) -> list[Prototype]:
+        return [Prototype(name=name, result="float", params=("float",), location=Location(file=source.path, line=1)) for name in names]
+
     def device_functions(self, source: Source, names: tuple[str, ...], arch: str) -> bytes:
         self.asked.append((source.path, tuple(names), arch))
         search = frontend()._search
@@ -405,7 +413,9 @@ def test_functions_of_python_come_from_the_frontend_that_compiles_them(tmp_path:
     one = job(root, "k", "compute_80", options={"link": ("act.py:relu", "act.py:gelu")})
     assert "max.f32" in frontend().compile(one).data.decode()
     assert FakeSimt.asked == [("act.py", ("relu", "gelu"), "compute_80")]
-    assert InputFile(name="act.py", digest="1" * 64) in frontend().inputs(one.spec.source)
+    inputs = frontend().inputs(one.spec.source)
+    assert InputFile(name="act.py", digest="1" * 64) in inputs
+    assert InputFile(name="<simt>/fake-numba 1.2", digest="2" * 64) in inputs, "its compiler is none of the CUDA frontend's tools"
 
 
 def test_functions_of_python_without_their_frontend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

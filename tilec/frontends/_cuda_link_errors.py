@@ -46,7 +46,7 @@ def undefined(asked: Asked, made: Made, log: str, command: str) -> CompileError 
         plain = readable(name)
         callers = [symbols.get(user) or readable(user) for user in _ptx.users(text, name)]
         by = f", {'used' if name in variables else 'called'} by {' and '.join(callers)}" if callers else ""
-        where = _place(asked, _sources(asked), plain)
+        where = _place(asked, sources(asked), plain)
         also = _place(asked, linked, plain)
         if name in variables:
             where, also = where or also, None
@@ -140,10 +140,10 @@ def readable(symbol: str) -> str:
 
 def _is_users(asked: Asked, name: str) -> bool:
     """Whether an external name is one that a source or a header of the project has, and not the toolkit's."""
-    return _place(asked, _sources(asked), readable(name)) is not None
+    return _place(asked, sources(asked), readable(name)) is not None
 
 
-def _sources(asked: Asked) -> list[str]:
+def sources(asked: Asked) -> list[str]:
     """The kernel's source, then the project's headers that it includes."""
     source, options = asked.job.spec.source, asked.options
     files = _cuda_includes.closure(source.root, source.path, options.include, [value for _, value in options.define])
@@ -173,6 +173,9 @@ def _place(asked: Asked, files: Iterable[str], name: str) -> Location | None:
 def _advice(asked: Asked, name: str, also: Location | None) -> str:
     if also:
         return f'{also} names {name} too: its parameters, namespace or extern "C" differ, or it is a template or static there'
+    python = next((f"{entry.path}:{name}" for entry in asked.options.link if name in entry.names), "")
+    if python:
+        return f'{python} has C linkage: declare it extern "C"'
     if asked.options.link:
         return f"none of the linked files ({', '.join(entry.path for entry in asked.options.link)}) defines it: add the one that does"
     return 'include the file that defines it, or link it: link = ["act.cu"]'

@@ -14,6 +14,7 @@ from tilec.frontends._cuda_diagnostics import read_log
 from tilec.frontends._cuda_nvcc import compile_ltoir
 from tilec.frontends._cuda_nvrtc import inside, load
 from tilec.frontends._cuda_options import CudaOptions
+from tilec.frontends._cuda_prototypes import check
 from tilec.frontends._nvjitlink import Piece, kind_of
 from tilec.frontends._run import command_line
 from tilec.frontends.base import LinkedFrontend, ToolSearch
@@ -35,6 +36,7 @@ class LinkedFiles:
         """Keep where to look for tools."""
         self._search = search
         self._python: LinkedFrontend | None = None
+        self._tools: list[InputFile] | None = None
         self._parts: collections.OrderedDict[Hashable, bytes] = collections.OrderedDict()
 
     def inputs(self, root: str, options: CudaOptions) -> list[InputFile]:
@@ -61,7 +63,7 @@ class LinkedFiles:
         if entry.kind is LinkKind.CUDA:
             return _cuda_includes.closure(root, entry.path, options.include, [value for _, value in options.define])
         if entry.kind is LinkKind.PYTHON:
-            return list(self._frontend(entry).inputs(Source(root=root, path=entry.path)))
+            return [*self._frontend(entry).inputs(Source(root=root, path=entry.path)), *self._python_tools(entry)]
         return [InputFile(name=entry.path, digest=sha256(_read(root, entry.path)))]
 
     def _piece(self, asked: Asked, entry: LinkEntry) -> Piece:
@@ -92,7 +94,17 @@ class LinkedFiles:
 
     def _python_functions(self, asked: Asked, entry: LinkEntry) -> bytes:
         source = Source(root=asked.job.spec.source.root, path=entry.path)
-        return self._frontend(entry).device_functions(source, entry.names, f"compute_{asked.job.target.number}")
+        made = self._frontend(entry).device_functions(source, entry.names, f"compute_{asked.job.target.number}")
+        check(asked, self._frontend(entry).prototypes(source, entry.names))
+        return made
+
+    def _python_tools(self, entry: LinkEntry) -> list[InputFile]:
+        # They are no tools of the CUDA frontend, and kernels that link no Python do not depend on them.
+        if self._tools is None:
+            self._tools = [
+                InputFile(name=f"<{_PYTHON}>/{tool.name} {tool.version}", digest=tool.digest) for tool in self._frontend(entry).toolchain()
+            ]
+        return self._tools
 
     def _frontend(self, entry: LinkEntry) -> LinkedFrontend:
         if self._python is None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tilec.bundle.cubin import CubinKernel, read_cubin
 from tilec.errors import BundleError, CompileError, Diagnostic
-from tilec.frontends import _cuda_abi, _cuda_ptxas, _ptx, _simt_link
+from tilec.frontends import _cuda_abi, _cuda_ptxas, _ptx, _simt_device, _simt_link
 from tilec.frontends import _simt_api as api
 from tilec.frontends._simt_bind import Bound, bind
 from tilec.frontends._simt_declare import Declared, declared
@@ -25,6 +25,7 @@ from tilec.model.driver import cuda_of_ptx_isa
 from tilec.model.image import Image, ImageInfo, Resources
 from tilec.model.job import Job, Source
 from tilec.model.kernel import KernelDecl
+from tilec.model.link import Prototype
 from tilec.model.suggest import did_you_mean
 
 # What the driver brings to every module.
@@ -64,13 +65,18 @@ class Compiler:
             self._tools = require(TOOLS, self._search, digest=False)
         return _Compile(job, module, kernel, self._tools).run()
 
+    def prototypes(self, source: Source, names: Sequence[str]) -> Sequence[Prototype]:
+        """What CUDA C++ declares for device functions of a source."""
+        module = _loaded(source, again=False)
+        return tuple(_simt_device.read(module, name).prototype for name in names)
+
+    def device_functions(self, source: Source, names: Sequence[str], arch: str) -> bytes:
+        """LTO-IR of device functions of a source, for CUDA C++ that calls them."""
+        module = _loaded(source, again=False)
+        return _simt_device.compiled(module, [_simt_device.read(module, name) for name in names], arch)
+
     def _kernels(self, source: Source, *, again: bool) -> tuple[LoadedModule, dict[str, Declared]]:
-        api.load()
-        try:
-            with api.environment():
-                module = load(source, again=again)
-        except CompileError as exc:
-            raise _without_driver(exc) from exc
+        module = _loaded(source, again=again)
         key = (source.root, source.path)
         known = self._declared.get(key)
         if known is None or known[0] is not module:
@@ -258,6 +264,15 @@ class _Compile:
             target=str(job.target),
             overtime=overtime,
         )
+
+
+def _loaded(source: Source, *, again: bool) -> LoadedModule:
+    api.load()
+    try:
+        with api.environment():
+            return load(source, again=again)
+    except CompileError as exc:
+        raise _without_driver(exc) from exc
 
 
 def _dotted(version: Version) -> str:

@@ -48,17 +48,18 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
         for name, value in list(vars(module.main).items()):
             kernel = api.kernel_of(value)
             if kernel is not None:
-                found[name] = _Reader(module, name, kernel, problems).read(api.linked_by(value))
+                found[name] = Reader(module, name, kernel, problems).read(api.linked_by(value))
     if problems:
         raise CompileError(f"{module.source.path}: {problems[0].message}", diagnostics=tuple(problems))
     return found
 
 
-class _Reader:
-    """One kernel."""
+class Reader:
+    """One kernel; or, as `word` says, one function that is read like it."""
 
-    def __init__(self, module: LoadedModule, name: str, kernel: Kernel, problems: list[Diagnostic]) -> None:
+    def __init__(self, module: LoadedModule, name: str, kernel: Kernel, problems: list[Diagnostic], word: str = "kernel") -> None:
         self._texts, self._module, self._name, self._kernel, self._problems = module.texts, module, name, kernel, problems
+        self._word = word
         code = kernel.function.__code__
         self._file = code.co_filename
         self._node = function_node(module.texts.get(self._file, ""), code.co_firstlineno)
@@ -72,17 +73,17 @@ class _Reader:
         for name, parameter in inspect.signature(function).parameters.items():
             at, text = self._place(name)
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.POSITIONAL_ONLY):
-                self._refuse(f"{name!r} is no plain parameter: a kernel takes a fixed number of arguments, by place", at)
-            said[name] = annotation = self._annotation(name, at)
+                self._refuse(f"{name!r} is no plain parameter: a {self._word} takes a fixed number of arguments, by place", at)
+            said[name] = annotation = self.annotation(name, at)
             params.append(self._param(name, annotation, text, at, parameter.default, name in written))
             if name in written and params[-1].out is False:
                 self._refuse(
-                    f"{name} is only read ({text}), and the kernel stores to it",
+                    f"{name} is only read ({text}), and the {self._word} stores to it",
                     at,
                     f"annotate it with simt.Mut: {name}: {text.replace('Ref', 'Mut')}",
                 )
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
-            self._refuse("a kernel runs to its end: it cannot yield or await", self._definition())
+            self._refuse(f"a {self._word} runs to its end: it cannot yield or await", self._definition())
         variables = tuple(self._variables())
         decl = KernelDecl(
             name=self._name,
@@ -113,10 +114,10 @@ class _Reader:
                 return Location(file=self._file, line=arg.lineno, column=column), written
         return self._definition(), ""
 
-    def _annotation(self, name: str, at: Location) -> Any:
+    def annotation(self, name: str, at: Location) -> Any:
         """What a parameter is annotated with; text, as `from __future__ import annotations` leaves it, is read in the module."""
         function = self._kernel.function
-        value = function.__annotations__.get(name)
+        value = function.__annotations__.get(name, api.NOT_SAID if name == "return" else None)
         if isinstance(value, str) and not api.dtype_named(value):
             closed = {n: c.cell_contents for n, c in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)}
             try:
@@ -149,7 +150,7 @@ class _Reader:
             return said.name
         found = api.dtype_named(said)
         if not found:
-            self._refuse(f"{name}: {said!r} is no dtype of a SIMT kernel ({', '.join(NAMES)})", at, HELP)
+            self._refuse(f"{name}: {said!r} is no dtype of a SIMT {self._word} ({', '.join(NAMES)})", at, HELP)
         return found
 
     def _size(self, name: str, layout: Any, at: Location) -> int:
@@ -195,7 +196,7 @@ class _Reader:
         yield from uses.values()
 
     def _refuse(self, what: str, at: Location, hint: str = "") -> None:
-        message = f"kernel {self._name!r}: {what}"
+        message = f"{self._word} {self._name!r}: {what}"
         self._problems.append(Diagnostic(message=message, location=at, excerpt=line_of(self._texts, at.file, at.line), hint=hint))
 
 

@@ -24,7 +24,7 @@ _SPELLED = (
     (re.compile(r"Function\(<class 'numba\.cuda\.stubs\.([\w.]+)'>\)"), r"cuda.\1"),
     (re.compile(r"<numba\S* object at 0x[0-9a-f]+>, \(List\(.*"), "a list of the module is no constant: make it a tuple"),
     (re.compile(r"\.?\. Raised from .*"), ""),
-    (re.compile(r".*insert_unresolved_ref.*"), "a function calls itself, which numba does not compile for GPUs"),
+    (re.compile(r".*(?:insert_unresolved_ref|compiler re-entrant).*"), "a function calls itself, which numba does not compile for GPUs"),
 )
 _MUT = "the array is only read: annotate it with simt.Mut, or say out = true"
 _HINTS = (

@@ -10,6 +10,7 @@ from tilec.model.arch import Target, TargetKind
 from tilec.model.image import Image
 from tilec.model.job import InputFile, Job, Source
 from tilec.model.kernel import KernelDecl, ToolInfo
+from tilec.model.link import Prototype
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +83,14 @@ class Frontend(Protocol):
 
 class LinkedFrontend(Frontend, Protocol):
     """A frontend whose functions kernels of other languages may be linked with: `link = ["act.py:relu"]` of a CUDA kernel."""
+
+    def prototypes(self, source: Source, names: Sequence[str]) -> Sequence[Prototype]:
+        """What CUDA C++ declares for functions of a source, in the order of the names.
+
+        Raises:
+            CompileError: with located diagnostics.
+            ToolchainError: a tool is missing.
+        """
 
     def device_functions(self, source: Source, names: Sequence[str], arch: str) -> bytes:
         """LTO-IR of functions of a source, for an architecture such as `compute_90`: each by its own name, with C linkage.

@@ -13,6 +13,7 @@ from tilec.model.arch import Target, TargetKind
 from tilec.model.image import Image
 from tilec.model.job import InputFile, Job, Source
 from tilec.model.kernel import KernelDecl, ToolInfo
+from tilec.model.link import Prototype
 
 if TYPE_CHECKING:
     from tilec.frontends._simt_compile import Compiler
@@ -75,6 +76,24 @@ class SimtFrontend:
         if refused:
             raise CompileError(refused)
         return self._compiler().compile(job)
+
+    def prototypes(self, source: Source, names: Sequence[str]) -> Sequence[Prototype]:
+        """What CUDA C++ declares for functions of a source; the module is executed.
+
+        Raises:
+            CompileError: one is no device function, or its annotations do not say what it takes and returns.
+            ToolchainError: numba-cuda is missing.
+        """
+        return self._compiler().prototypes(source, names)
+
+    def device_functions(self, source: Source, names: Sequence[str], arch: str) -> bytes:
+        """LTO-IR of functions of a source, each by its own name, with C linkage.
+
+        Raises:
+            CompileError: one is no device function, or does not compile.
+            ToolchainError: numba-cuda is missing.
+        """
+        return self._compiler().device_functions(source, names, arch)
 
     def _compiler(self) -> Compiler:
         # What is up to date is never compiled: a build without work does not pay for this import.

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
+from tilec.errors import Location
+
 
 class LinkKind(enum.Enum):
     """What a linked file is; the value is how messages call it."""
@@ -15,6 +17,20 @@ class LinkKind(enum.Enum):
     CUDA = "CUDA C++"
     PYTHON = "Python device functions"
     LIBRARY = "a device library"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Prototype:
+    """What a function of another language is to CUDA C++: name, result and parameters as C writes them, and where it is defined."""
+
+    name: str
+    result: str
+    params: tuple[str, ...]
+    location: Location
+
+    def __str__(self) -> str:
+        """The declaration."""
+        return f'extern "C" __device__ {self.result} {self.name}({", ".join(self.params)});'
 
 
 _SUFFIXES = {
