@@ -165,7 +165,8 @@ def _print(app: App, found: Report, *, verified: bool) -> None:
     info = found.info
     package = info.package
     title = click.style(f"{package.name} {package.version}".strip(), bold=True)
-    app.say(f"{title}  {found.kind} {app.show(found.path)}, {bytes_text(found.size)}")
+    where = f"{found.kind} {app.show(found.path)}" if package.module else found.kind
+    app.say(f"{title}  {where}, {bytes_text(found.size)}")
     if package.description:
         app.say(package.description)
     facts = [f"import {package.module}", f"profile {info.profile}"] if package.module else []

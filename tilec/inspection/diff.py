@@ -139,6 +139,8 @@ def _measures(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> Mea
 
 
 def _package_changes(old: BundleInfo, new: BundleInfo) -> Iterator[Change]:
+    if not (old.package.module and new.package.module):
+        return  # one of them is compiled code without a package
     if old.package.module != new.package.module:
         yield Change(what=f"imported as {new.package.module}, was {old.package.module}", breaking=True)
     if new.min_driver > old.min_driver:

@@ -52,6 +52,13 @@ def test_two_texts_are_compared(tmp_path: Path) -> None:
     assert [image.id for image in found.images] == ["add-compute_80"]
 
 
+def test_a_bundle_against_one_text(tmp_path: Path) -> None:
+    """What only packages have is no difference."""
+    write_sample(tmp_path / "acme.tilec")
+    found = compare(describe(open_code(tmp_path / "acme.tilec", NOWHERE)), describe(opened(tmp_path / "new.ptx", PTX)))
+    assert {change.kernel for change in found.changes} == {"add", "rmsnorm", "more"}
+
+
 def test_bundles_are_bundles(tmp_path: Path) -> None:
     write_sample(tmp_path / "acme.tilec")
     assert open_code(tmp_path / "acme.tilec", NOWHERE).kind == "bundle"
