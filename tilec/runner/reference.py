@@ -8,8 +8,9 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -82,8 +83,8 @@ class References:
                 f"{case.name}: there is no file {file!r} for the reference", location=case.location, fix="it is looked for in the project"
             )
         name = "_tilec_reference_" + "".join(c if c.isalnum() else "_" for c in file)
-        spec = importlib.util.spec_from_file_location(name, path)
-        if spec is None or spec.loader is None:
+        spec = importlib.util.spec_from_file_location(name, path, loader=_AsWritten(name, str(path)))
+        if path.suffix != ".py" or spec is None or spec.loader is None:
             raise CaseError(f"{case.name}: {file} is no Python file", location=case.location, fix="name a file that ends in .py")
         module = importlib.util.module_from_spec(spec)
         try:
@@ -99,14 +100,26 @@ class References:
         return module
 
 
+class _AsWritten(SourceFileLoader):
+    """Reads a file each time: Python's cache of bytecode takes one for unchanged that is as long as a second ago, whatever it says."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of what is written there now."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Modules next to the reference can be imported by it."""
+    """Modules next to the reference can be imported by it; nothing is left in that cache of them."""
+    write = sys.dont_write_bytecode
     sys.path.insert(0, str(folder))
+    sys.dont_write_bytecode = True
     try:
         yield
     finally:
         sys.path.remove(str(folder))
+        sys.dont_write_bytecode = write
 
 
 def _place(error: BaseException, path: Path, file: str) -> Location | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,6 +98,26 @@ def test_a_run_that_passes(project: Path, ticks: Callable[[], float]) -> None:
     assert report.results[0].seconds == 1.0
     (output,) = report.results[0].outputs
     assert (output.name, output.dtype, output.comparison.total) == ("z", "f16", 33)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"), [("reference.py", "wide(x) + ", "wide(x) - "), ("case_helper.py", ".astype('f8')", "*2.0000000000")]
+)
+def test_a_reference_that_was_edited_is_read_anew(
+    project: Path, ticks: Callable[[], float], monkeypatch: pytest.MonkeyPatch, file: str, old: str, new: str
+) -> None:
+    """Python's cache of bytecode takes a file of the same size and second for the same file; so it does with a module next to it."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = project / "refs" / file
+    assert run(project, cases()[1], ticks).status == "passed"
+    monkeypatch.delitem(sys.modules, "case_helper")
+    before, text = path.stat(), path.read_text()
+    path.write_text(text.replace(old, new))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.read_text() != text) == (before.st_size, True)
+    importlib.invalidate_caches()
+    assert run(project, cases()[1], ticks).status == "failed"
+    monkeypatch.delitem(sys.modules, "case_helper")
 
 
 def test_a_difference_fails(project: Path, ticks: Callable[[], float]) -> None:
