@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator
 
 from tilec.errors import BundleError
+from tilec.model.image import Resources
 
 _MAX_SECTIONS = 1 << 16
 _MAX_PARAMS = 4096
@@ -69,6 +70,19 @@ class CubinKernel:
     max_threads: int = 0
     required_block: tuple[int, ...] = ()
     cluster: tuple[int, ...] = ()
+
+    def resources(self, spills: tuple[int, int] | None) -> Resources:
+        """What it needs; `spills` are the bytes stored and loaded, which a cubin does not state: None where nobody says."""
+        stores, loads = spills or (None, None)
+        return Resources(
+            registers=self.registers,
+            spill_stores=stores,
+            spill_loads=loads,
+            stack=self.stack,
+            shared=self.shared,
+            constant=self.constant,
+            code=self.code,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

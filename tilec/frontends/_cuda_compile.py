@@ -134,18 +134,8 @@ class Compiler:
 
 def _resources(kernel: CubinKernel, made: Made, symbol: str) -> Resources:
     if made.libraries:  # assembled by the linker, which does not say
-        spills: tuple[int, int] | None = _sass.spills(made.cubin, symbol) if kernel.stack else (0, 0)
-    else:
-        spills = _cuda_ptxas.spills(made.log, symbol, _ptx.calls(made.text, symbol))
-    return Resources(
-        registers=kernel.registers,
-        spill_stores=spills[0] if spills else None,
-        spill_loads=spills[1] if spills else None,
-        stack=kernel.stack,
-        shared=kernel.shared,
-        constant=kernel.constant,
-        code=kernel.code,
-    )
+        return _sass.resources(made.cubin, kernel)
+    return kernel.resources(_cuda_ptxas.spills(made.log, symbol, _ptx.calls(made.text, symbol)))
 
 
 def _by(dims: tuple[int, ...]) -> str:

@@ -17,7 +17,7 @@ from tilec.frontends._tile_assemble import assemble as assemble_tile
 from tilec.model.arch import TargetKind, Version
 from tilec.model.digest import sha256
 from tilec.model.driver import BRANCHES, cuda_of_ptx_isa
-from tilec.model.image import Image, ImageInfo, Resources
+from tilec.model.image import Image, ImageInfo
 from tilec.model.job import Job
 from tilec.model.signature import AbiSlot
 
@@ -64,8 +64,6 @@ class _Maker:
     def _of_cubin(self, data: bytes, *, tile: bool, warnings: tuple[Diagnostic, ...] = ()) -> Image:
         cubin, kernel = self._read(data)
         abi = self._checked(kernel.params)
-        stores, loads = _sass.spills(data, self._symbol) if kernel.stack else (0, 0)
-        resources = dataclasses.replace(_resources(kernel), spill_stores=stores, spill_loads=loads)
         info = ImageInfo(
             target=self._job.target,
             digest=sha256(data),
@@ -74,7 +72,7 @@ class _Maker:
             exact=tile,
             # Drivers read the cubins of every release of their major version.
             cuda=max(self._job.target.arch.toolkit, (cubin.toolkit[0], 0), _TILE_CUDA if tile else (0, 0)),
-            resources=resources,
+            resources=_sass.resources(data, kernel),
             max_threads=kernel.max_threads,
             required_block=kernel.required_block,
             cluster=kernel.cluster,
@@ -107,8 +105,7 @@ class _Maker:
         _, kernel = self._read(done.cubin)
         self._check_cluster(kernel)
         abi = self._checked(kernel.params)
-        spilled = _cuda_ptxas.spills(done.log, self._symbol, _ptx.calls(text, self._symbol)) or (None, None)
-        resources = dataclasses.replace(_resources(kernel), spill_stores=spilled[0], spill_loads=spilled[1])
+        spills = _cuda_ptxas.spills(done.log, self._symbol, _ptx.calls(text, self._symbol))
         data = lowered.encode("utf-8", "surrogateescape") if isa else done.cubin
         toolkit = self._opener.release("ptxas")
         info = ImageInfo(
@@ -118,7 +115,7 @@ class _Maker:
             symbol=self._symbol,
             ptx_isa=isa,
             cuda=cuda_of_ptx_isa(isa) if isa else max(target.arch.toolkit, (toolkit[0], 0), (12, 9) if target.suffix == "f" else (0, 0)),
-            resources=resources,
+            resources=kernel.resources(spills),
             max_threads=kernel.max_threads or entry.max_threads,
             required_block=kernel.required_block or entry.block,
             cluster=kernel.cluster,
@@ -221,10 +218,6 @@ class _Maker:
         if asked and kernel.cluster and asked != kernel.cluster:
             what = f"the manifest asks for clusters of {_by(asked)}, the code was compiled for {_by(kernel.cluster)}"
             raise fault(self._path, what, fix="make them agree, or leave launch.cluster out: the code's is used")
-
-
-def _resources(kernel: CubinKernel) -> Resources:
-    return Resources(registers=kernel.registers, stack=kernel.stack, shared=kernel.shared, constant=kernel.constant, code=kernel.code)
 
 
 def _by(dims: Sequence[int]) -> str:

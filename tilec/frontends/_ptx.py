@@ -100,6 +100,12 @@ def complaints(log: str) -> list[tuple[str, int]]:
     return [(m[2].strip(), int(m[1])) for m in _COMPLAINT.finditer(log)]
 
 
+def first_complaint(log: str) -> str:
+    """What ptxas said first, for a message of one line: its first error that names a line, else its first words."""
+    told = complaints(log)
+    return told[0][0] if told else next((line for line in log.splitlines() if line.strip()), "it said nothing")
+
+
 def take_mark(text: str, name: str) -> tuple[str, str]:
     """(symbol that the global `name` holds the address of, text without that global); the symbol is empty where there is none."""
     match = re.search(rf"^[^\n]*\b{re.escape(name)}\s*=\s*([^;\s]+)\s*;\s*?\n", text, re.MULTILINE)

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import struct
 
+from tilec.bundle.cubin import CubinKernel
 from tilec.errors import BundleError
+from tilec.model.image import Resources
 
 # Instructions are 128 bits from compute capability 7.0 on; the opcode is in the lowest 12, the width of a memory access in bits 73 to 75.
 _STL = 0x387
 _LDL = 0x983
 _WIDTHS = (1, 1, 2, 2, 4, 8, 16, 16)
+
+
+def resources(cubin: bytes, entry: CubinKernel) -> Resources:
+    """What an entry point's code needs, where no compiler reported spills; only code with a stack frame can have any.
+
+    Raises:
+        BundleError: the cubin is damaged.
+    """
+    return entry.resources(spills(cubin, entry.name) if entry.stack else (0, 0))
 
 
 def spills(cubin: bytes, symbol: str) -> tuple[int, int]:

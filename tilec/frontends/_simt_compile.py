@@ -22,7 +22,7 @@ from tilec.frontends.base import ToolSearch
 from tilec.model.arch import TargetKind, Version
 from tilec.model.digest import sha256
 from tilec.model.driver import cuda_of_ptx_isa
-from tilec.model.image import Image, ImageInfo, Resources
+from tilec.model.image import Image, ImageInfo
 from tilec.model.job import Job, Source
 from tilec.model.kernel import KernelDecl
 from tilec.model.link import Prototype
@@ -131,15 +131,7 @@ class _Compile:
             symbol=self._symbol,
             ptx_isa=isa,
             cuda=cuda_of_ptx_isa(isa) if isa else max(target.arch.toolkit, (self._tools["ptxas"].release[0], 0), family),
-            resources=Resources(
-                registers=entry.registers,
-                spill_stores=spills[0] if spills else None,
-                spill_loads=spills[1] if spills else None,
-                stack=entry.stack,
-                shared=entry.shared,
-                constant=entry.constant,
-                code=entry.code,
-            ),
+            resources=entry.resources(spills),
             max_threads=entry.max_threads or self._kernel.decl.max_threads,
             required_block=entry.required_block,
             cluster=entry.cluster,
@@ -224,8 +216,7 @@ class _Compile:
                 f"ptxas took longer than {job.spec.timeout:g} s and was ended", fix="raise timeout in [toolchain]", overtime=True
             )
         if not done.cubin:
-            told = _ptx.complaints(done.log)
-            first = told[0][0] if told else next((line for line in done.log.splitlines() if line.strip()), "it said nothing")
+            first = _ptx.first_complaint(done.log)
             raise self._error(f"ptxas refuses the PTX that numba made: {first}", log=done.log, command=done.command)
         return done
 

@@ -9,7 +9,7 @@ from typing import Any
 from tilec.bundle.cubin import CubinKernel, read_cubin
 from tilec.errors import BundleError, CompileError, Diagnostic, Location
 from tilec.frontends import _tile_api as api
-from tilec.frontends._sass import spills
+from tilec.frontends._sass import resources
 from tilec.frontends._tile_assemble import assemble
 from tilec.frontends._tile_declare import Declared, declared
 from tilec.frontends._tile_entry import entry
@@ -21,7 +21,7 @@ from tilec.frontends._tools import Tool
 from tilec.frontends.base import ToolSearch
 from tilec.model.arch import TargetKind, Version
 from tilec.model.digest import sha256
-from tilec.model.image import Image, ImageInfo, Resources
+from tilec.model.image import Image, ImageInfo
 from tilec.model.job import Job, Source
 from tilec.model.kernel import KernelDecl
 from tilec.model.signature import AbiSlot
@@ -141,7 +141,7 @@ class Compiler:
         )
         try:
             entry = read_cubin(assembled.cubin).kernel(symbol)
-            used = resources(assembled.cubin, entry)
+            used = resources(assembled.cubin, entry)  # tileiras does not report spills
         except BundleError as exc:
             raise CompileError(f"the image that tileiras made cannot be read: {exc.what}", cause="another tileiras than expected") from exc
         _check_abi(job, bound.abi, entry)
@@ -159,25 +159,6 @@ class Compiler:
             cluster=entry.cluster,
         )
         return Image(info=info, data=assembled.cubin, abi=bound.abi, warnings=warned + assembled.warnings)
-
-
-def resources(cubin: bytes, entry: CubinKernel) -> Resources:
-    """What the code of a tile kernel needs.
-
-    Raises:
-        BundleError: the cubin is damaged.
-    """
-    # tileiras does not report spills, and only code with a stack frame can have any.
-    stores, loads = spills(cubin, entry.name) if entry.stack else (0, 0)
-    return Resources(
-        registers=entry.registers,
-        spill_stores=stores,
-        spill_loads=loads,
-        stack=entry.stack,
-        shared=entry.shared,
-        constant=entry.constant,
-        code=entry.code,
-    )
 
 
 @contextlib.contextmanager

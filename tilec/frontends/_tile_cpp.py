@@ -19,8 +19,9 @@ from tilec.frontends._digests import DigestTable
 from tilec.frontends._prebuilt_files import FileKind, Prebuilt
 from tilec.frontends._prebuilt_tile import TileEntry, read_tile
 from tilec.frontends._run import Completed, command_line, run_tool
+from tilec.frontends._sass import resources
 from tilec.frontends._tile_assemble import assemble
-from tilec.frontends._tile_compile import OLDEST_CUDA, resources
+from tilec.frontends._tile_compile import OLDEST_CUDA
 from tilec.frontends._tile_strings import with_strings
 from tilec.frontends.base import ToolSearch
 from tilec.model.arch import Target, TargetKind, Version

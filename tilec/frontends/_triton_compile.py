@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tilec.bundle.cubin import CubinKernel, read_cubin
@@ -18,7 +19,7 @@ from tilec.frontends.base import ToolSearch
 from tilec.model.arch import TargetKind, Version
 from tilec.model.digest import sha256
 from tilec.model.driver import cuda_of_ptx_isa, ptx_isa_of_cuda
-from tilec.model.image import Image, ImageInfo, Resources
+from tilec.model.image import Image, ImageInfo
 from tilec.model.job import Job, Source
 from tilec.model.kernel import KernelDecl
 from tilec.model.suggest import did_you_mean
@@ -126,15 +127,7 @@ class _Compile:
             exact=not self._is_ptx and not target.suffix and target.cc >= EXACT,
             ptx_isa=isa,
             cuda=cuda_of_ptx_isa(isa) if isa else max(target.arch.toolkit, (self._tool.release[0], 0)),
-            resources=Resources(
-                registers=entry.registers,
-                spill_stores=spills[0] if spills else None,
-                spill_loads=spills[1] if spills else None,
-                stack=entry.stack,
-                shared=entry.shared + made.shared,
-                constant=entry.constant,
-                code=entry.code,
-            ),
+            resources=dataclasses.replace(entry.resources(spills), shared=entry.shared + made.shared),
             max_threads=entry.max_threads,
             required_block=entry.required_block,
             cluster=(made.clusters, 1, 1) if made.clusters > 1 else (),
@@ -215,8 +208,7 @@ class _Compile:
                 f"ptxas took longer than {job.spec.timeout:g} s and was ended", fix="raise timeout in [toolchain]", overtime=True
             )
         if not done.cubin:
-            told = _ptx.complaints(done.log)
-            first = told[0][0] if told else next((line for line in done.log.splitlines() if line.strip()), "it said nothing")
+            first = _ptx.first_complaint(done.log)
             raise self._error(f"ptxas refuses the PTX that Triton made: {first}", log=done.log, command=done.command)
         return done
 

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-from tilec.bundle.cubin import CubinKernel
 from tilec.errors import BundleError, Location, UsageError
 from tilec.frontends import _sass
 from tilec.frontends._prebuilt_declare import declared, opened_cubin
@@ -18,7 +17,7 @@ from tilec.frontends.base import ToolSearch
 from tilec.model.arch import ARCHS, Target, TargetKind
 from tilec.model.digest import sha256
 from tilec.model.driver import cuda_of_ptx_isa
-from tilec.model.image import ImageInfo, Resources
+from tilec.model.image import ImageInfo
 from tilec.model.kernel import BundleInfo, KernelDecl, KernelInfo, LaunchInfo, PackageInfo, ParamDecl, VariantInfo
 from tilec.model.signature import Param, ParamKind
 
@@ -108,7 +107,7 @@ def _images(part: Prebuilt) -> Iterator[ImageInfo]:
                 symbol=kernel.name,
                 exact=cubin.tile,
                 cuda=max(ARCHS[cubin.cc].toolkit, (cubin.toolkit[0], 0)),
-                resources=_resources(kernel, part.data),
+                resources=_sass.resources(part.data, kernel),
                 max_threads=kernel.max_threads,
                 required_block=kernel.required_block,
                 cluster=kernel.cluster,
@@ -131,19 +130,6 @@ def _images(part: Prebuilt) -> Iterator[ImageInfo]:
         version, entries = read_tile(part)
         for tile in entries:
             yield ImageInfo(target=Target(TargetKind.TILEIR), digest=digest, size=size, symbol=tile.name, ptx_isa=version, cuda=version)
-
-
-def _resources(kernel: CubinKernel, data: bytes) -> Resources:
-    stores, loads = _sass.spills(data, kernel.name) if kernel.stack else (0, 0)
-    return Resources(
-        registers=kernel.registers,
-        spill_stores=stores,
-        spill_loads=loads,
-        stack=kernel.stack,
-        shared=kernel.shared,
-        constant=kernel.constant,
-        code=kernel.code,
-    )
 
 
 def _kernel(decl: KernelDecl | None, symbol: str, images: list[ImageInfo], name: str) -> KernelInfo:
