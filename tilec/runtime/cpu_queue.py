@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import sys
 import threading
@@ -11,7 +12,9 @@ import warnings
 import weakref
 from collections.abc import Callable
 
+from tilec.errors import DriverError
 from tilec.runtime.kept import copied, let_go
+from tilec.runtime.layout import ON_CPU
 
 # Gets a function that says whether the work is to be given up.
 Work = Callable[[Callable[[], bool]], None]
@@ -72,17 +75,26 @@ class Queue:
         Args:
             work: runs on the queue's thread; what it raises is kept for whoever waits.
             always: run it also where work before it failed.
+
+        Raises:
+            DriverError: the process can have no more threads. The work is not queued.
         """
+        task = _Task(work=work, always=always)
         with self._changed:
-            self._tasks.append(_Task(work=work, always=always))
+            self._tasks.append(task)
             self._put += 1
-            if self._thread is None:
-                # A daemon: a process that ends does not wait for what nobody waited for.
-                self._thread = threading.Thread(target=self._run, name=f"tilec {self._name}", daemon=True)
-                self._thread.start()
-            else:
+            number = self._put  # what the collector puts from inside comes behind
+            if self._thread is not None:
                 self._changed.notify_all()
-            return self._put
+                return number
+            try:
+                self._start()
+            except RuntimeError as error:
+                if self._tasks and self._tasks[-1] is task:
+                    self._tasks.pop()
+                    self._put -= 1
+                raise _no_thread(self._name, error) from error
+            return number
 
     def check(self) -> None:
         """Raise the error that nobody was told of yet, if there is one."""
@@ -170,29 +182,51 @@ class Queue:
         """Wait for all work to end, but no longer than this; whether it did."""
         return self.wait_for(self._put, seconds)
 
+    def _start(self) -> None:
+        # A daemon: a process that ends does not wait for what nobody waited for.
+        thread = threading.Thread(target=self._run, name=f"tilec {self._name}", daemon=True)
+        if self._thread is not None:  # the collector ran meanwhile, and put work here: a second thread would count two works as one
+            return
+        self._thread = thread
+        try:
+            thread.start()
+        except BaseException:
+            if not thread.is_alive():
+                self._thread = None
+            raise
+
     def _run(self) -> None:
         while (task := self._next()) is not None:
             number = self._done + 1
-            error: BaseException | None = None
             behind = self._error
-            if task.always or not (behind or number <= self._given_up):
-                try:
-                    if self._pace is not None:
-                        self._pace()
-                    task.work(lambda number=number: number <= self._given_up)  # type: ignore[misc]
-                except BaseException as exc:  # noqa: BLE001 - it belongs to whoever waits for it
-                    error = exc
-                    let_go(exc)
-            elif behind is not None:
-                self._failures.append((number, copied(behind)))
+            dropped = not task.always and (behind is not None or number <= self._given_up)
+            error = None if dropped else self._do(task.work, number)
+            if error is not None:
+                let_go(error)
             del task  # with the arguments that it holds, before anybody is told that it is done
             with self._changed:
                 if error is not None and number > self._given_up:
-                    self._failures.append((number, copied(error)))
                     self._error = self._error or error
+                    self._note(number, error)
+                elif dropped and behind is not None:
+                    self._note(number, behind)
                 self._done, self._busy = number, False
                 self._changed.notify_all()
             del error, behind
+
+    def _do(self, work: Work, number: int) -> BaseException | None:
+        """Do a work; what it came to."""
+        try:
+            if self._pace is not None:
+                self._pace()
+            work(lambda: number <= self._given_up)
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for it
+            return error
+        return None
+
+    def _note(self, number: int, error: BaseException) -> None:
+        with contextlib.suppress(Exception):  # no memory: marks behind it do not know of it then, but nobody waits for ever
+            self._failures.append((number, copied(error)))
 
     def _next(self) -> _Task | None:
         """The oldest work; None where there was none for a while, and then the thread ends."""
@@ -263,6 +297,13 @@ class Mark:
         if self.error is None and self._since is not None:
             self.error = self._queue.failed_since(self._since)
         self.time = time.perf_counter()
+
+
+def _no_thread(name: str, error: RuntimeError) -> DriverError:
+    what = f"no thread can be started for {name}: {error}"
+    cause = "the process has as many threads as it may, or it ends"
+    fix = "end threads that are not needed, raise the limit (ulimit -u, or the container's), or use fewer streams at a time"
+    return DriverError(what, result="CUDA_ERROR_OPERATING_SYSTEM", code=304, cause=cause, fix=fix, device=ON_CPU)
 
 
 def _warn(text: str) -> None:

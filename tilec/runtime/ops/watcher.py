@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tilec.errors import TilecError
 from tilec.runtime.lost import PENDING, Losses
 from tilec.runtime.marks import Mark
 from tilec.runtime.tensors.drops import DROPS
@@ -82,12 +81,17 @@ class Watcher:
         self.__init__()  # type: ignore[misc]
 
     def _wake(self) -> None:
-        if self._thread is None:
-            # A daemon: a process that ends does not wait for what nobody waited for.
-            self._thread = threading.Thread(target=self._run, name="tilec-watcher", daemon=True)
-            self._thread.start()
-        else:
+        if self._thread is not None:
             self._changed.notify()
+            return
+        # A daemon: a process that ends does not wait for what nobody waited for.
+        self._thread = threading.Thread(target=self._run, name="tilec-watcher", daemon=True)
+        try:
+            self._thread.start()
+        except BaseException:
+            if not self._thread.is_alive():
+                self._thread = None  # whoever comes next tries again
+            raise
 
     def _run(self) -> None:
         pause = _SOON
@@ -130,7 +134,7 @@ def _ask(mark: Mark) -> tuple[bool, BaseException | None]:
     try:
         with mark.driver.outside_captures(mark.ordinal):  # to ask would break captures of all threads that are in the global mode
             return (True, mark.failure) if mark.reached else (False, None)
-    except TilecError as error:  # the device is lost
+    except Exception as error:  # noqa: BLE001 - the device is lost; or whatever else: this thread must go on, and nobody wait for ever
         return True, error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import collections
+import gc
 import os
 import threading
 import time
@@ -15,6 +16,8 @@ from tilec.runtime.marks import Mark
 
 # Seconds between two rounds of the thread that lets go in an idle process, and rounds with nothing left after which it ends.
 _LAZY, _LINGER = 5e-3, 20
+# The thread that the collector runs on now, if it does.
+_COLLECTING: list[int | None] = [None]
 
 
 class Drops:
@@ -53,11 +56,18 @@ class Drops:
             self._unattended.append(None)
 
     def call(self, free: Callable[[], None]) -> None:
-        """Make a call that gives memory back. What it raises is logged: nobody waits for it."""
-        _make(free)
+        """Make a call that gives memory back. What it raises is logged: nobody waits for it.
+
+        The collector may run anywhere, and so while this thread holds locks of anybody's: what it lets go is given back by the next
+        `drain`, or by the thread that looks after an idle process.
+        """
+        if _COLLECTING[0] == _thread.get_ident():
+            self.later(free)
+        else:
+            _make(free)
 
     def later(self, free: Callable[[], None]) -> None:
-        """Make a call at a later `drain`: its stream is captured now, and nobody says when that ends."""
+        """Make a call at a later `drain`: its stream is captured now, and nobody says when that ends, or this is no place for it."""
         self._calls.append(free)
         self._see_to_it()
 
@@ -100,7 +110,12 @@ class Drops:
             self._see_to_it()
 
 
+def _collector(phase: str, _: object) -> None:
+    _COLLECTING[0] = _thread.get_ident() if phase == "start" else None
+
+
 DROPS = Drops()
+gc.callbacks.append(_collector)
 os.register_at_fork(after_in_child=DROPS.renew)
 
 
@@ -110,6 +125,9 @@ def _reached(mark: Mark) -> bool:
             return mark.reached
     except TilecError:  # the work failed: it is over all the same, and whoever waits for it is told
         return True
+    except Exception as error:  # noqa: BLE001 - whoever asks lets other things go too
+        _log("whether a device is done cannot be told", error)
+        return True
 
 
 def _make(free: Callable[[], None]) -> None:
@@ -117,7 +135,11 @@ def _make(free: Callable[[], None]) -> None:
         free()
     except ContextLostError:  # the memory is gone with the context
         pass
-    except Exception:
-        import logging  # costs more than all of this module, and is hardly ever needed
+    except Exception as error:  # noqa: BLE001 - nobody waits for it
+        _log("memory could not be given back", error)
 
-        logging.getLogger("tilec.runtime").warning("memory could not be given back", exc_info=True)
+
+def _log(what: str, error: Exception) -> None:
+    import logging  # costs more than all of this module, and is hardly ever needed
+
+    logging.getLogger("tilec.runtime").warning(what, exc_info=error)

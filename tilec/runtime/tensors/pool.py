@@ -94,6 +94,7 @@ class MemPool(Uncopied):
     @property
     def stats(self) -> PoolStats:
         """What it holds now: bytes used and reserved, the most of each, and the threshold."""
+        DROPS.drain()
         return self._driver.pool_stats(self.device, self.handle)
 
     def set_release_threshold(self, size: int) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import pytest
 
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, becomes
 from tilec.errors import DriverError, OutOfMemoryError
 from tilec.runtime.cpu_driver import CpuDriver
 from tilec.runtime.memory import DeviceBuffer
@@ -128,3 +129,60 @@ def test_captures_go_on_where_memory_is_short(cpu: CpuDriver) -> None:
             allocate_bytes(cpu, CPU, 2000, other.handle, pool.handle)
         assert cpu.capturing(CPU, captured.handle)
         cpu.destroy_graph(CPU, cpu.end_capture(CPU, captured.handle))
+
+
+# --- what the collector finds ------------------------------------------------------------------------------------------------------
+
+
+class Cycle:
+    """Holds something until the collector runs."""
+
+    def __init__(self, held: object) -> None:
+        self.held = held
+        self.itself = self
+
+
+def test_the_collector_waits_for_no_stream(cpu: CpuDriver) -> None:
+    """It runs on any thread, which may hold what another one waits for: it must not wait for the lock of a stream itself."""
+    pool, go, collected = MemPool("cpu", driver=cpu), threading.Event(), threading.Event()
+    with Stream("cpu", driver=cpu) as busy:
+        queue = cpu._queues[busy.handle]
+        queue.put(lambda _: go.wait(PATIENCE))
+        Cycle(Storage.allocate(cpu, CPU, 64, busy.handle, pool.handle))
+
+        def collect() -> None:
+            gc.collect()
+            collected.set()
+
+        with queue._changed:
+            thread = threading.Thread(target=collect, daemon=True)
+            thread.start()
+            assert collected.wait(PATIENCE)
+        assert pool.stats.used == 64
+        go.set()
+        assert becomes(lambda: pool.stats.used == 0, collect=False)
+        thread.join(PATIENCE)
+
+
+def test_what_the_collector_found_is_given_back_before_more_is_taken(cpu: CpuDriver) -> None:
+    pool = MemPool("cpu", max_size=64, driver=cpu)
+    Cycle(Storage.allocate(cpu, CPU, 64, 0, pool.handle))
+    gc.collect()
+    assert Storage.allocate(cpu, CPU, 64, 0, pool.handle).address
+
+
+def test_statistics_know_what_the_collector_found(cpu: CpuDriver) -> None:
+    pool = MemPool("cpu", driver=cpu)
+    Cycle(Storage.allocate(cpu, CPU, 64, 0, pool.handle))
+    cpu.synchronize(CPU, 0)
+    assert pool.stats.used == 64
+    gc.collect()
+    assert pool.stats.used == 0
+
+
+def test_what_is_dropped_outside_of_a_collection_is_given_back_at_once(cpu: CpuDriver) -> None:
+    storage = Storage.allocate(cpu, CPU, 64, 0)
+    cpu.synchronize(CPU, 0)
+    address = storage.address
+    del storage
+    assert cpu.allocation(address) is None

@@ -182,6 +182,7 @@ def test_a_storage_in_a_cycle_is_freed_by_the_collector(driver: FakeDriver) -> N
     cycle.append(cycle)
     del storage, cycle
     gc.collect()
+    DROPS.drain()
     assert steps(driver) == [("allocate", 5), ("free", 5)]
 
 

@@ -1,0 +1,64 @@
+"""The watcher's thread: nothing that goes wrong around it leaves somebody waiting for ever."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from tests.waiting import becomes
+from tilec.runtime import Device
+from tilec.runtime.cpu_driver import CpuDriver
+from tilec.runtime.marks import Mark
+from tilec.runtime.ops import watcher as module
+from tilec.runtime.ops.watcher import Watcher
+from tilec.runtime.tensors.drops import Drops
+
+CPU = -1
+
+
+class Odd(CpuDriver):
+    """A device that cannot say whether it is done."""
+
+    odd = True
+
+    def event_reached(self, ordinal: int, event: int) -> bool:
+        if self.odd:
+            raise ValueError("255 is not a valid CUresult")
+        return super().event_reached(ordinal, event)
+
+
+def test_whoever_waits_is_told_of_errors_of_any_kind() -> None:
+    """The bindings raise what is no error of tilec, for one where they do not know a result."""
+    driver, watcher = Odd(), Watcher()
+    told: list[Any] = []
+    watcher.watch(Mark(driver, CPU, 0), 0, told.append)
+    assert becomes(lambda: told)
+    assert str(told[0]) == "255 is not a valid CUresult"
+    driver.odd = False
+    watcher.watch(Mark(driver, CPU, 0), 0, told.append)
+    assert becomes(lambda: told[1:] == [None])
+
+
+def test_what_is_kept_is_let_go_where_nobody_can_tell_whether_it_is_used(caplog: pytest.LogCaptureFixture) -> None:
+    drops = Drops()
+    drops.keep((Mark(Odd(), CPU, 0),), object())
+    assert drops.drain() == 0
+    assert "whether a device is done cannot be told" in caplog.text
+
+
+def test_a_machine_without_threads_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unstarted(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    driver, watcher = Device("cpu").driver, Watcher()
+    told: list[Any] = []
+    marks = [Mark(driver, CPU, 0) for _ in range(2)]
+    with monkeypatch.context() as patch:
+        patch.setattr(module.threading, "Thread", Unstarted)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            watcher.watch(marks[0], 0, told.append)
+    watcher.watch(marks[1], 0, told.append)
+    assert becomes(lambda: told == [None, None])
