@@ -3,6 +3,7 @@
 (() => {
   const ROW = 18; // pixels, as --row in the style
   const MARGIN = 30; // rows that are drawn beyond those in sight
+  const MOST = 1000; // images that a table shows at a time: a browser lays out so many at once
   const NAMES = { sass: "SASS", ptx: "PTX", tileir: "Tile IR" };
   const ORDER = ["tileir", "ptx", "sass"];
   const by = (id) => document.getElementById(id);
@@ -58,6 +59,7 @@
         const rows = [...table.tBodies[0].rows].map((row) => [value(row), row]);
         rows.sort((a, b) => sign * compare(a[0], b[0]));
         table.tBodies[0].append(...rows.map((pair) => pair[1]));
+        narrow();
       });
     });
   }
@@ -66,15 +68,17 @@
     const words = by("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
     const warned = by("warned").checked;
     const rows = [...by("images").tBodies[0].rows];
-    let shown = 0;
+    let found = 0;
     for (const row of rows) {
       const text = `${row.dataset.kernel} ${row.cells[0].textContent} ${row.cells[1].textContent}`.toLowerCase();
       const alarming = Number(row.cells[10].dataset.v) > 0;
-      row.hidden = !(words.every((word) => text.includes(word)) && (!warned || alarming));
-      if (!row.hidden) shown += 1;
+      const fits = words.every((word) => text.includes(word)) && (!warned || alarming);
+      if (fits) found += 1;
+      row.hidden = !fits || found > MOST;
     }
-    by("images-count").textContent = shown === rows.length ? `${shown}` : `${shown} of ${rows.length}`;
-    by("none").hidden = shown > 0;
+    const of = found === rows.length ? `${found}` : `${found} of ${rows.length}`;
+    by("images-count").textContent = found > MOST ? `${of}, of which the first ${MOST} are shown` : of;
+    by("none").hidden = found > 0;
   }
 
   for (const id of ["kernels", "images"]) sortable(by(id));
@@ -87,6 +91,7 @@
       }
     }
   }
+  narrow();
   by("filter").addEventListener("input", narrow);
   by("warned").addEventListener("change", narrow);
   by("kernels").addEventListener("click", (event) => {

@@ -226,7 +226,7 @@ class _Maker:
             try:
                 self._read[key] = self._take(name, kernel, variant, image)
             except ToolchainError as exc:
-                self._missing = self._missing or f"no machine code: {exc.what.splitlines()[0]}"
+                self._missing = self._missing or f"machine code is missing: {exc.what.splitlines()[0]}"
                 self._read[key] = _Code(note=exc.what)
             except TileIRError as exc:
                 self._read[key] = _Code(note=f"this Tile IR cannot be read: {exc.what}")

@@ -222,7 +222,7 @@ def test_a_page(cli, sample: Path) -> None:
     done = cli("inspect", "acme.tilec", "--html", "out.html", "--select", "*-sm_*", env={"TILEC_CACHE_DIR": "off"})
     assert done.code == 0
     assert re.fullmatch(r"wrote out\.html: 2 kernels, 16 images, [\d.]+ KiB\n", done.out)
-    assert "warning: no machine code: " in done.err
+    assert "warning: machine code is missing: " in done.err
     text = (sample.parent / "out.html").read_text()
     assert text.startswith("<!doctype html>")
     assert '<p class="dim">bundle acme.tilec, ' in text

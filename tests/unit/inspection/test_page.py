@@ -73,7 +73,7 @@ def test_files_that_only_line_tables_name_are_never_read(tmp_path: Path) -> None
 def test_without_a_disassembler_there_is_the_rest(tmp_path: Path) -> None:
     found = page(sample(tmp_path), ToolSearch(cuda_home=str(tmp_path / "none"), path="/nowhere", prefer="system"), tmp_path)
     cubin, ptx = found.images
-    assert "no machine code: nvdisasm not found" in found.left_out
+    assert "machine code is missing: nvdisasm not found" in found.left_out
     assert (cubin.code, cubin.mix, ptx.code) == ("", None, "code1")
     assert "nvdisasm not found" in cubin.note
     assert len(cubin.warnings) == 1
