@@ -30,6 +30,8 @@ COMMANDS = {
     "run": "Run kernels and compare them with their references.",
     "tune": "Find the fastest variants of a kernel on a GPU.",
     "sanitize": "Find races and bad accesses of tile kernels, without a GPU.",
+    "profile": "Profile one case with Nsight Compute, and say what holds it up.",
+    "debug": "Step through one case on a GPU with cuda-gdb.",
     "inspect": "Show what is inside a bundle, package or wheel.",
     "doctor": "Show the tools, driver and GPU that tilec finds.",
     "cache": "Show or trim the cache of compiled images.",

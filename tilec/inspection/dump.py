@@ -101,6 +101,11 @@ def machine_code(data: bytes, symbol: str, search: ToolSearch, *, places: bool =
     return _disassemble(data, ".cubin", search, tools)
 
 
+def in_short(error: ToolchainError) -> str:
+    """What an error of a disassembler says, on one line: without every place that was looked at."""
+    return error.what.splitlines()[0].partition("; looked for")[0]
+
+
 def ptx_text(data: bytes, symbol: str, name: str) -> str:
     """PTX of an image (`name` in messages), without the entry points of other variants.
 
