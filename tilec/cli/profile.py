@@ -32,7 +32,7 @@ TAIL = 12
         "tilec profile gemm/4k[f16]",
         "tilec profile softmax/odd --set full -o softmax.ncu-rep",
         "tilec profile gemm/4k --bundle dist/acme_kernels-0.3.0.tilec --json",
-        "ncu-ui .tilec/profile/gemm.4k.ncu-rep                # all of it, as a picture",
+        "tilec profile gemm/4k -o gemm.ncu-rep && ncu-ui gemm.ncu-rep   # all of it, as a picture",
     )
     + "\n\nExit codes: 0 done, 1 the launch or ncu failed, 2 usage or manifest, 3 no ncu, no GPU, or no permission to read its counters.",
 )
