@@ -35,7 +35,7 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
         "tilec inspect dist/acme_kernels --tileir --select softmax-f32-tileir",
         "tilec inspect dist/acme_kernels --safety           # what is guaranteed of each kernel, and how",
         "tilec inspect dist/acme_kernels --instructions --select '*-sm_90'   # what the machine code consists of",
-        "tilec inspect dist/acme_kernels --html report.html  # one page to click through: tables, and code beside its source lines",
+        "tilec inspect dist/acme_kernels --html report.html  # as a page to click through",
         "tilec inspect --diff old/acme_kernels-0.2.0.tilec dist/acme_kernels --deny-breaking",
         "tilec inspect dist/acme_kernels --verify           # read and check every byte",
     )
