@@ -28,6 +28,7 @@ COMMANDS = {
     "check": "Check the manifest and its sources; report every problem.",
     "build": "Compile the kernels into a bundle and a typed package.",
     "run": "Run kernels and compare them with their references.",
+    "watch": "Build, or do another command, again whenever a source changes.",
     "tune": "Find the fastest variants of a kernel on a GPU.",
     "sanitize": "Find races and bad accesses of tile kernels, without a GPU.",
     "profile": "Profile one case with Nsight Compute, and say what holds it up.",
