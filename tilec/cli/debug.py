@@ -25,7 +25,7 @@ SHEET = (
     ("print x", "a variable, unless the compiler has none left of it; `print $R4` is a register, `info registers` all"),
     ("print *(@global float*)p@8", "memory behind an address: @global, @shared or @local"),
     ("x/8i $pc", "the instructions that come next; `display/i $pc` shows them at every stop"),
-    ("set cuda break_on_launch application", "stop at every launch; `backtrace`, `info line`, `quit`"),
+    ("set cuda break_on_launch none", "stop at no launch any more; `backtrace`, `info line`, `quit`"),
 )
 
 
@@ -79,8 +79,9 @@ def _print_sheet(app: App, watched: Watched) -> None:
 
 
 def _command(program: str, watched: Watched, bare: Bare, orders: Sequence[str], *, batch: bool) -> list[str]:
-    # Python loads the driver, and that the kernel, long after the breakpoints are set; sources are named from the project's root.
-    first = ["set breakpoint pending on", f"directory {watched.manifest.root}", *(f"break {symbol}" for symbol in watched.symbols)]
+    # Code is loaded long after breakpoints are set; sources are named from the project's root. A breakpoint at the kernel's name might
+    # stop in any library of the host that has a function of that name: the launch itself is what cannot be mistaken.
+    first = ["set breakpoint pending on", f"directory {watched.manifest.root}", "set cuda break_on_launch application"]
     asked = [word for order in (*first, *orders) for word in ("-ex", order)]
     return [program, "-q", *(["-batch"] if batch else []), *asked, "--args", *bare.command()]
 

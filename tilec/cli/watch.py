@@ -203,10 +203,13 @@ def _carry_out(arguments: list[str], folder: Path) -> None:
     try:
         process.wait()
     except KeyboardInterrupt:
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             process.wait(GRACE)  # it was interrupted too, and ends its own processes
-        if process.poll() is None:
-            process.kill()
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            if process.poll() is None:
+                process.kill()
         raise
 
 

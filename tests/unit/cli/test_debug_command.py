@@ -40,7 +40,7 @@ def test_the_debugger_starts_on_the_case_under_a_sheet(debug, folder: Path) -> N
     assert done.out.startswith(SHEET)
     words = (folder / "calls").read_text().split("\n")[:-2]
     orders = [words[number + 1] for number, word in enumerate(words) if word == "-ex"]
-    assert orders == ["set breakpoint pending on", f"directory {folder}", "break scale", "info cuda devices"]
+    assert orders == ["set breakpoint pending on", f"directory {folder}", "set cuda break_on_launch application", "info cuda devices"]
     assert words[0] == "-q"
     assert words[words.index("--args") + 2 : -1] == [
         "-m",
