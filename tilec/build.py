@@ -46,6 +46,7 @@ class BuildRequest:
         locked: refuse tools other than those in tilec.lock.
         aside: make a bundle alone, in `.tilec/run`, of the kernels that a target concerns. The project's outputs, tilec.lock and what is
             known of the last build stay as they are. Tuning files do not concern it: all variants are in it.
+        lineinfo: keep source lines in the code, whatever the profile says; for a build aside, since outputs are those of a profile.
     """
 
     manifest_path: Path
@@ -60,6 +61,7 @@ class BuildRequest:
     force: bool = False
     locked: bool = False
     aside: bool = False
+    lineinfo: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -290,6 +292,8 @@ def _pool(project: Project, request: BuildRequest, cache: Cache, observer: Obser
 def _plan(project: Project, declared: Declared, request: BuildRequest) -> Plan:
     """The plan of every kernel whose source can be read."""
     manifest, targets = project.manifest, request.targets
+    if request.lineinfo:
+        manifest = dataclasses.replace(manifest, profiles=tuple(dataclasses.replace(one, lineinfo=True) for one in manifest.profiles))
     if declared.unreadable or declared.passed_over:
         targets = targets or ("default",)  # named: then nothing is said of overrides, which may well match what cannot be read
         manifest = dataclasses.replace(manifest, kernels=tuple(kernel for kernel in manifest.kernels if kernel.name in declared.kernels))

@@ -135,6 +135,7 @@ def make_request(
     cached: bool = True,
     locked: bool = False,
     aside: bool = False,
+    lineinfo: bool = False,
 ) -> BuildRequest:
     """A build of the project at hand, on this machine.
 
@@ -158,6 +159,7 @@ def make_request(
         force=force,
         locked=locked,
         aside=aside,
+        lineinfo=lineinfo,
     )
 
 

@@ -43,11 +43,26 @@ class Opened:
         bundle: None where none of the kernels could be in it.
         absent: kernels that the command line asks for and that are not in it, with the reason.
         advice: how to get Tile IR into it; empty where that is said in the manifest.
+        path: the file or directory that it was opened from.
     """
 
     bundle: Bundle | None
     absent: Mapping[str, str] = dataclasses.field(default_factory=dict)
     advice: str = ""
+    path: Path | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class How:
+    """How a bundle is built that is to be looked into: always aside.
+
+    Attributes:
+        profile: name of the profile.
+        lineinfo: with source lines in the code, whatever the profile says.
+    """
+
+    profile: str = "release"
+    lineinfo: bool = False
 
 
 def open_project(app: App) -> Project:
@@ -73,7 +88,9 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
         raise UsageError(NO_CASES, fix=ADD_CASE)
 
 
-def open_bundle(app: App, project: Project | None, wish: Wish, *, bundle: str | None, targets: tuple[str, ...], cpu: bool) -> Opened:
+def open_bundle(
+    app: App, project: Project | None, wish: Wish, *, bundle: str | None, targets: tuple[str, ...], cpu: bool, how: How | None = None
+) -> Opened:
     """The bundle that was named; else the project's own, if it is up to date; else one that is built for this run.
 
     A run of everything on a GPU builds the project. Any other needs less than that, and less is never put in the place of what is shipped:
@@ -86,19 +103,21 @@ def open_bundle(app: App, project: Project | None, wish: Wish, *, bundle: str | 
         bundle: of the command line.
         targets: likewise.
         cpu: the device is the cpu device, which takes nothing but Tile IR.
+        how: build it so, aside; None to take what there is.
     """
     from tilec.inspection.container import open_container
 
     if bundle:
-        return Opened(bundle=open_container(app.path(bundle)).bundle, advice="build the bundle for the target tileir too")
+        path = app.path(bundle)
+        return Opened(bundle=open_container(path).bundle, advice="build the bundle for the target tileir too", path=path)
     assert project is not None
     words = tuple(word.strip() for text in targets for word in text.split(",") if word.strip())
-    own = None if words else _own_bundle(app, project, cpu=cpu)
+    own = None if words or how else _own_bundle(app, project, cpu=cpu)
+    if own is None and not (words or wish.kernels or cpu or how):
+        own = _build(app)
     if own is not None:
-        return Opened(bundle=open_container(own).bundle)
-    if not (words or wish.kernels or cpu):
-        return Opened(bundle=open_container(_build(app)).bundle)
-    return _open_part(app, project, wish, words or (("tileir",) if cpu else ()), cpu=cpu, named=bool(words))
+        return Opened(bundle=open_container(own).bundle, path=own)
+    return _open_part(app, project, wish, words or (("tileir",) if cpu else ()), cpu=cpu, named=bool(words), how=how or How())
 
 
 def _own_bundle(app: App, project: Project, *, cpu: bool) -> Path | None:
@@ -112,7 +131,7 @@ def _own_bundle(app: App, project: Project, *, cpu: bool) -> Path | None:
     return _bundle_among(WorkDir(Path(project.manifest.root)).latest()) if untouched(app) is not None else None
 
 
-def _open_part(app: App, project: Project, wish: Wish, targets: tuple[str, ...], *, cpu: bool, named: bool) -> Opened:
+def _open_part(app: App, project: Project, wish: Wish, targets: tuple[str, ...], *, cpu: bool, named: bool, how: How) -> Opened:
     """Build what a run needs, aside: of the kernels that are asked for those that a target concerns."""
     from tilec.build import concerned
     from tilec.inspection.container import open_container
@@ -121,9 +140,10 @@ def _open_part(app: App, project: Project, wish: Wish, targets: tuple[str, ...],
     able = concerned(project, targets)
     asked = [kernel for kernel in project.manifest.kernels if not wish.kernels or kernel.name in wish.kernels]
     select = tuple(kernel.name for kernel in asked if kernel.name in able) if wish.kernels else ()
-    built = None
+    built = path = None
     if any(kernel.name in able for kernel in asked):
-        built = open_container(_build(app, targets=targets, select=select, aside=True)).bundle
+        path = _build(app, targets=targets, select=select, aside=True, how=how)
+        built = open_container(path).bundle
     inside = {kernel.name for kernel in built.info.kernels} if built else set()
     advice = "add tileir to --targets, or leave --targets out" if named else "take tileir out of what [[override]] keeps from it"
     other = f"none of the targets {', '.join(targets)} concerns it: name others with --targets, or leave the option out"
@@ -131,10 +151,11 @@ def _open_part(app: App, project: Project, wish: Wish, targets: tuple[str, ...],
         bundle=built,
         absent={k.name: refusal_of(k.language, advice=advice) if cpu else other for k in asked if k.name not in inside},
         advice=advice,
+        path=path,
     )
 
 
-def _build(app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] = (), aside: bool = False) -> Path:
+def _build(app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] = (), aside: bool = False, how: How = How()) -> Path:
     from tilec import build
     from tilec.cli import progress
     from tilec.cli.build import make_request
@@ -142,7 +163,8 @@ def _build(app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] =
 
     observer = progress.make_observer(app)
     try:
-        result = build.build(make_request(app, targets=targets, select=select, aside=aside), observer)
+        request = make_request(app, targets=targets, select=select, aside=aside, profile=how.profile, lineinfo=how.lineinfo)
+        result = build.build(request, observer)
     except ToolchainError as error:
         fix = "or run a bundle that was built elsewhere: `tilec run --bundle FILE`"
         raise ToolchainError(error.what, cause=error.cause, fix=f"{error.fix}; {fix}" if error.fix else fix) from error

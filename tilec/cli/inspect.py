@@ -10,6 +10,7 @@ import click
 
 from tilec.cli.app import App, examples, json_option
 from tilec.cli.inspect_code import difference, print_instructions, share_text
+from tilec.cli.inspect_html import check_html, write_html
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, table, terminal_width
 from tilec.errors import UsageError
 
@@ -34,6 +35,7 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
         "tilec inspect dist/acme_kernels --tileir --select softmax-f32-tileir",
         "tilec inspect dist/acme_kernels --safety           # what is guaranteed of each kernel, and how",
         "tilec inspect dist/acme_kernels --instructions --select '*-sm_90'   # what the machine code consists of",
+        "tilec inspect dist/acme_kernels --html report.html  # as a page to click through",
         "tilec inspect --diff old/acme_kernels-0.2.0.tilec dist/acme_kernels --deny-breaking",
         "tilec inspect dist/acme_kernels --verify           # read and check every byte",
     )
@@ -47,6 +49,7 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
 @click.option("--tileir", "form", flag_value="tileir", help="Print the Tile IR of one image, with its source lines.")
 @click.option("--safety", is_flag=True, help="Show what is guaranteed of each kernel, what is checked and where, and what is not.")
 @click.option("--instructions", is_flag=True, help="Count the instructions of every cubin by class, and say what to look at.")
+@click.option("--html", default="", metavar="PATH", help="Write one HTML file: tables, and code beside its source lines.")
 @click.option("--diff", "old", default="", metavar="OLD", help="Show what FILE changes against OLD; with --sass, in one image's code.")
 @click.option("--deny-breaking", is_flag=True, help="With --diff: exit 1 if callers of the old launchers may break.")
 @click.option("--raw", is_flag=True, help="Print Tile IR as NVIDIA's tileirdisasm does.")
@@ -60,6 +63,7 @@ def command(
     form: str | None,
     safety: bool,
     instructions: bool,
+    html: str,
     old: str,
     deny_breaking: bool,
     raw: bool,
@@ -73,8 +77,9 @@ def command(
     """
     from tilec.inspection import container, report
 
-    shown = [name for name, given in ((f"--{form}", form), ("--safety", safety), ("--instructions", instructions)) if given]
-    _refuse(app, shown, form=form, old=old, deny_breaking=deny_breaking, raw=raw)
+    asked = ((f"--{form}", form), ("--safety", safety), ("--instructions", instructions), ("--html", html))
+    _refuse(app, [name for name, given in asked if given], form=form, old=old, deny_breaking=deny_breaking, raw=raw)
+    page = check_html(app, html) if html else None
     opened = container.open_code(app.path(file), app.settings.search)
     if verify:
         opened.bundle.verify()
@@ -89,7 +94,9 @@ def command(
     found = container.describe(opened)
     if select:
         found = report.narrow(found, select)
-    if safety:
+    if page:
+        write_html(app, opened, found, page, _sources(app))
+    elif safety:
         _safety(app, found)
     elif instructions:
         print_instructions(app, opened.bundle, found)
@@ -108,6 +115,8 @@ def _refuse(app: App, shown: Sequence[str], *, form: str | None, old: str, deny_
     wrong = ""
     if form and app.json:
         wrong = f"--json and --{form} cannot be combined"
+    elif "--html" in shown and app.json:
+        wrong = "--json and --html cannot be combined"
     elif len(shown) > 1:
         wrong = f"{shown[1]} and {shown[0]} cannot be combined"
     elif raw and form != "tileir":

@@ -58,6 +58,14 @@ def fresh(root: Path, asked: str) -> int | None:
         return None
 
 
+def files_read(root: Path) -> tuple[Path, ...]:
+    """Files that the last build read or wrote, those of the project from its directory; none where nothing is remembered of it."""
+    try:
+        return tuple(map(Path, json.loads((root / ".tilec" / "stamp.json").read_bytes())["files"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ()
+
+
 def take(
     root: Path,
     asked: str,

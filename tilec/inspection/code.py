@@ -60,8 +60,13 @@ def image_codes(bundle: Images, info: BundleInfo, search: ToolSearch) -> Iterato
             for image in variant.images:
                 if image.target.kind is TargetKind.CUBIN:
                     _, text = machine_code(bundle.image(image.digest), image.symbol, search)
-                    found = mix(instructions(text), image.target.cc, double=_may_be_double(kernel, variant))
+                    found = cubin_mix(kernel, variant, image, text)
                     yield ImageCode(id=image_id(variant, image), image=image, mix=found, held=residency(kernel, variant, image))
+
+
+def cubin_mix(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo, text: str) -> Mix:
+    """What the disassembly of an image consists of."""
+    return mix(instructions(text), image.target.cc, double=may_be_double(kernel, variant))
 
 
 def code_difference(old: Images, new: Images, select: str, search: ToolSearch) -> CodeDifference:
@@ -114,7 +119,7 @@ def to_json(found: ImageCode) -> dict[str, Any]:
     }
 
 
-def _may_be_double(kernel: KernelInfo, variant: VariantInfo) -> bool:
+def may_be_double(kernel: KernelInfo, variant: VariantInfo) -> bool:
     """Whether f64 is among a variant's dtypes; of a struct nobody knows."""
     axes = dict(variant.axes)
     if any(param.kind is ParamKind.STRUCT for param in kernel.params) or "f64" in axes.values():

@@ -73,7 +73,7 @@ def dump(bundle: Images, form: Form, select: str, search: ToolSearch, folder: Pa
     data = bundle.image(image.digest)
     match form:
         case Form.PTX:
-            return Dump(id=name, image=image, text=_one_entry(_text(data, name), image.symbol))
+            return Dump(id=name, image=image, text=ptx_text(data, image.symbol, name))
         case Form.SASS:
             tool, text = machine_code(data, image.symbol, search)
         case Form.TILEIR if raw:
@@ -83,13 +83,36 @@ def dump(bundle: Images, form: Form, select: str, search: ToolSearch, folder: Pa
     return Dump(id=name, image=image, text=text, tool=tool)
 
 
-def machine_code(data: bytes, symbol: str, search: ToolSearch) -> tuple[str, str]:
+def machine_code(data: bytes, symbol: str, search: ToolSearch, *, places: bool = False) -> tuple[str, str]:
     """The disassembly of one entry point of a cubin: (tool and version, text).
+
+    Args:
+        data: the cubin.
+        symbol: the entry point.
+        search: where the disassembler is looked for.
+        places: with the source lines of the instructions, where the cubin has them and nvdisasm is there (cuobjdump cannot say).
 
     Raises:
         ToolchainError: no disassembler is there, or it cannot read the image.
     """
-    return _disassemble(data, ".cubin", search, _disassemblers(data, symbol))
+    tools = _disassemblers(data, symbol)
+    if places:
+        tools["nvdisasm"] = ("-gi", *tools["nvdisasm"])
+    return _disassemble(data, ".cubin", search, tools)
+
+
+def in_short(error: ToolchainError) -> str:
+    """What an error of a disassembler says, on one line: without every place that was looked at."""
+    return error.what.splitlines()[0].partition("; looked for")[0]
+
+
+def ptx_text(data: bytes, symbol: str, name: str) -> str:
+    """PTX of an image (`name` in messages), without the entry points of other variants.
+
+    Raises:
+        BundleError: it is no text.
+    """
+    return _one_entry(_text(data, name), symbol)
 
 
 def pick(bundle: Images, form: Form, select: str) -> tuple[str, ImageInfo]:

@@ -24,10 +24,10 @@ def tileir_text(data: bytes, sources: Sequence[tuple[str, str]], folder: Path) -
     Raises:
         TileIRError: the bytecode is damaged, or has something that is not known.
     """
-    return render(read_module(data), {name: lines for name, digest in sources if (lines := _lines(folder / name, digest))})
+    return render(read_module(data), {name: lines for name, digest in sources if (lines := source_lines(folder / name, digest))})
 
 
-def _lines(path: Path, digest: str) -> list[str]:
+def source_lines(path: Path, digest: str) -> list[str]:
     """The lines of an unchanged source file; none where it is not there, has changed or is no text."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if path.stat().st_size <= MAX_SOURCE:

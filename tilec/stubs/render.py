@@ -38,7 +38,7 @@ def package_template() -> Template:
 
     # Every text in a view is escaped for the place where it stands: HTML's escaping would only spoil it.
     environment = Environment(
-        loader=FileSystemLoader(_templates()),
+        loader=FileSystemLoader(templates("package")),
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701
         trim_blocks=True,
@@ -48,10 +48,14 @@ def package_template() -> Template:
     return environment.get_template("__init__.py.jinja")
 
 
-def _templates() -> Path:
-    """The package's templates: inside the installed wheel, or beside the sources."""
+def templates(name: str) -> Path:
+    """A directory of tilec's templates: inside the installed wheel, or beside the sources.
+
+    Raises:
+        ToolchainError: it is in neither.
+    """
     package = Path(__file__).resolve().parents[1]
-    places = (package / "_templates" / "package", package.parent / "templates" / "package")
+    places = (package / "_templates" / name, package.parent / "templates" / name)
     for place in places:
         if place.is_dir():
             return place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -62,8 +62,16 @@ def render(module: Module, sources: Sources | None = None) -> str:
     lines = [f"// Tile IR {module.version[0]}.{module.version[1]}{by}"]
     lines += [_variable(variable) for variable in module.globals]
     for function in module.functions:
-        lines += ["", *_Printer(function, sources or {}).lines()]
+        shown = _Printer(function, sources or {}).lines()
+        lines += ["", *(f"{line.text}  // {line.place}" if line.place else line.text for line in shown)]
     return "\n".join(lines) + "\n"
+
+
+def located(module: Module) -> Iterator[tuple[str, Loc | None]]:
+    """The functions of a module line by line, each with where it comes from in place of a comment that says so."""
+    for function in module.functions:
+        for line in _Printer(function, {}).lines():
+            yield line.text, line.loc
 
 
 def op_text(op: Op) -> str:
@@ -81,6 +89,14 @@ def place_text(loc: Loc | None) -> str:
     return ", called at ".join(places)
 
 
+class _Line(NamedTuple):
+    """A line: what it says, its place for a comment behind that, and the place itself."""
+
+    text: str
+    place: str = ""
+    loc: Loc | None = None
+
+
 class _Printer:
     """Prints one function."""
 
@@ -89,39 +105,37 @@ class _Printer:
         self._sources = sources
         self._line: tuple[str, int] | None = None  # what the operations are under
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> Iterator[_Line]:
         """The lines of the function."""
         function = self._function
         hints = f" optimization_hints=<{_hints(function.hints)}>" if function.hints else ""
         results = ", ".join(map(type_text, function.signature.results))
-        place = f"  // {place_text(function.loc)}" if function.loc else ""
         kind = "entry" if function.entry else "function"
         params = _typed(function.body.args)
-        yield f"{kind} @{function.name}({params}){f' -> ({results})' if results else ''}{hints} {{{place}"
+        head = f"{kind} @{function.name}({params}){f' -> ({results})' if results else ''}{hints} {{"
+        yield _Line(head, place_text(function.loc), function.loc)
         yield from self._block(function.body, _INDENT)
-        yield "}"
+        yield _Line("}")
 
-    def _block(self, block: Block, indent: str) -> Iterator[str]:
+    def _block(self, block: Block, indent: str) -> Iterator[_Line]:
         for op in block.ops:
             if _goes_without_saying(op):
                 continue
             yield from self._source(op.loc, indent)
-            place = self._place(op.loc)
-            text = f"{indent}{op_text(op)}{_opening(op)}"
-            yield f"{text}  // {place}" if place else text
+            yield _Line(f"{indent}{op_text(op)}{_opening(op)}", self._place(op.loc), op.loc)
             for number, region in enumerate(op.regions):
                 if number and not _says_nothing(region):
-                    yield f"{indent}}} else {{"
+                    yield _Line(f"{indent}}} else {{")
                 yield from self._block(region, indent + _INDENT)
             if op.regions:
-                yield f"{indent}}}"
+                yield _Line(f"{indent}}}")
 
-    def _source(self, loc: Loc | None, indent: str) -> Iterator[str]:
+    def _source(self, loc: Loc | None, indent: str) -> Iterator[_Line]:
         """The source line of an operation, where it is another one than that of the operation before."""
         found = self._shown(loc)
         if found is not None and (found.file, found.line) != self._line:
             self._line = (found.file, found.line)
-            yield f"{indent}// {found.file}:{found.line} | {self._source_line(found)}"
+            yield _Line(f"{indent}// {found.file}:{found.line} | {self._source_line(found)}")
 
     def _shown(self, loc: Loc | None) -> Loc | None:
         """The place whose source line an operation stands under: where the function's own is not known, that of a call."""

@@ -62,6 +62,7 @@ def fake_build(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         force: bool = False
         locked: bool = False
         aside: bool = False
+        lineinfo: bool = False
 
     module = ModuleType("tilec.build")
     module.BuildRequest = BuildRequest  # type: ignore[attr-defined]

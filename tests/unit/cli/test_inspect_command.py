@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import re
@@ -211,3 +212,60 @@ def test_options_that_do_not_fit(cli, sample: Path, options: tuple[str, ...], me
     done = cli("inspect", "acme.tilec", *options)
     assert done.code in (1, 2)
     assert message in done.err
+
+
+# --- a page ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_page(cli, sample: Path) -> None:
+    # Nothing reads these images: what can be said without is on the page, and what is missing is said.
+    done = cli("inspect", "acme.tilec", "--html", "out.html", "--select", "*-sm_*", env={"TILEC_CACHE_DIR": "off"})
+    assert done.code == 0
+    assert re.fullmatch(r"wrote out\.html: 2 kernels, 16 images, [\d.]+ KiB\n", done.out)
+    assert "warning: machine code is missing: " in done.err
+    text = (sample.parent / "out.html").read_text()
+    assert text.startswith("<!doctype html>")
+    assert '<p class="dim">bundle acme.tilec, ' in text
+    assert text.count('<tr data-kernel="') == 16
+
+
+def test_a_page_of_some_images(cli, sample: Path) -> None:
+    done = cli("inspect", "acme.tilec", "--html", "out.html", "--select", "add-f16-B64-compute_80", "--verify", "-q")
+    assert done.code == 1  # these bytes are no PTX
+    assert "add-f16-B64-compute_80: the PTX image is no text" in done.err
+    assert not (sample.parent / "out.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--html", "."), "--html .: is a directory"),
+        (("--html", "acme.tilec"), "--html acme.tilec: no name of an HTML file"),
+        (("--html", "none/out.html"), "--html none/out.html: there is no directory none"),
+        (("--html", "out.html", "--json"), "--json and --html cannot be combined"),
+        (("--html", "out.html", "--sass"), "--html and --sass cannot be combined"),
+        (("--html", "out.html", "--diff", "acme.tilec"), "--diff and --html cannot be combined"),
+        (("--html", "out.html", "--select", "ad"), "nothing matches 'ad'; did you mean 'add'"),
+    ],
+)
+def test_pages_that_cannot_be(cli, sample: Path, options: tuple[str, ...], message: str) -> None:
+    before = sample.read_bytes()
+    done = cli("inspect", "acme.tilec", *options)
+    assert done.code == 2
+    assert message in done.err
+    assert [path.name for path in sample.parent.iterdir()] == ["acme.tilec"]
+    assert sample.read_bytes() == before
+
+
+def test_a_page_that_cannot_be_written_leaves_the_one_before(cli, sample: Path, monkeypatch) -> None:
+    (sample.parent / "out.html").write_text("before")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    done = cli("inspect", "acme.tilec", "--html", "out.html", "--select", "*-sm_80")
+    assert done.code == 1
+    assert "the disk is full" in done.err
+    assert (sample.parent / "out.html").read_text() == "before"
+    assert sorted(path.name for path in sample.parent.iterdir()) == ["acme.tilec", "out.html"]

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from tests.watched_project import driver, write_project, write_tool
+from tilec.runtime import _driver
+
+SHEET = [
+    "scale/some on Fake H200, stops in scale",
+    "run launch the case; it stops at its kernel's first instruction",
+    "break scale.cu:1 stop at a source line; `next`, `step` and `continue` go on from there",
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch) -> Path:
+    write_project(tmp_path)
+    write_tool(tmp_path, "cuda-gdb", "exit 7")
+    fake = driver()
+    monkeypatch.setattr(_driver, "driver", lambda: fake)
+    return tmp_path
+
+
+@pytest.fixture
+def debug(cli, folder: Path):
+    def call(*args: str):
+        return cli("debug", *args, env={"PATH": f"{folder}/bin:/usr/bin:/bin", "CUDA_HOME": "", "TILEC_CACHE_DIR": "off"})
+
+    return call
+
+
+def test_the_debugger_starts_on_the_case_under_a_sheet(debug, folder: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    done = debug("scale/some", "--bundle", "acme.tilec", "--ex", "info cuda devices")
+    assert (done.code, done.err) == (7, "")  # the debugger's own ending
+    assert [" ".join(line.split()) for line in done.out.splitlines()][:3] == SHEET
+    words = (folder / "calls").read_text().split("\n")[:-2]
+    orders = [words[number + 1] for number, word in enumerate(words) if word == "-ex"]
+    assert orders == ["set breakpoint pending on", f"directory {folder}", "set cuda break_on_launch application", "info cuda devices"]
+    assert words[0] == "-q"
+    assert words[words.index("--args") + 2 : -1] == [
+        "-m",
+        "tilec.cli.bare",
+        str(folder / "tilec.toml"),
+        str(folder / "acme.tilec"),
+        "scale/some",
+        "cuda:0",
+    ]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_in_scripts_it_asks_nothing(debug, folder: Path) -> None:
+    done = debug("scale/some", "--bundle", "acme.tilec", "--batch", "--ex", "run", "--ex", "backtrace")
+    assert (done.code, done.out) == (7, "")
+    assert (folder / "calls").read_text().startswith("-q\n-batch\n-ex\n")
+
+
+def test_the_kernel_is_built_for_debugging(debug, folder: Path, fake_build: ModuleType) -> None:
+    requests = []
+
+    def build(request: object, observer: object) -> SimpleNamespace:
+        requests.append(request)
+        return SimpleNamespace(outputs=[SimpleNamespace(kind="bundle", path=str(folder / "acme.tilec"))])
+
+    fake_build.build = build  # type: ignore[attr-defined]
+    fake_build.concerned = lambda project, targets: {"scale"}  # type: ignore[attr-defined]
+    assert debug("scale/some").code == 7
+    (request,) = requests
+    assert (request.profile, request.lineinfo, request.aside) == ("debug", True, True)
+    assert (request.targets, request.select) == (("sm_90",), ("scale",))
+
+
+def test_without_cuda_gdb(debug, folder: Path) -> None:
+    (folder / "bin" / "cuda-gdb").unlink()
+    done = debug("scale/some")
+    assert done.code == 3
+    assert "error: cuda-gdb not found; looked in PATH, " in done.err
+    assert "fix: install cuda-gdb: it comes with the CUDA toolkit" in done.err
+
+
+def test_a_debugger_that_does_not_start(debug, folder: Path) -> None:
+    (folder / "bin" / "cuda-gdb").write_bytes(b"\x7fELF no program")
+    done = debug("scale/some", "--bundle", "acme.tilec")
+    assert done.code == 3
+    assert f"cannot start {folder}/bin/cuda-gdb" in done.err
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("scale/sme",), "no case 'sme' of scale; did you mean 'some'"),
+        (("scale/some", "--batch"), "--batch without --ex"),
+        (("scale/some", "--device", "0"), "--device: '0' is no GPU"),
+    ],
+)
+def test_command_lines_that_are_off(debug, folder: Path, args: tuple[str, ...], words: str) -> None:
+    done = debug(*args)
+    assert done.code == 2
+    assert words in done.err
+    assert not (folder / "calls").exists()
+
+
+def test_tools_are_found_where_installers_put_them(tmp_path: Path) -> None:
+    from tilec.errors import ToolchainError
+    from tilec.frontends.base import ToolSearch
+    from tilec.runner.tools import find_outside_tool
+
+    search = ToolSearch(path="/nowhere", cuda_home=str(tmp_path / "home"))
+    for place in ("opt/nvidia/nsight-compute/2025.1.0/ncu", "opt/nvidia/nsight-compute/2025.3.1/ncu", "home/bin/ncu"):
+        path = tmp_path / place
+        path.parent.mkdir(parents=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    assert find_outside_tool("ncu", search, root=tmp_path) == str(tmp_path / "home/bin/ncu")
+    plain = ToolSearch(path="/nowhere")
+    assert find_outside_tool("ncu", plain, root=tmp_path) == str(tmp_path / "opt/nvidia/nsight-compute/2025.3.1/ncu")
+    with pytest.raises(ToolchainError, match="cuda-gdb not found; looked in PATH, "):
+        find_outside_tool("cuda-gdb", plain, root=tmp_path)

@@ -1,0 +1,120 @@
+"""The report as a browser's parser sees it: its structure, and that nothing of a bundle has become markup."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html.parser
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.page_samples import HOSTILE, nvdisasm, page, sample
+from tilec.cli.tables import bytes_text
+from tilec.inspection.html import page_json, render
+
+VOID = {"meta", "link", "input"}
+
+
+class Tree(html.parser.HTMLParser):
+    """Elements with their attributes and texts; what is opened has to be closed, in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[int, str] = {}
+        self._open: list[int] = []
+        self.feed(text)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(len(self.elements) - 1)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.elements[self._open.pop()][0] == tag
+
+    def handle_data(self, data: str) -> None:
+        for number in self._open:
+            self.texts[number] = self.texts.get(number, "") + data
+
+    def all(self, tag: str, **attrs: str) -> list[str]:
+        """Texts of the elements with these attributes."""
+        wanted = attrs.items()
+        return [self.texts.get(n, "") for n, (name, has) in enumerate(self.elements) if name == tag and wanted <= has.items()]
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch) -> str:
+    monkeypatch.setattr("tilec.frontends._tools._wheel_roots", list)
+    found = page(sample(tmp_path, kernels=("scale", HOSTILE)), nvdisasm(tmp_path), tmp_path)
+    return render(found, amount=bytes_text, title=HOSTILE).decode()
+
+
+def test_structure(text: str) -> None:
+    tree = Tree(text)
+    names = [name for name, _ in tree.elements]
+    ids = [attrs["id"] for _, attrs in tree.elements if "id" in attrs]
+    assert names[:2] == ["html", "head"]
+    assert len(ids) == len(set(ids))
+    assert {"kernels", "images", "filter", "theme", "panes", "data", "code0", "code1", "file0"} <= set(ids)
+    assert names.count("table") == 3
+    assert names.count("th") == 10 + 11
+    assert names.count("tr") == 2 + 2 + 4  # heads, kernels, images
+    assert [text.strip() for text in tree.all("td", **{"class": "n", "data-v": "40"})] == [
+        "40"
+    ] * 4  # registers of kernels and of their cubins
+    assert "75%" in tree.all("td")
+
+
+def test_rows_tell_what_the_index_says(text: str) -> None:
+    tree = Tree(text)
+    images = [value for value in tree.all("a") if value.endswith(("sm_90", "compute_80"))]
+    assert images[:2] == ["scale-sm_90", "scale-compute_80"]
+    assert tree.all("button", **{"class": "link"}) == ["scale", HOSTILE]
+
+
+def test_no_text_of_a_bundle_becomes_markup(text: str) -> None:
+    tree = Tree(text)
+    assert not {"img", "object", "iframe", "svg", "base", "form"} & {name for name, _ in tree.elements}
+    assert not [name for _, attrs in tree.elements for name in attrs if name.startswith("on")]
+    assert tree.all("title") == [HOSTILE]
+    assert tree.all("h1") == [f"{HOSTILE} 1.0"]
+    assert [name for name, _ in tree.elements].count("script") == text.count("</script>")
+
+
+def test_data_is_what_was_put_in(text: str, tmp_path: Path, monkeypatch) -> None:
+    tree = Tree(text)
+    found = page(sample(tmp_path, kernels=("scale", HOSTILE)), nvdisasm(tmp_path), tmp_path)
+    assert json.loads(tree.all("script", id="data")[0]) == page_json(found, bytes_text)
+    assert "<" not in tree.all("script", id="data")[0]
+
+
+def test_nothing_is_fetched_and_only_the_page_s_own_script_may_run(text: str) -> None:
+    tree = Tree(text)
+    (policy,) = [str(attrs["content"]) for _, attrs in tree.elements if attrs.get("http-equiv") == "Content-Security-Policy"]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert (rules["default-src"], rules["base-uri"]) == ("'none'", "'none'")
+    for rule, texts in (("script-src", [t for t in tree.all("script") if "use strict" in t]), ("style-src", tree.all("style"))):
+        assert len(texts) == 1
+        assert rules[rule] == f"'sha256-{base64.b64encode(hashlib.sha256(texts[0].encode()).digest()).decode()}'"
+    sources = [value for _, attrs in tree.elements for name, value in attrs.items() if name in ("src", "href")]
+    assert all(re.fullmatch(r"#|#image-\d+|data:,", str(value)) for value in sources), sources
+    assert "http://" not in text
+    assert "https://" not in text
+
+
+def test_the_script_sets_texts_not_markup() -> None:
+    script = (Path(__file__).parents[3] / "templates" / "inspect" / "report.js").read_text()
+    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "fetch(", "XMLHttpRequest", "</script"):
+        assert word not in script
+
+
+def test_names_that_are_no_unicode_can_be_written(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("tilec.frontends._tools._wheel_roots", list)
+    found = page(sample(tmp_path, kernels=("k\ud800",)), nvdisasm(tmp_path), tmp_path)
+    assert b"k\\ud800" in render(found, amount=bytes_text, title="t")

@@ -1,0 +1,194 @@
+"""One case under a tool that watches it: found by its name, built for it, and launched by a process of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilec.cli.app import App
+from tilec.cli.bare import Bare
+from tilec.cli.cases import How, Wish, chosen_cases, open_bundle, open_project
+from tilec.errors import MissingError, NoDeviceError, TilecError, UsageError
+
+if TYPE_CHECKING:
+    from tilec.bundle.read import Bundle
+    from tilec.manifest.types import Manifest
+    from tilec.model.image import ImageInfo
+    from tilec.model.kernel import VariantInfo
+    from tilec.project import Project
+    from tilec.runner.cases import BoundCase
+    from tilec.runtime.seam import DeviceInfo
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What the command line says of the case.
+
+    Attributes:
+        case: its name. device: where to launch it.
+        bundle: what to launch; None to build the case's kernel, for `targets`.
+    """
+
+    case: str
+    device: str
+    bundle: str | None
+    targets: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Watched:
+    """A case that is ready to be launched.
+
+    Attributes:
+        case, bundle: the case, and what is built of its kernel, which lies at `path`.
+        manifest: the project's. device: where it is launched.
+    """
+
+    case: BoundCase
+    bundle: Bundle
+    path: Path
+    manifest: Manifest
+    device: DeviceInfo
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Entry points that its launch may take."""
+        axes = dict(self.case.axes)
+        (kernel,) = (one for one in self.bundle.info.kernels if one.name == self.case.kernel)
+        found = (v for v in kernel.variants if all(axes.get(name, value) == value for name, value in v.axes))
+        return tuple(dict.fromkeys(image.symbol for variant in found for image in variant.images))
+
+    def image(self, told: dict[str, Any]) -> tuple[VariantInfo, ImageInfo] | None:
+        """The variant and image that the launch said it takes."""
+        for kernel in self.bundle.info.kernels:
+            for variant in kernel.variants:
+                for image in variant.images:
+                    if (variant.id, image.digest) == (told.get("variant"), told.get("image")):
+                        return variant, image
+        return None
+
+
+def case_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What commands on one case have in common."""
+    for option in (
+        click.option("--targets", multiple=True, metavar="LIST", help="Targets to build for (default: the GPU's own)."),
+        click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already."),
+        click.option("--device", default="cuda:0", show_default=True, metavar="NAME", help="cuda or cuda:N."),
+        click.argument("case", metavar="CASE"),
+    ):
+        command = option(command)
+    return command
+
+
+def check_case(project: Project, name: str) -> Wish:
+    """What a name asks for, before anything is built.
+
+    Raises:
+        UsageError: there is no such case, or the name is that of several kernels' or of none.
+    """
+    from tilec.model.suggest import did_you_mean
+    from tilec.runner.cases import unbuilt_cases
+
+    kernels = {kernel.name: kernel for kernel in project.manifest.kernels}
+    every = [f"{kernel.name}/{case.name}" for kernel in kernels.values() for case in kernel.cases]
+    if not every:
+        raise UsageError("the project has no cases", fix="add [kernel.NAME.case.CASE] to tilec.toml")
+    kernel, _, rest = name.partition("/")
+    if kernel not in kernels:
+        near = did_you_mean(kernel, kernels) or f"; there are {', '.join(kernels)}"
+        raise UsageError(f"no kernel {kernel!r}{near}", fix=f"name a case, such as {every[0]}")
+    cases = [case.name for case in kernels[kernel].cases]
+    case = rest.partition("[")[0]
+    if case not in cases:
+        what = f"no case {case!r} of {kernel}{did_you_mean(case, cases)}" if case else f"{name!r} names no case"
+        raise UsageError(what, fix=f"cases are {', '.join(one.name for one in unbuilt_cases(kernels[kernel])) or 'none'}")
+    return Wish(kernels=(kernel,), select=(), cases=(case,), args=(), axes=(), reference="")
+
+
+def watched_case(app: App, asked: Asked, tool: Callable[[], str], how: How) -> tuple[Watched, str]:
+    """A case and the tool that watches it; nothing is built where one of them, or the GPU, is missing.
+
+    Args:
+        app: this run.
+        asked: the case. Without a bundle its kernel is built aside.
+        tool: finds the tool.
+        how: the kernel is built so.
+
+    Raises:
+        UsageError: there is no such case, or not one alone.
+        MissingError: no tool, no GPU, or nothing for it.
+    """
+    project = open_project(app)
+    name = asked.case
+    wish = check_case(project, name)
+    program = tool()
+    place = _gpu(asked.device, name)
+    targets = asked.targets or _targets(project.manifest, place)
+    opened = open_bundle(app, project, wish, bundle=asked.bundle, targets=targets, cpu=False, how=how)
+    if opened.bundle is None or opened.path is None:
+        reason = "; ".join(opened.absent.values())
+        raise MissingError(f"{name} cannot be launched: {reason}", kernel=wish.kernels[0])
+    found = [case for case in chosen_cases(opened, project.manifest, wish) if name in (case.name, f"{case.kernel}/{case.case}")]
+    if len(found) != 1:
+        listed = ", ".join(case.name for case in found or chosen_cases(opened, project.manifest, wish))
+        raise UsageError(f"{name!r} is {len(found) or 'none'} of the cases: name one", fix=f"cases are {listed}")
+    return Watched(case=found[0], bundle=opened.bundle, path=opened.path, manifest=project.manifest, device=place), program
+
+
+@contextmanager
+def bare_launch(app: App, watched: Watched) -> Iterator[tuple[Bare, Callable[[], dict[str, Any]]]]:
+    """The process that launches a case, and what it tells of itself once it has run."""
+    with tempfile.TemporaryDirectory(prefix="tilec-") as folder:
+        told = Path(folder) / "told.json"
+        device = f"cuda:{watched.device.ordinal}"
+        bare = Bare(manifest=str(app.manifest_path()), bundle=str(watched.path), case=watched.case.name, device=device, told=str(told))
+        yield bare, lambda: _told(told)
+
+
+def _told(path: Path) -> dict[str, Any]:
+    """What the process told.
+
+    Raises:
+        TilecError: it could not launch the case, for the reason that it gives.
+    """
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    if "error" in found:
+        raise TilecError(found["error"]["what"], cause=found["error"]["cause"], fix=found["error"]["fix"])
+    return found
+
+
+def environment() -> dict[str, str]:
+    """What a tool and the launch in it are given: all of the environment, for a driver and its libraries are found by it."""
+    return dict(os.environ)
+
+
+def _gpu(name: str, case: str) -> DeviceInfo:
+    from tilec.runtime import _driver
+    from tilec.runtime.devices import find_device
+
+    if name != "cuda" and not (name.startswith("cuda:") and name[5:].isdecimal()):
+        raise UsageError(f"--device: {name!r} is no GPU", fix="take cuda, or cuda:N for the GPU number N")
+    try:
+        return find_device(name, _driver.driver())
+    except NoDeviceError as error:
+        raise NoDeviceError(
+            f"launching {case} needs a GPU ({name}): {error.what}",
+            cause=error.cause,
+            fix="go to a machine with an NVIDIA GPU and its driver",
+        ) from error
+
+
+def _targets(manifest: Manifest, device: DeviceInfo) -> tuple[str, ...]:
+    """The project's own targets for this very architecture; without one all of them, of which the launch takes what fits."""
+    return tuple(str(target) for target in manifest.targets.default if target.cc == device.cc and str(target).startswith("sm_"))

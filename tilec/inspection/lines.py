@@ -1,0 +1,116 @@
+"""The code of an image line by line, each with the source lines that it comes from."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from tilec.tileir.ir import Loc, Module
+from tilec.tileir.text import located
+
+Place: TypeAlias = tuple[str, int]  # file and line
+Places: TypeAlias = tuple[Place, ...]
+
+# What nvdisasm says in front of instructions: their own place, then one line for each call that was inlined.
+_MARK = re.compile(r'\s*//## File "(?P<file>.*?)", line (?P<line>\d+)')
+_INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s*(\S.*)")
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', re.MULTILINE)
+_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*?\binlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
+_BODY = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
+_DEBUG = re.compile(r"\s*\.section\s+\.debug_")
+_DEEPEST = 64  # inlined calls; a chain that is longer goes in circles
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Listing:
+    """Code line by line.
+
+    Attributes:
+        lines: their texts.
+        places: of each line, the place that it was written at, then those of the calls that brought it here; empty where nothing says.
+    """
+
+    lines: tuple[str, ...]
+    places: tuple[Places, ...]
+
+
+def sass_listing(text: str) -> Listing:
+    """Machine code as nvdisasm prints it, with the marks of source lines (`-gi`) taken as places."""
+    return _listing(_sass(text))
+
+
+def ptx_listing(text: str) -> Listing:
+    """PTX, with its `.loc` lines taken as places, and without the sections that only debuggers read."""
+    return _listing(_ptx(text))
+
+
+def tileir_listing(module: Module) -> Listing:
+    """Tile IR, each operation with its place and those that called the function that it is in."""
+    return _listing((text, tuple(_chain(loc))) for text, loc in located(module))
+
+
+def _listing(rows: Iterable[tuple[str, Places]]) -> Listing:
+    found = list(rows)
+    return Listing(lines=tuple(text for text, _ in found), places=tuple(places for _, places in found))
+
+
+def _sass(text: str) -> Iterator[tuple[str, Places]]:
+    places: list[Place] = []
+    marked = False
+    for line in text.strip("\n").splitlines():
+        mark = _MARK.match(line)
+        if mark:
+            places = places if marked else []
+            places.append((mark["file"], int(mark["line"])))
+            marked = True
+            continue
+        marked = False
+        code = _INSTRUCTION.match(line)
+        if code:
+            yield f"{code[1]}  {code[2].strip()}", tuple(places)
+        else:
+            yield line.rstrip(), ()
+
+
+def _ptx(text: str) -> Iterator[tuple[str, Places]]:
+    files = {int(number): name for number, name in _FILE.findall(text)}
+    callers: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+    at: tuple[int, int, int] | None = None
+    debug = False
+    for line in text.strip("\n").splitlines():
+        debug = debug or _DEBUG.match(line) is not None
+        if debug:
+            debug = line.strip() != "}"
+            continue
+        loc = _LOC.match(line)
+        if loc:
+            file, number, column, *caller = (int(part) for part in loc.groups() if part is not None)
+            at = (file, number, column)
+            if caller:
+                callers[at] = (caller[0], caller[1], caller[2])
+            continue
+        if _BODY.match(line):
+            at = None
+        words = line.strip()
+        works = words.endswith(";") and not words.startswith(".")
+        yield line.rstrip(), tuple(_inlined(at, callers, files)) if works and at else ()
+
+
+def _inlined(at: tuple[int, int, int], callers: dict[tuple[int, int, int], tuple[int, int, int]], files: dict[int, str]) -> Iterator[Place]:
+    here: tuple[int, int, int] | None = at
+    for _ in range(_DEEPEST):
+        if here is None or here[0] not in files:
+            return
+        if here[1]:  # line 0 belongs to no line
+            yield files[here[0]], here[1]
+        here = callers.get(here)
+
+
+def _chain(loc: Loc | None) -> Iterator[Place]:
+    for _ in range(_DEEPEST):
+        if loc is None:
+            return
+        yield loc.file, loc.line
+        loc = loc.caller

@@ -1,0 +1,275 @@
+"""What an HTML report shows of a bundle: rows of its kernels and images, and as much of the code as a page should carry."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tilec.errors import TileIRError, ToolchainError
+from tilec.frontends.base import ToolSearch
+from tilec.inspection.code import cubin_mix, may_be_double
+from tilec.inspection.dump import Form, in_short, machine_code, ptx_text
+from tilec.inspection.lines import Listing, ptx_listing, sass_listing, tileir_listing
+from tilec.inspection.mix import Mix
+from tilec.inspection.occupancy import residency
+from tilec.inspection.report import Images, Report, image_id, spills
+from tilec.inspection.tileir import source_lines
+from tilec.model.arch import TargetKind
+from tilec.model.image import ImageInfo
+from tilec.model.kernel import KernelInfo, VariantInfo
+from tilec.model.occupancy import Occupancy
+from tilec.tileir.read import read_module
+
+FORMS = {form.kind: form for form in Form}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """How much of the code a page carries.
+
+    Attributes:
+        images: whose code is disassembled; the tables have all.
+        bytes: of code and sources, as they are embedded.
+        lines: of one image; more are cut off.
+    """
+
+    images: int = 200
+    bytes: int = 16 << 20
+    lines: int = 50_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class PageImage:
+    """One image on the page.
+
+    Attributes:
+        id, kernel, variant: what it is of.
+        image: its row of the index.
+        held: how many blocks of it a multiprocessor holds, where that is known.
+        mix: what its machine code consists of, where that was looked at.
+        code: name of its embedded listing, empty for none; `note` says why, or what it lacks.
+        warnings: what to look at.
+    """
+
+    id: str
+    kernel: KernelInfo
+    variant: VariantInfo
+    image: ImageInfo
+    held: Occupancy | None
+    mix: Mix | None
+    code: str
+    note: str
+    warnings: tuple[str, ...]
+
+    @property
+    def form(self) -> Form:
+        """Which text it has."""
+        return FORMS[self.image.target.kind]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class PageFile:
+    """A source file that code comes from; `code` is its embedded listing, empty with a `note` where the text is not at hand."""
+
+    name: str
+    code: str
+    note: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """All that is on the page.
+
+    Attributes:
+        report: what was inspected.
+        images: every image.
+        files: sources that code on the page comes from.
+        embedded: texts by name: gzip of JSON, in base64.
+        left_out: why code is missing; empty where all is there.
+        tool: the disassembler.
+    """
+
+    report: Report
+    images: tuple[PageImage, ...]
+    files: tuple[PageFile, ...]
+    embedded: dict[str, str]
+    left_out: str
+    tool: str
+
+
+def make_page(
+    bundle: Images,
+    report: Report,
+    search: ToolSearch,
+    folder: Path,
+    *,
+    limits: Limits = Limits(),
+    on_image: Callable[[str], None] = lambda _: None,
+) -> Page:
+    """Everything that the page of a report shows.
+
+    A disassembler that is missing, or that cannot read an image, is said on the page.
+
+    Args:
+        bundle: where the images are.
+        report: what to show of it.
+        search: where the disassembler is looked for.
+        folder: where the bundle's source files may be.
+        limits: how much of the code to take.
+        on_image: sees the id of each image before its code is read.
+
+    Raises:
+        BundleError: an image is damaged.
+    """
+    maker = _Maker(bundle, search, limits)
+    images = []
+    for kernel, variant, image in _rows(report):
+        name = image_id(variant, image)
+        if maker.room:
+            on_image(name)
+        images.append(maker.image(name, kernel, variant, image))
+    files = maker.sources(folder)
+    return Page(report=report, images=tuple(images), files=files, embedded=maker.embedded, left_out=maker.left_out, tool=maker.tool)
+
+
+def _rows(report: Report) -> Iterator[tuple[KernelInfo, VariantInfo, ImageInfo]]:
+    for kernel in report.info.kernels:
+        for variant in kernel.variants:
+            for image in variant.images:
+                yield kernel, variant, image
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Code:
+    """What was read of one image's code: the name of its listing, why there is none, and the mix of machine code."""
+
+    code: str = ""
+    note: str = ""
+    mix: Mix | None = None
+
+
+class _Maker:
+    """Reads code and sources until there is no more room for them."""
+
+    def __init__(self, bundle: Images, search: ToolSearch, limits: Limits) -> None:
+        self._bundle = bundle
+        self._search = search
+        self._limits = limits
+        self._files: dict[str, int] = {}
+        self._read: dict[tuple[str, str, bool], _Code] = {}
+        self._size = 0
+        self._left = 0
+        self._missing = ""
+        self.embedded: dict[str, str] = {}
+        self.tool = ""
+
+    @property
+    def room(self) -> bool:
+        """Whether there is room for the code of another image."""
+        return len(self._read) < self._limits.images and self._size < self._limits.bytes
+
+    @property
+    def left_out(self) -> str:
+        """Why code is missing."""
+        said = [self._missing] if self._missing else []
+        if self._left:
+            kept = len(self._read)
+            said.append(f"the code of {self._left} images is left out, beyond the first {kept}: narrow the report with --select to see it")
+        return "; ".join(said)
+
+    def image(self, name: str, kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> PageImage:
+        """An image with its code."""
+        found = self._code(name, kernel, variant, image)
+        spilled = spills(image.resources)
+        warnings = found.mix.warnings if found.mix else ()
+        if spilled:
+            said = f"registers are spilled to local memory, {spilled} bytes a thread: smaller tiles or more registers help"
+            warnings = (said, *warnings)
+        return PageImage(
+            id=name,
+            kernel=kernel,
+            variant=variant,
+            image=image,
+            held=residency(kernel, variant, image),
+            mix=found.mix,
+            code=found.code,
+            note=found.note,
+            warnings=warnings,
+        )
+
+    def sources(self, folder: Path) -> tuple[PageFile, ...]:
+        """The sources that listings so far come from; those of the bundle that have not changed are embedded."""
+        digests = dict(self._bundle.info.sources)
+        found: list[PageFile] = []
+        for name in self._files:
+            lines = source_lines(folder / name, digests[name]) if name in digests else []
+            note = "" if lines else _why_no_source(name, known=name in digests)
+            code = f"file{len(found)}" if lines and self._size < self._limits.bytes else ""
+            if code:
+                self._embed(code, {"lines": lines})
+            elif lines:
+                note = "left out: the page has no more room"
+            found.append(PageFile(name=name, code=code, note=note))
+        return tuple(found)
+
+    def _code(self, name: str, kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> _Code:
+        # Variants of a group share an image, and differ in what of it they enter and in what their dtypes make of it.
+        key = (image.digest, image.symbol, may_be_double(kernel, variant))
+        if key not in self._read:
+            if not self.room:
+                self._left += 1
+                return _Code(note="left out: the page has no more room")
+            try:
+                self._read[key] = self._take(name, kernel, variant, image)
+            except ToolchainError as exc:
+                self._missing = self._missing or f"machine code is missing: {in_short(exc)}"
+                self._read[key] = _Code(note=f"{in_short(exc)}{f' ({exc.fix})' if exc.fix else ''}")
+            except TileIRError as exc:
+                self._read[key] = _Code(note=f"this Tile IR cannot be read: {exc.what}")
+        return self._read[key]
+
+    def _take(self, name: str, kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> _Code:
+        data = self._bundle.image(image.digest)
+        found: Mix | None = None
+        match image.target.kind:
+            case TargetKind.CUBIN:
+                tool, text = machine_code(data, image.symbol, self._search, places=True)
+                self.tool = tool.strip()
+                found = cubin_mix(kernel, variant, image, text)
+                listing = sass_listing(text)
+            case TargetKind.PTX:
+                listing = ptx_listing(ptx_text(data, image.symbol, name))
+            case TargetKind.TILEIR:
+                listing = tileir_listing(read_module(data))
+        code, most = f"code{len(self._read)}", self._limits.lines
+        self._embed(code, self._packed(listing))
+        cut = len(listing.lines) - most
+        return _Code(code=code, note=f"the last {cut} of {len(listing.lines)} lines are left out" if cut > 0 else "", mix=found)
+
+    def _packed(self, listing: Listing) -> dict[str, object]:
+        """A listing whose lines refer to places by number, for most have the place of the line before."""
+        numbers: dict[object, int] = {(): -1}
+        table: list[list[list[int]]] = []
+        at = []
+        most = self._limits.lines
+        for places in listing.places[:most]:
+            if places not in numbers:
+                numbers[places] = len(table)
+                table.append([[self._files.setdefault(file, len(self._files)), line] for file, line in places])
+            at.append(numbers[places])
+        return {"lines": listing.lines[:most], "at": at, "places": table}
+
+    def _embed(self, name: str, value: object) -> None:
+        text = json.dumps(value, separators=(",", ":"))
+        self.embedded[name] = base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
+        self._size += len(self.embedded[name])
+
+
+def _why_no_source(name: str, *, known: bool) -> str:
+    if not known:
+        return "its text is not at hand: only sources of a bundle are, in the project that it was built from"
+    return f"{name} is not here, or has changed since this was built: inspect from the directory of the project"
