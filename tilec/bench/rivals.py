@@ -39,11 +39,6 @@ class Rival:
     call: str = ""
     reference: str = ""
 
-    @property
-    def name(self) -> str:
-        """How tables call it."""
-        return self.text
-
 
 def read_rival(text: str, inputs: Collection[str], *, case: str, location: Location | None = None) -> Rival:
     """Read an entry of `against`.
@@ -82,7 +77,8 @@ def function_of(
         rival: the rival.
         library: the module that its functions are in.
         inputs: names of what is given.
-        case, location: for messages.
+        case: its name, for messages.
+        location: where it is written.
 
     Raises:
         CaseError: the library has no such function.
@@ -91,18 +87,18 @@ def function_of(
     names: dict[str, Any] = {"__builtins__": {}}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id not in inputs:
-            names[node.id] = _found(library, rival, node.id, case, location)
+            names[node.id] = _found(library, rival, node.id, inputs, case, location)
     code = compile(tree, f"<against {rival.text}>", "eval")
     return lambda values: eval(code, names, dict(values))  # noqa: S307 - what it may hold is checked by `read_rival`
 
 
-def _found(library: Any, rival: Rival, name: str, case: str, location: Location | None) -> Any:
+def _found(library: Any, rival: Rival, name: str, inputs: Sequence[str], case: str, location: Location | None) -> Any:
     for place in _PLACES[rival.library]:
         try:
             return getattr(functools.reduce(getattr, place.split(".") if place else (), library), name)
         except AttributeError:
             continue
-    hint = did_you_mean(name, [word for word in dir(library) if not word.startswith("_")])
+    hint = did_you_mean(name, inputs) or did_you_mean(name, [word for word in dir(library) if not word.startswith("_")])
     what = f"{case}: against {rival.text!r}: {rival.library} {getattr(library, '__version__', '')} has no {name!r}{hint}"
     raise CaseError(what.replace("  ", " "), location=location)
 

@@ -56,6 +56,9 @@ class Rates:
     bound: str = ""
 
 
+NO_WORK, NO_RATES = Work(), Rates()
+
+
 def rates_of(work: Work, seconds: float, ceilings: Ceilings | None = None) -> Rates:
     """What a launch achieves that takes so many seconds.
 

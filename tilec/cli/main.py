@@ -28,6 +28,7 @@ COMMANDS = {
     "check": "Check the manifest and its sources; report every problem.",
     "build": "Compile the kernels into a bundle and a typed package.",
     "run": "Run kernels and compare them with their references.",
+    "bench": "Time kernels on a GPU, against libraries and what was saved.",
     "tune": "Find the fastest variants of a kernel on a GPU.",
     "sanitize": "Find races and bad accesses of tile kernels, without a GPU.",
     "inspect": "Show what is inside a bundle, package or wheel.",
