@@ -153,7 +153,7 @@ def _write(app: App, files: Files, setting: Setting, results: Sequence[CaseBench
     if files.markdown is not None:
         with atomic_write(files.markdown) as file:
             file.write(markdown(results, setting).encode())
-        app.note(f"wrote {app.show(files.markdown)}")
+        app.say(f"wrote {app.show(files.markdown)}")
     if files.save is None or not measured:
         return
     if failed:
@@ -163,7 +163,7 @@ def _write(app: App, files: Files, setting: Setting, results: Sequence[CaseBench
     kept = {name: row for name, row in files.kept(setting).items() if name not in names}
     write_saved(files.save, setting, measured, kept)
     more = f", beside {len(kept)} saved before" if kept else ""
-    app.note(f"saved {len(measured)} case{'s' if len(measured) != 1 else ''} as {app.show(files.save)}{more}")
+    app.say(f"saved {len(measured)} case{'s' if len(measured) != 1 else ''} as {app.show(files.save)}{more}")
 
 
 def _device(app: App, name: str, manifest: Manifest) -> tuple[DeviceDriver, DeviceInfo]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench_samples import BENCH, GIVEN, H200, PlannedPlace, app, bound, manifest, opened
+from tests.bench_samples import BENCH, GIVEN, H200, SHOWN, SLOWER, PlannedPlace, app, bound, manifest, opened
 from tilec.bench.measure import ClockReading
 from tilec.bench.saved import read_saved
 from tilec.cli.bench import Percent
@@ -48,19 +48,6 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-SHOWN = """\
-on Fake H200, driver 580.95.05, L2 cache cold
-at most: copy 4.00 GB/s; products of bf16 785, f32 400 TFLOP/s (torch 2.13.0)
-
-case                    time     95%   launch    GB/s  TFLOP/s    of max
-add/4k               13.0 us   ±0.1%   3.4 us    3.78    <0.01   95% mem
-  numpy:add(x, y)   300.0 us   ±0.0%  23.08x as long (23.05 to 23.10)
-add/bare            250.0 us   ±0.1%   3.4 us    0.05    <0.01    1% mem
-
-torch:add(x, y): not measured: torch is not installed
-"""
-
-
 def test_what_is_shown_fits_80_columns(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     assert desk.bench()[0] == 0
     shown = capsys.readouterr().out
@@ -77,24 +64,13 @@ def test_long_names_are_shortened_to_fit(desk: Desk, capsys: pytest.CaptureFixtu
     assert max(map(len, rows)) <= 80
 
 
-SLOWER = """\
-add/4k               14.0 us   ±0.1%   3.4 us    3.50    <0.01   88% mem
-  +8.0% against saved (+7.8% to +8.2%): slower, also when measured again
-add/bare            250.0 us   ±0.1%   3.4 us    0.05    <0.01    1% mem
-  +0.0% against saved (-0.2% to +0.2%): same
-
-add/4k: the code is the same as then, so that something else is slower
-FAIL: 2 cases held against what was saved, 5% allowed: 1 slower, 1 same
-"""
-
-
 def slower(case: str, measured: int) -> float:
     return times(case, measured) * (1.08 if case == "4k" else 1.0)
 
 
 def test_the_gate_fails_a_case_that_is_slower_twice(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     assert desk.bench(save="main")[0] == 0
-    assert capsys.readouterr().err == "saved 2 cases as .tilec/bench/main.json\n"
+    assert capsys.readouterr().out.endswith("\nsaved 2 cases as .tilec/bench/main.json\n")
     code, place = desk.bench(slower, against_saved="main", fail_slower=0.05, against=False)
     assert code == 1
     assert place.measured == ["4k", "4k", "bare"]
@@ -127,7 +103,7 @@ def test_cases_that_are_not_measured_stay_saved_and_are_named(desk: Desk, capsys
     desk.bench(save="main")
     desk.cases = (("4k", 4096, BENCH),)
     desk.bench(save="main")
-    assert "saved 1 case as .tilec/bench/main.json, beside 1 saved before" in capsys.readouterr().err
+    assert "saved 1 case as .tilec/bench/main.json, beside 1 saved before" in capsys.readouterr().out
     desk.cases = (("other", 4096, BENCH), ("4k", 8192, BENCH))
     assert desk.bench(against_saved="main", fail_slower=0.05)[0] == 0
     shown = capsys.readouterr().out
@@ -234,7 +210,7 @@ def test_a_table_for_comments(desk: Desk, capsys: pytest.CaptureFixture[str]) ->
     desk.bench(save="ci/h200.json")
     desk.bench(slower, against_saved="ci/h200.json", markdown="bench.md")
     assert (desk.root / "bench.md").read_text() == MARKDOWN
-    assert "wrote bench.md" in capsys.readouterr().err
+    assert "wrote bench.md" in capsys.readouterr().out
     assert not (desk.root / ".tilec").exists()
 
 
