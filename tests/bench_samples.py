@@ -84,7 +84,8 @@ class PlannedTimed:
     def clocks(self) -> ClockReading | None:
         return self.place.reading
 
-    def host_seconds(self, clock: Callable[[], float]) -> float | None:
+    def host_seconds(self, launches: int, clock: Callable[[], float]) -> float | None:
+        self.place.hosts.append(launches)
         return 3.4e-6
 
 
@@ -119,6 +120,7 @@ class PlannedPlace:
     refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
     reading: ClockReading | None = None
     now: float = 0.0
+    hosts: list[int] = dataclasses.field(default_factory=list)
     measured: list[str] = dataclasses.field(default_factory=list)
 
     def clock(self) -> float:

@@ -83,22 +83,23 @@ class LaunchSubject:
             left -= part
         return taken
 
-    def host_seconds(self, clock: Clock) -> float | None:
-        """Seconds of the host for one call of the launcher, which checks and enqueues.
+    def host_seconds(self, launches: int, clock: Clock) -> float | None:
+        """Seconds of the host for one call of the launcher, which checks and enqueues: the mean of so many in a row, up to `HOST_LAUNCHES`.
 
         None on the cpu device, where the kernels themselves take the host's time.
         """
         if self._device.interprets is not None:
             return None
+        launches = min(launches, HOST_LAUNCHES)
         values, axes, launcher, stream = tuple(self._first.values()), dict(self._axes), self._launcher, self._stream
         launcher(stream, *values, **axes)
         self._driver.synchronize(self._device.ordinal, stream.handle)
         begun = clock()
-        for _ in range(HOST_LAUNCHES):
+        for _ in range(launches):
             launcher(stream, *values, **axes)
         taken = clock() - begun
         self._driver.synchronize(self._device.ordinal, stream.handle)
-        return taken / HOST_LAUNCHES
+        return taken / launches
 
     def clocks(self) -> ClockReading | None:
         """The clocks now; None where they cannot be read."""

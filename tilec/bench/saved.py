@@ -63,7 +63,8 @@ def read_saved(path: Path, shown: str) -> Saved:
     Raises:
         UsageError: there is none, it cannot be read, or it is something else.
     """
-    again = "save it again with `tilec bench --save`"
+    again = "remove it, and save it again with `tilec bench --save`"
+    other = "name a file that `tilec bench --save` wrote, or a new one"
     try:
         with path.open("rb") as file:
             found = json.loads(file.read(_MOST_BYTES))  # more than that is cut, and is no JSON
@@ -76,9 +77,9 @@ def read_saved(path: Path, shown: str) -> Saved:
     except OSError as error:
         raise UsageError(f"{shown} cannot be read: {error.strerror or error}", fix="name a file that can be read") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{shown} holds no saved measurements: {str(error).partition(chr(10))[0]}", fix=again) from error
+        raise UsageError(f"{shown} holds no saved measurements: {str(error).partition(chr(10))[0]}", fix=other) from error
     if not isinstance(found, dict) or found.get("kind") != KIND:
-        raise UsageError(f"{shown} holds no saved measurements", fix="name a file that `tilec bench --save` wrote")
+        raise UsageError(f"{shown} holds no saved measurements", fix=other)
     if found.get("schema_version") != SCHEMA:
         version = found.get("schema_version")
         raise UsageError(f"{shown} is of schema version {version!r}, and this tilec reads {SCHEMA}", fix=again)

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilec.bench.device import HOST_LAUNCHES
 from tilec.bench.gate import LIMIT
 from tilec.bench.libraries import Call, Contender
 from tilec.bench.measure import MeasureOptions, measure_together
@@ -24,7 +25,8 @@ from tilec.runner.cases import BoundCase
 from tilec.runner.inputs import Value, environment, make_inputs
 from tilec.runner.reference import References
 
-HOST_SAMPLES = 15
+# What a launch costs the host: so many samples, as long as the device does not take longer than this for all of them.
+HOST_SAMPLES, HOST_SECONDS = 15, 0.5
 # Measuring stops when intervals are this part of the median wide.
 PRECISE = 0.01
 
@@ -84,7 +86,7 @@ class Bench:
             mine, *theirs = measure_together(
                 [timed, *(contender for _, _, contender in running)], self._options.measure, clock=self._place.clock
             )
-            host = host_cost(timed, self._place.clock)
+            host = host_cost(timed, median(mine.samples), self._place.clock)
         measured = {id(entry): found for entry, found in zip(running, theirs, strict=True)}
         results = []
         for rival in rivals:
@@ -162,9 +164,14 @@ def check_rivals(cases: Sequence[BoundCase]) -> None:
             rival_of(case, text)
 
 
-def host_cost(timed: Timed, clock: Callable[[], float]) -> float | None:
-    """What a launch costs the host: the median of some; None where that says nothing."""
-    costs = [cost for _ in range(HOST_SAMPLES) if (cost := timed.host_seconds(clock)) is not None]
+def host_cost(timed: Timed, each: float, clock: Callable[[], float]) -> float | None:
+    """What a launch costs the host: the median of some samples, fewer and shorter ones of launches that keep the device busy for long.
+
+    None where that says nothing.
+    """
+    launches = max(1, min(HOST_LAUNCHES, int(HOST_SECONDS / HOST_SAMPLES / each)))
+    samples = max(1, min(HOST_SAMPLES, int(HOST_SECONDS / (launches * each))))
+    costs = [cost for _ in range(samples) if (cost := timed.host_seconds(launches, clock)) is not None]
     return median(costs) if costs else None
 
 

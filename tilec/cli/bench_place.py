@@ -42,8 +42,8 @@ class Timed(Protocol):
     def clocks(self) -> ClockReading | None:
         """The clocks now."""
 
-    def host_seconds(self, clock: Clock) -> float | None:
-        """Seconds of the host for one launch."""
+    def host_seconds(self, launches: int, clock: Clock) -> float | None:
+        """Seconds of the host for one launch, out of so many; None where that says nothing."""
 
 
 class Place(Protocol):

@@ -75,7 +75,7 @@ def test_what_a_call_costs_the_host_is_timed_by_its_clock() -> None:
     found, driver, _ = subject()
     ticks = iter((10.0, 10.0 + HOST_LAUNCHES * 3e-6))
     before = len(driver.launches)
-    assert found.host_seconds(lambda: next(ticks)) == pytest.approx(3e-6)
+    assert found.host_seconds(1000, lambda: next(ticks)) == pytest.approx(3e-6)
     assert len(driver.launches) - before == HOST_LAUNCHES + 1
 
 
@@ -97,6 +97,6 @@ def test_on_the_cpu_device_launches_do_their_work_and_take_time() -> None:
         assert found.seconds(1) > 0
         assert found.seconds(3) > 0
         assert found.clocks() is None
-        assert found.host_seconds(lambda: 0.0) is None
+        assert found.host_seconds(8, lambda: 0.0) is None
         assert found.cache == "as it is"
     assert kept[0]["z"].to_host()[0] == pytest.approx(2.0)

@@ -300,6 +300,13 @@ def test_functions_of_a_file_are_rivals_too(desk: Desk, capsys: pytest.CaptureFi
     assert "mine.py has no function 'twise'; did you mean 'twice'" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("each", "hosts"), [(10e-6, [64] * 15), (5e-3, [6] * 15), (0.1, [1] * 5), (2.0, [1])])
+def test_what_launches_cost_the_host_is_not_waited_for_long(desk: Desk, each: float, hosts: list[int]) -> None:
+    """Launches that keep the device busy are not enqueued by the hundred."""
+    desk.cases = CASES[1:]
+    assert desk.bench(lambda _case, _n: each, samples=6)[1].hosts == hosts
+
+
 @pytest.mark.parametrize(("text", "part"), [("5%", 0.05), ("5", 0.05), ("0.5 %", 0.005), ("1000%", 10.0)])
 def test_parts_are_read(text: str, part: float) -> None:
     assert Percent().convert(text, None, None) == pytest.approx(part)
