@@ -45,6 +45,7 @@ class MeasureOptions:
     Attributes:
         sample: seconds that one sample is to last: shorter launches are put together.
         warm_up: most seconds until the device counts as warm.
+        least_warm_up: least seconds; clocks that rise in steps agree for a while on each of them.
         least, most: samples.
         seconds: stop after these, once there are `least` samples.
         precise: stop when the interval of the median is narrower than this part of it.
@@ -52,6 +53,7 @@ class MeasureOptions:
 
     sample: float = 0.002
     warm_up: float = 0.5
+    least_warm_up: float = 0.0
     least: int = 15
     most: int = 200
     seconds: float = 1.0
@@ -92,7 +94,7 @@ def measure(subject: Subject, options: MeasureOptions = MeasureOptions(), *, clo
         clock: seconds of the host, for the limits alone.
     """
     launches = launches_of(subject, options.sample)
-    steady = _warm_up(subject, launches, options.warm_up, clock)
+    steady = _warm_up(subject, launches, options.least_warm_up, options.warm_up, clock)
     samples: list[float] = []
     readings: list[ClockReading] = []
     begun = clock()
@@ -153,7 +155,8 @@ def _in_turns(
 ) -> tuple[Measurement, ...]:
     """Samples of each subject in turn, there and back; `ends` is asked behind each, with their number and the seconds so far."""
     launches = [launches_of(subject, options.sample) for subject in subjects]
-    steady = [_warm_up(subject, n, options.warm_up / len(subjects), clock) for subject, n in zip(subjects, launches, strict=True)]
+    least, most = (seconds / len(subjects) for seconds in (options.least_warm_up, options.warm_up))
+    steady = [_warm_up(subject, n, least, most, clock) for subject, n in zip(subjects, launches, strict=True)]
     samples: list[list[float]] = [[] for _ in subjects]
     readings: list[list[ClockReading]] = [[] for _ in subjects]
     places = range(len(subjects))
@@ -173,16 +176,16 @@ def _one(subject: Subject, launches: int) -> float:
     return max(subject.seconds(launches) / launches, 1e-12)
 
 
-def _warm_up(subject: Subject, launches: int, limit: float, clock: Clock) -> bool:
-    """Launch until samples agree; whether they did."""
+def _warm_up(subject: Subject, launches: int, least: float, limit: float, clock: Clock) -> bool:
+    """Launch until samples agree, for as long as `least` says at least; whether they did."""
     begun = clock()
     last: list[float] = []
     while True:
         last = [*last, _one(subject, launches)][-_STEADY:]
-        if len(last) == _STEADY and max(last) - min(last) <= _AGREE * min(last):
-            return True
-        if clock() - begun >= limit:
-            return False
+        agree = len(last) == _STEADY and max(last) - min(last) <= _AGREE * min(last)
+        elapsed = clock() - begun
+        if (agree and elapsed >= least) or elapsed >= limit:
+            return agree
 
 
 def _known(samples: list[float], precise: float) -> bool:

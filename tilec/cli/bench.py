@@ -50,16 +50,16 @@ class Given:
 
 
 @click.command(
-    short_help="Time kernels on a GPU, against libraries and against what was saved.",
+    short_help="Time kernels on a GPU, against libraries and what was saved.",
     epilog=examples(
         "tilec bench                                 # every case of every kernel",
         "tilec bench gemm --case 4k --seconds 3",
-        "tilec bench softmax --hot                   # what the launch before left in the L2 cache is found there",
+        "tilec bench softmax --hot                   # in a warm L2 cache",
         "tilec bench --save main                     # keep the times as main",
-        "tilec bench --against-saved main --fail-slower 5%   # exit 1 where a case is slower now",
+        "tilec bench --against-saved main --fail-slower 5%   # a gate",
         "tilec bench --markdown bench.md             # a table for a comment in CI",
-        "tilec bench --dry-run                       # what would run, and what is known without a GPU",
-        "tilec bench softmax --device cpu            # times of the cpu device, which say nothing of a GPU",
+        "tilec bench --dry-run                       # what is known without a GPU",
+        "tilec bench softmax --device cpu            # says nothing of a GPU",
     )
     + "\n\nExit codes: 0 measured, 1 a case could not be, or is slower than what was saved by more than --fail-slower, 2 usage or "
     "manifest, or what was saved is of another device, driver or state of the cache, 3 there is no GPU, and nothing was measured.",
@@ -69,7 +69,9 @@ class Given:
 @click.option("--case", "cases", multiple=True, metavar="NAME", help="Only cases of this name.")
 @click.option("--device", default="auto", show_default=True, metavar="NAME", help="cuda, cuda:N, or cpu, which is never taken unasked.")
 @click.option("--samples", type=click.IntRange(6, 10_000), metavar="N", help="Take no more samples than this of a case.  [default: 300]")
-@click.option("--seconds", type=click.FloatRange(0, 3600), default=1.0, show_default=True, help="Time for each case and each rival.")
+@click.option(
+    "--seconds", type=click.FloatRange(0, 3600), metavar="S", default=1.0, show_default=True, help="Time for each case and each rival."
+)
 @click.option("--cold/--hot", default=True, help="What launches find in the L2 cache: nothing of theirs, or what the last one left.")
 @click.option("--against/--no-against", default=True, help="Measure what cases are held against too, in turn with the kernel.")
 @click.option("--save", default="", metavar="NAME", help="Save the times, as .tilec/bench/NAME.json (or as a path that ends in .json).")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 NEEDS_GPU = 3
 FOLDER = "bench"  # in .tilec
 SAMPLES, LEAST = 300, 30
+WARM_UP = 0.1  # least seconds
 
 
 def run_bench(app: App, kernels: tuple[str, ...], given: Given) -> int:
@@ -110,7 +111,7 @@ def measure_cases(
         for line in head_lines(place.setting, ceilings, place.missing):
             app.say(line)
     most = given.samples or SAMPLES
-    measure = MeasureOptions(least=min(LEAST, most), most=most, seconds=given.seconds, precise=PRECISE)
+    measure = MeasureOptions(least_warm_up=WARM_UP, least=min(LEAST, most), most=most, seconds=given.seconds, precise=PRECISE)
     limit = given.fail_slower if given.fail_slower is not None else LIMIT
     options = BenchOptions(measure=measure, against=given.against, saved=files.base, limit=limit)
     bench = Bench(place, options, root=manifest.root, ceilings=ceilings) if place is not None else None
