@@ -11,7 +11,7 @@ from typing import Any
 from tilec.bench.device import HOST_LAUNCHES
 from tilec.bench.gate import LIMIT
 from tilec.bench.libraries import Call, Contender
-from tilec.bench.measure import MeasureOptions, measure_together
+from tilec.bench.measure import ClockReading, MeasureOptions, measure_together
 from tilec.bench.report import CaseBench, RivalResult, ratio_of
 from tilec.bench.rivals import Rival, function_of, read_rival
 from tilec.bench.saved import Saved, held_against
@@ -69,19 +69,18 @@ class Bench:
             return CaseBench(name=case.name, kernel=case.kernel, status="skipped", reason=reason)
         try:
             inputs = make_inputs(case)
-            found = self._measured(case, inputs, self._options.against)
+            found = self._measured(case, inputs)
             if self._options.saved is not None:
-                # Rivals were measured the first time; what is looked at again is the kernel.
-                again = _again(found, lambda: self._measured(case, inputs, against=False))
-                found = held_against(found, self._options.saved, again, self._options.limit)
+                found = held_against(found, self._options.saved, lambda: self._measured(case, inputs), self._options.limit)
         except TilecError as error:
             return CaseBench(name=case.name, kernel=case.kernel, status="error", error=error)
         return found
 
-    def _measured(self, case: BoundCase, inputs: Mapping[str, Value], against: bool) -> CaseBench:
+    def _measured(self, case: BoundCase, inputs: Mapping[str, Value]) -> CaseBench:
         work = work_of(case, inputs)
+        against = case.bench.against if case.bench and self._options.against else ()
         with self._place.timed(case, inputs) as timed:
-            rivals = [self._rival(case, text, inputs) for text in (case.bench.against if case.bench and against else ())]
+            rivals = [self._rival(case, text, inputs) for text in against]
             running = [rival for rival in rivals if not isinstance(rival, RivalResult)]
             mine, *theirs = measure_together(
                 [timed, *(contender for _, _, contender in running)], self._options.measure, clock=self._place.clock
@@ -111,22 +110,21 @@ class Bench:
             rivals=tuple(results),
         )
 
-    def _rival(self, case: BoundCase, text: str, inputs: Mapping[str, Value]) -> RivalResult | tuple[str, str, Contender]:
+    def _rival(self, case: BoundCase, text: str, inputs: Mapping[str, Value]) -> RivalResult | tuple[str, str, _Guarded]:
         """A rival that is ready to be timed, or why it cannot be."""
         rival = rival_of(case, text)
         try:
             library = self._place.library(rival.library)
             call = self._call(case, rival, library.module, tuple(inputs))
             contender = self._place.contender(library, call, case, inputs)
-            contender.seconds(1)
+            contender.seconds(2)
         except MissingError as error:
             return RivalResult(text=text, reason=error.what)
         except TilecError:
             raise
         except Exception as error:  # noqa: BLE001 - what a library raises is no failure of the kernel
-            line = str(error).strip().partition("\n")[0]
-            return RivalResult(text=text, reason=f"it raised {type(error).__name__}: {line}")
-        return text, library.title, contender
+            return RivalResult(text=text, reason=_raised(error))
+        return text, library.title, _Guarded(contender, case, text)
 
     def _call(self, case: BoundCase, rival: Rival, module: Any, inputs: Sequence[str]) -> Call:
         if not rival.reference:
@@ -140,8 +138,35 @@ class Bench:
         return lambda values: function(**{name: values[name] for name in taken})
 
 
-def _again(first: CaseBench, measure: Callable[[], CaseBench]) -> Callable[[], CaseBench]:
-    return lambda: dataclasses.replace(measure(), rivals=first.rivals)
+class _Guarded:
+    """A rival that worked at first. What it raises later on is an error of its case, whose samples cannot be taken in turn any more."""
+
+    def __init__(self, contender: Contender, case: BoundCase, text: str) -> None:
+        self._contender, self._case, self._text = contender, case, text
+
+    @property
+    def note(self) -> str:
+        """What makes its times doubtful."""
+        return self._contender.note
+
+    def seconds(self, launches: int) -> float:
+        """Seconds of so many launches."""
+        try:
+            return self._contender.seconds(launches)
+        except TilecError:
+            raise
+        except Exception as error:
+            what = f"{self._case.name}: against {self._text!r}: {_raised(error)}"
+            raise CaseError(what, location=self._case.location, fix="measure without rivals: --no-against") from error
+
+    def clocks(self) -> ClockReading | None:
+        """The clocks now."""
+        return self._contender.clocks()
+
+
+def _raised(error: Exception) -> str:
+    line = str(error).strip().partition("\n")[0]
+    return f"it raised {type(error).__name__}: {line}"
 
 
 def rival_of(case: BoundCase, text: str) -> Rival:

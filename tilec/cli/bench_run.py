@@ -146,7 +146,10 @@ def ending(results: Sequence[CaseBench], fail_slower: float | None) -> int:
     slower = any(case.change is not None and case.change.standing is Standing.SLOWER for case in results)
     if slower and fail_slower is not None:
         return 1
-    return NEEDS_GPU if all(case.status == "skipped" for case in results) else 0
+    if all(case.status == "skipped" for case in results):
+        return NEEDS_GPU
+    # A gate that has nothing to compare lets nothing pass.
+    return 1 if fail_slower is not None and all(case.change is None for case in results) else 0
 
 
 def _write(app: App, files: Files, setting: Setting, results: Sequence[CaseBench], *, failed: bool) -> None:

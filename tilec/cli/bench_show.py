@@ -148,7 +148,9 @@ def _saved_lines(results: Sequence[CaseBench], saved: Saved, limit: float, *, ga
     counts = ", ".join(f"{len(cases)} {standing.value}" for standing, cases in by.items() if cases)
     verdict = ""
     if gate:
-        word, tint = ("FAIL", "red") if by[Standing.SLOWER] else ("unclear", "yellow") if by[Standing.UNCLEAR] else ("ok", "green")
+        word, tint = (
+            ("FAIL", "red") if by[Standing.SLOWER] or not compared else ("unclear", "yellow") if by[Standing.UNCLEAR] else ("ok", "green")
+        )
         verdict = click.style(f"{word}: ", fg=tint, bold=True)
     yield f"{verdict}{plural(compared, 'case')} held against what was saved, {100 * limit:g}% allowed: {counts or 'nothing to compare'}"
 
