@@ -160,6 +160,7 @@ GIVEN = Given(
     fail_slower=None,
     markdown="",
     measure_ceilings=False,
+    variants=False,
     dry_run=False,
     bundle=None,
     targets=(),

@@ -44,6 +44,7 @@ class Given:
     fail_slower: float | None
     markdown: str
     measure_ceilings: bool
+    variants: bool
     dry_run: bool
     bundle: str | None
     targets: tuple[str, ...]
@@ -57,6 +58,7 @@ class Given:
         "tilec bench softmax --hot                   # in a warm L2 cache",
         "tilec bench --save main                     # keep the times as main",
         "tilec bench --against-saved main --fail-slower 5%   # a gate",
+        "tilec bench gemm --variants                 # every tile that was built, and a plot",
         "tilec bench --markdown bench.md             # a table for a comment in CI",
         "tilec bench --dry-run                       # what is known without a GPU",
         "tilec bench softmax --device cpu            # says nothing of a GPU",
@@ -79,6 +81,7 @@ class Given:
 @click.option("--fail-slower", type=Percent(), metavar="PART", help="With --against-saved: exit 1 where a case is slower by more: 5%.")
 @click.option("--markdown", default="", metavar="FILE", help="Write a table in Markdown too.")
 @click.option("--measure-ceilings", is_flag=True, help="Measure what the device can do at most anew, which is otherwise done once.")
+@click.option("--variants", is_flag=True, help="Measure each built variant of a case, not only the one a launch takes, and plot them.")
 @click.option("--dry-run", is_flag=True, help="Measure nothing: show what would run, its resources, occupancy and intensity.")
 @click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already.")
 @click.option("--targets", multiple=True, metavar="LIST", help="Targets to build for (default: as `tilec run`).")

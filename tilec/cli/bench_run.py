@@ -18,6 +18,7 @@ from tilec.cli.bench_flow import PRECISE, Bench, BenchOptions, check_rivals
 from tilec.cli.bench_place import DevicePlace, Place
 from tilec.cli.bench_plan import show_plan
 from tilec.cli.bench_show import Table, end_lines, head_lines, markdown
+from tilec.cli.bench_sweep import forgiven, plot_lines, sweep
 from tilec.cli.cases import Wish, check_wish, chosen_cases, open_bundle, open_project, package_json
 from tilec.cli.run_device import AUTO, CpuWish, find_device
 from tilec.compiler.state import WorkDir
@@ -55,6 +56,8 @@ def run_bench(app: App, kernels: tuple[str, ...], given: Given) -> int:
     opened = open_bundle(app, project, wish, bundle=given.bundle, targets=given.targets, cpu=cpu)
     cases = chosen_cases(opened, project.manifest, wish)
     check_rivals(cases)
+    if given.variants and opened.bundle is not None:
+        cases = sweep(cases, {kernel.name: kernel for kernel in opened.bundle.info.kernels})
     if place is None:
         show_plan(app, opened, project.manifest, cases, lacking)
         if lacking is not None and not app.json:
@@ -122,10 +125,13 @@ def measure_cases(
         if bench is None or case.kernel in opened.absent:
             results.append(CaseBench(name=case.name, kernel=case.kernel, status="skipped", reason=opened.absent.get(case.kernel, "")))
         else:
-            results.append(bench.case(case))
+            found = bench.case(case)
+            results.append(forgiven(found) if given.variants else found)
         app.wipe()
         table.print(results[-1])
     code = ending(results, given.fail_slower)
+    for line in plot_lines(results) if given.variants else ():
+        app.say(line)
     for line in end_lines(results, files.base, limit, gate=given.fail_slower is not None):
         app.say(line)
     if place is not None:

@@ -14,18 +14,18 @@ from tilec.bench.statistics import Interval, median, series_interval
 from tilec.bench.work import Ceilings, Rates
 from tilec.cli.app import App
 from tilec.cli.run_results import skipped_lines
-from tilec.cli.tables import cells, plural, shorten
+from tilec.cli.tables import cells, plural, shorten, terminal_width
 from tilec.cli.tune_show import time_text
 from tilec.runner.cases import BoundCase
 
-# With the other columns, 80.
-MOST_WIDTH = 25
+# Of names, in so many columns in all; a terminal that is wider leaves them more.
+MOST_WIDTH, WIDTH = 25, 80
 BOUNDS = {"memory": "mem", "compute": "math", "": ""}
 TINTS = {Standing.SLOWER: "red", Standing.FASTER: "green", Standing.UNCLEAR: "yellow", Standing.SAME: ""}
 
 
 class Table:
-    """Prints each case as it ends, in columns as wide as its names, up to what 80 columns leave for them.
+    """Prints each case as it ends, in columns as wide as its names, up to what the terminal leaves for them.
 
     Args:
         app: prints.
@@ -37,7 +37,7 @@ class Table:
         self._app, self._saved, self._begun = app, saved, False
         names = [case.name for case in cases]
         names += [f"  {text}" for case in cases for text in (case.bench.against if case.bench else ())]
-        self._width = min(MOST_WIDTH, max(map(cells, names)))
+        self._width = min(max(MOST_WIDTH, (terminal_width() or WIDTH) - WIDTH + MOST_WIDTH), max(map(cells, names)))
 
     def print(self, case: CaseBench) -> None:
         """One case."""

@@ -64,6 +64,13 @@ def test_long_names_are_shortened_to_fit(desk: Desk, capsys: pytest.CaptureFixtu
     assert max(map(len, rows)) <= 80
 
 
+def test_a_wide_terminal_leaves_names_their_room(desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilec.cli.bench_show.terminal_width", lambda: 120)
+    desk.cases = (("four_thousand_and_ninety_six", 4096, BENCH),)
+    desk.bench(lambda _case, _n: 1e-3)
+    assert "\nadd/four_thousand_and_ninety_six    1.00 ms" in capsys.readouterr().out
+
+
 def slower(case: str, measured: int) -> float:
     return times(case, measured) * (1.08 if case == "4k" else 1.0)
 
