@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import tilec
+from tests import bench_samples
 from tests.docs_pages import ROOT, Reader, Step, environment, steps, with_nvcc
 from tilec import errors, runtime
 from tilec.cli import settings
@@ -60,6 +61,7 @@ _NAMES = (
     "triton",
     "linking",
     "simt",
+    "bench",
 )
 PAGES = ("README.md", *(f"docs/{name}.md" for name in _NAMES))
 FOLLOWED = {"file", "append", "edit", "output", "plugin", "fake"}
@@ -152,6 +154,11 @@ def test_the_page_on_variants(reader: Reader) -> None:
         reader.follow(step)
 
 
+def test_the_page_on_measuring(reader: Reader) -> None:
+    for step in steps("docs/bench.md"):
+        reader.follow(step)
+
+
 def test_the_readmes_quick_start(reader: Reader) -> None:
     """`new`, `check`, `build`, `inspect` and `run`, then the kernel and the table that it shows, in a project of their own."""
     found = steps("README.md")
@@ -203,6 +210,8 @@ def test_no_block_goes_unchecked(step: Step) -> None:
             compile(step.text, step.place, "exec")
         case "", "bash" | "console":
             check_commands(step)
+        case "planned", "text":
+            assert step.text in (bench_samples.SHOWN, bench_samples.SLOWER)
         case directive, _:
             assert directive in FOLLOWED, f"{step.place}: nothing checks a block of {step.language!r}"
 
@@ -233,7 +242,7 @@ def inline(page: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_in_the_text_exist(page: str) -> None:
-    planned = {"bench", "tune"}
+    planned = {"tune"}
     for code in inline(page):
         words = code.replace("\\|", "|").split()
         if words[:1] == ["tilec"] and len(words) > 1 and words[1] not in planned and not words[1].startswith("--debug"):

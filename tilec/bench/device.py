@@ -6,40 +6,38 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from tilec.bench.measure import ClockReading
+from tilec.bench.coldness import plan_cache
+from tilec.bench.measure import MOST_LAUNCHES, Clock, ClockReading
 from tilec.runtime.events import Event
 from tilec.runtime.memory import DeviceBuffer
 from tilec.runtime.streams import Stream
 
 if TYPE_CHECKING:
     from tilec.bench.clocks import Clocks
+    from tilec.model.image import ImageInfo
     from tilec.runtime.bound import BoundLaunch
     from tilec.runtime.load import Module
     from tilec.runtime.seam import DeviceDriver
 
-# Copies of the arguments go round until they are this many times the cache; with more copies than this the cache is written over instead.
-TIMES_L2 = 2
-MOST_COPIES = 64
-# Copies take no more than this part of the memory that is free.
-_SHARE = 4
-
 Arguments = Mapping[str, Any]
+# Launches that are enqueued in a row to find what one costs the host: fewer than a stream takes before it makes the host wait.
+HOST_LAUNCHES = 64
 
 
 @final
 class LaunchSubject:
     """Launches of one variant. Close it when it is measured: it holds graphs and memory.
 
-    How the cache is kept cold is in `cache`: `as it is` (the device has none that is known, or the arguments are larger than it), `rotated`
-    (each launch has its own copy of the arguments) or `flushed` (it is written over before each launch, which is then timed alone).
+    How the cache is kept cold is in `cache`, a value of `coldness.Cache`.
 
     Args:
         module: a bundle on a device.
         driver: what it is loaded through.
         kernel: which.
         axes: values of the axes that a caller chooses.
-        make: gives a new set of arguments on the device, by name.
+        make: gives a new set of arguments on the device, by name, in the launcher's order.
         clocks: of the device.
+        cold: whether launches find the L2 cache cold.
     """
 
     def __init__(
@@ -51,27 +49,57 @@ class LaunchSubject:
         make: Callable[[], Arguments],
         *,
         clocks: Clocks | None = None,
+        cold: bool = True,
     ) -> None:
         self._driver, self._device, self._clocks = driver, module.device, clocks
         self._ending = contextlib.ExitStack()
         self._graphs: dict[int, Any] = {}
         self._stream = self._ending.enter_context(Stream(module.device, driver=driver))
         self._start, self._end = (self._ending.enter_context(Event(module.device, driver=driver)) for _ in range(2))
-        launcher = module.kernels[kernel]
-        first = make()
-        copies, self._flush, self.cache = self._plan(first)
-        sets = [first, *(make() for _ in range(copies - 1))]
-        self._launches: Sequence[BoundLaunch] = [launcher.bind(**arguments, **axes) for arguments in sets]
-        self.variant = launcher.explain(**first, **axes).variant
+        self._launcher, self._axes = module.kernels[kernel], axes
+        self._first = make()
+        size = sum(value.nbytes for value in self._first.values() if isinstance(value, DeviceBuffer))
+        free, _ = driver.memory_info(module.device.ordinal)
+        plan = plan_cache(size, l2=module.device.l2, free=free, launches=MOST_LAUNCHES, cold=cold)
+        self.cache = plan.cache.value
+        self._flush = DeviceBuffer((plan.flush,), "u8", module.device, driver=driver) if plan.flush else None
+        sets = [self._first, *(make() for _ in range(plan.copies - 1))]
+        self._launches: Sequence[BoundLaunch] = [self._launcher.bind(**arguments, **axes) for arguments in sets]
+        explained = self._launcher.explain(**self._first, **axes)
+        self.variant = explained.variant
+        self.image: ImageInfo | None = explained.image
 
     def seconds(self, launches: int) -> float:
         """Seconds that the device is busy with so many launches in a row."""
-        if self._flush is not None:
-            return sum(self._alone(place) for place in range(launches))
-        if launches == 1:
-            return self._between(lambda: self._launches[0].launch(self._stream))
-        graph = self._graphs.get(launches) or self._captured(launches)
-        return self._between(lambda: self._driver.launch_graph(self._device.ordinal, graph, self._stream.handle))
+        if self._flush is None:
+            return self._sample(launches)
+        taken, left = 0.0, launches
+        while left:
+            # The device is busy writing over the cache while what is timed is enqueued.
+            part = min(left, len(self._launches))
+            self._prepare(part)
+            self._flush.fill(left & 0xFF, self._stream)
+            taken += self._sample(part)
+            left -= part
+        return taken
+
+    def host_seconds(self, launches: int, clock: Clock) -> float | None:
+        """Seconds of the host for one call of the launcher, which checks and enqueues: the mean of so many in a row, up to `HOST_LAUNCHES`.
+
+        None on the cpu device, where the kernels themselves take the host's time.
+        """
+        if self._device.interprets is not None:
+            return None
+        launches = min(launches, HOST_LAUNCHES)
+        values, axes, launcher, stream = tuple(self._first.values()), dict(self._axes), self._launcher, self._stream
+        launcher(stream, *values, **axes)
+        self._driver.synchronize(self._device.ordinal, stream.handle)
+        begun = clock()
+        for _ in range(launches):
+            launcher(stream, *values, **axes)
+        taken = clock() - begun
+        self._driver.synchronize(self._device.ordinal, stream.handle)
+        return taken / launches
 
     def clocks(self) -> ClockReading | None:
         """The clocks now; None where they cannot be read."""
@@ -82,7 +110,7 @@ class LaunchSubject:
         for graph in self._graphs.values():
             self._driver.destroy_executable(self._device.ordinal, graph)
         self._graphs.clear()
-        self._launches, self._flush = (), None
+        self._launches, self._flush, self._first = (), None, {}
         self._ending.close()
 
     def __enter__(self) -> LaunchSubject:
@@ -93,17 +121,15 @@ class LaunchSubject:
         """Give everything back."""
         self.close()
 
-    def _plan(self, arguments: Arguments) -> tuple[int, DeviceBuffer | None, str]:
-        """How many copies of the arguments there are to be, or what the cache is written over with."""
-        cold = TIMES_L2 * self._device.l2
-        size = sum(value.nbytes for value in arguments.values() if isinstance(value, DeviceBuffer))
-        if size >= cold or not size:
-            return 1, None, "as it is"
-        free, _ = self._driver.memory_info(self._device.ordinal)
-        copies = -(-cold // size) + 1
-        if copies <= MOST_COPIES and copies * size <= free // _SHARE:
-            return copies, None, "rotated"
-        return 1, DeviceBuffer((cold,), "u8", self._device, driver=self._driver), "flushed"
+    def _sample(self, launches: int) -> float:
+        if launches == 1:
+            return self._between(lambda: self._launches[0].launch(self._stream))
+        graph = self._prepare(launches)
+        return self._between(lambda: self._driver.launch_graph(self._device.ordinal, graph, self._stream.handle))
+
+    def _prepare(self, launches: int) -> Any:
+        """The graph of so many launches."""
+        return None if launches == 1 else self._graphs.get(launches) or self._captured(launches)
 
     def _captured(self, launches: int) -> Any:
         driver, ordinal, stream = self._driver, self._device.ordinal, self._stream.handle
@@ -123,12 +149,6 @@ class LaunchSubject:
         driver.upload_graph(ordinal, executable, stream)
         driver.synchronize(ordinal, stream)
         return executable
-
-    def _alone(self, place: int) -> float:
-        """Seconds of one launch with a cold cache: the device is busy writing it over while the launch is enqueued."""
-        assert self._flush is not None
-        self._flush.fill(place & 0xFF, self._stream)
-        return self._between(lambda: self._launches[0].launch(self._stream))
 
     def _between(self, enqueue: Callable[[], None]) -> float:
         self._start.record(self._stream)

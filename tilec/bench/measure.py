@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tilec.bench.statistics import Comparison, Summary, compare_pairs, median, summarize
+from tilec.bench.statistics import CONFIDENCE, Comparison, Summary, compare_pairs, median, series_interval, summarize
 
 Clock = Callable[[], float]
 
@@ -45,6 +45,7 @@ class MeasureOptions:
     Attributes:
         sample: seconds that one sample is to last: shorter launches are put together.
         warm_up: most seconds until the device counts as warm.
+        least_warm_up: least seconds; clocks that rise in steps agree for a while on each of them.
         least, most: samples.
         seconds: stop after these, once there are `least` samples.
         precise: stop when the interval of the median is narrower than this part of it.
@@ -52,6 +53,7 @@ class MeasureOptions:
 
     sample: float = 0.002
     warm_up: float = 0.5
+    least_warm_up: float = 0.0
     least: int = 15
     most: int = 200
     seconds: float = 1.0
@@ -92,7 +94,7 @@ def measure(subject: Subject, options: MeasureOptions = MeasureOptions(), *, clo
         clock: seconds of the host, for the limits alone.
     """
     launches = launches_of(subject, options.sample)
-    steady = _warm_up(subject, launches, options.warm_up, clock)
+    steady = _warm_up(subject, launches, options.least_warm_up, options.warm_up, clock)
     samples: list[float] = []
     readings: list[ClockReading] = []
     begun = clock()
@@ -109,22 +111,36 @@ def measure_pair(
     first: Subject, second: Subject, options: MeasureOptions = MeasureOptions(), *, clock: Clock
 ) -> tuple[Measurement, Measurement, Comparison]:
     """Measure two side by side: a sample of the one, a sample of the other, and which goes first changes every time."""
-    subjects = (first, second)
-    launches = [launches_of(subject, options.sample) for subject in subjects]
-    steady = [_warm_up(subject, n, options.warm_up / 2, clock) for subject, n in zip(subjects, launches, strict=True)]
-    samples: tuple[list[float], list[float]] = ([], [])
-    readings: tuple[list[ClockReading], list[ClockReading]] = ([], [])
-    begun = clock()
-    for turn in range(options.most):
-        for which in (0, 1) if turn % 2 == 0 else (1, 0):
-            samples[which].append(_one(subjects[which], launches[which]))
-            if reading := subjects[which].clocks():
-                readings[which].append(reading)
-        # An even number of pairs, so that each was first as often as the other.
-        if turn % 2 and turn + 1 >= options.least and clock() - begun >= options.seconds:
-            break
-    one, other = (_measurement(samples[i], launches[i], steady[i], readings[i]) for i in range(2))
-    return one, other, compare_pairs(samples[0], samples[1])
+
+    # An even number of pairs, so that each was first as often as the other.
+    def ends(turns: int, elapsed: float, _samples: Sequence[Sequence[float]]) -> bool:
+        return turns % 2 == 0 and turns >= options.least and elapsed >= options.seconds
+
+    one, other = _in_turns((first, second), options, clock, ends)
+    return one, other, compare_pairs(one.samples, other.samples)
+
+
+def measure_together(subjects: Sequence[Subject], options: MeasureOptions = MeasureOptions(), *, clock: Clock) -> tuple[Measurement, ...]:
+    """Measure several side by side, until the medians of all are known: samples of one turn see the same machine.
+
+    How sure a median is, is asked when there are half as many samples again, not after each: who asks all the time stops by luck.
+    """
+    due = options.least
+
+    def ends(turns: int, elapsed: float, samples: Sequence[Sequence[float]]) -> bool:
+        nonlocal due
+        if turns < due or turns % 2:
+            return False
+        due = max(due + 2, due * 3 // 2)
+        return elapsed >= options.seconds * len(samples) or all(known(series, options.precise) for series in samples)
+
+    return _in_turns(subjects, options, clock, ends)
+
+
+def known(samples: Sequence[float], precise: float) -> bool:
+    """Whether the interval of a series' median is no wider than this part of it."""
+    found = series_interval(samples)
+    return found.coverage >= CONFIDENCE and found.high - found.low <= precise * median(samples)
 
 
 def launches_of(subject: Subject, sample: float) -> int:
@@ -134,21 +150,42 @@ def launches_of(subject: Subject, sample: float) -> int:
     return max(1, min(MOST_LAUNCHES, math.ceil(sample / one)))
 
 
+def _in_turns(
+    subjects: Sequence[Subject], options: MeasureOptions, clock: Clock, ends: Callable[[int, float, Sequence[Sequence[float]]], bool]
+) -> tuple[Measurement, ...]:
+    """Samples of each subject in turn, there and back; `ends` is asked behind each, with their number and the seconds so far."""
+    launches = [launches_of(subject, options.sample) for subject in subjects]
+    least, most = (seconds / len(subjects) for seconds in (options.least_warm_up, options.warm_up))
+    steady = [_warm_up(subject, n, least, most, clock) for subject, n in zip(subjects, launches, strict=True)]
+    samples: list[list[float]] = [[] for _ in subjects]
+    readings: list[list[ClockReading]] = [[] for _ in subjects]
+    places = range(len(subjects))
+    begun = clock()
+    for turn in range(options.most):
+        for which in places if turn % 2 == 0 else reversed(places):
+            samples[which].append(_one(subjects[which], launches[which]))
+            if reading := subjects[which].clocks():
+                readings[which].append(reading)
+        if ends(turn + 1, clock() - begun, samples):
+            break
+    return tuple(_measurement(samples[i], launches[i], steady[i], readings[i]) for i in places)
+
+
 def _one(subject: Subject, launches: int) -> float:
     # A clock that did not move gives no time, and a time of zero would be infinitely fast.
     return max(subject.seconds(launches) / launches, 1e-12)
 
 
-def _warm_up(subject: Subject, launches: int, limit: float, clock: Clock) -> bool:
-    """Launch until samples agree; whether they did."""
+def _warm_up(subject: Subject, launches: int, least: float, limit: float, clock: Clock) -> bool:
+    """Launch until samples agree, for as long as `least` says at least; whether they did."""
     begun = clock()
     last: list[float] = []
     while True:
         last = [*last, _one(subject, launches)][-_STEADY:]
-        if len(last) == _STEADY and max(last) - min(last) <= _AGREE * min(last):
-            return True
-        if clock() - begun >= limit:
-            return False
+        agree = len(last) == _STEADY and max(last) - min(last) <= _AGREE * min(last)
+        elapsed = clock() - begun
+        if (agree and elapsed >= least) or elapsed >= limit:
+            return agree
 
 
 def _known(samples: list[float], precise: float) -> bool:

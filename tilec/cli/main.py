@@ -29,6 +29,7 @@ COMMANDS = {
     "build": "Compile the kernels into a bundle and a typed package.",
     "run": "Run kernels and compare them with their references.",
     "watch": "Build, or do another command, again whenever a source changes.",
+    "bench": "Time kernels on a GPU, against libraries and what was saved.",
     "tune": "Find the fastest variants of a kernel on a GPU.",
     "sanitize": "Find races and bad accesses of tile kernels, without a GPU.",
     "profile": "Profile one case with Nsight Compute, and say what holds it up.",

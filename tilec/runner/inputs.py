@@ -57,6 +57,27 @@ def make_inputs(case: BoundCase) -> dict[str, Value]:
     return made
 
 
+def planned_inputs(case: BoundCase) -> dict[str, Any]:
+    """What expressions over a case see, without its arrays being made: those may be larger than this machine.
+
+    Raises:
+        CaseError: as `make_inputs`; or an input is read from a file.
+    """
+    env: dict[str, Any] = dict(case.axes)
+    if case.files:
+        raise CaseError(f"{case.name}: its inputs are in files", location=case.location)
+    for item in case.inputs:
+        if item.shape is None:
+            env[item.name] = _scalar(case, item)
+            continue
+        dtype = DTYPES[item.dtype]
+        shape = tuple(_extent(case, item, axis, text, env) for axis, text in enumerate(item.shape))
+        stride = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        size = math.prod(shape)
+        env[item.name] = TensorFacts(shape=shape, stride=stride, size=size, nbytes=dtype.size_of(size), dtype=dtype.name)
+    return env
+
+
 def environment(case: BoundCase, inputs: Mapping[str, Value]) -> dict[str, Any]:
     """What expressions over a case see: its axes and inputs."""
     return {**dict(case.axes), **{name: facts_of(value) for name, value in inputs.items()}}

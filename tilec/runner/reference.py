@@ -29,10 +29,12 @@ class References:
 
     Args:
         root: the project's directory; references are relative to it.
+        role: what messages call them, where they are functions for something else.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, role: str = "reference") -> None:
         self._root = Path(root)
+        self._role = role
         self._modules: dict[str, ModuleType] = {}
 
     def load(self, case: BoundCase) -> Function:
@@ -43,7 +45,7 @@ class References:
         """
         file, _, name = case.reference.rpartition(":")
         if not file or not name.isidentifier():
-            what = f"{case.name}: reference {case.reference!r} is not of the form file.py:function"
+            what = f"{case.name}: {self._role} {case.reference!r} is not of the form file.py:function"
             raise CaseError(what, location=case.location)
         module = self._modules.get(file) or self._module(case, file)
         self._modules[file] = module
@@ -80,7 +82,9 @@ class References:
         path = self._root / file
         if not path.is_file():
             raise CaseError(
-                f"{case.name}: there is no file {file!r} for the reference", location=case.location, fix="it is looked for in the project"
+                f"{case.name}: there is no file {file!r} for the {self._role}",
+                location=case.location,
+                fix="it is looked for in the project",
             )
         name = "_tilec_reference_" + "".join(c if c.isalnum() else "_" for c in file)
         spec = importlib.util.spec_from_file_location(name, path, loader=_AsWritten(name, str(path)))
@@ -93,9 +97,9 @@ class References:
         except SyntaxError as error:
             inside = error.filename == str(path)
             where = Location(file=file, line=error.lineno or 0, column=error.offset or 0) if inside else case.location
-            raise CaseError(f"{case.name}: the reference's file is not valid Python: {error.msg}", location=where) from error
+            raise CaseError(f"{case.name}: the {self._role}'s file is not valid Python: {error.msg}", location=where) from error
         except Exception as error:
-            what = f"{case.name}: importing the reference's file raised {type(error).__name__}: {error}"
+            what = f"{case.name}: importing the {self._role}'s file raised {type(error).__name__}: {error}"
             raise CaseError(what, location=_place(error, path, file) or case.location) from error
         return module
 

@@ -51,6 +51,15 @@ def test_it_warms_up_until_samples_agree_and_says_if_they_never_do() -> None:
     assert not measure(restless, options, clock=restless.clock).steady
 
 
+def test_clocks_that_rise_in_steps_are_not_taken_for_steady_on_the_first() -> None:
+    rising = Planned([2e-3] * 8 + [1e-3])
+    found = measure(rising, MeasureOptions(sample=1e-4, least_warm_up=0.05), clock=rising.clock)
+    assert found.steady
+    assert set(found.samples) == {1e-3}
+    rising = Planned([2e-3] * 8 + [1e-3])
+    assert 2e-3 in measure(rising, MeasureOptions(sample=1e-4), clock=rising.clock).samples
+
+
 def test_it_stops_when_the_median_is_known_or_the_time_is_up() -> None:
     sure = Planned([1e-3])
     assert len(measure(sure, MeasureOptions(sample=1e-4, least=7), clock=sure.clock).samples) == 7

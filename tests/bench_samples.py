@@ -1,0 +1,194 @@
+"""A place that measures by a plan: times are what a test says, and time passes by what is launched alone."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.runtime_samples import ADD, bundle_of
+from tilec.bench.libraries import HostLibrary, Library
+from tilec.bench.measure import ClockReading
+from tilec.bench.report import Setting
+from tilec.bench.work import Ceilings
+from tilec.cli.app import App
+from tilec.cli.bench import Given
+from tilec.cli.cases import Opened
+from tilec.cli.settings import Settings
+from tilec.errors import MissingError
+from tilec.manifest.load import load_text
+from tilec.manifest.types import Manifest
+from tilec.model.image import ImageInfo
+from tilec.model.kernel import VariantInfo
+from tilec.runner.cases import BoundCase, expand_cases
+
+HEAD = """edition = 1
+[package]
+name = "sample"
+version = "1.0"
+[targets]
+default = ["sm_90"]
+min-driver = "580"
+[kernel.add]
+source = "add.cu"
+params = { z = { rank = 1, out = true, dtype = "f32" }, x = { rank = 1, dtype = "f32" }, y = { rank = 1, dtype = "f32" } }
+args = ["z.ptr"]
+launch = { grid = ["1"], block = ["256"] }
+"""
+CASE = """
+[kernel.add.case.{name}]
+inputs.x = {{ shape = [{size}], dtype = "f32" }}
+inputs.y = {{ shape = ["x.shape[0]"], dtype = "f32", seed = 1 }}
+inputs.z = {{ shape = ["x.shape[0]"], dtype = "f32", dist = "empty" }}
+bench = {{ {bench} }}
+"""
+BENCH = 'bytes = "nbytes(x) + nbytes(y) + nbytes(z)", flops = "z.size"'
+H200 = Setting(kind="cuda", device="Fake H200", multiprocessors=132, driver="580.95.05", cold=True)
+CEILINGS = Ceilings(copy=4e9, products={"bf16": 785e12, "f32": 400e12}, by="torch 2.13.0")
+
+
+def manifest(*cases: tuple[str, int, str], root: Path) -> Manifest:
+    """A project with cases of `add`: (name, elements, the `bench` table)."""
+    text = HEAD + "".join(CASE.format(name=name, size=size, bench=bench) for name, size, bench in cases)
+    return load_text(text, root / "tilec.toml", languages={"cuda": (".cu",)})
+
+
+def bound(found: Manifest) -> tuple[BoundCase, ...]:
+    return expand_cases(found.kernels[0], ADD, locate=found.locate)
+
+
+def opened() -> Opened:
+    return Opened(bundle=bundle_of(ADD))
+
+
+@dataclasses.dataclass
+class PlannedTimed:
+    """Launches of a case."""
+
+    place: PlannedPlace
+    times: Iterator[float]
+    variant: VariantInfo = ADD.variants[0]
+    image: ImageInfo | None = ADD.variants[0].images[0]
+    cache: str = "rotated"
+
+    def seconds(self, launches: int) -> float:
+        taken = next(self.times) * launches
+        self.place.now += taken
+        return taken
+
+    def clocks(self) -> ClockReading | None:
+        return self.place.reading
+
+    def host_seconds(self, launches: int, clock: Callable[[], float]) -> float | None:
+        self.place.hosts.append(launches)
+        return 3.4e-6
+
+
+@dataclasses.dataclass
+class PlannedContender:
+    """Calls of a rival."""
+
+    place: PlannedPlace
+    each: float
+    call: Any
+    given: Mapping[str, Any]
+    note: str = ""
+
+    def seconds(self, launches: int) -> float:
+        self.call(self.given)
+        self.place.now += self.each * launches
+        return self.each * launches
+
+    def clocks(self) -> ClockReading | None:
+        return None
+
+
+@dataclasses.dataclass
+class PlannedPlace:
+    """A device on which a launch of the n-th measurement of a case takes `plan(case, n)` seconds, give or take a little."""
+
+    plan: Callable[[str, int], float]
+    rival: float = 300e-6
+    setting: Setting = H200
+    missing: str = ""
+    best: Ceilings | None = CEILINGS
+    refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    reading: ClockReading | None = None
+    now: float = 0.0
+    hosts: list[int] = dataclasses.field(default_factory=list)
+    measured: list[str] = dataclasses.field(default_factory=list)
+
+    def clock(self) -> float:
+        return self.now
+
+    def ceilings(self, *, fresh: bool) -> Ceilings | None:
+        return self.best
+
+    def refusal(self, case: BoundCase) -> str:
+        return self.refused.get(case.case, "")
+
+    @contextlib.contextmanager
+    def timed(self, case: BoundCase, inputs: Mapping[str, Any]) -> Iterator[PlannedTimed]:
+        each = self.plan(case.case, self.measured.count(case.case))
+        self.measured.append(case.case)
+        yield PlannedTimed(self, (each * (1 + 1e-3 * (i % 5 - 2)) for i in itertools.count()))
+
+    def library(self, name: str) -> Library:
+        if name != "numpy":
+            raise MissingError(f"{name} is not installed")
+        return HostLibrary(np, lambda array, _dtype: array.copy(), self.clock)
+
+    def contender(self, library: Library, call: Any, case: BoundCase, inputs: Mapping[str, Any]) -> PlannedContender:
+        return PlannedContender(self, self.rival, call, inputs)
+
+
+GIVEN = Given(
+    select=(),
+    cases=(),
+    device="auto",
+    samples=None,
+    seconds=1.0,
+    cold=True,
+    against=True,
+    save="",
+    against_saved="",
+    fail_slower=None,
+    markdown="",
+    measure_ceilings=False,
+    variants=False,
+    dry_run=False,
+    bundle=None,
+    targets=(),
+)
+
+
+def app(folder: Path, **facts: Any) -> App:
+    return App(settings=Settings(cwd=folder), **facts)
+
+
+# What is printed of planned times; docs/bench.md shows both.
+SHOWN = """\
+on Fake H200, driver 580.95.05, L2 cache cold
+at most: copy 4.00 GB/s; products of bf16 785, f32 400 TFLOP/s (torch 2.13.0)
+
+case                    time     95%   launch    GB/s  TFLOP/s    of max
+add/4k               13.0 us   ±0.1%   3.4 us    3.78    <0.01   95% mem
+  numpy:add(x, y)   300.0 us   ±0.0%  23.08x as long (23.05 to 23.10)
+add/bare            250.0 us   ±0.1%   3.4 us    0.05    <0.01    1% mem
+
+torch:add(x, y): not measured: torch is not installed
+"""
+SLOWER = """\
+add/4k               14.0 us   ±0.1%   3.4 us    3.50    <0.01   88% mem
+  +8.0% against saved (+7.8% to +8.2%): slower, also when measured again
+add/bare            250.0 us   ±0.1%   3.4 us    0.05    <0.01    1% mem
+  +0.0% against saved (-0.2% to +0.2%): same
+
+add/4k: the code is the same as then, so that something else is slower
+FAIL: 2 cases held against what was saved, 5% allowed: 1 slower, 1 same
+"""

@@ -1,0 +1,173 @@
+"""The gate's promise, by simulation: two runs of the same code stay quiet, a slowdown is caught, whatever the noise looks like."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from tilec.bench.gate import Standing, change_of, settled
+from tilec.bench.measure import MeasureOptions, measure_together
+from tilec.bench.statistics import Interval, median_interval, series_interval
+
+LIMIT, COMPARISONS = 0.05, 200
+OPTIONS = MeasureOptions(sample=1e-9, warm_up=0.0, least=30, most=300, seconds=0.6, precise=0.01)  # at 2 ms a sample
+Noise = Callable[[random.Random], Iterator[float]]
+
+
+class Noisy:
+    """Launches that take as long as a model of noise says, as long as they last."""
+
+    def __init__(self, noise: Iterator[float], now: float = 1.0) -> None:
+        self._noise, self._now, self._time = noise, now, 0.0
+
+    def seconds(self, launches: int) -> float:
+        self._time += 2e-3
+        return self._now * next(self._noise) * launches
+
+    def clocks(self) -> None: ...
+
+    def samples(self) -> tuple[float, ...]:
+        (found,) = measure_together([self], OPTIONS, clock=lambda: self._time)
+        return found.samples
+
+
+def independent(rng: random.Random) -> Iterator[float]:
+    """Samples that vary by 2 %, and nothing else."""
+    while True:
+        yield math.exp(rng.gauss(0, 0.02))
+
+
+def drifting(rng: random.Random) -> Iterator[float]:
+    """A machine that warms up and cools down: each sample is much like the last."""
+    value = rng.gauss(0, 0.015)
+    while True:
+        value = 0.8 * value + rng.gauss(0, 0.015 * math.sqrt(1 - 0.8**2))
+        yield math.exp(value + rng.gauss(0, 0.003))
+
+
+def two_clocks(rng: random.Random) -> Iterator[float]:
+    """Clocks that jump between two states, 3 % apart, every ten samples or so."""
+    slow = rng.random() < 0.5
+    while True:
+        slow ^= rng.random() < 0.1
+        yield (1.03 if slow else 1.0) * math.exp(rng.gauss(0, 0.004))
+
+
+def disturbed(rng: random.Random) -> Iterator[float]:
+    """One sample in eight meets somebody else's work and takes up to twice as long."""
+    while True:
+        yield math.exp(rng.gauss(0, 0.005)) * (1 + (rng.random() if rng.random() < 0.125 else 0))
+
+
+def runs_apart(rng: random.Random) -> Iterator[float]:
+    """Each run is off as a whole, by where its memory lies and what the clocks were: no run can see that by itself."""
+    off = rng.gauss(0, 0.008)
+    while True:
+        yield math.exp(off + rng.gauss(0, 0.004))
+
+
+def coarse(rng: random.Random) -> Iterator[float]:
+    """A timer whose ticks are 2 % of what it times."""
+    while True:
+        yield round(math.exp(rng.gauss(0, 0.01)) / 0.02) * 0.02
+
+
+def hit_at_once(rng: random.Random) -> Iterator[float]:
+    """In one run of fifteen the device is held back from the first sample to the last, by 10 %."""
+    slow = 1.1 if rng.random() < 1 / 15 else 1.0
+    while True:
+        yield slow * math.exp(rng.gauss(0, 0.005))
+
+
+MODELS = (independent, drifting, two_clocks, disturbed, runs_apart, coarse)
+
+
+def alarms(noise: Noise, slowdown: float, *, seed: int, limit: float = LIMIT) -> int:
+    """Of so many comparisons of a saved run with one that is slower by a factor, how many end as a failure."""
+    rng = random.Random(seed)
+
+    def now() -> tuple[float, ...]:
+        return Noisy(noise(rng), slowdown).samples()
+
+    return sum(settled(Noisy(noise(rng)).samples(), now(), now, limit).standing is Standing.SLOWER for _ in range(COMPARISONS))
+
+
+@pytest.mark.parametrize("noise", MODELS, ids=lambda noise: noise.__name__)
+def test_the_same_code_raises_at_most_two_alarms_in_two_hundred(noise: Noise) -> None:
+    assert alarms(noise, 1.0, seed=1) <= 2
+
+
+@pytest.mark.parametrize("noise", MODELS, ids=lambda noise: noise.__name__)
+def test_a_slowdown_of_eight_percent_is_caught(noise: Noise) -> None:
+    assert alarms(noise, 1.08, seed=2) >= 0.95 * COMPARISONS
+
+
+def test_without_the_limit_the_intervals_alone_would_cry_wolf() -> None:
+    """What the limit is for: medians of two runs do differ, beyond what either run can see."""
+    assert alarms(runs_apart, 1.0, seed=3, limit=0.0) > 20
+
+
+def test_what_looks_slower_is_measured_again() -> None:
+    """A run that was held back as a whole is no alarm, unless it happens twice."""
+    saved = [1.0 + 0.001 * (i % 3) for i in range(40)]
+
+    def now(rng: random.Random) -> tuple[float, ...]:
+        return Noisy(hit_at_once(rng)).samples()
+
+    one, two = random.Random(4), random.Random(4)
+    once = sum(change_of(saved, now(one), LIMIT).standing is Standing.SLOWER for _ in range(COMPARISONS))
+    twice = sum(settled(saved, now(two), lambda: now(two), LIMIT).standing is Standing.SLOWER for _ in range(COMPARISONS))
+    assert once >= 5
+    assert twice <= 2
+
+
+def test_an_interval_of_samples_that_hang_together_is_right_as_often_as_it_says() -> None:
+    rng = random.Random(5)
+
+    def held(interval: Callable[[Sequence[float]], Interval]) -> int:
+        found = [interval(list(itertools.islice(drifting(rng), 60))) for _ in range(300)]
+        return sum(one.low <= 1.0 <= one.high for one in found)
+
+    assert held(median_interval) < 0.75 * 300
+    assert held(series_interval) >= 0.90 * 300
+
+
+def test_samples_that_do_not_hang_together_keep_the_plain_interval() -> None:
+    up_and_down = [1.0, 1.1] * 20
+    assert series_interval(up_and_down) == median_interval(up_and_down)
+    assert series_interval([1.0] * 40) == median_interval([1.0] * 40)
+
+
+STEADY = [1.0 + 0.001 * (i % 3) for i in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("factor", "standing"),
+    [(1.0, Standing.SAME), (1.04, Standing.SAME), (1.06, Standing.SLOWER), (0.97, Standing.SAME), (0.9, Standing.FASTER)],
+)
+def test_what_a_change_is_called(factor: float, standing: Standing) -> None:
+    found = change_of(STEADY, [factor * sample for sample in STEADY])
+    assert found.standing is standing
+    assert found.ratio == pytest.approx(factor)
+    assert found.interval.low <= found.ratio <= found.interval.high
+
+
+def test_what_is_too_wide_to_tell_is_unclear_and_so_are_too_few_samples() -> None:
+    wide = [1.0, 1.2, 1.4] * 10
+    assert change_of(STEADY, [1.1, 0.95, 1.4] * 10).standing is Standing.UNCLEAR
+    assert change_of(wide, [1.1 * sample for sample in wide]).standing is Standing.UNCLEAR
+    assert change_of([1.0] * 5, [1.2] * 5).standing is Standing.UNCLEAR
+
+
+def test_what_is_not_slower_is_not_measured_again() -> None:
+    def never() -> list[float]:
+        raise AssertionError("measured again")
+
+    assert not settled(STEADY, STEADY, never).repeated
+    assert settled(STEADY, [0.8 * s for s in STEADY], never).standing is Standing.FASTER
+    again = settled(STEADY, [1.2 * s for s in STEADY], lambda: STEADY)
+    assert (again.standing, again.repeated) == (Standing.SAME, True)

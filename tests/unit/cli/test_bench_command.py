@@ -1,0 +1,352 @@
+"""`tilec bench` with planned times: what is shown at 80 columns, what is written and refused, and how it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench_samples import BENCH, GIVEN, H200, SHOWN, SLOWER, PlannedPlace, app, bound, manifest, opened
+from tilec.bench.measure import ClockReading
+from tilec.bench.saved import read_saved
+from tilec.cli.bench import Percent
+from tilec.cli.bench_run import Files, measure_cases
+from tilec.errors import OutputError, UsageError
+
+AGAINST = BENCH + ', against = ["numpy:add(x, y)", "torch:add(x, y)"]'
+CASES = (("4k", 4096, AGAINST), ("bare", 1003, BENCH))
+Plan = Callable[[str, int], float]
+
+
+def times(case: str, _measured: int) -> float:
+    return {"4k": 13.0e-6, "bare": 250e-6, "other": 1e-3}[case]
+
+
+@dataclasses.dataclass
+class Desk:
+    """Somebody's project, in which they measure."""
+
+    root: Path
+    cases: tuple[tuple[str, int, str], ...] = CASES
+
+    def bench(self, plan: Plan = times, *, json: bool = False, place: PlannedPlace | None = None, **given: Any) -> tuple[int, PlannedPlace]:
+        found = manifest(*self.cases, root=self.root)
+        here = app(self.root, json=json)
+        wish = dataclasses.replace(GIVEN, **given)
+        files = Files(here, types.SimpleNamespace(manifest=found), wish)  # type: ignore[arg-type]
+        place = place or PlannedPlace(plan)
+        return measure_cases(here, wish, files, place, opened(), bound(found), found), place
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_what_is_shown_fits_80_columns(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert desk.bench()[0] == 0
+    shown = capsys.readouterr().out
+    assert shown == SHOWN
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_long_names_are_shortened_to_fit(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    long = BENCH + ', against = ["numpy:add(add(x, y), multiply(x, y))"]'
+    desk.cases = (("four_thousand_and_ninety_six", 4096, long),)
+    desk.bench(lambda _case, _n: 1e-3)
+    rows = capsys.readouterr().out.splitlines()[3:6]
+    assert [row[:25] for row in rows[1:]] == ["add/four_tho…d_ninety_six", "  numpy:add(…tiply(x, y))"]
+    assert max(map(len, rows)) <= 80
+
+
+def test_a_wide_terminal_leaves_names_their_room(desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilec.cli.bench_show.terminal_width", lambda: 120)
+    desk.cases = (("four_thousand_and_ninety_six", 4096, BENCH),)
+    desk.bench(lambda _case, _n: 1e-3)
+    assert "\nadd/four_thousand_and_ninety_six    1.00 ms" in capsys.readouterr().out
+
+
+def slower(case: str, measured: int) -> float:
+    return times(case, measured) * (1.08 if case == "4k" else 1.0)
+
+
+def test_the_gate_fails_a_case_that_is_slower_twice(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert desk.bench(save="main")[0] == 0
+    assert capsys.readouterr().out.endswith("\nsaved 2 cases as .tilec/bench/main.json\n")
+    code, place = desk.bench(slower, against_saved="main", fail_slower=0.05, against=False)
+    assert code == 1
+    assert place.measured == ["4k", "4k", "bare"]
+    assert capsys.readouterr().out.partition("of max\n")[2] == SLOWER
+    # Without the gate it is told all the same.
+    assert desk.bench(slower, against_saved="main", against=False)[0] == 0
+    assert "1 slower, 1 same" in capsys.readouterr().out
+
+
+def test_what_was_slower_once_only_is_let_pass_and_said(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.bench(save="main")
+    code, _ = desk.bench(lambda case, n: times(case, n) * (1.5 if n == 0 else 1.0), against_saved="main", fail_slower=0.05)
+    shown = capsys.readouterr().out
+    assert code == 0
+    assert "+0.0% against saved (-0.2% to +0.2%): same when measured again, not at first" in shown
+    assert shown.splitlines()[-1] == "ok: 2 cases held against what was saved, 5% allowed: 2 same"
+    assert shown.count("  numpy:add(x, y)") == 2  # once in each run
+
+
+def test_a_run_that_fails_is_not_saved_over_what_it_failed_against(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.bench(save="main")
+    before = (desk.root / ".tilec/bench/main.json").read_bytes()
+    assert desk.bench(slower, against_saved="main", save="main", fail_slower=0.05)[0] == 1
+    assert (desk.root / ".tilec/bench/main.json").read_bytes() == before
+    assert "nothing was saved as .tilec/bench/main.json" in capsys.readouterr().err
+
+
+def test_cases_that_are_not_measured_stay_saved_and_are_named(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.bench(save="main")
+    desk.cases = (("4k", 4096, BENCH),)
+    desk.bench(save="main")
+    assert "saved 1 case as .tilec/bench/main.json, beside 1 saved before" in capsys.readouterr().out
+    desk.cases = (("other", 4096, BENCH), ("4k", 8192, BENCH))
+    assert desk.bench(against_saved="main", fail_slower=0.05)[0] == 1
+    shown = capsys.readouterr().out
+    assert "not compared: add/other: nothing was saved of it\n" in shown
+    assert "not compared: add/4k: its inputs are others now\n" in shown
+    assert "saved and not measured now: add/bare\n" in shown
+    assert "FAIL: 0 cases held against what was saved, 5% allowed: nothing to compare" in shown
+
+
+def test_measurements_of_another_place_are_refused(desk: Desk) -> None:
+    desk.bench(save="main")
+    elsewhere = dataclasses.replace(H200, device="NVIDIA A100", multiprocessors=108, driver="570.1", cold=False)
+    place = PlannedPlace(times, setting=elsewhere)
+    with pytest.raises(UsageError) as caught:
+        desk.bench(place=place, against_saved="main")
+    assert place.measured == []
+    assert str(caught.value) == (
+        ".tilec/bench/main.json was measured elsewhere: device 'Fake H200', now 'NVIDIA A100'; multiprocessors 132, now 108; "
+        "driver '580.95.05', now '570.1'; L2 cache cold, now hot\n"
+        "  cause: a difference would be theirs, and not that of the kernels\n"
+        "  fix: save new ones here with --save"
+    )
+    with pytest.raises(UsageError, match="L2 cache cold, now hot") as hot:
+        desk.bench(place=PlannedPlace(times, setting=dataclasses.replace(H200, cold=False)), against_saved="main")
+    assert hot.value.fix == "pass --cold or --hot as then"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "main.json holds no saved measurements: Expecting property name"),
+        ("[]", "main.json holds no saved measurements"),
+        ('{"kind": "other"}', "main.json holds no saved measurements"),
+        ('{"kind": "tilec-bench", "schema_version": 9}', "is of schema version 9, and this tilec reads 1"),
+        ('{"kind": "tilec-bench", "schema_version": 1}', "is damaged: KeyError: 'setting'"),
+        ("\x00\xff", "holds no saved measurements"),
+    ],
+)
+def test_files_that_are_none_are_refused(desk: Desk, text: str, said: str) -> None:
+    path = desk.root / ".tilec" / "bench" / "main.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(UsageError, match=said.replace("(", r"\(")):
+        desk.bench(against_saved="main")
+    with pytest.raises(UsageError):  # nor is something written over that nobody can read
+        desk.bench(save="main")
+    assert path.read_text(encoding="latin-1") == text
+
+
+def damaged(desk: Desk, change: Callable[[dict[str, Any]], None]) -> str:
+    desk.bench(save="main")
+    path = desk.root / ".tilec" / "bench" / "main.json"
+    body = json.loads(path.read_text())
+    change(body)
+    path.write_text(json.dumps(body))
+    with pytest.raises(UsageError) as caught:
+        desk.bench(against_saved="main")
+    return caught.value.what
+
+
+@pytest.mark.parametrize("samples", [[], [0], [-1.0], [float("inf")], ["x"], None])
+def test_samples_that_are_no_times_are_refused(desk: Desk, samples: object) -> None:
+    assert "is damaged" in damaged(desk, lambda body: body["cases"]["add/4k"].update(samples=samples))
+
+
+def test_a_setting_of_the_wrong_kind_is_refused(desk: Desk) -> None:
+    assert "is damaged: TypeError: 'x' is no int" in damaged(desk, lambda body: body["setting"].update(multiprocessors="x"))
+
+
+def test_a_name_that_was_never_saved_says_what_was(desk: Desk) -> None:
+    desk.bench(save="main")
+    with pytest.raises(UsageError) as caught:
+        desk.bench(against_saved="mian")
+    assert caught.value.what == "nothing was saved as .tilec/bench/mian.json; did you mean 'main'"
+    with pytest.raises(UsageError, match="'a b' is no name to save under"):
+        desk.bench(save="a b")
+
+
+def test_places_that_cannot_be_written_are_known_before_anything_is_measured(desk: Desk) -> None:
+    (desk.root / "file").write_text("")
+    place = PlannedPlace(times)
+    with pytest.raises(OutputError, match="cannot write"):
+        desk.bench(place=place, markdown="file/bench.md")
+    with pytest.raises(UsageError, match="is a directory"):
+        desk.bench(place=place, markdown=".")
+    with pytest.raises(OutputError, match="cannot write"):
+        desk.bench(place=place, save="file/x.json")
+    assert place.measured == []
+    assert sorted(path.name for path in desk.root.iterdir()) == ["file"]
+
+
+# ruff: noqa: E501 - a row of a table is a line
+MARKDOWN = """\
+**tilec bench** on Fake H200, driver 580.95.05
+
+| case | time | 95% | launch | GB/s | TFLOP/s | of max | against saved | against |
+|---|---:|---:|---:|---:|---:|---:|---:|---|
+| add/4k | 14.0 us | ±0.1% | 3.4 us | 3.50 | <0.01 | 88% mem | **+8.0% slower** | `numpy:add(x, y)` 21.37x as long<br>`torch:add(x, y)` not measured |
+| add/bare | 250.0 us | ±0.1% | 3.4 us | 0.05 | <0.01 | 1% mem | +0.0% same |  |
+"""
+
+
+def test_a_table_for_comments(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.bench(save="ci/h200.json")
+    desk.bench(slower, against_saved="ci/h200.json", markdown="bench.md")
+    assert (desk.root / "bench.md").read_text() == MARKDOWN
+    assert "wrote bench.md" in capsys.readouterr().out
+    assert not (desk.root / ".tilec").exists()
+
+
+def test_json_holds_every_sample_and_where_it_was_measured(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.bench(save="main")
+    capsys.readouterr()
+    code, _ = desk.bench(slower, json=True, against_saved="main", fail_slower=0.05)
+    found = json.loads(capsys.readouterr().out)
+    assert (code, found["ok"], found["kind"], found["schema_version"]) == (1, False, "bench", 1)
+    assert found["setting"] == dataclasses.asdict(H200)
+    assert found["ceilings"]["products"] == {"bf16": 785e12, "f32": 400e12}
+    first = found["cases"][0]
+    assert first["name"] == "add/4k"
+    assert first["image"] == first["image"].lower()
+    assert len(first["image"]) == 64
+    assert first["time"]["median"] == pytest.approx(14.04e-6)
+    assert len(first["time"]["samples"]) >= 30
+    assert first["time"]["interval"][0] <= first["time"]["median"] <= first["time"]["interval"][1]
+    assert first["host_seconds"] == 3.4e-6
+    assert first["work"] == {"flops": 4096.0, "bytes": 49152.0, "intensity": pytest.approx(1 / 12), "dtype": "f32"}
+    assert first["rates"]["bytes_per_second"] == pytest.approx(49152 / 14.04e-6)
+    assert first["rates"]["bound"] == "memory"
+    assert [entry["call"] for entry in first["against"]] == ["numpy:add(x, y)", "torch:add(x, y)"]
+    assert first["against"][0]["ratio"] == pytest.approx(300 / 14.04, rel=1e-3)
+    assert first["against"][1]["reason"] == "torch is not installed"
+    assert first["change"]["standing"] == "slower"
+    assert first["change"]["measured_again"]
+    assert first["change"]["same_image"]
+
+
+def test_the_cpu_device_is_named_as_such(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    cpu = dataclasses.replace(H200, kind="cpu", device="Some CPU", multiprocessors=0, driver="", cold=False)
+    desk.bench(place=PlannedPlace(times, setting=cpu, best=None), markdown="b.md")
+    assert capsys.readouterr().out.startswith(
+        "on the cpu device (Some CPU): these are times of an interpreter, and say nothing of a GPU\n\ncase"
+    )
+    assert "the cpu device (says nothing of a GPU)" in (desk.root / "b.md").read_text()
+
+
+def test_what_makes_times_doubtful_is_said(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    hot = PlannedPlace(times, reading=ClockReading(sm=1500, memory=3201, held_back=("heat",)), missing="the clocks cannot be read: x")
+    desk.bench(place=hot, samples=6, seconds=0.0)
+    shown = capsys.readouterr().out
+    assert "note: the clocks cannot be read: x\n" in shown
+    assert "clocks were held back (heat) during add/4k, add/bare\n" in shown
+
+
+def test_cases_that_cannot_run_there_are_skipped_and_none_at_all_is_no_measurement(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = desk.bench(place=PlannedPlace(times, refused={"4k": "it needs a GPU"}))
+    shown = capsys.readouterr().out
+    assert code == 0
+    assert "add/4k                  skip\n" in shown
+    assert "skipped add: it needs a GPU\n" in shown
+    assert desk.bench(place=PlannedPlace(times, refused=dict.fromkeys(("4k", "bare"), "it needs a GPU")), save="main")[0] == 3
+    assert not (desk.root / ".tilec" / "bench").exists()
+
+
+def test_a_case_that_goes_wrong_costs_itself_alone(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.cases = (("4k", 4096, 'bytes = "z.size // (x.size - y.size)"'), ("bare", 1003, BENCH))
+    code, place = desk.bench(save="main")
+    shown = capsys.readouterr().out
+    assert code == 1
+    assert place.measured == ["bare"]
+    assert "ERROR" in shown
+    assert "add/4k: bench.bytes = 'z.size // (x.size - y.size)'" in shown
+    assert f"{desk.root / 'tilec.toml'}:" in shown
+    assert "1 case could not be measured" in shown
+    assert not (desk.root / ".tilec" / "bench" / "main.json").exists()
+
+
+def test_a_rival_that_raises_is_no_failure_of_the_kernel(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:matmul(x, y.reshape(3, 3))"]'),)
+    assert desk.bench()[0] == 0
+    assert "not measured: it raised ValueError: cannot reshape array of size 4096 into shape (3,3)" in capsys.readouterr().out
+
+
+def test_a_rival_that_raises_later_on_is_an_error_of_its_case(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    tired = "calls = []\n\n\ndef tired(x):\n    calls.append(x)\n    if len(calls) > 9:\n        raise RuntimeError('no more')\n"
+    (desk.root / "mine.py").write_text(tired)
+    desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:mine.py:tired"]'),)
+    assert desk.bench()[0] == 1
+    assert "add/4k: against 'numpy:mine.py:tired': it raised RuntimeError: no more\n    fix: measure without" in capsys.readouterr().out
+    assert desk.bench(against=False)[0] == 0
+
+
+def test_functions_of_a_file_are_rivals_too(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    (desk.root / "mine.py").write_text("def twice(x, y):\n    return x + y\n\n\ndef other(q):\n    return q\n")
+    desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:mine.py:twice"]'),)
+    assert desk.bench()[0] == 0
+    assert "  numpy:mine.py:twice   300.0 us" in capsys.readouterr().out
+    desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:mine.py:other"]'),)
+    assert desk.bench()[0] == 1
+    assert "it takes 'q', which is no input of the case" in capsys.readouterr().out
+    desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:mine.py:twise"]'),)
+    assert desk.bench()[0] == 1
+    assert "mine.py has no function 'twise'; did you mean 'twice'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("each", "hosts"), [(10e-6, [64] * 15), (5e-3, [6] * 15), (0.1, [1] * 5), (2.0, [1])])
+def test_what_launches_cost_the_host_is_not_waited_for_long(desk: Desk, each: float, hosts: list[int]) -> None:
+    """Launches that keep the device busy are not enqueued by the hundred."""
+    desk.cases = CASES[1:]
+    assert desk.bench(lambda _case, _n: each, samples=6)[1].hosts == hosts
+
+
+@pytest.mark.parametrize(("text", "part"), [("5%", 0.05), ("5", 0.05), ("0.5 %", 0.005), ("1000%", 10.0)])
+def test_parts_are_read(text: str, part: float) -> None:
+    assert Percent().convert(text, None, None) == pytest.approx(part)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--fail-slower", "5%"), "--fail-slower goes with --against-saved: slower than what?"),
+        (("--dry-run", "--save", "x"), "--dry-run measures nothing to save, compare or write"),
+        (("--fail-slower", "fast", "--against-saved", "x"), "'fast' is no part to be slower by: write 5%"),
+        (("--fail-slower", "0%", "--against-saved", "x"), "'0%' is no part to be slower by: write 5%"),
+        (("--samples", "2"), "2 is not in the range"),
+        (("--seconds", "-1"), "-1.0 is not in the range"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(cli, args: tuple[str, ...], said: str) -> None:
+    ran = cli("bench", *args)
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_what_is_saved_is_what_was_measured(desk: Desk) -> None:
+    desk.bench(save="main")
+    saved = read_saved(desk.root / ".tilec/bench/main.json", "main")
+    assert saved.setting == H200
+    assert list(saved.cases) == ["add/4k", "add/bare"]
+    assert saved.cases["add/bare"].samples[0] == pytest.approx(250e-6, rel=0.01)

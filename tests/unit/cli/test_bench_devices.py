@@ -1,0 +1,187 @@
+"""`tilec bench` from its command line to a device: a pretended GPU whose launches take time by number, the cpu device, and none."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench_samples import BENCH, CASE, HEAD
+from tests.runtime_samples import ADD, IMAGES
+from tilec.bench.clocks import Clocks
+from tilec.bundle.write import write_bundle
+from tilec.cli import bench_place
+from tilec.errors import MissingError, NoDeviceError
+from tilec.model.kernel import BundleInfo, PackageInfo
+from tilec.runtime import _driver
+from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+
+EACH = 50e-6  # seconds of a launch
+
+
+class TimedDriver(FakeDriver):
+    """A pretended GPU: between two marks, each launch took as long as any other, and copies moved 4 GB/s."""
+
+    def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:
+        super().record_event(ordinal, event, stream, since)
+        self.__dict__.setdefault("marks", {})[event] = (len(self.launches), self.calls.count("copy_async"))
+
+    def elapsed(self, ordinal: int, start: int, end: int) -> float:
+        launches, copies = (after - before for before, after in zip(self.marks[start], self.marks[end], strict=True))
+        return launches * EACH + copies * 0.5
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project that was built elsewhere: manifest and bundle."""
+    cases = CASE.format(name="4k", size=4096, bench=BENCH + ', against = ["torch:add(x, y)"]') + CASE.format(
+        name="odd", size=1003, bench=BENCH
+    )
+    (tmp_path / "tilec.toml").write_text(HEAD + cases)
+    (tmp_path / "add.cu").write_text("")  # nothing is built of it
+    info = BundleInfo(package=PackageInfo(name="sample", version="1.0", module="sample"), kernels=(ADD,))
+    write_bundle(tmp_path / "sample.tilec", info, IMAGES.__getitem__)
+    return tmp_path
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    symbols = {image.symbol: FakeKernel(abi=variant.abi) for variant in ADD.variants for image in variant.images}
+    driver = TimedDriver((dataclasses.replace(H200, l2=1 << 18),), symbols)
+
+    def unknown(_uuid: str) -> Clocks:
+        class Absent:
+            def init_v2(self) -> None:
+                raise RuntimeError("none here")
+
+        return Clocks("", Absent())
+
+    def missing(name: str, *_: object) -> None:
+        raise MissingError(f"{name} is not installed")
+
+    monkeypatch.setattr(_driver, "driver", lambda: driver)
+    monkeypatch.setattr(bench_place, "Clocks", unknown)
+    monkeypatch.setattr(bench_place, "uuid_of", lambda _ordinal: "GPU-1")
+    monkeypatch.setattr(bench_place, "open_library", missing)
+    monkeypatch.setattr("tilec.bench.ceilings.COPY", 1 << 20)
+    return driver
+
+
+BARE = ("--bundle", "sample.tilec", "--no-against")
+
+
+def test_on_a_gpu_graphs_of_launches_on_other_memory_are_timed(cli: Any, project: Path, gpu: FakeDriver) -> None:
+    ran = cli("bench", *BARE, "--json", "--samples", "30", "--save", "main")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert found["setting"] == {"kind": "cuda", "device": "Fake H200", "multiprocessors": 132, "driver": "CUDA 13.0", "cold": True}
+    assert found["ceilings"]["copy"] == pytest.approx(2 * (1 << 20) / 0.5)
+    first, odd = found["cases"]
+    assert (first["variant"], first["l2"], odd["variant"], odd["l2"]) == ("add-a16", "rotated", "add", "rotated")
+    for case in (first, odd):
+        assert case["time"]["median"] == pytest.approx(EACH)
+        assert case["time"]["launches_per_sample"] == 40
+        assert case["host_seconds"] > 0
+    assert first["rates"]["bytes_per_second"] == pytest.approx(3 * 4 * 4096 / EACH)
+    assert gpu.calls.count("launch_graph") > 60
+    ran = cli("bench", *BARE, "--samples", "30", "--against-saved", "main", "--fail-slower", "5%")
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "ok: 2 cases held against what was saved, 5% allowed: 2 same")
+    ran = cli("bench", *BARE, "--samples", "30", "--hot", "--against-saved", "main")
+    assert ran.code == 2
+    assert "L2 cache cold, now hot" in ran.err
+    assert "pass --cold or --hot as then" in ran.err
+
+
+def test_memory_and_graphs_are_given_back(cli: Any, project: Path, gpu: FakeDriver) -> None:
+    assert cli("bench", *BARE, "--samples", "6", "--case", "odd").code == 0
+    assert gpu.calls.count("instantiate_graph") == gpu.calls.count("destroy_executable") > 0
+    assert gpu.calls.count("create_stream") == gpu.calls.count("destroy_stream")
+    assert gpu.calls.count("create_event") == gpu.calls.count("destroy_event")
+
+
+def test_a_gpu_that_fails_costs_cases_and_not_the_report(cli: Any, project: Path, gpu: FakeDriver) -> None:
+    gpu.fail = {"begin_capture": "CUDA_ERROR_UNKNOWN"}
+    ran = cli("bench", *BARE, "--save", "main")
+    assert ran.code == 1
+    assert "2 cases could not be measured" in ran.out
+    assert "Traceback" not in ran.err
+    assert not (project / ".tilec" / "bench" / "main.json").exists()
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> FakeDriver:
+        raise NoDeviceError("there is no driver", cause="none is installed", fix="install one")
+
+    monkeypatch.setattr(_driver, "driver", none)
+
+
+PLAN = """\
+2 cases would be measured
+
+add-a16; a slower one where its assumptions do not hold
+  add/4k: 4.1 kFLOP, 48 KiB, 0.0833 FLOP/B, against torch:add(x, y)
+  add/odd: 1 kFLOP, 11.8 KiB, 0.0833 FLOP/B
+    target  regs  spills  shared  occupancy
+    sm_90      -       -       -  -
+
+nothing was measured
+"""
+
+
+@pytest.mark.usefixtures("bare")
+def test_without_a_gpu_what_is_known_is_shown_and_nothing_is_measured(cli: Any, project: Path) -> None:
+    ran = cli("bench", "--bundle", "sample.tilec")
+    assert (ran.code, ran.out) == (3, PLAN)
+    assert ran.err.startswith(
+        "error: nothing was measured, which takes a GPU: there is no driver\n  cause: none is installed\n  fix: carry the"
+    )
+    assert "--device cpu" in ran.err
+    ran = cli("bench", "--bundle", "sample.tilec", "--dry-run")
+    assert (ran.code, ran.out, ran.err) == (0, PLAN, "")
+    ran = cli("bench", "--bundle", "sample.tilec", "--json", "--against-saved", "none")
+    assert ran.code == 2
+    ran = cli("bench", "--bundle", "sample.tilec", "--json")
+    found = json.loads(ran.out)
+    assert (ran.code, found["kind"], found["measured"], found["ok"]) == (3, "bench-plan", False, False)
+    assert found["reason"] == "nothing was measured, which takes a GPU: there is no driver"
+    assert found["cases"][0]["work"] == {"flops": 4096, "bytes": 49152, "intensity": pytest.approx(1 / 12)}
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("ad",), "no kernel 'ad'; did you mean 'add'"),
+        (("--device", "gpu"), "'gpu' is no device that kernels run on"),
+        (("-k", "gemm/*"), "no case matches"),
+        (("--save", "a b"), "'a b' is no name to save under"),
+        (("--bundle", "other.tilec"), "other.tilec"),
+    ],
+)
+def test_what_is_not_there_is_named(cli: Any, project: Path, args: tuple[str, ...], said: str) -> None:
+    ran = cli("bench", "--bundle", "sample.tilec", *args)
+    assert ran.code in (1, 2)
+    assert said in ran.err
+    assert not (project / ".tilec").exists()
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_rival_that_is_none_is_refused_where_it_is_written(cli: Any, project: Path) -> None:
+    text = (project / "tilec.toml").read_text()
+    (project / "tilec.toml").write_text(text.replace("torch:add(x, y)", "tourch:add(x, y)"))
+    ran = cli("bench", "--bundle", "sample.tilec")
+    assert ran.code == 1
+    assert "tilec.toml:" in ran.err
+    assert "unknown library 'tourch'; did you mean 'torch'" in ran.err
+    assert ran.out == ""
+
+
+def test_kernels_without_tile_ir_are_skipped_on_the_cpu_device(cli: Any, project: Path) -> None:
+    ran = cli("bench", "--bundle", "sample.tilec", "--device", "cpu")
+    assert ran.code == 3
+    assert "on the cpu device" in ran.out
+    assert "skipped add: " in ran.out

@@ -1,0 +1,104 @@
+"""`tilec bench`: time kernels on a GPU, hold them against libraries, and against what was saved."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import click
+
+from tilec.cli.app import App, examples, json_option
+
+_PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*%?")
+
+
+class Percent(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A part: `5%` is 0.05."""
+
+    name = "percent"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it."""
+        if isinstance(value, float):
+            return value
+        found = _PERCENT.fullmatch(str(value).strip())
+        if not found or not 0 < float(found[1]) <= 1000:
+            self.fail(f"{value!r} is no part to be slower by: write 5%", param, ctx)
+        return float(found[1]) / 100
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Given:
+    """The options of one command line."""
+
+    select: tuple[str, ...]
+    cases: tuple[str, ...]
+    device: str
+    samples: int | None
+    seconds: float
+    cold: bool
+    against: bool
+    save: str
+    against_saved: str
+    fail_slower: float | None
+    markdown: str
+    measure_ceilings: bool
+    variants: bool
+    dry_run: bool
+    bundle: str | None
+    targets: tuple[str, ...]
+
+
+@click.command(
+    short_help="Time kernels on a GPU, against libraries and what was saved.",
+    epilog=examples(
+        "tilec bench                                 # every case of every kernel",
+        "tilec bench gemm --case 4k --seconds 3",
+        "tilec bench softmax --hot                   # in a warm L2 cache",
+        "tilec bench --save main                     # keep the times as main",
+        "tilec bench --against-saved main --fail-slower 5%   # a gate",
+        "tilec bench gemm --variants                 # every tile that was built, and a plot",
+        "tilec bench --markdown bench.md             # a table for a comment in CI",
+        "tilec bench --dry-run                       # what is known without a GPU",
+        "tilec bench softmax --device cpu            # says nothing of a GPU",
+    )
+    + "\n\nExit codes: 0 measured, 1 a case could not be, or is slower than what was saved by more than --fail-slower, 2 usage or "
+    "manifest, or what was saved is of another device, driver or state of the cache, 3 there is no GPU, and nothing was measured.",
+)
+@click.argument("kernels", nargs=-1, metavar="[KERNEL]...")
+@click.option("-k", "--select", multiple=True, metavar="GLOB", help="Only cases whose name (gemm/4k[f16]) matches.")
+@click.option("--case", "cases", multiple=True, metavar="NAME", help="Only cases of this name.")
+@click.option("--device", default="auto", show_default=True, metavar="NAME", help="cuda, cuda:N, or cpu, which is never taken unasked.")
+@click.option("--samples", type=click.IntRange(6, 10_000), metavar="N", help="Take no more samples than this of a case.  [default: 300]")
+@click.option(
+    "--seconds", type=click.FloatRange(0, 3600), metavar="S", default=1.0, show_default=True, help="Time for each case and each rival."
+)
+@click.option("--cold/--hot", default=True, help="What launches find in the L2 cache: nothing of theirs, or what the last one left.")
+@click.option("--against/--no-against", default=True, help="Measure what cases are held against too, in turn with the kernel.")
+@click.option("--save", default="", metavar="NAME", help="Save the times, as .tilec/bench/NAME.json (or as a path that ends in .json).")
+@click.option("--against-saved", default="", metavar="NAME", help="Hold the times against those that were saved.")
+@click.option("--fail-slower", type=Percent(), metavar="PART", help="With --against-saved: exit 1 where a case is slower by more: 5%.")
+@click.option("--markdown", default="", metavar="FILE", help="Write a table in Markdown too.")
+@click.option("--measure-ceilings", is_flag=True, help="Measure what the device can do at most anew, which is otherwise done once.")
+@click.option("--variants", is_flag=True, help="Measure each built variant of a case, not only the one a launch takes, and plot them.")
+@click.option("--dry-run", is_flag=True, help="Measure nothing: show what would run, its resources, occupancy and intensity.")
+@click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already.")
+@click.option("--targets", multiple=True, metavar="LIST", help="Targets to build for (default: as `tilec run`).")
+@json_option
+@click.pass_obj
+def command(app: App, /, kernels: tuple[str, ...], **options: Any) -> int:
+    """Time the cases of KERNELs (default: all): the median of the device's time with its 95 % interval, and what a launch costs the host.
+
+    Each case is warmed up until it is steady. A sample is many launches in a CUDA graph, each on other memory, so that the L2 cache is
+    cold. Where the case says its bytes and operations, rates are shown, and their share of what the device can do: a copy and matrix
+    products, measured once for each device. What a case is held against (`bench.against`) takes turns with it in the same run.
+    """
+    given = Given(**options)
+    if given.fail_slower is not None and not given.against_saved:
+        raise click.UsageError("--fail-slower goes with --against-saved: slower than what?", click.get_current_context())
+    if given.dry_run and (given.save or given.against_saved or given.markdown):
+        raise click.UsageError("--dry-run measures nothing to save, compare or write", click.get_current_context())
+    from tilec.cli.bench_run import run_bench
+
+    return run_bench(app, kernels, given)

@@ -1,0 +1,215 @@
+"""One run of `tilec bench`: finds device, bundle and cases, measures each, shows and writes what came of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tilec.bench import saved as saved_files
+from tilec.bench.gate import LIMIT, Standing
+from tilec.bench.measure import MeasureOptions
+from tilec.bench.report import CaseBench, Setting, bench_json
+from tilec.bench.saved import Saved, SavedCase, read_saved, require_comparable, write_saved
+from tilec.bundle.atomic import atomic_write, output_error
+from tilec.cli.app import App
+from tilec.cli.bench_flow import PRECISE, Bench, BenchOptions, check_rivals
+from tilec.cli.bench_place import DevicePlace, Place
+from tilec.cli.bench_plan import show_plan
+from tilec.cli.bench_show import Table, end_lines, head_lines, markdown
+from tilec.cli.bench_sweep import forgiven, plot_lines, sweep
+from tilec.cli.cases import Wish, check_wish, chosen_cases, open_bundle, open_project, package_json
+from tilec.cli.run_device import AUTO, CpuWish, find_device
+from tilec.compiler.state import WorkDir
+from tilec.errors import NoDeviceError, UsageError
+from tilec.runtime.load import load
+
+if TYPE_CHECKING:
+    from tilec.cli.bench import Given
+    from tilec.cli.cases import Opened
+    from tilec.manifest.types import Manifest
+    from tilec.project import Project
+    from tilec.runner.cases import BoundCase
+    from tilec.runtime.seam import DeviceDriver, DeviceInfo
+
+NEEDS_GPU = 3
+FOLDER = "bench"  # in .tilec
+SAMPLES, LEAST = 300, 30
+WARM_UP = 0.1  # least seconds
+
+
+def run_bench(app: App, kernels: tuple[str, ...], given: Given) -> int:
+    """Carry out one command line."""
+    wish = Wish(kernels=kernels, select=given.select, cases=given.cases, args=(), axes=(), reference="")
+    project = open_project(app)
+    check_wish(project.manifest, wish)
+    files = Files(app, project, given)
+    lacking: NoDeviceError | None = None
+    place: tuple[DeviceDriver, DeviceInfo] | None = None
+    if not given.dry_run:
+        try:
+            place = _device(app, given.device, project.manifest)
+        except NoDeviceError as error:
+            lacking = error
+    cpu = place is not None and place[1].interprets is not None
+    opened = open_bundle(app, project, wish, bundle=given.bundle, targets=given.targets, cpu=cpu)
+    cases = chosen_cases(opened, project.manifest, wish)
+    check_rivals(cases)
+    if given.variants and opened.bundle is not None:
+        cases = sweep(cases, {kernel.name: kernel for kernel in opened.bundle.info.kernels})
+    if place is None:
+        show_plan(app, opened, project.manifest, cases, lacking)
+        if lacking is not None and not app.json:
+            raise lacking
+        return NEEDS_GPU if lacking is not None else 0
+    driver, device = place
+    where = None
+    if opened.bundle is not None:
+        module = load(opened.bundle, device, driver=driver)
+        where = DevicePlace(module, driver, cold=given.cold, cache=app.settings.cache_dir, advice=opened.advice)
+    return measure_cases(app, given, files, where, opened, cases, project.manifest)
+
+
+class Files:
+    """What a run reads and writes; looked at before anything is built or measured."""
+
+    def __init__(self, app: App, project: Project, given: Given) -> None:
+        self._work = WorkDir(Path(project.manifest.root))
+        folder = self._work.path / FOLDER
+        self.base: Saved | None = None
+        self.shown = ""
+        if given.against_saved:
+            path = saved_files.path_of(given.against_saved, folder, app.base)
+            self.shown = app.show(path)
+            self.base = read_saved(path, self.shown)
+        self.save = saved_files.path_of(given.save, folder, app.base) if given.save else None
+        self.before: Saved | None = None
+        if self.save is not None:
+            if self.save.is_relative_to(self._work.path):
+                self._work.ignore()
+            if self.save.exists():  # whose other cases are kept; anything else is not written over
+                self.before = read_saved(self.save, app.show(self.save))
+        self.markdown = app.path(given.markdown) if given.markdown else None
+        for path_ in (self.save, self.markdown):
+            if path_ is not None:
+                _require_writable(path_)
+
+    def kept(self, setting: Setting) -> Mapping[str, SavedCase]:
+        """What was saved before in the same setting, and stays."""
+        return self.before.cases if self.before is not None and self.before.setting == setting else {}
+
+
+def measure_cases(
+    app: App, given: Given, files: Files, place: Place | None, opened: Opened, cases: Sequence[BoundCase], manifest: Manifest
+) -> int:
+    """Measure cases, show each as it ends, write what is to be written, and give the exit code."""
+    if place is not None and files.base is not None:
+        require_comparable(files.base, place.setting, files.shown)
+    ceilings = None
+    if place is not None:
+        app.pass_by("measuring what the device can do at most")
+        ceilings = place.ceilings(fresh=given.measure_ceilings)
+        app.wipe()
+        for line in head_lines(place.setting, ceilings, place.missing):
+            app.say(line)
+    most = given.samples or SAMPLES
+    measure = MeasureOptions(least_warm_up=WARM_UP, least=min(LEAST, most), most=most, seconds=given.seconds, precise=PRECISE)
+    limit = given.fail_slower if given.fail_slower is not None else LIMIT
+    options = BenchOptions(measure=measure, against=given.against, saved=files.base, limit=limit)
+    bench = Bench(place, options, root=manifest.root, ceilings=ceilings) if place is not None else None
+    table = Table(app, cases, saved=files.base is not None)
+    results: list[CaseBench] = []
+    for case in cases:
+        app.pass_by(f"measuring {case.name} ({len(results) + 1} of {len(cases)})")
+        if bench is None or case.kernel in opened.absent:
+            results.append(CaseBench(name=case.name, kernel=case.kernel, status="skipped", reason=opened.absent.get(case.kernel, "")))
+        else:
+            found = bench.case(case)
+            results.append(forgiven(found) if given.variants else found)
+        app.wipe()
+        table.print(results[-1])
+    code = ending(results, given.fail_slower)
+    for line in plot_lines(results) if given.variants else ():
+        app.say(line)
+    for line in end_lines(results, files.base, limit, gate=given.fail_slower is not None):
+        app.say(line)
+    if place is not None:
+        _write(app, files, place.setting, results, failed=code != 0)
+    if app.json and place is not None:
+        extra = {"against_saved": files.shown or None, "fail_slower": given.fail_slower, "ok": code == 0}
+        app.document("bench", {**package_json(opened, manifest), **bench_json(results, place.setting, ceilings, place.missing), **extra})
+    elif app.json:
+        skipped = [{"name": case.name, "kernel": case.kernel, "status": case.status, "reason": case.reason} for case in results]
+        app.document("bench", {**package_json(opened, manifest), "cases": skipped, "ok": False})
+    return code
+
+
+def ending(results: Sequence[CaseBench], fail_slower: float | None) -> int:
+    """The exit code: what went wrong first, then what is slower, then that nothing could be measured at all."""
+    if any(case.status == "error" for case in results):
+        return 1
+    slower = any(case.change is not None and case.change.standing is Standing.SLOWER for case in results)
+    if slower and fail_slower is not None:
+        return 1
+    if all(case.status == "skipped" for case in results):
+        return NEEDS_GPU
+    # A gate that has nothing to compare lets nothing pass.
+    return 1 if fail_slower is not None and all(case.change is None for case in results) else 0
+
+
+def _write(app: App, files: Files, setting: Setting, results: Sequence[CaseBench], *, failed: bool) -> None:
+    measured = [case for case in results if case.measurement is not None]
+    if files.markdown is not None:
+        with atomic_write(files.markdown) as file:
+            file.write(markdown(results, setting).encode())
+        app.say(f"wrote {app.show(files.markdown)}")
+    if files.save is None or not measured:
+        return
+    if failed:
+        app.note(f"nothing was saved as {app.show(files.save)}: what fails is no measure for later runs")
+        return
+    names = {case.name for case in measured}
+    kept = {name: row for name, row in files.kept(setting).items() if name not in names}
+    write_saved(files.save, setting, measured, kept)
+    more = f", beside {len(kept)} saved before" if kept else ""
+    app.say(f"saved {len(measured)} case{'s' if len(measured) != 1 else ''} as {app.show(files.save)}{more}")
+
+
+def _device(app: App, name: str, manifest: Manifest) -> tuple[DeviceDriver, DeviceInfo]:
+    """The device that is named; `auto` is the first GPU, and never the cpu device.
+
+    Raises:
+        UsageError: no such device.
+        NoDeviceError: the GPU is not there.
+    """
+    try:
+        wanted = "cuda:0" if name == AUTO else name
+        return find_device(app, wanted, CpuWish(), work=lambda: "the cases", manifest=manifest, traced=app.say)
+    except NoDeviceError as error:
+        cause = error.__cause__
+        what = cause.what if isinstance(cause, NoDeviceError) else error.what
+        fix = (
+            "carry the project and its bundle to a machine with an NVIDIA GPU, and there `tilec bench --bundle FILE`; "
+            "`--device cpu` times the cpu device, which says nothing of a GPU"
+        )
+        raise NoDeviceError(f"nothing was measured, which takes a GPU: {what}", cause=error.cause, fix=fix) from error
+
+
+def _require_writable(path: Path) -> None:
+    """See that a file can be written, before anything is measured for it.
+
+    Raises:
+        OutputError: it cannot.
+        UsageError: it is a directory.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory", fix="name a file")
+    folder = path.parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise output_error(path, error) from error

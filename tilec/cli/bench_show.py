@@ -1,0 +1,244 @@
+"""What was measured as text: a row for each case, what it was held against below it, and what makes any of it doubtful at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from tilec.bench.gate import Change, Standing
+from tilec.bench.measure import Measurement
+from tilec.bench.report import CaseBench, RivalResult, Setting
+from tilec.bench.saved import Saved
+from tilec.bench.statistics import Interval, median, series_interval
+from tilec.bench.work import Ceilings, Rates
+from tilec.cli.app import App
+from tilec.cli.run_results import skipped_lines
+from tilec.cli.tables import cells, plural, shorten, terminal_width
+from tilec.cli.tune_show import time_text
+from tilec.runner.cases import BoundCase
+
+# Of names, in so many columns in all; a terminal that is wider leaves them more.
+MOST_WIDTH, WIDTH = 25, 80
+BOUNDS = {"memory": "mem", "compute": "math", "": ""}
+TINTS = {Standing.SLOWER: "red", Standing.FASTER: "green", Standing.UNCLEAR: "yellow", Standing.SAME: ""}
+
+
+class Table:
+    """Prints each case as it ends, in columns as wide as its names, up to what the terminal leaves for them.
+
+    Args:
+        app: prints.
+        cases: that will come.
+        saved: whether they are held against what was saved.
+    """
+
+    def __init__(self, app: App, cases: Sequence[BoundCase], *, saved: bool) -> None:
+        self._app, self._saved, self._begun = app, saved, False
+        names = [case.name for case in cases]
+        names += [f"  {text}" for case in cases for text in (case.bench.against if case.bench else ())]
+        self._width = min(max(MOST_WIDTH, (terminal_width() or WIDTH) - WIDTH + MOST_WIDTH), max(map(cells, names)))
+
+    def print(self, case: CaseBench) -> None:
+        """One case."""
+        if not self._begun:
+            self._begun = True
+            head = f"{'case':<{self._width}}  {'time':>9}  {'95%':>6}  {'launch':>7}  {'GB/s':>6}  {'TFLOP/s':>7}  {'of max':>8}"
+            self._app.say(click.style(head, bold=True))
+        if case.measurement is None:
+            word, tint = ("skip", "yellow") if case.status == "skipped" else ("ERROR", "red")
+            self._app.say(f"{self._name(case.name)}  {click.style(f'{word:>9}', fg=tint, bold=True)}")
+            if case.error is not None:
+                self._app.say("\n".join(f"  {line}" for line in str(case.error).splitlines()))
+            return
+        host = f"{case.host * 1e6:.1f} us" if case.host is not None else "-"
+        rates = f"{rate_text(case.rates.bytes, 1e9):>6}  {rate_text(case.rates.flops, 1e12):>7}  {share_text(case.rates):>8}"
+        self._app.say(f"{self._name(case.name)}  {_times(case.measurement)}  {host:>7}  {rates}".rstrip())
+        for rival in case.rivals:
+            if rival.measurement is not None and rival.interval is not None:
+                self._app.say(f"{self._name(f'  {rival.text}')}  {_times(rival.measurement)}  {ratio_text(rival.ratio, rival.interval)}")
+        if case.change is not None:
+            tint = TINTS[case.change.standing]
+            text = f"  {change_text(case.change)}"
+            self._app.say(click.style(text, fg=tint) if tint else text)
+
+    def _name(self, name: str) -> str:
+        short = shorten(name, self._width)
+        return short + " " * (self._width - cells(short))
+
+
+def head_lines(setting: Setting, ceilings: Ceilings | None, clocks_missing: str) -> Iterator[str]:
+    """Where it is measured, and what the device can do at most."""
+    if setting.kind == "cpu":
+        yield f"on the cpu device ({setting.device}): these are times of an interpreter, and say nothing of a GPU"
+    else:
+        yield f"on {setting.device}, driver {setting.driver}, L2 cache {'cold' if setting.cold else 'hot'}"
+    if ceilings is not None:
+        parts = [f"copy {rate_text(ceilings.copy, 1e9)} GB/s"] if ceilings.copy else []
+        if ceilings.products:
+            products = ", ".join(f"{dtype} {rate_text(rate, 1e12)}" for dtype, rate in ceilings.products.items())
+            parts.append(f"products of {products} TFLOP/s ({ceilings.by})")
+        if parts:
+            yield f"at most: {'; '.join(parts)}"
+        if ceilings.missing:
+            yield f"note: {ceilings.missing}"
+    if clocks_missing:
+        yield f"note: {clocks_missing}"
+    yield ""
+
+
+def end_lines(results: Sequence[CaseBench], saved: Saved | None, limit: float, *, gate: bool) -> Iterator[str]:
+    """What makes measurements doubtful, what was left out and why, and how all stands to what was saved."""
+    lines = [*_doubts(results), *_rival_notes(results)]
+    lines += skipped_lines((case.kernel, case.reason) for case in results if case.status == "skipped")
+    if saved is not None:
+        lines += _saved_lines(results, saved, limit, gate=gate)
+    failed = sum(case.status == "error" for case in results)
+    if failed:
+        lines.append(f"{plural(failed, 'case')} could not be measured")
+    if lines:
+        yield ""
+        yield from lines
+
+
+def _doubts(results: Sequence[CaseBench]) -> Iterator[str]:
+    measured = [(case.name, case.measurement) for case in results if case.measurement is not None]
+    held: dict[str, list[str]] = {}
+    for name, found in measured:
+        if found.held_back:
+            held.setdefault(", ".join(found.held_back), []).append(name)
+    for reason, names in held.items():
+        yield f"clocks were held back ({reason}) during {_some(names)}"
+    restless = [name for name, found in measured if not found.steady]
+    if restless:
+        yield f"not steady after warming up: {_some(restless)}"
+    few = [name for name, found in measured if series_interval(found.samples).coverage < 0.95]
+    if few:
+        yield f"too few samples for an interval of 95%: {_some(few)}"
+
+
+def _rival_notes(results: Sequence[CaseBench]) -> Iterator[str]:
+    why: dict[str, dict[str, None]] = {}
+    for case in results:
+        for rival in case.rivals:
+            for text in (rival.reason, rival.note):
+                if text:
+                    why.setdefault(f"{'not measured' if rival.reason else 'note'}: {text}", {})[rival.text] = None
+    for text, calls in why.items():
+        yield f"{_some(list(calls))}: {text}"
+
+
+def _saved_lines(results: Sequence[CaseBench], saved: Saved, limit: float, *, gate: bool) -> Iterator[str]:
+    uncompared: dict[str, list[str]] = {}
+    for case in results:
+        if case.uncompared:
+            uncompared.setdefault(case.uncompared, []).append(case.name)
+    for reason, names in uncompared.items():
+        yield f"not compared: {_some(names)}: {reason}"
+    left = [name for name in saved.cases if name not in {case.name for case in results}]
+    if left:
+        yield f"saved and not measured now: {_some(left)}"
+    by = {standing: [case for case in results if case.change is not None and case.change.standing is standing] for standing in Standing}
+    compared = sum(map(len, by.values()))
+    alike = [case.name for case in by[Standing.SLOWER] if case.same_code]
+    if alike:
+        yield f"{_some(alike)}: the code is the same as then, so that something else is slower"
+    if by[Standing.UNCLEAR]:
+        yield f"too noisy to tell: {_some([case.name for case in by[Standing.UNCLEAR]])}; take more --seconds, on a quiet machine"
+    counts = ", ".join(f"{len(cases)} {standing.value}" for standing, cases in by.items() if cases)
+    verdict = ""
+    if gate:
+        word, tint = (
+            ("FAIL", "red") if by[Standing.SLOWER] or not compared else ("unclear", "yellow") if by[Standing.UNCLEAR] else ("ok", "green")
+        )
+        verdict = click.style(f"{word}: ", fg=tint, bold=True)
+    yield f"{verdict}{plural(compared, 'case')} held against what was saved, {100 * limit:g}% allowed: {counts or 'nothing to compare'}"
+
+
+def markdown(results: Sequence[CaseBench], setting: Setting) -> str:
+    """A table for a comment."""
+    where = "the cpu device (says nothing of a GPU)" if setting.kind == "cpu" else f"{setting.device}, driver {setting.driver}"
+    changes = any(case.change is not None for case in results)
+    heads = ["case", "time", "95%", "launch", "GB/s", "TFLOP/s", "of max", *(["against saved"] if changes else []), "against"]
+    lines = [f"**tilec bench** on {where}", "", f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 2)}---|"]
+    for case in results:
+        if case.measurement is None:
+            row = [_escaped(case.name), case.status, *[""] * (len(heads) - 2)]
+        else:
+            host = f"{case.host * 1e6:.1f} us" if case.host is not None else "-"
+            rates = [rate_text(case.rates.bytes, 1e9), rate_text(case.rates.flops, 1e12), share_text(case.rates) or "-"]
+            times = [time_text(median(case.measurement.samples)), _half_width(case.measurement), host]
+            change = [_change_cell(case.change)] if changes else []
+            row = [_escaped(case.name), *times, *rates, *change, "<br>".join(_rival_cell(rival) for rival in case.rivals)]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _change_cell(change: Change | None) -> str:
+    if change is None:
+        return "-"
+    bold = "**" if change.standing in (Standing.SLOWER, Standing.FASTER) else ""
+    return f"{bold}{change.ratio - 1:+.1%} {change.standing.value}{bold}"
+
+
+def _rival_cell(rival: RivalResult) -> str:
+    text = f"`{_escaped(rival.text)}`"
+    return f"{text} {rival.ratio:.2f}x as long" if rival.measurement is not None else f"{text} not measured"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def change_text(change: Change) -> str:
+    """`+7.9% against saved (+7.1% to +8.8%): slower, also when measured again`."""
+    low, high = change.interval.low - 1, change.interval.high - 1
+    again = ""
+    if change.repeated:
+        again = ", also when measured again" if change.standing is Standing.SLOWER else " when measured again, not at first"
+    return f"{change.ratio - 1:+.1%} against saved ({low:+.1%} to {high:+.1%}): {change.standing.value}{again}"
+
+
+def ratio_text(ratio: float, interval: Interval) -> str:
+    """`1.01x as long (1.00 to 1.02)`: what a rival takes for each unit of the kernel's time."""
+    return f"{ratio:.2f}x as long ({interval.low:.2f} to {interval.high:.2f})"
+
+
+def rate_text(rate: float | None, unit: float) -> str:
+    """A rate in a unit, with up to three digits that count; a dash for what is not known."""
+    if rate is None:
+        return "-"
+    value = rate / unit
+    if value >= 100:
+        return f"{value:.0f}"
+    if value >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 0.005 or not value else "<0.01"
+
+
+def amount_text(amount: float, unit: str) -> str:
+    """`268 MFLOP`, `1.1 TFLOP`."""
+    for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if amount >= scale:
+            return f"{amount / scale:.3g} {prefix}{unit}"
+    return f"{amount:.3g} {unit}"
+
+
+def share_text(rates: Rates) -> str:
+    """`93% mem`."""
+    return "-" if rates.share is None else f"{100 * rates.share:.0f}% {BOUNDS[rates.bound]}"
+
+
+def _times(found: Measurement) -> str:
+    return f"{time_text(median(found.samples)):>9}  {_half_width(found):>6}"
+
+
+def _half_width(found: Measurement) -> str:
+    """The greater half of the interval of the median, as a part of it."""
+    interval, middle = series_interval(found.samples), median(found.samples)
+    half = max(interval.high - middle, middle - interval.low) / middle
+    return f"±{100 * half:.1f}%" if half < 1 else ">100%"
+
+
+def _some(names: Sequence[str], most: int = 4) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
