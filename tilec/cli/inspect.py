@@ -36,11 +36,14 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
         "tilec inspect dist/acme_kernels --instructions --select '*-sm_90'   # what the machine code consists of",
         "tilec inspect --diff old/acme_kernels-0.2.0.tilec dist/acme_kernels --deny-breaking",
         "tilec inspect dist/acme_kernels --verify           # read and check every byte",
+        "tilec inspect dist/acme_kernels --why gemm --device sm_90",
+        "tilec inspect dist/acme_kernels --why add x=f32[1000]@16 z=f32[1000]@16 n=4",
     )
-    + "\n\nExit codes: 0 done, 1 the bundle is damaged or no bundle, or --deny-breaking found a breaking change, 2 usage,"
+    + "\n\nExit codes: 0 done, 1 the bundle is damaged or no bundle, --deny-breaking found a breaking change, or --why no image, 2 usage,"
     " 3 a disassembler is missing.",
 )
 @click.argument("file", type=click.Path())
+@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--select", default="", metavar="ID", help="Only images (or kernels) whose id matches; the image to dump.")
 @click.option("--ptx", "form", flag_value="ptx", default=None, help="Print the PTX of one image.")
 @click.option("--sass", "form", flag_value="sass", help="Print the machine code of one image (nvdisasm or cuobjdump).")
@@ -50,12 +53,16 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
 @click.option("--diff", "old", default="", metavar="OLD", help="Show what FILE changes against OLD; with --sass, in one image's code.")
 @click.option("--deny-breaking", is_flag=True, help="With --diff: exit 1 if callers of the old launchers may break.")
 @click.option("--raw", is_flag=True, help="Print Tile IR as NVIDIA's tileirdisasm does.")
+@click.option("--why", default="", metavar="KERNEL", help="Say what a launch with these arguments would take, and why not the rest.")
+@click.option("--device", default="", metavar="NAME", help="With --why: sm_90 (need not be here), cuda:N (default) or cpu.")
+@click.option("--driver", default="", metavar="RELEASE", help="With --why: what the driver is: CUDA 13.0, or its branch, 580.")
 @click.option("--verify", is_flag=True, help="Read every image and check its digest.")
 @json_option
 @click.pass_obj
 def command(
     app: App,
     file: str,
+    arguments: tuple[str, ...],
     select: str,
     form: str | None,
     safety: bool,
@@ -63,17 +70,30 @@ def command(
     old: str,
     deny_breaking: bool,
     raw: bool,
+    why: str,
+    device: str,
+    driver: str,
     verify: bool,
-) -> None:
+) -> int:
     """Show what is inside FILE: a .tilec bundle, a generated package's directory, or a wheel that holds one.
 
     A cubin, a fatbin, PTX or Tile IR bytecode will do too, whoever made it: each of its entry points is shown as a kernel.
 
     Kernels, signatures, variants, targets, resources, occupancy, sizes, digests and the toolchain that made them. Needs no GPU.
+
+    With --why, arguments are described: x=f32[64,64]@16 (dtype, extents, alignment), x=f32[64,64]/128,1 (strides), n=4096, BM=64.
     """
     from tilec.inspection import container, report
 
     shown = [name for name, given in ((f"--{form}", form), ("--safety", safety), ("--instructions", instructions)) if given]
+    if why:
+        _refuse_beside_why([*shown, *(option for option, given in (("--diff", old), ("--select", select), ("--verify", verify)) if given)])
+        from tilec.cli.inspect_why import print_why
+
+        return print_why(app, file, why, arguments, device=device, driver=driver)
+    if arguments or device or driver:
+        wrong = f"{arguments[0]!r} goes" if arguments else f"{'--device' if device else '--driver'} goes"
+        raise click.UsageError(f"{wrong} with --why KERNEL", click.get_current_context())
     _refuse(app, shown, form=form, old=old, deny_breaking=deny_breaking, raw=raw)
     opened = container.open_code(app.path(file), app.settings.search)
     if verify:
@@ -82,10 +102,10 @@ def command(
         difference(
             app, container.open_code(app.path(old), app.settings.search), opened, select, code=form == "sass", deny_breaking=deny_breaking
         )
-        return
+        return 0
     if form:
         _dump(app, opened, form, select, raw=raw)
-        return
+        return 0
     found = container.describe(opened)
     if select:
         found = report.narrow(found, select)
@@ -97,6 +117,17 @@ def command(
         app.document("inspect", report.to_json(found) | ({"verified": True} if verify else {}))
     else:
         _print(app, found, verified=verify)
+    return 0
+
+
+def _refuse_beside_why(shown: Sequence[str]) -> None:
+    """Options that --why does not go with.
+
+    Raises:
+        click.UsageError: there is one.
+    """
+    if shown:
+        raise click.UsageError(f"--why and {shown[0]} cannot be combined", click.get_current_context())
 
 
 def _refuse(app: App, shown: Sequence[str], *, form: str | None, old: str, deny_breaking: bool, raw: bool) -> None:
