@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tilec.cli.app import App, examples, json_option
 from tilec.cli.inspect_code import difference, print_instructions, share_text
-from tilec.cli.tables import Cell, bytes_text, columns, count_text, table, terminal_width
+from tilec.cli.tables import Cell, bytes_text, columns, count_text, hanging, table, terminal_width
 from tilec.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tilec.model.image import ImageInfo
     from tilec.model.kernel import KernelInfo, VariantInfo
 
-IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ", ">size", "driver", "sha256")
+IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ", ">size", "driver", "-sha256")
 
 
 @click.command(
@@ -34,7 +34,7 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
         "tilec inspect dist/acme_kernels --tileir --select softmax-f32-tileir",
         "tilec inspect dist/acme_kernels --safety           # what is guaranteed of each kernel, and how",
         "tilec inspect dist/acme_kernels --instructions --select '*-sm_90'   # what the machine code consists of",
-        "tilec inspect --diff old/acme_kernels-0.2.0.tilec dist/acme_kernels --deny-breaking",
+        "tilec inspect --diff acme-0.2.0.tilec dist/acme_kernels --deny-breaking",
         "tilec inspect dist/acme_kernels --verify           # read and check every byte",
         "tilec inspect dist/acme_kernels --why gemm --device sm_90",
         "tilec inspect dist/acme_kernels --why add x=f32[1000]@16 z=f32[1000]@16 n=4",
@@ -171,7 +171,7 @@ def _safety(app: App, found: Report) -> None:
                 weak = guarantee is Guarantee.NONE
                 app.say(f"  {click.style(guarantee.value, fg='yellow' if weak else 'cyan')}")
             for fact in facts:
-                app.say(f"    {fact.what}")
+                _say(app, "    ", fact.what, indent=6)
 
 
 def _dump(app: App, opened: Code, form: str, select: str, *, raw: bool) -> None:
@@ -197,15 +197,15 @@ def _print(app: App, found: Report, *, verified: bool) -> None:
     package = info.package
     title = click.style(f"{package.name} {package.version}".strip(), bold=True)
     where = f"{found.kind} {app.show(found.path)}" if package.module else found.kind
-    app.say(f"{title}  {where}, {bytes_text(found.size)}")
+    _say(app, f"{title}  ", f"{where}, {bytes_text(found.size)}", indent=2)
     if package.description:
-        app.say(package.description)
+        _say(app, "", package.description)
     facts = [f"import {package.module}", f"profile {info.profile}"] if package.module else []
     facts += [f"licence {package.license}"] if package.license else []
     facts += [f"drivers from {info.min_driver}"] if info.min_driver else []
     facts += [f"by {info.builder}"] if info.builder else []
     if facts:
-        app.say(", ".join(facts))
+        _say(app, "", ", ".join(facts))
     app.say(f"sha256 {found.digest}{', every image verified' if verified else ''}")
     app.say()
     for line in table(HEADS, kernel_rows(found.kernels), width=terminal_width()):
@@ -220,17 +220,22 @@ def _print(app: App, found: Report, *, verified: bool) -> None:
             app.say(f"  {tool.name} {tool.version}  {tool.digest[:12]}")
 
 
+def _say(app: App, lead: str, text: str, *, indent: int | None = None, **style: Any) -> None:
+    for line in hanging(lead, text, width=terminal_width(), indent=indent, **style):
+        app.say(line)
+
+
 def _kernel(app: App, kernel: KernelInfo) -> None:
     from tilec.inspection.report import assumption_text, hints_text, signature
 
-    app.say(f"{click.style(signature(kernel), bold=True)}")
-    app.say(f"  {kernel.language}, {kernel.location}" + (f": {_first_line(kernel.doc)}" if kernel.doc.strip() else ""))
+    _say(app, "", signature(kernel), indent=4, bold=True)
+    _say(app, "  ", f"{kernel.language}, {kernel.location}" + (f": {_first_line(kernel.doc)}" if kernel.doc.strip() else ""))
     default = dict(kernel.default)
     for name, values in kernel.axes:
         chosen = f" (default {default[name]})" if name in default and len(values) > 1 else ""
-        app.say(f"  {name} = {', '.join(map(str, values))}{chosen}")
+        _say(app, f"  {name} = ", f"{', '.join(map(str, values))}{chosen}")
     for label, text in _launch(kernel):
-        app.say(f"  {label} {text}")
+        _say(app, f"  {label} ", text)
     images = [(variant, image) for variant in kernel.variants for image in variant.images]
     rows = [_image_row(kernel, variant, image) for variant, image in images]
     head, *lines = table(IMAGE_HEADS, rows, width=terminal_width(), indent="    ")
@@ -239,7 +244,7 @@ def _kernel(app: App, kernel: KernelInfo) -> None:
     for (variant, _), line in zip(images, lines, strict=True):
         if variant.id != before:
             facts = "; ".join(text for text in (assumption_text(variant.assume), hints_text(variant)) if text)
-            app.say(f"  {click.style(variant.id, fg='cyan')}{f'  ({facts})' if facts else ''}")
+            _say(app, f"  {click.style(variant.id, fg='cyan')}  ", f"({facts})" if facts else "", indent=6)
             before = variant.id
         app.say(line)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tilec.cli.app import App
-from tilec.cli.tables import cells, plural, terminal_width
+from tilec.cli.tables import TEXT_LEAST, cells, hanging, plural, terminal_width
 from tilec.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 TINTS = {"takes": "green", "could take": "", "passes over": "yellow", "cannot take": "yellow", "leaves": ""}
 SHOWN = 8
-TEXT_LEAST = 30
 NO_IMAGE = 1
 
 Row = tuple[str, str, str]  # (what is done, with what, why)
@@ -199,10 +197,5 @@ def _section(app: App, title: str, rows: Sequence[Row], *, most: int | None = No
 
 
 def _wrapped(app: App, lead: str, text: str, *, indent: int | None = None) -> None:
-    """A text behind `lead`, in as many lines as the terminal needs."""
-    left = cells(click.unstyle(lead)) if indent is None else indent
-    width = terminal_width()
-    lines = [text] if width is None else textwrap.wrap(text, max(TEXT_LEAST, width - left), break_on_hyphens=False) or [""]
-    app.say(f"{lead}{lines[0]}".rstrip())
-    for line in lines[1:]:
-        app.say(f"{' ' * left}{line}")
+    for line in hanging(lead, text, width=terminal_width(), indent=indent):
+        app.say(line)
