@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilec.cli.app import App, examples, json_option
+from tilec.cli.complete import architectures, completes, kernels_inside
 from tilec.cli.inspect_code import difference, print_instructions, share_text
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, hanging, table, terminal_width
 from tilec.errors import UsageError
@@ -44,7 +45,13 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
 )
 @click.argument("file", type=click.Path())
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--select", default="", metavar="ID", help="Only images (or kernels) whose id matches; the image to dump.")
+@click.option(
+    "--select",
+    default="",
+    metavar="ID",
+    shell_complete=completes(kernels_inside),
+    help="Only images (or kernels) whose id matches; the image to dump.",
+)
 @click.option("--ptx", "form", flag_value="ptx", default=None, help="Print the PTX of one image.")
 @click.option("--sass", "form", flag_value="sass", help="Print the machine code of one image (nvdisasm or cuobjdump).")
 @click.option("--tileir", "form", flag_value="tileir", help="Print the Tile IR of one image, with its source lines.")
@@ -53,8 +60,20 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
 @click.option("--diff", "old", default="", metavar="OLD", help="Show what FILE changes against OLD; with --sass, in one image's code.")
 @click.option("--deny-breaking", is_flag=True, help="With --diff: exit 1 if callers of the old launchers may break.")
 @click.option("--raw", is_flag=True, help="Print Tile IR as NVIDIA's tileirdisasm does.")
-@click.option("--why", default="", metavar="KERNEL", help="Say what a launch with these arguments would take, and why not the rest.")
-@click.option("--device", default="", metavar="NAME", help="With --why: sm_90 (need not be here), cuda:N (default) or cpu.")
+@click.option(
+    "--why",
+    default="",
+    metavar="KERNEL",
+    shell_complete=completes(kernels_inside),
+    help="Say what a launch with these arguments would take, and why not the rest.",
+)
+@click.option(
+    "--device",
+    default="",
+    metavar="NAME",
+    shell_complete=completes(architectures),
+    help="With --why: sm_90 (need not be here), cuda:N (default) or cpu.",
+)
 @click.option("--driver", default="", metavar="RELEASE", help="With --why: what the driver is: CUDA 13.0, or its branch, 580.")
 @click.option("--verify", is_flag=True, help="Read every image and check its digest.")
 @json_option

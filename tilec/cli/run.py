@@ -9,6 +9,17 @@ import click
 
 from tilec.cli.app import App, examples, json_option
 from tilec.cli.cases import Wish, check_wish, open_project
+from tilec.cli.complete import (
+    case_names,
+    changeable,
+    completes,
+    completes_list,
+    devices,
+    input_names,
+    known_targets,
+    project_cases,
+    project_kernels,
+)
 
 if TYPE_CHECKING:
     from tilec.cli.run_flow import RunOptions
@@ -59,27 +70,77 @@ class _Given:
     "case (or not the kernel that was named) that runs without one, 86 --check found something. Cases that need a GPU are skipped on "
     "the cpu device, and counted.",
 )
-@click.argument("kernels", nargs=-1, metavar="[KERNEL]...")
-@click.option("-k", "expression", default="", metavar="EXPR", help="Only cases whose names fit, such as 'gemm and not (f16 or BM256)'.")
-@click.option("--select", multiple=True, metavar="GLOB", help="Only cases whose name (gemm/4k[f16]) matches.")
-@click.option("--case", "cases", multiple=True, metavar="NAME", help="Only cases of this name.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Change an input or an axis: n=4096, x=[512,512], BM=64.")
-@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE", help="Take an input from FILE.npy, .npz:KEY or .safetensors:KEY.")
+@click.argument("kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(project_kernels))
+@click.option(
+    "-k",
+    "expression",
+    default="",
+    metavar="EXPR",
+    shell_complete=completes(case_names),
+    help="Only cases whose names fit, such as 'gemm and not (f16 or BM256)'.",
+)
+@click.option(
+    "--select", multiple=True, metavar="GLOB", shell_complete=completes(case_names), help="Only cases whose name (gemm/4k[f16]) matches."
+)
+@click.option("--case", "cases", multiple=True, metavar="NAME", shell_complete=completes(project_cases), help="Only cases of this name.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    shell_complete=completes(changeable),
+    help="Change an input or an axis: n=4096, x=[512,512], BM=64.",
+)
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=FILE",
+    shell_complete=completes(input_names),
+    help="Take an input from FILE.npy, .npz:KEY or .safetensors:KEY.",
+)
 @click.option("--arg", "args", multiple=True, metavar="NAME=VALUE", help="Run one kernel without a case: f32[1024]:normal:7, 2.5, FILE.")
 @click.option("--axis", "axes", multiple=True, metavar="NAME=VALUE", help="With --arg: the value of an axis.")
 @click.option("--reference", default="", metavar="FILE:FUNCTION", help="With --arg: what to compare with.")
-@click.option("--output-dir", "--save", "save", default="", metavar="DIR", help="Write every output as DIR/CASE.OUTPUT.npy.")
+@click.option(
+    "--output-dir",
+    "--save",
+    "save",
+    default="",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Write every output as DIR/CASE.OUTPUT.npy.",
+)
 @click.option("--repeat", type=click.IntRange(min=1), metavar="N", help="Run each case N times, and tell whether the bits are the same.")
-@click.option("--device", default="auto", show_default=True, metavar="NAME", help="cuda, cuda:N, cpu, all, or auto: a GPU if there is one.")
+@click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    shell_complete=completes(devices),
+    help="cuda, cuda:N, cpu, all, or auto: a GPU if there is one.",
+)
 @click.option("--block-order", default="", metavar="ORDER", help="On the cpu device: forward, reverse, or the seed of a random order.")
 @click.option(
     "--steps", type=click.IntRange(min=1), metavar="N", help="On the cpu device: stop after so many passes of loops (10 million)."
 )
-@click.option("--trace", default="", metavar="CASE", help="On the cpu device: print each operation of one block (or more) of a case.")
+@click.option(
+    "--trace",
+    default="",
+    metavar="CASE",
+    shell_complete=completes(case_names),
+    help="On the cpu device: print each operation of one block (or more) of a case.",
+)
 @click.option("--block", "blocks", multiple=True, metavar="X[,Y[,Z]]", help="With --trace: which block (default: 0,0,0).")
 @click.option("--check", is_flag=True, help="On the cpu device: also report races, bad accesses and broken promises (see `sanitize`).")
 @click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already.")
-@click.option("--targets", multiple=True, metavar="LIST", help="Targets to build for (default: see above).")
+@click.option(
+    "--targets",
+    multiple=True,
+    metavar="LIST",
+    shell_complete=completes_list(known_targets),
+    help="Targets to build for (default: see above).",
+)
 @json_option
 @click.pass_obj
 def command(app: App, kernels: tuple[str, ...], **options: Any) -> int:
