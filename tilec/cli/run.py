@@ -143,7 +143,7 @@ class _Given:
 )
 @json_option
 @click.pass_obj
-def command(app: App, kernels: tuple[str, ...], **options: Any) -> int:
+def command(app: App, /, kernels: tuple[str, ...], **options: Any) -> int:
     """Launch KERNELs (default: all) with the inputs of their cases, and compare the results with their references.
 
     On a GPU if there is one, else on the cpu device, which runs tile kernels that are built for the target tileir. With --arg, one

@@ -15,9 +15,9 @@ from tilec.model.arch import ARCHS, Version
 from tilec.model.driver import BRANCHES, cuda_of_branch
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue, KernelInfo, VariantInfo
+from tilec.model.literal import axis_text, read_axis_value, read_number
 from tilec.model.signature import Param, ParamKind
 from tilec.model.suggest import did_you_mean
-from tilec.runner.arguments import parse_axis, read_number
 from tilec.runtime.cpu_driver import cpu_driver
 from tilec.runtime.images import store_of
 from tilec.runtime.launch import Launcher
@@ -154,7 +154,7 @@ def driver_release(text: str) -> Version:
 
 
 def _read(info: KernelInfo, arguments: Sequence[str], device: DeviceInfo) -> dict[str, Any]:
-    params = {param.name: param for param in info.params}
+    params, axes = {param.name: param for param in info.params}, dict(info.axes)
     found: dict[str, Any] = {}
     for text in arguments:
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -164,10 +164,12 @@ def _read(info: KernelInfo, arguments: Sequence[str], device: DeviceInfo) -> dic
             raise UsageError(f"{text!r}: {name} is given twice")
         if name in params:
             found[name] = _value(info, text, params[name], value, device, place=len(found) + 1)
-        elif name in dict(info.axes):
-            found[name] = parse_axis(f"{name}={value}", info, option="argument")[1]
+        elif name in axes:
+            found[name] = read_axis_value(value, axes[name])
+            if found[name] is None:
+                raise UsageError(f"{text!r}: {name} was built for {', '.join(map(axis_text, axes[name]))}")
         else:
-            known = (*params, *dict(info.axes))
+            known = (*params, *axes)
             hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
             raise UsageError(f"{text!r}: kernel {info.name} has no parameter or axis {name!r}{hint}")
     return found

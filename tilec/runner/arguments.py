@@ -11,6 +11,7 @@ from tilec.errors import CaseError, UsageError
 from tilec.manifest.types import Case, Input
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue, KernelInfo
+from tilec.model.literal import axis_text, read_axis_value, read_number
 from tilec.model.suggest import did_you_mean
 from tilec.runner.cases import BoundCase, bind
 from tilec.runner.files import FORMS, Place, UnfitError, dtype_in, is_file, parse_place
@@ -63,23 +64,10 @@ def parse_axis(text: str, info: KernelInfo, *, option: str = "--axis") -> tuple[
     if name not in axes:
         hint = did_you_mean(name, list(axes)) or (f"; it has {', '.join(axes)}" if axes else "; it has none")
         raise UsageError(f"{option} {text!r}: kernel {info.name} has no axis {name!r}{hint}")
-    for known in axes[name]:
-        if value == _axis_text(known):
-            return name, known
-    raise UsageError(f"{option} {text!r}: {name} was built for {', '.join(_axis_text(v) for v in axes[name])}")
-
-
-def read_number(text: str) -> int | float | bool | None:
-    """`0x10`, `2.5`, `true`; None for what is no number."""
-    if text in ("true", "false"):
-        return text == "true"
-    for read in (lambda v: int(v, 0), float):
-        try:
-            number: int | float = read(text)
-        except ValueError:
-            continue
-        return number
-    return None
+    known = read_axis_value(value, axes[name])
+    if known is None:
+        raise UsageError(f"{option} {text!r}: {name} was built for {', '.join(map(axis_text, axes[name]))}")
+    return name, known
 
 
 def bind_arguments(
@@ -149,7 +137,3 @@ def _file(text: str, name: str, place: Place) -> Argument:
         return Argument(name=name, path=str(place), dtype=dtype_in(place, name))
     except UnfitError as error:
         raise UsageError(f"--arg {text!r}: {place} cannot be read: {error}", fix=f"give {FORMS}") from error
-
-
-def _axis_text(value: AxisValue) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -14,9 +14,10 @@ from tilec.errors import UsageError
 from tilec.manifest.types import Case, Input, Kernel
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import KernelInfo
+from tilec.model.literal import read_number
 from tilec.model.signature import Param, ParamKind
 from tilec.model.suggest import did_you_mean
-from tilec.runner.arguments import parse_axis, read_number, read_tensor
+from tilec.runner.arguments import parse_axis, read_tensor
 from tilec.runner.cases import Files
 from tilec.runner.files import FORMS, Place, UnfitError, dtype_in, is_file, parse_place
 
