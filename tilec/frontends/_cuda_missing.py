@@ -32,7 +32,8 @@ def missing_includes(root: str, path: str, include: Sequence[str], toolkit: Sequ
     waiting, seen = [path], {path}
     while waiting:
         name = waiting.pop(0)
-        for line, column, written, quoted in _certain(_text(base / name)):
+        text = _text(base / name)
+        for line, column, written, quoted in _certain(text):
             places = [(base / name).parent, (base / path).parent, *(base / folder for folder in include)]
             hit = next((place / written for place in places if os.path.isfile(place / written)), None)  # noqa: PTH113 - no name is too long
             if hit is not None:
@@ -41,8 +42,14 @@ def missing_includes(root: str, path: str, include: Sequence[str], toolkit: Sequ
                     seen.add(inside)
                     waiting.append(inside)
             elif (not host or (quoted and "." in written)) and not any(os.path.isfile(folder / written) for folder in toolkit):  # noqa: PTH113
-                what = f'cannot open source file "{written}"'
-                found.append(Diagnostic(message=what, location=Location(file=name, line=line, column=column), hint=missing_header(written)))
+                found.append(
+                    Diagnostic(
+                        message=f'cannot open source file "{written}"',
+                        location=Location(file=name, line=line, column=column),
+                        excerpt=text.split("\n")[line - 1].rstrip("\r"),
+                        hint=missing_header(written),
+                    )
+                )
     return found
 
 
