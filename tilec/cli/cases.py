@@ -193,7 +193,7 @@ def chosen_cases(opened: Opened, manifest: Manifest | None, wish: Wish) -> tuple
         if wish.kernels and kernel.name not in wish.kernels:
             continue
         if kernel.name in built:
-            bound.extend(_bound(kernel, built[kernel.name], wish.overrides, manifest, refused))
+            bound.extend(_bound(kernel, built[kernel.name], wish, manifest, refused))
         elif kernel.name in opened.absent:
             bound.extend(unbuilt_cases(kernel, locate=manifest.locate))
         elif wish.kernels:
@@ -208,22 +208,21 @@ def chosen_cases(opened: Opened, manifest: Manifest | None, wish: Wish) -> tuple
     return taken
 
 
-def _bound(
-    kernel: Kernel, info: KernelInfo, overrides: tuple[Override, ...], manifest: Manifest, refused: dict[str, UsageError]
-) -> tuple[BoundCase, ...]:
+def _bound(kernel: Kernel, info: KernelInfo, wish: Wish, manifest: Manifest, refused: dict[str, UsageError]) -> tuple[BoundCase, ...]:
     """A kernel's cases with what is changed of them; where that cannot be they stay, and `refused` has the reason: none may be chosen."""
     from tilec.errors import CaseError, UsageError
     from tilec.runner.cases import expand_cases
     from tilec.runner.overrides import overridden
 
-    if overrides and kernel.cases:
+    chosen = tuple(case for case in kernel.cases if not wish.cases or case.name in wish.cases)
+    if wish.overrides and chosen:
         try:
-            changed, files = overridden(kernel, info, overrides)
+            changed, files = overridden(dataclasses.replace(kernel, cases=chosen), info, wish.overrides)
             return expand_cases(changed, info, files=files)
         except UsageError as error:
             refused[kernel.name] = error
         except CaseError as error:  # not of the manifest, but of the command line
-            what = f"{', '.join(override.text for override in overrides)}: {error.what}"
+            what = f"{', '.join(override.text for override in wish.overrides)}: {error.what}"
             refused[kernel.name] = UsageError(what, cause=error.cause, fix=error.fix, kernel=kernel.name)
     return expand_cases(kernel, info, locate=manifest.locate)
 
