@@ -31,7 +31,8 @@ from tilec.project import open_project
 from tilec.runner.cases import BoundCase, expand_cases
 from tilec.runner.inputs import environment, make_inputs, numpy_dtype
 from tilec.runner.reference import References
-from tilec.runner.report import case_json, select_cases
+from tilec.runner.report import case_json
+from tilec.runner.selection import select_cases
 from tilec.runner.run import CaseResult, run_case
 
 REPEATS = 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ hypothesis.settings.register_profile("explore", derandomize=False, deadline=None
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 Golden = Callable[[Path, str], None]
+Terminal = Callable[[int], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,3 +35,15 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         assert text == path.read_text(encoding="utf-8")
 
     return check
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    """Makes standard output, which a test captures, a terminal of so many columns."""
+    del capsys  # it has to have taken the place of standard output
+
+    def of(columns: int) -> None:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+    return of

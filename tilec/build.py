@@ -15,7 +15,7 @@ from tilec.compiler.execute import KeyedJob, Pool
 from tilec.compiler.keys import Change, KeyMaker, explain_change, inputs_digest, recall
 from tilec.compiler.lockfile import check_lock
 from tilec.compiler.state import Fingerprint, Output, WorkDir
-from tilec.errors import Diagnostic, ManifestError, UsageError
+from tilec.errors import BuildError, Diagnostic, ManifestError, UsageError
 from tilec.frontends._reads import GONE, OWN
 from tilec.frontends._tools import used as tools_used
 from tilec.frontends.base import BUILTIN, ToolSearch
@@ -23,7 +23,7 @@ from tilec.model.kernel import BundleInfo
 from tilec.model.suggest import did_you_mean
 from tilec.plan import Plan, make_plan
 from tilec.plan.targets import parse_targets
-from tilec.project import Declared, Project, declare, include_folders, open_project, reference_problems, tuning_files
+from tilec.project import Declared, Project, declare, include_folders, include_problems, open_project, reference_problems, tuning_files
 
 ASIDE = "run"  # in .tilec
 
@@ -234,13 +234,17 @@ def check(request: BuildRequest, observer: Observer) -> Plan:
     Raises:
         ManifestError, BuildError: every problem.
     """
-    lacking = reference_problems(open_project(request.manifest_path, request.search).manifest)
+    project = open_project(request.manifest_path, request.search)
+    lacking = reference_problems(project.manifest)
     try:
         plan = plan_only(request, observer)
     except ManifestError as exc:
         raise ManifestError((*exc.problems, *lacking), fix=exc.fix) from exc
     if lacking:
         raise ManifestError(lacking)
+    missing = include_problems(project)
+    if missing:
+        raise BuildError(missing, total=len(project.sources), what="sources include what is not there")
     return plan
 
 

@@ -15,9 +15,9 @@ from tilec.compiler.cache import Cache
 from tilec.compiler.execute import Pool
 from tilec.compiler.keys import declaration_key
 from tilec.compiler.records import load_declarations, save_declarations
-from tilec.errors import BuildError, Diagnostic, ManifestError, MissingError, TilecError
+from tilec.errors import BuildError, CompileError, Diagnostic, ManifestError, MissingError, TilecError
 from tilec.frontends._reads import digests, with_reads
-from tilec.frontends.base import BUILTIN, Frontend, ToolSearch, installed
+from tilec.frontends.base import BUILTIN, Frontend, IncludingFrontend, ToolSearch, installed
 from tilec.manifest.load import load
 from tilec.manifest.locate import render
 from tilec.manifest.types import Kernel, Manifest
@@ -275,6 +275,18 @@ def _inputs(
         except TilecError as error:
             failures[language, source] = error
     return found, failures
+
+
+def include_problems(project: Project) -> tuple[CompileError, ...]:
+    """Sources whose includes are certainly not found, each with the places."""
+    languages = {kernel.name: kernel.language for kernel in project.manifest.kernels}
+    found: list[CompileError] = []
+    for language, source in dict.fromkeys((languages[name], source) for name, source in project.sources.items()):
+        frontend = project.frontends[language]
+        if isinstance(frontend, IncludingFrontend):
+            problems = tuple(frontend.missing_includes(source))
+            found += [CompileError(problems[0].message, diagnostics=problems)] if problems else []
+    return tuple(found)
 
 
 def _reads(declarations: Sequence[KernelDecl]) -> dict[str, str]:

@@ -57,10 +57,12 @@ class CaseFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """The cases, in the manifest's order."""
+        from tilec.runner.cases import unbuilt_cases
+
         run = Run(self.path, self.config.getoption("--tilec-device"))
         for kernel in run.project.manifest.kernels:
-            for case in kernel.cases:
-                yield CaseItem.from_parent(self, name=f"{kernel.name}/{case.name}", run=run, kernel=kernel, case=case.name)
+            for case in unbuilt_cases(kernel):
+                yield CaseItem.from_parent(self, name=case.name, run=run, kernel=kernel, case=case.case)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
         """Errors in the manifest, as `tilec check` prints them."""
@@ -68,7 +70,7 @@ class CaseFile(pytest.File):
 
 
 class CaseItem(pytest.Item):
-    """One case of a kernel, with all dtypes that it leaves open."""
+    """One case of a kernel, for one choice of the dtypes that it leaves open; for all where the manifest does not tell them."""
 
     def __init__(self, *, run: Run, kernel: Kernel, case: str, **more: Any) -> None:
         """Mark it, so that `-m` and `-k` find it by kernel, language and need of a GPU."""
@@ -81,7 +83,7 @@ class CaseItem(pytest.Item):
 
     def runtest(self) -> None:
         """Build what is not up to date (once for all cases), run, and compare."""
-        results = self._run.results(self._kernel.name, self._case)
+        results = self._run.results(self._kernel, self._case, self.name)
         bad = [result for result in results if result.status in ("failed", "error")]
         if bad:
             raise CaseFailedError("\n".join(line for result in bad for line in _told(result)))
@@ -125,14 +127,15 @@ class Run:
         self._place: ModuleDevice | None = None
         self._references: References | None = None
 
-    def results(self, kernel: str, case: str) -> list[CaseResult]:
-        """What came of a case, once for each value of the axes that it leaves open.
+    def results(self, kernel: Kernel, case: str, name: str) -> list[CaseResult]:
+        """What came of the case of this name; of all of a case where the manifest alone names them otherwise than what was built does.
 
         Raises:
             TilecError: the project cannot be built, or there is no such device; the same for every case.
         """
         import time
 
+        from tilec.runner.cases import unbuilt_cases
         from tilec.runner.run import CaseResult, run_case
 
         if self._error is not None:
@@ -143,13 +146,14 @@ class Run:
             except TilecError as error:
                 self._error = error
                 raise
+        known = {one.name for one in unbuilt_cases(kernel)}
+        same = [one for one in self._cases if (one.kernel, one.case) == (kernel.name, case)]
         results = []
-        for one in self._cases:
-            if (one.kernel, one.case) == (kernel, case):
-                if self._place is None or self._references is None or kernel in self._absent:
-                    results.append(CaseResult(case=one, status="skipped", reason=self._absent.get(kernel, "it was not built")))
-                else:
-                    results.append(run_case(one, self._place, self._references, clock=time.perf_counter))
+        for one in [one for one in same if one.name == name] if known.intersection(one.name for one in same) else same:
+            if self._place is None or self._references is None or kernel.name in self._absent:
+                results.append(CaseResult(case=one, status="skipped", reason=self._absent.get(kernel.name, "it was not built")))
+            else:
+                results.append(run_case(one, self._place, self._references, clock=time.perf_counter))
         return results
 
     def told(self, error: TilecError) -> str:
@@ -184,11 +188,13 @@ def _text(error: TilecError) -> str:
 
 
 def _told(result: CaseResult) -> Iterator[str]:
+    from tilec.cli.run_difference import difference_lines
     from tilec.cli.run_results import difference
 
     yield result.case.name
     for output in result.outputs:
         if not output.comparison.ok:
             yield f"  {difference(output)}"
+            yield from (f"  {click.unstyle(line)}".rstrip() for line in difference_lines(output, None))
     if result.error is not None:
         yield from (f"  {line}" for line in str(result.error).splitlines())

@@ -66,18 +66,20 @@ def run(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_cases_are_tests(run: Run, tmp_path: Path) -> None:
     printed = run("-v", "-rs", code=1)
-    assert "tilec.toml::twice/small PASSED" in printed
+    assert "tilec.toml::twice/small[f32] PASSED" in printed
+    assert "tilec.toml::twice/small[f16] PASSED" in printed
     assert "tilec.toml::twice/wrong FAILED" in printed
     assert "z[0] is 2.0, expected 3.0; 100 of 100 elements are off" in printed
+    assert "  >  z[0]     2         3      1" in printed
     assert "Traceback" not in printed
     assert "tilec.toml::fill/small SKIPPED" in printed
     assert "the cpu device" in printed
-    assert "1 failed, 1 passed, 1 skipped" in printed
+    assert "1 failed, 2 passed, 1 skipped" in printed
 
     # Kernels, languages and marks choose among them; what is only collected is not built.
     (tmp_path / ".tilec").rename(tmp_path / "before")
     listed = run("--collect-only", "-q", "-m", "not tilec_gpu", "-k", "twice and small")
-    assert "tilec.toml::twice/small" in listed
+    assert "tilec.toml::twice/small[f32]\ntilec.toml::twice/small[f16]\n" in listed
     assert "fill" not in listed
     assert not (tmp_path / ".tilec").exists()
 
@@ -87,7 +89,7 @@ def test_errors_are_told_as_the_command_does(run: Run, tmp_path: Path) -> None:
     kernel.write_text(kernel.read_text().replace("ct.load(x", "ct.loud(x"))
     printed = run(code=1)
     assert printed.count("k/twice.py:7:") == 2, "in full once, and in pytest's summary"
-    assert printed.count("(see the first case of tilec.toml)") == 2
+    assert printed.count("(see the first case of tilec.toml)") == 3
     assert "Traceback" not in printed
     (tmp_path / "tilec.toml").write_text(MANIFEST.replace("block = ", "blok = "))
     printed = run(code=2)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 MANIFEST = "tilec.toml"
 SCHEMA_VERSION = 1
+# Columns of a line of examples: a terminal's 80 less what the page and the list are indented by.
+HELP_WIDTH = 76
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
@@ -164,8 +166,19 @@ def print_document(kind: str, body: Mapping[str, Any]) -> None:
 
 
 def examples(*lines: str) -> str:
-    """The examples under a command's help: each line is `command` or `command   # what for`."""
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+    """The examples under a command's help, each `command` or `command   # what for`: beside it in a column if there is room, else above."""
+    rows = [(command.rstrip(), f"# {note.strip()}" if note else "") for command, _, note in (line.partition("  # ") for line in lines)]
+    beside = [command for command, note in rows if note and len(command) + 2 + len(note) <= HELP_WIDTH]
+    column = max((len(command) for command in beside if len(command) <= HELP_WIDTH // 2), default=0)
+    shown: list[str] = []
+    for command, note in rows:
+        if command not in beside:
+            shown += [note, command] if note else [command]
+        elif column + 2 + len(note) <= HELP_WIDTH:
+            shown.append(f"{command:<{column}}  {note}")
+        else:
+            shown.append(f"{command}  {note}")
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in shown)
 
 
 def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilec.cli.app import App, examples, json_option
+from tilec.cli.complete import completes, completes_list, known_targets, profiles, project_kernels
 
 if TYPE_CHECKING:
     from tilec.build import BuildRequest
@@ -45,13 +46,34 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     + "\n\nExit codes: 0 built, 1 a kernel does not compile or is over its budget, 2 usage or manifest, 3 a compiler is missing, "
     "130 interrupted. Nothing is written unless every job succeeds.",
 )
-@click.option("--targets", multiple=True, callback=_words, metavar="LIST", help="Targets or groups, by comma (default: [targets] default).")
 @click.option(
-    "--select", multiple=True, callback=_words, metavar="GLOB", help="Only jobs whose id (or whose variant's or kernel's) matches."
+    "--targets",
+    multiple=True,
+    callback=_words,
+    metavar="LIST",
+    shell_complete=completes_list(known_targets),
+    help="Targets or groups, by comma (default: [targets] default).",
 )
-@click.option("--profile", default="release", show_default=True, metavar="NAME", help="Profile to build with.")
+@click.option(
+    "--select",
+    multiple=True,
+    callback=_words,
+    metavar="GLOB",
+    shell_complete=completes(project_kernels),
+    help="Only jobs whose id (or whose variant's or kernel's) matches.",
+)
+@click.option(
+    "--profile", default="release", show_default=True, metavar="NAME", shell_complete=completes(profiles), help="Profile to build with."
+)
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Compilers that run at once (default: all cores).")
-@click.option("--emit", multiple=True, callback=_emit, metavar="LIST", help=f"What to write: {', '.join(EMIT)}.")
+@click.option(
+    "--emit",
+    multiple=True,
+    callback=_emit,
+    metavar="LIST",
+    shell_complete=completes_list(lambda _: EMIT),
+    help=f"What to write: {', '.join(EMIT)}.",
+)
 @click.option("--force", is_flag=True, help="Compile everything again, whatever the cache holds.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
 @click.option("--locked", is_flag=True, help="Refuse tools other than those in tilec.lock.")

@@ -14,18 +14,28 @@ from tilec.cli.app import App
 if TYPE_CHECKING:
     from tilec.bundle.read import Bundle
     from tilec.compiler.state import Output
-    from tilec.manifest.types import Manifest
+    from tilec.errors import UsageError
+    from tilec.manifest.types import Kernel, Manifest
     from tilec.model.kernel import KernelInfo
     from tilec.project import Project
     from tilec.runner.cases import BoundCase
+    from tilec.runner.overrides import Override
+    from tilec.runner.selection import Expression
 
 NO_CASES = "there are no cases to run"
+CASES_SHOWN = 20
 ADD_CASE = "add [kernel.NAME.case.CASE] to tilec.toml, or run one kernel with --arg"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Wish:
-    """What the command line asks to run."""
+    """What the command line asks to run.
+
+    Attributes:
+        kernels: by name; empty for all. select: globs. cases: by name. expression: of `-k`.
+        args, axes, reference: what one kernel is run with in place of its cases.
+        overrides: what is changed of the cases.
+    """
 
     kernels: tuple[str, ...]
     select: tuple[str, ...]
@@ -33,6 +43,8 @@ class Wish:
     args: tuple[str, ...]
     axes: tuple[str, ...]
     reference: str
+    expression: Expression | None = None
+    overrides: tuple[Override, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,27 +198,68 @@ def _bundle_among(outputs: Sequence[Output]) -> Path | None:
 
 
 def chosen_cases(opened: Opened, manifest: Manifest | None, wish: Wish) -> tuple[BoundCase, ...]:
+    """The cases to run, bound to what was built.
+
+    Raises:
+        UsageError: there are none, or they do not have what is to be changed of them.
+    """
     from tilec.errors import UsageError
-    from tilec.runner.cases import expand_cases, unbuilt_cases
-    from tilec.runner.report import select_cases
+    from tilec.runner.cases import unbuilt_cases
+    from tilec.runner.selection import select_cases
 
     assert manifest is not None
     built = {kernel.name: kernel for kernel in opened.bundle.info.kernels} if opened.bundle else {}
     bound: list[BoundCase] = []
+    refused: dict[str, UsageError] = {}
     for kernel in manifest.kernels:
         if wish.kernels and kernel.name not in wish.kernels:
             continue
         if kernel.name in built:
-            bound.extend(expand_cases(kernel, built[kernel.name], locate=manifest.locate))
+            bound.extend(_bound(kernel, built[kernel.name], wish, manifest, refused))
         elif kernel.name in opened.absent:
             bound.extend(unbuilt_cases(kernel, locate=manifest.locate))
         elif wish.kernels:
             raise UsageError(f"kernel {kernel.name!r} is not in the bundle", fix="build it, or leave --bundle out")
-    taken = tuple(case for case in select_cases(bound, wish.select) if not wish.cases or case.case in wish.cases)
+    chosen = select_cases(bound, wish.select, wish.expression)
+    taken = tuple(case for case in chosen if not wish.cases or case.case in wish.cases)
     if not taken:
-        names = ", ".join(dict.fromkeys(f"{case.kernel}/{case.case}" for case in bound))
-        raise UsageError("no case matches" if bound else NO_CASES, fix=f"cases are {names}" if bound else ADD_CASE)
+        raise _none_matches(bound, wish)
+    for case in taken:
+        if case.kernel in refused:
+            raise refused[case.kernel]
     return taken
+
+
+def _bound(kernel: Kernel, info: KernelInfo, wish: Wish, manifest: Manifest, refused: dict[str, UsageError]) -> tuple[BoundCase, ...]:
+    """A kernel's cases with what is changed of them; where that cannot be they stay, and `refused` has the reason: none may be chosen."""
+    from tilec.errors import CaseError, UsageError
+    from tilec.runner.cases import expand_cases
+    from tilec.runner.overrides import overridden
+
+    chosen = tuple(case for case in kernel.cases if not wish.cases or case.name in wish.cases)
+    if wish.overrides and chosen:
+        try:
+            changed, files = overridden(dataclasses.replace(kernel, cases=chosen), info, wish.overrides)
+            return expand_cases(changed, info, files=files)
+        except UsageError as error:
+            refused[kernel.name] = error
+        except CaseError as error:  # not of the manifest, but of the command line
+            what = f"{', '.join(override.text for override in wish.overrides)}: {error.what}"
+            refused[kernel.name] = UsageError(what, cause=error.cause, fix=error.fix, kernel=kernel.name)
+    return expand_cases(kernel, info, locate=manifest.locate)
+
+
+def _none_matches(bound: Sequence[BoundCase], wish: Wish) -> UsageError:
+    from tilec.errors import UsageError
+    from tilec.runner.selection import unknown_words
+
+    if not bound:
+        return UsageError(NO_CASES, fix=ADD_CASE)
+    names = list(dict.fromkeys(f"{case.kernel}/{case.case}" for case in bound))
+    unknown = unknown_words(wish.expression, bound) if wish.expression else []
+    what = f"no case matches{': there is no ' + ', no '.join(unknown) if unknown else ''}"
+    more = f" and {len(names) - CASES_SHOWN} more" if len(names) > CASES_SHOWN else ""
+    return UsageError(what, fix=f"cases are {', '.join(names[:CASES_SHOWN])}{more}")
 
 
 def case_of_arguments(app: App, opened: Opened, wish: Wish) -> tuple[BoundCase, ...]:

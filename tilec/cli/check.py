@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tilec.cli.app import App, examples, json_option
+from tilec.cli.complete import completes_list, known_targets
 
 if TYPE_CHECKING:
     from tilec.errors import BuildError, Diagnostic, ManifestError
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
     epilog=examples("tilec check", "tilec check --json | jq '.problems[].message'", "tilec -C ../acme-kernels check")
     + "\n\nExit codes: 0 no problem, 1 a source cannot be read, 2 the manifest and its sources do not fit, 3 a compiler is missing.",
 )
-@click.option("--targets", multiple=True, metavar="LIST", help="Targets or groups to plan for, by comma (default: [targets] default).")
+@click.option(
+    "--targets",
+    multiple=True,
+    metavar="LIST",
+    shell_complete=completes_list(known_targets),
+    help="Targets or groups to plan for, by comma (default: [targets] default).",
+)
 @json_option
 @click.pass_obj
 def command(app: App, targets: tuple[str, ...]) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tilec.cli.app import App, examples, json_option
+from tilec.cli.complete import architectures, completes, kernels_inside
 from tilec.cli.inspect_code import difference, print_instructions, share_text
 from tilec.cli.inspect_html import check_html, write_html
-from tilec.cli.tables import Cell, bytes_text, columns, count_text, table, terminal_width
+from tilec.cli.tables import Cell, bytes_text, columns, count_text, hanging, table, terminal_width
 from tilec.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tilec.model.image import ImageInfo
     from tilec.model.kernel import KernelInfo, VariantInfo
 
-IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ", ">size", "driver", "sha256")
+IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ", ">size", "driver", "-sha256")
 
 
 @click.command(
@@ -36,14 +37,23 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
         "tilec inspect dist/acme_kernels --safety           # what is guaranteed of each kernel, and how",
         "tilec inspect dist/acme_kernels --instructions --select '*-sm_90'   # what the machine code consists of",
         "tilec inspect dist/acme_kernels --html report.html  # as a page to click through",
-        "tilec inspect --diff old/acme_kernels-0.2.0.tilec dist/acme_kernels --deny-breaking",
+        "tilec inspect --diff acme-0.2.0.tilec dist/acme_kernels --deny-breaking",
         "tilec inspect dist/acme_kernels --verify           # read and check every byte",
+        "tilec inspect dist/acme_kernels --why gemm --device sm_90",
+        "tilec inspect dist/acme_kernels --why add x=f32[1000]@16 z=f32[1000]@16 n=4",
     )
-    + "\n\nExit codes: 0 done, 1 the bundle is damaged or no bundle, or --deny-breaking found a breaking change, 2 usage,"
+    + "\n\nExit codes: 0 done, 1 the bundle is damaged or no bundle, --deny-breaking found a breaking change, or --why no image, 2 usage,"
     " 3 a disassembler is missing.",
 )
 @click.argument("file", type=click.Path())
-@click.option("--select", default="", metavar="ID", help="Only images (or kernels) whose id matches; the image to dump.")
+@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option(
+    "--select",
+    default="",
+    metavar="ID",
+    shell_complete=completes(kernels_inside),
+    help="Only images (or kernels) whose id matches; the image to dump.",
+)
 @click.option("--ptx", "form", flag_value="ptx", default=None, help="Print the PTX of one image.")
 @click.option("--sass", "form", flag_value="sass", help="Print the machine code of one image (nvdisasm or cuobjdump).")
 @click.option("--tileir", "form", flag_value="tileir", help="Print the Tile IR of one image, with its source lines.")
@@ -53,12 +63,28 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
 @click.option("--diff", "old", default="", metavar="OLD", help="Show what FILE changes against OLD; with --sass, in one image's code.")
 @click.option("--deny-breaking", is_flag=True, help="With --diff: exit 1 if callers of the old launchers may break.")
 @click.option("--raw", is_flag=True, help="Print Tile IR as NVIDIA's tileirdisasm does.")
+@click.option(
+    "--why",
+    default="",
+    metavar="KERNEL",
+    shell_complete=completes(kernels_inside),
+    help="Say what a launch with these arguments would take, and why not the rest.",
+)
+@click.option(
+    "--device",
+    default="",
+    metavar="NAME",
+    shell_complete=completes(architectures),
+    help="With --why: sm_90 (need not be here), cuda:N (default) or cpu.",
+)
+@click.option("--driver", default="", metavar="RELEASE", help="With --why: what the driver is: CUDA 13.0, or its branch, 580.")
 @click.option("--verify", is_flag=True, help="Read every image and check its digest.")
 @json_option
 @click.pass_obj
 def command(
     app: App,
     file: str,
+    arguments: tuple[str, ...],
     select: str,
     form: str | None,
     safety: bool,
@@ -67,18 +93,32 @@ def command(
     old: str,
     deny_breaking: bool,
     raw: bool,
+    why: str,
+    device: str,
+    driver: str,
     verify: bool,
-) -> None:
+) -> int:
     """Show what is inside FILE: a .tilec bundle, a generated package's directory, or a wheel that holds one.
 
     A cubin, a fatbin, PTX or Tile IR bytecode will do too, whoever made it: each of its entry points is shown as a kernel.
 
     Kernels, signatures, variants, targets, resources, occupancy, sizes, digests and the toolchain that made them. Needs no GPU.
+
+    With --why, arguments are described: x=f32[64,64]@16 (dtype, extents, alignment), x=f32[64,64]/128,1 (strides), n=4096, BM=64.
     """
     from tilec.inspection import container, report
 
     asked = ((f"--{form}", form), ("--safety", safety), ("--instructions", instructions), ("--html", html))
-    _refuse(app, [name for name, given in asked if given], form=form, old=old, deny_breaking=deny_breaking, raw=raw)
+    shown = [name for name, given in asked if given]
+    if why:
+        _refuse_beside_why([*shown, *(option for option, given in (("--diff", old), ("--select", select), ("--verify", verify)) if given)])
+        from tilec.cli.inspect_why import print_why
+
+        return print_why(app, file, why, arguments, device=device, driver=driver)
+    if arguments or device or driver:
+        wrong = f"{arguments[0]!r} goes" if arguments else f"{'--device' if device else '--driver'} goes"
+        raise click.UsageError(f"{wrong} with --why KERNEL", click.get_current_context())
+    _refuse(app, shown, form=form, old=old, deny_breaking=deny_breaking, raw=raw)
     page = check_html(app, html) if html else None
     opened = container.open_code(app.path(file), app.settings.search)
     if verify:
@@ -87,10 +127,10 @@ def command(
         difference(
             app, container.open_code(app.path(old), app.settings.search), opened, select, code=form == "sass", deny_breaking=deny_breaking
         )
-        return
+        return 0
     if form:
         _dump(app, opened, form, select, raw=raw)
-        return
+        return 0
     found = container.describe(opened)
     if select:
         found = report.narrow(found, select)
@@ -104,6 +144,17 @@ def command(
         app.document("inspect", report.to_json(found) | ({"verified": True} if verify else {}))
     else:
         _print(app, found, verified=verify)
+    return 0
+
+
+def _refuse_beside_why(shown: Sequence[str]) -> None:
+    """Options that --why does not go with.
+
+    Raises:
+        click.UsageError: there is one.
+    """
+    if shown:
+        raise click.UsageError(f"--why and {shown[0]} cannot be combined", click.get_current_context())
 
 
 def _refuse(app: App, shown: Sequence[str], *, form: str | None, old: str, deny_breaking: bool, raw: bool) -> None:
@@ -149,7 +200,7 @@ def _safety(app: App, found: Report) -> None:
                 weak = guarantee is Guarantee.NONE
                 app.say(f"  {click.style(guarantee.value, fg='yellow' if weak else 'cyan')}")
             for fact in facts:
-                app.say(f"    {fact.what}")
+                _say(app, "    ", fact.what, indent=6)
 
 
 def _dump(app: App, opened: Code, form: str, select: str, *, raw: bool) -> None:
@@ -175,15 +226,15 @@ def _print(app: App, found: Report, *, verified: bool) -> None:
     package = info.package
     title = click.style(f"{package.name} {package.version}".strip(), bold=True)
     where = f"{found.kind} {app.show(found.path)}" if package.module else found.kind
-    app.say(f"{title}  {where}, {bytes_text(found.size)}")
+    _say(app, f"{title}  ", f"{where}, {bytes_text(found.size)}", indent=2)
     if package.description:
-        app.say(package.description)
+        _say(app, "", package.description)
     facts = [f"import {package.module}", f"profile {info.profile}"] if package.module else []
     facts += [f"licence {package.license}"] if package.license else []
     facts += [f"drivers from {info.min_driver}"] if info.min_driver else []
     facts += [f"by {info.builder}"] if info.builder else []
     if facts:
-        app.say(", ".join(facts))
+        _say(app, "", ", ".join(facts))
     app.say(f"sha256 {found.digest}{', every image verified' if verified else ''}")
     app.say()
     for line in table(HEADS, kernel_rows(found.kernels), width=terminal_width()):
@@ -198,17 +249,22 @@ def _print(app: App, found: Report, *, verified: bool) -> None:
             app.say(f"  {tool.name} {tool.version}  {tool.digest[:12]}")
 
 
+def _say(app: App, lead: str, text: str, *, indent: int | None = None, **style: Any) -> None:
+    for line in hanging(lead, text, width=terminal_width(), indent=indent, **style):
+        app.say(line)
+
+
 def _kernel(app: App, kernel: KernelInfo) -> None:
     from tilec.inspection.report import assumption_text, hints_text, signature
 
-    app.say(f"{click.style(signature(kernel), bold=True)}")
-    app.say(f"  {kernel.language}, {kernel.location}" + (f": {_first_line(kernel.doc)}" if kernel.doc.strip() else ""))
+    _say(app, "", signature(kernel), indent=4, bold=True)
+    _say(app, "  ", f"{kernel.language}, {kernel.location}" + (f": {_first_line(kernel.doc)}" if kernel.doc.strip() else ""))
     default = dict(kernel.default)
     for name, values in kernel.axes:
         chosen = f" (default {default[name]})" if name in default and len(values) > 1 else ""
-        app.say(f"  {name} = {', '.join(map(str, values))}{chosen}")
+        _say(app, f"  {name} = ", f"{', '.join(map(str, values))}{chosen}")
     for label, text in _launch(kernel):
-        app.say(f"  {label} {text}")
+        _say(app, f"  {label} ", text)
     images = [(variant, image) for variant in kernel.variants for image in variant.images]
     rows = [_image_row(kernel, variant, image) for variant, image in images]
     head, *lines = table(IMAGE_HEADS, rows, width=terminal_width(), indent="    ")
@@ -217,7 +273,7 @@ def _kernel(app: App, kernel: KernelInfo) -> None:
     for (variant, _), line in zip(images, lines, strict=True):
         if variant.id != before:
             facts = "; ".join(text for text in (assumption_text(variant.assume), hints_text(variant)) if text)
-            app.say(f"  {click.style(variant.id, fg='cyan')}{f'  ({facts})' if facts else ''}")
+            _say(app, f"  {click.style(variant.id, fg='cyan')}  ", f"({facts})" if facts else "", indent=6)
             before = variant.id
         app.say(line)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import click
 
 from tilec.cli.app import App
-from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, table, terminal_width
+from tilec.cli.tables import Cell, bytes_text, columns, count_text, hanging, plural, table, terminal_width
 
 if TYPE_CHECKING:
     from tilec.inspection.code import CodeDifference, ImageCode
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tilec.inspection.report import Images, Report
 
 HEADS = columns("~image", ">regs", ">spills", ">shared", ">stack", ">occupancy", ">code")
+SPARE = tuple(dataclasses.replace(head, spare=True) for head in HEADS)
+ARROW = "→"
 IDS_SHOWN = 10
 
 
@@ -69,14 +72,17 @@ def _print_mix(app: App, one: ImageCode, *, first: bool) -> None:
             f"{plural(held.blocks_per_sm, 'block')} a multiprocessor",
             f"occupancy {share_text(held.fraction)} (limit: {held.limiter})",
         ]
-    app.say(f"{click.style(one.id, bold=True)}  {'; '.join(facts)}")
+    for line in hanging(f"{click.style(one.id, bold=True)}  ", "; ".join(facts), width=terminal_width(), indent=4):
+        app.say(line)
     widths = (("loads", one.mix.loads), ("stores", one.mix.stores))
     shown = [f"{what} of {', '.join(f'{width} B x {count}' for width, count in rows)}" for what, rows in widths if rows]
     for name, count in one.mix.classes:
         more = f"  {'; '.join(shown)}" if name == "global memory" and shown else ""
-        app.say(f"  {count:6}  {name}{more}")
+        for line in hanging(f"  {count:6}  ", f"{name}{more}", width=terminal_width(), indent=12):
+            app.say(line)
     for text in one.mix.warnings:
-        app.say(f"  {click.style('warning', fg='yellow')}: {text}")
+        for line in hanging(f"  {click.style('warning', fg='yellow')}: ", text, width=terminal_width(), indent=4):
+            app.say(line)
 
 
 def _print_code(app: App, found: CodeDifference) -> None:
@@ -95,7 +101,9 @@ def print_difference(app: App, found: Difference) -> None:
     """Print a difference; `--verbose` lists every id."""
     old, new = found.old, found.new
     names = [f"{report.info.package.name} {report.info.package.version}".strip() for report in (old, new)]
-    app.say(f"{click.style(f'{names[0]} → {names[1]}', bold=True)}  {app.show(old.path)} → {app.show(new.path)}")
+    lead = f"{click.style(f'{names[0]} → {names[1]}', bold=True)}  "
+    for line in hanging(lead, f"{app.show(old.path)} → {app.show(new.path)}", width=terminal_width(), indent=2):
+        app.say(line)
     if old.digest == new.digest:
         app.say("the same bundle")
         return
@@ -105,7 +113,10 @@ def print_difference(app: App, found: Difference) -> None:
     app.say()
     app.say(f"{click.style('images', bold=True)}  {', '.join(f'{count} {what}' for count, what in counts if count) or 'none'}")
     if found.images:
-        for line in table(HEADS, [_row(image) for image in found.images], width=terminal_width(), indent="  "):
+        rows = [_row(image) for image in found.images]
+        # What has not changed anywhere is what a narrow terminal can do without.
+        heads = [head if head.flex or any(ARROW in str(row[i]) for row in rows) else SPARE[i] for i, head in enumerate(HEADS)]
+        for line in table(heads, rows, width=terminal_width(), indent="  "):
             app.say(line)
     for what, ids in (("added", found.added), ("removed", found.removed)):
         _ids(app, what, ids)
@@ -125,7 +136,8 @@ def _changes(app: App, title: str, color: str, changes: tuple[Change, ...]) -> N
     app.say()
     app.say(click.style(title, fg=color, bold=True))
     for change in changes:
-        app.say(f"  {f'{change.kernel}: ' if change.kernel else ''}{change.what}")
+        for line in hanging("  ", f"{f'{change.kernel}: ' if change.kernel else ''}{change.what}", width=terminal_width(), indent=4):
+            app.say(line)
 
 
 def _row(image: ImageChange) -> list[Cell]:

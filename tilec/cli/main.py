@@ -41,6 +41,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of tilec.toml.",
     "completion": "Print a shell completion script.",
 }
+COMPLETING = "_TILEC_COMPLETE"  # the shell asks for words
 INTERRUPTED = 130
 NOBODY_READS = 141  # what a shell says of a process that SIGPIPE ended
 
@@ -65,7 +66,7 @@ class LazyGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which one may have been meant."""
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:  # while it is completed, it is not there yet
             from tilec.model.suggest import nearest
 
             close = nearest(name, COMMANDS)
@@ -159,6 +160,8 @@ def run(args: Sequence[str], environ: Mapping[str, str] | None = None, cwd: Path
         code = cli.main(list(args), prog_name="tilec", standalone_mode=False, obj=app)
         sys.stdout.flush()
     except BaseException as exc:  # noqa: BLE001
+        if COMPLETING in os.environ and not isinstance(exc, click.exceptions.Exit | SystemExit):
+            return 1  # somebody is writing a command line, and a message would stand in the middle of it
         try:
             # Where click stops at something else first, nobody has told the app.
             json = (app is not None and app.json) or "--json" in itertools.takewhile(lambda word: word != "--", args)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tilec.runtime.cpu_launch import CpuRun
     from tilec.runtime.seam import DeviceDriver, DeviceInfo
 
-AUTO, CPU = "auto", "cpu"
+AUTO, CPU, ALL = "auto", "cpu", "all"
+DEVICES = "take auto, cpu, cuda, cuda:N for the GPU number N, or (for `tilec run`) all"
 ORDERS = ("forward", "reverse")
 
 
@@ -99,11 +100,36 @@ def find_device(
     try:
         driver, device = _gpu("cuda:0", work, manifest)
     except MissingError as error:
-        reason = str(getattr(error.__cause__, "what", error.what)).partition(":")[0]
-        app.note(f"running on the cpu device, without a GPU: {reason}")
+        app.note(f"running on the cpu device, without a GPU: {_lacking(error)}")
         return _cpu(app, wish, traced, root)
     app.note(f"running on {device}")
     return driver, device
+
+
+def find_devices(
+    app: App, name: str, wish: CpuWish, *, work: Callable[[], str], manifest: Manifest | None, traced: Callable[[str], None]
+) -> list[tuple[DeviceDriver, DeviceInfo]]:
+    """The devices of a run: every GPU and the cpu device for `all`, else the one that `find_device` finds.
+
+    Raises:
+        UsageError: no such device, or options that it does not have.
+        NoDeviceError: the GPU that was named is not there.
+    """
+    if name != ALL:
+        return [find_device(app, name, wish, work=work, manifest=manifest, traced=traced)]
+    if wish.given:
+        raise UsageError(f"{wish.given} needs the cpu device, and --device is all", fix="pass --device cpu")
+    found: list[tuple[DeviceDriver, DeviceInfo]] = []
+    try:
+        driver, _ = _gpu("cuda:0", work, manifest)
+        found += [(driver, driver.device(ordinal)) for ordinal in range(driver.device_count())]
+    except MissingError as error:
+        app.note(f"running on the cpu device alone, without a GPU: {_lacking(error)}")
+    return [*found, _cpu(app, wish, traced, Path(manifest.root) if manifest else app.base)]
+
+
+def _lacking(error: MissingError) -> str:
+    return str(getattr(error.__cause__, "what", error.what)).partition(":")[0]
 
 
 def _named(text: str) -> str:
@@ -115,7 +141,7 @@ def _named(text: str) -> str:
     name = f"cuda:{text}" if text.isdecimal() else text
     kind, colon, number = name.partition(":")
     if name not in (AUTO, CPU, "cuda") and not (kind == "cuda" and colon and number.isdecimal() and len(number) < 5):
-        raise UsageError(f"--device: {text!r} is no device that kernels run on", fix="take auto, cpu, cuda, or cuda:N for the GPU number N")
+        raise UsageError(f"--device: {text!r} is no device that kernels run on" if text else "--device is empty", fix=DEVICES)
     return name
 
 

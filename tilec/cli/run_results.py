@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tilec.cli.app import App
-from tilec.cli.tables import plural
+from tilec.cli.run_difference import difference_lines
+from tilec.cli.tables import FLEX_LEAST, plural, shorten, terminal_width
 
 if TYPE_CHECKING:
     from tilec.runner.cases import BoundCase
@@ -23,6 +24,7 @@ TINTS = {
     "ran": ("ran", "cyan"),
     "skipped": ("skip", "yellow"),
 }
+REST = 51  # columns of a line of results behind the name of the case
 FOUND = ("FOUND", "red")
 COUNTED = {
     "passed": "passed",
@@ -39,6 +41,9 @@ class Results:
     def __init__(self, app: App, cases: Sequence[BoundCase]) -> None:
         self._app = app
         self._width = max(len(case.name) for case in cases)
+        width = terminal_width()
+        if width is not None:
+            self._width = min(self._width, max(FLEX_LEAST, width - REST))
 
     def print_head(self) -> None:
         """The titles of the columns."""
@@ -49,7 +54,7 @@ class Results:
         """One case; `suspect` says that its launch was watched, and is not right even where its results are."""
         app = self._app
         word, tint = FOUND if suspect and result.status in ("passed", "ran") else TINTS[result.status]
-        lead = f"{result.case.name:<{self._width}}  {click.style(f'{word:<6}', fg=tint, bold=True)}"
+        lead = f"{shorten(result.case.name, self._width):<{self._width}}  {click.style(f'{word:<6}', fg=tint, bold=True)}"
         timing = f"{result.seconds * 1e3:>6.2f} ms" if result.seconds else ""
         if not result.outputs:
             app.say(f"{lead}  {'-':<8}  {'-':>9}  {'-':>9}  {timing:>9}".rstrip())
@@ -59,6 +64,8 @@ class Results:
             app.say(f"{start}  {output.name:<8}  {found.max_abs:>9.3g}  {found.max_rel:>9.3g}  {end:>9}".rstrip())
             if not found.ok:
                 app.say(f"  {difference(output)}")
+                for line in difference_lines(output, terminal_width()):
+                    app.say(f"  {line}".rstrip())
         if result.repeats is not None and result.status != "skipped":
             app.say(f"  {repeats_text(result.repeats)}")
         if result.error is not None:
@@ -101,16 +108,19 @@ def skipped_lines(skipped: Iterable[tuple[str, str]]) -> list[str]:
     return [f"skipped {', '.join(kernels)}: {reason}" for reason, kernels in reasons.items()]
 
 
-def print_json(
-    app: App, package: Mapping[str, Any], device: DeviceInfo, report: RunReport, *, ok: bool, findings: Sequence[CaseFindings] | None
-) -> None:
-    """The whole run as one document; `findings` are those of `--check`."""
+def document(device: DeviceInfo, report: RunReport, *, findings: Sequence[CaseFindings] | None) -> dict[str, Any]:
+    """The run on one device as JSON values; `findings` are those of `--check`."""
     from tilec.runner.report import to_json
 
     shown: dict[str, Any] = {"kind": "cpu" if device.interprets else "cuda", "name": device.name}
     if device.interprets is None:
         shown |= {"ordinal": device.ordinal, "compute_capability": list(device.cc), "driver": list(device.driver)}
-    body = {**to_json(report), "ok": ok}
+    body = {"device": shown, **to_json(report)}
     if findings is not None:
         body["findings"] = [{"case": item.case.name, **finding.as_json()} for item in findings for finding in item.findings]
-    app.document("run", {**package, "device": shown, **body})
+    return body
+
+
+def device_line(device: DeviceInfo) -> str:
+    """What stands over the results on one of several devices."""
+    return click.style("the cpu device" if device.interprets else f"cuda:{device.ordinal}, {device.name}", bold=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tilec.cli.app import App, examples, json_option
+from tilec.cli.complete import case_names, completes, completes_list, known_targets, project_cases, project_kernels
 from tilec.cli.findings import FOUND
 
 if TYPE_CHECKING:
@@ -32,9 +33,19 @@ TINTS = {"clean": ("clean", "green"), "findings": ("FOUND", "red"), "error": ("E
     )
     + "\n\nExit codes: 0 nothing found, 86 something is, 1 a case could not be checked, 2 usage or manifest, 3 there is nothing to check.",
 )
-@click.argument("kernels", nargs=-1, metavar="[KERNEL]...")
-@click.option("-k", "--select", multiple=True, metavar="GLOB", help="Only cases whose name (gemm/4k[f16]) matches.")
-@click.option("--case", "cases", multiple=True, metavar="NAME", help="Only cases of this name.")
+@click.argument("kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(project_kernels))
+@click.option(
+    "-k",
+    "expression",
+    default="",
+    metavar="EXPR",
+    shell_complete=completes(case_names),
+    help="Only cases whose names fit, such as 'gemm and not f16'.",
+)
+@click.option(
+    "--select", multiple=True, metavar="GLOB", shell_complete=completes(case_names), help="Only cases whose name (gemm/4k[f16]) matches."
+)
+@click.option("--case", "cases", multiple=True, metavar="NAME", shell_complete=completes(project_cases), help="Only cases of this name.")
 @click.option("--device", type=click.Choice(["cpu"]), default="cpu", show_default=True, help="Where the kernels are run.")
 @click.option("--seed", "seeds", multiple=True, type=click.IntRange(0, 2**63 - 1), help="A random order of the blocks.  [default: 0]")
 @click.option("--nan", is_flag=True, help="Report the first NaN or infinity that is made from finite numbers.")
@@ -42,12 +53,15 @@ TINTS = {"clean": ("clean", "green"), "findings": ("FOUND", "red"), "error": ("E
     "--steps", type=click.IntRange(1), default=1_000_000, show_default=True, help="Most passes of loops before one counts as endless."
 )
 @click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already.")
-@click.option("--targets", multiple=True, metavar="LIST", help="Targets to build for (default: tileir).")
+@click.option(
+    "--targets", multiple=True, metavar="LIST", shell_complete=completes_list(known_targets), help="Targets to build for (default: tileir)."
+)
 @json_option
 @click.pass_obj
 def command(
     app: App,
     kernels: tuple[str, ...],
+    expression: str,
     select: tuple[str, ...],
     cases: tuple[str, ...],
     device: str,
@@ -66,9 +80,10 @@ def command(
     """
     from tilec.cli.cases import Wish, check_wish, chosen_cases, open_bundle, open_project
     from tilec.runner.sanitize import SanitizeOptions
+    from tilec.runner.selection import parse_expression
 
     del device  # there is one so far; the option says where in scripts that will know more
-    wish = Wish(kernels=kernels, select=select, cases=cases, args=(), axes=(), reference="")
+    wish = Wish(kernels=kernels, select=select, cases=cases, args=(), axes=(), reference="", expression=parse_expression(expression))
     project = open_project(app)
     check_wish(project.manifest, wish)
     opened = open_bundle(app, project, wish, bundle=bundle, targets=targets, cpu=True)

@@ -5,28 +5,32 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 Cell = str | tuple[str, str]  # text, or (text, colour)
 GAP = "  "
 FLEX_LEAST = 12
+TEXT_LEAST = 30
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """A column: its heading, numbers to the right, and whether its texts may be shortened to fit the terminal."""
+    """A column: its heading, numbers to the right, and whether its texts may be shortened, or left out, to fit the terminal."""
 
     title: str
     right: bool = False
     flex: bool = False
+    spare: bool = False
 
 
 def columns(*titles: str) -> tuple[Column, ...]:
-    """Columns from short texts: `>name` is right-aligned, `~name` may be shortened."""
-    return tuple(Column(title=t.lstrip(">~"), right=t.startswith(">"), flex=t.startswith("~")) for t in titles)
+    """Columns from short texts: `>name` is right-aligned, `~name` may be shortened, `-name` is left out where there is no room for all."""
+    return tuple(Column(title=t.lstrip(">~-"), right=t.startswith(">"), flex=t.startswith("~"), spare=t.startswith("-")) for t in titles)
 
 
 def terminal_width() -> int | None:
@@ -35,11 +39,14 @@ def terminal_width() -> int | None:
 
 
 def table(heads: Sequence[Column], rows: Sequence[Sequence[Cell]], *, width: int | None = None, indent: str = "") -> list[str]:
-    """Lines of a table; where `width` is too small, columns that may be shortened are, and the rest is left to the terminal."""
+    """Lines of a table. Where `width` is too small, spare columns go, flexible ones are shortened, and the rest is left to the terminal."""
     texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
     sizes = [max([len(head.title), *(cells(row[i]) for row in texts)]) for i, head in enumerate(heads)]
     if width is not None:
         over = len(indent) + sum(sizes) + len(GAP) * (len(sizes) - 1) - width
+        kept = [i for i, head in enumerate(heads) if not head.spare]
+        if over > 0 and len(kept) < len(heads):
+            return table([heads[i] for i in kept], [[row[i] for i in kept] for row in rows], width=width, indent=indent)
         for i in sorted((i for i, head in enumerate(heads) if head.flex), key=lambda i: -sizes[i]):
             cut = max(0, min(over, sizes[i] - max(FLEX_LEAST, len(heads[i].title))))
             sizes[i] -= cut
@@ -62,6 +69,28 @@ def _line(parts: Sequence[tuple[str, str]], heads: Sequence[Column], sizes: Sequ
             padded = click.style(padded, fg=color)
         texts.append(padded)
     return GAP.join(texts).rstrip()
+
+
+def hanging(lead: str, text: str, *, width: int | None, indent: int | None = None, **style: Any) -> list[str]:
+    """A text behind `lead`, in as many lines as the terminal needs.
+
+    Args:
+        lead: what stands in front of the first line, with its colours.
+        text: of words.
+        width: of the terminal; None for one line.
+        indent: of the other lines; that of the text by default.
+        style: as `click.style` takes it, of the text.
+    """
+    first = cells(click.unstyle(lead))
+    left = first if indent is None else indent
+    lines = [text]
+    if width is not None:
+        # Of a first line that begins elsewhere, the difference is written and taken away again.
+        room = max(TEXT_LEAST, width - left)
+        lines = textwrap.wrap(text, room, initial_indent=" " * (first - left), break_long_words=False, break_on_hyphens=False) or [""]
+        lines[0] = lines[0].lstrip(" ")
+    shown = [click.style(line, **style) if style else line for line in lines]
+    return [f"{lead}{shown[0]}".rstrip(), *(f"{' ' * left}{line}" for line in shown[1:])]
 
 
 def cells(text: str) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilec.cli.app import App, examples, json_option
+from tilec.cli.complete import completes, known_targets, project_cases, project_kernels
 
 if TYPE_CHECKING:
     from tilec.cli.tune_flow import Wish
@@ -54,10 +55,23 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     + "\n\nExit codes: 0 every case has a winner and the record is written, 1 a case has none, 2 usage or manifest, 3 no such GPU, or a "
     "package is missing, 130 interrupted (--resume goes on).",
 )
-@click.argument("kernels", nargs=-1, metavar="[KERNEL]...")
-@click.option("--case", "cases", multiple=True, metavar="NAME", help="Only these cases of the kernels (default: all).")
+@click.argument("kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(project_kernels))
+@click.option(
+    "--case",
+    "cases",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completes(project_cases),
+    help="Only these cases of the kernels (default: all).",
+)
 @click.option("--device", "devices", multiple=True, metavar="NAME", help="cuda:N (several share the work) or cpu (default: all GPUs).")
-@click.option("--target", default="", metavar="NAME", help="What to compile for (default: the target that the device runs).")
+@click.option(
+    "--target",
+    default="",
+    metavar="NAME",
+    shell_complete=completes(known_targets),
+    help="What to compile for (default: the target that the device runs).",
+)
 @click.option("--search", type=click.Choice(SEARCHES), default="halving", show_default=True, help="How candidates are chosen.")
 @click.option("--budget", type=Duration(), metavar="TIME", help="Time for each kernel, such as 10m: what is best by then wins.")
 @click.option("--max-candidates", type=click.IntRange(1), metavar="N", help="Try no more candidates than this per case.")

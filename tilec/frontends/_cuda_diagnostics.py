@@ -240,8 +240,8 @@ _HINTS: tuple[tuple[re.Pattern[str], _Advice], ...] = (
         re.compile(r'(?:identifier|name) "(\w+)" is undefined|name must be a namespace name: "?(\w+)|name followed by "::" must be'),
         lambda m: f"#include <{_HEADERS[m[1] or m[2]]}>" if (m[1] or m[2]) in _HEADERS else "",
     ),
-    (re.compile(r'cannot open source file "([^"]+)"'), lambda m: _missing_header(m[1])),
-    (re.compile(r"fatal error: ([^:]+): No such file|^([^:]+): No such file or directory"), lambda m: _missing_header(m[1] or m[2])),
+    (re.compile(r'cannot open source file "([^"]+)"'), lambda m: missing_header(m[1])),
+    (re.compile(r"fatal error: ([^:]+): No such file|^([^:]+): No such file or directory"), lambda m: missing_header(m[1] or m[2])),
     (
         re.compile(r'calling a (?:constexpr )?__host__ function(?:\("?([^")]*))?'),
         lambda _: "device code calls device functions: mark it __device__ (or __host__ __device__)",
@@ -282,7 +282,8 @@ def hint(message: str) -> str:
     return ""
 
 
-def _missing_header(name: str) -> str:
+def missing_header(name: str) -> str:
+    """What to do about a header that is not found."""
     if name in _STD_HEADERS:
         return f'NVRTC has no host headers: #include <cuda/std/{name}>, or set compiler = "nvcc"'
     if name in _HOST_HEADERS:

@@ -189,7 +189,7 @@ def includes(text: str) -> Iterator[_Include]:
     """Every include of a text, whatever its conditionals say; comments and strings do not count."""
     if "include" not in text and "import" not in text and "\\\n" not in text and "\\\r\n" not in text:
         return  # a word may be split over two lines
-    for number, line in _logical_lines(_COMMENT.sub(_blank, text)):
+    for number, line in logical_lines(without_comments(text)):
         if "include" not in line and "import" not in line:
             continue
         for match in _HAS_INCLUDE.finditer(line):
@@ -203,7 +203,7 @@ def includes(text: str) -> Iterator[_Include]:
 def _macro_lines(path: Path) -> str:
     """The definitions of macros in a file."""
     text = path.read_bytes().decode("utf-8", "replace")
-    return "\n".join(line for _, line in _logical_lines(_COMMENT.sub(_blank, text)) if _DEFINE.match(line))
+    return "\n".join(line for _, line in logical_lines(without_comments(text)) if _DEFINE.match(line))
 
 
 def _quoted(text: str) -> Iterator[str]:
@@ -219,7 +219,13 @@ def _blank(match: re.Match[str]) -> str:
     return '""' + "\n" * text.count("\n") if match["d"] is not None else text
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+def without_comments(text: str) -> str:
+    """A text with blanks in place of comments and raw strings; its lines are where they were."""
+    return _COMMENT.sub(_blank, text)
+
+
+def logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number of its first line, text) of each line, continued ones joined."""
     number, carried, start = 0, "", 0
     for number, line in enumerate(text.split("\n"), 1):
         line = line.removesuffix("\r")

@@ -7,18 +7,18 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from tilec.errors import CaseError, UsageError
 from tilec.manifest.types import Case, Input
-from tilec.model.dtype import BY_NUMPY, DTYPES
+from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue, KernelInfo
+from tilec.model.literal import axis_text, read_axis_value, read_number
 from tilec.model.suggest import did_you_mean
 from tilec.runner.cases import BoundCase, bind
+from tilec.runner.files import FORMS, Place, UnfitError, dtype_in, is_file, parse_place
 from tilec.runner.inputs import DISTRIBUTIONS
 
 _TENSOR = re.compile(r"(?P<dtype>[A-Za-z_]\w*)\[(?P<shape>[^\]]*)\](?::(?P<dist>[^:]*))?(?::(?P<seed>[^:]*))?")
-_FORMS = "NAME=DTYPE[EXTENTS]:DIST:SEED (x=f32[1024,512]:normal:7), NAME=NUMBER (alpha=2.5) or NAME=FILE.npy"
+_FORMS = f"NAME=DTYPE[EXTENTS]:DIST:SEED (x=f32[1024,512]:normal:7), NAME=NUMBER (alpha=2.5) or NAME=FILE, with {FORMS}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,16 +45,16 @@ def parse_argument(text: str, *, cwd: Path) -> Argument:
     name, value = name.strip(), value.strip()
     if not equals or not name.isidentifier() or not value:
         raise UsageError(f"--arg {text!r} is not NAME=VALUE", fix=f"an argument is {_FORMS}")
-    match = _TENSOR.fullmatch(value)
-    if match:
-        return Argument(name=name, input=_tensor(text, name, match))
-    if value.endswith(".npy"):
-        return _file(text, name, cwd / value)
+    tensor = read_tensor(f"--arg {text!r}", name, value)
+    if tensor is not None:
+        return Argument(name=name, input=tensor)
+    if is_file(value):
+        return _file(text, name, parse_place(value, cwd=cwd))
     return Argument(name=name, input=Input(name=name, value=_number(text, value)))
 
 
-def parse_axis(text: str, info: KernelInfo) -> tuple[str, AxisValue]:
-    """Read one `--axis NAME=VALUE` and check it against what was built.
+def parse_axis(text: str, info: KernelInfo, *, option: str = "--axis") -> tuple[str, AxisValue]:
+    """Read one `NAME=VALUE` of an option and check it against what was built.
 
     Raises:
         UsageError: no such axis or value.
@@ -63,11 +63,11 @@ def parse_axis(text: str, info: KernelInfo) -> tuple[str, AxisValue]:
     axes = dict(info.axes)
     if name not in axes:
         hint = did_you_mean(name, list(axes)) or (f"; it has {', '.join(axes)}" if axes else "; it has none")
-        raise UsageError(f"--axis {text!r}: kernel {info.name} has no axis {name!r}{hint}")
-    for known in axes[name]:
-        if value == _axis_text(known):
-            return name, known
-    raise UsageError(f"--axis {text!r}: {name} was built for {', '.join(_axis_text(v) for v in axes[name])}")
+        raise UsageError(f"{option} {text!r}: kernel {info.name} has no axis {name!r}{hint}")
+    known = read_axis_value(value, axes[name])
+    if known is None:
+        raise UsageError(f"{option} {text!r}: {name} was built for {', '.join(map(axis_text, axes[name]))}")
+    return name, known
 
 
 def bind_arguments(
@@ -89,48 +89,51 @@ def bind_arguments(
         raise UsageError(error.what, cause=error.cause, fix=error.fix, kernel=info.name) from error
 
 
-def _tensor(text: str, name: str, match: re.Match[str]) -> Input:
+def read_tensor(option: str, name: str, value: str) -> Input | None:
+    """Read `f32[1024,512]:normal:7`; None for what is of another form.
+
+    Args:
+        option: what stands on the command line, for messages: `--arg 'x=f32[4]'`.
+        name: of the parameter.
+        value: what is behind the equals sign.
+
+    Raises:
+        UsageError: it has this form, and an unknown dtype or distribution, or no number where one belongs.
+    """
+    match = _TENSOR.fullmatch(value)
+    return _tensor(option, name, match) if match else None
+
+
+def _tensor(option: str, name: str, match: re.Match[str]) -> Input:
     dtype = match["dtype"]
     if dtype not in DTYPES:
         hint = did_you_mean(dtype, list(DTYPES)) or f"; there are {', '.join(DTYPES)}"
-        raise UsageError(f"--arg {text!r}: unknown dtype {dtype!r}{hint}")
+        raise UsageError(f"{option}: unknown dtype {dtype!r}{hint}")
     shape = tuple(extent.strip() for extent in match["shape"].split(",")) if match["shape"].strip() else ()
     if not all(shape):
-        raise UsageError(f"--arg {text!r}: an extent is missing in [{match['shape']}]")
+        raise UsageError(f"{option}: an extent is missing in [{match['shape']}]")
     dist = match["dist"] or "normal"
     if match["dist"] is None and DTYPES[dtype].kind != "float":
         dist = "integers"
     if dist not in DISTRIBUTIONS:
         hint = did_you_mean(dist, list(DISTRIBUTIONS)) or f"; there are {', '.join(DISTRIBUTIONS)}"
-        raise UsageError(f"--arg {text!r}: unknown distribution {dist!r}{hint}")
+        raise UsageError(f"{option}: unknown distribution {dist!r}{hint}")
     seed = match["seed"] or "0"
     if not seed.isdecimal():
-        raise UsageError(f"--arg {text!r}: the seed {seed!r} is not a whole number")
+        raise UsageError(f"{option}: the seed {seed!r} is not a whole number")
     return Input(name=name, shape=shape, dtype=dtype, dist=dist, seed=int(seed))
 
 
 def _number(text: str, value: str) -> AxisValue:
-    if value in ("true", "false"):
-        return value == "true"
-    for read in (lambda v: int(v, 0), float):
-        try:
-            number: int | float = read(value)
-        except ValueError:
-            continue
-        return number
-    raise UsageError(f"--arg {text!r}: {value!r} is no tensor, number or .npy file", fix=f"an argument is {_FORMS}")
+    number = read_number(value)
+    if number is None:
+        raise UsageError(f"--arg {text!r}: {value!r} is no tensor, number or file of an array", fix=f"an argument is {_FORMS}")
+    return number
 
 
-def _file(text: str, name: str, path: Path) -> Argument:
-    """The dtype is in the file's header; dtypes that NumPy lacks are kept there as plain bytes, and then the kernel's own is taken."""
+def _file(text: str, name: str, place: Place) -> Argument:
+    """Of dtypes that NumPy lacks `.npy` files say the size alone, and then the kernel's own is taken."""
     try:
-        header = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UsageError(f"--arg {text!r}: {path} cannot be read: {reason}", fix="give a file that numpy.save wrote") from error
-    known = BY_NUMPY.get(header.dtype.name) if isinstance(header, np.ndarray) else None
-    return Argument(name=name, path=str(path), dtype=known.name if known else "")
-
-
-def _axis_text(value: AxisValue) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        return Argument(name=name, path=str(place), dtype=dtype_in(place, name))
+    except UnfitError as error:
+        raise UsageError(f"--arg {text!r}: {place} cannot be read: {error}", fix=f"give {FORMS}") from error

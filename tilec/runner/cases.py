@@ -15,6 +15,8 @@ from tilec.model.signature import Param, ParamKind
 from tilec.model.suggest import did_you_mean
 
 Axes = tuple[tuple[str, AxisValue], ...]
+# (parameter, dtype, path) of arrays that are read from files; the dtype is empty where the file does not say it.
+Files = tuple[tuple[str, str, str], ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,9 +29,10 @@ class BoundCase:
         case: the case's name in the manifest; empty for a run from the command line.
         axes: every axis whose value is known, dtypes included; what expressions see.
         choose: the axes that the launcher is told by keyword (those that its arguments do not decide).
+        variants: ids of the variants that were built at these axes, of which a launch takes one.
         params: what the launcher takes, in order, with dtypes in place of axis names.
         inputs: in the order in which they are made, each with its dtype.
-        files: arrays that are read from `.npy` files instead, as (parameter, path).
+        files: arrays that are read from files instead, as (parameter, `x.npy` or `x.npz:key`).
         reference: `file.py:function`, empty for a run without one.
         tolerance: as the manifest gives it; empty for the defaults of the dtypes.
         bench: work of one launch, if the case says.
@@ -41,6 +44,7 @@ class BoundCase:
     case: str = ""
     axes: Axes = ()
     choose: Axes = ()
+    variants: tuple[str, ...] = ()
     params: tuple[Param, ...] = ()
     inputs: tuple[Input, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
@@ -55,18 +59,19 @@ class BoundCase:
         return tuple(p.name for p in self.params if p.out)
 
 
-def expand_cases(kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
+def expand_cases(kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None, files: Files = ()) -> tuple[BoundCase, ...]:
     """Every case of a kernel, once for each value of the dtype axes that it leaves open and that was built with its other axes.
 
     Args:
         kernel: the manifest's table.
         info: the same kernel in the bundle.
         locate: finds places in the manifest, for messages.
+        files: arrays that every case is given, in place of its own inputs.
 
     Raises:
         CaseError: an input that the launcher does not have or lacks, an unknown axis, or no variant at all for a case.
     """
-    return tuple(bound for case in kernel.cases for bound in _expand(case, info, _place(kernel, case, locate)))
+    return tuple(bound for case in kernel.cases for bound in _expand(case, info, _place(kernel, case, locate), files=files))
 
 
 def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
@@ -91,7 +96,7 @@ def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[Bou
     return tuple(found)
 
 
-def bind(case: Case, info: KernelInfo, *, files: tuple[tuple[str, str, str], ...] = (), location: Location | None = None) -> BoundCase:
+def bind(case: Case, info: KernelInfo, *, files: Files = (), location: Location | None = None) -> BoundCase:
     """One bound case where the dtypes of all inputs are known.
 
     Args:
@@ -116,9 +121,7 @@ def _place(kernel: Kernel, case: Case, locate: Locator | None) -> Location | Non
     return locate(("kernel", kernel.name, "case", case.name)) if locate else None
 
 
-def _expand(
-    case: Case, info: KernelInfo, location: Location | None, *, files: tuple[tuple[str, str, str], ...] = ()
-) -> Iterator[BoundCase]:
+def _expand(case: Case, info: KernelInfo, location: Location | None, *, files: Files = ()) -> Iterator[BoundCase]:
     title = f"{info.name}/{case.name}" if case.name else info.name
     axes = dict(info.axes)
     _check_names(title, case, info, [name for name, _, _ in files], location)
@@ -129,7 +132,8 @@ def _expand(
     found = False
     for point in points:
         settled = _with_defaults(info, fixed | point)
-        if not _was_built(info, settled):
+        variants = _built_at(info, settled)
+        if not variants:
             continue
         found = True
         label = ",".join(str(point[name]) for name in open_axes)
@@ -140,6 +144,7 @@ def _expand(
             case=case.name,
             axes=tuple((name, settled[name]) for name in axes if name in settled),
             choose=tuple((name, value) for name, value in case.axes if name not in info.dtype_axes),
+            variants=variants,
             params=params,
             inputs=tuple(_with_dtype(i, params, settled) for i in _with_scalars(case.inputs, info)),
             files=tuple((name, path) for name, _, path in files),
@@ -211,8 +216,8 @@ def _with_defaults(info: KernelInfo, known: dict[str, AxisValue]) -> dict[str, A
     return settled
 
 
-def _was_built(info: KernelInfo, axes: Mapping[str, AxisValue]) -> bool:
-    return any(all(axes.get(name, value) == value for name, value in variant.axes) for variant in info.variants)
+def _built_at(info: KernelInfo, axes: Mapping[str, AxisValue]) -> tuple[str, ...]:
+    return tuple(v.id for v in info.variants if all(axes.get(name, value) == value for name, value in v.axes))
 
 
 def _with_scalars(inputs: tuple[Input, ...], info: KernelInfo) -> tuple[Input, ...]:

@@ -76,15 +76,12 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) 
         raise ValueError(f"shapes differ: {actual.shape} and {expected.shape}")
     limit = tolerance or tolerance_for((), BY_NUMPY[actual.dtype.name].name)
     left, right = actual.reshape(-1), expected.reshape(-1)
-    exact = left.dtype.kind in "iub"
     max_abs = max_rel = 0.0
     mismatches, first = 0, -1
     for start in range(0, left.size, CHUNK):
         a, e = left[start : start + CHUNK], right[start : start + CHUNK]
-        distance, size = _integer_distance(a, e) if exact else _float_distance(a, e)
-        with np.errstate(invalid="ignore", over="ignore"):
-            # Written so that a distance of 0 fits whatever the size is, infinite ones included.
-            wrong = (distance > 0) & ~(distance <= limit.atol + limit.rtol * np.where(np.isfinite(size), size, 0.0))
+        distance, size = _distance(a, e)
+        wrong = _wrong(distance, size, limit)
         max_abs = max(max_abs, float(distance.max()))
         known = (size > 0) & np.isfinite(size)
         if known.any():
@@ -96,8 +93,26 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) 
     values: dict[str, Any] = {}
     if first >= 0:
         index = tuple(int(i) for i in np.unravel_index(first, actual.shape)) if actual.shape else ()
-        values = {"first_index": index, "first_actual": _plain(left[first]), "first_expected": _plain(right[first])}
+        values = {"first_index": index, "first_actual": plain(left[first]), "first_expected": plain(right[first])}
     return Comparison(ok=not mismatches, max_abs=max_abs, max_rel=max_rel, mismatches=mismatches, total=left.size, **values)
+
+
+def distances(actual: Array, expected: Array, tolerance: Tolerance) -> tuple[Array, Array]:
+    """(|actual - expected| in f64, which of them are beyond the tolerance), by the rules of `compare`."""
+    distance, size = _distance(actual, expected)
+    return distance, _wrong(distance, size, tolerance)
+
+
+def _wrong(distance: Array, size: Array, limit: Tolerance) -> Array:
+    with np.errstate(invalid="ignore", over="ignore"):
+        # Written so that a distance of 0 fits whatever the size is, infinite ones included.
+        wrong: Array = (distance > 0) & ~(distance <= limit.atol + limit.rtol * np.where(np.isfinite(size), size, 0.0))
+    return wrong
+
+
+def _distance(actual: Array, expected: Array) -> tuple[Array, Array]:
+    """(|a - e|, |e|) in f64."""
+    return _integer_distance(actual, expected) if actual.dtype.kind in "iub" else _float_distance(actual, expected)
 
 
 def _float_distance(actual: Array, expected: Array) -> tuple[Array, Array]:
@@ -122,6 +137,7 @@ def _integer_distance(actual: Array, expected: Array) -> tuple[Array, Array]:
     return distance.astype(np.float64), np.abs(e.astype(np.float64))
 
 
-def _plain(value: Any) -> int | float | bool:
+def plain(value: Any) -> int | float | bool:
+    """An element as a number of Python."""
     item = value.item()
     return item if isinstance(item, int | float | bool) else float(item)

@@ -16,6 +16,7 @@ from tilec.model import expr
 from tilec.model.dtype import BY_NUMPY, DTYPES, DType
 from tilec.model.kernel import AxisValue
 from tilec.runner.cases import BoundCase
+from tilec.runner.files import FORMS, UnfitError, parse_place, read_array
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Value = Array | int | float | bool
@@ -213,21 +214,12 @@ _MAKERS: dict[str, Callable[[BoundCase, Input, tuple[int, ...], DType, np.random
 }
 
 
-def _read(case: BoundCase, name: str, path: str) -> Array:
+def _read(case: BoundCase, name: str, text: str) -> Array:
     param = next(p for p in case.params if p.name == name)
-    dtype = numpy_dtype(DTYPES[param.dtype])
     try:
-        array: Any = np.load(Path(path), allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise CaseError(f"{case.name}: {name} cannot be read from {path}: {error}", fix="give a file that numpy.save wrote") from error
-    if not isinstance(array, np.ndarray):
-        raise CaseError(f"{case.name}: {path} is an archive of arrays, not one array", fix="give a file that numpy.save wrote")
-    if array.dtype.kind == "V" and array.dtype.names is None and array.itemsize == dtype.itemsize:
-        array = array.view(dtype)  # .npy files do not keep the names of ml_dtypes' dtypes
-    if array.dtype != dtype:
-        raise CaseError(f"{case.name}: {path} holds {array.dtype}, but {name} is {param.dtype}")
-    contiguous: Array = np.ascontiguousarray(array).reshape(array.shape)
-    return contiguous
+        return read_array(parse_place(text, cwd=Path()), name, numpy_dtype(DTYPES[param.dtype]))
+    except UnfitError as error:
+        raise CaseError(f"{case.name}: {name} cannot be read from {text}: {error}", fix=f"give {FORMS}") from error
 
 
 def _error(case: BoundCase, item: Input, what: str) -> CaseError:

@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Callable
 
 from tilec.runner.cases import BoundCase
-from tilec.runner.compare import compare, tolerance_for
 from tilec.runner.inputs import Array
 from tilec.runner.reference import References
-from tilec.runner.run import CaseResult, Device, OutputResult, Repeats, Save, run_case
+from tilec.runner.run import CaseResult, Device, Repeats, Save, compared, run_case
 
 
 def repeat_case(
@@ -46,7 +45,7 @@ def repeat_case(
         for name in case.outs:
             if outputs[name].tobytes() != first[name].tobytes():
                 varied[name] += 1
-                held = _against(case, name, outputs[name], first[name])
+                held = compared(case, name, outputs[name], first[name])
                 wrong += [] if held.comparison.ok else [held]
         if wrong:
             return dataclasses.replace(again, case=case, status="failed", outputs=tuple(wrong), repeats=_repeats(number, times, varied))
@@ -60,12 +59,6 @@ def _both(kept: dict[str, Array], save: Save | None) -> Save:
             save(case, name, array)
 
     return keep
-
-
-def _against(case: BoundCase, name: str, actual: Array, first: Array) -> OutputResult:
-    dtype = next(param.dtype for param in case.params if param.name == name)
-    tolerance = tolerance_for(case.tolerance, dtype)
-    return OutputResult(name=name, dtype=dtype, comparison=compare(actual, first, tolerance), tolerance=tolerance)
 
 
 def _repeats(runs: int, wanted: int, varied: dict[str, int]) -> Repeats:

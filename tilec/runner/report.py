@@ -1,14 +1,11 @@
-"""Results of a run as JSON values, and the cases that a selection takes."""
+"""Results of a run as JSON values."""
 
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import math
-from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tilec.runner.cases import BoundCase
 from tilec.runner.run import CaseResult, OutputResult, RunReport
 
 
@@ -44,21 +41,16 @@ def case_json(result: CaseResult) -> dict[str, Any]:
     return row
 
 
-def select_cases(cases: Iterable[BoundCase], globs: Sequence[str]) -> tuple[BoundCase, ...]:
-    """The cases of which a glob matches the name (`gemm/4k[f16]`), the name without dtypes (`gemm/4k`) or the kernel; all for no glob."""
-    return tuple(case for case in cases if not globs or any(_matches(case, glob) for glob in globs))
-
-
-def _matches(case: BoundCase, glob: str) -> bool:
-    # Brackets of a name are also glob syntax: an exact name always matches.
-    names = (case.name, f"{case.kernel}/{case.case}", case.kernel)
-    return glob in names or any(fnmatch.fnmatchcase(name, glob) for name in names)
-
-
 def _output_json(output: OutputResult) -> dict[str, Any]:
     comparison = {name: _plain(value) for name, value in dataclasses.asdict(output.comparison).items()}
     tolerance = {"rtol": output.tolerance.rtol, "atol": output.tolerance.atol}
-    return {"name": output.name, "dtype": output.dtype, "tolerance": tolerance, **comparison}
+    row = {"name": output.name, "dtype": output.dtype, "tolerance": tolerance, **comparison}
+    if output.difference is not None:
+        for part in ("window", "histogram"):
+            row[part] = [
+                {name: _plain(value) for name, value in dataclasses.asdict(each).items()} for each in getattr(output.difference, part)
+            ]
+    return row
 
 
 def _plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ from tilec.errors import DeviceError, TilecError
 from tilec.manifest.types import Tolerance
 from tilec.runner.cases import BoundCase
 from tilec.runner.compare import Comparison, compare, tolerance_for
+from tilec.runner.difference import Difference, difference_of
 from tilec.runner.inputs import Array, Value, make_inputs
 from tilec.runner.reference import References
 
@@ -32,12 +33,13 @@ class Device(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class OutputResult:
-    """One output of a case: how it compares, and within what tolerance."""
+    """One output of a case: how it compares, within what tolerance, and where it is off, if it is."""
 
     name: str
     dtype: str
     comparison: Comparison
     tolerance: Tolerance
+    difference: Difference | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -192,8 +194,15 @@ def arguments_on(case: BoundCase, device: Device, inputs: Mapping[str, Value]) -
 
 
 def _compared(case: BoundCase, name: str, actual: Array, expected: Array) -> OutputResult:
-    dtype = next(p.dtype for p in case.params if p.name == name)
-    tolerance = tolerance_for(case.tolerance, dtype)
     if actual.shape != expected.shape:
         raise DeviceError(f"{case.name}: {name} came back with shape {list(actual.shape)}, not {list(expected.shape)}")
-    return OutputResult(name=name, dtype=dtype, comparison=compare(actual, expected, tolerance), tolerance=tolerance)
+    return compared(case, name, actual, expected)
+
+
+def compared(case: BoundCase, name: str, actual: Array, expected: Array) -> OutputResult:
+    """An output of a case, held against what is expected, of equal shape."""
+    dtype = next(p.dtype for p in case.params if p.name == name)
+    tolerance = tolerance_for(case.tolerance, dtype)
+    found = compare(actual, expected, tolerance)
+    differs = None if found.first_index is None else difference_of(actual, expected, tolerance, dtype, found.first_index)
+    return OutputResult(name=name, dtype=dtype, comparison=found, tolerance=tolerance, difference=differs)

@@ -66,11 +66,11 @@ def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tupl
         point = _ordered(contract, default)
         if point not in seen:
             seen.append(point)
-            yield point, "the default", "the default"
+            yield point, "the default", f"so the default is tried: {_point_text(point)}"
     for variant in contract.info.variants:
         if variant.axes not in seen and same_point(variant.axes, said):
             seen.append(variant.axes)
-            yield variant.axes, "what fits", f"the first that fits: {variant.id}"
+            yield variant.axes, "what fits", f"so the next that may fit is tried: {variant.id}"
 
 
 def _look_up(call: Call, device: DeviceInfo) -> Lookup:
@@ -96,6 +96,10 @@ def _look_up(call: Call, device: DeviceInfo) -> Lookup:
         sizes=sizes,
         fits=lambda point: same_point(point, said),
     )
+
+
+def _point_text(point: Point) -> str:
+    return ", ".join(f"{name}={value}" for name, value in point) or "the only point"
 
 
 def _ordered(contract: Contract, axes: Mapping[str, AxisValue]) -> Point:

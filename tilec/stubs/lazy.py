@@ -78,7 +78,7 @@ def _checked(kernel: KernelInfo, op: tuple[str, list[str]], results: list[str]) 
         lines = [f"class {op[0]}(", "    LazyLaunch[", "        tuple[", *items, "        ]", "    ]", "):"]
     lines += [f'    """A launch of {kernel.name} that runs later."""', ""]
     for name, items, doc in (
-        ("variant", keywords(kernel.axes), "Launch the variant of these axis values."),
+        ("variant", keywords(kernel.axes, opens=True), "Launch the variant of these axis values; None leaves an axis open again."),
         ("options", keywords(options), "Launch a variant that was built with these compiler hints."),
     ):
         head = function_head(name, items, op, indent=8)

@@ -46,9 +46,15 @@ def is_open(kernel: KernelInfo, axis: str) -> bool:
     return kernel.table is not None or axis in dict(kernel.default)
 
 
-def keywords(values: Iterable[tuple[str, tuple[AxisValue, ...]]]) -> list[str]:
-    """Keywords that may all be left out, each with the values it takes; those that Python has no keyword for are not there."""
-    items = [f"{name}: {choice_type(each)} = ..." for name, each in values if not keyword.iskeyword(name) and name != "self"]
+def keywords(values: Iterable[tuple[str, tuple[AxisValue, ...]]], *, opens: bool = False) -> list[str]:
+    """Keywords that may all be left out, each with the values it takes; those that Python has no keyword for are not there.
+
+    Args:
+        values: by name.
+        opens: None is one of them, and takes back what was said before.
+    """
+    none = " | None" if opens else ""
+    items = [f"{name}: {choice_type(each)}{none} = ..." for name, each in values if not keyword.iskeyword(name) and name != "self"]
     return ["self", "*", *items] if items else ["self"]
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         """A launch of add that runs later."""
 
         def variant(self) -> _AddLaunch[_T1, _T2, _T3]:
-            """Launch the variant of these axis values."""
+            """Launch the variant of these axis values; None leaves an axis open again."""
             ...
 
         def options(self) -> _AddLaunch[_T1, _T2, _T3]:
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
         def variant(
             self,
             *,
-            T: Literal["f16", "bf16"] = ...,
-            BM: Literal[64, 128] = ...,
-            BK: Literal[64] = ...,
+            T: Literal["f16", "bf16"] | None = ...,
+            BM: Literal[64, 128] | None = ...,
+            BK: Literal[64] | None = ...,
         ) -> _GemmLaunch[_T1, _T2, _T3]:
-            """Launch the variant of these axis values."""
+            """Launch the variant of these axis values; None leaves an axis open again."""
             ...
 
         def options(self) -> _GemmLaunch[_T1, _T2, _T3]:
@@ -62,12 +62,12 @@ if TYPE_CHECKING:
         def variant(
             self,
             *,
-            T: Literal["f32", "f16"] = ...,
-            ORDER: Literal["row", "column"] = ...,
-            FAST: Literal[True, False] = ...,
-            W: float = ...,
+            T: Literal["f32", "f16"] | None = ...,
+            ORDER: Literal["row", "column"] | None = ...,
+            FAST: Literal[True, False] | None = ...,
+            W: float | None = ...,
         ) -> _EverythingLaunch[_T1]:
-            """Launch the variant of these axis values."""
+            """Launch the variant of these axis values; None leaves an axis open again."""
             ...
 
         def options(

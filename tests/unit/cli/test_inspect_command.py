@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import Sample, write_sample
+from tests.conftest import Golden, Terminal
 from tilec.bundle.write import write_bundle
 
 
@@ -269,3 +270,21 @@ def test_a_page_that_cannot_be_written_leaves_the_one_before(cli, sample: Path, 
     assert "the disk is full" in done.err
     assert (sample.parent / "out.html").read_text() == "before"
     assert sorted(path.name for path in sample.parent.iterdir()) == ["acme.tilec", "out.html"]
+
+
+# --- how it looks ------------------------------------------------------------------------------------------------------------------
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "inspect"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(("name", "options"), [("bundle", ()), ("safety", ("--safety",)), ("diff", ("--diff", "acme.tilec"))])
+def test_how_it_looks(
+    cli, sample: Path, new: Path, terminal: Terminal, golden: Golden, width: int, name: str, options: tuple[str, ...]
+) -> None:
+    terminal(width)
+    done = cli("inspect", "new.tilec", *options, "--color", "never")
+    assert max(map(len, done.out.splitlines())) <= width
+    # What a build of Python compresses to, and hence the digest of the whole, are its own.
+    shown = re.sub(r"\bsha256 [0-9a-f]{64}", "sha256 …", re.sub(r"(new\.tilec, )[0-9.]+ KiB", r"\g<1>… KiB", done.out))
+    golden(GOLDEN / f"{name}-{width}.txt", shown)

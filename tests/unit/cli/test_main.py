@@ -12,6 +12,7 @@ import pytest
 
 import tilec
 from tilec.cli import main
+from tilec.cli.app import examples
 from tilec.errors import BundleError, NoDeviceError, TilecError, UsageError
 
 HEAVY = ("rich", "numpy", "jinja2", "tomli", "tomllib", "cuda", "triton", "numba")
@@ -56,15 +57,30 @@ def all_commands() -> dict[str, click.Command]:
     return found
 
 
-@pytest.mark.parametrize("name", all_commands())
-def test_every_command_has_help_with_examples_that_parse(name: str, cli) -> None:
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("name", ["", *all_commands()])
+def test_every_command_has_help_that_fits(name: str, columns: int, cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
     done = cli(*name.split(), "--help")
     assert done.code == 0
     assert done.err == ""
-    examples = done.out.split("Examples:\n", 1)[1].split("\n\n")[0].splitlines()
-    assert examples
-    assert all("tilec " in line for line in examples)
-    assert max(map(len, examples)) <= 120
+    shown = done.out.split("Examples:\n", 1)[1].split("\n\n")[0].splitlines()
+    assert all("tilec " in line or line.startswith("    # ") for line in shown)
+    assert "tilec " in shown[-1], "a note stands above its example"
+    assert [line for line in done.out.splitlines() if len(line) > columns] == []
+
+
+def test_notes_that_are_too_long_stand_above_their_examples() -> None:
+    long = ("long " * 14).strip()
+    text = examples("tilec a   # short", "tilec bbbb  # also", "tilec c", f"tilec d   # {long}", f"tilec e  # {long[:64]}")
+    assert text.splitlines()[2:] == [
+        "  tilec a     # short",
+        "  tilec bbbb  # also",
+        "  tilec c",
+        f"  # {long}",
+        "  tilec d",
+        f"  tilec e  # {long[:64]}",
+    ]
 
 
 def test_version(cli) -> None:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import click
 import pytest
 
-from tilec.cli.tables import bytes_text, columns, seconds_text, shorten, table
+from tilec.cli.tables import bytes_text, columns, hanging, seconds_text, shorten, table
 
 HEADS = columns("~job", "target", ">size")
 ROWS = [["gemm-f16-BM128-BN128-BK64-sm_100", "sm_100", "9 B"], ["add-sm_80", "sm_80", "100 KiB"]]
@@ -33,6 +34,22 @@ def test_texts_that_may_shrink_do_and_keep_both_ends() -> None:
 def test_nothing_shrinks_below_what_can_be_read() -> None:
     lines = plain(table(HEADS, ROWS, width=10))
     assert lines[1].split("  ")[0] == "gemm-f…m_100"
+
+
+def test_spare_columns_go_first() -> None:
+    heads = columns("~job", "-target", ">size")
+    assert plain(table(heads, ROWS, width=60))[0].split() == ["job", "target", "size"]
+    lines = plain(table(heads, ROWS, width=45))
+    assert (lines[0].split(), lines[1]) == (["job", "size"], "gemm-f16-BM128-BN128-BK64-sm_100      9 B")
+
+
+def test_texts_hang_behind_what_leads_them() -> None:
+    text = "one two three four five six seven eight"
+    assert hanging("lead: ", text, width=None) == [f"lead: {text}"]
+    assert hanging("lead: ", text, width=40) == ["lead: one two three four five six seven", "      eight"]
+    assert hanging("lead: ", text, width=40, indent=2) == ["lead: one two three four five six seven", "  eight"]
+    assert hanging(click.style("lead: ", fg="red"), "", width=40) == [click.style("lead: ", fg="red")]
+    assert hanging("", "x" * 50 + " y", width=40, bold=True) == [click.style("x" * 50, bold=True), click.style("y", bold=True)]
 
 
 def test_no_rows_and_trailing_blanks() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.conftest import Golden, Terminal
 from tilec.bundle.write import write_bundle
 from tilec.cli.main import run
 from tilec.errors import Location, NoDeviceError
@@ -22,6 +24,7 @@ from tilec.model.signature import AbiSlot, Param, ParamKind
 from tilec.runtime import _driver
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 
+ROOT = Path(__file__).parents[3]
 IMAGE = b"an image"
 ABI = (
     *(AbiSlot(type="ptr", expr=f"{name}.ptr", size=8, align=8) for name in "zx"),
@@ -130,8 +133,9 @@ def test_cases_are_compared_and_a_difference_fails(tilec: Tilec) -> None:
     assert lines[1].split()[:5] == ["scale/good", "ok", "z", "0", "0"]
     assert lines[2].split()[:5] == ["scale/bad", "FAIL", "z", "1", "0.333"]
     assert lines[3] == "  z[7] is 2.0, expected 3.0; 2 of 40 elements are off (rtol 1e-05, atol 1e-06)"
-    assert lines[4].split()[:2] == ["scale/refused", "ERROR"]
-    assert lines[5].startswith("  scale: ")
+    at = next(i for i, line in enumerate(lines) if line.startswith("scale/refused"))
+    assert lines[at].split()[:2] == ["scale/refused", "ERROR"]
+    assert lines[at + 1].startswith("  scale: ")
     assert lines[-1] == "3 cases on Fake H200: 1 passed, 1 failed, 1 could not be run or compared"
 
 
@@ -152,6 +156,58 @@ def test_repeats_say_whether_the_bits_are_the_same(tilec: Tilec) -> None:
     assert (row["runs"], row["varied"]) == (3, {})
 
 
+def test_expressions_choose_cases(tilec: Tilec) -> None:
+    done = tilec("--bundle", "acme.tilec", "-k", "scale and not (bad or refused)", "--json")
+    assert [case["name"] for case in json.loads(done.out)["cases"]] == ["scale/good"]
+
+
+def test_inputs_are_changed_by_hand_and_from_files(tilec: Tilec, tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=np.arange(5, dtype=np.float32))
+    chosen = ("--bundle", "acme.tilec", "-k", "good", "--output-dir", "out/deep")
+    assert tilec(*chosen, "--set", "alpha=10", "--input", "x=d.npz").code == 0
+    assert np.load(tmp_path / "out/deep/scale.good.z.npy").tolist() == [0, 10, 20, 30, 40]
+    assert tilec(*chosen, "--set", "x=[2]").code == 0
+    assert np.load(tmp_path / "out/deep/scale.good.z.npy").shape == (2,)
+    assert [path.name for path in (tmp_path / "out/deep").iterdir()] == ["scale.good.z.npy"]
+    np.save(tmp_path / "wide.npy", np.arange(5.0))
+    done = tilec(*chosen, "--input", "x=wide.npy")
+    assert (done.code, "error: --input x=wide.npy: scale/good: x has dtype f64, but the kernel takes f32" in done.err) == (2, True)
+
+
+def test_all_devices(tilec: Tilec, tmp_path: Path) -> None:
+    done = tilec("--bundle", "acme.tilec", "-k", "good", "--device", "all", "--output-dir", "out")
+    assert done.code == 0, "what the cpu device skips ran on the GPU"
+    lines = done.out.splitlines()
+    assert [line for line in lines if line.startswith(("cuda:", "the cpu"))] == ["cuda:0, Fake H200", "the cpu device"]
+    assert (lines[2].split()[:2], lines[6].split()[:2]) == (["scale/good", "ok"], ["scale/good", "skip"])
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.npy")] == ["out/cuda-0/scale.good.z.npy"]
+    document = json.loads(tilec("--bundle", "acme.tilec", "-k", "good", "--device", "all", "--json").out)
+    assert (document["kind"], document["ok"]) == ("run", True)
+    assert [(row["device"]["kind"], row["package"], row["counts"]["passed"]) for row in document["devices"]] == [
+        ("cuda", "acme", 1),
+        ("cpu", "acme", 0),
+    ]
+
+
+def test_a_failure_shows_its_neighbours_in_json(tilec: Tilec) -> None:
+    (case,) = json.loads(tilec("--bundle", "acme.tilec", "-k", "bad", "--json").out)["cases"]
+    (output,) = case["outputs"]
+    assert [(row["index"], row["ok"]) for row in output["window"]][2:5] == [([6], True), ([7], False), ([8], False)]
+    assert output["window"][3] == {"index": [7], "ok": False, "got": 2.0, "expected": 3.0, "error": 1.0, "ulp": 4194304}
+    assert output["histogram"][-1] == {"low": 1.0, "high": 10.0, "count": 2, "off": 2}
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_how_a_failure_looks(tilec: Tilec, tmp_path: Path, terminal: Terminal, golden: Golden, width: int) -> None:
+    long = MANIFEST.replace("case.bad]", 'case."bad-and-of-a-name-that-is-longer-than-a-narrow-terminal-likes"]')
+    (tmp_path / "tilec.toml").write_text(long)
+    terminal(width)
+    done = tilec("--bundle", "acme.tilec", "--color", "never")
+    shown = re.sub(r" *\d+\.\d\d ms", "    0.50 ms", done.out)
+    assert max(map(len, shown.splitlines())) <= width
+    golden(ROOT / f"tests/golden/run/failure-{width}.txt", shown)
+
+
 def test_a_number_alone_is_a_gpus(tilec: Tilec) -> None:
     document = json.loads(tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--device", "0", "--json").out)
     assert (document["ok"], document["device"]["ordinal"]) == (True, 0)
@@ -159,9 +215,9 @@ def test_a_number_alone_is_a_gpus(tilec: Tilec) -> None:
 
 def test_a_place_that_cannot_be_written_is_told_before_anything_runs(tilec: Tilec, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--save", "file/below")
+    done = tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--output-dir", "file/below")
     assert (done.code, done.out) == (1, "")
-    assert "error: --save file/below: cannot write " in done.err
+    assert "error: --output-dir file/below: cannot write " in done.err
     assert "  fix: choose another directory\n" in done.err
 
 
@@ -197,8 +253,16 @@ def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
         (["--repeat", "2", "--check"], "--repeat and --check do not go together"),
         (["--repeat", "0"], "0 is not in the range x>=1"),
         (["scale", "--axis", "T=f16"], "--axis and --reference go with --arg"),
-        (["scale", "--arg", "x=f32[3"], "'f32[3' is no tensor, number or .npy file"),
-        (["scale", "--device", "gpu"], "--device: 'gpu' is no device that kernels run on\n  fix: take auto, cpu, cuda, or cuda:N"),
+        (["scale", "--arg", "x=f32[3"], "'f32[3' is no tensor, number or file of an array"),
+        (["scale", "--device", "gpu"], "--device: 'gpu' is no device that kernels run on\n  fix: take auto, cpu, cuda, cuda:N for"),
+        (["scale", "--device", ""], "--device is empty\n  fix: take auto, cpu, cuda, cuda:N for"),
+        (["scale", "--device", "all", "--steps", "5"], "--steps needs the cpu device, and --device is all"),
+        (["-k", "good and"], "-k 'good and': a word is missing, at column 9\n  good and\n          ^\n"),
+        (["-k", "godo"], "no case matches: there is no godo; did you mean 'good'\n  fix: cases are scale/good, scale/bad, scale/refused"),
+        (["--set", "alpah=3"], "--set alpah=3: kernel scale has no parameter or axis 'alpah'; did you mean 'alpha'"),
+        (["--input", "x=none.npz:a"], "none.npz:a cannot be read: No such file or directory"),
+        (["scale", "--arg", "x=f32[3]", "--set", "alpha=3"], "--set and --input change cases, and --arg runs a kernel without one"),
+        (["--trace", "scale/good", "--output-dir", "out"], "--output-dir and --trace do not go together"),
         (["scale", "--device", "cuda:"], "--device: 'cuda:' is no device that kernels run on"),
     ],
 )

@@ -51,7 +51,7 @@ def test_forms(text: str, expected: Input | None) -> None:
         ("x=f32[4,]", "an extent is missing in [4,]"),
         ("x=f32[4]:nromal", "unknown distribution 'nromal'; did you mean 'normal'"),
         ("x=f32[4]:normal:-1", "the seed '-1' is not a whole number"),
-        ("x=hello", "'hello' is no tensor, number or .npy file"),
+        ("x=hello", "'hello' is no tensor, number or file of an array"),
         ("x=none.npy", "none.npy cannot be read: No such file or directory"),
     ],
 )

@@ -118,7 +118,7 @@ def test_files_replace_inputs(tmp_path: Path) -> None:
     assert inputs["y"].shape == (3,)
     assert inputs["b"].dtype == ml_dtypes.bfloat16
     wrong = bound(params=params, files=(("b", f"{tmp_path}/x.npy"),))
-    with pytest.raises(CaseError, match="holds float32, but b is bf16"):
+    with pytest.raises(CaseError, match="it holds f32, not bf16"):
         make_inputs(wrong)
     (tmp_path / "bad.npy").write_bytes(b"\x93NUMPY\x01\x00")
     with pytest.raises(CaseError, match="x cannot be read from"):

@@ -192,7 +192,7 @@ def test_sizes_that_are_no_numbers_leave_it_to_the_default(size: str, alpha: flo
     z, x, y = (Array(64, ptr=0x10000 * place) for place in (1, 2, 3))
     assert taken(info, z, x, y, alpha) == "add-a16"
     why = loaded(info)[0].add.explain(z, x, y, alpha)
-    assert why.reasons == (f"t.json cannot say: {size} is {shown}, and no number of anything", "the default")
+    assert why.reasons == (f"t.json cannot say: {size} is {shown}, and no number of anything", "so the default is tried: the only point")
 
 
 def test_explanations_name_what_decided() -> None:
@@ -218,7 +218,7 @@ def test_explanations_name_what_decided() -> None:
     default = module.tiled.explain(*arrays(8192))
     assert default.reasons == (
         "tuning/tiled.json has no entry for x.shape[0] = 8192, x.shape[1] = 64 on Fake H200, Fake H100",
-        "the default",
+        "so the default is tried: T=f32, BM=128, BN=128",
     )
     assert dict(default.origins) == {"T": "the dtype of the arguments", "BM": "the default", "BN": "the default"}
     assert {each.reason for each in default.others} >= {"tiled-f32-BM128-BN128-div16 comes before it"}

@@ -1,0 +1,124 @@
+"""What a shell completes, of manifests that are whole, half written or not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.shell_completion import BashComplete
+
+from tests.bundle_samples import write_sample
+from tilec.cli.app import App
+from tilec.cli.complete import MOST_WORDS
+from tilec.cli.main import cli, run
+from tilec.cli.settings import read_settings
+
+MANIFEST = """edition = 1
+[targets]
+default = ["sm_90a", "tileir"]
+groups = { nightly = ["sm_80"] }
+[profile.fast]
+[kernel.twice]
+matrix = { T = ["f32", "f16"], TILE = [128], FAST = [true], exclude = [{ T = "f16" }] }
+[kernel.twice.case.small]
+inputs.x = { shape = [100] }
+inputs.n = 3
+[kernel.fill.case.odd]
+inputs.y = { shape = [100] }
+"""
+
+
+def words(folder: Path, *line: str) -> list[str]:
+    """What the last word of a command line may become."""
+    app = App(settings=read_settings({}, folder))
+    found = BashComplete(cli, {"obj": app}, "tilec", "_TILEC_COMPLETE").get_completions(list(line[:-1]), line[-1])
+    return [one.value for one in found]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "tilec.toml").write_text(MANIFEST)
+    (tmp_path / "below").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (("run", ""), ["twice", "fill"]),
+        (("run", "f"), ["fill"]),
+        (("sanitize", "t"), ["twice"]),
+        (("tune", "t"), ["twice"]),
+        (("run", "--case", ""), ["small", "odd"]),
+        (("run", "fill", "--case", ""), ["odd"]),
+        (("tune", "fill", "--case", ""), ["odd"]),
+        (("run", "-k", "twice/"), ["twice/small"]),
+        (("run", "--select", "f"), ["fill", "fill/odd"]),
+        (("run", "--trace", "fill/"), ["fill/odd"]),
+        (("run", "twice", "--set", ""), ["x=", "n=", "T=f32", "T=f16", "TILE=128", "FAST=true"]),
+        (("run", "fill", "--input", ""), ["y="]),
+        (("run", "--device", "c"), ["cpu", "cuda", "cuda:0"]),
+        (("build", "--targets", "n"), ["nightly"]),
+        (("build", "--targets", "nightly,sm_9"), ["nightly,sm_90a", "nightly,sm_90"]),
+        (("check", "--targets", "t"), ["tileir"]),
+        (("build", "--select", "t"), ["twice"]),
+        (("build", "--profile", "f"), ["fast"]),
+        (("build", "--emit", "bundle,w"), ["bundle,wheel"]),
+        (("inspect", "--why", "t"), ["twice"]),
+        (("inspect", "x", "--device", "sm_12"), ["sm_120", "sm_121"]),
+    ],
+)
+def test_words(project: Path, line: tuple[str, ...], found: list[str]) -> None:
+    assert words(project, *line) == found
+    assert words(project / "below", *line) == found, "the manifest of a directory above will do"
+
+
+def test_another_directory(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    assert words(elsewhere, "run", "") == []
+    assert words(elsewhere, "build", "--targets", "tile") == ["tileir"]
+    assert words(elsewhere, "-C", str(project), "run", "") == ["twice", "fill"]
+    assert words(elsewhere, "--manifest", str(project / "tilec.toml"), "run", "") == ["twice", "fill"]
+
+
+def test_kernels_of_a_bundle(project: Path) -> None:
+    write_sample(project / "acme.tilec")
+    assert words(project, "inspect", "acme.tilec", "--why", "") == ["add", "rmsnorm"]
+    assert words(project, "inspect", "none.tilec", "--why", "") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "broken [",
+        "kernel = 3",
+        "[kernel]\na = 3",
+        "[kernel.a]\ncase = []\nmatrix = 4",
+        "[kernel.a.case]\nb = 4",
+        "\xff",
+        "a = " + "[" * 20000,
+    ],
+    ids=range(7),
+)
+def test_a_manifest_that_is_being_written_is_no_trouble(project: Path, text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    (project / "tilec.toml").write_bytes(text.encode("latin-1"))
+    for option in ("--case", "--set", "--input", "-k"):
+        assert set(words(project, "run", option, "")) <= {"a", "b", "a/b"}
+    assert words(project, "build", "--targets", "tile") == ["tileir"]
+    assert words(project, "build", "--profile", "r") in ([], ["release"])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_very_many_kernels(project: Path) -> None:
+    (project / "tilec.toml").write_text("".join(f"[kernel.k{i}]\n" for i in range(MOST_WORDS + 5)))
+    assert len(words(project, "run", "")) == MOST_WORDS
+
+
+@pytest.mark.parametrize("line", ["tilec nonsense x ", "tilec run --no-such ", "tilec inspect "])
+def test_nothing_is_said_in_the_middle_of_a_command_line(
+    project: Path, line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (("_TILEC_COMPLETE", "bash_complete"), ("COMP_WORDS", line), ("COMP_CWORD", str(len(line.split())))):
+        monkeypatch.setenv(name, value)
+    assert run([], {"TILEC_CACHE_MAX": "nonsense"}, project) in (0, 1)
+    assert capfd.readouterr().err == ""

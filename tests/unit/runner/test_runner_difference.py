@@ -1,0 +1,96 @@
+"""Where arrays differ: neighbours, ulps, and errors by decade."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tilec.manifest.types import Tolerance
+from tilec.model.dtype import DTYPES
+from tilec.runner.difference import MOST_DECADES, Difference, difference_of, ulps
+
+CLOSE = Tolerance(rtol=1e-5, atol=1e-6)
+
+
+def difference(actual: Any, expected: Any, first: tuple[int, ...], dtype: str = "f32") -> Difference:
+    numpy = np.dtype(DTYPES[dtype].numpy)
+    return difference_of(np.asarray(actual, numpy), np.asarray(expected), CLOSE, dtype, first)
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "dtype", "count"),
+    [
+        (np.float32(1), np.nextafter(np.float32(1), np.float32(2)), "f32", 1),
+        (np.float32(0.0), np.float32(-0.0), "f32", 0),
+        (np.float32(-1e-45), np.float32(1e-45), "f32", 2),
+        (np.float32(1), np.float64(1 + 1e-12), "f32", 0),
+        (np.float32("inf"), np.finfo(np.float32).max, "f32", 1),
+        (np.float32(1), np.float64(1e300), "f32", 0x7F800000 - 0x3F800000),
+        (np.float32("nan"), np.float32(1), "f32", None),
+        (np.float32(1), np.float64("nan"), "f32", None),
+        (np.float64(1), np.nextafter(1.0, 0.0), "f64", 1),
+        (np.float16(2), np.float16(1), "f16", 1024),
+        (np.asarray(1, ml_dtypes.bfloat16)[()], 1.0078125, "bf16", 1),
+        (np.asarray(-1, ml_dtypes.float8_e4m3fn)[()], 1.0, "f8e4m3", 2 * 0x38),
+        (np.asarray(1, ml_dtypes.float4_e2m1fn)[()], -0.5, "f4e2m1", 3),
+        (np.int32(-(2**31)), np.int32(2**31 - 1), "i32", 2**32 - 1),
+        (np.True_, np.False_, "bool", 1),
+    ],
+)
+def test_ulps(got: Any, expected: Any, dtype: str, count: int | None) -> None:
+    assert ulps(got, expected, DTYPES[dtype]) == count
+
+
+def test_the_window_stays_in_the_row() -> None:
+    expected = np.arange(30, dtype=np.float32).reshape(3, 10)
+    actual = expected.copy()
+    actual[1, 8] = 99
+    shown = difference(actual, expected, (1, 8)).window
+    assert [one.index for one in shown] == [(1, 5), (1, 6), (1, 7), (1, 8), (1, 9)]
+    assert [one.ok for one in shown] == [True, True, True, False, True]
+    wrong = shown[3]
+    assert (wrong.got, wrong.expected, wrong.error) == (99.0, 18.0, 81.0)
+    assert [one.index for one in difference(actual, expected, (1, 0)).window] == [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4)]
+
+
+def test_an_output_of_one_element() -> None:
+    (only,) = difference(2.0, 3.0, ()).window
+    assert (only.index, only.ok, only.got, only.expected, only.error) == ((), False, 2.0, 3.0, 1.0)
+
+
+def test_errors_by_decade() -> None:
+    expected = np.zeros(8, np.float32)
+    actual = np.array([0, 0, 5e-7, 2e-3, 3e-3, 0.5, np.nan, np.inf], np.float32)
+    rows = [(row.label, row.count, row.off) for row in difference(actual, expected, (3,)).histogram]
+    assert rows == [
+        ("equal", 2, 0),
+        ("1e-07 to 1e-06", 1, 0),
+        ("1e-06 to 1e-05", 0, 0),
+        ("1e-05 to 1e-04", 0, 0),
+        ("1e-04 to 1e-03", 0, 0),
+        ("1e-03 to 1e-02", 2, 2),
+        ("1e-02 to 1e-01", 0, 0),
+        ("1e-01 to 1e+00", 1, 1),
+        ("not finite", 2, 2),
+    ]
+
+
+def test_small_errors_share_a_row() -> None:
+    actual = np.array([1e-30, 1e-20, 4.0], np.float64)
+    rows = difference(actual, np.zeros(3), (2,), "f64").histogram
+    assert len(rows) == MOST_DECADES + 1
+    assert (rows[0].label, rows[0].count, rows[0].low) == ("below 1e-07", 2, 0.0)
+    assert (rows[-1].label, rows[-1].count) == ("1e+00 to 1e+01", 1)
+    extreme = difference(np.array([5e-324, 1.7e308]), np.zeros(2), (1,), "f64").histogram
+    assert [row.count for row in extreme if row.count] == [1, 1]
+    assert math.isinf(extreme[-1].high)
+
+
+def test_integers_are_exact() -> None:
+    found = difference_of(np.array([2**63 - 1, 5]), np.array([2**63 - 2, 5]), Tolerance(), "i64", (0,))
+    assert (found.window[0].error, found.window[0].ulp, found.window[0].ok) == (1.0, 1, False)
+    assert [(row.label, row.count, row.off) for row in found.histogram] == [("equal", 1, 0), ("1e+00 to 1e+01", 1, 1)]

@@ -1,0 +1,257 @@
+"""A run of cases on its devices, one after another: each is built for, launched, compared, printed and saved."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilec.cli.app import App
+from tilec.cli.cases import Wish, case_of_arguments, chosen_cases, open_bundle, package_json
+from tilec.cli.findings import FOUND
+from tilec.cli.run_results import Results, device_line, document, summary
+
+if TYPE_CHECKING:
+    from tilec.cli.cases import Opened
+    from tilec.cli.run_device import CpuWish
+    from tilec.manifest.types import Manifest
+    from tilec.project import Project
+    from tilec.runner.cases import BoundCase
+    from tilec.runner.device import ModuleDevice
+    from tilec.runner.inputs import Array
+    from tilec.runner.run import CaseResult, RunReport, Save
+    from tilec.runner.sanitize import CaseFindings
+    from tilec.runtime.seam import DeviceDriver, DeviceInfo
+
+NEEDS_GPU = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class RunOptions:
+    """How a command line wants its cases run.
+
+    Attributes:
+        device: of `--device`. cpu: what it asks of the cpu device.
+        bundle, targets: what is run. save: where outputs go; empty for nowhere.
+        repeat: how often each case is run; None for once, without a word on its bits. trace: the case to trace.
+    """
+
+    device: str
+    cpu: CpuWish
+    bundle: str | None
+    targets: tuple[str, ...]
+    save: str
+    repeat: int | None
+    trace: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Done:
+    """What came of a run on one device."""
+
+    device: DeviceInfo
+    package: dict[str, Any]
+    report: RunReport
+    findings: list[CaseFindings]
+
+
+def launch(app: App, wish: Wish, options: RunOptions, project: Project | None) -> int:
+    """Run on every device that is asked for, and give the exit code."""
+    from tilec.cli.run_device import ALL, find_devices
+
+    manifest = project.manifest if project else None
+    if options.save:
+        _check_place(app, options.save)
+    traced: list[str] = []
+    places = find_devices(
+        app,
+        options.device,
+        options.cpu,
+        work=lambda: _work(manifest, wish),
+        manifest=manifest,
+        traced=(lambda line: traced.append(click.unstyle(line))) if app.json else app.say,
+    )
+    several = options.device == ALL
+    done: list[_Done] = []
+    for driver, device in places:
+        opened = open_bundle(app, project, wish, bundle=options.bundle, targets=options.targets, cpu=device.interprets is not None)
+        bound = case_of_arguments(app, opened, wish) if wish.args else chosen_cases(opened, manifest, wish)
+        place = _place(opened, device, driver)
+        if options.trace:
+            return _trace(app, place, opened, _one(bound, options.trace), options.cpu, traced)
+        if several:
+            app.say(f"{chr(10) if done else ''}{device_line(device)}")
+        folder = Path(options.save, _folder(device) if several else "") if options.save else None
+        report, findings = _run(app, place, opened, bound, manifest, options, folder)
+        done.append(_Done(device=device, package=package_json(opened, manifest), report=report, findings=findings))
+    return _finish(app, wish, options, done, several=several)
+
+
+def _finish(app: App, wish: Wish, options: RunOptions, done: Sequence[_Done], *, several: bool) -> int:
+    """Sum up, and give the exit code."""
+    code = FOUND if any(item.findings for one in done for item in one.findings) else _ending([one.report for one in done], wish)
+    checked = options.cpu.watch is not None
+    rows = [document(one.device, one.report, findings=one.findings if checked else None) for one in done]
+    if app.json and several:
+        parts = [{**one.package, **row, "ok": one.report.ok or one.report.idle} for one, row in zip(done, rows, strict=True)]
+        app.document("run", {"ok": code == 0, "devices": parts})
+    elif app.json:
+        app.document("run", {**done[0].package, **rows[0], "ok": code == 0})
+    elif code or several or len(done[0].report.results) > 1:
+        for one in done:
+            app.say(summary(one.report, one.device, findings=sum(len(item.findings) for item in one.findings)))
+    return code
+
+
+def _ending(reports: Sequence[RunReport], wish: Wish) -> int:
+    """The exit code: failures first; then what was asked for by name, or all there was, and ran nowhere for want of a GPU."""
+    results = [result for report in reports for result in report.results]
+    if any(result.status in ("failed", "error") for result in results):
+        return 1
+    ran = {result.case.name for result in results if result.status != "skipped"}
+    skipped = {result.case.kernel for result in results if result.case.name not in ran}
+    return NEEDS_GPU if (results and not ran) or skipped.intersection(wish.kernels) else 0
+
+
+def _place(opened: Opened, device: DeviceInfo, driver: DeviceDriver) -> ModuleDevice | None:
+    """What is run, on its device; None where that is nothing."""
+    from tilec.runner.device import ModuleDevice
+    from tilec.runtime.load import load
+
+    return ModuleDevice(load(opened.bundle, device, driver=driver), driver, advice=opened.advice) if opened.bundle else None
+
+
+def _work(manifest: Manifest | None, wish: Wish) -> str:
+    """What there is to run, in a message."""
+    from tilec.cli.tables import plural
+    from tilec.runner.cases import unbuilt_cases
+
+    if manifest is None or wish.args:
+        return f"kernel {wish.kernels[0]}" if wish.args else "the cases"
+    count = sum(len(unbuilt_cases(k)) for k in manifest.kernels if not wish.kernels or k.name in wish.kernels)
+    return f"{plural(count, 'case')} of {manifest.package.name}"
+
+
+def _one(cases: tuple[BoundCase, ...], name: str) -> BoundCase:
+    """The case to trace.
+
+    Raises:
+        UsageError: there is none of this name, or more than one.
+    """
+    from tilec.errors import UsageError
+    from tilec.runner.selection import select_cases
+
+    found = select_cases(cases, (name,))
+    exact = tuple(case for case in found if case.name == name) or found
+    if len(exact) != 1:
+        listed = ", ".join(case.name for case in exact or cases)
+        raise UsageError(f"--trace {name!r} is {len(exact) or 'none'} of the cases: name one", fix=f"cases are {listed}")
+    return exact[0]
+
+
+def _trace(app: App, place: ModuleDevice | None, opened: Opened, case: BoundCase, cpu: CpuWish, traced: list[str]) -> int:
+    """Launch a case on a device that prints what blocks do; what comes out is not compared, since the other blocks do not run."""
+    from tilec.errors import MissingError
+    from tilec.runner.inputs import make_inputs
+    from tilec.runner.run import arguments_on
+
+    absent = opened.absent.get(case.kernel, "")
+    reason = absent or (place.refusal(case.kernel, dict(case.axes)) if place else "")
+    if reason or place is None:
+        raise MissingError(f"{case.name} cannot be traced: {reason}", kernel=case.kernel)
+    place.launch(case.kernel, arguments_on(case, place, make_inputs(case)), dict(case.choose))
+    if app.json:
+        app.document("trace", {"case": case.name, "blocks": [list(block) for block in cpu.blocks], "lines": traced})
+    return 0
+
+
+def _run(
+    app: App,
+    place: ModuleDevice | None,
+    opened: Opened,
+    cases: tuple[BoundCase, ...],
+    manifest: Manifest | None,
+    options: RunOptions,
+    folder: Path | None,
+) -> tuple[RunReport, list[CaseFindings]]:
+    """Run the cases on one device, and print each as it ends."""
+    from tilec.cli.findings import Sources, render_finding
+    from tilec.runner.reference import References
+    from tilec.runner.repeat import repeat_case
+    from tilec.runner.run import CaseResult, RunReport, run_case
+
+    watch, root = options.cpu.watch, manifest.root if manifest else str(app.base)
+    if watch is not None and opened.bundle is not None:
+        watch.know(opened.bundle)
+    results, references, lines = Results(app, cases), References(root), Sources(Path(root))
+    results.print_head()
+    keep = _saver(app, app.path(folder)) if folder else None
+    ended: list[CaseResult] = []
+    findings: list[CaseFindings] = []
+    for case in cases:
+        if case.kernel in opened.absent or place is None:
+            ended.append(CaseResult(case=case, status="skipped", reason=opened.absent[case.kernel]))
+            results.print(ended[-1])
+            continue
+        if watch is not None:
+            watch.expect(case)
+        app.pass_by(f"running {case.name} ({len(ended) + 1} of {len(cases)})")
+        if options.repeat is None:
+            ended.append(run_case(case, place, references, clock=time.perf_counter, save=keep, watched=watch is not None))
+        else:
+            ended.append(repeat_case(case, place, references, times=options.repeat, clock=time.perf_counter, save=keep))
+        app.wipe()
+        if watch is None:
+            results.print(ended[-1])
+        else:
+            from tilec.runner.sanitize import watched  # not where nothing is watched: it imports what launching needs not
+
+            findings.append(watched(watch, case, ended[-1].error))
+            results.print(ended[-1], suspect=bool(findings[-1].findings))
+            for finding in findings[-1].findings:
+                app.say("\n" + render_finding(finding, findings[-1], lines.line) + "\n")
+    return RunReport(results=tuple(ended)), findings
+
+
+def _check_place(app: App, save: str) -> None:
+    """See that outputs can be written, before anything is built or run.
+
+    Raises:
+        OutputError: they cannot.
+    """
+    import tempfile
+
+    from tilec.errors import OutputError
+
+    folder = app.path(save)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        what = f"--output-dir {save}: cannot write {app.show(folder)}: {error.strerror}"
+        raise OutputError(what, fix="choose another directory") from error
+
+
+def _folder(device: DeviceInfo) -> str:
+    """Where outputs of one of several devices go: `cuda-0`, `cpu`."""
+    return "cpu" if device.interprets else f"cuda-{device.ordinal}"
+
+
+def _saver(app: App, folder: Path) -> Save:
+    """Writes outputs, each whole or not at all: a run that is interrupted leaves no half of one."""
+    import numpy as np
+
+    from tilec.bundle.atomic import atomic_write
+
+    def save(case: BoundCase, name: str, array: Array) -> None:
+        path = folder / f"{case.name.replace('/', '.')}.{name}.npy"
+        with atomic_write(path) as file:
+            np.save(file, array)
+        app.detail(f"wrote {app.show(path)}")
+
+    return save
