@@ -148,6 +148,7 @@ class PlannedPlace:
 
 
 GIVEN = Given(
+    expression="",
     select=(),
     cases=(),
     device="auto",

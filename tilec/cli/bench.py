@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tilec.cli.app import App, examples, json_option
+from tilec.cli.complete import case_names, completes, completes_list, known_targets, project_cases, project_kernels
 
 _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*%?")
 
@@ -32,6 +33,7 @@ class Percent(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 class Given:
     """The options of one command line."""
 
+    expression: str
     select: tuple[str, ...]
     cases: tuple[str, ...]
     device: str
@@ -66,9 +68,19 @@ class Given:
     + "\n\nExit codes: 0 measured, 1 a case could not be, or is slower than what was saved by more than --fail-slower, 2 usage or "
     "manifest, or what was saved is of another device, driver or state of the cache, 3 there is no GPU, and nothing was measured.",
 )
-@click.argument("kernels", nargs=-1, metavar="[KERNEL]...")
-@click.option("-k", "--select", multiple=True, metavar="GLOB", help="Only cases whose name (gemm/4k[f16]) matches.")
-@click.option("--case", "cases", multiple=True, metavar="NAME", help="Only cases of this name.")
+@click.argument("kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(project_kernels))
+@click.option(
+    "-k",
+    "expression",
+    default="",
+    metavar="EXPR",
+    shell_complete=completes(case_names),
+    help="Only cases whose names fit, such as 'gemm and not f16'.",
+)
+@click.option(
+    "--select", multiple=True, metavar="GLOB", shell_complete=completes(case_names), help="Only cases whose name (gemm/4k[f16]) matches."
+)
+@click.option("--case", "cases", multiple=True, metavar="NAME", shell_complete=completes(project_cases), help="Only cases of this name.")
 @click.option("--device", default="auto", show_default=True, metavar="NAME", help="cuda, cuda:N, or cpu, which is never taken unasked.")
 @click.option("--samples", type=click.IntRange(6, 10_000), metavar="N", help="Take no more samples than this of a case.  [default: 300]")
 @click.option(
@@ -84,7 +96,13 @@ class Given:
 @click.option("--variants", is_flag=True, help="Measure each built variant of a case, not only the one a launch takes, and plot them.")
 @click.option("--dry-run", is_flag=True, help="Measure nothing: show what would run, its resources, occupancy and intensity.")
 @click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already.")
-@click.option("--targets", multiple=True, metavar="LIST", help="Targets to build for (default: as `tilec run`).")
+@click.option(
+    "--targets",
+    multiple=True,
+    metavar="LIST",
+    shell_complete=completes_list(known_targets),
+    help="Targets to build for (default: as `tilec run`).",
+)
 @json_option
 @click.pass_obj
 def command(app: App, /, kernels: tuple[str, ...], **options: Any) -> int:

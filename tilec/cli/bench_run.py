@@ -23,6 +23,7 @@ from tilec.cli.cases import Wish, check_wish, chosen_cases, open_bundle, open_pr
 from tilec.cli.run_device import AUTO, CpuWish, find_device
 from tilec.compiler.state import WorkDir
 from tilec.errors import NoDeviceError, UsageError
+from tilec.runner.selection import parse_expression
 from tilec.runtime.load import load
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ WARM_UP = 0.1  # least seconds
 
 def run_bench(app: App, kernels: tuple[str, ...], given: Given) -> int:
     """Carry out one command line."""
-    wish = Wish(kernels=kernels, select=given.select, cases=given.cases, args=(), axes=(), reference="")
+    expression = parse_expression(given.expression)
+    wish = Wish(kernels=kernels, select=given.select, cases=given.cases, args=(), axes=(), reference="", expression=expression)
     project = open_project(app)
     check_wish(project.manifest, wish)
     files = Files(app, project, given)
