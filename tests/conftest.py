@@ -1,8 +1,9 @@
-"""What every test can use: golden files, renewed by `pytest --renew-golden`; and what keeps every test from hanging."""
+"""What every test can use: golden files, renewed by `pytest --renew-golden`; and what keeps tests from hanging and from being slow."""
 
 from __future__ import annotations
 
 import faulthandler
+import gc
 import math
 import os
 import signal
@@ -46,6 +47,13 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 def _limit(config: pytest.Config) -> float:
     return float(config.getini("faulthandler_timeout") or 0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_garbage() -> None:
+    """The collector looks at a module's own objects alone: beside compilers and ten thousand tests each of its runs takes half a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

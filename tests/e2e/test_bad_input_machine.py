@@ -165,7 +165,7 @@ def test_a_file_system_that_may_only_be_read(cli: Cli, disk: Disk) -> None:
     root = write(place / "project", HEAD + TWICE)
     cli.good(root, "build")
     before = tree(root)
-    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True, timeout=120)
     done = cli(root, "build", "--force")
     assert (done.code, done.out) == (1, "")
     assert done.err == (

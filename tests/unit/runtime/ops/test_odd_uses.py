@@ -45,7 +45,7 @@ def test_what_is_one_is_not_copied(held: Held, double: Callable[[Any], Any]) -> 
 
 def test_of_two_threads_one_runs_an_op(held: Held) -> None:
     for _ in range(50):
-        op, start = launch(held), threading.Barrier(2)
+        op, start = launch(held), threading.Barrier(2, timeout=PATIENCE)
         came: list[Any] = []
 
         def use(op: DeviceOp[Any] = op, start: threading.Barrier = start, came: list[Any] = came) -> None:
