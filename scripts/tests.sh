@@ -3,5 +3,5 @@
 # says where all its threads are; the test has failed then, and another worker goes on with the rest. Arguments are pytest's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-exec python -m pytest -n "${TILEC_TEST_WORKERS:-2}" --max-worker-restart 4 -m "not gpu" \
+exec python -m pytest -n "${TILEC_TEST_WORKERS:-2}" --dist worksteal --max-worker-restart 4 -m "not gpu" \
     -o faulthandler_timeout="${TILEC_TEST_LIMIT:-300}" -o faulthandler_exit_on_timeout=true "$@"
