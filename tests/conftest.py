@@ -39,6 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
         os.register_at_fork(after_in_child=lambda: signal.alarm(math.ceil(limit)))
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # what is frozen would be there when the process ends, and some libraries complain
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     if limit := _limit(item.config):
