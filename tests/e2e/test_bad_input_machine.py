@@ -222,6 +222,6 @@ def test_a_disk_that_fills_while_outputs_are_written(tmp_path: Path, disk: Disk)
         assert tree(root / "dist") == before
         cli.good(root, "inspect", "dist/acme", "--verify")
         failures += 1
-        os.truncate(filler, max(0, filler.stat().st_size - 4096))
+        os.truncate(filler, max(0, filler.stat().st_size - 8192))
     assert tree(root / "dist") == wanted
     assert failures
