@@ -4,19 +4,28 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 step() { printf '\n== %s\n' "$*"; }
 
+# A step that hangs is stopped, and says so: `within LIMIT COMMAND`. The limits are many times what a slow machine of two cores takes.
+within() {
+    local limit=$1 code=0
+    shift
+    timeout --verbose --foreground --signal=INT --kill-after=60s "$limit" "$@" || code=$?
+    if ((code == 124)); then echo "error: not done after $limit, so that it was stopped: $*" >&2; fi
+    return "$code"
+}
+
 step "ruff"
-python -m ruff check .
-python -m ruff format --check .
+within 5m python -m ruff check .
+within 5m python -m ruff format --check .
 
 step "mypy (strict)"
-python -m mypy
+within 15m python -m mypy
 
 step "examples: tilec check, tilec build"
-tilec check
-tilec build
+within 15m tilec check
+within 15m tilec build
 
 step "pyright on the generated launchers"
-python -m pyright
+within 15m python -m pyright
 
 step "pytest"
-python -m pytest -n "${TILEC_TEST_WORKERS:-2}" -m "not gpu" "$@"
+within 45m scripts/tests.sh "$@"

@@ -1,8 +1,12 @@
-"""What every test can use: golden files, renewed by `pytest --renew-golden`."""
+"""What every test can use: golden files, renewed by `pytest --renew-golden`; and what keeps tests from hanging and from being slow."""
 
 from __future__ import annotations
 
+import faulthandler
+import gc
+import math
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +25,40 @@ Terminal = Callable[[int], None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--renew-golden", action="store_true", help="write golden files anew instead of comparing with them")
+
+
+# pytest's own limit of a test (faulthandler_timeout, which scripts/tests.sh sets) has two holes. It is lifted once a test has failed, so
+# that what tears the test down may hang; and a forked child that hangs outlives the worker, whose pipes it holds open, so that nobody
+# sees that the worker is gone.
+_STDERR = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    limit = _limit(config)
+    if limit:
+        config.stash[_STDERR] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2)
+        os.register_at_fork(after_in_child=lambda: signal.alarm(math.ceil(limit)))
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # what is frozen would be there when the process ends, and some libraries complain
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    if limit := _limit(item.config):
+        faulthandler.dump_traceback_later(limit, file=item.config.stash[_STDERR], exit=item.config.getini("faulthandler_exit_on_timeout"))
+
+
+def _limit(config: pytest.Config) -> float:
+    return float(config.getini("faulthandler_timeout") or 0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_garbage() -> None:
+    """The collector looks at a module's own objects alone: beside compilers and ten thousand tests each of its runs takes half a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

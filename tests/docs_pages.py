@@ -153,13 +153,13 @@ class Reader:
 
     def _shell(self, step: Step, text: str) -> None:
         script = f"set -euo pipefail\n{text}\npwd > {self.home}/.cwd\n"
-        done = subprocess.run(["bash", "-c", script], cwd=self.cwd, env=self.env, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(["bash", "-c", script], cwd=self.cwd, env=self.env, capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, f"{step.place}: exit {done.returncode}\n{done.stdout}{done.stderr}"
         self.cwd = Path((self.home / ".cwd").read_text().strip())
         self.printed = done.stdout
 
     def _look(self, step: Step, command: str, expected: str) -> None:
-        done = subprocess.run(["bash", "-c", command], cwd=self.cwd, env=self.env, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(["bash", "-c", command], cwd=self.cwd, env=self.env, capture_output=True, text=True, timeout=240)
         failed = expected.rstrip().split("\n")[-1].startswith("error:")
         assert (done.returncode != 0) == failed, f"{step.place}: `{command}` exits with {done.returncode}\n{done.stdout}{done.stderr}"
         shown = _PROGRESS.sub("", done.stderr) + done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,7 @@ def room(module: str) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
+@functools.cache
 def imports_of(path: Path) -> list[tuple[str, int, bool]]:
     """(module, line, inside a function) of every import; imports for type checkers only do not count."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -37,6 +37,13 @@ def running(pid: int) -> bool:
         return False
 
 
+def joined(*threads: threading.Thread) -> None:
+    """Wait for threads to end; one that does not hangs."""
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), f"{thread.name} hangs"
+
+
 class Gate:
     """Holds who comes until it is opened; it is open to begin with."""
 

@@ -28,7 +28,9 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     def mount(size: str) -> Path:
         place = tmp_path / f"disk-{len(mounted)}"
         place.mkdir()
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True, check=False)
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True, check=False, timeout=120
+        )
         if done.returncode:
             pytest.skip("a tmpfs cannot be mounted here (that needs root)")
         mounted.append(place)
@@ -38,7 +40,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         yield mount
     finally:
         for place in mounted:
-            subprocess.run(["umount", "-l", str(place)], check=True)
+            subprocess.run(["umount", "-l", str(place)], check=True, timeout=120)
 
 
 @pytest.fixture

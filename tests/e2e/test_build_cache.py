@@ -87,7 +87,7 @@ def test_a_cache_that_may_only_be_read(project: Path, disk: Disk) -> None:
     place = disk("1m")
     cli = Cli(environment(place / "cache"))
     cli.good(project, "build")
-    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True, timeout=120)
     shutil.rmtree(project / "dist")
     hit = cli.good(project, "build")
     assert (hit.jobs, hit.err) == (set(), "")

@@ -30,7 +30,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def tilec(cwd: Path, env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*TILEC, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
+    return subprocess.run([*TILEC, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=240)
 
 
 def document(cwd: Path, env: dict[str, str], *args: str) -> dict[str, object]:

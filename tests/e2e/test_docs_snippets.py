@@ -196,7 +196,7 @@ def completed(fragment: str) -> str:
 def test_no_block_goes_unchecked(step: Step) -> None:
     match step.directive, step.language:
         case "install", "bash":
-            subprocess.run(["bash", "-n"], input=step.text, text=True, check=True)
+            subprocess.run(["bash", "-n"], input=step.text, text=True, check=True, timeout=120)
             extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
             assert set(re.findall(r"\[(\w+)\]\"", step.text)) <= set(extras)
         case "template", "yaml":

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.e2e.harness import Cli
+from tests.waiting import joined
 from tilec.errors import BorrowError, UseAfterMoveError
 from tilec.runtime import CudaGraph, Device, Partition, SharedTensor, Stream, Tensor, TensorView, api, use_device, value, zip_ops
 
@@ -127,8 +128,7 @@ def test_what_is_shared_runs_once(acme: Any) -> None:
     threads = [threading.Thread(target=lambda: found.append(acme.add(square(0), once, once).first().sync_on(made))) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     assert len(calls) == 1
     assert [everywhere(tensor, 2) for tensor in found] == [True] * 4
     one = api.ones(4).shared().sync()

@@ -135,6 +135,7 @@ def test_a_package_without_a_gpu_says_so(cli: Cli, made: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     name, what, *rest = done.stdout.split("\n")

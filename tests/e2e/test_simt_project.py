@@ -98,7 +98,9 @@ def test_the_cpu_device_says_what_it_cannot_run(project: Path) -> None:
 
 def test_what_was_built_needs_no_numba(project: Path, cli: Cli) -> None:
     code = "import sys; sys.path.insert(0, 'dist'); import tilec_simt_examples; print(sorted({'numba', 'llvmlite'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=project, env=dict(cli.env), capture_output=True, encoding="utf-8", check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=project, env=dict(cli.env), capture_output=True, encoding="utf-8", check=False, timeout=120
+    )
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
 
 
@@ -167,5 +169,5 @@ def test_the_kernels_compute_what_their_references_say_where_threads_are_pythons
     script = Path(__file__).resolve().parents[1] / "toolchain" / "simulated.py"
     command = [sys.executable, "-W", "ignore", str(script), str(EXAMPLES / "simt")]
     env = {**cli.env, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, env=env, capture_output=True, encoding="utf-8", check=False)
+    done = subprocess.run(command, env=env, capture_output=True, encoding="utf-8", check=False, timeout=120)
     assert done.stdout.split() == ["saxpy", "add_rows", "histogram", "matmul", "diffuse", "count_inside"], done.stderr

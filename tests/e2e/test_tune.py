@@ -144,12 +144,12 @@ def test_a_build_takes_the_record_up(tune, project: Path, cli: Cli) -> None:
 
 def test_candidates_that_hang_or_crash_cost_themselves_alone(tune, project: Path) -> None:
     edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0]")
-    tune("add", *CPU, "--search", "grid", "--limit", "3s", plant=f"{BEST_64}; hang = TILE == 16; crash = TILE == 32")
+    tune("add", *CPU, "--search", "grid", "--limit", "8s", plant=f"{BEST_64}; hang = TILE == 16; crash = TILE == 32")
     found = entry(project)
     assert found["point"]["TILE"] == 64
     assert statuses(found) == {(64, 0): "best", (128, 0): "measured", (16, 0): "hung", (32, 0): "failed"}
     reasons = {c["status"]: c["reason"] for c in found["candidates"]}
-    assert reasons["hung"] == "it did not end within 3 s"
+    assert reasons["hung"] == "it did not end within 8 s"
     assert reasons["failed"] == "its process exited with status 3"
 
 

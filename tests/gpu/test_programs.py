@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -59,12 +57,8 @@ class GpuSite:
 
 
 @pytest.fixture(scope="module")
-def site(kernels: Any, torch: Any) -> Iterator[GpuSite]:
-    made = GpuSite(kernels, torch)
-    gc.collect()
-    gc.freeze()  # programs collect often, and nothing that is there by now is theirs
-    yield made
-    gc.unfreeze()
+def site(kernels: Any, torch: Any) -> GpuSite:
+    return GpuSite(kernels, torch)
 
 
 @as_wanted(400)

@@ -119,7 +119,9 @@ except DeviceError as error:
 def test_an_index_out_of_bounds_stops_a_checked_kernel(debug: Path, module: Module) -> None:
     """In a process of its own, whose context dies."""
     assert module.device is not None
-    done = subprocess.run([sys.executable, "-c", OUTSIDE, str(debug)], cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", OUTSIDE, str(debug)], cwd=ROOT, capture_output=True, encoding="utf-8", check=False, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert "reduce.py:47" in done.stdout + done.stderr
     assert "stopped: " in done.stdout
@@ -132,6 +134,12 @@ def test_a_tile_kernel_then_a_simt_kernel(module: Module) -> None:
     path = os.pathsep.join((str(dist), str(ROOT), os.environ.get("PYTHONPATH", "")))
     example = EXAMPLES / "inter_kernel"
     done = subprocess.run(
-        [sys.executable, "main.py"], cwd=example, env={**os.environ, "PYTHONPATH": path}, capture_output=True, encoding="utf-8", check=False
+        [sys.executable, "main.py"],
+        cwd=example,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=120,
     )
     assert done.stdout.startswith("PASS: tile softmax -> SIMT threshold/scale"), done.stderr

@@ -14,6 +14,7 @@ import trio
 from tests.programs.deferred import Deferred
 from tests.programs.model import Wrong
 from tests.programs.world import Numbers, Pending, World
+from tests.waiting import PATIENCE
 from tilec.errors import SchedulingError, UsedOpError
 from tilec.runtime import SingleStream, Stream, StreamPoolRoundRobin, use_device, use_policy
 
@@ -146,7 +147,7 @@ def _loosen(w: World, result: Any = None) -> None:
 def in_threads(w: World, reals: list[Any], *, raising: bool = True) -> list[Any]:
     """Results of ops, or their errors, each in a thread of its own."""
     found: list[Any] = [None] * len(reals)
-    start = threading.Barrier(len(reals))
+    start = threading.Barrier(len(reals), timeout=PATIENCE)
 
     def use(place: int, op: Any) -> None:
         start.wait(30)

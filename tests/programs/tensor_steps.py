@@ -11,6 +11,7 @@ import numpy as np
 from tests.programs.deferred import reached
 from tests.programs.model import MOVABLE, Handle, Kind, Wrong, dead, misfit, not_single, unmovable, unreadable, unwritable
 from tests.programs.world import SIZES, Numbers, World
+from tests.waiting import joined
 from tilec.errors import ArgumentError
 from tilec.runtime import Stream, Tensor
 
@@ -224,7 +225,7 @@ def drop(w: World, n: Numbers) -> None:
     if n.b % 4 == 1:
         thread = threading.Thread(target=box.clear)
         thread.start()
-        thread.join()
+        joined(thread)
     elif n.b % 4 == 2:
         box.append(box)  # for the collector, whenever it comes and on whatever thread
         handle.mem.loose = True

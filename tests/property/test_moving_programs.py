@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -55,12 +53,8 @@ class FakeSite:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[FakeSite]:
-    made = FakeSite()
-    gc.collect()
-    gc.freeze()  # programs collect often, and nothing that is there by now is theirs
-    yield made
-    gc.unfreeze()
+def site() -> FakeSite:
+    return FakeSite()
 
 
 @settings(max_examples=60, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -59,12 +57,8 @@ class CpuSite:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[CpuSite]:
-    made = CpuSite()
-    gc.collect()
-    gc.freeze()  # programs collect often, and nothing that is there by now is theirs
-    yield made
-    gc.unfreeze()
+def site() -> CpuSite:
+    return CpuSite()
 
 
 @as_wanted(500)

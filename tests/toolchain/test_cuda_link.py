@@ -46,9 +46,9 @@ def make_library(root: Path, name: str, *flags: str, text: str = ACT) -> None:
     made = "lib.o" if name.endswith(".a") else name
     kind = {".fatbin": ("-fatbin", "-rdc=true"), ".ltoir": ("-ltoir", "-rdc=true")}.get(Path(name).suffix, ("-dc",))
     command = [tool("nvcc"), *kind, *flags, "-Ilib", "act_lib.cu", "-o", made]
-    subprocess.run(command, cwd=root, check=True, capture_output=True)
+    subprocess.run(command, cwd=root, check=True, capture_output=True, timeout=120)
     if name.endswith(".a"):
-        subprocess.run(["ar", "rcs", name, made], cwd=root, check=True)
+        subprocess.run(["ar", "rcs", name, made], cwd=root, check=True, timeout=120)
     (root / "act_lib.cu").unlink()
 
 

@@ -64,7 +64,7 @@ def instructions(image, folder):
     file = folder / "k.cubin"
     file.write_bytes(image.data)
     tool = find_tool("cuobjdump", ToolSearch()).path
-    done = subprocess.run([tool, "-sass", str(file)], capture_output=True, text=True, check=True)
+    done = subprocess.run([tool, "-sass", str(file)], capture_output=True, text=True, check=True, timeout=120)
     return re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(.*?);", done.stdout, re.MULTILINE)
 
 

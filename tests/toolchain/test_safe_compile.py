@@ -112,7 +112,7 @@ def test_images_do_not_depend_on_where_they_are_made(tmp_path, target):
     for name in ("a", "b/c"):
         root = write(tmp_path / name, {"k.py": HEAD + VALUES})
         command = [sys.executable, "-c", BUILD, str(root), target]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2], timeout=120)
         digests.append(done.stdout)
     assert len(digests[0]) == 64
     assert digests[0] == digests[1]
@@ -147,7 +147,7 @@ def test_the_language_says_what_is_missing_without_cuda_tile(tmp_path):
         "from tilec.errors import ToolchainError\n"
         "try:\n    import tilec.lang\nexcept ToolchainError as error:\n    print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, timeout=120)
     assert done.stdout == (
         "tilec.lang needs cuda-tile, which is not installed\n"
         "  cause: kernel modules are for building: a generated package and its launchers do without\n  fix: pip install 'tilec[build]'\n"

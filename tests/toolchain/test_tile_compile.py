@@ -265,7 +265,9 @@ def test_spills_are_what_the_disassembler_shows(tile, tmp_path, target):
     assert used.stack > 0
     (tmp_path / "image.cubin").write_bytes(image.data)
     nvdisasm = find_tool("nvdisasm", tile._search).path
-    listing = subprocess.run([nvdisasm, "-c", "-ndf", tmp_path / "image.cubin"], capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(
+        [nvdisasm, "-c", "-ndf", tmp_path / "image.cubin"], capture_output=True, text=True, check=True, timeout=120
+    ).stdout
     widths = {"": 4, "64": 8, "128": 16}
     shown = {name: sum(widths[w] for w in re.findall(rf"\s{name}(?:\.LU)?(?:\.(64|128))?\s", listing)) for name in ("STL", "LDL")}
     assert (used.spill_stores, used.spill_loads) == (shown["STL"], shown["LDL"])
@@ -285,7 +287,9 @@ def test_every_architecture_that_is_not_refused_compiles(tile):
     targets = [Target(TargetKind.CUBIN, cc) for cc in ARCHS]
     kept = [t for t in targets if not tile.refuse(t)]
     assert [str(t) for t in targets if tile.refuse(t)] == ["sm_75"]
-    listed = subprocess.run([tile._compiler().tools()["tileiras"].path, "--help"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        [tile._compiler().tools()["tileiras"].path, "--help"], capture_output=True, text=True, check=True, timeout=120
+    ).stdout
     assert all(f"={t} " in listed for t in kept)
     image = _add(tile, target="sm_121")
     assert (image.info.cuda, read_cubin(image.data).cc) == ((13, 0), (12, 1))
@@ -349,6 +353,8 @@ def test_the_api_is_as_expected():
 
 def test_the_newest_bytecode_that_both_know_is_written(tile):
     tools = tile._compiler().tools()
-    listed = subprocess.run([tools["tileiras"].path, "--list-versions"], capture_output=True, text=True, check=True).stdout.split()
+    listed = subprocess.run(
+        [tools["tileiras"].path, "--list-versions"], capture_output=True, text=True, check=True, timeout=120
+    ).stdout.split()
     newest = max(tuple(map(int, v.split("."))) for v in listed)
     assert tile._compiler().bytecode_version() == min(newest, _tile_api.BYTECODES[-1])

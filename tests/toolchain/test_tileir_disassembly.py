@@ -168,7 +168,7 @@ def cpp(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, str]:
     source.write_text(CPP)
     nvcc = find_tool("nvcc", ToolSearch(path=os.environ.get("PATH", ""))).path
     command = [str(nvcc), "--tilebc", "--enable-tile", "-std=c++20", "-arch=sm_90", "-lineinfo", "-o", str(output), str(source)]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    subprocess.run(command, check=True, capture_output=True, timeout=240)
     return output.read_bytes(), str(source)
 
 

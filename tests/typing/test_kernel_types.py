@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from tests.typing.test_types import HERE, ROOT, WRONG, mypy, pyright
+from tests.typing.test_types import CHECKERS, HERE, ROOT, mypy, pyright_errors, wrong_lines
 
 FILES = ("right_kernels.py", "short_kernels.py", "wrong_kernels.py")
 
@@ -19,11 +19,6 @@ def project(tmp_path_factory):
     for file in FILES:
         shutil.copy(HERE / file, folder / file)
     return folder
-
-
-def test_mypy_accepts_kernels(project):
-    done = mypy(project, "right_kernels.py")
-    assert (done.stdout.strip(), done.returncode) == ("Success: no issues found in 1 source file", 0)
 
 
 def test_mypy_accepts_short_annotations_and_the_examples_with_its_plugin(project):
@@ -38,20 +33,11 @@ def test_mypy_accepts_short_annotations_and_the_examples_with_its_plugin(project
     assert "[valid-type]" in mypy(project, "short_kernels.py").stdout
 
 
-@pytest.mark.parametrize("file", ["right_kernels.py", "short_kernels.py"])
-def test_pyright_accepts_kernels(project, file):
-    assert pyright(project, file) == []
-
-
-@pytest.mark.parametrize("checker", ["mypy", "pyright"])
-def test_wrong_kernels_are_refused_at_their_lines(project, checker):
-    if checker == "mypy":
-        done = mypy(project, "wrong_kernels.py")
-        found = {int(line.split(":")[1]) for line in done.stdout.split("\n") if ": error:" in line}
-    else:
-        found = {entry["range"]["start"]["line"] + 1 for entry in pyright(project, "wrong_kernels.py")}
-    lines = (HERE / "wrong_kernels.py").read_text().split("\n")
-    assert found == {number for number, line in enumerate(lines, 1) if WRONG.search(line)}
+@pytest.mark.parametrize("errors", CHECKERS)
+def test_kernels_are_accepted_and_wrong_ones_refused_at_their_lines(project, errors):
+    # Short annotations are types for pyright, and for mypy with the plugin alone.
+    files = ["right_kernels.py", "wrong_kernels.py", *(["short_kernels.py"] if errors is pyright_errors else [])]
+    assert errors(project, *files) == {"wrong_kernels.py": wrong_lines("wrong_kernels.py")}
 
 
 def test_operations_are_typed_as_they_are():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE
 from tilec.compiler import store
 from tilec.compiler.cache import Cache
 from tilec.errors import CacheError, Diagnostic, Location
@@ -225,7 +226,9 @@ def test_a_write_that_fails_half_way_leaves_nothing(cache: Cache, monkeypatch: p
 def test_a_full_disk_is_a_note(tmp_path: Path, notes: Notes) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)], capture_output=True, check=False, timeout=120
+    ).returncode:
         pytest.skip("file systems cannot be mounted here")
     try:
         cache = Cache(disk / "cache", note=notes.append)
@@ -236,7 +239,7 @@ def test_a_full_disk_is_a_note(tmp_path: Path, notes: Notes) -> None:
         assert cache.get(OTHER) is None
         assert not [name for name in files(disk) if name.startswith("tmp-")]
     finally:
-        subprocess.run(["umount", str(disk)], check=True)
+        subprocess.run(["umount", str(disk)], check=True, timeout=120)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -252,19 +255,21 @@ def test_a_read_only_cache_is_read(cache: Cache, notes: Notes, writable_again) -
 def test_a_read_only_file_system_is_read(tmp_path: Path, notes: Notes) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(disk)], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(disk)], capture_output=True, check=False, timeout=120
+    ).returncode:
         pytest.skip("file systems cannot be mounted here")
     try:
         cache = Cache(disk / "cache", note=notes.append, clock=lambda: 1e12)  # every entry is old enough to be touched
         cache.put(KEY, make_image())
-        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True, timeout=120)
         assert cache.get(KEY)
         assert cache.put(OTHER, make_image()) is None
         assert cache.gc(0) == 0
         cache.trim()
         assert "Read-only file system" in notes.only()
     finally:
-        subprocess.run(["umount", str(disk)], check=True)
+        subprocess.run(["umount", str(disk)], check=True, timeout=120)
 
 
 def test_a_root_that_is_a_file_is_a_note(tmp_path: Path, notes: Notes) -> None:
@@ -366,7 +371,7 @@ def test_a_look_up_seldom_writes(cache: Cache) -> None:
 
 def test_gc_removes_what_dead_processes_left_only(cache: Cache) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
+    dead.wait(PATIENCE)
     cache.put(KEY, make_image())
     folder = entry_path(cache).parent
     names = {f"tmp-{dead.pid}-aa": 120, f"tmp-{dead.pid}-bb": 5, f"tmp-{os.getpid()}-cc": 120, f"tmp-{os.getpid()}-dd": 90_000}

@@ -84,7 +84,7 @@ def test_a_build_killed_at_any_moment_leaves_a_sound_cache(tmp_path: Path) -> No
         build = subprocess.Popen([sys.executable, "-c", BUILD, str(tmp_path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(delay)
         build.kill()
-        build.wait()
+        build.wait(PATIENCE)
     notes: list[str] = []
     cache = Cache(tmp_path / "cache", note=notes.append)
     for i in range(5):

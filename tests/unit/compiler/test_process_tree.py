@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.waiting import ends
+from tests.waiting import PATIENCE, ends
 from tilec.compiler import tree
 
 PARENT = """
@@ -34,15 +34,15 @@ def test_descendants_in_other_sessions_are_killed(by_list: bool, spare: bool, mo
     below = [int(root.stdout.readline()), int(root.stdout.readline())]
     tree.kill_trees([root.pid], spare_roots=spare)
     assert all(ends(pid) for pid in below)
-    assert (root.poll() is None) == spare or root.wait() == -9
+    assert (root.poll() is None) == spare or root.wait(PATIENCE) == -9
     root.kill()
-    root.wait()
+    root.wait(PATIENCE)
     root.stdout.close()
 
 
 def test_processes_that_are_gone_are_no_error() -> None:
     done = subprocess.Popen(["/bin/true"])
-    done.wait()
+    done.wait(PATIENCE)
     tree.kill_trees([done.pid])
     tree.kill_trees([])
     assert os.getpid() not in tree._below({done.pid})

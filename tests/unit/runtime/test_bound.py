@@ -14,6 +14,7 @@ from tests.cpu_samples import device
 from tests.runtime_samples import ADD, GEMM, STRUCT, TENSOR, Array, bundle_of, fake_driver, image, kernel, loaded, slot
 from tests.unit.runtime import fake_torch
 from tests.unit.runtime.fake_torch import TensorGuards
+from tests.waiting import joined
 from tilec.errors import AliasError, ArgumentError, BorrowError, DriverError, LaunchError, UseAfterMoveError, VariantError
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.model.signature import Param
@@ -253,8 +254,7 @@ def test_threads_share_one() -> None:
     threads = [threading.Thread(target=work, args=(stream,)) for stream in (1, 2, 3)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     found = launched(driver)
     assert sorted(stream for stream, _ in found) == [1] * 200 + [2] * 200 + [3] * 200
     assert {values for _, values in found} == {(0x10000, 0x20000, 0x30000, 1024, 1.0)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -43,12 +42,10 @@ module.add(0, ones(4), ones(4), ones(4))
 
 
 def test_a_process_that_ends_does_not_wait_for_a_busy_stream() -> None:
-    began = time.monotonic()
-    done = run_python(HEAD + "module.add(0, ones(4), ones(4), ones(4))\n")
+    done = run_python(HEAD + "module.add(0, ones(4), ones(4), ones(4))\n")  # by itself the kernel never ends
     assert done.returncode == 0
     assert "RuntimeWarning: the process ended while stream 0x0 of the cpu device had work (launches and copies: 2): given up" in done.stderr
     assert set(done.stdout.split()) <= {"started", "stopped"}
-    assert time.monotonic() - began < 30
 
 
 def test_a_buffer_that_is_collected_last_of_all_is_quiet() -> None:

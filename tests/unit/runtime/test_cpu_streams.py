@@ -14,7 +14,7 @@ import pytest
 
 from tests.cpu_samples import ADD, device, failed, fails, ones
 from tests.runtime_samples import bundle_of
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, joined
 from tilec.errors import DriverError, FaultError, InternalError, NoDeviceError, SchedulingError
 from tilec.runtime import Device, DeviceBuffer, Event, Stream, load
 from tilec.runtime.cpu_driver import CPU, CpuDriver, cpu_driver
@@ -189,8 +189,7 @@ def test_many_threads_launch() -> None:
     threads = [threading.Thread(target=work, args=(number,)) for number in range(len(results))]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     driver.synchronize(-1, 0)
     assert [set(result.tolist()) for result in results] == [{number + 1.0} for number in range(8)]
 

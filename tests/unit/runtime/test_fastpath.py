@@ -12,6 +12,7 @@ import pytest
 from tests.runtime_samples import ADD, SCALAR, TENSOR, Array, bundle_of, fake_driver, image, kernel, loaded, slot
 from tests.unit.runtime import fake_torch
 from tests.unit.runtime.fake_torch import TensorGuards
+from tests.waiting import joined
 from tilec.errors import AliasError, ArgumentError, BorrowError, DriverError, PlacementError, RequirementError, UseAfterMoveError
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.model.signature import Param
@@ -139,8 +140,7 @@ def test_threads_do_not_share_argument_memory_that_changes() -> None:
     threads = [threading.Thread(target=work, args=(stream,)) for stream in (0x100, 0x200, 0x300)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     assert wrong == []
     assert len(driver.launches) == 600
 

@@ -320,7 +320,7 @@ def test_threads_share_one_load_and_do_not_share_argument_memory():
 
     driver.load_module = load_module
     module = load(bundle_of(ADD), driver=driver)
-    start = threading.Barrier(4)
+    start = threading.Barrier(4, timeout=PATIENCE)
 
     def work(number):
         start.wait()

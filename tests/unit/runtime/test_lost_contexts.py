@@ -16,6 +16,7 @@ from cuda.bindings import driver as real
 
 from tests.runtime_samples import ADD, Array, bundle_of, fake_driver, loaded
 from tests.unit.runtime.test_driver import CONTEXTS, OK, PARTS, SHAPE, Api
+from tests.waiting import joined
 from tilec.errors import ContextError, ContextLostError, DeviceError, DriverError, KernelCacheError
 from tilec.runtime import Device, DeviceBuffer, Event, Stream, Tensor, load, load_module_from_ptx, use_device, value, with_context
 from tilec.runtime._driver import Driver
@@ -440,8 +441,7 @@ def test_a_loss_is_the_same_for_every_thread() -> None:
     threads = [threading.Thread(target=wait) for _ in range(8)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     assert len(errors) == 8
     assert all(isinstance(error, ContextLostError) and error.since == "cuStreamSynchronize" for error in errors)
     assert len({id(error) for error in errors}) == 8, "each thread has one of its own: tracebacks grow"

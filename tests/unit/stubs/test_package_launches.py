@@ -127,7 +127,7 @@ def test_ops_run_on_the_device_of_whoever_runs_them(sample: Any) -> None:
 
 def test_threads_load_once(sample: Any, cpu: Cpu, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[int] = []
-    starts = threading.Barrier(8)
+    starts = threading.Barrier(8, timeout=PATIENCE)
     module = importlib.import_module("tilec.runtime.load")
     inner = module.load
 

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 
+from tests.waiting import joined
 from tilec.stubs.publish import _undisturbed
 
 
@@ -33,5 +34,5 @@ def test_another_thread_leaves_signals_alone() -> None:
     done: list[object] = []
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join()
+    joined(thread)
     assert done == [signal.getsignal(signal.SIGINT)]

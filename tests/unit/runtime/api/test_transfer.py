@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.api.transfer_samples import counting
-from tests.waiting import PATIENCE, Gate
+from tests.waiting import PATIENCE, Gate, joined
 from tilec.errors import AliasError, BorrowError, GraphCaptureError, NestedExecutionError, PlacementError, TensorError, UseAfterMoveError
 from tilec.runtime import CudaGraph, Device, DeviceOp, Stream, Tensor, api, use_device, value, with_context, zip_ops
 from tilec.runtime.tensors.meta import MetaTensor
@@ -427,8 +427,7 @@ def test_of_many_threads_none_gets_the_contents_of_another(cpu: Device) -> None:
     threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     assert wrong == []
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.runtime_samples import ADD, loaded
+from tests.waiting import joined
 from tilec.errors import BorrowError, DriverError, UseAfterMoveError, UsedOpError
 from tilec.runtime import Device, DeviceOp, Module, use_device, value, with_context, zip_ops
 from tilec.runtime.references import EXACT, TURNS
@@ -379,7 +380,7 @@ def test_a_debugger_that_goes_line_by_line_lets_no_thread_take_what_is_taken(gpu
         if event == "line" and frame.f_code.co_filename == "<tilec taking>" and z._look is None:
             thread = threading.Thread(target=other)
             thread.start()
-            thread.join()
+            joined(thread)
         return follow
 
     module.lazy.add(*on(driver, 512, 512, 512))  # what does this is made

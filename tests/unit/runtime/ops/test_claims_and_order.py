@@ -11,6 +11,7 @@ import pytest
 
 from tests.runtime_samples import ADD, bundle_of, fake_driver
 from tests.unit.runtime.ops.device_samples import Held
+from tests.waiting import joined
 from tilec.runtime import Device, DeviceOp, Module, Stream, Tensor, api, load, use_device
 from tilec.testing.fake_driver import FakeDriver
 
@@ -21,7 +22,7 @@ def elsewhere(work: Callable[[], object]) -> None:
     """Do it on another thread, which executes no op yet."""
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join()
+    joined(thread)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.ops.graph_samples import COUNT, Cpu, contents, copy
-from tests.waiting import becomes
+from tests.waiting import becomes, joined
 from tilec.errors import BorrowError, GraphCaptureError, GraphError, NestedExecutionError, UsageError, UsedOpError
 from tilec.runtime import CudaGraph, Event, ExecutionContext, Stream, Tensor, use_device, value, with_context, zip_ops
 from tilec.runtime.tensors.lease import Holder
@@ -417,8 +417,7 @@ def test_replays_of_several_threads_take_turns(cpu: Cpu) -> None:
     threads = [threading.Thread(target=replay) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     assert contents(total) == {160}
 
 
@@ -435,8 +434,7 @@ def test_captures_of_several_threads_do_not_mix(cpu: Cpu) -> None:
     threads = [threading.Thread(target=capture, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     for graph in graphs:
         output = graph.take_output()
         graph.replay()

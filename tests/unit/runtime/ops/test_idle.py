@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.ops.device_samples import Held
-from tests.waiting import PATIENCE, Gate, becomes
+from tests.waiting import PATIENCE, Gate, becomes, joined
 from tilec.runtime import DeviceBuffer, MemPool, Tensor, value
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.watcher import Watcher
@@ -72,7 +72,7 @@ def test_the_arguments_of_a_future_that_was_dropped_go(held: Held, *, elsewhere:
     if elsewhere:
         thread = threading.Thread(target=futures.clear)
         thread.start()
-        thread.join()
+        joined(thread)
     futures.clear()
     assert goes(alive)
 
@@ -85,7 +85,7 @@ def test_a_tensor_that_another_thread_drops_goes(held: Held) -> None:
     held.module.add(0, Tensor.from_foreign(array(), driver=held.driver), tensors[0], tensors[0])
     thread = threading.Thread(target=tensors.clear)
     thread.start()
-    thread.join()
+    joined(thread)
     assert goes(alive)
 
 

@@ -45,7 +45,7 @@ def test_what_is_one_is_not_copied(held: Held, double: Callable[[Any], Any]) -> 
 
 def test_of_two_threads_one_runs_an_op(held: Held) -> None:
     for _ in range(50):
-        op, start = launch(held), threading.Barrier(2)
+        op, start = launch(held), threading.Barrier(2, timeout=PATIENCE)
         came: list[Any] = []
 
         def use(op: DeviceOp[Any] = op, start: threading.Barrier = start, came: list[Any] = came) -> None:
@@ -133,7 +133,7 @@ def test_a_loop_that_closes_while_it_is_told(held: Held, caplog: pytest.LogCaptu
 
 
 def test_the_end_of_a_process_with_everything_in_the_air() -> None:
-    done = subprocess.run([sys.executable, "-W", "error", "-c", END], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", END], capture_output=True, text=True, timeout=240, cwd=ROOT)
     assert (done.returncode, done.stdout) == (0, "")
     # Work that goes on until the very end is given up, which the cpu device says; nothing else is said.
     told = re.compile(r"(RuntimeWarning: the process ended while stream 0x\w+ of the cpu device had work .*: given up\n  fix: .*\n)*")
@@ -142,7 +142,7 @@ def test_the_end_of_a_process_with_everything_in_the_air() -> None:
 
 def test_a_child_of_a_fork_goes_on_and_ends() -> None:
     """On the cpu device; CUDA does not survive a fork, and says so."""
-    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=240, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "2.0\n" * 5
 
@@ -150,7 +150,7 @@ def test_a_child_of_a_fork_goes_on_and_ends() -> None:
 @pytest.mark.parametrize("frozen", ["", "import gc; gc.freeze()"])
 def test_a_child_of_a_fork_is_not_held_up_by_locks_of_threads_that_it_has_not(frozen: str) -> None:
     code = LOCKED.replace("FROZEN", frozen)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "2.0\n", "")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
-from tests.waiting import PATIENCE, becomes
+from tests.waiting import PATIENCE, becomes, joined
 from tilec.errors import DriverError, NestedExecutionError, SchedulingError, TilecError, UsageError, UsedOpError
 from tilec.runtime import Stream
 from tilec.runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
@@ -164,7 +164,7 @@ def test_of_many_threads_one_runs_an_op(held: Held) -> None:
     counted: list[int] = []
     op = with_context(lambda ctx: counted.append(1))
     refused: list[BaseException] = []
-    start = threading.Barrier(8)
+    start = threading.Barrier(8, timeout=PATIENCE)
 
     def use() -> None:
         start.wait()
@@ -177,8 +177,7 @@ def test_of_many_threads_one_runs_an_op(held: Held) -> None:
     threads = [threading.Thread(target=use) for _ in range(8)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     assert (len(counted), len(refused)) == (1, 7)
 
 
@@ -253,7 +252,7 @@ def test_another_thread_may_run_ops_meanwhile(held: Held) -> None:
     def outer(_: object) -> None:
         thread = threading.Thread(target=other)
         thread.start()
-        thread.join()
+        joined(thread)
 
     value(0).map(outer).sync()
     assert found == [5]

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.unit.runtime.ops.device_samples import Held
+from tests.waiting import joined
 from tilec.errors import ArgumentError, NoDeviceError, SchedulingError, UsageError
 from tilec.runtime import Device, DeviceBuffer, Event, MemPool, Stream, defaults
 from tilec.runtime.ops import policy
@@ -50,7 +51,7 @@ def test_all_threads_share_a_devices_policy(held: Held) -> None:
 
     thread = threading.Thread(target=other)
     thread.start()
-    thread.join()
+    joined(thread)
     assert seen == used[:1]
 
 
@@ -151,7 +152,7 @@ def test_the_default_of_the_process_is_that_of_every_thread(held: Held, monkeypa
     seen: list[Device] = []
     thread = threading.Thread(target=lambda: seen.append(current_device()))
     thread.start()
-    thread.join()
+    joined(thread)
     assert seen == [held.device]
     with pytest.raises(UsageError):
         set_default_device("tpu")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
-from tests.waiting import becomes
+from tests.waiting import PATIENCE, becomes, joined
 from tilec.errors import DriverError, OwnershipError, SchedulingError, UsageError, UsedOpError
 from tilec.runtime import DeviceOp, ExecutionContext, SingleStream, shared, use_device, use_policy, value, with_context, zip_ops
 from tilec.runtime.tensors.storage import Storage
@@ -74,7 +74,7 @@ def test_sharing_moves_the_op(held: Held) -> None:
 
 def test_of_many_threads_one_executes(held: Held) -> None:
     runs: list[int] = []
-    start = threading.Barrier(16)
+    start = threading.Barrier(16, timeout=PATIENCE)
     results: list[Any] = []
 
     def slowly(ctx: ExecutionContext) -> Any:
@@ -92,8 +92,7 @@ def test_of_many_threads_one_executes(held: Held) -> None:
     threads = [threading.Thread(target=use) for _ in range(16)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     assert runs == [1]
     assert len(results) == 16
     assert all(found is results[0] for found in results)
@@ -223,7 +222,7 @@ def test_parts_in_many_threads(held: Held) -> None:
     runs: list[int] = []
     parts = with_context(lambda ctx: runs.append(1) or tuple(range(8))).unzip(8)
     results: list[int] = []
-    start = threading.Barrier(8)
+    start = threading.Barrier(8, timeout=PATIENCE)
 
     def use(part: DeviceOp[int]) -> None:
         start.wait()
@@ -233,8 +232,7 @@ def test_parts_in_many_threads(held: Held) -> None:
     threads = [threading.Thread(target=use, args=(part,)) for part in parts]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     assert (runs, sorted(results)) == ([1], list(range(8)))
 
 

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.waiting import joined
 from tilec.errors import BorrowError, Location
 from tilec.runtime.tensors.lease import Claim, Holder, Lease, holder
 
@@ -125,8 +126,7 @@ def test_claims_from_many_threads_never_conflict() -> None:
     threads = [threading.Thread(target=work, args=(number % 2 == 0,)) for number in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     assert errors == []
     writers.clear()
     gc.collect()

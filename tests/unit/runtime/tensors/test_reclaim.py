@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tests.waiting import PATIENCE, becomes
+from tests.waiting import PATIENCE, becomes, joined
 from tilec.errors import DriverError, OutOfMemoryError
 from tilec.runtime.cpu_driver import CpuDriver
 from tilec.runtime.memory import DeviceBuffer
@@ -104,7 +104,7 @@ def test_memory_that_a_busy_stream_frees_is_waited_for(cpu: CpuDriver, several: 
         timer.start()
         assert allocate_bytes(cpu, CPU, 600, other.handle, pool.handle)
         assert go.is_set()
-        timer.join()
+        joined(timer)
 
 
 def test_failures_of_the_streams_that_are_waited_for_are_left_to_those_who_sync(cpu: CpuDriver) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.waiting import Gate
+from tests.waiting import Gate, joined
 from tilec.errors import DriverError, OutOfMemoryError, SchedulingError
 from tilec.runtime import Stream
 from tilec.runtime.cpu_driver import POISON, CpuDriver
@@ -159,8 +159,7 @@ def test_threads_drop_the_last_references() -> None:
     threads = [threading.Thread(target=use_and_drop) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     assert driver.calls.count("free") == 300
     assert driver._memory == {}
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.waiting import PATIENCE, joined
 from tilec.errors import BorrowError, OutOfMemoryError, OwnershipError, TensorError, UseAfterMoveError
 from tilec.model.dtype import DTYPES
 from tilec.runtime.tensors.described import dtype_name
@@ -110,7 +111,7 @@ def test_reinterpret_is_the_same_bytes(tensor: Make) -> None:
 
 def test_only_one_thread_gets_a_tensor(tensor: Make) -> None:
     for _ in range(50):
-        t, won, start = tensor(4), [], threading.Barrier(4)
+        t, won, start = tensor(4), [], threading.Barrier(4, timeout=PATIENCE)
 
         def take(t: Tensor = t, won: list[Tensor] = won, start: threading.Barrier = start) -> None:
             start.wait()
@@ -120,8 +121,7 @@ def test_only_one_thread_gets_a_tensor(tensor: Make) -> None:
         threads = [threading.Thread(target=take) for _ in range(4)]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        joined(*threads)
         assert len(won) == 1
 
 
@@ -143,7 +143,7 @@ def test_a_borrow_that_another_thread_was_faster_than_is_none(
     def outrun(lease: Lease, who: Holder) -> object:
         thread = threading.Thread(target=lambda: moved.append(t.move(OP)))
         thread.start()
-        thread.join()
+        joined(thread)
         return claim(lease, who)
 
     monkeypatch.setattr(Lease, verb, outrun)
