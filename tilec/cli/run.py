@@ -156,8 +156,12 @@ def _launch(
         cpu.watch.know(opened.bundle)
     report, findings = _run(app, place, opened, bound, root=root, save=save, watch=cpu.watch, repeat=repeat)
     code = FOUND if any(item.findings for item in findings) else _ending(report, wish)
+    compiled = place.compiled if place else ()
+    for image in compiled:
+        app.note(str(image))
     if app.json:
-        print_json(app, package_json(opened, manifest), found, report, ok=code == 0, findings=findings if cpu.watch else None)
+        shown = findings if cpu.watch else None
+        print_json(app, package_json(opened, manifest), found, report, ok=code == 0, findings=shown, compiled=compiled)
     elif code or len(report.results) > 1:
         app.say(summary(report, found, findings=sum(len(item.findings) for item in findings)))
     return code

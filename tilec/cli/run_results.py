@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tilec.runner.cases import BoundCase
     from tilec.runner.run import CaseResult, OutputResult, Repeats, RunReport
     from tilec.runner.sanitize import CaseFindings
+    from tilec.runtime.jit import Compiled
     from tilec.runtime.seam_types import DeviceInfo
 
 TINTS = {
@@ -102,9 +103,16 @@ def skipped_lines(skipped: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def print_json(
-    app: App, package: Mapping[str, Any], device: DeviceInfo, report: RunReport, *, ok: bool, findings: Sequence[CaseFindings] | None
+    app: App,
+    package: Mapping[str, Any],
+    device: DeviceInfo,
+    report: RunReport,
+    *,
+    ok: bool,
+    findings: Sequence[CaseFindings] | None,
+    compiled: Sequence[Compiled] = (),
 ) -> None:
-    """The whole run as one document; `findings` are those of `--check`."""
+    """The whole run as one document; `findings` are those of `--check`, `compiled` the images that were compiled at load."""
     from tilec.runner.report import to_json
 
     shown: dict[str, Any] = {"kind": "cpu" if device.interprets else "cuda", "name": device.name}
@@ -113,4 +121,6 @@ def print_json(
     body = {**to_json(report), "ok": ok}
     if findings is not None:
         body["findings"] = [{"case": item.case.name, **finding.as_json()} for item in findings for finding in item.findings]
+    if compiled:
+        body["compiled"] = [{"variant": i.variant, "target": i.target, "by": i.by.value, "kept": i.kept} for i in compiled]
     app.document("run", {**package, "device": shown, **body})

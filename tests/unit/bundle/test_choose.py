@@ -187,7 +187,8 @@ def test_require_lists_every_candidate() -> None:
         "  compute_80: PTX ISA 9.4 needs a driver of CUDA 13.4 (driver branch 615 or later), the driver serves CUDA 13.0\n"
         "  sm_100f: a family-specific cubin runs on compute capability 10.0 and later 10.x only, not on 9.0\n"
         "  sm_80: a tile cubin runs on compute capability 8.0 only, not on 9.0\n"
-        "  fix: install a driver of CUDA 13.4 (driver branch 615 or later); or rebuild with a lower min-driver in [targets]"
+        "  fix: install a driver of CUDA 13.4 (driver branch 615 or later); or rebuild with a lower min-driver in [targets]; "
+        'or let it be compiled at load: jit-fallback = "allow" in [targets], or TILEC_JIT_FALLBACK=allow'
     )
     assert caught.value.kernel == "gemm-f16-BM128"
     assert caught.value.exit_code == 1
@@ -213,7 +214,7 @@ def test_what_to_do(given: str, cc: Version, fix: str) -> None:
 
 def test_require_gives_the_chosen_image() -> None:
     device = DeviceFacts(cc=(9, 0), driver=CUDA_13_0)
-    assert str(require_image(images("compute_80@8.0 sm_90"), device).target) == "sm_90"
+    assert str(require_image(images("compute_80@8.0 sm_90"), device).image.target) == "sm_90"
 
 
 def test_every_architecture_runs_its_own_forms() -> None:

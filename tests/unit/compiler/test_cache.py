@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tilec.compiler import store
+from tilec.bundle import store
 from tilec.compiler.cache import Cache
 from tilec.errors import CacheError, Diagnostic, Location
 from tilec.model.arch import Target
