@@ -223,6 +223,7 @@ LAUNCH = Table(
         Key("block", ListOf(Formula(1), least=1, most=3), "Threads per dimension (not for tile kernels)."),
         Key("shared", Formula(0), "Dynamic shared memory in bytes."),
         Key("cooperative", Flag(), "All blocks are resident at once."),
+        Key("programmatic", Flag(), "May begin before the launch in front of it in its stream is done (programmatic dependent launch)."),
         Key("cluster", ListOf(Integer(1, 16), least=1, most=3), "Cluster dimensions."),
     ),
 )

@@ -115,6 +115,7 @@ class Launch:
     block: tuple[str, ...] = ()
     shared: str = "0"
     cooperative: bool = False
+    programmatic: bool = False
     cluster: tuple[int, ...] = ()
 
 

@@ -277,6 +277,7 @@ def _info(kernel: Kernel, decl: KernelDecl, params: tuple[Param, ...], variants:
             shared=kernel.launch.shared,
             cluster=kernel.launch.cluster or decl.cluster,
             cooperative=kernel.launch.cooperative,
+            programmatic=kernel.launch.programmatic,
             requires=kernel.launch.requires,
         ),
         safety=safety_of(kernel, decl),

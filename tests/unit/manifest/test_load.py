@@ -99,7 +99,7 @@ def test_every_table() -> None:
     assert (rms.function, rms.symbol, rms.language) == ("rmsnorm", "acme::rmsnorm<{T}, {VEC}>", "cuda")
     assert rms.args == ("y.ptr", "x.ptr", "i32(x.shape[1])", "eps")
     assert (rms.launch.grid, rms.launch.block, rms.launch.shared) == (("x.shape[0]", "1"), ("256",), "256 * 4")
-    assert (rms.launch.cooperative, rms.launch.cluster) == (True, (2, 1, 1))
+    assert (rms.launch.cooperative, rms.launch.programmatic, rms.launch.cluster) == (True, True, (2, 1, 1))
     assert rms.options == (("compiler", "nvrtc"), ("include", ("include/rms",)), ("std", "c++17"))
     assert manifest.overrides[0].hints == (("occupancy", 2),)
     assert manifest.overrides[1].targets == (Target.parse("sm_80"),)
