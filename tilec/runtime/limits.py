@@ -78,8 +78,8 @@ def check_device_limits(name: str, shape: LaunchShape, device: DeviceInfo) -> No
             if has == 0 and noun == "block":
                 raise _refuse(name, f"block.{axis} is 0: a block has one thread at least")
     if shape.programmatic and device.interprets is None and device.cc < _PROGRAMMATIC:
-        has = f"{device.cc[0]}.{device.cc[1]}"
-        raise _refuse(name, f"launch.programmatic needs compute capability 9.0, and {device} is of {has}")
+        own = f"{device.cc[0]}.{device.cc[1]}"
+        raise _refuse(name, f"launch.programmatic needs compute capability 9.0, and {device} is of {own}")
     threads = math.prod(shape.block)
     if threads > device.max_threads:
         raise _refuse(name, f"the block has {threads} threads, and {device} allows {device.max_threads}")
