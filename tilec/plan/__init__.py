@@ -230,6 +230,7 @@ class _Specs:
             symbol=kernel.symbol or decl.qualified or decl.name,
             params=params,
             cluster=kernel.launch.cluster,
+            cooperative=kernel.launch.cooperative,
             opt=profile.opt,
             lineinfo=profile.lineinfo,
             bounds=profile.bounds,
