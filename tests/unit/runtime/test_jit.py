@@ -7,6 +7,7 @@ import errno
 import os
 import subprocess
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tilec.model.arch import Version
 from tilec.model.jit import JitBy, JitFallback
 from tilec.model.kernel import KernelInfo, VariantInfo
 from tilec.runtime import Module, load
-from tilec.runtime._nvjitlink import LinkError
+from tilec.runtime._nvjitlink import LinkError, NvJitLink
 from tilec.runtime.images import store_of
 from tilec.runtime.jit import Jit
 from tilec.runtime.jit_cache import JitCache
@@ -253,6 +254,17 @@ def test_no_nvjitlink() -> None:
     assert caught.value.what == f"{too_old}: nvJitLink cannot be loaded: no such library"
     assert (caught.value.cause, caught.value.fix) == ("nobody brings it", "install it; or add sm_90 to [targets] and build again")
     assert caught.value.exit_code == 3
+
+
+def test_the_library_that_the_bindings_do_not_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version() -> None:
+        raise RuntimeError('Failure finding "libnvJitLink.so.13":\n  No such file')
+
+    monkeypatch.setattr("cuda.bindings.nvjitlink", types.SimpleNamespace(version=version), raising=False)
+    with pytest.raises(MissingError) as caught:
+        NvJitLink()
+    assert caught.value.what == 'nvJitLink cannot be loaded: Failure finding "libnvJitLink.so.13": No such file'
+    assert caught.value.fix == "install it: pip install 'nvidia-nvjitlink>=13,<14'"
 
 
 def test_an_nvjitlink_that_is_too_old() -> None:
