@@ -224,7 +224,10 @@ def _advice(choice: Choice, device: DeviceFacts) -> str:
         return f"{machine_code(device)}; {_ALLOW}" if device.cc in ARCHS else _ALLOW.removeprefix("or ")
     if waiting:
         linked = f"; {_ALLOW}" if any(image.target.kind is TargetKind.PTX for image in fitting) else ""
-        return f"install a driver of {required_driver(min(waiting))}; or rebuild with a lower min-driver in [targets]{linked}"
+        # A driver loads machine code of every toolkit of its own major release, and portable code of no newer one.
+        portable = all(image.target.kind is not TargetKind.CUBIN for image in fitting)
+        built = f"{machine_code(device)}; or " if portable and device.cc in ARCHS and min(waiting)[0] == device.driver[0] else ""
+        return f"{built}install a driver of {required_driver(min(waiting))}; or rebuild with a lower min-driver in [targets]{linked}"
     tile = bool(choice.candidates) and all(c.image.exact and not c.image.target.suffix for c in choice.candidates)
     known = ARCHS.get(device.cc)
     if known and (known.tile or not tile):

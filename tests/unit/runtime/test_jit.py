@@ -114,8 +114,8 @@ def test_ptx_that_the_driver_does_not_read_is_refused_unless_allowed() -> None:
     for jit in (None, JitFallback.DENY):
         error = refused(ptx((9, 4), jit))
         assert "compute_80: PTX ISA 9.4 needs a driver of CUDA 13.4 (driver branch 615 or later), the driver serves CUDA 13.0" in error.what
-        needs = "install a driver of CUDA 13.4 (driver branch 615 or later); or rebuild with a lower min-driver in [targets]"
-        assert error.fix == f"{needs}; {FIX}"
+        driver = "install a driver of CUDA 13.4 (driver branch 615 or later); or rebuild with a lower min-driver in [targets]"
+        assert error.fix == f"add sm_90 to [targets] and build again; or {driver}; {FIX}"
 
 
 def test_it_goes_through_nvjitlink_where_that_is_allowed(tmp_path: Path) -> None:
