@@ -67,7 +67,8 @@ def bundle_info(project: Project, declared: Declared, plan: Plan, profile: str, 
     """The bundle's index; without outcomes it has no variants and stands for everything that is not in a job's key."""
     package = project.manifest.package
     rows = iter(outcomes or ())
-    kernels = tuple(_with_images(kernel, rows) if outcomes is not None else kernel.info for kernel in plan.kernels)
+    built = (_with_images(kernel, rows) if outcomes is not None else kernel.info for kernel in plan.kernels)
+    kernels = tuple(dataclasses.replace(kernel, jit=project.manifest.targets.jit_fallback) for kernel in built)
     planned = {kernel.info.name for kernel in plan.kernels}
     tools = {tool.name: tool for kernel in plan.kernels for tool in declared.tools[kernel.info.language]}
     # Files of the project: what lies elsewhere, is a directory or is not there is in the keys of its jobs, and nobody can look it up here.

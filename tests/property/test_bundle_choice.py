@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,6 +11,7 @@ from tests.bundle_samples import row
 from tilec.bundle.choose import DeviceFacts, choose_image
 from tilec.model.arch import ARCHS, TargetKind
 from tilec.model.image import ImageInfo
+from tilec.model.jit import JitBy, JitFallback
 
 TARGETS = ["tileir"] + [
     f"{kind}_{cc[0]}{cc[1]}{suffix}"
@@ -65,3 +68,20 @@ def test_a_newer_driver_refuses_nothing_more(given_images: list[ImageInfo], devi
     for image in given_images:
         if choose_image([image], device).image is not None:
             assert choose_image([image], newer).image is not None
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(images(), max_size=6), DEVICES)
+def test_a_policy_is_about_what_is_no_machine_code(given_images: list[ImageInfo], device: DeviceFacts) -> None:
+    said = {policy: choose_image(given_images, dataclasses.replace(device, jit=policy)) for policy in (None, *JitFallback)}
+    taken = {policy: {repr(c.image) for c in choice.candidates if c.accepted} for policy, choice in said.items()}
+    assert taken[JitFallback.DENY] <= taken[None] <= taken[JitFallback.ALLOW] == taken[JitFallback.WARN]
+    for policy, choice in said.items():
+        for candidate in choice.candidates:
+            compiled = candidate.accepted and candidate.image.target.kind is not TargetKind.CUBIN
+            assert (candidate.jit is not None) == compiled
+            assert policy is not JitFallback.DENY or not compiled
+            assert candidate.jit is not JitBy.NVJITLINK or candidate.image.target.kind is TargetKind.PTX
+    found = said[None].image
+    if found is not None:
+        assert said[JitFallback.ALLOW].image == found, "to allow more changes nothing where something fits already"

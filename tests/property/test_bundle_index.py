@@ -12,6 +12,7 @@ from tilec.errors import Location
 from tilec.model.arch import ARCHS, Target
 from tilec.model.dtype import DTYPES
 from tilec.model.image import ImageInfo, Resources
+from tilec.model.jit import JitFallback
 from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
 from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
@@ -134,11 +135,13 @@ def kernels(draw: st.DrawFn, name: str) -> KernelInfo:
                 shared=EXPRESSIONS,
                 cluster=DIMS,
                 cooperative=st.booleans(),
+                programmatic=st.booleans(),
                 requires=st.lists(EXPRESSIONS, max_size=2).map(tuple),
             )
         ),
         variants=tuple(variants),
         safety=draw(st.none() | safeties(params)),
+        jit=draw(st.none() | st.sampled_from(JitFallback)),
     )
 
 

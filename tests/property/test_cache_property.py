@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilec.compiler import store
+from tilec.bundle import store
 from tilec.compiler.cache import Cache
 from tilec.compiler.keys import KeyMaker, explain_change
 from tilec.errors import Location

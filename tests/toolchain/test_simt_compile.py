@@ -209,11 +209,24 @@ def test_a_kernel_may_do_without_checks_in_every_profile(root: Path) -> None:
 
 
 def test_the_barrier_of_a_grid_is_in_the_image(root: Path) -> None:
-    image = frontend().compile(job(root, "meeting", "compute_80"))
+    image = frontend().compile(job(root, "meeting", "compute_80", cooperative=True))
     assert image.info.symbol == "meeting"
+    assert image.warnings == ()
     text = image.data.decode()
     assert ".extern" not in text
     assert "atom.add.release.gpu" in text
+
+
+def test_a_barrier_of_the_grid_that_no_launch_can_pass_is_told(root: Path) -> None:
+    (warned,) = frontend().compile(job(root, "meeting", "compute_80")).warnings
+    line = KERNELS[: KERNELS.index("def meeting")].count("\n") + 1
+    assert warned.render().splitlines() == [
+        f"k/a.py:{line}:5: warning: the kernel waits for its whole grid, and its launches are not cooperative: they stop with an error",
+        "    def meeting(z):",
+        "        ^",
+        "  hint: say launch.cooperative = true",
+    ]
+    assert frontend().compile(job(root, "plain", "compute_80")).warnings == ()
 
 
 def test_the_environment_changes_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

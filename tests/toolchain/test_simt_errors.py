@@ -24,6 +24,9 @@ T, N = simt.dtype("T"), simt.size("N")
 def nothing(v):
     return v.nothing
 @cuda.jit(device=True)
+def count(z, i):
+    cuda.atomic.add(z, i, 1)
+@cuda.jit(device=True)
 def again(v):
     return again(v - 1) if v > 0 else 0
 @cuda.jit(device=True)
@@ -76,6 +79,18 @@ SOURCES = {
         "@simt.kernel\ndef k(z: simt.Ref[T]):\n    write(z)\n",
         "setitem(readonly array",
         -1,
+        "annotate it with simt.Mut",
+    ),
+    "atomic in a function": (
+        "@simt.kernel\ndef k(z: simt.Ref[T]):\n    count(z, 3)\n",
+        "cuda.atomic.add of a read-only array",
+        -7,
+        "annotate it with simt.Mut",
+    ),
+    "atomic of a part in a function": (
+        "@simt.kernel\ndef k(z: simt.Ref[T]):\n    count(z[2:], 3)\n",
+        "cuda.atomic.add of a read-only array",
+        -7,
         "annotate it with simt.Mut",
     ),
     "extent": (

@@ -9,6 +9,7 @@ from tilec.errors import NoImageError
 from tilec.model.arch import ARCHS, TargetKind, Version
 from tilec.model.driver import cuda_of_ptx_isa, required_driver
 from tilec.model.image import ImageInfo
+from tilec.model.jit import JitBy, JitFallback
 from tilec.values import value_class
 
 # Languages whose kernels only a GPU runs, as messages call them.
@@ -21,24 +22,30 @@ LANGUAGES = {
 LACKS_TILE_IR = "the kernel was built without portable Tile IR"
 
 # Rank of what fits: lower is tried first.
-_EXACT, _FAMILY, _CUBIN, _PTX, _TILEIR = range(5)
+_EXACT, _FAMILY, _CUBIN, _PTX, _TILEIR, _LINKED = range(6)
+# What a process says to let anything be compiled at load.
+JIT_VARIABLE = "TILEC_JIT_FALLBACK"
+_ALLOW = f'or let it be compiled at load: jit-fallback = "allow" in [targets], or {JIT_VARIABLE}=allow'
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class DeviceFacts:
-    """What the choice knows of a device.
+    """What the choice knows of a device, and of what may be compiled for it at load.
 
     Attributes:
         cc: compute capability, such as (9, 0).
         driver: CUDA release that its driver serves, such as (13, 0).
         name: its name, for messages.
         interprets: oldest and newest version of Tile IR that the device runs without a driver: it is the cpu device. None for a GPU.
+        jit: what is said of compiling at load; None where nothing is: the driver may compile what it reads, since only targets that the
+            manifest names bring such images into a bundle, and nothing else may.
     """
 
     cc: Version = (0, 0)
     driver: Version = (0, 0)
     name: str = ""
     interprets: tuple[Version, Version] | None = None
+    jit: JitFallback | None = None
 
     def __str__(self) -> str:
         """`NVIDIA H200 (compute capability 9.0, driver of CUDA 13.0)`, or `the cpu device`."""
@@ -49,23 +56,34 @@ class DeviceFacts:
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """One image of the choice: whether the device takes it, and why or why not."""
+    """One image of the choice: whether the device takes it, why or why not, and what has to compile it first (None: it is machine code)."""
 
     image: ImageInfo
     accepted: bool
     reason: str
+    jit: JitBy | None = None
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """The image to load (None if nothing fits), and every candidate, best first, then the refused ones."""
+    """Every candidate, best first, then the refused ones."""
 
-    image: ImageInfo | None
     candidates: tuple[Candidate, ...]
+
+    @property
+    def taken(self) -> Candidate | None:
+        """The candidate to load; None if nothing fits."""
+        return self.candidates[0] if self.candidates and self.candidates[0].accepted else None
+
+    @property
+    def image(self) -> ImageInfo | None:
+        """The image to load; None if nothing fits."""
+        return self.taken.image if self.taken else None
 
 
 def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
-    """The best image for a device: exact cubin, family cubin, same-major cubin, PTX, Tile IR; the order of `images` does not matter.
+    """The best image for a device: exact cubin, family cubin, same-major cubin, PTX, Tile IR, and where that is allowed PTX that the driver
+    does not read; the order of `images` does not matter.
 
     Among equals the newest architecture wins, then (for PTX and Tile IR) the newest ISA, then the digest.
     """
@@ -77,19 +95,18 @@ def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
         if reason:
             refused.append(((str(image.target), tie), Candidate(image=image, accepted=False, reason=reason)))
             continue
-        rank, reason = _fit(image, device)
+        rank, reason, jit = _fit(image, device)
         isa = image.ptx_isa or (0, 0)
         suffix = ("a", "f", "").index(image.target.suffix)
         key = (rank, -_ordinal(image.target.cc), suffix, -isa[0], -isa[1], tie)
-        taken.append((key, Candidate(image=image, accepted=True, reason=reason)))
+        taken.append((key, Candidate(image=image, accepted=True, reason=reason, jit=jit)))
     taken.sort(key=lambda entry: entry[0])
     refused.sort(key=lambda entry: entry[0])
-    candidates = (*(c for _, c in taken), *(c for _, c in refused))
-    return Choice(image=taken[0][1].image if taken else None, candidates=candidates)
+    return Choice(candidates=(*(c for _, c in taken), *(c for _, c in refused)))
 
 
-def require_image(images: Sequence[ImageInfo], device: DeviceFacts, *, kernel: str = "", language: str = "") -> ImageInfo:
-    """The image that `choose_image` chooses.
+def require_image(images: Sequence[ImageInfo], device: DeviceFacts, *, kernel: str = "", language: str = "") -> Candidate:
+    """The candidate that `choose_image` chooses.
 
     Args:
         images: the images of one variant.
@@ -101,8 +118,8 @@ def require_image(images: Sequence[ImageInfo], device: DeviceFacts, *, kernel: s
         NoImageError: none fits; the message lists every candidate and why it was refused.
     """
     choice = choose_image(images, device)
-    if choice.image is not None:
-        return choice.image
+    if choice.taken is not None:
+        return choice.taken
     subject = f"{kernel}: " if kernel else ""
     lines = [f"{subject}no image runs on {device}"]
     lines += [f"  {c.image.target}: {c.reason}" for c in choice.candidates] or ["  the bundle holds no image of it"]
@@ -131,14 +148,17 @@ def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
     if not target.runs_on(device.cc, exact=image.exact):
         return _architecture_refusal(image, device.cc)
     reads = f"the driver serves CUDA {_dotted(device.driver)}"
-    if target.kind is TargetKind.PTX and image.ptx_isa is not None:
-        needed = cuda_of_ptx_isa(image.ptx_isa)
-        if needed > device.driver:
-            return f"PTX ISA {_dotted(image.ptx_isa)} needs a driver of {required_driver(needed)}, {reads}"
+    if target.kind is TargetKind.PTX and _needed_cuda(image) > device.driver:
+        if device.jit in (JitFallback.WARN, JitFallback.ALLOW):
+            return ""
+        version = f" ISA {_dotted(image.ptx_isa)}" if image.ptx_isa else ""
+        return f"PTX{version} needs a driver of {required_driver(_needed_cuda(image))}, {reads}"
     if image.cuda > device.driver:
         what = "Tile IR" if target.kind is TargetKind.TILEIR else target.kind.value
         version = f" {_dotted(image.ptx_isa)}" if target.kind is TargetKind.TILEIR and image.ptx_isa else ""
         return f"this {what}{version} needs a driver of {required_driver(image.cuda)}, {reads}"
+    if target.kind is not TargetKind.CUBIN and device.jit is JitFallback.DENY:
+        return f"{'PTX' if target.kind is TargetKind.PTX else 'Tile IR'} that the driver would compile, and jit-fallback is deny"
     return ""
 
 
@@ -175,32 +195,43 @@ def _architecture_refusal(image: ImageInfo, cc: Version) -> str:
     return f"a cubin runs on compute capability {own} and later {target.cc[0]}.x only, {here}"
 
 
-def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str]:
-    """Rank of an image that the device takes, and the rule by which it does."""
+def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]:
+    """Rank of an image that the device takes, the rule by which it does, and what compiles it."""
     target = image.target
     own, here = _dotted(target.cc), _dotted(device.cc)
     if device.interprets:
-        return _TILEIR, f"Tile IR{f' {_dotted(image.ptx_isa)}' if image.ptx_isa else ''} that the cpu device interprets"
+        return _TILEIR, f"Tile IR{f' {_dotted(image.ptx_isa)}' if image.ptx_isa else ''} that the cpu device interprets", None
     if target.kind is TargetKind.TILEIR:
-        return _TILEIR, "Tile IR that the driver assembles"
+        return _TILEIR, "Tile IR that the driver assembles", JitBy.DRIVER
     if target.kind is TargetKind.PTX:
         version = f" of ISA {_dotted(image.ptx_isa)}" if image.ptx_isa else ""
-        return _PTX, f"PTX{version} for {own}, compiled by the driver for {here}"
+        if _needed_cuda(image) > device.driver:
+            why = f"too new for a driver of CUDA {_dotted(device.driver)}: compiled by nvJitLink for {here}"
+            return _LINKED, f"PTX{version} for {own}, {why}", JitBy.NVJITLINK
+        return _PTX, f"PTX{version} for {own}, compiled by the driver for {here}", JitBy.DRIVER
     if target.suffix == "a" or (image.exact and not target.suffix):
-        return _EXACT, f"machine code made for exactly {own}"
+        return _EXACT, f"machine code made for exactly {own}", None
     if target.suffix == "f":
-        return _FAMILY, f"machine code for the family of {own}"
-    return _CUBIN, f"machine code for {own}" + ("" if own == here else f", which {here} runs")
+        return _FAMILY, f"machine code for the family of {own}", None
+    return _CUBIN, f"machine code for {own}" + ("" if own == here else f", which {here} runs"), None
 
 
 def _advice(choice: Choice, device: DeviceFacts) -> str:
-    waiting = [_needed_cuda(c.image) for c in choice.candidates if c.image.target.runs_on(device.cc, exact=c.image.exact)]
+    fitting = [c.image for c in choice.candidates if c.image.target.runs_on(device.cc, exact=c.image.exact)]
+    waiting = [needed for image in fitting if (needed := _needed_cuda(image)) > device.driver]
+    denied = len(waiting) < len(fitting)
+    if denied:  # by `jit-fallback = "deny"` alone
+        return f"{machine_code(device)}; {_ALLOW}" if device.cc in ARCHS else _ALLOW.removeprefix("or ")
     if waiting:
-        return f"install a driver of {required_driver(min(waiting))}; or rebuild with a lower min-driver in [targets]"
+        linked = f"; {_ALLOW}" if any(image.target.kind is TargetKind.PTX for image in fitting) else ""
+        # A driver loads machine code of every toolkit of its own major release, and portable code of no newer one.
+        portable = all(image.target.kind is not TargetKind.CUBIN for image in fitting)
+        built = f"{machine_code(device)}; or " if portable and device.cc in ARCHS and min(waiting)[0] == device.driver[0] else ""
+        return f"{built}install a driver of {required_driver(min(waiting))}; or rebuild with a lower min-driver in [targets]{linked}"
     tile = bool(choice.candidates) and all(c.image.exact and not c.image.target.suffix for c in choice.candidates)
     known = ARCHS.get(device.cc)
     if known and (known.tile or not tile):
-        return f"add sm_{device.cc[0]}{device.cc[1]} to [targets] and build again"
+        return machine_code(device)
     if tile:
         need = f"use a GPU of compute capability {_dotted(min(cc for cc, arch in ARCHS.items() if arch.tile))} or later"
         return "add tileir to [targets] and build again: Tile IR is what GPUs newer than tilec run" if device.cc > max(ARCHS) else need
@@ -208,6 +239,11 @@ def _advice(choice: Choice, device: DeviceFacts) -> str:
     if not older:
         return f"use a GPU of compute capability {_dotted(min(ARCHS))} or later"
     return f"add compute_{max(older)[0]}{max(older)[1]} to [targets] and build again: PTX is what GPUs newer than tilec run"
+
+
+def machine_code(device: DeviceFacts) -> str:
+    """What brings machine code for a device into a bundle."""
+    return f"add sm_{device.cc[0]}{device.cc[1]} to [targets] and build again"
 
 
 def _needed_cuda(image: ImageInfo) -> Version:

@@ -32,8 +32,8 @@ from tilec.model.image import ImageInfo, Resources
 from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
 
-SCHEMA_VERSION = 4
-_OLDEST = 1
+SCHEMA_VERSION = 5
+_PLAIN, _OLDEST = 4, 1  # an index is of version 5 where a row has what version 4 does not know, else of version 4
 INDEX_NAME = "bundle.json"
 MAX_INDEX = 256 << 20
 MAX_IMAGE = 1 << 30
@@ -134,7 +134,7 @@ def _write_kernel(kernel: KernelInfo) -> Any:
     for variant in plain["variants"]:
         variant["abi"] = places.setdefault(variant["abi"], len(places))
     plain["abis"] = [_ABI.write(abi) for abi in places]
-    if kernel.safety is not None or kernel.table is not None:
+    if kernel.safety is not None or kernel.table is not None or kernel.jit is not None or kernel.launch.programmatic:
         from tilec.bundle.extras import write_extras
 
         plain.update(write_extras(kernel))
@@ -163,14 +163,15 @@ def _read_kernel(value: Any) -> Any:
     if used != len(abis) or len(set(abis)) != len(abis):
         raise Misfit("has ABIs that no variant names, that repeat, or that are not in the order of their first use")
     fields = {**given, "variants": tuple(variants)}
-    if "safety" in value or "table" in value:  # most kernels have neither, and a first launch has no use for them
+    if not _EXTRAS.isdisjoint(value):  # most kernels have none, and a first launch has little use for them
         from tilec.bundle.extras import read_extras
 
-        fields.update(read_extras(value))
+        read_extras(value, fields)
     return KernelInfo(**fields)
 
 
-_APART = ("abis", "safety", "table")  # keys of a kernel that are no fields of its record
+_EXTRAS = frozenset(("safety", "table", "jit", "programmatic"))
+_APART = _EXTRAS | {"abis"}  # keys of a kernel that are no fields of its record
 _KERNEL = Codec(_write_kernel, _read_kernel)
 _BUNDLE = record(
     BundleInfo,
@@ -201,7 +202,8 @@ def to_index(info: BundleInfo) -> bytes:
         _check(info)
     except Misfit as misfit:
         _refuse(misfit.where, misfit.what)
-    return canonical_json({"schema_version": SCHEMA_VERSION, **_BUNDLE.write(info)})
+    new = any(kernel.jit is not None or kernel.launch.programmatic for kernel in info.kernels)
+    return canonical_json({"schema_version": SCHEMA_VERSION if new else _PLAIN, **_BUNDLE.write(info)})
 
 
 def from_index(data: bytes) -> BundleInfo:
@@ -240,7 +242,7 @@ class Index:
                 cause="the bundle was written by a newer tilec" if newer else _DAMAGED,
                 fix="update tilec" if newer else _FETCH,
             )
-        self._old = version != SCHEMA_VERSION
+        self._old = version < _PLAIN
         self._texts: dict[str, tuple[int, str]] | None = None if self._old else texts
 
     def require_canonical(self) -> None:

@@ -232,6 +232,7 @@ def _print(app: App, found: Report, *, verified: bool) -> None:
     facts = [f"import {package.module}", f"profile {info.profile}"] if package.module else []
     facts += [f"licence {package.license}"] if package.license else []
     facts += [f"drivers from {info.min_driver}"] if info.min_driver else []
+    facts += [f"jit-fallback {said}" for said in dict.fromkeys(kernel.jit.value for kernel in info.kernels if kernel.jit)]
     facts += [f"by {info.builder}"] if info.builder else []
     if facts:
         _say(app, "", ", ".join(facts))
@@ -285,6 +286,7 @@ def _launch(kernel: KernelInfo) -> Sequence[tuple[str, str]]:
     rows = [("grid", " x ".join(launch.grid)), ("block", "" if launch.block == ("1",) else " x ".join(launch.block))]
     rows += [("shared", "" if launch.shared == "0" else launch.shared), ("cluster", " x ".join(map(str, launch.cluster)))]
     rows += [("cooperative", "launch")] if launch.cooperative else []
+    rows += [("programmatic", "launch")] if launch.programmatic else []
     rows += [("requires", text) for text in launch.requires]
     rows += [("tuned by", table_text(kernel.table))] if kernel.table is not None else []
     return [(label, text) for label, text in rows if text]

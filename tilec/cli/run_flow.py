@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tilec.runner.inputs import Array
     from tilec.runner.run import CaseResult, RunReport, Save
     from tilec.runner.sanitize import CaseFindings
+    from tilec.runtime.jit import Compiled
     from tilec.runtime.seam import DeviceDriver, DeviceInfo
 
 NEEDS_GPU = 3
@@ -57,6 +58,7 @@ class _Done:
     package: dict[str, Any]
     report: RunReport
     findings: list[CaseFindings]
+    compiled: Sequence[Compiled]
 
 
 def launch(app: App, wish: Wish, options: RunOptions, project: Project | None) -> int:
@@ -87,7 +89,10 @@ def launch(app: App, wish: Wish, options: RunOptions, project: Project | None) -
             app.say(f"{chr(10) if done else ''}{device_line(device)}")
         folder = Path(options.save, _folder(device) if several else "") if options.save else None
         report, findings = _run(app, place, opened, bound, manifest, options, folder)
-        done.append(_Done(device=device, package=package_json(opened, manifest), report=report, findings=findings))
+        compiled = place.compiled if place else ()
+        for image in compiled:
+            app.note(str(image))
+        done.append(_Done(device=device, package=package_json(opened, manifest), report=report, findings=findings, compiled=compiled))
     return _finish(app, wish, options, done, several=several)
 
 
@@ -95,7 +100,7 @@ def _finish(app: App, wish: Wish, options: RunOptions, done: Sequence[_Done], *,
     """Sum up, and give the exit code."""
     code = FOUND if any(item.findings for one in done for item in one.findings) else _ending([one.report for one in done], wish)
     checked = options.cpu.watch is not None
-    rows = [document(one.device, one.report, findings=one.findings if checked else None) for one in done]
+    rows = [document(one.device, one.report, findings=one.findings if checked else None, compiled=one.compiled) for one in done]
     if app.json and several:
         parts = [{**one.package, **row, "ok": one.report.ok or one.report.idle} for one, row in zip(done, rows, strict=True)]
         app.document("run", {"ok": code == 0, "devices": parts})

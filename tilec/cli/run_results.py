@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tilec.runner.cases import BoundCase
     from tilec.runner.run import CaseResult, OutputResult, Repeats, RunReport
     from tilec.runner.sanitize import CaseFindings
+    from tilec.runtime.jit import Compiled
     from tilec.runtime.seam_types import DeviceInfo
 
 TINTS = {
@@ -108,8 +109,10 @@ def skipped_lines(skipped: Iterable[tuple[str, str]]) -> list[str]:
     return [f"skipped {', '.join(kernels)}: {reason}" for reason, kernels in reasons.items()]
 
 
-def document(device: DeviceInfo, report: RunReport, *, findings: Sequence[CaseFindings] | None) -> dict[str, Any]:
-    """The run on one device as JSON values; `findings` are those of `--check`."""
+def document(
+    device: DeviceInfo, report: RunReport, *, findings: Sequence[CaseFindings] | None, compiled: Sequence[Compiled] = ()
+) -> dict[str, Any]:
+    """The run on one device as JSON values; `findings` are those of `--check`, `compiled` the images that were compiled at load."""
     from tilec.runner.report import to_json
 
     shown: dict[str, Any] = {"kind": "cpu" if device.interprets else "cuda", "name": device.name}
@@ -118,6 +121,8 @@ def document(device: DeviceInfo, report: RunReport, *, findings: Sequence[CaseFi
     body = {"device": shown, **to_json(report)}
     if findings is not None:
         body["findings"] = [{"case": item.case.name, **finding.as_json()} for item in findings for finding in item.findings]
+    if compiled:
+        body["compiled"] = [{"variant": i.variant, "target": i.target, "by": i.by.value, "kept": i.kept} for i in compiled]
     return body
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tilec.bundle.place import cache_root
 from tilec.errors import UsageError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = N
             raise UsageError("the working directory no longer exists", fix="cd to a directory that does") from exc
     return Settings(
         cwd=cwd,
-        cache_dir=_cache_dir(env, cwd),
+        cache_dir=cache_root(env, cwd),
         cache_max=env.get("TILEC_CACHE_MAX", "") or CACHE_MAX,
         cuda_home=env.get("CUDA_HOME", "") or env.get("CUDA_PATH", ""),
         path=env.get("PATH", ""),
@@ -103,22 +104,6 @@ def parse_size(text: str) -> int:
         return int(float(match.group(1)) * _UNITS[match.group(2).lower()])
     except OverflowError as exc:
         raise ValueError(f"{text[:40]}… is more than can be counted") from exc
-
-
-def _cache_dir(env: Mapping[str, str], cwd: Path) -> Path | None:
-    chosen = env.get("TILEC_CACHE_DIR", "")
-    if chosen == "off":
-        return None
-    if chosen:
-        try:
-            return cwd / Path(chosen).expanduser()
-        except RuntimeError as exc:
-            raise UsageError(f"TILEC_CACHE_DIR={chosen}: {exc}", fix="give a path without ~, or off") from exc
-    base = env.get("XDG_CACHE_HOME", "")
-    if base.startswith("/"):  # the XDG rules say to ignore relative ones
-        return Path(base) / "tilec"
-    home = env.get("HOME", "")
-    return Path(home) / ".cache" / "tilec" if home else None
 
 
 def _color(env: Mapping[str, str]) -> str:

@@ -11,17 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tilec.compiler import store
+from tilec.bundle import store
+from tilec.bundle.store import DamagedError
 from tilec.compiler.blob import Blob
 from tilec.compiler.codec import decoder, encode
-from tilec.compiler.store import DamagedError
 from tilec.errors import Diagnostic
 from tilec.model.digest import canonical_json, sha256
 from tilec.model.image import Image, ImageInfo
 from tilec.model.signature import AbiSlot
 
 DEFAULT_MAX_BYTES = 2 << 30
-_IMAGES, _RECORDS = store.KINDS
+_IMAGES, _RECORDS = store.KINDS[:2]
 _SWEEP_AFTER = 600.0  # seconds between two sweeps, unless a build writes much
 
 

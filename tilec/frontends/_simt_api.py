@@ -19,6 +19,7 @@ from tilec.frontends import _simt_text as text
 from tilec.frontends._ptx import relative_files
 from tilec.frontends._simt_bounds import checked, stop_on_error
 from tilec.frontends._simt_entry import NAMES, Argument, entry, inner, numba_type
+from tilec.frontends._simt_readonly import refused
 from tilec.model.arch import Version
 from tilec.simt import Kernel, Options
 
@@ -399,7 +400,7 @@ def _compiling(asked: Asked) -> Iterator[None]:
     dispatcher.CUDADispatcher.compile_device = compile_device
     dispatcher.get_current_device = Device
     try:
-        with checked() if asked.bounds else contextlib.nullcontext():
+        with refused(), checked() if asked.bounds else contextlib.nullcontext():
             yield
     finally:
         dispatcher.CUDADispatcher.compile_device = own

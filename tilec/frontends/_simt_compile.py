@@ -114,7 +114,7 @@ class _Compile:
             raise self._error(exc.what, fix=exc.fix) from exc
         self._check_shared(entry)
         warned = tuple(Diagnostic(message=line, severity="warning") for line in made.log.splitlines() if line.strip())
-        return self._image(text, assembled, entry, bound, warned)
+        return self._image(text, assembled, entry, bound, (*warned, *self._unmet(made)))
 
     def _image(
         self, text: str, assembled: _cuda_ptxas.Assembled, entry: CubinKernel, bound: Bound, warned: tuple[Diagnostic, ...]
@@ -241,6 +241,15 @@ class _Compile:
                 f"a block needs {entry.shared} bytes of shared memory, and {self._job.target} has {most}",
                 fix="make cuda.shared.array smaller, or take its size from launch.shared: cuda.shared.array(0, dtype)",
             )
+
+    def _unmet(self, made: api.Made) -> tuple[Diagnostic, ...]:
+        """A warning where the grid waits for itself in launches that do not promise that all of it is there."""
+        if not made.cooperative or self._job.spec.cooperative:
+            return ()
+        at = self._kernel.decl.location
+        what = "the kernel waits for its whole grid, and its launches are not cooperative: they stop with an error"
+        excerpt, hint = line_of(self._module.texts, at.file, at.line), "say launch.cooperative = true"
+        return (Diagnostic(message=what, location=at, severity="warning", excerpt=excerpt, hint=hint),)
 
     def _error(self, what: str, *, fix: str = "", log: str = "", command: str = "", overtime: bool = False) -> CompileError:
         job, at = self._job, self._kernel.decl.location

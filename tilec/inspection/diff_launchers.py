@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from tilec.inspection.report import param_text
 from tilec.model.arch import ARCHS, Version
 from tilec.model.driver import required_driver
+from tilec.model.jit import JitFallback
 from tilec.model.kernel import KernelInfo, VariantInfo
 from tilec.model.signature import Param, ParamKind
 
@@ -165,10 +166,22 @@ def _launch(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
         ("dynamic shared memory", before.shared, after.shared),
         ("cluster", " x ".join(map(str, before.cluster)) or "none", " x ".join(map(str, after.cluster)) or "none"),
         ("launch", "cooperative" if before.cooperative else "plain", "cooperative" if after.cooperative else "plain"),
+        ("launch", "programmatic" if before.programmatic else "in order", "programmatic" if after.programmatic else "in order"),
     )
     for what, was, now in rows:
         if was != now:
             yield Change(what=f"{what} {now}; was {was}", breaking=False)
+    if old.jit is not new.jit:
+        was, now = (kernel.jit.value if kernel.jit else "not said" for kernel in (old, new))
+        yield Change(what=f"jit-fallback {now}; was {was}", breaking=_STRICTNESS.index(_group(new)) < _STRICTNESS.index(_group(old)))
+
+
+# What may be compiled at load, less of it first: to warn takes nothing away.
+_STRICTNESS = (JitFallback.DENY, None, JitFallback.ALLOW)
+
+
+def _group(kernel: KernelInfo) -> JitFallback | None:
+    return JitFallback.ALLOW if kernel.jit is JitFallback.WARN else kernel.jit
 
 
 def _variants(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:

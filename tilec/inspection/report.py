@@ -231,6 +231,7 @@ def kernel_json(kernel: KernelInfo) -> dict[str, Any]:
         "dtype_axes": list(kernel.dtype_axes),
         "default": dict(kernel.default),
         "launch": dataclasses.asdict(kernel.launch),
+        "jit_fallback": kernel.jit.value if kernel.jit else None,
         "table": None if kernel.table is None else dataclasses.asdict(kernel.table),
         "usage": dataclasses.asdict(row.usage),
         "size": row.size,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilec.manifest import types, values
 from tilec.manifest.shapes import Either, Flag, Formula, Integer, ListOf, Number, Plain, Text
 from tilec.manifest.tables import Key, Names, Table
+from tilec.model.jit import JitFallback
 from tilec.model.signature import ParamKind
 
 EDITION = 1
@@ -60,6 +61,11 @@ TARGETS = Table(
             "min-driver",
             Either((Integer(100, 9999), Text("a driver's version such as 580", pattern=values.DRIVER))),
             "Oldest driver branch that must load what is built; PTX is lowered to an ISA that it reads.",
+        ),
+        Key(
+            "jit-fallback",
+            Text("policy", choices=tuple(policy.value for policy in JitFallback)),
+            "Whether GPUs without machine code in the bundle may compile its PTX and Tile IR when it is loaded.",
         ),
     ),
 )
@@ -217,6 +223,7 @@ LAUNCH = Table(
         Key("block", ListOf(Formula(1), least=1, most=3), "Threads per dimension (not for tile kernels)."),
         Key("shared", Formula(0), "Dynamic shared memory in bytes."),
         Key("cooperative", Flag(), "All blocks are resident at once."),
+        Key("programmatic", Flag(), "May begin before the launch in front of it in its stream is done (programmatic dependent launch)."),
         Key("cluster", ListOf(Integer(1, 16), least=1, most=3), "Cluster dimensions."),
     ),
 )

@@ -15,6 +15,7 @@ from tilec.manifest.locate import Locator, render
 from tilec.manifest.problems import Problems, shown_int
 from tilec.manifest.shapes import BAD, is_int
 from tilec.manifest.types import Manifest, Override, Package, Profile, Targets, Toolchain
+from tilec.model.jit import JitFallback
 from tilec.model.job import Options
 
 SIZE_LIMIT = 16 * 2**20
@@ -187,7 +188,8 @@ def _targets(found: dict[str, Any], problems: Problems) -> Targets | None:
             problems.add(("targets", "min-driver"), str(error))
     if "default" not in found:
         return None
-    return Targets(default=found["default"], groups=tuple(found.get("groups", {}).items()), min_driver=driver)
+    jit = next((policy for policy in JitFallback if policy.value == found.get("jit-fallback")), None)  # any other is a problem already
+    return Targets(default=found["default"], groups=tuple(found.get("groups", {}).items()), min_driver=driver, jit_fallback=jit)
 
 
 def _profiles(found: dict[str, Any], problems: Problems) -> tuple[Profile, ...]:

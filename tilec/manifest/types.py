@@ -6,6 +6,7 @@ import dataclasses
 
 from tilec.manifest.locate import Locator
 from tilec.model.arch import Target
+from tilec.model.jit import JitFallback
 from tilec.model.job import Options
 from tilec.model.kernel import AxisValue
 
@@ -24,11 +25,12 @@ class Package:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Targets:
-    """[targets]: what it is built for."""
+    """[targets]: what it is built for, and what may be compiled at load (None: it does not say)."""
 
     default: tuple[Target, ...]
     groups: tuple[tuple[str, tuple[Target, ...]], ...] = ()
     min_driver: int = 0
+    jit_fallback: JitFallback | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,6 +115,7 @@ class Launch:
     block: tuple[str, ...] = ()
     shared: str = "0"
     cooperative: bool = False
+    programmatic: bool = False
     cluster: tuple[int, ...] = ()
 
 

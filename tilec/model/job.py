@@ -59,6 +59,7 @@ class KernelSpec:
         params: the launcher's parameters.
         abi: the entry point's arguments as the manifest gives them; empty where the frontend derives them.
         cluster: cluster dimensions asked for by the manifest.
+        cooperative: whether its launches are.
         opt: optimisation level, 0 to 3.
         lineinfo: keep source lines in the code.
         bounds: check indices in languages that can.
@@ -75,6 +76,7 @@ class KernelSpec:
     params: tuple[Param, ...]
     abi: tuple[AbiSlot, ...] = ()
     cluster: tuple[int, ...] = ()
+    cooperative: bool = False
     opt: int = 3
     lineinfo: bool = False
     bounds: bool = False

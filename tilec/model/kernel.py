@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tilec.errors import Diagnostic, Location
 from tilec.model.arch import Target
 from tilec.model.image import ImageInfo
+from tilec.model.jit import JitFallback
 from tilec.model.safety import Safety  # its name has to be there: declarations are decoded by their annotations
 from tilec.model.signature import AbiSlot, Assumption, Param
 from tilec.values import value_class
@@ -148,6 +149,7 @@ class LaunchInfo:
         shared: dynamic shared memory in bytes.
         cluster: cluster dimensions, empty for none.
         cooperative: all blocks are resident at once.
+        programmatic: may begin before the launch in front of it in its stream is done (programmatic dependent launch).
         requires: conditions on the arguments, each checked before a launch.
     """
 
@@ -156,6 +158,7 @@ class LaunchInfo:
     shared: str = "0"
     cluster: tuple[int, ...] = ()
     cooperative: bool = False
+    programmatic: bool = False
     requires: tuple[str, ...] = ()
 
 
@@ -176,6 +179,7 @@ class KernelInfo:
         variants: in the order in which a launch tries them (assumption sets fastest first, fallback last).
         safety: what is known of its safety, None where its language does not say.
         table: what tuning found, None where the manifest names none.
+        jit: whether images may be compiled at load, None where the manifest does not say.
     """
 
     name: str
@@ -190,6 +194,7 @@ class KernelInfo:
     variants: tuple[VariantInfo, ...] = ()
     safety: Safety | None = None
     table: TuningTable | None = None
+    jit: JitFallback | None = None
 
     @property
     def choices(self) -> tuple[str, ...]:

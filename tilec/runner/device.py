@@ -11,6 +11,7 @@ from tilec.runtime.memory import DeviceBuffer
 
 if TYPE_CHECKING:
     from tilec.model.image import ImageInfo
+    from tilec.runtime.jit import Compiled
     from tilec.runtime.load import Module
     from tilec.runtime.seam import DeviceDriver
 
@@ -45,6 +46,11 @@ class ModuleDevice:
         if not variants or any(choose_image(variant.images, facts).image for variant in variants):
             return ""
         return refusal_of(info.language, variants[0].images, advice=self._advice)
+
+    @property
+    def compiled(self) -> tuple[Compiled, ...]:
+        """The images that were no machine code and were compiled so far."""
+        return self._module.compiled
 
     def to_device(self, array: Array, dtype: str) -> DeviceBuffer:
         """A buffer with the array's contents."""

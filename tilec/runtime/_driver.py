@@ -212,6 +212,11 @@ class Driver(GraphCalls):
             cooperative.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
             cooperative.value.cooperative = 1
             attributes.append(cooperative)
+        if shape.programmatic:
+            early = api.CUlaunchAttribute()
+            early.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+            early.value.programmaticStreamSerializationAllowed = 1
+            attributes.append(early)
         config.attrs = attributes
         config.numAttrs = len(attributes)
         return config

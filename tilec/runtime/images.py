@@ -7,9 +7,9 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tilec.bundle.read import Bundle
 from tilec.errors import ContextLostError, DriverError, KernelCacheError, TileIRError
 from tilec.model.image import ImageInfo
+from tilec.model.jit import JitBy
 from tilec.runtime.seam_types import FunctionFacts, FunctionHandle
 from tilec.values import value_class
 
@@ -33,25 +33,34 @@ class ImageStore:
         self._lock = threading.Lock()
         self._entries: dict[tuple[Any, ...], _Entry] = {}
 
-    def function(self, driver: DeviceDriver, ordinal: int, bundle: Bundle, image: ImageInfo, kernel: str) -> Function:
+    def function(
+        self, driver: DeviceDriver, ordinal: int, image: ImageInfo, kernel: str, code: Callable[[], bytes], by: JitBy | None = None
+    ) -> Function:
         """The entry point of an image on a device; loads the image if this is its first use.
 
+        Args:
+            driver: what loads it.
+            ordinal: the device.
+            image: its row of the index.
+            kernel: name of its kernel, for messages.
+            code: gives the bytes to load: the image's own, or what was compiled of them.
+            by: what compiles it.
+
         Raises:
-            BundleError: the image's bytes are damaged.
             KernelCacheError: the driver refuses the image. ContextLostError: nothing works on the device any more.
             TileIRError: the cpu device cannot read it.
         """
 
         def load() -> Any:
-            return driver.load_module(ordinal, bundle.image(image.digest))
+            return driver.load_module(ordinal, code())
 
         def look_up() -> Function:
-            module = self._once((ordinal, image.digest), load)
+            module = self._once((ordinal, image.digest, by), load)
             handle = driver.function(module, image.symbol)
             return Function(handle=handle, facts=driver.function_facts(handle))
 
         try:
-            found: Function = self._once((ordinal, image.digest, image.symbol), look_up)
+            found: Function = self._once((ordinal, image.digest, by, image.symbol), look_up)
         except ContextLostError:  # nothing is wrong with the image
             raise
         except DriverError as error:

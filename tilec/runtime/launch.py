@@ -187,7 +187,7 @@ class Launcher:
             VariantError: there is none; the message names what was built.
         """
         contract = self._ready()
-        fitting = require_options(contract, self.pinned, hints, self._site.facts)
+        fitting = require_options(contract, self.pinned, hints, self._site.facts(self.info))
         key = tuple(sorted(hints.items()))
         launcher = self._optioned.get(key)
         if launcher is None:

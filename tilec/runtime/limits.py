@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _AXES = "xyz"
 _PORTABLE_CLUSTER = 8
+_PROGRAMMATIC = (9, 0)  # compute capability from which on a launch may begin before the one in front of it is done
 
 
 def launch_shape(call: Call) -> LaunchShape:
@@ -33,7 +34,9 @@ def launch_shape(call: Call) -> LaunchShape:
     block = _dims(call, "block", contract.block)
     shared = _whole(call, "shared memory", contract.shared)
     launch = contract.info.launch
-    return LaunchShape(grid=grid, block=block, shared=shared, cluster=launch.cluster, cooperative=launch.cooperative)
+    return LaunchShape(
+        grid=grid, block=block, shared=shared, cluster=launch.cluster, cooperative=launch.cooperative, programmatic=launch.programmatic
+    )
 
 
 def as_compiled(shape: LaunchShape, image: ImageInfo) -> LaunchShape:
@@ -63,7 +66,7 @@ def _whole(call: Call, noun: str, expression: Expr) -> int:
 
 
 def check_device_limits(name: str, shape: LaunchShape, device: DeviceInfo) -> None:
-    """Grid and block against what the device allows at all.
+    """Grid, block and kind of the launch against what the device allows at all.
 
     Raises:
         LaunchLimitError: a value is beyond the device's.
@@ -74,6 +77,9 @@ def check_device_limits(name: str, shape: LaunchShape, device: DeviceInfo) -> No
                 raise _refuse(name, f"{noun}.{axis} is {has}, and {device} allows {most}")
             if has == 0 and noun == "block":
                 raise _refuse(name, f"block.{axis} is 0: a block has one thread at least")
+    if shape.programmatic and device.interprets is None and device.cc < _PROGRAMMATIC:
+        own = f"{device.cc[0]}.{device.cc[1]}"
+        raise _refuse(name, f"launch.programmatic needs compute capability 9.0, and {device} is of {own}")
     threads = math.prod(shape.block)
     if threads > device.max_threads:
         raise _refuse(name, f"the block has {threads} threads, and {device} allows {device.max_threads}")

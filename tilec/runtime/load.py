@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tilec.bundle.choose import JIT_VARIABLE
 from tilec.bundle.read import Bundle
 from tilec.model.kernel import BundleInfo
 from tilec.runtime.devices import driver_of, find_device
@@ -17,12 +19,20 @@ from tilec.runtime.seam_types import DeviceInfo
 from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
+    from tilec.model.jit import JitFallback
+    from tilec.runtime.jit import Compiled, Jit
     from tilec.runtime.ops.lazy import LazyLaunchers
     from tilec.runtime.protocols import DeviceLike
     from tilec.runtime.seam import DeviceDriver
 
 
-def load(bundle: Path | str | bytes | Bundle, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None) -> Module:
+def load(
+    bundle: Path | str | bytes | Bundle,
+    device: DeviceLike | None = None,
+    *,
+    driver: DeviceDriver | None = None,
+    jit_fallback: JitFallback | str | None = None,
+) -> Module:
     """Load a bundle on a device. A kernel's row of the index is read when it is asked for, images at the first launch that needs them.
 
     Args:
@@ -30,14 +40,23 @@ def load(bundle: Path | str | bytes | Bundle, device: DeviceLike | None = None, 
         device: ordinal, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core; the default device (`use_device`) where none
             is named.
         driver: what to launch through; the process's driver of the device by default.
+        jit_fallback: whether images that are no machine code of the device may be compiled at the first launch: `"deny"`, `"warn"` or
+            `"allow"`; by default what `TILEC_JIT_FALLBACK` says, or else the bundle.
 
     Raises:
+        UsageError: there is no such policy.
         BundleError: the bundle cannot be read.
         NoDeviceError: there is no driver or no such device.
     """
     opened = bundle if isinstance(bundle, Bundle) else Bundle.open(Path(bundle) if isinstance(bundle, str) else bundle, whole=False)
     found = driver or driver_of(device)
-    site = Site(bundle=opened, device=find_device(device, found), driver=found, store=store_of(found))
+    said, who = (jit_fallback, "jit_fallback") if jit_fallback is not None else (os.environ.get(JIT_VARIABLE) or None, JIT_VARIABLE)
+    asked = None
+    if said is not None:
+        from tilec.runtime.jit import asked_for
+
+        asked = asked_for(said, who)
+    site = Site(bundle=opened, device=find_device(device, found), driver=found, store=store_of(found), asked=asked, jit=_Jits())
     return Module(site)
 
 
@@ -58,6 +77,11 @@ class Module(Uncopied):
     def device(self) -> DeviceInfo:
         """Where it is loaded."""
         return self._site.device
+
+    @property
+    def compiled(self) -> tuple[Compiled, ...]:
+        """The images that were no machine code and were compiled so far, by the driver or by nvJitLink."""
+        return self._site.jit().compiled
 
     @property
     def lazy(self) -> LazyLaunchers:
@@ -115,3 +139,21 @@ class _Launchers(Mapping[str, Launcher]):
         """Package, version, device: what modules of generated packages show."""
         package = self._site.bundle.info.package
         return f"<kernels of {package.name} {package.version} on {self._site.device}>"
+
+
+class _Jits:
+    """Gives what compiles for a loaded bundle, made by the first thread that asks: few bundles need it."""
+
+    __slots__ = ("_lock", "_made")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: Jit | None = None
+
+    def __call__(self) -> Jit:
+        with self._lock:
+            if self._made is None:
+                from tilec.runtime.jit import Jit
+
+                self._made = Jit()
+            return self._made

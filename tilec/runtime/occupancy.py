@@ -49,9 +49,10 @@ def residency(
     """
     found = explain(contract, values, axes, site, grid)
     name, device, driver, shape = contract.name, site.device, site.driver, found.shape
-    image = require_image(found.variant.images, site.facts, kernel=found.variant.id, language=contract.info.language)
+    taken = require_image(found.variant.images, site.facts(contract.info), kernel=found.variant.id, language=contract.info.language)
+    image = taken.image
     check_device_limits(name, shape, device)
-    function = site.store.function(driver, device.ordinal, site.bundle, image, name)
+    function = site.function(taken, contract.info, found.variant.id)
     check_image_limits(name, shape, device, image, function)
     if function.facts.static_shared + shape.shared > device.shared_default:
         driver.allow_shared(function.handle, shape.shared)

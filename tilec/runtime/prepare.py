@@ -7,16 +7,17 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tilec.bundle.choose import Choice, DeviceFacts, choose_image, require_image
+from tilec.bundle.choose import Candidate, Choice, DeviceFacts, choose_image, require_image
 from tilec.bundle.read import Bundle
 from tilec.errors import DeviceError, InternalError
 from tilec.model.image import ImageInfo
-from tilec.model.kernel import AxisValue, VariantInfo
+from tilec.model.jit import JitFallback
+from tilec.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec.model.signature import ParamKind
 from tilec.runtime.checks import Call, Values
 from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish, settle_grid
-from tilec.runtime.images import ImageStore
+from tilec.runtime.images import Function, ImageStore
 from tilec.runtime.layout import byte_range
 from tilec.runtime.limits import as_compiled, check_device_limits, check_image_limits, check_residency, launch_shape
 from tilec.runtime.packing import Block, Packing
@@ -25,6 +26,7 @@ from tilec.runtime.select import Considered, Settled, settle
 from tilec.values import value_class
 
 if TYPE_CHECKING:
+    from tilec.runtime.jit import Jit
     from tilec.runtime.seam import DeviceDriver
     from tilec.runtime.torch_guard import Guard
 
@@ -38,18 +40,42 @@ MOST_GUARDS = 64
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class Site:
-    """Where a bundle is loaded: one device, through one driver, with what is loaded there."""
+    """Where a bundle is loaded: one device, through one driver, with what is loaded there.
+
+    `asked` is what the caller or the environment says of compiling at load, before the bundle is asked; `jit` gives what does it.
+    """
 
     bundle: Bundle
     device: DeviceInfo
     driver: DeviceDriver
     store: ImageStore
+    asked: JitFallback | None
+    jit: Callable[[], Jit]
 
-    @property
-    def facts(self) -> DeviceFacts:
-        """What the choice of an image knows of the device."""
-        device = self.device
-        return DeviceFacts(cc=device.cc, driver=device.driver, name=device.name, interprets=device.interprets)
+    def facts(self, kernel: KernelInfo) -> DeviceFacts:
+        """What the choice of a kernel's image knows of the device."""
+        device, jit = self.device, self.asked or kernel.jit
+        return DeviceFacts(cc=device.cc, driver=device.driver, name=device.name, interprets=device.interprets, jit=jit)
+
+    def function(self, taken: Candidate, kernel: KernelInfo, variant: str) -> Function:
+        """The entry point of an image that was chosen: loaded if this is its first use, and compiled before where it has to be.
+
+        Raises:
+            BundleError: its bytes are damaged. CompileError, MissingError: it cannot be compiled.
+            KernelCacheError: the driver refuses it. TileIRError: the cpu device cannot read it.
+        """
+        digest = taken.image.digest
+
+        def original() -> bytes:
+            return self.bundle.image(digest)
+
+        if taken.jit is None:
+            return self.store.function(self.driver, self.device.ordinal, taken.image, kernel.name, original)
+        jit = self.jit()
+        code = functools.partial(jit.code, taken, original, self.facts(kernel), variant)
+        found = self.store.function(self.driver, self.device.ordinal, taken.image, kernel.name, code, by=taken.jit)
+        jit.note(taken, variant)
+        return found
 
 
 class Plan:
@@ -210,7 +236,8 @@ def _prepared(
     name, device, driver = contract.name, site.device, site.driver
     shape = _settled_shape(call, grid)
     check_device_limits(name, shape, device)
-    image = require_image(variant.images, site.facts, kernel=variant.id, language=contract.info.language)
+    taken = require_image(variant.images, site.facts(contract.info), kernel=variant.id, language=contract.info.language)
+    image = taken.image
     if image.block:
         shape = as_compiled(shape, image)
         check_device_limits(name, shape, device)
@@ -218,7 +245,7 @@ def _prepared(
     addresses = tuple(call.tensors[contract.params[place].name].ptr for place in contract.tensors)
     if 0 in shape.grid:
         return Plan(call, packing, _launch_nothing, site, variant.id), addresses
-    function = site.store.function(driver, device.ordinal, site.bundle, image, name)
+    function = site.function(taken, contract.info, variant.id)
     check_image_limits(name, shape, device, image, function)
     if function.facts.static_shared + shape.shared > device.shared_default:
         driver.allow_shared(function.handle, shape.shared)
@@ -268,7 +295,7 @@ def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site
     """
     call, settled = _checked(contract, values, axes, site)
     considered = settled.considered
-    images = choose_image(considered[-1].variant.images, site.facts)
+    images = choose_image(considered[-1].variant.images, site.facts(contract.info))
     point = tuple((name, call.axes[name]) for name, _ in contract.info.axes)
     shape = _settled_shape(call, grid)
     if images.image is not None:

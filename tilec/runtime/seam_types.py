@@ -72,13 +72,16 @@ class FunctionFacts:
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class LaunchShape:
-    """Everything of a launch but its arguments and stream. `shared` is dynamic shared memory in bytes; `cluster` empty for none."""
+    """Everything of a launch but its arguments and stream. `shared` is dynamic shared memory in bytes; `cluster` empty for none;
+    `programmatic` lets it begin before the launch in front of it is done.
+    """
 
     grid: Dim3
     block: Dim3
     shared: int = 0
     cluster: tuple[int, ...] = ()
     cooperative: bool = False
+    programmatic: bool = False
 
 
 @value_class(frozen=True, kw_only=True, slots=True)

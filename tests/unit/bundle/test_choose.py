@@ -187,7 +187,9 @@ def test_require_lists_every_candidate() -> None:
         "  compute_80: PTX ISA 9.4 needs a driver of CUDA 13.4 (driver branch 615 or later), the driver serves CUDA 13.0\n"
         "  sm_100f: a family-specific cubin runs on compute capability 10.0 and later 10.x only, not on 9.0\n"
         "  sm_80: a tile cubin runs on compute capability 8.0 only, not on 9.0\n"
-        "  fix: install a driver of CUDA 13.4 (driver branch 615 or later); or rebuild with a lower min-driver in [targets]"
+        "  fix: add sm_90 to [targets] and build again; or install a driver of CUDA 13.4 (driver branch 615 or later); "
+        "or rebuild with a lower min-driver in [targets]; "
+        'or let it be compiled at load: jit-fallback = "allow" in [targets], or TILEC_JIT_FALLBACK=allow'
     )
     assert caught.value.kernel == "gemm-f16-BM128"
     assert caught.value.exit_code == 1
@@ -211,9 +213,18 @@ def test_what_to_do(given: str, cc: Version, fix: str) -> None:
     assert caught.value.fix == fix
 
 
+def test_machine_code_is_no_way_out_where_it_waits_for_a_driver_itself() -> None:
+    with pytest.raises(NoImageError) as caught:
+        require_image(images("sm_90>=13.4"), DeviceFacts(cc=(9, 0), driver=CUDA_13_0))
+    assert caught.value.fix == "install a driver of CUDA 13.4 (driver branch 615 or later); or rebuild with a lower min-driver in [targets]"
+    with pytest.raises(NoImageError) as caught:
+        require_image(images("compute_80@9.0"), DeviceFacts(cc=(9, 0), driver=(12, 8)))
+    assert caught.value.fix.startswith("install a driver of CUDA 13.0 (driver branch 580 or later); ")
+
+
 def test_require_gives_the_chosen_image() -> None:
     device = DeviceFacts(cc=(9, 0), driver=CUDA_13_0)
-    assert str(require_image(images("compute_80@8.0 sm_90"), device).target) == "sm_90"
+    assert str(require_image(images("compute_80@8.0 sm_90"), device).image.target) == "sm_90"
 
 
 def test_every_architecture_runs_its_own_forms() -> None:

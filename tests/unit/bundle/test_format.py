@@ -15,6 +15,7 @@ from tilec.bundle.format import SCHEMA_VERSION, from_index, images_of, to_index
 from tilec.errors import BundleError, Location
 from tilec.model.digest import canonical_json
 from tilec.model.image import ImageInfo, Resources
+from tilec.model.jit import JitFallback
 from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
 from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec.model.signature import Param, ParamKind
@@ -47,7 +48,7 @@ def test_round_trip() -> None:
 def test_it_is_canonical_json_with_its_version() -> None:
     data = to_index(EMPTY)
     assert data == canonical_json(json.loads(data))
-    assert json.loads(data)["schema_version"] == SCHEMA_VERSION == 4
+    assert json.loads(data)["schema_version"] == 4, "older readers take what has nothing that is new to them"
 
 
 def test_every_field_of_the_dataclasses_is_kept() -> None:
@@ -60,7 +61,7 @@ def test_every_field_of_the_dataclasses_is_kept() -> None:
         return {field.name for field in dataclasses.fields(cls)}
 
     assert plain.keys() == names(BundleInfo) | {"schema_version"}
-    assert kernel.keys() == (names(KernelInfo) | {"abis"}) - {"safety", "table"}  # they are there only where something is known
+    assert kernel.keys() == (names(KernelInfo) | {"abis"}) - {"safety", "table", "jit"}  # they are there only where something is known
     assert variant.keys() == names(VariantInfo)
     assert variant["images"][0].keys() == names(ImageInfo)
     assert variant["images"][0]["resources"].keys() == names(Resources)
@@ -211,8 +212,8 @@ def test_one_digest_has_one_size() -> None:
 
 def test_a_newer_schema_says_so() -> None:
     with pytest.raises(BundleError) as caught:
-        from_index(edited("schema_version", value=5))
-    assert caught.value.what == "bundle.json has schema version 5; this tilec reads versions 1 to 4"
+        from_index(edited("schema_version", value=6))
+    assert caught.value.what == "bundle.json has schema version 6; this tilec reads versions 1 to 5"
     assert caught.value.cause == "the bundle was written by a newer tilec"
     assert caught.value.fix == "update tilec"
 
@@ -234,6 +235,33 @@ def older(version: int = 1) -> typing.Any:
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_older_bundles_are_read(version: int) -> None:
     assert from_index(canonical_json(older(version))) == Sample().info()
+
+
+def test_what_few_kernels_have_is_in_an_index_of_version_5() -> None:
+    first, *others = Sample().info().kernels
+    launch = dataclasses.replace(first.launch, programmatic=True)
+    for said in (dataclasses.replace(first, jit=JitFallback.WARN), dataclasses.replace(first, launch=launch)):
+        info = dataclasses.replace(Sample().info(), kernels=(said, *others))
+        data = to_index(info)
+        assert json.loads(data)["schema_version"] == SCHEMA_VERSION == 5
+        assert from_index(data) == info
+        assert to_index(from_index(data)) == data
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("jit", "always", r"kernels\[0\]\.jit: must be one of deny, warn, allow; is 'always'"),
+        ("jit", None, r"kernels\[0\]\.jit: must be one of deny, warn, allow; is None"),
+        ("programmatic", 1, r"kernels\[0\]\.programmatic: must be true or false, is 1"),
+        ("programmatic", False, r"kernels\[0\]: key 'programmatic' is there and false"),
+    ],
+)
+def test_what_it_says_there_is_known(key: str, value: object, said: str) -> None:
+    plain = json.loads(to_index(Sample().info()))
+    plain["kernels"][0][key] = value
+    with pytest.raises(BundleError, match=said):
+        from_index(canonical_json({**plain, "schema_version": 5}))
 
 
 def test_version_3_is_read_as_strictly() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import errno
 import hashlib
 import json
@@ -12,6 +13,7 @@ import pytest
 from tests.bundle_samples import Sample, write_sample
 from tests.conftest import Golden, Terminal
 from tilec.bundle.write import write_bundle
+from tilec.model.jit import JitFallback
 
 
 @pytest.fixture
@@ -57,6 +59,17 @@ def test_text(cli, sample: Path) -> None:
     size = f"{document['size'] / 1024:.1f} KiB"
     assert (done.code, done.err) == (0, "")
     assert done.out == TEXT.format(size=size, digest=document["sha256"], a=a, b=b, c=c)
+
+
+def test_what_may_be_compiled_at_load_is_shown(cli, tmp_path: Path) -> None:
+    made = Sample()
+    info = made.info()
+    kernels = tuple(dataclasses.replace(kernel, jit=JitFallback.WARN) for kernel in info.kernels)
+    write_bundle(tmp_path / "warned.tilec", dataclasses.replace(info, kernels=kernels), made.images.__getitem__)
+    facts = cli("inspect", "warned.tilec").out.splitlines()[2]
+    assert facts == "import acme_kernels, profile release, licence Apache-2.0, drivers from 580, jit-fallback warn, by tilec 0.1.0"
+    document = json.loads(cli("inspect", "warned.tilec", "--json").out)
+    assert [kernel["jit_fallback"] for kernel in document["kernels"]] == ["warn", "warn"]
 
 
 def test_verify_reads_every_image(cli, sample: Path) -> None:

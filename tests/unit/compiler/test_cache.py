@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import PATIENCE
-from tilec.compiler import store
+from tilec.bundle import store
 from tilec.compiler.cache import Cache
 from tilec.errors import CacheError, Diagnostic, Location
 from tilec.model.arch import Target

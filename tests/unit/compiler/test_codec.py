@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tilec.compiler import store
+from tilec.bundle import store
 from tilec.compiler.codec import decode, decoder, encode
 from tilec.errors import Diagnostic, Location
 from tilec.model.arch import Target

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import PATIENCE, ends
-from tilec.compiler import store, worker
+from tilec.bundle import store
+from tilec.compiler import worker
 from tilec.compiler.cache import Cache
 from tilec.compiler.events import Done, Failed, Outcome, SilentObserver
 from tilec.compiler.execute import KeyedJob

@@ -13,6 +13,7 @@ from tilec.inspection.diff import compare, to_json
 from tilec.inspection.diff_launchers import launcher_changes
 from tilec.inspection.report import Report
 from tilec.model.image import Resources
+from tilec.model.jit import JitFallback
 from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, ToolInfo
 from tilec.model.signature import Param, ParamKind
 
@@ -102,6 +103,20 @@ def test_launch() -> None:
         ("cluster 2; was none", False),
         ("launch cooperative; was plain", False),
     ]
+
+
+def test_a_launch_that_may_begin_early() -> None:
+    early = replace(KERNEL, launch=replace(KERNEL.launch, programmatic=True))
+    assert told(early) == [("launch programmatic; was in order", False)]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "breaking"),
+    [("", "deny", True), ("allow", "", True), ("warn", "deny", True), ("deny", "", False), ("", "allow", False), ("allow", "warn", False)],
+)
+def test_what_may_be_compiled_at_load(was: str, now: str, breaking: bool) -> None:
+    old, new = (replace(KERNEL, jit=JitFallback(said) if said else None) for said in (was, now))
+    assert told(new, old) == [(f"jit-fallback {now or 'not said'}; was {was or 'not said'}", breaking)]
 
 
 def test_gpus_that_nothing_runs_on_any_more() -> None:

@@ -11,6 +11,7 @@ from tilec.errors import ManifestError
 from tilec.manifest.load import load, load_text
 from tilec.manifest.types import AssumeSet, Budget, Exclude, Input, Manifest, Output, ParamTable, Profile, Tolerance
 from tilec.model.arch import Target
+from tilec.model.jit import JitFallback
 
 LANGUAGES = {"tile": (".py",), "cuda": (".cu",), "triton": (), "simt": (), "prebuilt": (".ptx", ".cubin")}
 SAMPLES = Path(__file__).parents[2] / "samples" / "manifests"
@@ -41,7 +42,7 @@ def test_defaults() -> None:
     assert (manifest.path, manifest.root) == ("/project/tilec.toml", "/project")
     assert manifest.package.module == "acme_kernels"
     assert manifest.targets.default == (Target.parse("sm_80"), Target.parse("compute_80"))
-    assert manifest.targets.min_driver == 0
+    assert (manifest.targets.min_driver, manifest.targets.jit_fallback) == (0, None)
     assert manifest.profiles == (Profile(name="release"), Profile(name="debug", lineinfo=True, bounds=True))
     assert manifest.output == Output()
     (kernel,) = manifest.kernels
@@ -56,7 +57,7 @@ def test_every_table() -> None:
     assert manifest.package.license_files == ("LICENSE", "third-party/NOTICE")
     assert manifest.package.module == "acme"
     assert dict(manifest.targets.groups)["ci"] == (Target.parse("sm_90"),)
-    assert manifest.targets.min_driver == 580
+    assert (manifest.targets.min_driver, manifest.targets.jit_fallback) == (580, JitFallback.WARN)
     assert {p.name: (p.opt, p.lineinfo) for p in manifest.profiles} == {
         "release": (2, False),
         "debug": (2, True),
@@ -98,7 +99,7 @@ def test_every_table() -> None:
     assert (rms.function, rms.symbol, rms.language) == ("rmsnorm", "acme::rmsnorm<{T}, {VEC}>", "cuda")
     assert rms.args == ("y.ptr", "x.ptr", "i32(x.shape[1])", "eps")
     assert (rms.launch.grid, rms.launch.block, rms.launch.shared) == (("x.shape[0]", "1"), ("256",), "256 * 4")
-    assert (rms.launch.cooperative, rms.launch.cluster) == (True, (2, 1, 1))
+    assert (rms.launch.cooperative, rms.launch.programmatic, rms.launch.cluster) == (True, True, (2, 1, 1))
     assert rms.options == (("compiler", "nvrtc"), ("include", ("include/rms",)), ("std", "c++17"))
     assert manifest.overrides[0].hints == (("occupancy", 2),)
     assert manifest.overrides[1].targets == (Target.parse("sm_80"),)

@@ -146,6 +146,24 @@ def test_one_case_that_passes(tilec: Tilec) -> None:
         assert len(done.out.splitlines()) == 2
 
 
+def test_what_was_compiled_at_load_is_told(tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (kernel,) = INFO.kernels
+    ptx = dataclasses.replace(kernel.variants[0].images[0], target=Target.parse("compute_80"), ptx_isa=(8, 0))
+    variant = dataclasses.replace(kernel.variants[0], images=(ptx,))
+    info = dataclasses.replace(INFO, kernels=(dataclasses.replace(kernel, variants=(variant,)),))
+    write_bundle(tmp_path / "ptx.tilec", info, lambda _digest: IMAGE)
+    done = tilec("scale", "--case", "good", "--bundle", "ptx.tilec")
+    assert done.code == 0
+    assert "scale: compute_80 was compiled at load by the driver" in done.err
+    document = json.loads(tilec("scale", "--case", "good", "--bundle", "ptx.tilec", "--json").out)
+    assert document["compiled"] == [{"variant": "scale", "target": "compute_80", "by": "the driver", "kept": False}]
+    assert "compiled" not in json.loads(tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--json").out)
+    monkeypatch.setenv("TILEC_JIT_FALLBACK", "deny")
+    done = tilec("scale", "--case", "good", "--bundle", "ptx.tilec")
+    assert done.code == 1
+    assert "compute_80: PTX that the driver would compile, and jit-fallback is deny" in done.out
+
+
 def test_repeats_say_whether_the_bits_are_the_same(tilec: Tilec) -> None:
     done = tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--repeat", "3")
     assert (done.code, done.out.splitlines()[-1]) == (0, "  3 runs, equal bits")

@@ -208,6 +208,17 @@ def test_clusters_and_cooperative_launches():
     assert config.numAttrs == 2
 
 
+def test_launches_that_may_begin_early():
+    api = Api()
+    shape = LaunchShape(grid=(4, 1, 1), block=(32, 1, 1), cluster=(2,), programmatic=True)
+    Driver(api).bind_launch(0, "function", shape, 0, PARTS)(0x1234, 0)
+    ((config, *_),) = api.made("cuLaunchKernelEx")
+    _, early = config.attrs
+    assert early.id == real.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    assert early.value.programmaticStreamSerializationAllowed == 1
+    assert config.numAttrs == 2
+
+
 def test_with_several_devices_the_context_is_looked_at():
     api = Api(devices=2)
     driver = Driver(api)

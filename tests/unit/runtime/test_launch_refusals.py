@@ -283,6 +283,21 @@ def test_limits_of_the_image():
     assert what == "add: the block is (256, 1, 1), and the kernel was compiled for exactly (128, 1, 1)"
 
 
+def test_launches_that_may_begin_early():
+    early = dataclasses.replace(ADD, launch=dataclasses.replace(ADD.launch, programmatic=True))
+    module, driver = loaded(early)
+    module.add(5, Z, X, Y)
+    assert [launch.shape.programmatic for launch in driver.launches] == [True]
+    a100 = dataclasses.replace(H200, name="Fake A100", cc=(8, 0))
+    module, driver = loaded(early, devices=(a100,))
+    what = refusal(LaunchLimitError, module.add, Z, X, Y)
+    assert what == "add: launch.programmatic needs compute capability 9.0, and device 0 (Fake A100) is of 8.0"
+    assert (driver.loads, driver.launches) == ([], [])
+    module, driver = loaded(ADD)
+    module.add(5, Z, X, Y)
+    assert [launch.shape.programmatic for launch in driver.launches] == [False]
+
+
 def test_devices_without_clusters_and_residency():
     plain = dataclasses.replace(H200, cluster=False, cooperative=False)
     clusters = dataclasses.replace(ADD, launch=LaunchInfo(grid=("4",), cluster=(2,)))

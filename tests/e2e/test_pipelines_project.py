@@ -1,0 +1,139 @@
+"""examples/pipelines as a reader has it: every program on the cpu device, and on a pretended GPU those whose languages need one."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.e2e.harness import Cli
+from tilec.bundle.read import Bundle
+from tilec.runtime import Device, _driver, use_device
+from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pipelines"
+MODULES = ("common", "reference", "pipelines")
+ON_CPU = {
+    "scale_op": "PASS: the tile half on the cpu device: CUDA C++ and SIMT Python need a GPU",
+    "three_languages": "PASS: a graph of 1 tile kernel, replayed 3 times on the cpu device: CUDA C++ and SIMT Python need a GPU",
+    "mlp": "PASS: 6 requests to an MLP of 3 layers, over 3 streams",
+    "torch_in_out": "PASS: NumPy's arrays in and out (torch is not installed)",
+    "data_parallel": "PASS: a batch of 64 in 2 parts, on cpu stream 0 and cpu stream 1",
+}
+
+
+def built(root: Path, cli: Cli, *arguments: str) -> Path:
+    shutil.copytree(EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock"))
+    cli.good(root, "build", "-j", "1", *arguments)
+    return root
+
+
+@pytest.fixture(scope="module")
+def portable(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
+    return built(tmp_path_factory.mktemp("pipelines") / "project", cli, "--targets", "tileir", "--select", "layer")
+
+
+@contextlib.contextmanager
+def program(root: Path, name: str) -> Iterator[Any]:
+    """A program of the example, as a module that is forgotten afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        for folder in (root, root / "dist"):
+            patch.syspath_prepend(str(folder))
+        try:
+            yield importlib.import_module(name)
+        finally:
+            for module in (name, *MODULES):
+                sys.modules.pop(module, None)
+
+
+def run(root: Path, cli: Cli, code: str) -> subprocess.CompletedProcess[str]:
+    """Python in the built project, in a process of its own: streams of the cpu device are threads, and what waits too long is ended."""
+    env = {**cli.env, "PYTHONPATH": os.pathsep.join((str(root / "dist"), str(root), *filter(None, [cli.env.get("PYTHONPATH", "")])))}
+    command = [sys.executable, "-c", f"import sys; sys.modules['torch'] = None\n{code}"]
+    return subprocess.run(command, cwd=root, env=env, capture_output=True, encoding="utf-8", check=False, timeout=120)
+
+
+def test_every_program_on_the_cpu_device(portable: Path, cli: Cli) -> None:
+    """As on a machine without a GPU, which this one may be or not."""
+    lines = ["from tilec.errors import NoDeviceError", "from tilec.runtime import _driver"]
+    lines += ["def none(): raise NoDeviceError('there is no GPU')", "_driver.driver = none"]
+    lines += [f"import {name}; {name}.run({name}.main)" for name in ON_CPU]
+    done = run(portable, cli, "\n".join(lines))
+    assert (done.returncode, done.stdout.splitlines()) == (0, list(ON_CPU.values())), done.stderr
+
+
+@pytest.mark.parametrize("name", ["mlp", "three_languages"])
+def test_a_wrong_result_is_no_pass(portable: Path, cli: Cli, name: str) -> None:
+    lines = ["import reference; reference.layer = lambda x, w: x @ w", "from tilec.runtime import use_device", f"import {name}"]
+    done = run(portable, cli, "\n".join([*lines, "with use_device('cpu'): print(", f"{name}.main())"]))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "AssertionError: \nNot equal to tolerance" in done.stderr
+
+
+def test_torchs_tensors(portable: Path) -> None:
+    pytest.importorskip("torch")
+    with program(portable, "torch_in_out") as module, use_device("cpu"):
+        assert module.main() == "PASS: torch's tensors in, and tilec's out to torch, on cpu"
+
+
+# On GPUs that are pretended: the kernels are their references, in host memory
+
+
+def array(address: int, *shape: int) -> Any:
+    return np.ctypeslib.as_array((ctypes.c_float * int(np.prod(shape))).from_address(address)).reshape(shape)
+
+
+def modelled(bundle: Bundle, reference: Any) -> dict[str, FakeKernel]:
+    """The three kernels as functions of what a launch packs."""
+
+    def layer(*arguments: Any) -> None:  # of each array: address, extents, strides
+        y, x, w = (array(*arguments[5 * number : 5 * number + 3]) for number in range(3))
+        y[...] = reference.layer(x, w)
+
+    def scale(y: int, x: int, count: int, factor: float) -> None:
+        array(y, count)[...] = reference.scale(array(x, count), factor)
+
+    def clip(y: int, rows: int, columns: int, x: int, _rows: int, _columns: int, most: float) -> None:
+        array(y, rows, columns)[...] = reference.clip(array(x, rows, columns), most)
+
+    run = {"layer": layer, "scale": scale, "clip": clip}
+    return {i.symbol: FakeKernel(abi=v.abi, run=run[k.name]) for k in bundle.info.kernels for v in k.variants for i in v.images}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
+    pytest.importorskip("numba_cuda")
+    return built(tmp_path_factory.mktemp("pipelines") / "project", cli, "--targets", "sm_90")
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "said"),
+    [
+        ("scale_op", 1, "PASS: tile -> CUDA C++, 61 x 45, as a chain (no torch with a GPU)"),
+        ("three_languages", 1, "PASS: tile, CUDA C++ and SIMT Python in one graph of 3 kernels, replayed 3 times"),
+        ("data_parallel", 1, "PASS: a batch of 64 in 2 parts, on cuda:0 stream 0 and cuda:0 stream 1"),
+        ("data_parallel", 2, "PASS: a batch of 64 in 2 parts, on cuda:0 and cuda:1"),
+    ],
+)
+def test_on_pretended_gpus(whole: Path, monkeypatch: pytest.MonkeyPatch, name: str, gpus: int, said: str) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # its GPU would be a real one
+    with program(whole, name) as module:
+        bundle = Bundle.open(whole / "dist" / "pipelines-0.1.0.tilec")
+        driver = FakeDriver([dataclasses.replace(H200, ordinal=number) for number in range(gpus)], modelled(bundle, module.reference))
+        monkeypatch.setattr(_driver, "driver", lambda: driver)
+        with use_device(Device(0)):
+            assert module.main() == said
+    assert {launch.device for launch in driver.launches} == set(range(gpus))

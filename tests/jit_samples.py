@@ -1,0 +1,65 @@
+"""A kernel as PTX text of any ISA, in a bundle without machine code."""
+
+from __future__ import annotations
+
+from tests.runtime_samples import IMAGES, SCALAR, TENSOR, bundle_of, kernel, slot
+from tilec.bundle.read import Bundle
+from tilec.model.arch import Target, Version
+from tilec.model.digest import sha256
+from tilec.model.image import ImageInfo
+from tilec.model.jit import JitFallback
+from tilec.model.kernel import KernelInfo, LaunchInfo, VariantInfo
+from tilec.model.signature import Param
+
+_TEXT = """.version {isa}
+.target sm_80
+.address_size 64
+.visible .entry scale(.param .u64 y, .param .u64 x, .param .f32 s, .param .u32 n)
+{{
+    .reg .pred %p<2>;
+    .reg .b32 %r<6>;
+    .reg .f32 %f<4>;
+    .reg .b64 %rd<8>;
+    ld.param.u64 %rd1, [y];
+    ld.param.u64 %rd2, [x];
+    ld.param.f32 %f1, [s];
+    ld.param.u32 %r1, [n];
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ntid.x;
+    mov.u32 %r4, %tid.x;
+    mad.lo.s32 %r5, %r2, %r3, %r4;
+    setp.ge.s32 %p1, %r5, %r1;
+    @%p1 bra DONE;
+    {line}
+    cvta.to.global.u64 %rd3, %rd1;
+    cvta.to.global.u64 %rd4, %rd2;
+    mul.wide.s32 %rd5, %r5, 4;
+    add.s64 %rd6, %rd4, %rd5;
+    add.s64 %rd7, %rd3, %rd5;
+    ld.global.f32 %f2, [%rd6];
+    mul.f32 %f3, %f2, %f1;
+    st.global.f32 [%rd7], %f3;
+DONE:
+    ret;
+}}
+"""
+
+
+def ptx_scale(isa: Version, *, line: str = "", jit: JitFallback | None = None) -> KernelInfo:
+    """`y = x * s` as PTX; `line` is one more line of it."""
+    data = _TEXT.format(isa=f"{isa[0]}.{isa[1]}", line=line).encode()
+    row = ImageInfo(target=Target.parse("compute_80"), digest=sha256(data), size=len(data), symbol="scale", ptx_isa=isa)
+    IMAGES[row.digest] = data
+    params = (
+        Param(name="y", kind=TENSOR, dtype="f32", rank=1, out=True),
+        Param(name="x", kind=TENSOR, dtype="f32", rank=1),
+        Param(name="s", kind=SCALAR, dtype="f32"),
+    )
+    abi = (slot("ptr", "y.ptr"), slot("ptr", "x.ptr"), slot("f32", "s"), slot("i32", "x.shape[0]"))
+    launch = LaunchInfo(grid=("cdiv(x.shape[0], 128)",), block=("128",))
+    return kernel("scale", params, (VariantInfo(id="scale", abi=abi, images=(row,)),), launch=launch, jit=jit)
+
+
+def ptx_bundle(isa: Version, *, line: str = "", jit: JitFallback | None = None) -> Bundle:
+    """A bundle of that kernel."""
+    return bundle_of(ptx_scale(isa, line=line, jit=jit))

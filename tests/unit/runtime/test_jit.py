@@ -1,0 +1,396 @@
+"""Compiling at load: what each policy allows, what comes of it, and what the cache gives back and what it never does."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cubin_samples import build_cubin
+from tests.runtime_samples import ADD, ADD_ABI, Array, bundle_of, fake_driver, image, loaded
+from tilec.bundle import store
+from tilec.errors import CompileError, MissingError, NoImageError, UsageError
+from tilec.model.arch import Version
+from tilec.model.jit import JitBy, JitFallback
+from tilec.model.kernel import KernelInfo, VariantInfo
+from tilec.runtime import Module, load
+from tilec.runtime._nvjitlink import LinkError, NvJitLink
+from tilec.runtime.images import store_of
+from tilec.runtime.jit import Jit
+from tilec.runtime.jit_cache import JitCache
+from tilec.runtime.prepare import Site
+from tilec.testing.fake_driver import FakeDriver
+
+Z, X, Y = (Array(1000, ptr=0x100000 * k + 4) for k in (1, 2, 3))
+CUBIN = build_cubin()  # of a kernel `k`, for compute capability 9.0
+FIX = 'or let it be compiled at load: jit-fallback = "allow" in [targets], or TILEC_JIT_FALLBACK=allow'
+
+
+def ptx(isa: Version, jit: JitFallback | None = None, *more: str) -> KernelInfo:
+    """The kernel `add` with PTX for 8.0 of an ISA, and images for more targets."""
+    images = (image("k", "compute_80", ptx_isa=isa), *(image("k", target) for target in more))
+    return dataclasses.replace(ADD, variants=(VariantInfo(id="add", abi=ADD_ABI, images=images),), jit=jit)
+
+
+OLD = ptx((8, 0))  # what a driver of CUDA 13.0 reads
+NEW = ptx((9, 4))  # what only a newer one does
+
+
+class FakeLinker:
+    """A linker that makes what it is told to, and counts."""
+
+    def __init__(self, made: bytes = CUBIN, version: Version = (13, 4), log: str = "") -> None:
+        self.made, self.version, self.log = made, version, log
+        self.asked: list[tuple[bytes, str, str]] = []
+
+    def compile(self, ptx: bytes, name: str, arch: str) -> bytes:
+        self.asked.append((ptx, name, arch))
+        if self.log:
+            raise LinkError(self.log)
+        return self.made
+
+
+def placed(
+    kernel: KernelInfo, linker: FakeLinker, root: Path | None = None, asked: JitFallback = JitFallback.ALLOW
+) -> tuple[Module, FakeDriver]:
+    driver, jit = fake_driver(kernel), Jit(cache=JitCache(root), linker=lambda: linker)
+    bundle = bundle_of(kernel)
+    site = Site(bundle=bundle, device=driver.device(0), driver=driver, store=store_of(driver), asked=asked, jit=lambda: jit)
+    return Module(site), driver
+
+
+def refused(kernel: KernelInfo, **more: object) -> NoImageError:
+    module = load(bundle_of(kernel), 0, driver=fake_driver(kernel), **more)  # type: ignore[arg-type]
+    with pytest.raises(NoImageError) as caught:
+        module.add(5, Z, X, Y)
+    assert module.compiled == ()
+    return caught.value
+
+
+def test_targets_that_the_manifest_names_are_compiled_by_the_driver_where_nothing_is_said() -> None:
+    module, driver = loaded(OLD)
+    module.add(5, Z, X, Y)
+    assert driver.loads == [(0, b"image of k for compute_80")]
+    (made,) = module.compiled
+    assert (made.variant, made.target, made.by, made.kept) == ("add", "compute_80", JitBy.DRIVER, False)
+    assert str(made) == "add: compute_80 was compiled at load by the driver"
+
+
+def test_machine_code_is_taken_whatever_the_policy() -> None:
+    for policy in JitFallback:
+        module, driver = loaded(ptx((8, 0), policy, "sm_90"))
+        module.add(5, Z, X, Y)
+        assert driver.loads == [(0, b"image of k for sm_90")]
+        assert module.compiled == ()
+
+
+def test_nothing_is_compiled_where_that_is_denied() -> None:
+    error = refused(ptx((8, 0), JitFallback.DENY))
+    assert error.what == (
+        "add: no image runs on Fake H200 (compute capability 9.0, driver of CUDA 13.0)\n"
+        "  compute_80: PTX that the driver would compile, and jit-fallback is deny"
+    )
+    assert error.fix == f"add sm_90 to [targets] and build again; {FIX}"
+
+
+def test_tile_ir_is_denied_too() -> None:
+    tile = dataclasses.replace(
+        ADD, variants=(VariantInfo(id="add", abi=ADD_ABI, images=(image("k", "tileir", ptx_isa=(13, 0)),)),), jit=JitFallback.DENY
+    )
+    assert "tileir: Tile IR that the driver would compile, and jit-fallback is deny" in refused(tile).what
+    module, _ = loaded(dataclasses.replace(tile, jit=JitFallback.ALLOW))
+    module.add(5, Z, X, Y)
+    assert [made.by for made in module.compiled] == [JitBy.DRIVER]
+
+
+def test_ptx_that_the_driver_does_not_read_is_refused_unless_allowed() -> None:
+    for jit in (None, JitFallback.DENY):
+        error = refused(ptx((9, 4), jit))
+        assert "compute_80: PTX ISA 9.4 needs a driver of CUDA 13.4 (driver branch 615 or later), the driver serves CUDA 13.0" in error.what
+        driver = "install a driver of CUDA 13.4 (driver branch 615 or later); or rebuild with a lower min-driver in [targets]"
+        assert error.fix == f"add sm_90 to [targets] and build again; or {driver}; {FIX}"
+
+
+def test_it_goes_through_nvjitlink_where_that_is_allowed(tmp_path: Path) -> None:
+    linker = FakeLinker()
+    module, driver = placed(NEW, linker, tmp_path)
+    said = str(module.add.explain(Z, X, Y))
+    assert "  takes image compute_80: PTX of ISA 9.4 for 8.0, too new for a driver of CUDA 13.0: compiled by nvJitLink for 9.0" in said
+    assert linker.asked == [], "to explain compiles nothing"
+    module.add(5, Z, X, Y)
+    module.add(5, Z, X, Y)
+    assert linker.asked == [(b"image of k for compute_80", "add.ptx", "sm_90")]
+    assert driver.loads == [(0, CUBIN)]
+    assert len(driver.launches) == 2
+    assert [(made.by, made.kept) for made in module.compiled] == [(JitBy.NVJITLINK, False)]
+
+
+def test_machine_code_is_kept_for_the_next_process(tmp_path: Path) -> None:
+    placed(NEW, FakeLinker(), tmp_path)[0].add(5, Z, X, Y)
+    linker = FakeLinker()
+    module, driver = placed(NEW, linker, tmp_path)
+    module.add(5, Z, X, Y)
+    assert linker.asked == []
+    assert driver.loads == [(0, CUBIN)]
+    assert [str(made) for made in module.compiled] == ["add: compute_80 was compiled at load by nvJitLink (kept in the cache)"]
+
+
+def test_another_linker_driver_or_text_is_another_key(tmp_path: Path) -> None:
+    placed(NEW, FakeLinker(), tmp_path)[0].add(5, Z, X, Y)
+    newer = FakeLinker(version=(13, 5))
+    placed(NEW, newer, tmp_path)[0].add(5, Z, X, Y)
+    other = dataclasses.replace(NEW.variants[0].images[0], digest=image("other", "compute_80").digest, size=29)
+    edited = FakeLinker()
+    placed(dataclasses.replace(NEW, variants=(dataclasses.replace(NEW.variants[0], images=(other,)),)), edited, tmp_path)[0].add(5, Z, X, Y)
+    driver_of_13_1 = dataclasses.replace(fake_driver().devices[0], driver=(13, 1))
+    third, jit = FakeLinker(), None
+    driver = fake_driver(NEW, devices=(driver_of_13_1,))
+    jit = Jit(cache=JitCache(tmp_path), linker=lambda: third)
+    site = Site(
+        bundle=bundle_of(NEW), device=driver_of_13_1, driver=driver, store=store_of(driver), asked=JitFallback.ALLOW, jit=lambda: jit
+    )
+    Module(site).add(5, Z, X, Y)
+    assert [len(linker.asked) for linker in (newer, edited, third)] == [1, 1, 1]
+    assert len(entries(tmp_path)) == 4
+
+
+def test_features_of_one_architecture_are_asked_for() -> None:
+    linker = FakeLinker()
+    special = dataclasses.replace(ADD, variants=(VariantInfo(id="add", abi=ADD_ABI, images=(image("k", "compute_90a", ptx_isa=(9, 4)),)),))
+    placed(special, linker)[0].add(5, Z, X, Y)
+    assert [arch for _, _, arch in linker.asked] == ["sm_90a"]
+
+
+def test_a_warning_comes_before_the_compile() -> None:
+    linker = FakeLinker()
+    module, driver = placed(NEW, linker, asked=JitFallback.WARN)
+    with pytest.raises(RuntimeWarning) as raised:  # warnings are errors here: nothing is compiled then
+        module.add(5, Z, X, Y)
+    assert str(raised.value) == (
+        "add: no machine code for Fake H200 (compute capability 9.0, driver of CUDA 13.0); compute_80 is compiled at load by nvJitLink: "
+        "add sm_90 to [targets] and build again"
+    )
+    assert (linker.asked, driver.loads) == ([], [])
+    with pytest.warns(RuntimeWarning, match="compute_80 is compiled at load by nvJitLink"):
+        module.add(5, Z, X, Y)
+    module.add(6, Z, X, Y)
+    assert len(linker.asked) == 1
+    with pytest.warns(RuntimeWarning, match="compute_80 is compiled at load by the driver"):
+        loaded(ptx((8, 0), JitFallback.WARN))[0].add(5, Z, X, Y)
+
+
+def test_caller_environment_and_bundle_in_that_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed = ptx((8, 0), JitFallback.ALLOW)
+    monkeypatch.setenv("TILEC_JIT_FALLBACK", "deny")
+    refused(allowed)
+    driver = fake_driver(allowed)
+    load(bundle_of(allowed), 0, driver=driver, jit_fallback="allow").add(5, Z, X, Y)
+    assert len(driver.loads) == 1
+    monkeypatch.setenv("TILEC_JIT_FALLBACK", "")
+    load(bundle_of(allowed), 0, driver=driver).add(5, Z, X, Y)
+    refused(allowed, jit_fallback=JitFallback.DENY)
+
+
+@pytest.mark.parametrize("text", ["always", "Deny", "1"])
+def test_no_such_policy(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("TILEC_JIT_FALLBACK", text)
+    with pytest.raises(UsageError) as caught:
+        load(bundle_of(OLD), 0, driver=fake_driver(OLD))
+    assert caught.value.what == f"TILEC_JIT_FALLBACK: {text!r} is none of deny, warn, allow"
+    assert caught.value.fix == "say deny, warn or allow; or nothing, to go by what the bundle says"
+    with pytest.raises(UsageError, match=r"jit_fallback: '' is none of deny, warn, allow"):
+        load(bundle_of(OLD), 0, driver=fake_driver(OLD), jit_fallback="")
+
+
+def test_what_the_linker_says_is_shown_and_nothing_is_kept(tmp_path: Path) -> None:
+    log = "ptxas application ptx input, line 11; error   : Unknown modifier '.bar'\nptxas fatal   : Ptx assembly aborted due to errors"
+    linker = FakeLinker(log=log)
+    module, driver = placed(NEW, linker, tmp_path)
+    with pytest.raises(CompileError) as caught:
+        module.add(5, Z, X, Y)
+    lines = "".join(f"\n  {line}" for line in log.splitlines())
+    assert caught.value.what == f"add: nvJitLink 13.4 does not compile the PTX for compute_80 for sm_90:{lines}"
+    assert caught.value.fix == "add sm_90 to [targets] and build again: a build finds such errors"
+    assert (caught.value.log, caught.value.kernel, caught.value.target) == (log, "add", "compute_80")
+    assert (driver.loads, entries(tmp_path)) == ([], [])
+    linker.log = ""
+    module.add(5, Z, X, Y)
+    assert len(linker.asked) == 2, "a failure is not kept"
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (b"", "is no cubin"),
+        (build_cubin(flags=0x06005004), "it is for compute capability 8.0"),
+        (CUBIN.replace(b"\0k\0", b"\0j\0"), "the cubin has no kernel 'k'"),
+    ],
+)
+def test_code_that_is_none_is_not_loaded(tmp_path: Path, made: bytes, why: str) -> None:
+    module, driver = placed(NEW, FakeLinker(made), tmp_path)
+    with pytest.raises(CompileError, match="add: what nvJitLink made of the PTX for compute_80 is no code for sm_90: ") as caught:
+        module.add(5, Z, X, Y)
+    assert why.partition("is no cubin")[0] in caught.value.what
+    assert (driver.loads, entries(tmp_path)) == ([], [])
+
+
+def test_no_nvjitlink() -> None:
+    def none() -> FakeLinker:
+        raise MissingError("nvJitLink cannot be loaded: no such library", cause="nobody brings it", fix="install it")
+
+    driver, jit = fake_driver(NEW), Jit(cache=JitCache(None), linker=none)
+    device, images = driver.device(0), store_of(driver)
+    module = Module(Site(bundle=bundle_of(NEW), device=device, driver=driver, store=images, asked=JitFallback.ALLOW, jit=lambda: jit))
+    with pytest.raises(MissingError) as caught:
+        module.add(5, Z, X, Y)
+    too_old = "add: the PTX for compute_80 has to go through nvJitLink, for the driver is too old"
+    assert caught.value.what == f"{too_old}: nvJitLink cannot be loaded: no such library"
+    assert (caught.value.cause, caught.value.fix) == ("nobody brings it", "install it; or add sm_90 to [targets] and build again")
+    assert caught.value.exit_code == 3
+
+
+def test_the_library_that_the_bindings_do_not_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version() -> None:
+        raise RuntimeError('Failure finding "libnvJitLink.so.13":\n  No such file')
+
+    monkeypatch.setattr("cuda.bindings.nvjitlink", types.SimpleNamespace(version=version), raising=False)
+    with pytest.raises(MissingError) as caught:
+        NvJitLink()
+    assert caught.value.what == 'nvJitLink cannot be loaded: Failure finding "libnvJitLink.so.13": No such file'
+    assert caught.value.fix == "install it: pip install 'nvidia-nvjitlink>=13,<14'"
+
+
+def test_an_nvjitlink_that_is_too_old() -> None:
+    module, driver = placed(NEW, FakeLinker(version=(13, 0)))
+    with pytest.raises(MissingError) as caught:
+        module.add(5, Z, X, Y)
+    assert caught.value.what == "add: nvJitLink 13.0 reads PTX up to ISA 9.0, and the PTX for compute_80 is of ISA 9.4"
+    assert caught.value.fix == "pip install --upgrade 'nvidia-nvjitlink<14'; or add sm_90 to [targets] and build again"
+    assert driver.loads == []
+
+
+# The cache
+
+
+def entries(root: Path) -> list[Path]:
+    return sorted((root / store.FORMAT / "jit").glob("*/*"))
+
+
+def _cut(path: Path, _: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def _flip(path: Path, _: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def _flip_heading(path: Path, _: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def _empty(path: Path, _: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _foreign(path: Path, root: Path) -> None:
+    """A sound entry of another key, in this one's place."""
+    JitCache(root / "other").put({"arch": "sm_90"}, CUBIN)
+    (entry,) = entries(root / "other")
+    path.write_bytes(entry.read_bytes())
+
+
+def _rewritten(path: Path, root: Path) -> None:
+    """An entry that is sound for this key, with code of another architecture."""
+    meta, _, _ = store.load(str(path), now=0.0) or (None, 0, 0)
+    assert meta is not None
+    JitCache(root).put(meta["key"], build_cubin(flags=0x06005004))
+
+
+def _link(path: Path, root: Path) -> None:
+    (root / "elsewhere").write_bytes(path.read_bytes())
+    path.unlink()
+    path.symlink_to(root / "elsewhere")
+
+
+@pytest.mark.parametrize("damage", [_cut, _flip, _flip_heading, _empty, _foreign, _rewritten, _link])
+def test_a_damaged_or_foreign_entry_is_never_given(tmp_path: Path, damage: Callable[[Path, Path], None]) -> None:
+    placed(NEW, FakeLinker(), tmp_path)[0].add(5, Z, X, Y)
+    (entry,) = entries(tmp_path)
+    sound = entry.read_bytes()
+    damage(entry, tmp_path)
+    linker = FakeLinker()
+    module, driver = placed(NEW, linker, tmp_path)
+    module.add(5, Z, X, Y)
+    assert len(linker.asked) == 1
+    assert driver.loads == [(0, CUBIN)]
+    assert (entry.is_symlink(), entry.read_bytes()) == (False, sound), "it is made anew"
+
+
+def test_a_cache_that_cannot_be_written_costs_a_compile(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"no directory")
+    for _ in range(2):
+        linker = FakeLinker()
+        module, driver = placed(NEW, linker, tmp_path / "file")
+        module.add(5, Z, X, Y)
+        assert (len(linker.asked), driver.loads) == (1, [(0, CUBIN)])
+
+
+def test_a_file_system_that_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    placed(NEW, FakeLinker(), tmp_path)[0].add(5, Z, X, Y)
+    (entry,) = entries(tmp_path)
+    monkeypatch.setattr(store, "save", read_only)
+    linker = FakeLinker()
+    placed(NEW, linker, tmp_path)[0].add(5, Z, X, Y)
+    assert linker.asked == [], "what was there before is read"
+    entry.unlink()
+    placed(NEW, linker, tmp_path)[0].add(5, Z, X, Y)
+    assert len(linker.asked) == 1
+
+
+def test_a_cache_that_is_off_keeps_nothing() -> None:
+    cache = JitCache(None)
+    cache.put({"arch": "sm_90"}, CUBIN)
+    cache.drop({"arch": "sm_90"})
+    assert cache.get({"arch": "sm_90"}) is None
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tilec.runtime.jit_cache import JitCache
+cache, own, key = JitCache(Path(sys.argv[1])), sys.argv[2].encode() * 100_000, {"arch": "sm_90"}
+for _ in range(100):
+    cache.put(key, own)
+    found = cache.get(key)
+    assert found is None or (len(found) == 100_000 and len(set(found)) == 1), len(found)
+"""
+
+
+def test_two_processes_write_one_entry(tmp_path: Path) -> None:
+    """Each reads what either has written, whole; which of the two stays is all the same."""
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), letter], stderr=subprocess.PIPE, text=True) for letter in "ab"
+    ]
+    try:
+        ended = [writer.communicate(timeout=60)[1] for writer in writers]
+    finally:
+        for writer in writers:
+            writer.kill()  # nothing, where it has ended
+    assert [(writer.returncode, err) for writer, err in zip(writers, ended, strict=True)] == [(0, ""), (0, "")]
+    (entry,) = entries(tmp_path)
+    assert JitCache(tmp_path).get({"arch": "sm_90"}) in (b"a" * 100_000, b"b" * 100_000)
+    assert list(entry.parent.glob("tmp-*")) == []
