@@ -19,10 +19,10 @@ from tilec.model.literal import axis_text, read_axis_value, read_number
 from tilec.model.signature import Param, ParamKind
 from tilec.model.suggest import did_you_mean
 from tilec.runtime.cpu_driver import cpu_driver
-from tilec.runtime.images import store_of
 from tilec.runtime.launch import Launcher
 from tilec.runtime.layout import TensorFacts, settled_stride
-from tilec.runtime.prepare import Explanation, Site
+from tilec.runtime.load import site_on
+from tilec.runtime.prepare import Explanation
 from tilec.runtime.seam_types import DeviceInfo
 
 _TENSOR = re.compile(r"(?P<dtype>\w+)\[(?P<shape>[^\]]*)\](?:/(?P<stride>[^@]*))?(?:@(?P<align>.*))?")
@@ -53,7 +53,7 @@ class Why:
     """What a device would take of a kernel.
 
     Attributes:
-        kernel: the kernel. device: the device.
+        kernel: the kernel. device: the device. facts: what the choice of an image knows of it.
         explanation: of a launch with the arguments; None where none are given.
         choices: without arguments, what each variant would run there.
         assumed: structs that are taken to be bytes of 0, since what they hold chooses nothing.
@@ -61,6 +61,7 @@ class Why:
 
     kernel: KernelInfo
     device: DeviceInfo
+    facts: DeviceFacts
     explanation: Explanation | None = None
     choices: tuple[tuple[VariantInfo, Choice], ...] = ()
     assumed: tuple[str, ...] = ()
@@ -70,10 +71,8 @@ class Why:
         taken = [self.explanation.variant] if self.explanation is not None else [variant for variant, _ in self.choices]
         if self.runs or not taken:
             return ""
-        device = self.device
-        facts = DeviceFacts(cc=device.cc, driver=device.driver, name=device.name, interprets=device.interprets)
         try:
-            require_image(taken[0].images, facts, kernel=taken[0].id, language=self.kernel.language)
+            require_image(taken[0].images, self.facts, kernel=taken[0].id, language=self.kernel.language)
         except NoImageError as error:
             return error.fix
         return ""
@@ -103,15 +102,16 @@ def explain_choice(bundle: Bundle, name: str, arguments: Sequence[str], device: 
         known = list(bundle.kernels)
         raise UsageError(f"no kernel {name!r} in the bundle{did_you_mean(name, known) or '; it has ' + ', '.join(known)}")
     # No driver is asked of anything: described tensors say where they are, and nothing is loaded.
-    driver = cpu_driver()
-    site = Site(bundle=bundle, device=device, driver=driver, store=store_of(driver))
+    site = site_on(bundle, device, cpu_driver())
     launcher = Launcher(name, site)
     info = launcher.info
+    facts = site.facts(info)
     if not arguments:
-        return Why(kernel=info, device=device, choices=tuple((v, choose_image(v.images, site.facts)) for v in info.variants))
+        return Why(kernel=info, device=device, facts=facts, choices=tuple((v, choose_image(v.images, facts)) for v in info.variants))
     given = _read(info, arguments, device)
     structs = {p.name: bytes(p.size) for p in info.params if p.kind is ParamKind.STRUCT}
-    return Why(kernel=info, device=device, explanation=launcher.explain(**structs, **given), assumed=tuple(structs))
+    explanation = launcher.explain(**structs, **given)
+    return Why(kernel=info, device=device, facts=facts, explanation=explanation, assumed=tuple(structs))
 
 
 def pretended(text: str, driver: str = "") -> DeviceInfo | None:

@@ -50,14 +50,18 @@ def load(
     """
     opened = bundle if isinstance(bundle, Bundle) else Bundle.open(Path(bundle) if isinstance(bundle, str) else bundle, whole=False)
     found = driver or driver_of(device)
+    return Module(site_on(opened, find_device(device, found), found, jit_fallback))
+
+
+def site_on(bundle: Bundle, device: DeviceInfo, driver: DeviceDriver, jit_fallback: JitFallback | str | None = None) -> Site:
+    """Where a bundle is loaded. The driver is asked nothing; arguments and errors are those of `load`."""
     said, who = (jit_fallback, "jit_fallback") if jit_fallback is not None else (os.environ.get(JIT_VARIABLE) or None, JIT_VARIABLE)
     asked = None
     if said is not None:
         from tilec.runtime.jit import asked_for
 
         asked = asked_for(said, who)
-    site = Site(bundle=opened, device=find_device(device, found), driver=found, store=store_of(found), asked=asked, jit=_Jits())
-    return Module(site)
+    return Site(bundle=bundle, device=device, driver=driver, store=store_of(driver), asked=asked, jit=_Jits())
 
 
 class Module(Uncopied):
