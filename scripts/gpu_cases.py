@@ -32,8 +32,8 @@ from tilec.runner.cases import BoundCase, expand_cases
 from tilec.runner.inputs import environment, make_inputs, numpy_dtype
 from tilec.runner.reference import References
 from tilec.runner.report import case_json
-from tilec.runner.selection import select_cases
 from tilec.runner.run import CaseResult, run_case
+from tilec.runner.selection import select_cases
 
 REPEATS = 20
 
