@@ -20,6 +20,7 @@ import tilec
 from tests import bench_samples
 from tests.docs_pages import ROOT, Reader, Step, environment, steps, with_nvcc
 from tilec import errors, runtime
+from tilec.bundle import place
 from tilec.cli import settings
 from tilec.cli.main import COMMANDS, cli
 from tilec.cli.new import render
@@ -407,7 +408,8 @@ def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> No
         assert re.search(rf"\b{major}{minor}\b", page.split("Targets: ")[1].split("\n\n")[0])
     assert all(f"`{name}`" in page for name in DTYPES)
     assert all(f"{name}(" in page.split("## Expressions")[1] for name in FUNCTIONS)
-    read = set(re.findall(r'env\.get\("(\w+)"', Path(settings.__file__).read_text(encoding="utf-8")))
+    sources = [Path(module.__file__).read_text(encoding="utf-8") for module in (settings, place)]
+    read = set(re.findall(r'env\.get\("(\w+)"', "".join(sources)))
     assert read == set(re.findall(r"`([A-Z_]{2,})`", " ".join(row[0] for row in rows("docs/manifest.md", "Environment"))))
     codes = {value.exit_code for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.TilecError)}
     assert [row[0] for row in rows("docs/manifest.md", "Exit codes")] == [str(code) for code in sorted({0, FOUND, 130, 141, *codes})]
