@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import atexit
 import collections
 import gc
 import os
@@ -18,6 +19,8 @@ from tilec.runtime.marks import Mark
 _LAZY, _LINGER = 5e-3, 20
 # The thread that the collector runs on now, if it does.
 _COLLECTING: list[int | None] = [None]
+# What else is to be done at the end of each collection: here, since what it lets go comes of the collector too.
+COLLECTED: list[Callable[[], None]] = []
 
 
 class Drops:
@@ -110,12 +113,27 @@ class Drops:
             self._see_to_it()
 
 
-def _collector(phase: str, _: object) -> None:
-    _COLLECTING[0] = _thread.get_ident() if phase == "start" else None
+# With what it needs as defaults: it is called until the interpreter has taken its modules apart.
+def _collector(
+    phase: str,
+    _: object,
+    collecting: list[int | None] = _COLLECTING,
+    collected: list[Callable[[], None]] = COLLECTED,
+    this_thread: Callable[[], int] = _thread.get_ident,
+) -> None:
+    if phase == "start":
+        collecting[0] = this_thread()
+        return
+    try:
+        for function in collected:
+            function()
+    finally:
+        collecting[0] = None
 
 
 DROPS = Drops()
 gc.callbacks.append(_collector)
+atexit.register(COLLECTED.clear)
 os.register_at_fork(after_in_child=DROPS.renew)
 
 
