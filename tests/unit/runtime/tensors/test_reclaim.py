@@ -222,6 +222,28 @@ def test_statistics_know_what_the_collector_found(cpu: CpuDriver) -> None:
     assert pool.stats.used == 0
 
 
+@pytest.mark.parametrize("wants", ["statistics", "memory"])
+def test_memory_that_another_thread_is_giving_back_is_waited_for(cpu: CpuDriver, wants: str) -> None:
+    pool, at_it, go = MemPool("cpu", max_size=64, driver=cpu), threading.Event(), threading.Event()
+    storage = Storage.allocate(cpu, CPU, 64, 0, pool.handle)
+    cpu.synchronize(CPU, 0)
+
+    def give_back() -> None:
+        at_it.set()
+        assert go.wait(PATIENCE)
+        storage.free()
+
+    drops.DROPS.later(give_back)
+    assert at_it.wait(PATIENCE)
+    timer = threading.Timer(0.05, go.set)
+    timer.start()
+    if wants == "memory":
+        assert Storage.allocate(cpu, CPU, 64, 0, pool.handle).address
+    else:
+        assert pool.stats.used == 0
+    joined(timer)
+
+
 def test_what_is_dropped_outside_of_a_collection_is_given_back_at_once(cpu: CpuDriver) -> None:
     storage = Storage.allocate(cpu, CPU, 64, 0)
     cpu.synchronize(CPU, 0)
