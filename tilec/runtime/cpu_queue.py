@@ -121,6 +121,17 @@ class Queue:
         with self._changed:
             return self._changed.wait_for(lambda: self._done >= number, seconds)
 
+    def refuse_own(self, number: int) -> None:
+        """See that whoever is about to wait for the work of this number is not who does it.
+
+        Raises:
+            RuntimeError: it is the queue's thread, which would wait for ever. No TilecError: those tell what work came to that is over.
+        """
+        if not self.done(number) and threading.current_thread() is self._thread:
+            what = f"work on {self._name} waits for work behind it on the same stream, which would be for ever"
+            cause = "a function that the stream calls (`output`, an observer, an object's `__del__`) reads a tensor or waits for an op"
+            raise RuntimeError(f"{what}\n  cause: {cause}\n  fix: wait on the thread that enqueued the work")
+
     def done(self, number: int) -> bool:
         """Whether the work of this number is done."""
         return self._done >= number
@@ -202,11 +213,12 @@ class Queue:
             dropped = not task.always and (behind is not None or number <= self._given_up)
             error = None if dropped else self._do(task.work, number)
             if error is not None:
-                let_go(error)
+                with contextlib.suppress(Exception):  # classes and frames of others: nobody waits for ever
+                    let_go(error)
             del task  # with the arguments that it holds, before anybody is told that it is done
             with self._changed:
                 if error is not None and number > self._given_up:
-                    self._error = self._error or error
+                    self._error = error if self._error is None else self._error
                     self._note(number, error)
                 elif dropped and behind is not None:
                     self._note(number, behind)
@@ -274,7 +286,12 @@ class Mark:
         return self._queue.done(self._number)
 
     def wait(self, given_up: Callable[[], bool]) -> None:
-        """Wait until it is reached, or this is given up."""
+        """Wait until it is reached, or this is given up.
+
+        Raises:
+            RuntimeError: it is the queue's own thread that asks, with work before the mark to be done.
+        """
+        self._queue.refuse_own(self._number)
         while not self._queue.wait_for(self._number, _PATIENCE) and not given_up():
             pass
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import gc
 import sys
 from typing import Any
 
 from tilec.runtime.dlpack import READ_ONLY, RawDevice, RawDType, RawManaged, RawTensor, RawVersioned, View
+from tilec.runtime.tensors.drops import COLLECTED
 
 _PLAIN, _VERSIONED = b"dltensor", b"dltensor_versioned"
 _VERSION = (1, 0)
@@ -59,15 +59,13 @@ def capsule(view: View, keep: Any, *, versioned: bool) -> Any:
     address = ctypes.addressof(managed)
     _EXPORTED[address] = (managed, shape, stride, keep)
     made = _new(address, _VERSIONED if versioned else _PLAIN, _DESTRUCTOR)
-    _look_over("stop")
+    _look_over()
     _OFFERED.append(made)
     return made
 
 
-def _look_over(phase: str, _: object = None) -> None:
-    """Let go of the capsules that nobody else has; the collector calls it too."""
-    if phase != "stop":
-        return
+def _look_over() -> None:
+    """Let go of the capsules that nobody else has; it is done at each collection too."""
     for _ in range(len(_OFFERED)):
         try:
             one = _OFFERED.pop(0)
@@ -94,5 +92,5 @@ def _destroy(address: int) -> None:
 _OURS = 2
 _DELETER = _Deleter(_delete)
 _DESTRUCTOR = _Destructor(_destroy)
-gc.callbacks.append(_look_over)
+COLLECTED.append(_look_over)
 atexit.register(_OFFERED.clear)

@@ -53,7 +53,7 @@ def let_go(error: BaseException) -> None:
     for found in _chain(error):
         trace = found.__traceback__
         while trace is not None:
-            if trace.tb_frame.f_globals.get("__name__", "").startswith("tilec."):
+            if str(trace.tb_frame.f_globals.get("__name__")).startswith("tilec."):
                 with contextlib.suppress(RuntimeError):  # it is running
                     trace.tb_frame.clear()
             trace = trace.tb_next
@@ -66,4 +66,4 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     while found is not None and id(found) not in seen:
         seen.add(id(found))
         yield found
-        found = found.__cause__ or found.__context__
+        found = found.__context__ if found.__cause__ is None else found.__cause__  # some have a truth of their own

@@ -11,8 +11,10 @@ import pytest
 
 from tests.waiting import PATIENCE
 from tilec.errors import DriverError
-from tilec.runtime import cpu_queue
-from tilec.runtime.cpu_queue import Queue
+from tilec.runtime import api, cpu_queue
+from tilec.runtime.cpu_driver import CpuDriver
+from tilec.runtime.cpu_queue import Mark, Queue
+from tilec.runtime.streams import Stream
 
 
 def nothing(_: Callable[[], bool]) -> None:
@@ -87,3 +89,60 @@ def test_a_failure_of_the_thread_itself_holds_nobody_up(monkeypatch: pytest.Monk
         queue.check()
     assert queue.wait_for(queue.put(nothing), PATIENCE)
     gc.collect()
+
+
+class Truthless(Exception):  # noqa: N818 - a class of somebody else
+    """An error that cannot be asked whether it is one, as those of array libraries cannot."""
+
+    def __bool__(self) -> bool:
+        raise TypeError("the truth of this is ambiguous")
+
+
+def test_errors_and_frames_of_others_do_not_end_the_thread() -> None:
+    queue = Queue("q")
+    nameless: dict[str, Any] = {"__name__": None, "Truthless": Truthless}
+    exec("def fails(_):\n    raise ValueError('first') from Truthless()", nameless)
+    assert queue.wait_for(queue.put(nameless["fails"]), PATIENCE)
+    with pytest.raises(ValueError, match="first"):
+        queue.check()
+
+    def fails(_: Callable[[], bool]) -> None:
+        raise Truthless
+
+    queue.put(fails)
+    assert queue.wait_for(queue.put(fails, always=True), PATIENCE)
+    with pytest.raises(Truthless):
+        queue.check()
+    assert queue.wait_for(queue.put(nothing), PATIENCE)
+
+
+def test_work_that_waits_for_what_comes_behind_it_is_told_so() -> None:
+    queue, reached = Queue("stream 0x10 of the cpu device"), threading.Event()
+
+    def waits(_: Callable[[], bool]) -> None:
+        Mark(queue).wait(reached.is_set)
+
+    try:
+        assert queue.wait_for(queue.put(waits), PATIENCE)
+    finally:
+        reached.set()
+    with pytest.raises(RuntimeError, match=r"^work on stream 0x10 of the cpu device waits for work behind it (?s:.*)fix: wait"):
+        queue.check()
+
+
+def test_whoever_reads_a_tensor_on_its_streams_thread_gets_no_half_done_result() -> None:
+    """What the op uses stays until the work is done."""
+    driver, said, go = CpuDriver(), [], threading.Event()
+    with Stream("cpu", driver=driver) as stream:
+
+        def reads() -> None:
+            try:
+                api.zeros(4).sync_on(stream)
+            except RuntimeError as error:
+                said.append(str(error))
+            go.set()
+
+        driver.call(stream.handle, "read", reads, [])
+        assert go.wait(PATIENCE)
+        stream.sync()
+    assert "would be for ever" in said[0]

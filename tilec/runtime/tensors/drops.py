@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import atexit
 import collections
 import gc
 import os
@@ -16,8 +17,12 @@ from tilec.runtime.marks import Mark
 
 # Seconds between two rounds of the thread that lets go in an idle process, and rounds with nothing left after which it ends.
 _LAZY, _LINGER = 5e-3, 20
+# Seconds for which somebody who wants memory waits for a thread that is giving some back.
+_PATIENCE = 1.0
 # The thread that the collector runs on now, if it does.
 _COLLECTING: list[int | None] = [None]
+# What else is to be done at the end of each collection: here, since what it lets go comes of the collector too.
+COLLECTED: list[Callable[[], None]] = []
 
 
 class Drops:
@@ -31,6 +36,7 @@ class Drops:
         self._kept: collections.deque[tuple[Sequence[Mark], Any]] = collections.deque()
         self._calls: collections.deque[Callable[[], None]] = collections.deque()
         self._lock = threading.Lock()
+        self._drainer: int | None = None  # the thread that has the lock
         self._unattended = [None]  # who takes what is in it starts the thread
 
     def keep(self, marks: Sequence[Mark], thing: Any) -> None:
@@ -75,6 +81,7 @@ class Drops:
         """Let go what no device uses any more; the number of objects that are left. Never waits for a device."""
         if not self._lock.acquire(blocking=False):
             return len(self._kept) or 1  # whoever is at it has one in hand, and may put it back
+        self._drainer = _thread.get_ident()
         try:
             for _ in range(len(self._kept)):
                 marks, thing = self._kept.popleft()
@@ -89,12 +96,20 @@ class Drops:
             for _ in range(len(self._calls)):  # each may have to wait again
                 _make(self._calls.popleft())
         finally:
+            self._drainer = None
             self._lock.release()
         return len(self._kept)
+
+    def drain_all(self) -> None:
+        """As `drain`, where it matters what was given back: another thread that is at it has some of it in hand, and is waited for."""
+        if self._drainer != _thread.get_ident() and self._lock.acquire(timeout=_PATIENCE):
+            self._lock.release()
+        self.drain()
 
     def renew(self) -> None:
         """Say in a forked child that the threads of its parent are not there."""
         self._lock = threading.Lock()
+        self._drainer = None
         self._unattended = [None]
 
     def _attend(self) -> None:
@@ -110,12 +125,27 @@ class Drops:
             self._see_to_it()
 
 
-def _collector(phase: str, _: object) -> None:
-    _COLLECTING[0] = _thread.get_ident() if phase == "start" else None
+# With what it needs as defaults: it is called until the interpreter has taken its modules apart.
+def _collector(
+    phase: str,
+    _: object,
+    collecting: list[int | None] = _COLLECTING,
+    collected: list[Callable[[], None]] = COLLECTED,
+    this_thread: Callable[[], int] = _thread.get_ident,
+) -> None:
+    if phase == "start":
+        collecting[0] = this_thread()
+        return
+    try:
+        for function in collected:
+            function()
+    finally:
+        collecting[0] = None
 
 
 DROPS = Drops()
 gc.callbacks.append(_collector)
+atexit.register(COLLECTED.clear)
 os.register_at_fork(after_in_child=DROPS.renew)
 
 

@@ -63,7 +63,7 @@ def site(depth: int = 1) -> Site:
     frame = sys._getframe(depth)  # noqa: SLF001 - inspect.stack() reads files, which costs a thousand times as much
     names = frame.f_globals
     if names is not _last:
-        while (names.get("__name__", "").startswith("tilec.") or "_tilec_package_" in names) and frame.f_back is not None:
+        while (str(names.get("__name__")).startswith("tilec.") or "_tilec_package_" in names) and frame.f_back is not None:
             frame = frame.f_back
             names = frame.f_globals
         module = sys.modules.get(names.get("__name__", ""))

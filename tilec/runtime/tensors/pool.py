@@ -94,7 +94,7 @@ class MemPool(Uncopied):
     @property
     def stats(self) -> PoolStats:
         """What it holds now: bytes used and reserved, the most of each, and the threshold."""
-        DROPS.drain()
+        DROPS.drain_all()
         return self._driver.pool_stats(self.device, self.handle)
 
     def set_release_threshold(self, size: int) -> None:
@@ -113,7 +113,7 @@ class MemPool(Uncopied):
             UsageError: `keep` is negative.
         """
         _check_size("keep", keep)
-        DROPS.drain()
+        DROPS.drain_all()
         self._driver.trim_pool(self.device, self.handle, keep)
 
     def close(self) -> None:

@@ -327,7 +327,7 @@ def _reclaim(driver: DeviceDriver, ordinal: int, stream: int | None) -> None:
     It is streams that are waited for, and not the device: that would break captures of whomever. Streams of other libraries are not known
     here, but for the one that memory is wanted on.
     """
-    DROPS.drain()
+    DROPS.drain_all()
     with driver.outside_captures(ordinal):
         marks = places(driver, ordinal)
         marks += [Mark(driver, ordinal, known) for known in (stream, _STREAMS.get(driver, {}).get(ordinal)) if known is not None]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import becomes
-from tilec.runtime import Device
+from tests.waiting import PATIENCE, becomes
+from tilec.runtime import Device, DeviceOp, ExecutionContext, use_device, value, with_context
 from tilec.runtime.cpu_driver import CpuDriver
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops import watcher as module
@@ -62,3 +62,48 @@ def test_a_machine_without_threads_for_a_while(monkeypatch: pytest.MonkeyPatch) 
             watcher.watch(marks[0], 0, told.append)
     watcher.watch(marks[1], 0, told.append)
     assert becomes(lambda: told == [None, None])
+
+
+# --- what an op came to reaches whoever waits, whatever is wrong with it ------------------------------------------------------------
+
+
+class Unnoted(Exception):  # noqa: N818 - a class of somebody else
+    """An error that refuses notes, and to be asked for them."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("add_note", "__notes__"):
+            raise LookupError(name)
+        return super().__getattribute__(name)
+
+
+def failing(error: Exception, moved: Any = None) -> DeviceOp[None]:
+    """An op whose work on the device fails, and into which something has moved."""
+
+    def fail() -> None:
+        raise error
+
+    def body(ctx: ExecutionContext) -> DeviceOp[None]:
+        ctx.driver.call(ctx.stream, "fail", fail, [])
+        if moved is not None:
+            ctx.moved(moved, object())
+        return value(None)
+
+    return with_context(body)
+
+
+def test_an_error_that_cannot_be_noted_on_is_the_ops_all_the_same() -> None:
+    spoilt = ValueError("with notes of its own")
+    spoilt.__notes__ = ()  # type: ignore[assignment]
+    with use_device("cpu"):
+        with pytest.raises(Unnoted):
+            failing(Unnoted()).future().result(PATIENCE)
+        with pytest.raises(ValueError, match="with notes of its own"):
+            failing(spoilt).future().result(PATIENCE)
+
+
+def test_an_op_fails_also_where_what_moved_in_cannot_be_given_back(caplog: pytest.LogCaptureFixture) -> None:
+    with use_device("cpu"):
+        future = failing(ValueError("the device's"), moved=object()).future()
+    with pytest.raises(ValueError, match="the device's"):
+        future.result(PATIENCE)
+    assert "could not be given back" in caplog.text

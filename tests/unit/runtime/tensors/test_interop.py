@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.waiting import becomes
 from tilec.errors import BorrowError, TensorError, UseAfterMoveError
 from tilec.model.dtype import DTYPES
 from tilec.runtime import dlpack, dlpack_export
@@ -191,6 +192,7 @@ def test_the_consumers_stream_waits(gpu: FakeDriver, on_gpu: Make) -> None:
     assert steps(gpu) == []
     del t
     gc.collect()  # nobody took the capsules
+    assert becomes(lambda: gpu.steps, collect=False)
     assert steps(gpu) == [("free", 0)]
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gc
 import threading
+import types
 
 import pytest
 
 from tests.waiting import PATIENCE, becomes, joined
 from tilec.errors import DriverError, OutOfMemoryError
 from tilec.runtime.cpu_driver import CpuDriver
+from tilec.runtime.dlpack import View
+from tilec.runtime.dlpack_export import capsule
 from tilec.runtime.memory import DeviceBuffer
 from tilec.runtime.streams import Stream
+from tilec.runtime.tensors import drops
 from tilec.runtime.tensors.pool import MemPool
 from tilec.runtime.tensors.storage import Storage, allocate_bytes
 from tilec.testing.fake_driver import FakeDriver
@@ -164,6 +168,44 @@ def test_the_collector_waits_for_no_stream(cpu: CpuDriver) -> None:
         thread.join(PATIENCE)
 
 
+def test_capsules_that_nobody_took_wait_for_no_stream_either(cpu: CpuDriver) -> None:
+    """The collector lets go of them, whatever the thread holds that it runs on."""
+    pool, go, collected = MemPool("cpu", driver=cpu), threading.Event(), threading.Event()
+    with Stream("cpu", driver=cpu) as busy:
+        queue = cpu._queues[busy.handle]
+        queue.put(lambda _: go.wait(PATIENCE))
+        storage = Storage.allocate(cpu, CPU, 64, busy.handle, pool.handle)
+        seen = View(address=storage.address, shape=(64,), stride=None, dtype=(1, 8), lanes=1, device=(1, 0), readonly=False)
+        capsule(seen, storage, versioned=True)
+        del storage
+
+        def collect() -> None:
+            gc.collect()
+            collected.set()
+
+        with queue._changed:
+            thread = threading.Thread(target=collect, daemon=True)
+            thread.start()
+            assert collected.wait(PATIENCE)
+        go.set()
+        assert becomes(lambda: pool.stats.used == 0, collect=False)
+        joined(thread)
+
+
+def test_the_collector_runs_until_the_interpreter_has_taken_its_modules_apart() -> None:
+    """Whatever is said then, programs show at their end."""
+    (told,) = [callback for callback in gc.callbacks if callback.__module__ == drops.__name__]
+    alone = types.FunctionType(told.__code__, {}, argdefs=told.__defaults__)
+    gc.disable()
+    try:
+        alone("start", {})
+        assert drops._COLLECTING[0] == threading.get_ident()
+        alone("stop", {})
+        assert drops._COLLECTING[0] is None
+    finally:
+        gc.enable()
+
+
 def test_what_the_collector_found_is_given_back_before_more_is_taken(cpu: CpuDriver) -> None:
     pool = MemPool("cpu", max_size=64, driver=cpu)
     Cycle(Storage.allocate(cpu, CPU, 64, 0, pool.handle))
@@ -178,6 +220,28 @@ def test_statistics_know_what_the_collector_found(cpu: CpuDriver) -> None:
     assert pool.stats.used == 64
     gc.collect()
     assert pool.stats.used == 0
+
+
+@pytest.mark.parametrize("wants", ["statistics", "memory"])
+def test_memory_that_another_thread_is_giving_back_is_waited_for(cpu: CpuDriver, wants: str) -> None:
+    pool, at_it, go = MemPool("cpu", max_size=64, driver=cpu), threading.Event(), threading.Event()
+    storage = Storage.allocate(cpu, CPU, 64, 0, pool.handle)
+    cpu.synchronize(CPU, 0)
+
+    def give_back() -> None:
+        at_it.set()
+        assert go.wait(PATIENCE)
+        storage.free()
+
+    drops.DROPS.later(give_back)
+    assert at_it.wait(PATIENCE)
+    timer = threading.Timer(0.05, go.set)
+    timer.start()
+    if wants == "memory":
+        assert Storage.allocate(cpu, CPU, 64, 0, pool.handle).address
+    else:
+        assert pool.stats.used == 0
+    joined(timer)
 
 
 def test_what_is_dropped_outside_of_a_collection_is_given_back_at_once(cpu: CpuDriver) -> None:
