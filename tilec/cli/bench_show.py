@@ -13,6 +13,7 @@ from tilec.bench.saved import Saved
 from tilec.bench.statistics import Interval, median, series_interval
 from tilec.bench.work import Ceilings, Rates
 from tilec.cli.app import App
+from tilec.cli.failures import located_text
 from tilec.cli.run_results import skipped_lines
 from tilec.cli.tables import cells, plural, shorten, terminal_width
 from tilec.cli.tune_show import time_text
@@ -49,7 +50,7 @@ class Table:
             word, tint = ("skip", "yellow") if case.status == "skipped" else ("ERROR", "red")
             self._app.say(f"{self._name(case.name)}  {click.style(f'{word:>9}', fg=tint, bold=True)}")
             if case.error is not None:
-                self._app.say("\n".join(f"  {line}" for line in str(case.error).splitlines()))
+                self._app.say("\n".join(f"  {line}" for line in located_text(case.error, self._app.show).splitlines()))
             return
         host = f"{case.host * 1e6:.1f} us" if case.host is not None else "-"
         rates = f"{rate_text(case.rates.bytes, 1e9):>6}  {rate_text(case.rates.flops, 1e12):>7}  {share_text(case.rates):>8}"
