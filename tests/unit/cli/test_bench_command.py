@@ -336,6 +336,11 @@ def test_parts_are_read(text: str, part: float) -> None:
         (("--fail-slower", "0%", "--against-saved", "x"), "'0%' is no part to be slower by: write 5%"),
         (("--samples", "2"), "2 is not in the range"),
         (("--seconds", "-1"), "-1.0 is not in the range"),
+        (("--seconds", "nan"), "'nan' is no number of seconds"),
+        *(
+            ((option, ""), f"Invalid value for '{option}': it names nothing")
+            for option in ("--save", "--against-saved", "--markdown", "--bundle")
+        ),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(cli, args: tuple[str, ...], said: str) -> None:
