@@ -152,6 +152,19 @@ def test_cases_that_are_not_measured_stay_saved_and_are_named(desk: Desk, capsys
     assert "FAIL: 0 cases held against what was saved, 5% allowed: nothing to compare" in shown
 
 
+def test_what_another_run_saves_meanwhile_stays(desk: Desk) -> None:
+    def plan(case: str, n: int) -> float:
+        if case == "bare" and not other.exists():  # what another run does while this one measures
+            other.touch()
+            desk.cases = (("other", 1003, BENCH),)
+            desk.bench(save="main")
+        return times(case, n)
+
+    other = desk.root / "begun"
+    desk.bench(plan, save="main")
+    assert sorted(read_saved(desk.root / ".tilec/bench/main.json", "main").cases) == ["add/4k", "add/bare", "add/other"]
+
+
 def test_measurements_of_another_place_are_refused(desk: Desk) -> None:
     desk.bench(save="main")
     elsewhere = dataclasses.replace(H200, device="NVIDIA A100", multiprocessors=108, driver="570.1", cold=False)
