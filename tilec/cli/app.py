@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -187,6 +188,30 @@ def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
             setattr(ctx.ensure_object(App), name, value)
 
     return callback
+
+
+def named(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Callback of an option that names something: refuse an empty name, as an unset variable of a shell leaves it.
+
+    It would do the same as no option at all: save nothing, or compare with nothing, and succeed.
+    """
+    source = ctx.get_parameter_source(param.name or "")
+    if value == "" and source is not click.core.ParameterSource.DEFAULT:
+        raise click.BadParameter("it names nothing; leave the option out, or fill the variable that it comes from", ctx, param)
+    return value
+
+
+class SecondsRange(click.FloatRange):
+    """A range of seconds; `nan` is in no range, though no bound refuses it."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it."""
+        found: float = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return found
 
 
 def json_option(command: F) -> F:

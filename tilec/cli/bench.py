@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tilec.cli.app import App, examples, json_option
+from tilec.cli.app import App, SecondsRange, examples, json_option, named
 from tilec.cli.complete import case_names, completes, completes_list, known_targets, project_cases, project_kernels
 
 _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*%?")
@@ -84,18 +84,24 @@ class Given:
 @click.option("--device", default="auto", show_default=True, metavar="NAME", help="cuda, cuda:N, or cpu, which is never taken unasked.")
 @click.option("--samples", type=click.IntRange(6, 10_000), metavar="N", help="Take no more samples than this of a case.  [default: 300]")
 @click.option(
-    "--seconds", type=click.FloatRange(0, 3600), metavar="S", default=1.0, show_default=True, help="Time for each case and each rival."
+    "--seconds", type=SecondsRange(0, 3600), metavar="S", default=1.0, show_default=True, help="Time for each case and each rival."
 )
 @click.option("--cold/--hot", default=True, help="What launches find in the L2 cache: nothing of theirs, or what the last one left.")
 @click.option("--against/--no-against", default=True, help="Measure what cases are held against too, in turn with the kernel.")
-@click.option("--save", default="", metavar="NAME", help="Save the times, as .tilec/bench/NAME.json (or as a path that ends in .json).")
-@click.option("--against-saved", default="", metavar="NAME", help="Hold the times against those that were saved.")
+@click.option(
+    "--save",
+    default="",
+    callback=named,
+    metavar="NAME",
+    help="Save the times, as .tilec/bench/NAME.json (or as a path that ends in .json).",
+)
+@click.option("--against-saved", default="", callback=named, metavar="NAME", help="Hold the times against those that were saved.")
 @click.option("--fail-slower", type=Percent(), metavar="PART", help="With --against-saved: exit 1 where a case is slower by more: 5%.")
-@click.option("--markdown", default="", metavar="FILE", help="Write a table in Markdown too.")
+@click.option("--markdown", default="", callback=named, metavar="FILE", help="Write a table in Markdown too.")
 @click.option("--measure-ceilings", is_flag=True, help="Measure what the device can do at most anew, which is otherwise done once.")
 @click.option("--variants", is_flag=True, help="Measure each built variant of a case, not only the one a launch takes, and plot them.")
 @click.option("--dry-run", is_flag=True, help="Measure nothing: show what would run, its resources, occupancy and intensity.")
-@click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already.")
+@click.option("--bundle", type=click.Path(), callback=named, metavar="FILE", help="A bundle, package or wheel that is built already.")
 @click.option(
     "--targets",
     multiple=True,

@@ -86,20 +86,24 @@ class Files:
             self.shown = app.show(path)
             self.base = read_saved(path, self.shown)
         self.save = saved_files.path_of(given.save, folder, app.base) if given.save else None
-        self.before: Saved | None = None
         if self.save is not None:
             if self.save.is_relative_to(self._work.path):
                 self._work.ignore()
-            if self.save.exists():  # whose other cases are kept; anything else is not written over
-                self.before = read_saved(self.save, app.show(self.save))
+            self._shown_save = app.show(self.save)
+            self._before()
         self.markdown = app.path(given.markdown) if given.markdown else None
         for path_ in (self.save, self.markdown):
             if path_ is not None:
                 _require_writable(path_)
 
     def kept(self, setting: Setting) -> Mapping[str, SavedCase]:
-        """What was saved before in the same setting, and stays."""
-        return self.before.cases if self.before is not None and self.before.setting == setting else {}
+        """What was saved before in the same setting, and stays: as it is now, since another run may have saved its cases meanwhile."""
+        before = self._before()
+        return before.cases if before is not None and before.setting == setting else {}
+
+    def _before(self) -> Saved | None:
+        """What lies where it is to be saved, whose other cases are kept; anything else is not written over."""
+        return read_saved(self.save, self._shown_save) if self.save is not None and self.save.exists() else None
 
 
 def measure_cases(

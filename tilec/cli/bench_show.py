@@ -13,6 +13,7 @@ from tilec.bench.saved import Saved
 from tilec.bench.statistics import Interval, median, series_interval
 from tilec.bench.work import Ceilings, Rates
 from tilec.cli.app import App
+from tilec.cli.failures import located_text
 from tilec.cli.run_results import skipped_lines
 from tilec.cli.tables import cells, plural, shorten, terminal_width
 from tilec.cli.tune_show import time_text
@@ -49,9 +50,9 @@ class Table:
             word, tint = ("skip", "yellow") if case.status == "skipped" else ("ERROR", "red")
             self._app.say(f"{self._name(case.name)}  {click.style(f'{word:>9}', fg=tint, bold=True)}")
             if case.error is not None:
-                self._app.say("\n".join(f"  {line}" for line in str(case.error).splitlines()))
+                self._app.say("\n".join(f"  {line}" for line in located_text(case.error, self._app.show).splitlines()))
             return
-        host = f"{case.host * 1e6:.1f} us" if case.host is not None else "-"
+        host = host_text(case.host)
         rates = f"{rate_text(case.rates.bytes, 1e9):>6}  {rate_text(case.rates.flops, 1e12):>7}  {share_text(case.rates):>8}"
         self._app.say(f"{self._name(case.name)}  {_times(case.measurement)}  {host:>7}  {rates}".rstrip())
         for rival in case.rivals:
@@ -165,7 +166,7 @@ def markdown(results: Sequence[CaseBench], setting: Setting) -> str:
         if case.measurement is None:
             row = [_escaped(case.name), case.status, *[""] * (len(heads) - 2)]
         else:
-            host = f"{case.host * 1e6:.1f} us" if case.host is not None else "-"
+            host = host_text(case.host)
             rates = [rate_text(case.rates.bytes, 1e9), rate_text(case.rates.flops, 1e12), share_text(case.rates) or "-"]
             times = [time_text(median(case.measurement.samples)), _half_width(case.measurement), host]
             change = [_change_cell(case.change)] if changes else []
@@ -183,7 +184,7 @@ def _change_cell(change: Change | None) -> str:
 
 def _rival_cell(rival: RivalResult) -> str:
     text = f"`{_escaped(rival.text)}`"
-    return f"{text} {rival.ratio:.2f}x as long" if rival.measurement is not None else f"{text} not measured"
+    return f"{text} {_times_text(rival.ratio)}x as long" if rival.measurement is not None else f"{text} not measured"
 
 
 def _escaped(text: str) -> str:
@@ -201,7 +202,21 @@ def change_text(change: Change) -> str:
 
 def ratio_text(ratio: float, interval: Interval) -> str:
     """`1.01x as long (1.00 to 1.02)`: what a rival takes for each unit of the kernel's time."""
-    return f"{ratio:.2f}x as long ({interval.low:.2f} to {interval.high:.2f})"
+    return f"{_times_text(ratio)}x as long ({_times_text(interval.low)} to {_times_text(interval.high)})"
+
+
+def _times_text(times: float) -> str:
+    """Two digits behind the point; none where there are many before it, and more where they would all be 0."""
+    return f"{times:.0f}" if times >= 100 else f"{times:.2f}" if times >= 0.095 else f"{times:.2g}"
+
+
+def host_text(seconds: float | None) -> str:
+    """What a launch costs the host, in no more than the 7 columns of its title: `3.4 us`, `123 us`, `1.2 ms`; a dash for not known."""
+    if seconds is None:
+        return "-"
+    return (
+        f"{seconds * 1e6:.1f} us" if seconds < 99.95e-6 else f"{seconds * 1e6:.0f} us" if seconds < 999.5e-6 else f"{seconds * 1e3:.3g} ms"
+    )
 
 
 def rate_text(rate: float | None, unit: float) -> str:

@@ -90,8 +90,15 @@ def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: S
         return _render_build(exc, verbose=verbose, command=command, show=show)
     if isinstance(exc, CompileError):
         return _render_group(group([exc])[0], verbose=verbose, show=show)
-    head, *rest = str(exc).split("\n")
-    return "\n".join([f"{_red('error:')} {head}", *rest])
+    return f"{_red('error:')} {located_text(exc, show)}"
+
+
+def located_text(exc: TilecError, show: Show) -> str:
+    """An error's own text, its place said by `show` as the user would."""
+    text = str(exc)
+    if exc.location is None or not text.startswith(f"{exc.location}: "):
+        return text
+    return f"{dataclasses.replace(exc.location, file=show(exc.location.file))}{text.removeprefix(str(exc.location))}"
 
 
 def _render_manifest(exc: ManifestError, *, show: Show) -> str:

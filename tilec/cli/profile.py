@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, examples, json_option
+from tilec.cli.app import App, SecondsRange, examples, json_option
 from tilec.cli.one_case import Asked, Watched, bare_launch, case_option, environment, watched_case
 from tilec.errors import MissingError, OutputError, TilecError, UsageError
 
@@ -46,7 +46,7 @@ TAIL = 12
     help="How much ncu measures.",
 )
 @click.option("-o", "--out", default="", metavar="PATH", help="Where the report goes.  [default: .tilec/profile/CASE.ncu-rep]")
-@click.option("--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, metavar="SECONDS", help="Give up after so long.")
+@click.option("--timeout", type=SecondsRange(min=1), default=600.0, show_default=True, metavar="SECONDS", help="Give up after so long.")
 @json_option
 @click.pass_obj
 def command(app: App, case: str, device: str, bundle: str | None, targets: tuple[str, ...], wanted: str, out: str, timeout: float) -> None:

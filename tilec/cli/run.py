@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, examples, json_option
+from tilec.cli.app import App, examples, json_option, named
 from tilec.cli.cases import Wish, check_wish, open_project
 from tilec.cli.complete import (
     case_names,
@@ -108,6 +108,7 @@ class _Given:
     "save",
     default="",
     type=click.Path(file_okay=False),
+    callback=named,
     metavar="DIR",
     help="Write every output as DIR/CASE.OUTPUT.npy.",
 )
@@ -133,7 +134,7 @@ class _Given:
 )
 @click.option("--block", "blocks", multiple=True, metavar="X[,Y[,Z]]", help="With --trace: which block (default: 0,0,0).")
 @click.option("--check", is_flag=True, help="On the cpu device: also report races, bad accesses and broken promises (see `sanitize`).")
-@click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already.")
+@click.option("--bundle", type=click.Path(), callback=named, metavar="FILE", help="A bundle, package or wheel that is built already.")
 @click.option(
     "--targets",
     multiple=True,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilec.cli.app import App
+from tilec.cli.failures import located_text
 from tilec.cli.run_difference import difference_lines
 from tilec.cli.tables import FLEX_LEAST, plural, shorten, terminal_width
 
@@ -70,7 +71,7 @@ class Results:
         if result.repeats is not None and result.status != "skipped":
             app.say(f"  {repeats_text(result.repeats)}")
         if result.error is not None:
-            app.say("\n".join(f"  {line}" for line in str(result.error).splitlines()))
+            app.say("\n".join(f"  {line}" for line in located_text(result.error, app.show).splitlines()))
 
 
 def repeats_text(repeats: Repeats) -> str:

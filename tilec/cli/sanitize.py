@@ -130,6 +130,7 @@ def _ending(results: Sequence[CaseFindings]) -> int:
 
 
 def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
+    from tilec.cli.failures import located_text
     from tilec.cli.findings import render_finding
     from tilec.cli.tables import plural
 
@@ -145,7 +146,7 @@ def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
     for note in result.notes:
         app.say(f"  note: {note}")
     if result.error is not None:
-        app.say("\n".join(f"  {row}" for row in str(result.error).splitlines()))
+        app.say("\n".join(f"  {row}" for row in located_text(result.error, app.show).splitlines()))
 
 
 def _summary(results: Sequence[CaseFindings]) -> str:

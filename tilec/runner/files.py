@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import lzma
 import math
 import re
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -27,6 +30,11 @@ FORMS = "FILE.npy, FILE.npz:KEY or FILE.safetensors:KEY"
 MOST_HEADER = 100_000_000
 MOST_NPY_HEADER = 64 * 1024
 KEYS_SHOWN = 8
+# What NumPy and the modules of archives raise where a file is damaged: the words of a header, or compressed bytes, are no longer theirs.
+UNREADABLE = (
+    *(OSError, ValueError, EOFError, RuntimeError, MemoryError),
+    *(tokenize.TokenError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+)
 
 _PLACE = re.compile(r"(.*?\.(?:npz|safetensors))(?::(.*))?", re.DOTALL)
 _SAFETENSORS = {
@@ -129,7 +137,7 @@ class _Reader:
         try:
             self._file = self._kept(place.path.open("rb"))
             self._read_head()
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        except UNREADABLE as error:
             self.__exit__()
             raise UnfitError(_reason(error)) from error
         except UnfitError:
@@ -184,7 +192,7 @@ class _Reader:
         try:
             flat = np.empty(math.prod(entry.shape), stored)
             self._fill(flat.view(np.uint8).data)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, MemoryError) as error:
+        except UNREADABLE as error:
             raise UnfitError(_reason(error)) from error
         found = flat.reshape(entry.shape[::-1]).T if entry.fortran else flat.reshape(entry.shape)
         array: Array = np.ascontiguousarray(found.astype(dtype, copy=False)).reshape(entry.shape)

@@ -14,8 +14,10 @@ import pytest
 from tests.bench_samples import BENCH, GIVEN, H200, SHOWN, SLOWER, PlannedPlace, app, bound, manifest, opened
 from tilec.bench.measure import ClockReading
 from tilec.bench.saved import read_saved
+from tilec.bench.statistics import Interval
 from tilec.cli.bench import Percent
 from tilec.cli.bench_run import Files, measure_cases
+from tilec.cli.bench_show import host_text, ratio_text
 from tilec.errors import OutputError, UsageError
 
 AGAINST = BENCH + ', against = ["numpy:add(x, y)", "torch:add(x, y)"]'
@@ -53,6 +55,37 @@ def test_what_is_shown_fits_80_columns(desk: Desk, capsys: pytest.CaptureFixture
     shown = capsys.readouterr().out
     assert shown == SHOWN
     assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (3.4e-6, "3.4 us"),
+        (99.94e-6, "99.9 us"),
+        (99.96e-6, "100 us"),
+        (999.4e-6, "999 us"),
+        (1.234e-3, "1.23 ms"),
+        (0.25, "250 ms"),
+    ],
+)
+def test_what_a_launch_costs_the_host_keeps_its_column(seconds: float | None, text: str) -> None:
+    assert host_text(seconds) == text
+    assert len(text) <= len(" launch")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "text"),
+    [
+        (1.014, 1.0, 1.02, "1.01x as long (1.00 to 1.02)"),
+        (0.00123, 0.0012, 0.0951, "0.0012x as long (0.0012 to 0.10)"),
+        (12345.6, 999.5, 20000.0, "12346x as long (1000 to 20000)"),
+    ],
+)
+def test_ratios_of_any_size_say_something_in_few_columns(ratio: float, low: float, high: float, text: str) -> None:
+    """A library on the cpu device is a thousand times as fast as an interpreter: 0.00x would not say so."""
+    assert ratio_text(ratio, Interval(low=low, high=high, coverage=0.95)) == text
+    assert len(f"{'':46}{text}") <= 80
 
 
 def test_long_names_are_shortened_to_fit(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,6 +150,19 @@ def test_cases_that_are_not_measured_stay_saved_and_are_named(desk: Desk, capsys
     assert "not compared: add/4k: its inputs are others now\n" in shown
     assert "saved and not measured now: add/bare\n" in shown
     assert "FAIL: 0 cases held against what was saved, 5% allowed: nothing to compare" in shown
+
+
+def test_what_another_run_saves_meanwhile_stays(desk: Desk) -> None:
+    def plan(case: str, n: int) -> float:
+        if case == "bare" and not other.exists():  # what another run does while this one measures
+            other.touch()
+            desk.cases = (("other", 1003, BENCH),)
+            desk.bench(save="main")
+        return times(case, n)
+
+    other = desk.root / "begun"
+    desk.bench(plan, save="main")
+    assert sorted(read_saved(desk.root / ".tilec/bench/main.json", "main").cases) == ["add/4k", "add/bare", "add/other"]
 
 
 def test_measurements_of_another_place_are_refused(desk: Desk) -> None:
@@ -282,7 +328,7 @@ def test_a_case_that_goes_wrong_costs_itself_alone(desk: Desk, capsys: pytest.Ca
     assert place.measured == ["bare"]
     assert "ERROR" in shown
     assert "add/4k: bench.bytes = 'z.size // (x.size - y.size)'" in shown
-    assert f"{desk.root / 'tilec.toml'}:" in shown
+    assert "\n  tilec.toml:" in shown, "a place is said from where one works"
     assert "1 case could not be measured" in shown
     assert not (desk.root / ".tilec" / "bench" / "main.json").exists()
 
@@ -336,6 +382,11 @@ def test_parts_are_read(text: str, part: float) -> None:
         (("--fail-slower", "0%", "--against-saved", "x"), "'0%' is no part to be slower by: write 5%"),
         (("--samples", "2"), "2 is not in the range"),
         (("--seconds", "-1"), "-1.0 is not in the range"),
+        (("--seconds", "nan"), "'nan' is no number of seconds"),
+        *(
+            ((option, ""), f"Invalid value for '{option}': it names nothing")
+            for option in ("--save", "--against-saved", "--markdown", "--bundle")
+        ),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(cli, args: tuple[str, ...], said: str) -> None:

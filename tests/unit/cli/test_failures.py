@@ -156,3 +156,10 @@ def test_json_of_a_bad_manifest() -> None:
         "what": "1 problem in the manifest and what it names",
         "problems": [{"severity": "error", "message": "off", "location": None}],
     }
+
+
+def test_places_are_said_from_where_one_works() -> None:
+    """Whoever prints an error in a table says its place as the last line of a command does."""
+    exc = TilecError("it is no amount", location=Location(file="/p/tilec.toml", line=3, column=9), fix="give one")
+    assert text(exc, show=lambda path: str(path).removeprefix("/p/")) == "error: tilec.toml:3:9: it is no amount\n  fix: give one"
+    assert failures.located_text(TilecError("it is no amount"), lambda path: "?") == "it is no amount"

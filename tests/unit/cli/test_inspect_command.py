@@ -216,6 +216,7 @@ def test_equal_bundles(cli, sample: Path) -> None:
         (("--diff", "nothing.tilec"), "nothing.tilec: no such file or directory"),
         (("--diff", "acme.tilec", "--ptx"), "--diff and --ptx cannot be combined"),
         (("--diff", "acme.tilec", "--safety"), "--diff and --safety cannot be combined"),
+        *(((option, ""), f"Invalid value for '{option}': it names nothing") for option in ("--diff", "--html", "--why")),
         (("--deny-breaking",), "--deny-breaking goes with --diff, without --sass"),
         (("--instructions", "--safety"), "--instructions and --safety cannot be combined"),
         (("--diff", "acme.tilec", "--select", "rmsnrm"), "nothing matches 'rmsnrm'; did you mean 'rmsnorm'"),

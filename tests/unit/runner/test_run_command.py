@@ -273,6 +273,7 @@ def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
         (["scale", "--axis", "T=f16"], "--axis and --reference go with --arg"),
         (["scale", "--arg", "x=f32[3"], "'f32[3' is no tensor, number or file of an array"),
         (["scale", "--device", "gpu"], "--device: 'gpu' is no device that kernels run on\n  fix: take auto, cpu, cuda, cuda:N for"),
+        (["scale", "--output-dir", ""], "Invalid value for '--output-dir' / '--save': it names nothing"),
         (["scale", "--device", ""], "--device is empty\n  fix: take auto, cpu, cuda, cuda:N for"),
         (["scale", "--device", "all", "--steps", "5"], "--steps needs the cpu device, and --device is all"),
         (["-k", "good and"], "-k 'good and': a word is missing, at column 9\n  good and\n          ^\n"),

@@ -138,6 +138,22 @@ def test_a_damaged_archive(tmp_path: Path) -> None:
         read(tmp_path, "z.npz:x")
 
 
+def test_a_damaged_header_is_told_whoever_reads_it(tmp_path: Path) -> None:
+    """Its text is read by Python's tokenizer, and in an archive it is unpacked first: they have errors of their own."""
+    np.save(tmp_path / "x.npy", np.arange(4, dtype=np.float32))
+    whole = (tmp_path / "x.npy").read_bytes()
+    (tmp_path / "x.npy").write_bytes(whole.replace(b"}", b"("))
+    np.savez_compressed(tmp_path / "x.npz", x=np.arange(64, dtype=np.float32))
+    packed = bytearray((tmp_path / "x.npz").read_bytes())
+    start = 30 + int.from_bytes(packed[26:28], "little") + int.from_bytes(packed[28:30], "little")
+    packed[start] |= 0x06  # no such kind of a block
+    (tmp_path / "x.npz").write_bytes(packed)
+    for name, why in (("x.npy", "EOF in multi-line statement|was never closed|Cannot parse header"), ("x.npz", "invalid block type")):
+        for ask in (lambda name=name: dtype_in(parse_place(name, cwd=tmp_path), "x"), lambda name=name: read(tmp_path, name)):
+            with pytest.raises(UnfitError, match=why):
+                ask()
+
+
 def test_other_dtypes_and_files_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones(2))
     with pytest.raises(UnfitError, match=r"^it holds f64, not f32$"):
