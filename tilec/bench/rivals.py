@@ -118,6 +118,14 @@ def _problem(text: str, inputs: Collection[str]) -> str:
             return f"{node.attr!r} is private"
         if isinstance(node, ast.Name) and node.id.startswith("_"):
             return f"{node.id!r} is private"
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow | ast.LShift) and not _names(node.left):
+            return f"{ast.unparse(node)} is a power of plain numbers, which may take for ever: write the number"
+    if inputs and not _names(tree).intersection(inputs):
+        return f"it uses none of the case's inputs ({', '.join(inputs)})"
     called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     clash = sorted(called.intersection(inputs))
     return f"{clash[0]!r} is an input, and cannot be called" if clash else ""
+
+
+def _names(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}

@@ -44,6 +44,9 @@ def test_calls_and_functions_of_files_are_read() -> None:
         ("torch:matmul(a, b := a)", "NamedExpr has no place in it"),
         ("torch:a(b)", "'a' is an input, and cannot be called"),
         ("torch:matmul(f'{a}', b)", "JoinedStr has no place in it"),
+        ("numpy:a * 9**9**9", "9 ** 9 ** 9 is a power of plain numbers, which may take for ever: write the number"),
+        ("numpy:a + (1 << 1 << 40)", "1 << 1 << 40 is a power of plain numbers, which may take for ever: write the number"),
+        ("numpy:zeros(4)", "it uses none of the case's inputs (a, b"),
     ],
 )
 def test_what_is_no_call_is_refused_where_it_is_written(text: str, said: str) -> None:
