@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from tilec.cli.app import App, SecondsRange, examples, json_option, named
-from tilec.cli.complete import case_names, completes, completes_list, known_targets, project_cases, project_kernels
+from tilec.cli.chosen import case_options
+from tilec.cli.complete import completes_list, known_targets
 
 _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*%?")
 
@@ -68,19 +69,7 @@ class Given:
     + "\n\nExit codes: 0 measured, 1 a case could not be, or is slower than what was saved by more than --fail-slower, 2 usage or "
     "manifest, or what was saved is of another device, driver or state of the cache, 3 there is no GPU, and nothing was measured.",
 )
-@click.argument("kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(project_kernels))
-@click.option(
-    "-k",
-    "expression",
-    default="",
-    metavar="EXPR",
-    shell_complete=completes(case_names),
-    help="Only cases whose names fit, such as 'gemm and not f16'.",
-)
-@click.option(
-    "--select", multiple=True, metavar="GLOB", shell_complete=completes(case_names), help="Only cases whose name (gemm/4k[f16]) matches."
-)
-@click.option("--case", "cases", multiple=True, metavar="NAME", shell_complete=completes(project_cases), help="Only cases of this name.")
+@case_options
 @click.option("--device", default="auto", show_default=True, metavar="NAME", help="cuda, cuda:N, or cpu, which is never taken unasked.")
 @click.option("--samples", type=click.IntRange(6, 10_000), metavar="N", help="Take no more samples than this of a case.  [default: 300]")
 @click.option(

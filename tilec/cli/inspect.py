@@ -118,18 +118,15 @@ def command(
         from tilec.cli.inspect_why import print_why
 
         return print_why(app, file, why, arguments, device=device, driver=driver)
-    if arguments or device or driver:
-        wrong = f"{arguments[0]!r} goes" if arguments else f"{'--device' if device else '--driver'} goes"
-        raise click.UsageError(f"{wrong} with --why KERNEL", click.get_current_context())
+    _refuse_without_why(arguments, device, driver)
     _refuse(app, shown, form=form, old=old, deny_breaking=deny_breaking, raw=raw)
     page = check_html(app, html) if html else None
     opened = container.open_code(app.path(file), app.settings.search)
     if verify:
         opened.bundle.verify()
     if old:
-        difference(
-            app, container.open_code(app.path(old), app.settings.search), opened, select, code=form == "sass", deny_breaking=deny_breaking
-        )
+        before = container.open_code(app.path(old), app.settings.search)
+        difference(app, before, opened, select, code=form == "sass", deny_breaking=deny_breaking)
         return 0
     if form:
         _dump(app, opened, form, select, raw=raw)
@@ -158,6 +155,17 @@ def _refuse_beside_why(shown: Sequence[str]) -> None:
     """
     if shown:
         raise click.UsageError(f"--why and {shown[0]} cannot be combined", click.get_current_context())
+
+
+def _refuse_without_why(arguments: Sequence[str], device: str, driver: str) -> None:
+    """What only goes with --why.
+
+    Raises:
+        click.UsageError: there is some of it.
+    """
+    if arguments or device or driver:
+        wrong = repr(arguments[0]) if arguments else "--device" if device else "--driver"
+        raise click.UsageError(f"{wrong} goes with --why KERNEL", click.get_current_context())
 
 
 def _refuse(app: App, shown: Sequence[str], *, form: str | None, old: str, deny_breaking: bool, raw: bool) -> None:

@@ -9,17 +9,8 @@ import click
 
 from tilec.cli.app import App, examples, json_option, named
 from tilec.cli.cases import Wish, check_wish, open_project
-from tilec.cli.complete import (
-    case_names,
-    changeable,
-    completes,
-    completes_list,
-    devices,
-    input_names,
-    known_targets,
-    project_cases,
-    project_kernels,
-)
+from tilec.cli.chosen import case_options
+from tilec.cli.complete import case_names, changeable, completes, completes_list, devices, input_names, known_targets
 
 if TYPE_CHECKING:
     from tilec.cli.run_flow import RunOptions
@@ -70,19 +61,7 @@ class _Given:
     "case (or not the kernel that was named) that runs without one, 86 --check found something. Cases that need a GPU are skipped on "
     "the cpu device, and counted.",
 )
-@click.argument("kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(project_kernels))
-@click.option(
-    "-k",
-    "expression",
-    default="",
-    metavar="EXPR",
-    shell_complete=completes(case_names),
-    help="Only cases whose names fit, such as 'gemm and not (f16 or BM256)'.",
-)
-@click.option(
-    "--select", multiple=True, metavar="GLOB", shell_complete=completes(case_names), help="Only cases whose name (gemm/4k[f16]) matches."
-)
-@click.option("--case", "cases", multiple=True, metavar="NAME", shell_complete=completes(project_cases), help="Only cases of this name.")
+@case_options
 @click.option(
     "--set",
     "settings",

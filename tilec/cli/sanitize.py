@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tilec.cli.app import App, examples, json_option
-from tilec.cli.complete import case_names, completes, completes_list, known_targets, project_cases, project_kernels
+from tilec.cli.chosen import case_options
+from tilec.cli.complete import completes_list, known_targets
 from tilec.cli.findings import FOUND
 
 if TYPE_CHECKING:
@@ -33,19 +34,7 @@ TINTS = {"clean": ("clean", "green"), "findings": ("FOUND", "red"), "error": ("E
     )
     + "\n\nExit codes: 0 nothing found, 86 something is, 1 a case could not be checked, 2 usage or manifest, 3 there is nothing to check.",
 )
-@click.argument("kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(project_kernels))
-@click.option(
-    "-k",
-    "expression",
-    default="",
-    metavar="EXPR",
-    shell_complete=completes(case_names),
-    help="Only cases whose names fit, such as 'gemm and not f16'.",
-)
-@click.option(
-    "--select", multiple=True, metavar="GLOB", shell_complete=completes(case_names), help="Only cases whose name (gemm/4k[f16]) matches."
-)
-@click.option("--case", "cases", multiple=True, metavar="NAME", shell_complete=completes(project_cases), help="Only cases of this name.")
+@case_options
 @click.option("--device", type=click.Choice(["cpu"]), default="cpu", show_default=True, help="Where the kernels are run.")
 @click.option("--seed", "seeds", multiple=True, type=click.IntRange(0, 2**63 - 1), help="A random order of the blocks.  [default: 0]")
 @click.option("--nan", is_flag=True, help="Report the first NaN or infinity that is made from finite numbers.")

@@ -111,11 +111,15 @@ def make_plan(
     notes.extend(remarks)
     groups = Groups(offered)
     kernels = tuple(dataclasses.replace(k, jobs=tuple(map(groups.of, k.jobs))) for k in planned if k.jobs)
-    plan = Plan(kernels=kernels, notes=tuple(dict.fromkeys(notes)))
-    if select and len(plan.jobs) < selection.offered:
-        partly = f"--select takes {len(plan.jobs)} of {selection.offered} jobs: bundle and package hold these alone"
-        plan = dataclasses.replace(plan, notes=(*plan.notes, partly))
-    return plan
+    return _noted(Plan(kernels=kernels, notes=tuple(dict.fromkeys(notes))), selection.offered if select else 0)
+
+
+def _noted(plan: Plan, offered: int) -> Plan:
+    """A plan that says where it takes fewer jobs than were offered."""
+    if len(plan.jobs) >= offered:
+        return plan
+    partly = f"--select takes {len(plan.jobs)} of {offered} jobs: bundle and package hold these alone"
+    return dataclasses.replace(plan, notes=(*plan.notes, partly))
 
 
 def _idle_overrides(manifest: Manifest, selection: Selection) -> Iterator[str]:

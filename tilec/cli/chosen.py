@@ -1,0 +1,30 @@
+"""The arguments that choose cases, alike for every command that takes several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from tilec.cli.complete import case_names, completes, project_cases, project_kernels
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def case_options(function: F) -> F:
+    """`[KERNEL]...` (`kernels`), `-k` (`expression`), `--select` (`select`) and `--case` (`cases`)."""
+    matching = completes(case_names)
+    fitting = "Only cases whose names fit, such as 'gemm and not (f16 or BM256)'."
+    for declare in (  # the first that is declared is shown last
+        click.option(
+            "--case", "cases", multiple=True, metavar="NAME", shell_complete=completes(project_cases), help="Only cases of this name."
+        ),
+        click.option(
+            "--select", multiple=True, metavar="GLOB", shell_complete=matching, help="Only cases whose name (gemm/4k[f16]) matches."
+        ),
+        click.option("-k", "expression", default="", metavar="EXPR", shell_complete=matching, help=fitting),
+        click.argument("kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(project_kernels)),
+    ):
+        function = declare(function)
+    return function
