@@ -19,6 +19,7 @@ from tilec.errors import BuildError, Diagnostic, ManifestError, UsageError
 from tilec.frontends._reads import GONE, OWN
 from tilec.frontends._tools import used as tools_used
 from tilec.frontends.base import BUILTIN, ToolSearch
+from tilec.manifest.types import Manifest
 from tilec.model.kernel import BundleInfo
 from tilec.model.suggest import did_you_mean
 from tilec.plan import Plan, make_plan
@@ -106,6 +107,8 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         if not request.aside:
             check_lock(Path(project.manifest.root), declared.tools, locked=request.locked, note=observer.note)
         plan = _plan(project, declared, request)
+        if request.aside and not plan.jobs:
+            return BuildResult(outputs=(), info=None, jobs=0, compiled=0, cached=0, seconds=time.monotonic() - started, up_to_date=False)
         keyed = _keyed(plan, declared)
         emit = ("bundle",) if request.aside else request.emit or project.manifest.output.emit
         draft = bundle_info(project, declared, plan, request.profile, outcomes=None)
@@ -298,6 +301,9 @@ def _plan(project: Project, declared: Declared, request: BuildRequest) -> Plan:
     manifest, targets = project.manifest, request.targets
     if request.lineinfo:
         manifest = dataclasses.replace(manifest, profiles=tuple(dataclasses.replace(one, lineinfo=True) for one in manifest.profiles))
+    select = request.select
+    if request.aside:
+        manifest, select = _made(manifest, declared, request, project)
     if declared.unreadable or declared.passed_over:
         targets = targets or ("default",)  # named: then nothing is said of overrides, which may well match what cannot be read
         manifest = dataclasses.replace(manifest, kernels=tuple(kernel for kernel in manifest.kernels if kernel.name in declared.kernels))
@@ -308,7 +314,7 @@ def _plan(project: Project, declared: Declared, request: BuildRequest) -> Plan:
             project.languages,
             project.sources,
             targets=targets,
-            select=request.select,
+            select=select,
             profile=request.profile,
             tuned={} if request.aside else tuning_files(project, declared),
         )
@@ -317,6 +323,16 @@ def _plan(project: Project, declared: Declared, request: BuildRequest) -> Plan:
         raise
     passed = [f"{error.what}: passed over, since --select takes none of its kernels" for error in declared.passed_over]
     return dataclasses.replace(plan, notes=(*plan.notes, *passed))
+
+
+def _made(manifest: Manifest, declared: Declared, request: BuildRequest, project: Project) -> tuple[Manifest, tuple[str, ...]]:
+    """What a build aside and its `--select` keep: not the kernels whose source, a compiled file, gives nothing for the targets."""
+    wanted = {target.kind for target in parse_targets(manifest, request.targets)}
+    facts = {kernel.name: project.languages[kernel.language] for kernel in manifest.kernels}
+    useless = {name for name, decl in declared.kernels.items() if not wanted.intersection(facts[name].of(decl).kinds)}
+    select = tuple(glob for glob in request.select if glob not in useless)
+    kernels = tuple(kernel for kernel in manifest.kernels if kernel.name not in useless)
+    return dataclasses.replace(manifest, kernels=kernels if select or not request.select else ()), select
 
 
 def _keyed(plan: Plan, declared: Declared) -> tuple[KeyedJob, ...]:

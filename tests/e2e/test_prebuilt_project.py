@@ -98,6 +98,20 @@ def test_bytecode_runs_on_the_cpu_device(cli: Cli, tmp_path: Path) -> None:
     assert (z == x + y).all()
 
 
+@pytest.mark.parametrize("command", ["run", "sanitize"])
+def test_without_a_gpu_what_comes_as_machine_code_is_skipped(cli: Cli, tmp_path: Path, command: str) -> None:
+    """Only the file says what can be made of it: its language takes Tile IR too."""
+    project(tmp_path)
+    with (tmp_path / "tilec.toml").open("a") as file:
+        file.write('[kernel.fill.case.some]\ninputs.y = { shape = [256], dist = "empty" }\ninputs.value = 2.0\n')
+    done = cli(tmp_path, command, "--device", "cpu", "--json")
+    assert done.code == 0, done.err
+    assert {case["name"]: case["status"] == "skipped" for case in done.json()["cases"]} == {"fill/some": True, "add/odd": False}
+    alone = cli(tmp_path, command, "fill", "--device", "cpu")
+    assert alone.code == 3
+    assert "skipped fill: it " in alone.out
+
+
 def test_two_directories_give_equal_bundles(cli: Cli, tmp_path: Path) -> None:
     made = []
     for name in ("one", "two"):

@@ -155,7 +155,7 @@ def _open_part(app: App, project: Project, wish: Wish, targets: tuple[str, ...],
     built = path = None
     if any(kernel.name in able for kernel in asked):
         path = _build(app, targets=targets, select=select, aside=True, how=how)
-        built = open_container(path).bundle
+        built = open_container(path).bundle if path else None
     inside = {kernel.name for kernel in built.info.kernels} if built else set()
     advice = "add tileir to --targets, or leave --targets out" if named else "take tileir out of what [[override]] keeps from it"
     other = f"none of the targets {', '.join(targets)} concerns it: name others with --targets, or leave the option out"
@@ -167,7 +167,8 @@ def _open_part(app: App, project: Project, wish: Wish, targets: tuple[str, ...],
     )
 
 
-def _build(app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] = (), aside: bool = False, how: How = How()) -> Path:
+def _build(app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] = (), aside: bool = False, how: How = How()) -> Path | None:
+    """Build, and give the bundle; None where a build aside has nothing to make for the targets."""
     from tilec import build
     from tilec.cli import progress
     from tilec.cli.build import make_request
@@ -183,7 +184,7 @@ def _build(app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] =
     finally:
         progress.close(observer)
     found = _bundle_among(result.outputs)
-    if found is None:
+    if found is None and not (aside and not result.jobs):
         raise click.UsageError("the build writes no bundle: add it to output.emit", click.get_current_context())
     return found
 
