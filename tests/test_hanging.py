@@ -50,7 +50,7 @@ def test_what_hangs_fails_and_the_rest_goes_on(tmp_path: Path) -> None:
     (tmp_path / "test_hangs.py").write_text(TESTS)
     command = ["scripts/tests.sh", "-c", "pyproject.toml", "-p", "tests.conftest", "-p", "no:cacheprovider", str(tmp_path)]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    env = {**inherited, "TILEC_TEST_WORKERS": "3", "TILEC_TEST_LIMIT": "6"}  # of tests that take milliseconds
+    env = {**inherited, "TILEC_TEST_WORKERS": "3", "TILEC_TEST_LIMIT": "10"}  # of tests that take milliseconds; but machines stall
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=240, check=False)
     said = done.stdout + done.stderr
     assert done.returncode == 1, said
