@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from tilec.cli.app import App, SecondsRange, examples, json_option, named
-from tilec.cli.chosen import case_options
-from tilec.cli.complete import completes_list, known_targets
+from tilec.cli.chosen import bundle_options, case_options
 
 _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*%?")
 
@@ -90,14 +89,7 @@ class Given:
 @click.option("--measure-ceilings", is_flag=True, help="Measure what the device can do at most anew, which is otherwise done once.")
 @click.option("--variants", is_flag=True, help="Measure each built variant of a case, not only the one a launch takes, and plot them.")
 @click.option("--dry-run", is_flag=True, help="Measure nothing: show what would run, its resources, occupancy and intensity.")
-@click.option("--bundle", type=click.Path(), callback=named, metavar="FILE", help="A bundle, package or wheel that is built already.")
-@click.option(
-    "--targets",
-    multiple=True,
-    metavar="LIST",
-    shell_complete=completes_list(known_targets),
-    help="Targets to build for (default: as `tilec run`).",
-)
+@bundle_options("as `tilec run`")
 @json_option
 @click.pass_obj
 def command(app: App, /, kernels: tuple[str, ...], **options: Any) -> int:

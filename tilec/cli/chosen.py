@@ -1,4 +1,4 @@
-"""The arguments that choose cases, alike for every command that takes several."""
+"""The arguments that choose cases, and what they are run from: alike for every command that runs some."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import click
 
-from tilec.cli.complete import case_names, completes, project_cases, project_kernels
+from tilec.cli.app import named
+from tilec.cli.complete import case_names, completes, completes_list, known_targets, project_cases, project_kernels
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -28,3 +29,20 @@ def case_options(function: F) -> F:
     ):
         function = declare(function)
     return function
+
+
+def bundle_options(default: str) -> Callable[[F], F]:
+    """`--bundle` (`bundle`) and `--targets` (`targets`); `default` says which targets are built for without it."""
+
+    def declare(function: F) -> F:
+        built = "A bundle, package or wheel that is built already."
+        targets = click.option(
+            "--targets",
+            multiple=True,
+            metavar="LIST",
+            shell_complete=completes_list(known_targets),
+            help=f"Targets to build for (default: {default}).",
+        )
+        return click.option("--bundle", type=click.Path(), callback=named, metavar="FILE", help=built)(targets(function))
+
+    return declare

@@ -16,6 +16,7 @@ import click
 from tilec.cli.app import App
 from tilec.cli.bare import Bare
 from tilec.cli.cases import How, Wish, chosen_cases, open_bundle, open_project
+from tilec.cli.chosen import bundle_options
 from tilec.errors import MissingError, NoDeviceError, TilecError, UsageError
 
 if TYPE_CHECKING:
@@ -79,8 +80,7 @@ class Watched:
 def case_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """What commands on one case have in common."""
     for option in (
-        click.option("--targets", multiple=True, metavar="LIST", help="Targets to build for (default: the GPU's own)."),
-        click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already."),
+        bundle_options("the GPU's own"),
         click.option("--device", default="cuda:0", show_default=True, metavar="NAME", help="cuda or cuda:N."),
         click.argument("case", metavar="CASE"),
     ):

@@ -9,8 +9,8 @@ import click
 
 from tilec.cli.app import App, examples, json_option, named
 from tilec.cli.cases import Wish, check_wish, open_project
-from tilec.cli.chosen import case_options
-from tilec.cli.complete import case_names, changeable, completes, completes_list, devices, input_names, known_targets
+from tilec.cli.chosen import bundle_options, case_options
+from tilec.cli.complete import case_names, changeable, completes, devices, input_names
 
 if TYPE_CHECKING:
     from tilec.cli.run_flow import RunOptions
@@ -113,14 +113,7 @@ class _Given:
 )
 @click.option("--block", "blocks", multiple=True, metavar="X[,Y[,Z]]", help="With --trace: which block (default: 0,0,0).")
 @click.option("--check", is_flag=True, help="On the cpu device: also report races, bad accesses and broken promises (see `sanitize`).")
-@click.option("--bundle", type=click.Path(), callback=named, metavar="FILE", help="A bundle, package or wheel that is built already.")
-@click.option(
-    "--targets",
-    multiple=True,
-    metavar="LIST",
-    shell_complete=completes_list(known_targets),
-    help="Targets to build for (default: see above).",
-)
+@bundle_options("see above")
 @json_option
 @click.pass_obj
 def command(app: App, /, kernels: tuple[str, ...], **options: Any) -> int:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tilec.cli.app import App, examples, json_option
-from tilec.cli.chosen import case_options
-from tilec.cli.complete import completes_list, known_targets
+from tilec.cli.chosen import bundle_options, case_options
 from tilec.cli.findings import FOUND
 
 if TYPE_CHECKING:
@@ -41,10 +40,7 @@ TINTS = {"clean": ("clean", "green"), "findings": ("FOUND", "red"), "error": ("E
 @click.option(
     "--steps", type=click.IntRange(1), default=1_000_000, show_default=True, help="Most passes of loops before one counts as endless."
 )
-@click.option("--bundle", type=click.Path(), metavar="FILE", help="A bundle, package or wheel that is built already.")
-@click.option(
-    "--targets", multiple=True, metavar="LIST", shell_complete=completes_list(known_targets), help="Targets to build for (default: tileir)."
-)
+@bundle_options("tileir")
 @json_option
 @click.pass_obj
 def command(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import click
+import pytest
 
 from tilec.cli import failures
 from tilec.errors import BudgetError, BuildError, CompileError, Diagnostic, Location, ManifestError, TilecError, ToolchainError
@@ -163,3 +164,10 @@ def test_places_are_said_from_where_one_works() -> None:
     exc = TilecError("it is no amount", location=Location(file="/p/tilec.toml", line=3, column=9), fix="give one")
     assert text(exc, show=lambda path: str(path).removeprefix("/p/")) == "error: tilec.toml:3:9: it is no amount\n  fix: give one"
     assert failures.located_text(TilecError("it is no amount"), lambda path: "?") == "it is no amount"
+
+
+@pytest.mark.parametrize("words", [("run",), ("bench",), ("sanitize",), ("profile", "scale/some"), ("debug", "scale/some")])
+def test_a_bundle_without_a_name_is_refused_by_all_that_take_one(cli, words: tuple[str, ...]) -> None:
+    done = cli(*words, "--bundle", "")
+    assert done.code == 2
+    assert "Invalid value for '--bundle': it names nothing" in done.err
