@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilec.errors import NoImageError
-from tilec.model.arch import ARCHS, TargetKind, Version
+from tilec.model.arch import ARCHS, TargetKind, Version, dotted
 from tilec.model.driver import cuda_of_ptx_isa, required_driver
 from tilec.model.image import ImageInfo
 from tilec.model.jit import JitBy, JitFallback
@@ -51,7 +51,7 @@ class DeviceFacts:
         """`NVIDIA H200 (compute capability 9.0, driver of CUDA 13.0)`, or `the cpu device`."""
         if self.interprets:
             return "the cpu device"
-        return f"{self.name or 'GPU'} (compute capability {_dotted(self.cc)}, driver of CUDA {_dotted(self.driver)})"
+        return f"{self.name or 'GPU'} (compute capability {dotted(self.cc)}, driver of CUDA {dotted(self.driver)})"
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
@@ -147,15 +147,15 @@ def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
         return _cpu_refusal(image, *device.interprets)
     if not target.runs_on(device.cc, exact=image.exact):
         return _architecture_refusal(image, device.cc)
-    reads = f"the driver serves CUDA {_dotted(device.driver)}"
+    reads = f"the driver serves CUDA {dotted(device.driver)}"
     if target.kind is TargetKind.PTX and _needed_cuda(image) > device.driver:
         if device.jit in (JitFallback.WARN, JitFallback.ALLOW):
             return ""
-        version = f" ISA {_dotted(image.ptx_isa)}" if image.ptx_isa else ""
+        version = f" ISA {dotted(image.ptx_isa)}" if image.ptx_isa else ""
         return f"PTX{version} needs a driver of {required_driver(_needed_cuda(image))}, {reads}"
     if image.cuda > device.driver:
         what = "Tile IR" if target.kind is TargetKind.TILEIR else target.kind.value
-        version = f" {_dotted(image.ptx_isa)}" if target.kind is TargetKind.TILEIR and image.ptx_isa else ""
+        version = f" {dotted(image.ptx_isa)}" if target.kind is TargetKind.TILEIR and image.ptx_isa else ""
         return f"this {what}{version} needs a driver of {required_driver(image.cuda)}, {reads}"
     if target.kind is not TargetKind.CUBIN and device.jit is JitFallback.DENY:
         return f"{'PTX' if target.kind is TargetKind.PTX else 'Tile IR'} that the driver would compile, and jit-fallback is deny"
@@ -168,16 +168,16 @@ def _cpu_refusal(image: ImageInfo, oldest: Version, newest: Version) -> str:
     if image.target.kind is TargetKind.PTX:
         return "PTX, which only the driver of a GPU compiles"
     if image.ptx_isa is not None and not oldest <= image.ptx_isa <= newest:
-        return f"Tile IR {_dotted(image.ptx_isa)}; the cpu device knows {_dotted(oldest)} to {_dotted(newest)}"
+        return f"Tile IR {dotted(image.ptx_isa)}; the cpu device knows {dotted(oldest)} to {dotted(newest)}"
     return ""
 
 
 def _architecture_refusal(image: ImageInfo, cc: Version) -> str:
     target = image.target
-    here = f"not on {_dotted(cc)}"
+    here = f"not on {dotted(cc)}"
     if target.kind is TargetKind.TILEIR:
-        return f"Tile IR cannot be assembled for compute capability {_dotted(cc)}"
-    own = _dotted(target.cc)
+        return f"Tile IR cannot be assembled for compute capability {dotted(cc)}"
+    own = dotted(target.cc)
     ptx = target.kind is TargetKind.PTX
     if target.suffix == "a":
         subject = "architecture-specific PTX" if ptx else "an architecture-specific cubin"
@@ -191,22 +191,22 @@ def _architecture_refusal(image: ImageInfo, cc: Version) -> str:
         return f"PTX for compute capability {own} runs on {own} and later, {here}"
     if cc[0] == target.cc[0] and cc[1] > target.cc[1]:
         chip = target.cc if target.arch.soc else cc
-        return f"machine code for {own} does not run on {_dotted(cc)}: {_dotted(chip)} is a system on a chip with its own"
+        return f"machine code for {own} does not run on {dotted(cc)}: {dotted(chip)} is a system on a chip with its own"
     return f"a cubin runs on compute capability {own} and later {target.cc[0]}.x only, {here}"
 
 
 def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]:
     """Rank of an image that the device takes, the rule by which it does, and what compiles it."""
     target = image.target
-    own, here = _dotted(target.cc), _dotted(device.cc)
+    own, here = dotted(target.cc), dotted(device.cc)
     if device.interprets:
-        return _TILEIR, f"Tile IR{f' {_dotted(image.ptx_isa)}' if image.ptx_isa else ''} that the cpu device interprets", None
+        return _TILEIR, f"Tile IR{f' {dotted(image.ptx_isa)}' if image.ptx_isa else ''} that the cpu device interprets", None
     if target.kind is TargetKind.TILEIR:
         return _TILEIR, "Tile IR that the driver assembles", JitBy.DRIVER
     if target.kind is TargetKind.PTX:
-        version = f" of ISA {_dotted(image.ptx_isa)}" if image.ptx_isa else ""
+        version = f" of ISA {dotted(image.ptx_isa)}" if image.ptx_isa else ""
         if _needed_cuda(image) > device.driver:
-            why = f"too new for a driver of CUDA {_dotted(device.driver)}: compiled by nvJitLink for {here}"
+            why = f"too new for a driver of CUDA {dotted(device.driver)}: compiled by nvJitLink for {here}"
             return _LINKED, f"PTX{version} for {own}, {why}", JitBy.NVJITLINK
         return _PTX, f"PTX{version} for {own}, compiled by the driver for {here}", JitBy.DRIVER
     if target.suffix == "a" or (image.exact and not target.suffix):
@@ -233,11 +233,11 @@ def _advice(choice: Choice, device: DeviceFacts) -> str:
     if known and (known.tile or not tile):
         return machine_code(device)
     if tile:
-        need = f"use a GPU of compute capability {_dotted(min(cc for cc, arch in ARCHS.items() if arch.tile))} or later"
+        need = f"use a GPU of compute capability {dotted(min(cc for cc, arch in ARCHS.items() if arch.tile))} or later"
         return "add tileir to [targets] and build again: Tile IR is what GPUs newer than tilec run" if device.cc > max(ARCHS) else need
     older = [cc for cc in ARCHS if cc < device.cc]
     if not older:
-        return f"use a GPU of compute capability {_dotted(min(ARCHS))} or later"
+        return f"use a GPU of compute capability {dotted(min(ARCHS))} or later"
     return f"add compute_{max(older)[0]}{max(older)[1]} to [targets] and build again: PTX is what GPUs newer than tilec run"
 
 
@@ -254,7 +254,3 @@ def _needed_cuda(image: ImageInfo) -> Version:
 
 def _ordinal(cc: Version) -> int:
     return cc[0] * 100 + cc[1]
-
-
-def _dotted(version: Version) -> str:
-    return f"{version[0]}.{version[1]}"

@@ -20,7 +20,7 @@ from tilec.frontends._cuda_pch import HEADERS
 from tilec.frontends._nvjitlink import Piece
 from tilec.frontends._run import command_line
 from tilec.frontends._tools import Tool
-from tilec.model.arch import TargetKind, Version
+from tilec.model.arch import TargetKind, Version, dotted
 from tilec.model.driver import BRANCHES, cuda_of_ptx_isa
 from tilec.model.job import Job
 
@@ -306,8 +306,8 @@ class ProgramCompiler:
         if bound < target.ptx_isa:
             need = target.ptx_isa
             raise self._asked.error(
-                f"min-driver reads PTX up to ISA {_dotted(bound)}, {target} needs ISA {_dotted(need)}",
-                cause=f"{target} came with CUDA {_dotted(cuda_of_ptx_isa(need))}",
+                f"min-driver reads PTX up to ISA {dotted(bound)}, {target} needs ISA {dotted(need)}",
+                cause=f"{target} came with CUDA {dotted(cuda_of_ptx_isa(need))}",
                 fix=f"raise min-driver to {_driver(need)}, or take {target} out of the targets",
             )
         return bound
@@ -320,9 +320,9 @@ class ProgramCompiler:
             shown = lines[line - 1].strip() if 0 < line <= len(lines) else ""
             quoted.append(f"{message}\n      {shown}" if shown else message)
         listing = "".join(f"\n    {q}" for q in dict.fromkeys(quoted))
-        what = f"the PTX cannot be lowered to ISA {_dotted(isa)}, which is what min-driver reads{listing}"
+        what = f"the PTX cannot be lowered to ISA {dotted(isa)}, which is what min-driver reads{listing}"
         if need is not None:
-            fix = f"it needs ISA {_dotted(need)}: raise min-driver to {_driver(need)}, or build this kernel for cubin targets only"
+            fix = f"it needs ISA {dotted(need)}: raise min-driver to {_driver(need)}, or build this kernel for cubin targets only"
         else:
             fix = "raise min-driver, or build this kernel for cubin targets only"
         return self._asked.error(what, fix=fix, log=log, command=command)
@@ -363,12 +363,8 @@ class ProgramCompiler:
         )
 
 
-def _dotted(version: Version) -> str:
-    return f"{version[0]}.{version[1]}"
-
-
 def _driver(isa: Version) -> str:
     """The oldest driver that reads an ISA, in words."""
     cuda = cuda_of_ptx_isa(isa)
     branch = BRANCHES.get(cuda)
-    return f"{branch} (CUDA {_dotted(cuda)})" if branch else f"the driver of CUDA {_dotted(cuda)}"
+    return f"{branch} (CUDA {dotted(cuda)})" if branch else f"the driver of CUDA {dotted(cuda)}"

@@ -14,7 +14,7 @@ from tilec.frontends._prebuilt_ptx import read_ptx
 from tilec.frontends._prebuilt_tile import read_tile
 from tilec.frontends._prebuilt_tools import Opener
 from tilec.frontends._tile_assemble import assemble as assemble_tile
-from tilec.model.arch import TargetKind, Version
+from tilec.model.arch import TargetKind, Version, dotted
 from tilec.model.digest import sha256
 from tilec.model.driver import BRANCHES, cuda_of_ptx_isa
 from tilec.model.image import Image, ImageInfo
@@ -149,7 +149,7 @@ class _Maker:
         if bound is None or own <= bound:
             return own
         if bound < need:
-            what = f"min-driver reads PTX up to ISA {_dotted(bound)}, {self._job.target} needs ISA {_dotted(need)}"
+            what = f"min-driver reads PTX up to ISA {dotted(bound)}, {self._job.target} needs ISA {dotted(need)}"
             raise fault(self._path, what, fix=f"raise min-driver to {_driver(need)}, or take {self._job.target} out of the targets")
         return bound
 
@@ -170,7 +170,7 @@ class _Maker:
         )
         if text != lowered and isa is not None and self._ptxas(text).cubin:
             need = _ptx.needed_isa(done.log)
-            what = f"the PTX cannot be lowered to ISA {_dotted(isa)}, which is what min-driver reads: {words}"
+            what = f"the PTX cannot be lowered to ISA {dotted(isa)}, which is what min-driver reads: {words}"
             fix = f"raise min-driver to {_driver(need)}" if need else "raise min-driver, or build this kernel for cubin targets only"
         else:
             what, fix = f"ptxas refuses this PTX for {self._job.target}: {words or 'without a word'}", ""
@@ -224,12 +224,8 @@ def _by(dims: Sequence[int]) -> str:
     return "x".join(str(d) for d in dims)
 
 
-def _dotted(version: Version) -> str:
-    return f"{version[0]}.{version[1]}"
-
-
 def _driver(isa: Version) -> str:
     """The oldest driver that reads an ISA, in words."""
     cuda = cuda_of_ptx_isa(isa)
     branch = BRANCHES.get(cuda)
-    return f"{branch} (CUDA {_dotted(cuda)})" if branch else f"the driver of CUDA {_dotted(cuda)}"
+    return f"{branch} (CUDA {dotted(cuda)})" if branch else f"the driver of CUDA {dotted(cuda)}"

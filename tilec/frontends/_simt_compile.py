@@ -19,7 +19,7 @@ from tilec.frontends._tile_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule, load
 from tilec.frontends._tools import Tool, require
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import TargetKind, Version
+from tilec.model.arch import TargetKind, dotted
 from tilec.model.digest import sha256
 from tilec.model.driver import cuda_of_ptx_isa
 from tilec.model.image import Image, ImageInfo
@@ -195,7 +195,7 @@ class _Compile:
             return text
         if bound < job.target.ptx_isa:
             raise self._error(
-                f"min-driver reads PTX up to ISA {_dotted(bound)}, {job.target} needs ISA {_dotted(job.target.ptx_isa)}",
+                f"min-driver reads PTX up to ISA {dotted(bound)}, {job.target} needs ISA {dotted(job.target.ptx_isa)}",
                 fix=f"raise min-driver, or take {job.target} out of the targets",
             )
         return _ptx.with_isa(text, bound)
@@ -273,10 +273,6 @@ def _loaded(source: Source, *, again: bool) -> LoadedModule:
             return load(source, again=again)
     except CompileError as exc:
         raise _without_driver(exc) from exc
-
-
-def _dotted(version: Version) -> str:
-    return ".".join(map(str, version))
 
 
 def _without_driver(exc: CompileError) -> CompileError:

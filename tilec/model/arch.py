@@ -9,6 +9,12 @@ from tilec.values import value_class
 
 Version = tuple[int, int]
 
+
+def dotted(version: Version) -> str:
+    """A version as it is written: `13.4`."""
+    return f"{version[0]}.{version[1]}"
+
+
 _KIB = 1024
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilec.bundle.choose import Candidate, machine_code
 from tilec.errors import BundleError, CompileError, MissingError, UsageError
-from tilec.model.arch import Version
+from tilec.model.arch import Version, dotted
 from tilec.model.driver import ptx_isa_of_cuda
 from tilec.model.image import ImageInfo
 from tilec.model.jit import JitBy, JitFallback
@@ -123,7 +123,7 @@ class Jit:
         except LinkError as error:
             log = "\n".join(f"  {line}" for line in error.what.splitlines())
             raise CompileError(
-                f"{variant}: nvJitLink {_dotted(linker.version)} does not compile the PTX for {image.target} for {arch}:\n{log}",
+                f"{variant}: nvJitLink {dotted(linker.version)} does not compile the PTX for {image.target} for {arch}:\n{log}",
                 log=error.what,
                 fix=f"add {arch} to [targets] and build again: a build finds such errors",
                 kernel=variant,
@@ -139,9 +139,9 @@ class Jit:
                 raise MissingError(what, cause=error.cause, fix=f"{error.fix}; or {machine_code(device)}", kernel=variant) from error
         isa = image.ptx_isa
         if isa is not None and ptx_isa_of_cuda(linker.version) < isa:
-            reads = f"nvJitLink {_dotted(linker.version)} reads PTX up to ISA {_dotted(ptx_isa_of_cuda(linker.version))}"
+            reads = f"nvJitLink {dotted(linker.version)} reads PTX up to ISA {dotted(ptx_isa_of_cuda(linker.version))}"
             fix = f"pip install --upgrade 'nvidia-nvjitlink<14'; or {machine_code(device)}"
-            raise MissingError(f"{variant}: {reads}, and the PTX for {image.target} is of ISA {_dotted(isa)}", fix=fix, kernel=variant)
+            raise MissingError(f"{variant}: {reads}, and the PTX for {image.target} is of ISA {dotted(isa)}", fix=fix, kernel=variant)
         return linker
 
     def _kept(self) -> JitCache:
@@ -176,7 +176,7 @@ def _nvjitlink() -> Linker:
 
 
 def _key(image: ImageInfo, linker: Version, driver: Version, arch: str) -> dict[str, Any]:
-    return {"arch": arch, "driver": _dotted(driver), "linker": f"nvJitLink {_dotted(linker)}", "ptx": image.digest, "recipe": _RECIPE}
+    return {"arch": arch, "driver": dotted(driver), "linker": f"nvJitLink {dotted(linker)}", "ptx": image.digest, "recipe": _RECIPE}
 
 
 def _unsound(cubin: bytes, symbol: str, cc: Version) -> str:
@@ -188,8 +188,4 @@ def _unsound(cubin: bytes, symbol: str, cc: Version) -> str:
         read.kernel(symbol)
     except BundleError as error:
         return error.what
-    return "" if read.cc == cc else f"it is for compute capability {_dotted(read.cc)}"
-
-
-def _dotted(version: Version) -> str:
-    return f"{version[0]}.{version[1]}"
+    return "" if read.cc == cc else f"it is for compute capability {dotted(read.cc)}"
