@@ -146,31 +146,30 @@ class Cycle:
         self.itself = self
 
 
+def collecting() -> threading.Thread:
+    """The collector at work on another thread."""
+    thread = threading.Thread(target=gc.collect, daemon=True)
+    thread.start()
+    return thread
+
+
 def test_the_collector_waits_for_no_stream(cpu: CpuDriver) -> None:
     """It runs on any thread, which may hold what another one waits for: it must not wait for the lock of a stream itself."""
-    pool, go, collected = MemPool("cpu", driver=cpu), threading.Event(), threading.Event()
+    pool, go = MemPool("cpu", driver=cpu), threading.Event()
     with Stream("cpu", driver=cpu) as busy:
         queue = cpu._queues[busy.handle]
         queue.put(lambda _: go.wait(PATIENCE))
         Cycle(Storage.allocate(cpu, CPU, 64, busy.handle, pool.handle))
-
-        def collect() -> None:
-            gc.collect()
-            collected.set()
-
         with queue._changed:
-            thread = threading.Thread(target=collect, daemon=True)
-            thread.start()
-            assert collected.wait(PATIENCE)
+            joined(collecting())
         assert pool.stats.used == 64
         go.set()
         assert becomes(lambda: pool.stats.used == 0, collect=False)
-        thread.join(PATIENCE)
 
 
 def test_capsules_that_nobody_took_wait_for_no_stream_either(cpu: CpuDriver) -> None:
     """The collector lets go of them, whatever the thread holds that it runs on."""
-    pool, go, collected = MemPool("cpu", driver=cpu), threading.Event(), threading.Event()
+    pool, go = MemPool("cpu", driver=cpu), threading.Event()
     with Stream("cpu", driver=cpu) as busy:
         queue = cpu._queues[busy.handle]
         queue.put(lambda _: go.wait(PATIENCE))
@@ -178,18 +177,10 @@ def test_capsules_that_nobody_took_wait_for_no_stream_either(cpu: CpuDriver) -> 
         seen = View(address=storage.address, shape=(64,), stride=None, dtype=(1, 8), lanes=1, device=(1, 0), readonly=False)
         capsule(seen, storage, versioned=True)
         del storage
-
-        def collect() -> None:
-            gc.collect()
-            collected.set()
-
         with queue._changed:
-            thread = threading.Thread(target=collect, daemon=True)
-            thread.start()
-            assert collected.wait(PATIENCE)
+            joined(collecting())
         go.set()
         assert becomes(lambda: pool.stats.used == 0, collect=False)
-        joined(thread)
 
 
 def test_the_collector_runs_until_the_interpreter_has_taken_its_modules_apart() -> None:
