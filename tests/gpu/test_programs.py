@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.gpu.busy import Busy
 from tests.programs.programs import Program, as_wanted, carry_out
-from tilec.runtime import Device, Stream, Tensor
+from tilec.errors import NoDeviceError
+from tilec.runtime import Device, DeviceBuffer, Stream, Tensor
 from tilec.runtime.tensors.lease import Holder
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
@@ -23,18 +25,18 @@ class GpuSite:
     kernel = "vector_add"
     extra: tuple[Any, ...] = ()
 
-    def __init__(self, kernels: Any, torch: Any) -> None:
-        self.kernels, self.torch = kernels, torch
+    def __init__(self, kernels: Any) -> None:
+        self.kernels = kernels
         self.delays = random.Random(0)
         self.device = Device(0)
+        self.busy = Busy(self.device)
         self.driver = self.device.driver
         self.streams = [Stream(0) for _ in range(3)]
 
     def launch(self, stream: Any, z: Any, x: Any, y: Any) -> None:
         cycles = self.delays.choice(DELAYS)
         if cycles and stream in self.streams:
-            with self.torch.cuda.stream(self.torch.cuda.ExternalStream(stream.handle)):
-                self.torch.cuda._sleep(cycles)
+            self.busy(stream, cycles)
         self.kernels.vector_add(stream, z, x, y)
 
     def lazy(self, z: Any, x: Any, y: Any) -> Any:
@@ -53,12 +55,16 @@ class GpuSite:
         return out
 
     def adopt(self, array: np.ndarray) -> Tensor:
-        return Tensor.from_foreign(self.torch.from_numpy(array).cuda())
+        return Tensor.from_foreign(DeviceBuffer.from_host(array, 0))
 
 
 @pytest.fixture(scope="module")
-def site(kernels: Any, torch: Any) -> GpuSite:
-    return GpuSite(kernels, torch)
+def site(package: Any) -> GpuSite:
+    try:
+        Device(0)
+    except NoDeviceError as error:
+        pytest.skip(error.what)
+    return GpuSite(package.load(0))
 
 
 @as_wanted(400)
