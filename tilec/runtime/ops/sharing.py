@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final, overload
 
@@ -12,6 +11,7 @@ from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.site import Site, label
+from tilec.runtime.ops.turns import Turn
 
 if TYPE_CHECKING:
     from tilec.runtime.tensors.shared import SharedTensor
@@ -30,7 +30,7 @@ class Once(Generic[T]):
 
     def __init__(self, op: DeviceOp[T] | None, result: T | None = None) -> None:
         """Take an op that was used up for this, or a result that is there."""
-        self._lock = threading.RLock()
+        self._turn = Turn()
         self._busy = False
         self._op = op
         self._mark: Mark | None = None
@@ -48,7 +48,7 @@ class Once(Generic[T]):
         Raises:
             BaseException: what its execution raised, again.
         """
-        with self._lock:
+        with self._turn:
             if self._busy:  # this thread is in it already: it would wait for itself
                 what = "a shared op is executed as a part of itself"
                 raise SchedulingError(what, cause="a function of `then` gives the op that it belongs to", fix="give another op")
@@ -63,7 +63,7 @@ class Once(Generic[T]):
 
     def require_here(self, ctx: ExecutionContext) -> None:
         """See that it may be executed here, where it was not yet: a refusal of the place leaves it to those who run it elsewhere."""
-        with self._lock:  # nobody executes it meanwhile
+        with self._turn:  # nobody executes it meanwhile
             op = self._op
             if op is not None:
                 try:
