@@ -11,6 +11,8 @@ import click
 from tilec.errors import Diagnostic, Location
 
 if TYPE_CHECKING:
+    from tilec.runner.compute_sanitizer import Site
+    from tilec.runner.gpu_findings import CheckedCase, GpuFinding
     from tilec.runner.sanitize import CaseFindings
     from tilec.tileir.check.findings import Finding
     from tilec.tileir.ir import Loc
@@ -61,6 +63,38 @@ def render_finding(finding: Finding, result: CaseFindings, line: SourceLine) -> 
     if finding.hint:
         parts.append(f"  fix: {finding.hint}")
     return "\n".join(parts)
+
+
+def render_gpu_finding(finding: GpuFinding, result: CheckedCase, line: SourceLine) -> str:
+    """One finding of compute-sanitizer, several lines."""
+    head = click.style(finding.kind, fg="yellow" if finding.warning else "red", bold=True)
+    parts = [_on(finding.site, head, finding.what, line)]
+    parts.extend(_indent(_on(site, "called", "from here", line)) for site in finding.callers)
+    if finding.other is not None:
+        meanwhile = f"{finding.other_what}{f', thread {finding.other_thread}' if finding.other_thread is not None else ''}"
+        same = (finding.other.file, finding.other.line) == (finding.site.file, finding.site.line) and finding.site.file
+        parts.append(f"  other side: {meanwhile}, on the same line" if same else _indent(_on(finding.other, "other side", meanwhile, line)))
+    where = f"in {result.case.name}"
+    if result.variant and result.variant != result.case.kernel:
+        where += f" (variant {result.variant})"
+    where += f", block {finding.block}" if finding.block is not None else ""
+    where += f", thread {finding.thread}" if finding.thread is not None else ""
+    if finding.count > 1:
+        where += f"; {finding.count:,} times in all"
+    parts.append(f"  {where}")
+    parts.append(f"  {finding.tool.value} found it{', and takes it for a warning' if finding.warning else ''}")
+    if finding.hint:
+        parts.append(f"  fix: {finding.hint}")
+    return "\n".join(parts)
+
+
+def _on(site: Site, severity: str, what: str, line: SourceLine) -> str:
+    """A sentence at a place of a kernel; at its instruction, where the code has no lines."""
+    if not site.file:
+        instruction = f"{site.function}{f'+{site.offset}' if site.offset else ''}"
+        return Diagnostic(message=what, location=Location(file=instruction) if instruction else None, severity=severity).render()
+    place = Location(file=site.file, line=site.line)
+    return Diagnostic(message=what, location=place, severity=severity, excerpt=line(site.file, site.line)).render()
 
 
 def _at(loc: Loc | None, severity: str, what: str, line: SourceLine) -> str:

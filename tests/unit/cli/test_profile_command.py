@@ -26,8 +26,7 @@ scale/some  scale  Fake H200
   memory bounds it, DRAM most (compute 12 %, memory 88 % of what the GPU can do): fewer bytes help: smaller dtypes, fusing with what \
 comes before or after, keeping what is read twice
   occupancy 62 % of at most 75 %, which registers allow
-  warps wait for data from global or local memory (60 %); other warps at a barrier of the block (20 %): load earlier, load wider, or \
-keep more warps resident
+  warps wait for data from global or local memory (60 %); other warps at a barrier of the block (20 %)
 
   samples  line        waits for                                           source
       90%  scale.cu:3  data from global or local memory                    y[threadIdx.x] *= 2.0f; // {text}
@@ -82,7 +81,8 @@ def test_how_ncu_is_called(profile, folder: Path) -> None:
     assert (at["--clock-control"], at["--set"], at["--export"]) == ("none", "basic", str(folder / "a.ncu-rep"))
     assert (at["--kernel-name-base"], at["--kernel-name"], at["--launch-count"]) == ("mangled", "regex:^(scale)$", "1")
     assert {run[number + 1] for number, word in enumerate(run) if word == "--section"} >= {"WarpStateStats", "SourceCounters", "Occupancy"}
-    assert run[-7:-1] == ["-m", "tilec.cli.bare", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0"]
+    launch = ["-m", "tilec.cli.bare", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0", "plain"]
+    assert run[-8:-1] == launch
     assert raw[:2] == source[:2] == ["--import", str(folder / "a.ncu-rep")]
     assert ("raw" in raw, "source" in source) == (True, True)
 
