@@ -38,7 +38,7 @@ _UNIT_HELPS = {
     ISSUE: "fewer instructions help: wider accesses, more work in a thread, less arithmetic on indices",
 }
 WASTEFUL = 1.5  # times what accesses need, from which on it is said
-_WAITS = {Bound.MEMORY_LATENCY, Bound.LATENCY, Bound.UNKNOWN}
+_WAITS = {Bound.MEMORY_LATENCY, Bound.LATENCY}
 
 
 def words(found: Summary) -> tuple[str, ...]:
@@ -126,5 +126,5 @@ def _stall_words(found: Summary) -> str:
     if not top:
         return ""
     said = "warps wait for " + "; ".join(f"{stall_text(reason)} ({share:.0f} %)" for reason, share in top)
-    # Where a unit is busy all the time, or most of the GPU is empty, shorter waits would change nothing.
-    return f"{said}: {STALLS.get(top[0][0], ('', 'see the report'))[1]}" if found.bound in _WAITS else said
+    # Where a unit is busy all the time, or most of the GPU is empty, shorter waits would change nothing; what helps memory is said already.
+    return f"{said}: {STALLS.get(top[0][0], ('', 'see the report'))[1]}" if found.bound in (Bound.LATENCY, Bound.UNKNOWN) else said
