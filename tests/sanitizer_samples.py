@@ -11,6 +11,16 @@ from tilec.model.digest import sha256
 
 Y = 0x7F4B1C800000  # where y lies, which has 300 elements of 4 bytes
 TOLD = {"variant": "scale", "image": sha256(IMAGE), "symbol": "scale", "tensors": {"y": [Y, 1200]}, "gap": 65536, "ended": True}
+# What `tilec sanitize` prints of the case beyond/tail of tests/samples/watched; docs/debugging.md shows it.
+SHOWN = """\
+beyond/tail  FOUND   1 finding
+
+planted.cu:12: out of bounds: write of 4 bytes at y[300], 1 element behind the last (y has 300)
+            y[i] = value;  // defect: four elements behind the end
+  in beyond/tail, block (2, 0, 0), thread (44, 0, 0); 4 times in all
+  memcheck found it
+  fix: compare the index with the extent before the access, or launch fewer threads
+"""
 CLEAN = "ERROR SUMMARY: 0 errors"
 
 
@@ -32,13 +42,13 @@ def who(thread: int, block: int = 0) -> str:
 
 
 def precise(
-    address: int, *, thread: int = 44, block: int = 2, error: str = "out of bounds", space: str = "__global__", **place: str
+    address: int, *, thread: int = 44, block: int = 2, error: str = "out of bounds", space: str = "__global__", line: int = 3, **place: str
 ) -> str:
     what = (
         f"<what><text>Invalid {space} write of size 4 bytes is {error}</text><space>{space}</space><size>4</size>"
         f"<direction>write</direction><error>{error}</error><address>{address:#x}</address></what>"
     )
-    return f"<record><kind>Precise</kind><level>Error</level>{who(thread, block)}{what}{where(3, **place)}</record>\n"
+    return f"<record><kind>Precise</kind><level>Error</level>{who(thread, block)}{what}{where(line, **place)}</record>\n"
 
 
 def uninitialized(address: int, thread: int) -> str:

@@ -91,14 +91,19 @@ def _launch(bare: Bare, told: dict[str, Any]) -> None:
 
 def _arguments(case: BoundCase, device: ModuleDevice, *, unset: bool) -> dict[str, Any]:
     """What the launch is given; with `unset`, nothing was ever written to what the case leaves empty."""
+    import numpy as np
+
     from tilec.runner.inputs import make_inputs
     from tilec.runner.run import arguments_on
 
     inputs = make_inputs(case)
     empty = {item.name for item in case.inputs if item.dist == "empty" and item.shape is not None} if unset else set()
     filled = dataclasses.replace(case, params=tuple(param for param in case.params if param.name not in empty))
-    rest = {param.name: device.unset(inputs[param.name], param.dtype) for param in case.params if param.name in empty}
-    return {**arguments_on(filled, device, inputs), **rest}
+    made = arguments_on(filled, device, inputs)
+    for param in case.params:
+        if param.name in empty and isinstance(like := inputs[param.name], np.ndarray):
+            made[param.name] = device.unset(like, param.dtype)
+    return made
 
 
 def _tell(bare: Bare, told: dict[str, Any], **more: Any) -> None:

@@ -108,7 +108,8 @@ def _checked(check: _Check, opened: Opened, manifest: Manifest, device: DeviceIn
     if opened.bundle is None or opened.path is None or case.kernel in opened.absent:
         return CheckedCase(case=case, skipped=opened.absent.get(case.kernel, "it is not in the bundle"))
     watched = Watched(case=case, bundle=opened.bundle, path=opened.path, manifest=manifest, device=device)
-    runs, told = [], {}
+    runs: list[ToolRun] = []
+    told: dict[str, Any] = {}
     for tool in check.tools:
         check.app.pass_by(f"{tool.value} of {case.name} {progress}")
         run, found = _run(check, watched, tool)

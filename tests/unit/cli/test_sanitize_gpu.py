@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.sanitizer_samples import CLEAN, TOLD, Y, log, options, precise, race, report, uninitialized, write_sanitizer
+from tests.sanitizer_samples import CLEAN, SHOWN, TOLD, Y, log, options, precise, race, report, uninitialized, write_sanitizer
 from tests.watched_project import driver, write_project
+from tilec.bundle.read import Bundle
 from tilec.errors import NoDeviceError
 from tilec.runtime import _driver
 
+WATCHED = Path(__file__).parents[2] / "samples" / "watched"
 ONE = log("ERROR SUMMARY: 1 error")
 
 
@@ -85,6 +88,20 @@ scale.cu:3: out of bounds: write of 4 bytes at y[300], 1 element behind the last
   memcheck found it
   fix: compare the index with the extent before the access, or launch fewer threads
 """
+
+
+def test_what_the_documentation_shows(cli, folder: Path) -> None:
+    """A case of the sample that GPU tests use, with what an H200 told of it."""
+    shutil.copytree(WATCHED, folder, dirs_exist_ok=True)
+    variant = next(kernel for kernel in Bundle.open(WATCHED / "watched.tilec").info.kernels if kernel.name == "beyond").variants[0]
+    image = next(image for image in variant.images if str(image.target) == "sm_90")
+    told = {**TOLD, "variant": variant.id, "image": image.digest, "symbol": image.symbol}
+    records = [precise(Y + 1200 + 4 * i, thread=44 + i, line=12, file="planted.cu", function="beyond") for i in range(4)]
+    write_sanitizer(folder, {"memcheck": report(*records)}, {"memcheck": log("ERROR SUMMARY: 4 errors")}, told=told)
+    words = ("beyond", "--case", "tail", "--device", "cuda", "--bundle", "watched.tilec")
+    done = cli("sanitize", *words, env={"PATH": f"{folder}/bin:/usr/bin:/bin", "CUDA_HOME": "", "TILEC_CACHE_DIR": "off"})
+    assert (done.code, done.err) == (86, "")
+    assert done.out.startswith(f"{SHOWN}\n1 case on Fake H200: 1 with findings\n")  # and no note: it has source lines
 
 
 def test_a_finding_is_told_in_the_words_of_the_case(sanitize, folder: Path) -> None:
