@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,21 +22,35 @@ SourceLine = Callable[[str, int], str]
 
 
 class Sources:
-    """Lines of the project's sources, read once; empty where there is no such file or line."""
+    """Lines of the project's sources, read once; empty where there is no such file or line.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        root: the project's directory.
+        digests: of the files that the code was built from: other files have no lines, nor have those that were changed since. None for all.
+    """
+
+    def __init__(self, root: Path, digests: Mapping[str, str] | None = None) -> None:
         self._root = root
+        self._digests = digests
         self._lines: dict[str, list[str]] = {}
 
     def line(self, file: str, number: int) -> str:
         """A line, counted from 1, without its end."""
         if file not in self._lines:
-            try:
-                self._lines[file] = (self._root / file).read_text(encoding="utf-8", errors="replace").splitlines()
-            except OSError:
-                self._lines[file] = []
+            self._lines[file] = self._read(file)
         lines = self._lines[file]
         return lines[number - 1] if 0 < number <= len(lines) else ""
+
+    def _read(self, file: str) -> list[str]:
+        if self._digests is not None:
+            from tilec.inspection.tileir import source_lines
+
+            digest = self._digests.get(file, "")
+            return source_lines(self._root / file, digest) if digest else []
+        try:
+            return (self._root / file).read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return []
 
 
 def render_finding(finding: Finding, result: CaseFindings, line: SourceLine) -> str:

@@ -169,10 +169,10 @@ def bare_of(app: App, watched: Watched, folder: Path, *, memory: str = PLAIN) ->
 def read_told(bare: Bare) -> dict[str, Any]:
     """What a process told so far; nothing where it did not come to that."""
     try:
-        found: dict[str, Any] = json.loads(Path(bare.told).read_bytes())
+        found = json.loads(Path(bare.told).read_bytes())
     except (OSError, ValueError):
         return {}
-    return found
+    return found if isinstance(found, dict) else {}
 
 
 def told_error(told: dict[str, Any]) -> TilecError | None:

@@ -199,7 +199,12 @@ def _summary(results: Sequence[CaseFindings]) -> str:
     from tilec.runner.sanitize import CHECKED, NOT_CHECKED
 
     counts = {status: sum(result.status == status for result in results) for status in ("clean", "findings", "error", "skipped")}
-    names = {"clean": "clean", "findings": "with findings", "error": "could not be checked", "skipped": "without Tile IR, which need a GPU"}
+    names = {
+        "clean": "clean",
+        "findings": "with findings",
+        "error": "could not be checked",
+        "skipped": "without Tile IR, which need a GPU: `tilec sanitize --device cuda` checks them there",
+    }
     parts = [f"{count} {names[status]}" for status, count in counts.items() if count]
     ends_with_space = results[-1].findings and not results[-1].notes and results[-1].error is None
     rows = [] if ends_with_space else [""]

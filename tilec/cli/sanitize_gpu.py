@@ -89,7 +89,7 @@ def sanitize_on_gpu(app: App, project: Project, wish: Wish, asked: GpuWish) -> i
     cases = chosen_cases(opened, project.manifest, wish)
     check = _Check(app=app, program=program, tools=tuple(map(Tool, asked.tools)), timeout=asked.timeout)
     width = max(len(case.name) for case in cases)
-    lines = Sources(Path(project.manifest.root))
+    lines = Sources(Path(project.manifest.root), dict(opened.bundle.info.sources) if opened.bundle else {})
     results = []
     for number, case in enumerate(cases, 1):
         progress = f"({number} of {len(cases)})"

@@ -117,6 +117,14 @@ def test_a_finding_is_told_in_the_words_of_the_case(sanitize, folder: Path) -> N
     assert "1 case on Fake H200: 1 with findings\n" in done.out
 
 
+def test_a_source_that_was_changed_since_is_not_quoted(sanitize, folder: Path) -> None:
+    (folder / "scale.cu").write_text("something\nelse\nby now\n")
+    write_sanitizer(folder, {"memcheck": report(precise(Y + 1200))}, {"memcheck": ONE})
+    done = sanitize("--case", "some")
+    assert "scale.cu:3: out of bounds: write of 4 bytes at y[300]" in done.out
+    assert "by now" not in done.out
+
+
 def test_findings_of_several_tools_as_json(sanitize, folder: Path) -> None:
     records = {"initcheck": report(*(uninitialized(Y + 4 * i, i) for i in range(5))), "racecheck": report(race(("Read", 3, 1024)))}
     logs = {"initcheck": log("ERROR SUMMARY: 5 errors"), "racecheck": log("RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)")}
@@ -249,6 +257,7 @@ def test_without_a_gpu(sanitize, monkeypatch) -> None:
         (("--timeout", "5"), "cpu", "--timeout means nothing for --device cpu"),
         (("--profile", "debug"), "cpu", "--profile means nothing for --device cpu"),
         (("--timeout", "0"), "cuda", "--timeout"),
+        (("--timeout", "inf"), "cuda", "'inf' is more than anybody waits: take 1,000,000 or less"),
         (("scael",), "cuda", "no kernel 'scael'; did you mean 'scale'"),
         (("--case", "sme"), "cuda", "no case matches"),
     ],
