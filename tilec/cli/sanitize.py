@@ -10,7 +10,7 @@ import click
 
 from tilec.cli.app import App, SecondsRange, examples, json_option
 from tilec.cli.chosen import bundle_options, case_options
-from tilec.cli.complete import completes, profiles
+from tilec.cli.complete import completes, completes_list, profiles
 from tilec.cli.findings import FOUND
 
 if TYPE_CHECKING:
@@ -70,7 +70,15 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option("--seed", "seeds", multiple=True, type=click.IntRange(0, 2**63 - 1), help="cpu: a random order of the blocks.  [default: 0]")
 @click.option("--nan", is_flag=True, help="cpu: report the first NaN or infinity that is made from finite numbers.")
 @click.option("--steps", type=click.IntRange(1), help=f"cpu: most passes of loops before one counts as endless.  [default: {STEPS}]")
-@click.option("--tool", "tools", multiple=True, callback=_tools, metavar="LIST", help=f"cuda: {', '.join(TOOLS)}, or all.  [default: all]")
+@click.option(
+    "--tool",
+    "tools",
+    multiple=True,
+    callback=_tools,
+    metavar="LIST",
+    shell_complete=completes_list(lambda _: (*TOOLS, ALL)),
+    help=f"cuda: {', '.join(TOOLS)}, or all.  [default: all]",
+)
 @click.option("--profile", metavar="NAME", shell_complete=completes(profiles), help="cuda: build with this profile.  [default: release]")
 @click.option("--timeout", type=SecondsRange(min=1), metavar="SECONDS", help="cuda: time limit of each tool on a case.  [default: 300]")
 @bundle_options("tileir; on a GPU its own")
