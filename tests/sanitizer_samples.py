@@ -10,10 +10,18 @@ from tests.watched_project import IMAGE, write_tool
 from tilec.model.digest import sha256
 
 Y = 0x7F4B1C800000  # where y lies, which has 300 elements of 4 bytes
-TOLD = {"variant": "scale", "image": sha256(IMAGE), "symbol": "scale", "tensors": {"y": [Y, 1200]}, "gap": 65536, "ended": True}
+TOLD = {
+    "variant": "scale",
+    "image": sha256(IMAGE),
+    "symbol": "scale",
+    "tensors": {"y": [Y, 1200]},
+    "grid": [3, 1, 1],
+    "gap": 65536,
+    "ended": True,
+}
 # What `tilec sanitize` prints of the case beyond/tail of tests/samples/watched; docs/debugging.md shows it.
 SHOWN = """\
-beyond/tail  FOUND   1 finding
+beyond/tail  FOUND   1 finding, 3 blocks
 
 planted.cu:12: out of bounds: write of 4 bytes at y[300], 1 element behind the last (y has 300)
             y[i] = value;  // defect: four elements behind the end

@@ -84,7 +84,7 @@ def _launch(bare: Bare, told: dict[str, Any]) -> None:
     image = why.images.image
     tensors = {name: (value.ptr, value.nbytes) for name, value in arguments.items() if isinstance(value, DeviceBuffer)}
     taken = {"variant": why.variant.id, "image": image.digest if image else "", "symbol": image.symbol if image else ""}
-    _tell(bare, told, **taken, tensors=tensors)  # before the launch, which may not come back
+    _tell(bare, told, **taken, tensors=tensors, grid=why.shape.grid)  # before the launch, which may not come back
     device.launch(case.kernel, arguments, choice)
     _tell(bare, told, ended=True)
 

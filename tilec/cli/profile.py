@@ -142,7 +142,7 @@ def _check(app: App, done: Completed, watched: Watched, report: Path) -> None:
     """What went wrong under ncu.
 
     Raises:
-        MissingError: the user may not read the GPU's counters.
+        MissingError: the user may not read the GPU's counters, or nobody can here.
         TilecError: anything else.
     """
     text = f"{done.stdout}\n{done.stderr}"
@@ -155,6 +155,12 @@ def _check(app: App, done: Completed, watched: Watched, report: Path) -> None:
             cause="drivers keep them for administrators unless they are told otherwise",
             fix="run it as root (`sudo -E env PATH=$PATH tilec profile …`); start a container with --cap-add=SYS_ADMIN; or have an "
             "administrator put `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into /etc/modprobe.d, and load the driver anew",
+        )
+    if "Failed to initialize the profiler" in text or "LibraryNotLoaded" in text:
+        raise MissingError(
+            "ncu cannot read the GPU's performance counters on this machine (LibraryNotLoaded)",
+            cause="the sandbox or virtual machine that this runs in lacks what the driver has for profilers",
+            fix="profile on the machine itself, or in a container that is given the whole driver (NVIDIA_DRIVER_CAPABILITIES=all)",
         )
     if "No kernels were profiled" in text:
         raise TilecError(
@@ -198,8 +204,9 @@ def _show(app: App, watched: Watched, taken: dict[str, Any], report: Path, found
     facts += [f"{found.hertz / 1e9:.2f} GHz"] if found.hertz else []
     if facts:
         app.say(f"  {', '.join(facts)}")
+    width = terminal_width()
     for sentence in words(found):
-        app.say(f"  {sentence}")
+        app.say(f"  {sentence}" if width is None else click.wrap_text(sentence, width, initial_indent="  ", subsequent_indent="    "))
     if hot:
         app.say()
         rows = [
@@ -207,7 +214,7 @@ def _show(app: App, watched: Watched, taken: dict[str, Any], report: Path, found
             for one in hot[:LINES_SHOWN]
             if one.share >= 0.5
         ]
-        for line in table(columns(">samples", "line", "~waits for", "~source"), rows, width=terminal_width(), indent="  "):
+        for line in table(columns(">samples", "line", "~waits for", "~source"), rows, width=width, indent="  "):
             app.say(line)
     if note:
         app.say(f"  note: {note}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -117,7 +118,8 @@ def _checked(check: _Check, opened: Opened, manifest: Manifest, device: DeviceIn
         told = found or told
         if _unfit(run):
             break
-    return CheckedCase(case=case, variant=told.get("variant", ""), runs=tuple(runs), notes=_notes(watched, told))
+    blocks = math.prod(told.get("grid", (0,)))
+    return CheckedCase(case=case, variant=told.get("variant", ""), blocks=blocks, runs=tuple(runs), notes=_notes(watched, told))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -211,6 +213,8 @@ def _notes(watched: Watched, told: dict[str, Any]) -> tuple[str, ...]:
     if found is None:
         return ()
     _, image = found
+    if not math.prod(told.get("grid", (1,))):
+        return ("the grid has no blocks: there was nothing to check",)
     if image.target.kind.value != "cubin":
         return (f"the launch took {image.target}, which the driver compiles: findings have no source lines",)
     if b".debug_line" not in watched.bundle.image(image.digest):
@@ -245,7 +249,11 @@ def _show(app: App, result: CheckedCase, width: int, lines: Sources) -> None:
 
     word, tint = TINTS[result.status]
     found = result.findings
-    what = plural(len(found), "finding") if found else f"{sum(run.seconds for run in result.runs):.1f} s" if result.runs else ""
+    seconds = sum(run.seconds for run in result.runs)
+    words = [plural(len(found), "finding")] if found else []
+    words += [plural(result.blocks, "block")] if result.blocks else []
+    words += [f"{seconds:.1f} s"] if result.runs and not found else []
+    what = ", ".join(words)
     app.say(f"{result.case.name:<{width}}  {click.style(word, fg=tint, bold=True)}{' ' * (6 - len(word))}  {what}".rstrip())
     for finding in found:
         app.say("\n" + render_gpu_finding(finding, result, lines.line))

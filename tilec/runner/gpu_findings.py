@@ -121,13 +121,14 @@ class CheckedCase:
     """What came of one case.
 
     Attributes:
-        case: the case. variant: what its launch took; empty where there was none.
+        case: the case. variant: what its launch took; empty where there was none. blocks: of it.
         runs: of the tools. notes: what is worth knowing of them together.
         skipped: why it was not checked; empty where it was.
     """
 
     case: BoundCase
     variant: str = ""
+    blocks: int = 0
     runs: tuple[ToolRun, ...] = ()
     notes: tuple[str, ...] = ()
     skipped: str = ""
@@ -314,6 +315,7 @@ def _case_json(result: CheckedCase) -> dict[str, Any]:
         "kernel": result.case.kernel,
         "variants": [result.variant] if result.variant else [],
         "status": result.status,
+        "blocks": result.blocks,
         "tools": [_run_json(run) for run in result.runs],
         "findings": [_finding_json(finding) for finding in result.findings],
         "notes": list(result.notes),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def calls(folder: Path) -> list[dict[str, str]]:
 
 
 CLEAN_SHOWN = """\
-scale/some  clean   …
+scale/some  clean   3 blocks, …
   note: the code has no source lines: build with lineinfo = true in the profile, or leave --bundle out
 
 1 case on Fake H200: 1 clean
@@ -63,7 +64,7 @@ def test_all_tools_find_nothing(sanitize, folder: Path) -> None:
     done = sanitize("--case", "some")
     assert (done.code, done.err) == (0, "")
     shown = done.out.splitlines()
-    shown[0] = shown[0].rpartition("  ")[0] + "  …"  # seconds
+    shown[0] = re.sub(r"\d+\.\d s$", "…", shown[0])
     assert "\n".join(shown) + "\n" == CLEAN_SHOWN
     found = calls(folder)
     assert [call["--tool"] for call in found] == ["memcheck", "racecheck", "initcheck", "synccheck"]
@@ -112,7 +113,7 @@ def test_a_finding_is_told_in_the_words_of_the_case(sanitize, folder: Path) -> N
     )
     done = sanitize("--case", "some")
     assert done.code == 86
-    assert done.out.startswith("scale/some  FOUND   1 finding\n")
+    assert done.out.startswith("scale/some  FOUND   1 finding, 3 blocks\n")
     assert FOUND_SHOWN.format(line=(folder / "scale.cu").read_text().splitlines()[2]) in done.out
     assert "1 case on Fake H200: 1 with findings\n" in done.out
 
@@ -134,7 +135,7 @@ def test_findings_of_several_tools_as_json(sanitize, folder: Path) -> None:
     assert (done.code, document["kind"], document["schema_version"] >= 1) == (86, "sanitize", True)
     assert (document["device"]["name"], document["tools"]) == ("Fake H200", ["memcheck", "racecheck", "initcheck", "synccheck"])
     (case,) = document["cases"]
-    assert (case["status"], case["variants"]) == ("findings", ["scale"])
+    assert (case["status"], case["variants"], case["blocks"]) == ("findings", ["scale"], 3)
     assert [(run["tool"], run["status"]) for run in case["tools"]] == [
         ("memcheck", "clean"),
         ("racecheck", "findings"),
@@ -214,6 +215,11 @@ def test_a_tool_that_could_not_run_is_never_clean(
     assert done.code == code
     assert words in done.out + done.err
     assert "clean" not in done.out
+
+
+def test_an_empty_grid_is_noted(sanitize, folder: Path) -> None:
+    write_sanitizer(folder, {}, {}, told={**TOLD, "grid": [0, 1, 1]})
+    assert "  note: the grid has no blocks: there was nothing to check\n" in sanitize("--case", "some").out
 
 
 def test_the_other_tools_go_on(sanitize, folder: Path) -> None:
