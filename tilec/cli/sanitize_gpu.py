@@ -18,7 +18,18 @@ from tilec.cli.findings import FOUND
 from tilec.cli.one_case import Watched, bare_of, environment, gpu_of, own_targets, read_told, told_error
 from tilec.errors import MissingError, TilecError
 from tilec.runner.compute_sanitizer import Log, Record, Tool, read_log, read_report, tool_command
-from tilec.runner.gpu_findings import CHECKED, NOT_CHECKED, CheckedCase, ToolRun, arrays_of, findings_of, to_json, weaknesses, with_examples
+from tilec.runner.gpu_findings import (
+    CHECKED,
+    NOT_CHECKED,
+    CheckedCase,
+    ToolRun,
+    arrays_of,
+    checked_by,
+    findings_of,
+    to_json,
+    weaknesses,
+    with_examples,
+)
 
 if TYPE_CHECKING:
     from tilec.cli.cases import Opened, Wish
@@ -175,8 +186,9 @@ def _failure(check: _Check, watched: Watched, tool: Tool, seen: _Seen) -> TilecE
             cause="a watched launch takes 10 to 1000 times as long; or it hangs",
             fix="take a smaller case (--case), or give it longer with --timeout",
         )
-    words = [*log.troubles] or [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
-    shown = "\n".join(f"    {line.strip()}" for line in words[-TAIL:]) or f"    nothing (status {done.rc})"
+    output = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
+    words = [*log.troubles, *output[-TAIL:]]
+    shown = "\n".join(f"    {line.strip()}" for line in words) or f"    nothing (status {done.rc})"
     if not seen.told.get("ended") and any(word in text for word in _UNFIT for text in words):
         return MissingError(
             f"compute-sanitizer cannot work on {watched.device.name} here, in its words:\n{shown}",
@@ -238,7 +250,7 @@ def _document(opened: Opened, manifest: Manifest, device: DeviceInfo, check: _Ch
         **package_json(opened, manifest),
         "device": {"name": device.name, "ordinal": device.ordinal, "compute_capability": list(device.cc)},
         "tools": [tool.value for tool in check.tools],
-        **to_json(results, check.tools),
+        **to_json(results),
     }
 
 
@@ -281,8 +293,8 @@ def _summary(results: Sequence[CheckedCase], check: _Check, device: DeviceInfo) 
     rows = [] if ends_with_space else [""]
     rows.append(f"{plural(len(results), 'case')} on {device.name}: {', '.join(parts)}")
     rows += skipped_lines((result.case.kernel, result.skipped) for result in results if result.skipped)
-    if any(result.runs for result in results):
-        rows += ["checked:", *(f"  {CHECKED[tool]}" for tool in check.tools)]
+    if checked := checked_by(results):
+        rows += ["checked:", *(f"  {CHECKED[tool]}" for tool in checked)]
         rows += ["not checked:", *(f"  {text}" for text in NOT_CHECKED)]
         left = [tool.value for tool in Tool if tool not in check.tools]
         rows += [f"  what {', '.join(left)} would find: name it with --tool, or leave the option out"] if left else []

@@ -212,14 +212,20 @@ def weaknesses(records: Sequence[Record], log: Log, *, whole: bool, gap: int) ->
     return tuple(found)
 
 
-def to_json(results: Sequence[CheckedCase], tools: Sequence[Tool]) -> dict[str, Any]:
+def checked_by(results: Sequence[CheckedCase]) -> tuple[Tool, ...]:
+    """The tools that could check one case at least."""
+    able = {run.tool for result in results for run in result.runs if run.error is None}
+    return tuple(tool for tool in Tool if tool in able)
+
+
+def to_json(results: Sequence[CheckedCase]) -> dict[str, Any]:
     """All results as JSON values."""
     statuses = ("clean", "findings", "weak", "error", "skipped")
     return {
         "ok": all(result.status in ("clean", "skipped") for result in results),
         "counts": {status: sum(result.status == status for result in results) for status in statuses},
         "cases": [_case_json(result) for result in results],
-        "checked": [CHECKED[tool] for tool in tools],
+        "checked": [CHECKED[tool] for tool in checked_by(results)],
         "not_checked": list(NOT_CHECKED),
     }
 

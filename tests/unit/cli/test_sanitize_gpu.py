@@ -215,6 +215,7 @@ def test_a_tool_that_could_not_run_is_never_clean(
     assert done.code == code
     assert words in done.out + done.err
     assert "clean" not in done.out
+    assert "checked:" not in done.out
 
 
 def test_an_empty_grid_is_noted(sanitize, folder: Path) -> None:
