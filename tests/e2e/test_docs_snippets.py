@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import tilec
-from tests import bench_samples
+from tests import bench_samples, sanitizer_samples
 from tests.docs_pages import ROOT, Reader, Step, environment, steps, with_nvcc
 from tilec import errors, runtime
 from tilec.bundle import place
@@ -212,7 +212,7 @@ def test_no_block_goes_unchecked(step: Step) -> None:
         case "", "bash" | "console":
             check_commands(step)
         case "planned", "text":
-            assert step.text in (bench_samples.SHOWN, bench_samples.SLOWER)
+            assert step.text in (bench_samples.SHOWN, bench_samples.SLOWER, sanitizer_samples.SHOWN)
         case directive, _:
             assert directive in FOLLOWED, f"{step.place}: nothing checks a block of {step.language!r}"
 

@@ -332,7 +332,8 @@ def test_a_clean_kernel_passes_the_check(cli: Cli, planted: Path) -> None:
     ("words", "said"),
     [
         (["all_write_first_tyle"], "no kernel 'all_write_first_tyle'; did you mean 'all_write_first_tile'"),
-        (["--device", "cuda"], "Invalid value for '--device': 'cuda' is not 'cpu'"),
+        (["--device", "gpu"], "Invalid value for '--device': 'gpu' is no device that can check: take cpu, cuda, or cuda:N"),
+        (["--tool", "memcheck"], "--tool means nothing for --device cpu"),
         (["--case", "absent"], "no case matches"),
         (["--seed", "-1"], "Invalid value for '--seed'"),
         (["--steps", "0"], "Invalid value for '--steps'"),
@@ -352,7 +353,7 @@ def test_a_bundle_without_tile_ir(cli: Cli, tmp_path: Path) -> None:
     assert "add/some  skip\n" in done.out
     assert "skipped add: the kernel was built without portable Tile IR: build the bundle for the target tileir too\n" in done.out
     assert "\nchecked:" not in done.out
-    assert "1 without Tile IR, which need a GPU" in done.out
+    assert "1 without Tile IR, which need a GPU: `tilec sanitize --device cuda` checks them there" in done.out
 
 
 def test_a_case_that_does_not_fit_its_kernel(cli: Cli, tmp_path: Path) -> None:

@@ -201,8 +201,11 @@ def named(ctx: click.Context, param: click.Parameter, value: str | None) -> str 
     return value
 
 
+MOST_SECONDS = 1_000_000
+
+
 class SecondsRange(click.FloatRange):
-    """A range of seconds; `nan` is in no range, though no bound refuses it."""
+    """A range of seconds, as far as the system can wait: `nan` is in no range, though no bound refuses it, and nobody waits for ever."""
 
     name = "seconds"
 
@@ -211,6 +214,8 @@ class SecondsRange(click.FloatRange):
         found: float = super().convert(value, param, ctx)
         if math.isnan(found):
             self.fail(f"{value!r} is no number of seconds", param, ctx)
+        if found > MOST_SECONDS:
+            self.fail(f"{value!r} is more than anybody waits: take {MOST_SECONDS:,} or less", param, ctx)
         return found
 
 

@@ -22,10 +22,10 @@ SHEET = (
     ("break {place}", "stop at a source line; `next`, `step` and `continue` go on from there"),
     ("info cuda kernels", "kernels on the GPU; `info cuda blocks`, `warps`, `lanes`: where they are"),
     ("cuda block (1,0,0) thread (32,0,0)", "look at another block and thread; `cuda kernel block thread` says which it is"),
-    ("print x", "a variable, unless the compiler has none left of it; `print $R4` is a register, `info registers` all"),
+    ("print $R4", "a register; `info registers` shows all. The code knows its lines, not its variables"),
+    ("x/8i $pc", "the instructions that come next; `display/i $pc` shows them at every stop, `info line` their source line"),
     ("print *(@global float*)p@8", "memory behind an address: @global, @shared or @local"),
-    ("x/8i $pc", "the instructions that come next; `display/i $pc` shows them at every stop"),
-    ("set cuda break_on_launch none", "stop at no launch any more; `backtrace`, `info line`, `quit`"),
+    ("set cuda break_on_launch none", "stop at no launch any more; `backtrace`, `quit`"),
 )
 
 
@@ -81,7 +81,13 @@ def _print_sheet(app: App, watched: Watched) -> None:
 def _command(program: str, watched: Watched, bare: Bare, orders: Sequence[str], *, batch: bool) -> list[str]:
     # Code is loaded long after breakpoints are set; sources are named from the project's root. A breakpoint at the kernel's name might
     # stop in any library of the host that has a function of that name: the launch itself is what cannot be mistaken.
-    first = ["set breakpoint pending on", f"directory {watched.manifest.root}", "set cuda break_on_launch application"]
+    # Threads of the host that come and go are nobody's concern here.
+    first = [
+        "set print thread-events off",
+        "set breakpoint pending on",
+        f"directory {watched.manifest.root}",
+        "set cuda break_on_launch application",
+    ]
     asked = [word for order in (*first, *orders) for word in ("-ex", order)]
     return [program, "-q", *(["-batch"] if batch else []), *asked, "--args", *bare.command()]
 

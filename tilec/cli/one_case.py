@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilec.cli.app import App
-from tilec.cli.bare import Bare
+from tilec.cli.bare import PLAIN, Bare
 from tilec.cli.cases import How, Wish, chosen_cases, open_bundle, open_project
 from tilec.cli.chosen import bundle_options
 from tilec.errors import MissingError, NoDeviceError, TilecError, UsageError
@@ -130,8 +130,8 @@ def watched_case(app: App, asked: Asked, tool: Callable[[], str], how: How) -> t
     name = asked.case
     wish = check_case(project, name)
     program = tool()
-    place = _gpu(asked.device, name)
-    targets = asked.targets or _targets(project.manifest, place)
+    place = gpu_of(asked.device, f"launching {name}")
+    targets = asked.targets or own_targets(project.manifest, place)
     opened = open_bundle(app, project, wish, bundle=asked.bundle, targets=targets, cpu=False, how=how)
     if opened.bundle is None or opened.path is None:
         reason = "; ".join(opened.absent.values())
@@ -145,27 +145,46 @@ def watched_case(app: App, asked: Asked, tool: Callable[[], str], how: How) -> t
 
 @contextmanager
 def bare_launch(app: App, watched: Watched) -> Iterator[tuple[Bare, Callable[[], dict[str, Any]]]]:
-    """The process that launches a case, and what it tells of itself once it has run."""
-    with tempfile.TemporaryDirectory(prefix="tilec-") as folder:
-        told = Path(folder) / "told.json"
-        device = f"cuda:{watched.device.ordinal}"
-        bare = Bare(manifest=str(app.manifest_path()), bundle=str(watched.path), case=watched.case.name, device=device, told=str(told))
-        yield bare, lambda: _told(told)
+    """The process that launches a case, and what it tells of itself once it has run.
 
-
-def _told(path: Path) -> dict[str, Any]:
-    """What the process told.
-
-    Raises:
-        TilecError: it could not launch the case, for the reason that it gives.
+    Asking what it tells raises TilecError where it could not launch the case, for the reason that it gives.
     """
+    with tempfile.TemporaryDirectory(prefix="tilec-") as folder:
+        bare = bare_of(app, watched, Path(folder))
+        yield bare, lambda: _unless_failed(read_told(bare))
+
+
+def bare_of(app: App, watched: Watched, folder: Path, *, memory: str = PLAIN) -> Bare:
+    """The process that launches a case; it tells of itself in a folder, which has to be there."""
+    return Bare(
+        manifest=str(app.manifest_path()),
+        bundle=str(watched.path),
+        case=watched.case.name,
+        device=f"cuda:{watched.device.ordinal}",
+        memory=memory,
+        told=str(folder / "told.json"),
+    )
+
+
+def read_told(bare: Bare) -> dict[str, Any]:
+    """What a process told so far; nothing where it did not come to that."""
     try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
+        found = json.loads(Path(bare.told).read_bytes())
     except (OSError, ValueError):
         return {}
-    if "error" in found:
-        raise TilecError(found["error"]["what"], cause=found["error"]["cause"], fix=found["error"]["fix"])
-    return found
+    return found if isinstance(found, dict) else {}
+
+
+def told_error(told: dict[str, Any]) -> TilecError | None:
+    """What went wrong in a process, by what it told."""
+    error = told.get("error")
+    return TilecError(error["what"], cause=error["cause"], fix=error["fix"]) if error else None
+
+
+def _unless_failed(told: dict[str, Any]) -> dict[str, Any]:
+    if (error := told_error(told)) is not None:
+        raise error
+    return told
 
 
 def environment() -> dict[str, str]:
@@ -173,7 +192,12 @@ def environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-def _gpu(name: str, case: str) -> DeviceInfo:
+def gpu_of(name: str, work: str) -> DeviceInfo:
+    """The GPU of a name.
+
+    Raises:
+        UsageError: it is no name of one. NoDeviceError: it is not there; `work` is what needs it.
+    """
     from tilec.runtime import _driver
     from tilec.runtime.devices import find_device
 
@@ -183,12 +207,12 @@ def _gpu(name: str, case: str) -> DeviceInfo:
         return find_device(name, _driver.driver())
     except NoDeviceError as error:
         raise NoDeviceError(
-            f"launching {case} needs a GPU ({name}): {error.what}",
+            f"{work} needs a GPU ({name}): {error.what}",
             cause=error.cause,
             fix="go to a machine with an NVIDIA GPU and its driver",
         ) from error
 
 
-def _targets(manifest: Manifest, device: DeviceInfo) -> tuple[str, ...]:
+def own_targets(manifest: Manifest, device: DeviceInfo) -> tuple[str, ...]:
     """The project's own targets for this very architecture; without one all of them, of which the launch takes what fits."""
     return tuple(str(target) for target in manifest.targets.default if target.cc == device.cc and str(target).startswith("sm_"))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".ncu-rep"
 # Counters for words about bounds, occupancy and stalls; the sets bring what the graphical reports show beside.
-SECTIONS = ("SpeedOfLight", "Occupancy", "LaunchStats", "WarpStateStats", "SourceCounters")
+SECTIONS = ("SpeedOfLight", "ComputeWorkloadAnalysis", "Occupancy", "LaunchStats", "WarpStateStats", "SourceCounters")
 IMPORT_TIMEOUT = 300.0
 LINES_SHOWN = 5
 TAIL = 12
@@ -142,7 +142,7 @@ def _check(app: App, done: Completed, watched: Watched, report: Path) -> None:
     """What went wrong under ncu.
 
     Raises:
-        MissingError: the user may not read the GPU's counters.
+        MissingError: the user may not read the GPU's counters, or nobody can here.
         TilecError: anything else.
     """
     text = f"{done.stdout}\n{done.stderr}"
@@ -155,6 +155,12 @@ def _check(app: App, done: Completed, watched: Watched, report: Path) -> None:
             cause="drivers keep them for administrators unless they are told otherwise",
             fix="run it as root (`sudo -E env PATH=$PATH tilec profile …`); start a container with --cap-add=SYS_ADMIN; or have an "
             "administrator put `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into /etc/modprobe.d, and load the driver anew",
+        )
+    if "Failed to initialize the profiler" in text or "LibraryNotLoaded" in text:
+        raise MissingError(
+            "ncu cannot read the GPU's performance counters on this machine (LibraryNotLoaded)",
+            cause="the sandbox or virtual machine that this runs in lacks what the driver has for profilers",
+            fix="profile on the machine itself, or in a container that is given the whole driver (NVIDIA_DRIVER_CAPABILITIES=all)",
         )
     if "No kernels were profiled" in text:
         raise TilecError(
@@ -187,7 +193,7 @@ def _export(program: str, report: Path, *options: str, optional: bool = False) -
 
 def _show(app: App, watched: Watched, taken: dict[str, Any], report: Path, found: Summary, hot: tuple[Hot, ...], note: str) -> None:
     from tilec.cli.tables import columns, table, terminal_width
-    from tilec.runner.ncu import stall_text, words
+    from tilec.runner.ncu_words import stall_text, words
 
     head = [click.style(watched.case.name, bold=True), *([taken["variant"]] if "variant" in taken else []), watched.device.name]
     app.say("  ".join(head))
@@ -195,14 +201,20 @@ def _show(app: App, watched: Watched, taken: dict[str, Any], report: Path, found
     facts += [f"{found.blocks:.0f} blocks"] if found.blocks is not None else []
     facts += [f"{found.waves:.2f} waves"] if found.waves is not None else []
     facts += [f"{found.registers:.0f} registers a thread"] if found.registers is not None else []
+    facts += [f"{found.hertz / 1e9:.2f} GHz"] if found.hertz else []
     if facts:
         app.say(f"  {', '.join(facts)}")
+    width = terminal_width()
     for sentence in words(found):
-        app.say(f"  {sentence}")
+        app.say(f"  {sentence}" if width is None else click.wrap_text(sentence, width, initial_indent="  ", subsequent_indent="    "))
     if hot:
         app.say()
-        rows = [[f"{one.share:.0f}%", one.place, stall_text(one.stall) if one.stall else "", one.text] for one in hot[:LINES_SHOWN]]
-        for line in table(columns(">samples", "line", "~waits for", "~source"), rows, width=terminal_width(), indent="  "):
+        rows = [
+            [f"{one.share:.0f}%", one.place, stall_text(one.stall) if one.stall else "", one.text]
+            for one in hot[:LINES_SHOWN]
+            if one.share >= 0.5
+        ]
+        for line in table(columns(">samples", "line", "~waits for", "~source"), rows, width=width, indent="  "):
             app.say(line)
     if note:
         app.say(f"  note: {note}")
@@ -222,6 +234,7 @@ def _document(watched: Watched, taken: dict[str, Any], report: Path, found: Summ
     import dataclasses
 
     from tilec.runner.ncu import to_json
+    from tilec.runner.ncu_words import words
 
     return {
         "case": watched.case.name,
@@ -229,7 +242,7 @@ def _document(watched: Watched, taken: dict[str, Any], report: Path, found: Summ
         "variant": taken.get("variant"),
         "device": {"name": watched.device.name, "ordinal": watched.device.ordinal, "compute_capability": list(watched.device.cc)},
         "report": str(report),
-        "summary": to_json(found),
+        "summary": {**to_json(found), "words": list(words(found))},
         "lines": [dataclasses.asdict(one) for one in hot],
         "note": note,
     }

@@ -1,14 +1,16 @@
-"""`tilec sanitize`: check tile kernels on the cpu device for races, bad accesses and broken promises."""
+"""`tilec sanitize`: check tile kernels on the cpu device, or any kernels on a GPU with NVIDIA's compute-sanitizer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from tilec.cli.app import App, examples, json_option
+from tilec.cli.app import App, SecondsRange, examples, json_option
 from tilec.cli.chosen import bundle_options, case_options
+from tilec.cli.complete import completes, completes_list, profiles
 from tilec.cli.findings import FOUND
 
 if TYPE_CHECKING:
@@ -19,28 +21,67 @@ if TYPE_CHECKING:
     from tilec.runner.sanitize import CaseFindings, SanitizeOptions
 
 NOTHING_TO_CHECK = 3
+STEPS = 1_000_000
+TIMEOUT = 300.0
 TINTS = {"clean": ("clean", "green"), "findings": ("FOUND", "red"), "error": ("ERROR", "red"), "skipped": ("skip", "yellow")}
 
 
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+ALL = "all"
+
+
+def _device(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if value != "cpu" and not re.fullmatch(r"cuda(:\d{1,4})?", value):
+        raise click.BadParameter(f"{value!r} is no device that can check: take cpu, cuda, or cuda:N for the GPU number N", ctx, param)
+    return value
+
+
+def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """`memcheck,racecheck` and repeated options to one tuple, in the order of `TOOLS`; empty for none."""
+    words = [word.strip() for value in values for word in value.split(",")]
+    for word in words:
+        if word not in (*TOOLS, ALL):
+            from tilec.model.suggest import did_you_mean
+
+            raise click.BadParameter(
+                f"no such tool: {word!r}{did_you_mean(word, TOOLS)}; there are {', '.join(TOOLS)} and {ALL}", ctx, param
+            )
+    return tuple(tool for tool in TOOLS if tool in words or ALL in words)
+
+
 @click.command(
-    short_help="Find races and bad accesses of tile kernels, without a GPU.",
+    short_help="Find races and bad accesses: of tile kernels without a GPU, of all on one.",
     epilog=examples(
-        "tilec sanitize                              # every case of every tile kernel",
+        "tilec sanitize                              # every case of every tile kernel, without a GPU",
         "tilec sanitize softmax --case odd",
         "tilec sanitize -k 'gemm/*' --nan            # also where the first NaN or infinity comes from",
         "tilec sanitize --seed 1 --seed 2            # two random orders of the blocks, beside forward and reverse",
         "tilec sanitize --bundle dist/acme_kernels-0.3.0.tilec --json",
+        "tilec sanitize --device cuda                # on a GPU: compute-sanitizer's four tools on every case",
+        "tilec sanitize scan --device cuda:1 --tool memcheck,racecheck",
     )
-    + "\n\nExit codes: 0 nothing found, 86 something is, 1 a case could not be checked, 2 usage or manifest, 3 there is nothing to check.",
+    + "\n\nExit codes: 0 nothing found, 86 something is, 1 a case could not be checked, or not in full, 2 usage or manifest, "
+    "3 there is nothing to check, or compute-sanitizer or a GPU is missing.",
 )
 @case_options
-@click.option("--device", type=click.Choice(["cpu"]), default="cpu", show_default=True, help="Where the kernels are run.")
-@click.option("--seed", "seeds", multiple=True, type=click.IntRange(0, 2**63 - 1), help="A random order of the blocks.  [default: 0]")
-@click.option("--nan", is_flag=True, help="Report the first NaN or infinity that is made from finite numbers.")
 @click.option(
-    "--steps", type=click.IntRange(1), default=1_000_000, show_default=True, help="Most passes of loops before one counts as endless."
+    "--device", default="cpu", show_default=True, callback=_device, metavar="NAME", help="Where the kernels are run: cpu, cuda or cuda:N."
 )
-@bundle_options("tileir")
+@click.option("--seed", "seeds", multiple=True, type=click.IntRange(0, 2**63 - 1), help="cpu: a random order of the blocks.  [default: 0]")
+@click.option("--nan", is_flag=True, help="cpu: report the first NaN or infinity that is made from finite numbers.")
+@click.option("--steps", type=click.IntRange(1), help=f"cpu: most passes of loops before one counts as endless.  [default: {STEPS}]")
+@click.option(
+    "--tool",
+    "tools",
+    multiple=True,
+    callback=_tools,
+    metavar="LIST",
+    shell_complete=completes_list(lambda _: (*TOOLS, ALL)),
+    help=f"cuda: {', '.join(TOOLS)}, or all.  [default: all]",
+)
+@click.option("--profile", metavar="NAME", shell_complete=completes(profiles), help="cuda: build with this profile.  [default: release]")
+@click.option("--timeout", type=SecondsRange(min=1), metavar="SECONDS", help="cuda: time limit of each tool on a case.  [default: 300]")
+@bundle_options("tileir; on a GPU its own")
 @json_option
 @click.pass_obj
 def command(
@@ -52,30 +93,56 @@ def command(
     device: str,
     seeds: tuple[int, ...],
     nan: bool,
-    steps: int,
+    steps: int | None,
+    tools: tuple[str, ...],
+    profile: str | None,
+    timeout: float | None,
     bundle: str | None,
     targets: tuple[str, ...],
 ) -> int:
-    """Run the cases of KERNELs (default: all) on the cpu device, watch every access, and report what a GPU would hide.
+    """Run the cases of KERNELs (default: all), watch every access, and report what a plain run would hide.
 
-    Each case runs with its blocks in forward, reverse and random order; the results have to be the same.
-
+    On the cpu device tile kernels run with their blocks in forward, reverse and random order; the results have to be the same.
     Without --bundle, it takes what `tilec build` wrote, if that is up to date and has Tile IR. Else it builds the tile kernels (the
     KERNELs that are named) for tileir alone, which takes no CUDA compiler, into .tilec/run/; the project's outputs stay as they are.
+
+    On a GPU (--device cuda) kernels of all languages run under NVIDIA's compute-sanitizer, each case in a process of its own for each
+    of its tools. Without --bundle they are built aside for the GPU at hand, with source lines in their code.
     """
     from tilec.cli.cases import Wish, check_wish, chosen_cases, open_bundle, open_project
     from tilec.runner.sanitize import SanitizeOptions
     from tilec.runner.selection import parse_expression
 
-    del device  # there is one so far; the option says where in scripts that will know more
+    _check_options(device, {"--seed": seeds, "--nan": nan, "--steps": steps}, {"--tool": tools, "--profile": profile, "--timeout": timeout})
     wish = Wish(kernels=kernels, select=select, cases=cases, args=(), axes=(), reference="", expression=parse_expression(expression))
     project = open_project(app)
     check_wish(project.manifest, wish)
+    if device != "cpu":
+        from tilec.cli.sanitize_gpu import GpuWish, sanitize_on_gpu
+
+        asked = GpuWish(
+            device=device, tools=tools or TOOLS, profile=profile or "release", timeout=timeout or TIMEOUT, bundle=bundle, targets=targets
+        )
+        return sanitize_on_gpu(app, project, wish, asked)
     opened = open_bundle(app, project, wish, bundle=bundle, targets=targets, cpu=True)
     bound = chosen_cases(opened, project.manifest, wish)
     orders: tuple[str | int, ...] = ("forward", "reverse", *(seeds or (0,)))
-    options = SanitizeOptions(orders=orders, not_finite=nan, steps=steps)
+    options = SanitizeOptions(orders=orders, not_finite=nan, steps=steps or STEPS)
     return sanitize(app, opened, bound, options, project.manifest)
+
+
+def _check_options(device: str, of_cpu: Mapping[str, object], of_gpu: Mapping[str, object]) -> None:
+    """Refuse options that the device has no use for.
+
+    Raises:
+        UsageError: there is one.
+    """
+    from tilec.errors import UsageError
+
+    wrong, other = (of_gpu, "cuda") if device == "cpu" else (of_cpu, "cpu")
+    for option, value in wrong.items():
+        if value:
+            raise UsageError(f"{option} means nothing for --device {device}", fix=f"pass --device {other}, or leave {option} out")
 
 
 def sanitize(app: App, opened: Opened, cases: tuple[BoundCase, ...], options: SanitizeOptions, manifest: Manifest) -> int:
@@ -98,7 +165,7 @@ def sanitize(app: App, opened: Opened, cases: tuple[BoundCase, ...], options: Sa
     )
     code = _ending(results)
     if app.json:
-        head = {**package_json(opened, manifest), "orders": list(options.orders)}
+        head = {**package_json(opened, manifest), "device": {"name": "cpu"}, "orders": list(options.orders)}
         app.document("sanitize", {**head, **to_json(results)})
     else:
         app.say(_summary(results))
@@ -140,7 +207,12 @@ def _summary(results: Sequence[CaseFindings]) -> str:
     from tilec.runner.sanitize import CHECKED, NOT_CHECKED
 
     counts = {status: sum(result.status == status for result in results) for status in ("clean", "findings", "error", "skipped")}
-    names = {"clean": "clean", "findings": "with findings", "error": "could not be checked", "skipped": "without Tile IR, which need a GPU"}
+    names = {
+        "clean": "clean",
+        "findings": "with findings",
+        "error": "could not be checked",
+        "skipped": "without Tile IR, which need a GPU: `tilec sanitize --device cuda` checks them there",
+    }
     parts = [f"{count} {names[status]}" for status, count in counts.items() if count]
     ends_with_space = results[-1].findings and not results[-1].notes and results[-1].error is None
     rows = [] if ends_with_space else [""]

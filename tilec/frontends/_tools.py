@@ -288,6 +288,11 @@ def _roots(search: ToolSearch) -> Iterator[_Root]:
     yield from (system + wheels) if search.prefer == "system" else (wheels + system)
 
 
+def wheel_programs(name: str) -> list[Path]:
+    """Where the installed wheels have a program, the newest toolkit first; whether it is there is not looked at."""
+    return [root.path / "bin" / name for root in _wheel_roots()]
+
+
 def _wheel_roots() -> list[_Root]:
     # A top-level find_spec imports nothing.
     try:

@@ -1,4 +1,4 @@
-"""Reads what Nsight Compute prints of a launch, in the layouts of several versions, and says in words what holds the launch up."""
+"""Reads what Nsight Compute prints of a launch, in the layouts of several versions, and tells from its counters what holds it up."""
 
 from __future__ import annotations
 
@@ -18,6 +18,26 @@ _LEVELS = {
     "L2": ("lts__throughput.avg.pct_of_peak_sustained_elapsed",),
     "L1 and shared memory": ("l1tex__throughput.avg.pct_of_peak_sustained_active", "l1tex__throughput.avg.pct_of_peak_sustained_elapsed"),
 }
+ISSUE = "the issue of instructions"
+# Units of a multiprocessor that compute, and the one that feeds them; shares of the time in which they are busy.
+_UNITS = {
+    "tensor cores": (
+        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
+        "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_elapsed",
+    ),
+    "f32 and integer multiply-adds": ("sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_elapsed",),
+    "integer and logic units": ("sm__pipe_alu_cycles_active.avg.pct_of_peak_sustained_elapsed",),
+    "f64 units": ("sm__pipe_fp64_cycles_active.avg.pct_of_peak_sustained_elapsed",),
+    "special functions and conversions": ("sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed",),
+    "the issue of instructions": (
+        "sm__inst_issued.avg.pct_of_peak_sustained_elapsed",
+        "sm__issue_active.avg.pct_of_peak_sustained_elapsed",
+    ),
+}
+_CLOCK = ("sm__cycles_elapsed.avg.per_second", "smsp__cycles_elapsed.avg.per_second")
+# What accesses cost, and what they would if neighbouring threads took neighbouring elements.
+_SHARED = ("memory_l1_wavefronts_shared", "memory_l1_wavefronts_shared_ideal")
+_GLOBAL = ("memory_l2_theoretical_sectors_global", "memory_l2_theoretical_sectors_global_ideal")
 _ACHIEVED = ("sm__warps_active.avg.pct_of_peak_sustained_active",)
 _THEORETICAL = ("sm__maximum_warps_per_active_cycle_pct", "sm__maximum_warps_avg_per_active_cycle_pct")
 _LIMIT = re.compile(r"launch__occupancy_limit_(\w+)")
@@ -29,29 +49,9 @@ _STALL = re.compile(r"smsp__average_warps?(?:_latency)?_issue_stalled_(?P<reason
 _SAMPLED = re.compile(r"smsp__pcsamp_warps_issue_stalled_(?P<reason>[a-z_]+)")
 _SAMPLES = re.compile(r"(?:warp stall sampling|sampling data) \(all|#? ?samples$", re.IGNORECASE)
 
-# What a warp waits for, and what helps.
-STALLS: dict[str, tuple[str, str]] = {
-    "long_scoreboard": ("data from global or local memory", "load earlier, load wider, or keep more warps resident"),
-    "short_scoreboard": ("shared memory and special functions", "look for bank conflicts, and for exp, sin or division in loops"),
-    "barrier": ("other warps at a barrier of the block", "smaller blocks, or fewer barriers"),
-    "membar": ("a memory fence", "fewer or narrower fences"),
-    "lg_throttle": ("room in the queue of global memory", "fewer and wider accesses"),
-    "mio_throttle": ("room in the queue of shared memory and special functions", "fewer and wider accesses of shared memory"),
-    "tex_throttle": ("room in the queue of the texture unit", "fewer accesses through it"),
-    "math_pipe_throttle": ("a busy arithmetic unit", "another unit, such as tensor cores, or fewer operations"),
-    "gmma": ("tensor cores of its warp group", "nothing, where they are busy; else more of their work in flight"),
-    "wait": ("a fixed number of cycles between dependent instructions", "more independent work in a thread"),
-    "no_instruction": ("instructions to be fetched", "shorter code: less unrolling"),
-    "no_instructions": ("instructions to be fetched", "shorter code: less unrolling"),
-    "imc_miss": ("constants that are not in their cache", "fewer different constants at a time"),
-    "branch_resolving": ("a branch to be decided", "fewer branches in loops"),
-    "sleeping": ("its own nanosleep", "shorter sleeps"),
-    "drain": ("its stores to leave at the end", "fewer or wider stores"),
-    "dispatch_stall": ("the dispatcher", "nothing: it is seldom much"),
-    "not_selected": ("its turn: others were ready too", "nothing: there are warps enough"),
-    "misc": ("other things", "nothing"),
-}
 _NO_WAIT = {"selected"}  # the warp issued
+_ON_MEMORY = {"long_scoreboard", "lg_throttle", "drain", "membar"}  # stalls that end when memory answers
+ENOUGH = 0.75  # of a wave of blocks: from there on more of them would help little
 NEAR = 60.0  # percent of what the hardware can do, from which on it is a limit
 _SECONDS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "s": 1.0}
 
@@ -63,6 +63,7 @@ class Bound(enum.Enum):
     COMPUTE = "compute"
     BOTH = "memory and compute"
     GRID = "the size of its grid"
+    MEMORY_LATENCY = "waiting for memory"
     LATENCY = "waiting"
     UNKNOWN = "unknown"
 
@@ -104,6 +105,9 @@ class Summary:
         waves: how often the grid fills the GPU; `blocks` how many there are.
         registers: per thread.
         stalls: (reason, percent of the time between two instructions of a warp), longest first.
+        units: (unit that computes, share), the busiest first.
+        hertz: of the multiprocessors' clock.
+        shared_cost, global_cost: how often as many passes of shared memory, and sectors of global memory, as accesses in a row would take.
     """
 
     kernel: str
@@ -118,6 +122,18 @@ class Summary:
     blocks: float | None
     registers: float | None
     stalls: tuple[tuple[str, float], ...]
+    units: tuple[tuple[str, float], ...] = ()
+    hertz: float | None = None
+    shared_cost: float | None = None
+    global_cost: float | None = None
+
+    @property
+    def level(self) -> str:
+        """The level of memory whose share is that of memory: the busiest may have been busy with more than the launch's accesses."""
+        if not self.levels or self.memory is None:
+            return "memory"
+        memory = self.memory
+        return min(self.levels, key=lambda pair: abs(pair[1] - memory))[0]
 
     @property
     def bound(self) -> Bound:
@@ -129,7 +145,10 @@ class Summary:
             if low >= NEAR and high - low < 10:
                 return Bound.BOTH
             return Bound.MEMORY if self.memory > self.compute else Bound.COMPUTE
-        return Bound.GRID if self.waves is not None and self.waves < 1 else Bound.LATENCY
+        if self.waves is not None and self.waves < ENOUGH:
+            return Bound.GRID
+        on_memory = sum(share for reason, share in self.stalls if reason in _ON_MEMORY)
+        return Bound.MEMORY_LATENCY if on_memory >= 50 else Bound.LATENCY
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,7 +173,7 @@ def read_raw(text: str) -> tuple[Launch, ...]:
         metrics = {}
         for place, cell in enumerate(row):
             value = _number(cell)
-            if value is not None and "__" in names[place][0]:
+            if value is not None and ("__" in names[place][0] or names[place][0].startswith("memory_")):
                 metrics[names[place][0]] = (value, units[place].strip() if place < len(units) else names[place][1])
         found.append(Launch(kernel=cells.get("Kernel Name", ""), metrics=metrics))
     return tuple(found)
@@ -188,6 +207,8 @@ def summarize(launch: Launch) -> Summary:
     levels = [(name, value) for name, metrics in _LEVELS.items() if (value := launch.value(metrics)) is not None]
     levels.sort(key=lambda pair: -pair[1])
     memory = launch.value(_MEMORY)
+    units = [(name, value) for name, metrics in _UNITS.items() if (value := launch.value(metrics)) is not None]
+    units.sort(key=lambda pair: -pair[1])
     limits = [(launch.metrics[name][0], match[1]) for name in launch.metrics if (match := _LIMIT.fullmatch(name))]
     limiter = min(limits)[1] if limits else ""
     return Summary(
@@ -203,12 +224,11 @@ def summarize(launch: Launch) -> Summary:
         blocks=launch.value(_BLOCKS),
         registers=launch.value(_REGISTERS),
         stalls=_stalls(launch),
+        units=tuple(units),
+        hertz=launch.value(_CLOCK),
+        shared_cost=_cost(launch, *_SHARED),
+        global_cost=_cost(launch, *_GLOBAL),
     )
-
-
-def words(found: Summary) -> tuple[str, ...]:
-    """A summary in sentences: what bounds the launch, its occupancy, and what its warps wait for."""
-    return tuple(filter(None, (_bound_words(found), _occupancy_words(found), _stall_words(found))))
 
 
 def to_json(found: Summary) -> dict[str, Any]:
@@ -218,55 +238,16 @@ def to_json(found: Summary) -> dict[str, Any]:
         **plain,
         "levels": dict(found.levels),
         "stalls": dict(found.stalls),
+        "units": dict(found.units),
         "bound": found.bound.name.lower(),
-        "words": list(words(found)),
     }
 
 
-def _bound_words(found: Summary) -> str:
-    if found.compute is None or found.memory is None:
-        return "what bounds it is unknown: ncu gave no shares of compute and memory"
-    shares = f"compute {found.compute:.0f} %, memory {found.memory:.0f} % of what the GPU can do"
-    level = found.levels[0][0] if found.levels else "memory"
-    match found.bound:
-        case Bound.MEMORY:
-            helps = {
-                "DRAM": "fewer bytes help: smaller dtypes, fusing with what comes before or after, keeping what is read twice",
-                "L2": "fewer reads of the same data help: larger tiles, or an order of blocks that shares them",
-            }.get(level, "wider accesses help, and fewer conflicts of banks")
-            return f"memory bounds it, {level} most ({shares}): {helps}"
-        case Bound.COMPUTE:
-            return f"compute bounds it ({shares}): fewer or cheaper operations help, such as those of tensor cores"
-        case Bound.BOTH:
-            return f"memory and compute are both near what they can do ({shares}): little is left to gain"
-        case Bound.GRID:
-            blocks = f"{found.blocks:.0f} blocks" if found.blocks is not None else "its blocks"
-            return f"the grid is too small ({shares}): {blocks} fill {found.waves:.2f} of the GPU once; more and smaller blocks help"
-        case _:
-            return f"it waits ({shares}): neither is near its limit, so what its warps wait for counts"
-
-
-def _occupancy_words(found: Summary) -> str:
-    if found.achieved is None or found.theoretical is None:
-        return ""
-    limit = f", which {found.limiter} allow" if found.limiter else ""
-    said = f"occupancy {found.achieved:.0f} % of at most {found.theoretical:.0f} %{limit}"
-    if found.achieved < 0.7 * found.theoretical:
-        said += ": blocks of unequal length, or too few of them, leave the rest empty"
-    return said
-
-
-def _stall_words(found: Summary) -> str:
-    top = [(reason, share) for reason, share in found.stalls if share >= 5 and reason != "not_selected"][:3]
-    if not top:
-        return ""
-    said = "; ".join(f"{stall_text(reason)} ({share:.0f} %)" for reason, share in top)
-    return f"warps wait for {said}: {STALLS.get(top[0][0], ('', 'see the report'))[1]}"
-
-
-def stall_text(reason: str) -> str:
-    """What a warp waits for, by ncu's name of it."""
-    return STALLS.get(reason, (reason.replace("_", " "), ""))[0]
+def _cost(launch: Launch, real: str, ideal: str) -> float | None:
+    """How often as much as it would need; None where that was not measured."""
+    least = launch.value((ideal,))
+    spent = launch.value((real,))
+    return spent / least if spent is not None and least else None
 
 
 def _stalls(launch: Launch) -> tuple[tuple[str, float], ...]:

@@ -1,4 +1,4 @@
-"""Finds the tools that watch a launch from outside, ncu and cuda-gdb, and says how to get the one that is missing."""
+"""Finds the tools that watch a launch from outside, ncu, cuda-gdb and compute-sanitizer, and says how to get the one that is missing."""
 
 from __future__ import annotations
 
@@ -7,24 +7,33 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilec.errors import ToolchainError
+from tilec.frontends._tools import wheel_programs
 from tilec.frontends.base import ToolSearch
 
 # Where installers put them beside PATH; the last by name is the newest.
 _PLACES: dict[str, tuple[str, ...]] = {
     "ncu": ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu", "usr/local/cuda-*/bin/ncu"),
     "cuda-gdb": ("usr/local/cuda/bin/cuda-gdb", "usr/local/cuda-*/bin/cuda-gdb"),
+    "compute-sanitizer": (
+        "usr/local/cuda/bin/compute-sanitizer",
+        "usr/local/cuda/compute-sanitizer/compute-sanitizer",
+        "usr/local/cuda-*/bin/compute-sanitizer",
+        "usr/local/cuda-*/compute-sanitizer/compute-sanitizer",
+    ),
 }
 _GET = {
     "ncu": "install Nsight Compute: it comes with the CUDA toolkit (package nsight-compute or cuda-nsight-compute of NVIDIA's repository)",
     "cuda-gdb": "install cuda-gdb: it comes with the CUDA toolkit (package cuda-gdb of NVIDIA's repository)",
+    "compute-sanitizer": "install it with `pip install nvidia-cuda-sanitizer-api` (take the driver's major version, such as "
+    "'nvidia-cuda-sanitizer-api==13.*'), or with the CUDA toolkit (package cuda-sanitizer of NVIDIA's repository)",
 }
 
 
 def find_outside_tool(name: str, search: ToolSearch, *, root: Path = Path("/")) -> str:
-    """The path of a tool: on PATH, in CUDA_HOME, or where it is usually installed.
+    """The path of a tool: on PATH, in the installed wheels, in CUDA_HOME, or where it is usually installed.
 
     Args:
-        name: `ncu` or `cuda-gdb`.
+        name: `ncu`, `cuda-gdb` or `compute-sanitizer`.
         search: PATH and CUDA_HOME.
         root: where the usual places are.
 
@@ -34,11 +43,12 @@ def find_outside_tool(name: str, search: ToolSearch, *, root: Path = Path("/")) 
     found = shutil.which(name, path=search.path) if search.path else None
     if found:
         return found
-    home = (Path(search.cuda_home) / "bin" / name,) if search.cuda_home else ()
-    for path in (*home, *_usual(root, _PLACES[name])):
+    home = [Path(search.cuda_home) / "bin" / name] if search.cuda_home else []
+    named = [*wheel_programs(name), *home]
+    for path in (*named, *_usual(root, _PLACES[name])):
         if shutil.which(str(path)):
             return str(path)
-    places = ["PATH", *map(str, home), *(str(root / pattern) for pattern in _PLACES[name])]
+    places = ["PATH", *map(str, named), *(str(root / pattern) for pattern in _PLACES[name])]
     raise ToolchainError(f"{name} not found; looked in {', '.join(places)}", fix=f"{_GET[name]}, or put it on PATH")
 
 

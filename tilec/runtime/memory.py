@@ -100,11 +100,18 @@ class DeviceBuffer:
         if name not in DTYPES or DTYPES[name].bytes != host.dtype.itemsize:
             raise DTypeError(f"an array of {host.dtype} cannot be a tensor of {name or 'any known dtype'}")
         made = cls(tuple(array.shape), name, device, stream, driver=driver)
-        if DTYPES[name].packed:
-            host = memory_of(host, name)
-        if made.nbytes:
-            made._driver.copy_in(made.device, made.ptr, host.ctypes.data, made.nbytes, made._stream or 0)
+        made.put(host)
         return made
+
+    def put(self, array: Any) -> None:
+        """Copy an array of its shape and element size in; the copy is complete when this returns."""
+        import numpy as np
+
+        host = np.ascontiguousarray(array)
+        if DTYPES[self.dtype].packed:
+            host = memory_of(host, self.dtype)
+        if self.nbytes:
+            self._driver.copy_in(self.device, self.ptr, host.ctypes.data, self.nbytes, self._stream or 0)
 
     @property
     def ptr(self) -> int:

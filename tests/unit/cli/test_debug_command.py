@@ -40,7 +40,13 @@ def test_the_debugger_starts_on_the_case_under_a_sheet(debug, folder: Path) -> N
     assert [" ".join(line.split()) for line in done.out.splitlines()][:3] == SHEET
     words = (folder / "calls").read_text().split("\n")[:-2]
     orders = [words[number + 1] for number, word in enumerate(words) if word == "-ex"]
-    assert orders == ["set breakpoint pending on", f"directory {folder}", "set cuda break_on_launch application", "info cuda devices"]
+    assert orders == [
+        "set print thread-events off",
+        "set breakpoint pending on",
+        f"directory {folder}",
+        "set cuda break_on_launch application",
+        "info cuda devices",
+    ]
     assert words[0] == "-q"
     assert words[words.index("--args") + 2 : -1] == [
         "-m",
@@ -49,6 +55,7 @@ def test_the_debugger_starts_on_the_case_under_a_sheet(debug, folder: Path) -> N
         str(folder / "acme.tilec"),
         "scale/some",
         "cuda:0",
+        "plain",
     ]
     assert signal.getsignal(signal.SIGINT) is before
 

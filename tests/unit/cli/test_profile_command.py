@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import pytest
 
 from tests.ncu_samples import RAW
 from tests.watched_project import driver, write_ncu, write_nvdisasm, write_project, write_tool
-from tilec.cli.bare import Bare, main
-from tilec.errors import NoDeviceError
+from tilec.cli.bare import APART, UNSET, Bare, main
+from tilec.errors import DriverError, NoDeviceError
+from tilec.runner.device import APART as APART_BYTES
 from tilec.runtime import _driver
 
 SOURCE = """\
@@ -26,8 +28,7 @@ scale/some  scale  Fake H200
   memory bounds it, DRAM most (compute 12 %, memory 88 % of what the GPU can do): fewer bytes help: smaller dtypes, fusing with what \
 comes before or after, keeping what is read twice
   occupancy 62 % of at most 75 %, which registers allow
-  warps wait for data from global or local memory (60 %); other warps at a barrier of the block (20 %): load earlier, load wider, or \
-keep more warps resident
+  warps wait for data from global or local memory (60 %); other warps at a barrier of the block (20 %)
 
   samples  line        waits for                                           source
       90%  scale.cu:3  data from global or local memory                    y[threadIdx.x] *= 2.0f; // {text}
@@ -82,7 +83,8 @@ def test_how_ncu_is_called(profile, folder: Path) -> None:
     assert (at["--clock-control"], at["--set"], at["--export"]) == ("none", "basic", str(folder / "a.ncu-rep"))
     assert (at["--kernel-name-base"], at["--kernel-name"], at["--launch-count"]) == ("mangled", "regex:^(scale)$", "1")
     assert {run[number + 1] for number, word in enumerate(run) if word == "--section"} >= {"WarpStateStats", "SourceCounters", "Occupancy"}
-    assert run[-7:-1] == ["-m", "tilec.cli.bare", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0"]
+    launch = ["-m", "tilec.cli.bare", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0", "plain"]
+    assert run[-8:-1] == launch
     assert raw[:2] == source[:2] == ["--import", str(folder / "a.ncu-rep")]
     assert ("raw" in raw, "source" in source) == (True, True)
 
@@ -137,6 +139,11 @@ PERMISSION = (
             ("may not read the GPU's performance counters", "NVreg_RestrictProfilingToAdminUsers=0", "SYS_ADMIN"),
         ),
         (f"echo '{PERMISSION}'", 3, ("may not read the GPU's performance counters",)),
+        (
+            "echo '==ERROR== Failed to initialize the profiler: LibraryNotLoaded'; exit 1",
+            3,
+            ("ncu cannot read the GPU's performance counters on this machine", "fix: profile on the machine itself"),
+        ),
         ("echo '==WARNING== No kernels were profiled.'", 1, ("ncu saw no launch of scale/some", "tilec run scale --case some")),
         (
             "echo '==ERROR== Profiling failed'; exit 9",
@@ -221,7 +228,39 @@ def test_a_case_is_launched_once_and_told(folder: Path) -> None:
     assert main(bare(folder).command()[3:]) == 0
     told = json.loads((folder / "told").read_text())
     assert (told["variant"], told["symbol"], len(told["image"])) == ("scale", "scale", 64)
-    assert len(_driver.driver().launches) == 1  # type: ignore[attr-defined]
+    assert (told["grid"], told["ended"], told["tensors"]["y"][1]) == ([2, 1, 1], True, 1200)
+    assert "gap" not in told
+    (launch,) = _driver.driver().launches  # type: ignore[attr-defined]
+    assert told["tensors"]["y"][0] == launch.arguments[0]
+
+
+def test_under_a_sanitizer_arrays_are_apart(folder: Path) -> None:
+    assert main(dataclasses.replace(bare(folder), memory=APART).command()[3:]) == 0
+    assert json.loads((folder / "told").read_text())["gap"] >= APART_BYTES
+
+
+def test_what_a_case_leaves_empty_is_not_written_for_initcheck(folder: Path, monkeypatch) -> None:
+    """Else the tool would take what tilec fills it with for something that the kernel may read."""
+    copied: list[int] = []
+    monkeypatch.setattr(type(_driver.driver()), "copy_in", lambda _self, _ordinal, address, *_rest: copied.append(address))
+    text = (folder / "tilec.toml").read_text()
+    (folder / "tilec.toml").write_text(text.replace('dist = "ones"', 'dist = "empty"'))
+    counts = {}
+    for memory in (APART, UNSET):
+        assert main(dataclasses.replace(bare(folder), memory=memory).command()[3:]) == 0
+        counts[memory] = len(copied)
+        copied.clear()
+    assert counts == {APART: 1, UNSET: 0}
+
+
+def test_what_was_launched_stays_told_when_the_launch_fails(folder: Path, monkeypatch) -> None:
+    def fails(*_: object) -> None:
+        raise DriverError("the launch failed", result="CUDA_ERROR_LAUNCH_FAILED", code=719)
+
+    monkeypatch.setattr(type(_driver.driver()), "synchronize", fails)
+    assert main(bare(folder).command()[3:]) != 0
+    told = json.loads((folder / "told").read_text())
+    assert (told["symbol"], told["error"]["what"], "ended" in told) == ("scale", "the launch failed", False)
 
 
 def test_a_launch_that_fails_says_why(folder: Path, monkeypatch, capsys) -> None:
