@@ -39,7 +39,7 @@ class Given:
     device: str
     samples: int | None
     seconds: float
-    cold: bool
+    cold: bool | None
     against: bool
     save: str
     against_saved: str
@@ -74,7 +74,9 @@ class Given:
 @click.option(
     "--seconds", type=SecondsRange(0, 3600), metavar="S", default=1.0, show_default=True, help="Time for each case and each rival."
 )
-@click.option("--cold/--hot", default=True, help="What launches find in the L2 cache: nothing of theirs, or what the last one left.")
+@click.option(
+    "--cold/--hot", default=None, help="What launches find in the L2 cache: nothing of theirs, or what the last one left.  [default: cold]"
+)
 @click.option("--against/--no-against", default=True, help="Measure what cases are held against too, in turn with the kernel.")
 @click.option(
     "--save",

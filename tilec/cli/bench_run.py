@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from tilec.cli.bench_show import Table, end_lines, head_lines, markdown
 from tilec.cli.bench_sweep import forgiven, plot_lines, sweep
 from tilec.cli.cases import Wish, check_wish, chosen_cases, open_bundle, open_project, package_json
 from tilec.cli.run_device import AUTO, CpuWish, find_device
+from tilec.cli.tables import hanging, terminal_width
 from tilec.compiler.state import WorkDir
 from tilec.errors import NoDeviceError, UsageError
 from tilec.runner.selection import parse_expression
@@ -55,6 +56,8 @@ def run_bench(app: App, kernels: tuple[str, ...], given: Given) -> int:
         except NoDeviceError as error:
             lacking = error
     cpu = place is not None and place[1].interprets is not None
+    if cpu:
+        _require_of_cpu(given)
     opened = open_bundle(app, project, wish, bundle=given.bundle, targets=given.targets, cpu=cpu)
     cases = chosen_cases(opened, project.manifest, wish)
     check_rivals(cases)
@@ -69,7 +72,7 @@ def run_bench(app: App, kernels: tuple[str, ...], given: Given) -> int:
     where = None
     if opened.bundle is not None:
         module = load(opened.bundle, device, driver=driver)
-        where = DevicePlace(module, driver, cold=given.cold, cache=app.settings.cache_dir, advice=opened.advice)
+        where = DevicePlace(module, driver, cold=given.cold is not False, cache=app.settings.cache_dir, advice=opened.advice)
     return measure_cases(app, given, files, where, opened, cases, project.manifest)
 
 
@@ -117,8 +120,7 @@ def measure_cases(
         app.pass_by("measuring what the device can do at most")
         ceilings = place.ceilings(fresh=given.measure_ceilings)
         app.wipe()
-        for line in head_lines(place.setting, ceilings, place.missing):
-            app.say(line)
+        _say(app, head_lines(place.setting, ceilings, place.missing))
     most = given.samples or SAMPLES
     measure = MeasureOptions(least_warm_up=WARM_UP, least=min(LEAST, most), most=most, seconds=given.seconds, precise=PRECISE)
     limit = given.fail_slower if given.fail_slower is not None else LIMIT
@@ -138,8 +140,7 @@ def measure_cases(
     code = ending(results, given.fail_slower)
     for line in plot_lines(results) if given.variants else ():
         app.say(line)
-    for line in end_lines(results, files.base, limit, gate=given.fail_slower is not None):
-        app.say(line)
+    _say(app, end_lines(results, files.base, limit, gate=given.fail_slower is not None))
     if place is not None:
         _write(app, files, place.setting, results, failed=code != 0)
     if app.json and place is not None:
@@ -149,6 +150,13 @@ def measure_cases(
         skipped = [{"name": case.name, "kernel": case.kernel, "status": case.status, "reason": case.reason} for case in results]
         app.document("bench", {**package_json(opened, manifest), "cases": skipped, "ok": False})
     return code
+
+
+def _say(app: App, lines: Iterable[str]) -> None:
+    """Lines of words, in as many as the terminal needs."""
+    for line in lines:
+        for part in hanging("", line, width=terminal_width(), indent=2):
+            app.say(part)
 
 
 def ending(results: Sequence[CaseBench], fail_slower: float | None) -> int:
@@ -200,6 +208,19 @@ def _device(app: App, name: str, manifest: Manifest) -> tuple[DeviceDriver, Devi
             "`--device cpu` times the cpu device, which says nothing of a GPU"
         )
         raise NoDeviceError(f"nothing was measured, which takes a GPU: {what}", cause=error.cause, fix=fix) from error
+
+
+def _require_of_cpu(given: Given) -> None:
+    """Refuse what the cpu device would not heed.
+
+    Raises:
+        UsageError: an option is about what it does not have.
+    """
+    cache = "" if given.cold is None else "--cold" if given.cold else "--hot"
+    lacks = {cache: "no cache that tilec keeps cold or hot", "--measure-ceilings" if given.measure_ceilings else "": "no ceilings"}
+    for option, what in lacks.items():
+        if option:
+            raise UsageError(f"{option}: the cpu device has {what}", fix="leave it out: it is about a GPU")
 
 
 def _require_writable(path: Path) -> None:

@@ -43,7 +43,7 @@ def _whole(actual: Array, expected: Array) -> Array:
 
 
 def apart(one: Array, other: Array) -> Array:
-    """|one - other| of integers, as u64: the larger minus the smaller, read without a sign, is right even where the difference overflows."""
+    """|one - other| of integers, as u64: the larger minus the smaller, read without a sign, is right even where that overflows."""
     wide = np.uint64 if np.dtype(np.uint64) in (one.dtype, other.dtype) else np.int64
     a, b = one.astype(wide), other.astype(wide)
     return (np.maximum(a, b) - np.minimum(a, b)).view(np.uint64)

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from tests.bench_samples import BENCH, CASE, HEAD
@@ -171,13 +172,42 @@ def test_what_is_not_there_is_named(cli: Any, project: Path, args: tuple[str, ..
 
 @pytest.mark.usefixtures("bare")
 def test_a_rival_that_is_none_is_refused_where_it_is_written(cli: Any, project: Path) -> None:
-    text = (project / "tilec.toml").read_text()
-    (project / "tilec.toml").write_text(text.replace("torch:add(x, y)", "tourch:add(x, y)"))
+    text = (project / "tilec.toml").read_text().replace('"torch:add(x, y)"', '"torch:add(x, y)", "tourch:add(x, y)"')
+    (project / "tilec.toml").write_text(text)
     ran = cli("bench", "--bundle", "sample.tilec")
     assert ran.code == 1
-    assert "tilec.toml:" in ran.err
+    line, column = next((n, row.index('"tourch') + 1) for n, row in enumerate(text.splitlines(), 1) if "tourch" in row)
+    assert f"tilec.toml:{line}:{column}: " in ran.err
     assert "unknown library 'tourch'; did you mean 'torch'" in ran.err
     assert ran.out == ""
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize("option", ["--hot", "--cold", "--measure-ceilings"])
+def test_what_the_cpu_device_would_not_heed_is_refused(cli: Any, project: Path, option: str) -> None:
+    ran = cli("bench", "--bundle", "sample.tilec", "--device", "cpu", option)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: {option}: the cpu device has no c")
+    assert ran.err.endswith("\n  fix: leave it out: it is about a GPU\n")
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize("command", [("bench", "--device", "cpu"), ("run", "--device", "cpu"), ("sanitize",)])
+def test_targets_are_not_ignored_beside_a_bundle(cli: Any, project: Path, command: tuple[str, ...]) -> None:
+    ran = cli(*command, "--bundle", "sample.tilec", "--targets", "sm_90")
+    assert ran.code == 2
+    assert "--targets sm_90: what --bundle names is built already\n  fix: leave one of the two out" in ran.err
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_plan_keeps_to_the_terminal(cli: Any, project: Path, terminal: Any) -> None:
+    text = (project / "tilec.toml").read_text()
+    calls = ", ".join(f'"torch:add(add(x, y), {name})"' for name in "xyxy")
+    (project / "tilec.toml").write_text(text.replace('"torch:add(x, y)"', calls))
+    terminal(60)
+    shown = click.unstyle(cli("bench", "--bundle", "sample.tilec", "--dry-run").out)
+    assert max(map(len, shown.splitlines())) <= 60
+    assert " ".join(shown.split()).count("torch:add(add(x, y), ") == 4
 
 
 def test_kernels_without_tile_ir_are_skipped_on_the_cpu_device(cli: Any, project: Path) -> None:

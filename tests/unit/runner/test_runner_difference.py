@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ml_dtypes
 import numpy as np
-import pytest
 
 from tilec.manifest.types import Tolerance
 from tilec.model.dtype import DTYPES
