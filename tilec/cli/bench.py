@@ -10,6 +10,7 @@ import click
 
 from tilec.cli.app import App, SecondsRange, examples, json_option, named
 from tilec.cli.chosen import bundle_options, case_options
+from tilec.cli.complete import changeable, completes, swept
 
 _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*%?")
 
@@ -36,6 +37,8 @@ class Given:
     expression: str
     select: tuple[str, ...]
     cases: tuple[str, ...]
+    settings: tuple[str, ...]
+    sweep: str
     device: str
     samples: int | None
     seconds: float
@@ -45,6 +48,7 @@ class Given:
     against_saved: str
     fail_slower: float | None
     markdown: str
+    html: str
     measure_ceilings: bool
     variants: bool
     dry_run: bool
@@ -61,6 +65,7 @@ class Given:
         "tilec bench --save main                     # keep the times as main",
         "tilec bench --against-saved main --fail-slower 5%   # a gate",
         "tilec bench gemm --variants                 # every tile that was built, and a plot",
+        "tilec bench gemm --sweep n=256..8192 --set a=[n,n] --set b=[n,n] --html gemm.html",
         "tilec bench --markdown bench.md             # a table for a comment in CI",
         "tilec bench --dry-run                       # what is known without a GPU",
         "tilec bench softmax --device cpu            # says nothing of a GPU",
@@ -69,6 +74,22 @@ class Given:
     "manifest, or what was saved is of another device, driver or state of the cache, 3 there is no GPU, and nothing was measured.",
 )
 @case_options
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    shell_complete=completes(changeable),
+    help="Change an input or an axis: n=4096, x=[512,512], BM=64.",
+)
+@click.option(
+    "--sweep",
+    default="",
+    callback=named,
+    metavar="NAME=VALUES",
+    shell_complete=completes(swept),
+    help="Measure at each value, and plot: n=256..8192, n=300,500, and --set x=[n,2*n].",
+)
 @click.option("--device", default="auto", show_default=True, metavar="NAME", help="cuda, cuda:N, or cpu, which is never taken unasked.")
 @click.option("--samples", type=click.IntRange(6, 10_000), metavar="N", help="Take no more samples than this of a case.  [default: 300]")
 @click.option(
@@ -88,6 +109,7 @@ class Given:
 @click.option("--against-saved", default="", callback=named, metavar="NAME", help="Hold the times against those that were saved.")
 @click.option("--fail-slower", type=Percent(), metavar="PART", help="With --against-saved: exit 1 where a case is slower by more: 5%.")
 @click.option("--markdown", default="", callback=named, metavar="FILE", help="Write a table in Markdown too.")
+@click.option("--html", default="", callback=named, metavar="FILE", help="Write plots and tables as one HTML file too.")
 @click.option("--measure-ceilings", is_flag=True, help="Measure what the device can do at most anew, which is otherwise done once.")
 @click.option("--variants", is_flag=True, help="Measure each built variant of a case, not only the one a launch takes, and plot them.")
 @click.option("--dry-run", is_flag=True, help="Measure nothing: show what would run, its resources, occupancy and intensity.")
@@ -104,7 +126,7 @@ def command(app: App, /, kernels: tuple[str, ...], **options: Any) -> int:
     given = Given(**options)
     if given.fail_slower is not None and not given.against_saved:
         raise click.UsageError("--fail-slower goes with --against-saved: slower than what?", click.get_current_context())
-    if given.dry_run and (given.save or given.against_saved or given.markdown):
+    if given.dry_run and (given.save or given.against_saved or given.markdown or given.html):
         raise click.UsageError("--dry-run measures nothing to save, compare or write", click.get_current_context())
     from tilec.cli.bench_run import run_bench
 
