@@ -6,7 +6,7 @@ import dataclasses
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilec.bench import saved as saved_files
 from tilec.bench.gate import LIMIT, Standing
@@ -174,7 +174,7 @@ def measure_cases(app: App, given: Given, files: Files, place: Place | None, ope
                 notes=[*heads, *ends],
             )
     if app.json and place is not None:
-        extra = {"against_saved": files.shown or None, "fail_slower": given.fail_slower, "ok": code == 0}
+        extra: dict[str, Any] = {"against_saved": files.shown or None, "fail_slower": given.fail_slower, "ok": code == 0}
         if plan.sweep is not None:
             extra["sweep"] = {"name": plan.sweep.name, "values": list(plan.sweep.values)}
         app.document("bench", {**package_json(opened, manifest), **bench_json(results, place.setting, ceilings, place.missing), **extra})

@@ -8,8 +8,8 @@ import math
 import numpy as np
 
 from tilec.manifest.types import Tolerance
-from tilec.runner.compare import CHUNK, Array, distances, plain
-from tilec.runner.ulps import UNKNOWN, ulps
+from tilec.runner.compare import CHUNK, distances, plain
+from tilec.runner.ulps import UNKNOWN, Array, ulps
 
 BEFORE, BEHIND = 3, 4
 # Decades of the histogram; what is smaller than the smallest of them is counted with it.

@@ -85,7 +85,7 @@ def _range(option: str, found: re.Match[str]) -> list[str]:
     step, by = found["step"] or "*", int(found["by"] or 2)
     if first >= last or (step == "*" and (by < 2 or first == 0)) or (step == "+" and by < 1):
         raise UsageError(f"{option}: goes nowhere", fix=f"take {FORMS}")
-    values = []
+    values: list[str] = []
     while first <= last and len(values) <= MOST:
         values.append(str(first))
         first = first * by if step == "*" else first + by
