@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from tilec.cli.app import App, examples, json_option
+from tilec.model.driver import required_driver
 
 if TYPE_CHECKING:
     from tilec.frontends.base import ToolSearch
-    from tilec.inspection.machine import DriverReport, Machine
+    from tilec.inspection.machine import DriverReport, Machine, Match
 
 MISSING = 3
 
@@ -36,7 +38,8 @@ def command(app: App, prefer: str | None) -> int:
     search = _search(app)
     found = machine.examine(dataclasses.replace(search, prefer=prefer or search.prefer), app.settings.cache_dir)
     if app.json:
-        app.document("doctor", machine.to_json(found))
+        outside = {use: {"tool": tool, "path": path or None, "fix": fix} for use, (tool, path, fix) in outside_tools(app).items()}
+        app.document("doctor", machine.to_json(found) | {"outside": outside})
     else:
         _print(app, found)
     return 0 if found.can_build else MISSING
@@ -62,6 +65,9 @@ def _print(app: App, found: Machine) -> None:
     _tools(app, found)
     app.say()
     _driver(app, found.driver)
+    if found.match is not None:
+        for line in _match_lines(found.match):
+            app.say(_wrapped("         ", line))
     cache = found.cache
     state = _bad(cache.problem) if cache.problem else "writable"
     app.say(f"cache    {cache.path} ({state})" if cache.path else "cache    off")
@@ -73,10 +79,57 @@ def _print(app: App, found: Machine) -> None:
     gpus = (
         f"{_good('all kernels on a GPU')}, {cpu}" if found.driver.gpus else f"{_good(cpu)}; the rest needs a GPU, and none can be used here"
     )
+    for language, package in found.extras.items():
+        app.say(f"{language:<8} {f'cannot be built: {package} is not installed' if package else _good('can be built')}")
     app.say(f"run      {gpus}")
+    outside = outside_tools(app)
+    for use, (tool, path, _) in outside.items():
+        app.say(f"{use:<8} {f'with {path}' if path else f'needs {tool}, which is not here'}")
+    _fixes(app, found, {use: fix for use, (_, path, fix) in outside.items() if not path})
+
+
+def _fixes(app: App, found: Machine, outside: dict[str, str]) -> None:
+    """What to do about what is missing, each a command where one does it; what nothing can be built without at the end."""
+    fixes = {language: f"pip install 'tilec[{language}]'" for language, package in found.extras.items() if package}
+    fixes |= outside
+    if found.driver.problem:
+        fixes["driver"] = found.driver.fix
+    if found.cache.problem:
+        fixes["cache"] = "export TILEC_CACHE_DIR=DIRECTORY (one that can be written, or off)"
     if not found.can_build:
-        app.say()
-        app.say("  fix: pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)")
+        fixes["build"] = "pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
+    if fixes:
+        app.say("\nfix")
+    for what, fix in fixes.items():
+        app.say(_wrapped(f"  {what:<7}  ", fix, indent=11))
+
+
+def outside_tools(app: App) -> dict[str, tuple[str, str, str]]:
+    """The tools that watch launches from outside: by what they serve, name, path (empty for none), and how to get it."""
+    from tilec.errors import ToolchainError
+    from tilec.runner.tools import find_outside_tool
+
+    found = {}
+    for use, name in (("profile", "ncu"), ("debug", "cuda-gdb")):
+        try:
+            found[use] = (name, find_outside_tool(name, app.settings.search), "")
+        except ToolchainError as error:
+            found[use] = (name, "", error.fix)
+    return found
+
+
+def _match_lines(match: Match) -> Iterator[str]:
+    """What this driver loads of this toolkit's code."""
+    release = ".".join(map(str, match.toolkit))
+    if not match.machine_code:
+        least = required_driver((match.toolkit[0], 0))
+        yield f"{_bad('too old for')} toolkit {release}: nothing that it makes loads here, which takes {least}"
+        return
+    portable = "PTX and Tile IR" if match.tile_ir else "PTX"
+    older = "" if match.portable else " written for this driver or older ones (min-driver in [targets])"
+    yield f"toolkit {release}: machine code loads, and {portable}{older}"
+    if not match.tile_ir:
+        yield f"Tile IR does not, which takes {required_driver((13, 1))}: build tile kernels for sm_NN"
 
 
 def _tools(app: App, found: Machine) -> None:
@@ -112,12 +165,12 @@ def _driver(app: App, driver: DriverReport) -> None:
         app.say(f"GPU {gpu.ordinal:<4} {gpu.name}, compute capability {cc}, {gpu.multiprocessors} multiprocessors ({note})")
 
 
-def _wrapped(head: str, text: str) -> str:
+def _wrapped(head: str, text: str, *, indent: int = 9) -> str:
     """A long text that is easier to read on a terminal, as it is elsewhere."""
     from tilec.cli.tables import terminal_width
 
     width = terminal_width()
-    return f"{head}{text}" if width is None else click.wrap_text(text, width, initial_indent=head, subsequent_indent="         ")
+    return f"{head}{text}" if width is None else click.wrap_text(text, width, initial_indent=head, subsequent_indent=" " * indent)
 
 
 def _good(text: str) -> str:
