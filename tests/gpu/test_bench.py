@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilec.bench.coldness import MOST_COPIES
 from tilec.bench.device import LaunchSubject
 from tilec.bench.measure import MeasureOptions, measure, measure_together
 from tilec.bench.statistics import median
@@ -86,7 +87,7 @@ def test_the_same_code_passes_the_gate(bundle: Path, cache: Path, tmp_path: Path
 
 @pytest.mark.parametrize("count", [1 << 14, 1 << 18])
 def test_small_kernels_are_slower_in_a_cold_cache_and_no_launch_is_timed_with_them(bundle: Path, count: int) -> None:
-    """A few microseconds each: a sample is one graph behind a write over the cache."""
+    """A few microseconds each: a sample is one graph, behind a write over the cache where it is flushed."""
     module, driver = load(bundle, 0), _driver.driver()
 
     def subject(*, cold: bool) -> LaunchSubject:
@@ -96,7 +97,9 @@ def test_small_kernels_are_slower_in_a_cold_cache_and_no_launch_is_timed_with_th
         return LaunchSubject(module, driver, "vector_add", {}, make, cold=cold)
 
     with subject(cold=True) as cold, subject(cold=False) as hot:
-        assert (cold.cache, hot.cache) == ("flushed", "hot")
+        # Copies of the arguments go round until they are twice the cache; only where that takes too many of them, it is written over.
+        copies = 2 * module.device.l2 / (3 * 4 * count) + 1
+        assert (cold.cache, hot.cache) == ("flushed" if copies > MOST_COPIES else "rotated", "hot")
         from_memory, from_cache = measure_together([cold, hot], SHORT, clock=time.perf_counter)
         host = cold.host_seconds(64, time.perf_counter)
     assert median(from_memory.samples) > median(from_cache.samples)
