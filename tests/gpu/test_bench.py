@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec.bench.coldness import MOST_COPIES
+from tilec.bench.coldness import MOST_COPIES, TIMES_L2
 from tilec.bench.device import LaunchSubject
 from tilec.bench.measure import MeasureOptions, measure, measure_together
 from tilec.bench.statistics import median
@@ -98,7 +98,7 @@ def test_small_kernels_are_slower_in_a_cold_cache_and_no_launch_is_timed_with_th
 
     with subject(cold=True) as cold, subject(cold=False) as hot:
         # Copies of the arguments go round until they are twice the cache; only where that takes too many of them, it is written over.
-        copies = 2 * module.device.l2 / (3 * 4 * count) + 1
+        copies = -(-TIMES_L2 * module.device.l2 // (3 * 4 * count)) + 1
         assert (cold.cache, hot.cache) == ("flushed" if copies > MOST_COPIES else "rotated", "hot")
         from_memory, from_cache = measure_together([cold, hot], SHORT, clock=time.perf_counter)
         host = cold.host_seconds(64, time.perf_counter)
