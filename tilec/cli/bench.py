@@ -65,7 +65,7 @@ class Given:
         "tilec bench --save main                     # keep the times as main",
         "tilec bench --against-saved main --fail-slower 5%   # a gate",
         "tilec bench gemm --variants                 # every tile that was built, and a plot",
-        "tilec bench gemm --sweep n=256..8192 --set a=[n,n] --set b=[n,n] --html gemm.html",
+        "tilec bench gemm --sweep n=256..8192 --set a=[n,n] --set b=[n,n]",
         "tilec bench --markdown bench.md             # a table for a comment in CI",
         "tilec bench --dry-run                       # what is known without a GPU",
         "tilec bench softmax --device cpu            # says nothing of a GPU",

@@ -124,7 +124,7 @@ def open_bundle(
     from tilec.inspection.container import open_container
 
     if bundle:
-        if targets:
+        if targets and how is None:  # else they are the device's own
             raise UsageError(f"--targets {' '.join(targets)}: what --bundle names is built already", fix="leave one of the two out")
         path = app.path(bundle)
         return Opened(bundle=open_container(path).bundle, advice="build the bundle for the target tileir too", path=path)
