@@ -24,7 +24,7 @@ from tilec.cli.bench_sweep import all_variants, forgiven, plot_lines, swept_case
 from tilec.cli.cases import Wish, check_wish, chosen_cases, open_bundle, open_project, package_json
 from tilec.cli.inspect_html import check_html
 from tilec.cli.run_device import AUTO, CpuWish, find_device
-from tilec.cli.tables import hanging, terminal_width
+from tilec.cli.tables import fitted, terminal_width
 from tilec.compiler.state import WorkDir
 from tilec.errors import NoDeviceError, UsageError
 from tilec.runner.overrides import parse_overrides
@@ -205,8 +205,7 @@ def _measured(app: App, bench: Bench | None, opened: Opened, plan: Plan, table: 
 def _say(app: App, lines: Iterable[str]) -> None:
     """Lines of words, in as many as the terminal needs."""
     for line in lines:
-        for part in hanging("", line, width=terminal_width(), indent=2):
-            app.say(part)
+        app.say(fitted(line, terminal_width()))
 
 
 def ending(results: Sequence[CaseBench], fail_slower: float | None) -> int:

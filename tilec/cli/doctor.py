@@ -67,24 +67,24 @@ def _print(app: App, found: Machine) -> None:
     _driver(app, found.driver)
     if found.match is not None:
         for line in _match_lines(found.match):
-            app.say(_wrapped("         ", line))
+            app.say(_wrapped("code     ", line))
     cache = found.cache
     state = _bad(cache.problem) if cache.problem else "writable"
-    app.say(f"cache    {cache.path} ({state})" if cache.path else "cache    off")
+    app.say(_wrapped("cache    ", f"{cache.path} ({state})" if cache.path else "off"))
     app.say()
     for language, lacks in found.languages.items():
         verdict = f"{_bad('cannot be built')}: {', '.join(lacks)} missing or unfit" if lacks else _good("can be built")
-        app.say(f"{language:<8} {verdict}")
+        app.say(_wrapped(f"{language:<8} ", verdict))
     cpu = "tile kernels on the cpu device (target tileir)"
     gpus = (
         f"{_good('all kernels on a GPU')}, {cpu}" if found.driver.gpus else f"{_good(cpu)}; the rest needs a GPU, and none can be used here"
     )
     for language, package in found.extras.items():
-        app.say(f"{language:<8} {f'cannot be built: {package} is not installed' if package else _good('can be built')}")
-    app.say(f"run      {gpus}")
+        app.say(_wrapped(f"{language:<8} ", f"cannot be built: {package} is not installed" if package else _good("can be built")))
+    app.say(_wrapped("run      ", gpus))
     outside = outside_tools(app)
     for use, (tool, path, _) in outside.items():
-        app.say(f"{use:<8} {f'with {path}' if path else f'needs {tool}, which is not here'}")
+        app.say(_wrapped(f"{use:<8} ", f"with {path}" if path else f"needs {tool}, which is not here"))
     _fixes(app, found, {use: fix for use, (_, path, fix) in outside.items() if not path})
 
 
@@ -162,15 +162,14 @@ def _driver(app: App, driver: DriverReport) -> None:
     for gpu in driver.gpus:
         cc = f"{gpu.cc[0]}.{gpu.cc[1]}"
         note = f"target sm_{gpu.cc[0]}{gpu.cc[1]}" if gpu.known else "not in tilec's table: build PTX (compute_NN) for it"
-        app.say(f"GPU {gpu.ordinal:<4} {gpu.name}, compute capability {cc}, {gpu.multiprocessors} multiprocessors ({note})")
+        app.say(_wrapped(f"GPU {gpu.ordinal:<4} ", f"{gpu.name}, compute capability {cc}, {gpu.multiprocessors} multiprocessors ({note})"))
 
 
 def _wrapped(head: str, text: str, *, indent: int = 9) -> str:
     """A long text that is easier to read on a terminal, as it is elsewhere."""
-    from tilec.cli.tables import terminal_width
+    from tilec.cli.tables import fitted, terminal_width
 
-    width = terminal_width()
-    return f"{head}{text}" if width is None else click.wrap_text(text, width, initial_indent=head, subsequent_indent=" " * indent)
+    return fitted(f"{head}{text}", terminal_width(), indent=indent)
 
 
 def _good(text: str) -> str:

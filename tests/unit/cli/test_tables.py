@@ -103,8 +103,7 @@ def test_wide_characters_line_up() -> None:
 
 def test_words_are_not_broken_where_the_terminal_ends() -> None:
     error = (
-        click.style("error:", fg="red", bold=True)
-        + " one two three four five\n  fix: six seven eight nine\n    code that is left as it is"
+        click.style("error:", fg="red", bold=True) + " one two three four five\n  fix: six seven eight nine\n    code that is left as it is"
     )
     assert click.unstyle(fitted(error, 20)).split("\n") == [
         "error: one two three",
