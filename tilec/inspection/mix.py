@@ -117,9 +117,8 @@ def _warnings(work: Sequence[Instruction], opcodes: collections.Counter[str], cc
 
     found = []
     if local := count("LDL", "STL"):
-        found.append(
-            f"{local} access{'es' if local > 1 else ''} of local memory: registers are spilled, or an array is indexed by what only the run knows"
-        )
+        accesses = f"{local} access{'es' if local > 1 else ''} of local memory"
+        found.append(f"{accesses}: registers are spilled, or an array is indexed by what only the run knows")
     if count("HMMA", "QMMA", "IMMA"):
         here = f"sm_{cc[0]}{cc[1]}"
         if cc == (9, 0) and not count("HGMMA", "QGMMA", "IGMMA", "BGMMA"):
