@@ -30,6 +30,15 @@ class Percent(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return float(found[1]) / 100
 
 
+def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str:
+    """Callback of `--sweep`: the one that is given, for a second would silently take its place."""
+    if len(values) > 1:
+        raise click.BadParameter("one sweep at a time; --variants sweeps the matrix beside it", ctx, param)
+    if values == ("",):
+        raise click.BadParameter("it names nothing; leave the option out, or fill the variable that it comes from", ctx, param)
+    return values[0] if values else ""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Given:
     """The options of one command line."""
@@ -84,8 +93,8 @@ class Given:
 )
 @click.option(
     "--sweep",
-    default="",
-    callback=named,
+    multiple=True,
+    callback=_one_sweep,
     metavar="NAME=VALUES",
     shell_complete=completes(swept),
     help="Measure at each value, and plot: n=256..8192, n=300,500, and --set x=[n,2*n].",
