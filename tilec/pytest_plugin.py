@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MARKS = {
     "tilec": "a case of a tilec.toml",
     "tilec_gpu": "a case of a tilec.toml whose kernel needs a GPU",
+    "tilec_kernel(name, language)": "a case of this kernel of a tilec.toml",
 }
 
 
@@ -77,6 +78,7 @@ class CaseItem(pytest.Item):
         super().__init__(**more)
         self._run, self._kernel, self._case = run, kernel, case
         self.add_marker(pytest.mark.tilec)
+        self.add_marker(pytest.mark.tilec_kernel(name=kernel.name, language=kernel.language))
         if kernel.language in LANGUAGES:
             self.add_marker(pytest.mark.tilec_gpu)
         self.extra_keyword_matches.update((kernel.name, case, kernel.language))

@@ -81,6 +81,9 @@ def test_cases_are_tests(run: Run, tmp_path: Path) -> None:
     listed = run("--collect-only", "-q", "-m", "not tilec_gpu", "-k", "twice and small")
     assert "tilec.toml::twice/small[f32]\ntilec.toml::twice/small[f16]\n" in listed
     assert "fill" not in listed
+    listed = run("--collect-only", "-q", "--strict-markers", "-m", "tilec_kernel(name='twice') and not tilec_kernel(language='cuda')")
+    assert listed.count("twice/") == 3
+    assert "fill" not in listed
     assert not (tmp_path / ".tilec").exists()
 
 

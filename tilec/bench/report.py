@@ -54,6 +54,21 @@ class RivalResult:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """Where in a plot a measurement stands: one of a case's many.
+
+    Attributes:
+        base: the case.
+        at: value of what is swept; empty for no sweep.
+        variant: the axes that a launch would not take by itself, `BM=64,BN=128`; empty for the variant that it takes.
+    """
+
+    base: str
+    at: str = ""
+    variant: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CaseBench:
     """What came of one case.
 
@@ -71,6 +86,8 @@ class CaseBench:
         uncompared: why it has no `change` although one was asked for.
         same_code: the image is the one of the saved measurement.
         error: why it could not be measured.
+        point: what it is a point of; None for a case by itself.
+        refused: a launch refused its arguments, as one of many points may.
     """
 
     name: str
@@ -90,6 +107,8 @@ class CaseBench:
     same_code: bool = False
     error: TilecError | None = None
     reason: str = ""
+    point: Point | None = None
+    refused: bool = False
 
     @property
     def median(self) -> float:
@@ -113,6 +132,8 @@ def ratio_of(theirs: Sequence[float], ours: Sequence[float]) -> tuple[float, Int
 def case_json(case: CaseBench) -> dict[str, Any]:
     """One case as JSON values; seconds, bytes and operations, nothing rounded."""
     row: dict[str, Any] = {"name": case.name, "kernel": case.kernel, "status": case.status}
+    if case.point is not None:
+        row["point"] = {"case": case.point.base, "at": case.point.at or None, "variant": case.point.variant or None}
     if case.status != "measured":
         failure = {"type": type(case.error).__name__, "message": str(case.error)} if case.error else None
         return row | ({"error": failure} if failure else {"reason": case.reason})

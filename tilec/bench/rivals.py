@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
 import functools
 import re
@@ -84,7 +85,8 @@ def function_of(
         CaseError: the library has no such function.
     """
     tree = ast.parse(rival.call, mode="eval")
-    names: dict[str, Any] = {"__builtins__": {}}
+    # None of its names is a builtin's: all are inputs or the library's. But compiled functions import by the builtins of their caller.
+    names: dict[str, Any] = {"__builtins__": builtins}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id not in inputs:
             names[node.id] = _found(library, rival, node.id, inputs, case, location)

@@ -29,6 +29,9 @@ _SIZED = 4  # the only attribute format with a payload behind its header
 _COMPAT_ACCELERATED = 9
 _RELEASE = re.compile(rb"release (\d{1,3})\.(\d{1,3})")
 
+# ELF machines that drivers run beside: where kernels are looked for by those who have a program.
+_HOSTS = {62: "x86-64", 183: "aarch64"}
+
 _SHT_SYMTAB = 2
 _SHT_NOBITS = 8
 _STO_ENTRY = 0x10
@@ -159,6 +162,9 @@ def _read(data: bytes) -> Cubin:
         raise BundleError("these bytes are no cubin (no 64-bit little-endian ELF)")
     (machine,) = struct.unpack_from("<H", data, 18)
     if machine != _MACHINE:
+        if machine in _HOSTS:
+            what = f"this is a program or library for {_HOSTS[machine]} hosts, no cubin"
+            raise BundleError(what, cause="its kernels are inside", fix="take them out: cuobjdump --extract-elf all --extract-ptx all FILE")
         raise BundleError(f"this ELF file is no cubin: it is made for machine {machine}")
     (flags,) = struct.unpack_from("<I", data, 48)
     # ABI 8 moved the architecture from the lowest byte to the next one.

@@ -128,7 +128,9 @@ class App:
         """Say something on the way, on standard error (not with `--quiet`)."""
         self.wipe()
         if not self.quiet:
-            click.echo(text, err=True, color=self.colored(sys.stderr))
+            from tilec.cli.tables import error_width, fitted
+
+            click.echo(fitted(text, error_width()), err=True, color=self.colored(sys.stderr))
 
     def detail(self, text: str) -> None:
         """Say something that only `--verbose` wants to know."""

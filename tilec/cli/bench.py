@@ -10,6 +10,7 @@ import click
 
 from tilec.cli.app import App, SecondsRange, examples, json_option, named
 from tilec.cli.chosen import bundle_options, case_options
+from tilec.cli.complete import changeable, completes, swept
 
 _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*%?")
 
@@ -29,6 +30,15 @@ class Percent(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return float(found[1]) / 100
 
 
+def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str:
+    """Callback of `--sweep`: the one that is given, for a second would silently take its place."""
+    if len(values) > 1:
+        raise click.BadParameter("one sweep at a time; --variants sweeps the matrix beside it", ctx, param)
+    if values == ("",):
+        raise click.BadParameter("it names nothing; leave the option out, or fill the variable that it comes from", ctx, param)
+    return values[0] if values else ""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Given:
     """The options of one command line."""
@@ -36,15 +46,18 @@ class Given:
     expression: str
     select: tuple[str, ...]
     cases: tuple[str, ...]
+    settings: tuple[str, ...]
+    sweep: str
     device: str
     samples: int | None
     seconds: float
-    cold: bool
+    cold: bool | None
     against: bool
     save: str
     against_saved: str
     fail_slower: float | None
     markdown: str
+    html: str
     measure_ceilings: bool
     variants: bool
     dry_run: bool
@@ -61,6 +74,7 @@ class Given:
         "tilec bench --save main                     # keep the times as main",
         "tilec bench --against-saved main --fail-slower 5%   # a gate",
         "tilec bench gemm --variants                 # every tile that was built, and a plot",
+        "tilec bench gemm --sweep n=256..8192 --set a=[n,n] --set b=[n,n]",
         "tilec bench --markdown bench.md             # a table for a comment in CI",
         "tilec bench --dry-run                       # what is known without a GPU",
         "tilec bench softmax --device cpu            # says nothing of a GPU",
@@ -69,12 +83,30 @@ class Given:
     "manifest, or what was saved is of another device, driver or state of the cache, 3 there is no GPU, and nothing was measured.",
 )
 @case_options
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    shell_complete=completes(changeable),
+    help="Change an input or an axis: n=4096, x=[512,512], BM=64.",
+)
+@click.option(
+    "--sweep",
+    multiple=True,
+    callback=_one_sweep,
+    metavar="NAME=VALUES",
+    shell_complete=completes(swept),
+    help="Measure at each value, and plot: n=256..8192, n=300,500, and --set x=[n,2*n].",
+)
 @click.option("--device", default="auto", show_default=True, metavar="NAME", help="cuda, cuda:N, or cpu, which is never taken unasked.")
 @click.option("--samples", type=click.IntRange(6, 10_000), metavar="N", help="Take no more samples than this of a case.  [default: 300]")
 @click.option(
     "--seconds", type=SecondsRange(0, 3600), metavar="S", default=1.0, show_default=True, help="Time for each case and each rival."
 )
-@click.option("--cold/--hot", default=True, help="What launches find in the L2 cache: nothing of theirs, or what the last one left.")
+@click.option(
+    "--cold/--hot", default=None, help="What launches find in the L2 cache: nothing of theirs, or what the last one left.  [default: cold]"
+)
 @click.option("--against/--no-against", default=True, help="Measure what cases are held against too, in turn with the kernel.")
 @click.option(
     "--save",
@@ -86,6 +118,7 @@ class Given:
 @click.option("--against-saved", default="", callback=named, metavar="NAME", help="Hold the times against those that were saved.")
 @click.option("--fail-slower", type=Percent(), metavar="PART", help="With --against-saved: exit 1 where a case is slower by more: 5%.")
 @click.option("--markdown", default="", callback=named, metavar="FILE", help="Write a table in Markdown too.")
+@click.option("--html", default="", callback=named, metavar="FILE", help="Write plots and tables as one HTML file too.")
 @click.option("--measure-ceilings", is_flag=True, help="Measure what the device can do at most anew, which is otherwise done once.")
 @click.option("--variants", is_flag=True, help="Measure each built variant of a case, not only the one a launch takes, and plot them.")
 @click.option("--dry-run", is_flag=True, help="Measure nothing: show what would run, its resources, occupancy and intensity.")
@@ -102,7 +135,7 @@ def command(app: App, /, kernels: tuple[str, ...], **options: Any) -> int:
     given = Given(**options)
     if given.fail_slower is not None and not given.against_saved:
         raise click.UsageError("--fail-slower goes with --against-saved: slower than what?", click.get_current_context())
-    if given.dry_run and (given.save or given.against_saved or given.markdown):
+    if given.dry_run and (given.save or given.against_saved or given.markdown or given.html):
         raise click.UsageError("--dry-run measures nothing to save, compare or write", click.get_current_context())
     from tilec.cli.bench_run import run_bench
 

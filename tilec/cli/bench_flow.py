@@ -18,7 +18,7 @@ from tilec.bench.saved import Saved, held_against
 from tilec.bench.statistics import median
 from tilec.bench.work import Ceilings, Work, amount_of, rates_of
 from tilec.cli.bench_place import Place, Timed
-from tilec.errors import CaseError, ExpressionError, MissingError, TilecError
+from tilec.errors import CaseError, ExpressionError, Location, MissingError, TilecError
 from tilec.model import expr
 from tilec.model.digest import canonical_json, sha256
 from tilec.runner.cases import BoundCase
@@ -128,13 +128,15 @@ class Bench:
 
     def _call(self, case: BoundCase, rival: Rival, module: Any, inputs: Sequence[str]) -> Call:
         if not rival.reference:
-            return function_of(rival, module, inputs, case=case.name, location=case.location)
-        function = self._functions.load(dataclasses.replace(case, reference=rival.reference))
+            return function_of(rival, module, inputs, case=case.name, location=place_of(case, rival.text))
+        where = place_of(case, rival.text)
+        found = dataclasses.replace(case, reference=rival.reference, keys={("reference",): where} if where else {})
+        function = self._functions.load(found)
         taken = [parameter.name for parameter in inspect.signature(function).parameters.values()]
         for name in taken:
             if name not in inputs:
                 what = f"{case.name}: against {rival.text!r}: it takes {name!r}, which is no input of the case"
-                raise CaseError(what, location=case.location, fix=f"its parameters are called as inputs are: {', '.join(inputs)}")
+                raise CaseError(what, location=where, fix=f"its parameters are called as inputs are: {', '.join(inputs)}")
         return lambda values: function(**{name: values[name] for name in taken})
 
 
@@ -157,7 +159,7 @@ class _Guarded:
             raise
         except Exception as error:
             what = f"{self._case.name}: against {self._text!r}: {_raised(error)}"
-            raise CaseError(what, location=self._case.location, fix="measure without rivals: --no-against") from error
+            raise CaseError(what, location=place_of(self._case, self._text), fix="measure without rivals: --no-against") from error
 
     def clocks(self) -> ClockReading | None:
         """The clocks now."""
@@ -175,7 +177,12 @@ def rival_of(case: BoundCase, text: str) -> Rival:
     Raises:
         CaseError: it is none.
     """
-    return read_rival(text, [param.name for param in case.params], case=case.name, location=case.location)
+    return read_rival(text, [param.name for param in case.params], case=case.name, location=place_of(case, text))
+
+
+def place_of(case: BoundCase, text: str) -> Location | None:
+    """Where an entry of `against` is written."""
+    return case.place("bench", "against", case.bench.against.index(text)) if case.bench else case.location
 
 
 def check_rivals(cases: Sequence[BoundCase]) -> None:
@@ -219,9 +226,9 @@ def planned_work(case: BoundCase, env: Mapping[str, Any]) -> Work:
         try:
             amounts[key] = amount_of(expr.parse(text).evaluate(env))
         except ExpressionError as error:
-            raise CaseError(f"{case.name}: bench.{key} = {text!r}: {error.what}", location=case.location) from error
+            raise CaseError(f"{case.name}: bench.{key} = {text!r}: {error.what}", location=case.place("bench", key)) from error
         if amounts[key] is None:
-            raise CaseError(f"{case.name}: bench.{key} = {text!r} is no amount", location=case.location)
+            raise CaseError(f"{case.name}: bench.{key} = {text!r} is no amount", location=case.place("bench", key))
     return Work(flops=amounts["flops"], bytes=amounts["bytes"], dtype=_product_dtype(case, env))
 
 

@@ -13,7 +13,7 @@ from tilec.cli.bench_flow import planned_work
 from tilec.cli.bench_show import amount_text
 from tilec.cli.cases import package_json
 from tilec.cli.run_results import skipped_lines
-from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, table, terminal_width
+from tilec.cli.tables import Cell, bytes_text, columns, count_text, hanging, plural, table, terminal_width
 from tilec.errors import TilecError
 from tilec.inspection.occupancy import residency
 from tilec.runner.inputs import planned_inputs
@@ -90,11 +90,15 @@ def _say(app: App, rows: Sequence[dict[str, Any]]) -> None:
     """The cases that would take one variant, and what it needs."""
     first = rows[0]
     others = "; a slower one where its assumptions do not hold" if first["slower_variants"] else ""
-    app.say(f"\n{click.style(first['variant'], bold=True)}{others}")
+    app.say()
+    for line in hanging(click.style(first["variant"], bold=True), others, width=terminal_width(), indent=2):
+        app.say(line)
     for row in rows:
-        app.say(f"  {row['name']}{_work_text(row)}")
-        if row["problem"]:
-            app.say(f"    {row['problem']}")
+        text = _work_text(row)
+        for line in hanging(f"  {row['name']}{': ' if text else ''}", text, width=terminal_width(), indent=4):
+            app.say(line)
+        for line in hanging("    ", row["problem"], width=terminal_width()) if row["problem"] else ():
+            app.say(line)
     listed: list[list[Cell]] = []
     for image in first["images"]:
         held = f"{100 * image['occupancy']:.0f}%, limited by {image['limiter']}" if image["occupancy"] is not None else "-"
@@ -105,10 +109,10 @@ def _say(app: App, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _work_text(row: dict[str, Any]) -> str:
-    """`: 0.27 GFLOP, 3.0 GiB, 0.0833 FLOP/B, against torch:add(x, y)`, as far as the case says."""
+    """`0.27 GFLOP, 3.0 GiB, 0.0833 FLOP/B, against torch:add(x, y)`, as far as the case says."""
     work = row["work"]
     parts = [amount_text(work["flops"], "FLOP")] if work["flops"] is not None else []
     parts += [bytes_text(int(work["bytes"]))] if work["bytes"] is not None else []
     parts += [f"{work['intensity']:.3g} FLOP/B"] if work["intensity"] is not None else []
     parts += [f"against {', '.join(row['against'])}"] if row["against"] else []
-    return f": {', '.join(parts)}" if parts else ""
+    return ", ".join(parts)

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilec.bench import saved as saved_files
 from tilec.bench.gate import LIMIT, Standing
 from tilec.bench.measure import MeasureOptions
-from tilec.bench.report import CaseBench, Setting, bench_json
+from tilec.bench.report import CaseBench, Point, Setting, bench_json
 from tilec.bench.saved import Saved, SavedCase, read_saved, require_comparable, write_saved
 from tilec.bundle.atomic import atomic_write, output_error
 from tilec.cli.app import App
 from tilec.cli.bench_flow import PRECISE, Bench, BenchOptions, check_rivals
+from tilec.cli.bench_html import write_report
 from tilec.cli.bench_place import DevicePlace, Place
 from tilec.cli.bench_plan import show_plan
 from tilec.cli.bench_show import Table, end_lines, head_lines, markdown
-from tilec.cli.bench_sweep import forgiven, plot_lines, sweep
+from tilec.cli.bench_sweep import all_variants, forgiven, plot_lines, swept_cases
 from tilec.cli.cases import Wish, check_wish, chosen_cases, open_bundle, open_project, package_json
+from tilec.cli.inspect_html import check_html
 from tilec.cli.run_device import AUTO, CpuWish, find_device
+from tilec.cli.tables import fitted, terminal_width
 from tilec.compiler.state import WorkDir
 from tilec.errors import NoDeviceError, UsageError
+from tilec.runner.overrides import parse_overrides
 from tilec.runner.selection import parse_expression
+from tilec.runner.sweeps import Sweep, parse_sweep, settings_at
 from tilec.runtime.load import load
 
 if TYPE_CHECKING:
@@ -44,6 +50,8 @@ def run_bench(app: App, kernels: tuple[str, ...], given: Given) -> int:
     """Carry out one command line."""
     expression = parse_expression(given.expression)
     wish = Wish(kernels=kernels, select=given.select, cases=given.cases, args=(), axes=(), reference="", expression=expression)
+    sweep = parse_sweep(given.sweep) if given.sweep else None
+    parse_overrides(_settings(given, sweep), (), cwd=app.base)  # what is no setting is refused before anything is built
     project = open_project(app)
     check_wish(project.manifest, wish)
     files = Files(app, project, given)
@@ -55,11 +63,18 @@ def run_bench(app: App, kernels: tuple[str, ...], given: Given) -> int:
         except NoDeviceError as error:
             lacking = error
     cpu = place is not None and place[1].interprets is not None
+    if cpu:
+        _require_of_cpu(given)
     opened = open_bundle(app, project, wish, bundle=given.bundle, targets=given.targets, cpu=cpu)
-    cases = chosen_cases(opened, project.manifest, wish)
+
+    def cases_at(value: str) -> tuple[BoundCase, ...]:
+        overrides = parse_overrides(_settings(given, sweep, value), (), cwd=app.base)
+        return chosen_cases(opened, project.manifest, dataclasses.replace(wish, overrides=overrides))
+
+    cases, points = swept_cases(cases_at, sweep) if sweep else (cases_at(""), {})
     check_rivals(cases)
     if given.variants and opened.bundle is not None:
-        cases = sweep(cases, {kernel.name: kernel for kernel in opened.bundle.info.kernels})
+        cases, points = all_variants(cases, {kernel.name: kernel for kernel in opened.bundle.info.kernels}, points)
     if place is None:
         show_plan(app, opened, project.manifest, cases, lacking)
         if lacking is not None and not app.json:
@@ -69,8 +84,23 @@ def run_bench(app: App, kernels: tuple[str, ...], given: Given) -> int:
     where = None
     if opened.bundle is not None:
         module = load(opened.bundle, device, driver=driver)
-        where = DevicePlace(module, driver, cold=given.cold, cache=app.settings.cache_dir, advice=opened.advice)
-    return measure_cases(app, given, files, where, opened, cases, project.manifest)
+        where = DevicePlace(module, driver, cold=given.cold is not False, cache=app.settings.cache_dir, advice=opened.advice)
+    plan = Plan(cases=cases, points=points, sweep=sweep)
+    return measure_cases(app, given, files, where, opened, plan, project.manifest)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What is measured: cases, what each of them is a point of, by its name, and the sweep that they are of."""
+
+    cases: Sequence[BoundCase]
+    points: Mapping[str, Point] = dataclasses.field(default_factory=dict)
+    sweep: Sweep | None = None
+
+
+def _settings(given: Given, sweep: Sweep | None, value: str = "") -> tuple[str, ...]:
+    """What `--set` says at a point of the sweep; at the first one where none is named."""
+    return settings_at(given.settings, sweep, value or sweep.values[0]) if sweep else given.settings
 
 
 class Files:
@@ -92,7 +122,8 @@ class Files:
             self._shown_save = app.show(self.save)
             self._before()
         self.markdown = app.path(given.markdown) if given.markdown else None
-        for path_ in (self.save, self.markdown):
+        self.html = check_html(app, given.html) if given.html else None
+        for path_ in (self.save, self.markdown, self.html):
             if path_ is not None:
                 _require_writable(path_)
 
@@ -106,49 +137,75 @@ class Files:
         return read_saved(self.save, self._shown_save) if self.save is not None and self.save.exists() else None
 
 
-def measure_cases(
-    app: App, given: Given, files: Files, place: Place | None, opened: Opened, cases: Sequence[BoundCase], manifest: Manifest
-) -> int:
+def measure_cases(app: App, given: Given, files: Files, place: Place | None, opened: Opened, plan: Plan, manifest: Manifest) -> int:
     """Measure cases, show each as it ends, write what is to be written, and give the exit code."""
     if place is not None and files.base is not None:
         require_comparable(files.base, place.setting, files.shown)
-    ceilings = None
+    ceilings, heads = None, []
     if place is not None:
         app.pass_by("measuring what the device can do at most")
         ceilings = place.ceilings(fresh=given.measure_ceilings)
         app.wipe()
-        for line in head_lines(place.setting, ceilings, place.missing):
-            app.say(line)
+        heads = list(head_lines(place.setting, ceilings, place.missing))
+        _say(app, heads)
     most = given.samples or SAMPLES
     measure = MeasureOptions(least_warm_up=WARM_UP, least=min(LEAST, most), most=most, seconds=given.seconds, precise=PRECISE)
     limit = given.fail_slower if given.fail_slower is not None else LIMIT
     options = BenchOptions(measure=measure, against=given.against, saved=files.base, limit=limit)
     bench = Bench(place, options, root=manifest.root, ceilings=ceilings) if place is not None else None
-    table = Table(app, cases, saved=files.base is not None)
-    results: list[CaseBench] = []
-    for case in cases:
-        app.pass_by(f"measuring {case.name} ({len(results) + 1} of {len(cases)})")
-        if bench is None or case.kernel in opened.absent:
-            results.append(CaseBench(name=case.name, kernel=case.kernel, status="skipped", reason=opened.absent.get(case.kernel, "")))
-        else:
-            found = bench.case(case)
-            results.append(forgiven(found) if given.variants else found)
-        app.wipe()
-        table.print(results[-1])
+    results = _measured(app, bench, opened, plan, Table(app, plan.cases, saved=files.base is not None))
     code = ending(results, given.fail_slower)
-    for line in plot_lines(results) if given.variants else ():
+    swept = plan.sweep.name if plan.sweep else ""
+    for line in plot_lines(results, swept):
         app.say(line)
-    for line in end_lines(results, files.base, limit, gate=given.fail_slower is not None):
-        app.say(line)
+    ends = list(end_lines(results, files.base, limit, gate=given.fail_slower is not None))
+    _say(app, ends)
     if place is not None:
         _write(app, files, place.setting, results, failed=code != 0)
+        if files.html is not None:
+            write_report(
+                app,
+                files.html,
+                results,
+                title=manifest.package.name,
+                setting=place.setting,
+                ceilings=ceilings,
+                sweep=swept,
+                notes=[*heads, *ends],
+            )
     if app.json and place is not None:
-        extra = {"against_saved": files.shown or None, "fail_slower": given.fail_slower, "ok": code == 0}
+        extra: dict[str, Any] = {"against_saved": files.shown or None, "fail_slower": given.fail_slower, "ok": code == 0}
+        if plan.sweep is not None:
+            extra["sweep"] = {"name": plan.sweep.name, "values": list(plan.sweep.values)}
         app.document("bench", {**package_json(opened, manifest), **bench_json(results, place.setting, ceilings, place.missing), **extra})
     elif app.json:
         skipped = [{"name": case.name, "kernel": case.kernel, "status": case.status, "reason": case.reason} for case in results]
         app.document("bench", {**package_json(opened, manifest), "cases": skipped, "ok": False})
     return code
+
+
+def _measured(app: App, bench: Bench | None, opened: Opened, plan: Plan, table: Table) -> list[CaseBench]:
+    """Measure one case after the other, and print each as it ends."""
+    results: list[CaseBench] = []
+    for case in plan.cases:
+        app.pass_by(f"measuring {case.name} ({len(results) + 1} of {len(plan.cases)})")
+        if bench is None or case.kernel in opened.absent:
+            found = CaseBench(name=case.name, kernel=case.kernel, status="skipped", reason=opened.absent.get(case.kernel, ""))
+        else:
+            found = bench.case(case)
+        point = plan.points.get(case.name)
+        if point is not None:
+            found = forgiven(dataclasses.replace(found, point=point))
+        results.append(found)
+        app.wipe()
+        table.print(found)
+    return results
+
+
+def _say(app: App, lines: Iterable[str]) -> None:
+    """Lines of words, in as many as the terminal needs."""
+    for line in lines:
+        app.say(fitted(line, terminal_width()))
 
 
 def ending(results: Sequence[CaseBench], fail_slower: float | None) -> int:
@@ -159,7 +216,7 @@ def ending(results: Sequence[CaseBench], fail_slower: float | None) -> int:
     if slower and fail_slower is not None:
         return 1
     if all(case.status == "skipped" for case in results):
-        return NEEDS_GPU
+        return 1 if any(case.refused for case in results) else NEEDS_GPU
     # A gate that has nothing to compare lets nothing pass.
     return 1 if fail_slower is not None and all(case.change is None for case in results) else 0
 
@@ -200,6 +257,19 @@ def _device(app: App, name: str, manifest: Manifest) -> tuple[DeviceDriver, Devi
             "`--device cpu` times the cpu device, which says nothing of a GPU"
         )
         raise NoDeviceError(f"nothing was measured, which takes a GPU: {what}", cause=error.cause, fix=fix) from error
+
+
+def _require_of_cpu(given: Given) -> None:
+    """Refuse what the cpu device would not heed.
+
+    Raises:
+        UsageError: an option is about what it does not have.
+    """
+    cache = "" if given.cold is None else "--cold" if given.cold else "--hot"
+    lacks = {cache: "no cache that tilec keeps cold or hot", "--measure-ceilings" if given.measure_ceilings else "": "no ceilings"}
+    for option, what in lacks.items():
+        if option:
+            raise UsageError(f"{option}: the cpu device has {what}", fix="leave it out: it is about a GPU")
 
 
 def _require_writable(path: Path) -> None:

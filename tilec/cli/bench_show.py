@@ -168,7 +168,7 @@ def markdown(results: Sequence[CaseBench], setting: Setting) -> str:
         else:
             host = host_text(case.host)
             rates = [rate_text(case.rates.bytes, 1e9), rate_text(case.rates.flops, 1e12), share_text(case.rates) or "-"]
-            times = [time_text(median(case.measurement.samples)), _half_width(case.measurement), host]
+            times = [time_text(median(case.measurement.samples)), half_width(case.measurement), host]
             change = [_change_cell(case.change)] if changes else []
             row = [_escaped(case.name), *times, *rates, *change, "<br>".join(_rival_cell(rival) for rival in case.rivals)]
         lines.append(f"| {' | '.join(row)} |")
@@ -245,10 +245,10 @@ def share_text(rates: Rates) -> str:
 
 
 def _times(found: Measurement) -> str:
-    return f"{time_text(median(found.samples)):>9}  {_half_width(found):>6}"
+    return f"{time_text(median(found.samples)):>9}  {half_width(found):>6}"
 
 
-def _half_width(found: Measurement) -> str:
+def half_width(found: Measurement) -> str:
     """The greater half of the interval of the median, as a part of it."""
     interval, middle = series_interval(found.samples), median(found.samples)
     half = max(interval.high - middle, middle - interval.low) / middle

@@ -116,10 +116,16 @@ def open_bundle(
         targets: likewise.
         cpu: the device is the cpu device, which takes nothing but Tile IR.
         how: build it so, aside; None to take what there is.
+
+    Raises:
+        UsageError: targets to build for, and a bundle that is built.
     """
+    from tilec.errors import UsageError
     from tilec.inspection.container import open_container
 
     if bundle:
+        if targets and how is None:  # else they are the device's own
+            raise UsageError(f"--targets {' '.join(targets)}: what --bundle names is built already", fix="leave one of the two out")
         path = app.path(bundle)
         return Opened(bundle=open_container(path).bundle, advice="build the bundle for the target tileir too", path=path)
     assert project is not None

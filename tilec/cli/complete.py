@@ -75,6 +75,11 @@ def changeable(ctx: click.Context) -> list[str]:
     return [*(f"{name}=" for name in _inputs(kernels)), *axes]
 
 
+def swept(ctx: click.Context) -> list[str]:
+    """What a sweep may change: as `changeable`, without values."""
+    return [f"{word.partition('=')[0]}=" for word in changeable(ctx)]
+
+
 def input_names(ctx: click.Context) -> list[str]:
     """Inputs of the cases, each with the equals sign."""
     return [f"{name}=" for name in _inputs(_named(ctx).values())]

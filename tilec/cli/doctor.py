@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from tilec.cli.app import App, examples, json_option
+from tilec.model.driver import required_driver
 
 if TYPE_CHECKING:
     from tilec.frontends.base import ToolSearch
-    from tilec.inspection.machine import DriverReport, Machine
+    from tilec.inspection.machine import DriverReport, Machine, Match
 
 MISSING = 3
 
@@ -36,7 +38,8 @@ def command(app: App, prefer: str | None) -> int:
     search = _search(app)
     found = machine.examine(dataclasses.replace(search, prefer=prefer or search.prefer), app.settings.cache_dir)
     if app.json:
-        app.document("doctor", machine.to_json(found))
+        outside = {use: {"tool": tool, "path": path or None, "fix": fix} for use, (tool, path, fix) in outside_tools(app).items()}
+        app.document("doctor", machine.to_json(found) | {"outside": outside})
     else:
         _print(app, found)
     return 0 if found.can_build else MISSING
@@ -62,21 +65,71 @@ def _print(app: App, found: Machine) -> None:
     _tools(app, found)
     app.say()
     _driver(app, found.driver)
+    if found.match is not None:
+        for line in _match_lines(found.match):
+            app.say(_wrapped("code     ", line))
     cache = found.cache
     state = _bad(cache.problem) if cache.problem else "writable"
-    app.say(f"cache    {cache.path} ({state})" if cache.path else "cache    off")
+    app.say(_wrapped("cache    ", f"{cache.path} ({state})" if cache.path else "off"))
     app.say()
     for language, lacks in found.languages.items():
         verdict = f"{_bad('cannot be built')}: {', '.join(lacks)} missing or unfit" if lacks else _good("can be built")
-        app.say(f"{language:<8} {verdict}")
+        app.say(_wrapped(f"{language:<8} ", verdict))
     cpu = "tile kernels on the cpu device (target tileir)"
     gpus = (
         f"{_good('all kernels on a GPU')}, {cpu}" if found.driver.gpus else f"{_good(cpu)}; the rest needs a GPU, and none can be used here"
     )
-    app.say(f"run      {gpus}")
+    for language, package in found.extras.items():
+        app.say(_wrapped(f"{language:<8} ", f"cannot be built: {package} is not installed" if package else _good("can be built")))
+    app.say(_wrapped("run      ", gpus))
+    outside = outside_tools(app)
+    for use, (tool, path, _) in outside.items():
+        app.say(_wrapped(f"{use:<8} ", f"with {path}" if path else f"needs {tool}, which is not here"))
+    _fixes(app, found, {use: fix for use, (_, path, fix) in outside.items() if not path})
+
+
+def _fixes(app: App, found: Machine, outside: dict[str, str]) -> None:
+    """What to do about what is missing, each a command where one does it; what nothing can be built without at the end."""
+    fixes = {language: f"pip install 'tilec[{language}]'" for language, package in found.extras.items() if package}
+    fixes |= outside
+    if found.driver.problem:
+        fixes["driver"] = found.driver.fix
+    if found.cache.problem:
+        fixes["cache"] = "export TILEC_CACHE_DIR=DIRECTORY (one that can be written, or off)"
     if not found.can_build:
-        app.say()
-        app.say("  fix: pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)")
+        fixes["build"] = "pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
+    if fixes:
+        app.say("\nfix")
+    for what, fix in fixes.items():
+        app.say(_wrapped(f"  {what:<7}  ", fix, indent=11))
+
+
+def outside_tools(app: App) -> dict[str, tuple[str, str, str]]:
+    """The tools that watch launches from outside: by what they serve, name, path (empty for none), and how to get it."""
+    from tilec.errors import ToolchainError
+    from tilec.runner.tools import find_outside_tool
+
+    found = {}
+    for use, name in (("profile", "ncu"), ("debug", "cuda-gdb")):
+        try:
+            found[use] = (name, find_outside_tool(name, app.settings.search), "")
+        except ToolchainError as error:
+            found[use] = (name, "", error.fix)
+    return found
+
+
+def _match_lines(match: Match) -> Iterator[str]:
+    """What this driver loads of this toolkit's code."""
+    release = ".".join(map(str, match.toolkit))
+    if not match.machine_code:
+        least = required_driver((match.toolkit[0], 0))
+        yield f"{_bad('too old for')} toolkit {release}: nothing that it makes loads here, which takes {least}"
+        return
+    portable = "PTX and Tile IR" if match.tile_ir else "PTX"
+    older = "" if match.portable else " written for this driver or older ones (min-driver in [targets])"
+    yield f"toolkit {release}: machine code loads, and {portable}{older}"
+    if not match.tile_ir:
+        yield f"Tile IR does not, which takes {required_driver((13, 1))}: build tile kernels for sm_NN"
 
 
 def _tools(app: App, found: Machine) -> None:
@@ -109,15 +162,14 @@ def _driver(app: App, driver: DriverReport) -> None:
     for gpu in driver.gpus:
         cc = f"{gpu.cc[0]}.{gpu.cc[1]}"
         note = f"target sm_{gpu.cc[0]}{gpu.cc[1]}" if gpu.known else "not in tilec's table: build PTX (compute_NN) for it"
-        app.say(f"GPU {gpu.ordinal:<4} {gpu.name}, compute capability {cc}, {gpu.multiprocessors} multiprocessors ({note})")
+        app.say(_wrapped(f"GPU {gpu.ordinal:<4} ", f"{gpu.name}, compute capability {cc}, {gpu.multiprocessors} multiprocessors ({note})"))
 
 
-def _wrapped(head: str, text: str) -> str:
+def _wrapped(head: str, text: str, *, indent: int = 9) -> str:
     """A long text that is easier to read on a terminal, as it is elsewhere."""
-    from tilec.cli.tables import terminal_width
+    from tilec.cli.tables import fitted, terminal_width
 
-    width = terminal_width()
-    return f"{head}{text}" if width is None else click.wrap_text(text, width, initial_indent=head, subsequent_indent="         ")
+    return fitted(f"{head}{text}", terminal_width(), indent=indent)
 
 
 def _good(text: str) -> str:

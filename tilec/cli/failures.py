@@ -277,7 +277,9 @@ def _keep_traceback(app: App, exc: BaseException) -> str:
 
 
 def _echo(app: App | None, text: str) -> None:
-    click.echo(text, err=True, color=None if app is None else app.colored(sys.stderr))
+    from tilec.cli.tables import error_width, fitted
+
+    click.echo(fitted(text, error_width()), err=True, color=None if app is None else app.colored(sys.stderr))
 
 
 def _red(text: str) -> str:

@@ -85,11 +85,13 @@ def repeats_text(repeats: Repeats) -> str:
 
 
 def difference(output: OutputResult) -> str:
-    """`z[3, 7] is 1.5, expected 1.25; 12 of 4096 elements are off (rtol 1e-05, atol 1e-06)`."""
+    """`z[3, 7] is 1.5, expected 1.25; 12 of 4096 elements are off (rtol 1e-05, atol 1e-06)`, or `(4 ulp)`."""
     found, limit = output.comparison, output.tolerance
     index = ", ".join(map(str, found.first_index or ()))
     where = f"{output.name}[{index}] is {found.first_actual!r}, expected {found.first_expected!r}"
-    return f"{where}; {found.mismatches} of {found.total} elements are off (rtol {limit.rtol:g}, atol {limit.atol:g})"
+    allowed = [f"rtol {limit.rtol:g}, atol {limit.atol:g}"] if limit.rtol or limit.atol or not limit.ulp else []
+    allowed += [f"{limit.ulp} ulp"] if limit.ulp else []
+    return f"{where}; {found.mismatches} of {found.total} elements are off ({' or '.join(allowed)})"
 
 
 def summary(report: RunReport, device: DeviceInfo, *, findings: int = 0) -> str:

@@ -38,6 +38,37 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else None
 
 
+def error_width() -> int | None:
+    """Columns of the terminal behind standard error, None where it is none."""
+    return shutil.get_terminal_size((80, 24)).columns if sys.stderr.isatty() else None
+
+
+def fitted(text: str, width: int | None, *, indent: int | None = None) -> str:
+    """Lines of words, with their colours, broken where the terminal would break a word; quoted code, four columns in, stays as it is.
+
+    Args:
+        text: lines.
+        width: of the terminal; None for lines as they are.
+        indent: of what goes on; two columns more than its line by default.
+    """
+    if width is None:
+        return text
+    return "\n".join(line if line.startswith("    ") else _broken(line, width, indent) for line in text.split("\n"))
+
+
+def _broken(line: str, width: int, indent: int | None) -> str:
+    lead = line[: len(line) - len(line.lstrip(" "))]
+    more = " " * (len(lead) + 2 if indent is None else indent)
+    lines = [lead]
+    for word in line[len(lead) :].split(" "):
+        room = width - cells(click.unstyle(lines[-1])) - 1
+        if lines[-1].strip() and cells(click.unstyle(word)) > room and len(more) + cells(click.unstyle(word)) <= width:
+            lines.append(f"{more}{word}")
+        else:
+            lines[-1] += f" {word}" if lines[-1].strip() else word
+    return "\n".join(lines)
+
+
 def table(heads: Sequence[Column], rows: Sequence[Sequence[Cell]], *, width: int | None = None, indent: str = "") -> list[str]:
     """Lines of a table. Where `width` is too small, spare columns go, flexible ones are shortened, and the rest is left to the terminal."""
     texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]

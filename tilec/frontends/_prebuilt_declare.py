@@ -63,7 +63,8 @@ def opened_cubin(file: Prebuilt) -> Cubin:
     try:
         cubin = read_cubin(file.data)
     except BundleError as exc:
-        raise fault(file.path, exc.what, cause="the file is cut short or damaged", fix="see that the file is whole") from exc
+        cause, fix = exc.cause or "the file is cut short or damaged", exc.fix or "see that the file is whole"
+        raise fault(file.path, exc.what, cause=cause, fix=fix) from exc
     if not cubin.kernels:
         raise fault(file.path, "this cubin has no kernel", cause="it holds device functions alone, or was made for linking")
     return cubin

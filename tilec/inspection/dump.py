@@ -29,6 +29,10 @@ IDS_SHOWN = 12
 TIMEOUT = 120.0
 
 
+class NotTextError(BundleError):
+    """An image that is said to be PTX is none."""
+
+
 class Form(enum.Enum):
     """What to show of an image, and the kind of image that has it."""
 
@@ -156,10 +160,15 @@ def _example(kind: TargetKind) -> str:
 
 
 def _text(data: bytes, name: str) -> str:
-    try:
-        return data.rstrip(b"\0").decode()
-    except UnicodeDecodeError as exc:
-        raise BundleError(f"{name}: the PTX image is no text", cause="the bundle was made by something else than tilec") from exc
+    """PTX as text: bytes that are no UTF-8 are shown by their numbers, for comments of others hold what their makers' editors wrote.
+
+    Raises:
+        NotTextError: it is something else.
+    """
+    found = data.rstrip(b"\0").decode("utf-8", "backslashreplace")
+    if "\0" in found or ".version" not in found:
+        raise NotTextError(f"{name}: the PTX image is no text", cause="the bundle was made by something else than tilec")
+    return found
 
 
 def _one_entry(text: str, symbol: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import platform
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -26,6 +27,10 @@ NEEDED = {
     "cuda": ("libnvrtc", "libnvrtc-builtins", "headers", "ptxas"),
     "tile": ("tileiras",),
 }
+# Languages that an extra of tilec brings, with the package that each needs.
+EXTRAS = {"simt": "numba-cuda", "triton": "triton"}
+# The oldest driver that runs Tile IR.
+_TILE_IR: Version = (13, 1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +58,23 @@ class DriverReport:
     gpus: tuple[Gpu, ...] = ()
     problem: str = ""
     fix: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Match:
+    """What of this toolkit's code this driver loads.
+
+    Attributes:
+        toolkit: its CUDA release.
+        machine_code: whether it loads machine code, which drivers of the same major release and later ones do.
+        portable: whether it reads PTX as new as the toolkit writes it; older PTX is written where `min-driver` asks for it.
+        tile_ir: whether it reads Tile IR at all.
+    """
+
+    toolkit: Version
+    machine_code: bool
+    portable: bool
+    tile_ir: bool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,8 +112,25 @@ class Machine:
         """What each language lacks to be compiled here; an empty tuple where nothing is missing."""
         broken = {report.name for report in self.tools if report.tool is None or report.problem}
         lacks = {language: tuple(name for name in names if name in broken) for language, names in NEEDED.items()}
-        absent = tuple(package.name for package in self.packages if not package.version)
+        absent = tuple(package.name for package in self.packages if not package.version and package.name not in EXTRAS.values())
         return {language: names + (absent if language == "tile" else ()) for language, names in lacks.items()}
+
+    @property
+    def extras(self) -> dict[str, str]:
+        """The package that each language of an extra lacks; empty where it is there."""
+        absent = {package.name for package in self.packages if not package.version}
+        return {language: name if name in absent else "" for language, name in EXTRAS.items()}
+
+    @property
+    def match(self) -> Match | None:
+        """How toolkit and driver go together; None where one of them is not there."""
+        versions = [report.tool.version for report in self.tools if report.tool is not None and report.name in ("ptxas", "libnvrtc")]
+        found = re.match(r"(\d+)\.(\d+)", versions[0]) if versions else None
+        driver = self.driver.cuda
+        if found is None or driver is None or self.driver.problem:
+            return None
+        toolkit = (int(found[1]), int(found[2]))
+        return Match(toolkit=toolkit, machine_code=driver[0] >= toolkit[0], portable=driver >= toolkit, tile_ir=driver >= _TILE_IR)
 
     @property
     def can_build(self) -> bool:
@@ -113,7 +152,11 @@ def examine(search: ToolSearch, cache_dir: Path | None, driver: Callable[[], Dri
         executable=sys.executable,
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         tools=tuple(survey(search)),
-        packages=(_package("cuda-tile", "compiles cuTile Python kernels"),),
+        packages=(
+            _package("cuda-tile", "compiles cuTile Python kernels"),
+            _package("numba-cuda", "compiles SIMT kernels in Python"),
+            _package("triton", "compiles Triton kernels"),
+        ),
         driver=_driver(driver),
         cache=_cache(cache_dir),
     )
@@ -129,7 +172,8 @@ def to_json(machine: Machine) -> dict[str, Any]:
         "tilec": machine.tilec,
         "python": {"version": machine.python, "executable": machine.executable},
         "system": machine.system,
-        "languages": {name: {"ok": not lacks, "missing": list(lacks)} for name, lacks in machine.languages.items()},
+        "languages": {name: {"ok": not lacks, "missing": list(lacks)} for name, lacks in machine.languages.items()}
+        | {name: {"ok": not lacks, "missing": [lacks] if lacks else []} for name, lacks in machine.extras.items()},
         "tools": [_tool_json(report) for report in machine.tools],
         "packages": [dataclasses.asdict(package) for package in machine.packages],
         "driver": {
@@ -138,10 +182,15 @@ def to_json(machine: Machine) -> dict[str, Any]:
             "ptx_isa": list(driver.ptx_isa) if driver.ptx_isa else None,
             "problem": driver.problem,
         },
+        "toolkit": _match_json(machine.match) if machine.match else None,
         "cpu": {"tile_ir": [list(OLDEST), list(NEWEST)]},
         "gpus": [dataclasses.asdict(gpu) | {"cc": list(gpu.cc)} for gpu in driver.gpus],
         "cache": {"path": machine.cache.path or None, "writable": not machine.cache.problem, "problem": machine.cache.problem},
     }
+
+
+def _match_json(match: Match) -> dict[str, Any]:
+    return dataclasses.asdict(match) | {"toolkit": list(match.toolkit)}
 
 
 def _tool_json(report: ToolReport) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from tilec.inspection.banks import conflicts
 from tilec.inspection.sass import Instruction
 from tilec.model.arch import Version
 
@@ -72,13 +73,14 @@ class Mix:
     warnings: tuple[str, ...]
 
 
-def mix(code: Iterable[Instruction], cc: Version, *, double: bool = True) -> Mix:
+def mix(code: Iterable[Instruction], cc: Version, *, double: bool = True, rows: bool = False) -> Mix:
     """Count a function's instructions.
 
     Args:
         code: its instructions.
         cc: what it was compiled for.
         double: whether f64 is among the kernel's dtypes, so that double precision is no surprise.
+        rows: whether the rows of its blocks are whole warps, so that lanes are known by the thread's number.
     """
     work = [one for one in code if one.opcode not in PADDING]
     opcodes = collections.Counter(one.opcode for one in work)
@@ -92,7 +94,7 @@ def mix(code: Iterable[Instruction], cc: Version, *, double: bool = True) -> Mix
         opcodes=tuple(sorted(opcodes.items(), key=lambda pair: (-pair[1], pair[0]))),
         loads=loads,
         stores=stores,
-        warnings=tuple(_warnings(work, opcodes, cc, double=double)),
+        warnings=(*_warnings(work, opcodes, cc, double=double), *(_meetings(work) if rows else ())),
     )
 
 
@@ -117,7 +119,8 @@ def _warnings(work: Sequence[Instruction], opcodes: collections.Counter[str], cc
 
     found = []
     if local := count("LDL", "STL"):
-        found.append(f"{local} accesses of local memory: registers are spilled, or an array is indexed by what only the run knows")
+        accesses = f"{local} access{'es' if local > 1 else ''} of local memory"
+        found.append(f"{accesses}: registers are spilled, or an array is indexed by what only the run knows")
     if count("HMMA", "QMMA", "IMMA"):
         here = f"sm_{cc[0]}{cc[1]}"
         if cc == (9, 0) and not count("HGMMA", "QGMMA", "IGMMA", "BGMMA"):
@@ -134,6 +137,14 @@ def _warnings(work: Sequence[Instruction], opcodes: collections.Counter[str], cc
     if doubles and not double:
         found.append(f"double precision ({doubles} of the instructions), and no f64 in the signature: a literal such as 1.0 for 1.0f?")
     return found
+
+
+def _meetings(work: Sequence[Instruction]) -> Iterator[str]:
+    """What is said of bank conflicts."""
+    met = [turns for turns in conflicts(work) if turns > 1]
+    if met:
+        accesses = f"{len(met)} access{'es' if len(met) > 1 else ''} of shared memory"
+        yield f"{accesses} in which up to {max(met)} threads of a warp meet in one bank: pad rows, or let neighbours take neighbour words"
 
 
 def _mergeable(work: Sequence[Instruction], opcode: str) -> int:

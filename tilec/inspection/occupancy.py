@@ -22,7 +22,7 @@ def residency(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> Occ
         # Its resources already count the dynamic shared memory that the compiler chose.
         threads, dynamic = _volume(image.block), 0
     else:
-        extents = image.required_block or _numbers(kernel.launch.block, variant)
+        extents = block_of(kernel, variant, image)
         shared = _numbers((kernel.launch.shared,), variant)
         if not extents or not shared:
             return None
@@ -36,6 +36,11 @@ def residency(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> Occ
         shared_static=image.resources.shared or 0,
         shared_dynamic=dynamic,
     )
+
+
+def block_of(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> tuple[int, ...]:
+    """Threads of a block, by dimension; empty where they depend on the arguments of a launch."""
+    return image.block or image.required_block or _numbers(kernel.launch.block, variant)
 
 
 def _numbers(expressions: tuple[str, ...], variant: VariantInfo) -> tuple[int, ...]:

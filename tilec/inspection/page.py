@@ -12,7 +12,7 @@ from pathlib import Path
 from tilec.errors import TileIRError, ToolchainError
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.code import cubin_mix, may_be_double
-from tilec.inspection.dump import Form, in_short, machine_code, ptx_text
+from tilec.inspection.dump import Form, NotTextError, in_short, machine_code, ptx_text
 from tilec.inspection.lines import Listing, ptx_listing, sass_listing, tileir_listing
 from tilec.inspection.mix import Mix
 from tilec.inspection.occupancy import residency
@@ -228,6 +228,8 @@ class _Maker:
             except ToolchainError as exc:
                 self._missing = self._missing or f"machine code is missing: {in_short(exc)}"
                 self._read[key] = _Code(note=f"{in_short(exc)}{f' ({exc.fix})' if exc.fix else ''}")
+            except NotTextError as exc:
+                self._read[key] = _Code(note=exc.what)
             except TileIRError as exc:
                 self._read[key] = _Code(note=f"this Tile IR cannot be read: {exc.what}")
         return self._read[key]

@@ -261,12 +261,13 @@ INPUT = Table(
 )
 _RTOL = Key("rtol", Number(least=0), "Relative tolerance.")
 _ATOL = Key("atol", Number(least=0), "Absolute tolerance.")
+_ULP = Key("ulp", Integer(0, 2**24), "Results fit too that are so few numbers of the output's dtype from the reference.")
 TOLERANCE = Table(
-    keys=(_RTOL, _ATOL),
+    keys=(_RTOL, _ATOL, _ULP),
     names=Names(
         "|".join(values.dtype_names()),
         "a dtype",
-        Table(of=types.Tolerance, keys=(_RTOL, _ATOL)),
+        Table(of=types.Tolerance, keys=(_RTOL, _ATOL, _ULP)),
         "Tolerance of one dtype.",
         choices=values.dtype_names(),
     ),

@@ -151,10 +151,16 @@ class Input:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Tolerance:
-    """How far a result may be from the reference; `dtype` is empty for the general one."""
+    """How far a result may be from the reference, by one of two measures; `dtype` is empty for the general one.
+
+    Attributes:
+        rtol, atol: |actual - expected| <= atol + rtol * |expected|.
+        ulp: so many numbers of the output's dtype; 0 for this measure not being given.
+    """
 
     rtol: float = 0.0
     atol: float = 0.0
+    ulp: int = 0
     dtype: str = ""
 
 

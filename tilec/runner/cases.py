@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.errors import CaseError, Location
-from tilec.manifest.locate import Locator
+from tilec.manifest.locate import Locator, Path
 from tilec.manifest.types import Bench, Case, Input, Kernel, Tolerance
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue, KernelInfo
@@ -37,6 +37,7 @@ class BoundCase:
         tolerance: as the manifest gives it; empty for the defaults of the dtypes.
         bench: work of one launch, if the case says.
         location: where the case is written.
+        keys: where some of its keys are, by their paths in it: `("bench", "against", 0)`.
     """
 
     name: str
@@ -52,6 +53,11 @@ class BoundCase:
     tolerance: tuple[Tolerance, ...] = ()
     bench: Bench | None = None
     location: Location | None = None
+    keys: Mapping[Path, Location] = dataclasses.field(default_factory=dict, compare=False)
+
+    def place(self, *key: str | int) -> Location | None:
+        """Where a key of the case is written; else the case, as where the command line says what the key would."""
+        return self.keys.get(key, self.location)
 
     @property
     def outs(self) -> tuple[str, ...]:
@@ -71,7 +77,11 @@ def expand_cases(kernel: Kernel, info: KernelInfo, *, locate: Locator | None = N
     Raises:
         CaseError: an input that the launcher does not have or lacks, an unknown axis, or no variant at all for a case.
     """
-    return tuple(bound for case in kernel.cases for bound in _expand(case, info, _place(kernel, case, locate), files=files))
+    found: list[BoundCase] = []
+    for case in kernel.cases:
+        keys = _keys(kernel, case, locate) if locate else {}
+        found += (dataclasses.replace(bound, keys=keys) for bound in _expand(case, info, _place(kernel, case, locate), files=files))
+    return tuple(found)
 
 
 def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
@@ -115,6 +125,16 @@ def bind(case: Case, info: KernelInfo, *, files: Files = (), location: Location 
             f"{info.name}: the arguments fit more than one variant: {values}", fix="say the dtype of every tensor, or choose an axis"
         )
     return bound[0]
+
+
+def _keys(kernel: Kernel, case: Case, locate: Locator) -> Mapping[Path, Location]:
+    """Places of the keys that only a run can find fault with."""
+    paths: list[Path] = [("inputs", item.name) for item in case.inputs]
+    paths += [("reference",)] if case.reference else []
+    if case.bench:
+        paths += [("bench", key) for key in ("flops", "bytes") if getattr(case.bench, key)]
+        paths += [("bench", "against", index) for index in range(len(case.bench.against))]
+    return {path: locate(("kernel", kernel.name, "case", case.name, *path)) for path in paths}
 
 
 def _place(kernel: Kernel, case: Case, locate: Locator | None) -> Location | None:

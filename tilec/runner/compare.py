@@ -10,8 +10,7 @@ import numpy as np
 
 from tilec.manifest.types import Tolerance
 from tilec.model.dtype import BY_NUMPY
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from tilec.runner.ulps import UNKNOWN, Array, apart, ulps
 
 # Elements that are widened at one time: it bounds the memory that comparing large outputs takes.
 CHUNK = 1 << 20
@@ -35,6 +34,7 @@ class Comparison:
         ok: every element is within the tolerance.
         max_abs: largest |actual - expected|; infinite where only one of the two is NaN or infinite.
         max_rel: largest |actual - expected| / |expected| over the elements that are not expected to be zero.
+        max_ulp: most numbers of the dtype from one to the other; None where one alone is NaN.
         mismatches: elements beyond the tolerance. total: all elements.
         first_index: the first of them in C order, None for none, with both values.
     """
@@ -42,6 +42,7 @@ class Comparison:
     ok: bool
     max_abs: float = 0.0
     max_rel: float = 0.0
+    max_ulp: int | None = 0
     mismatches: int = 0
     total: int = 0
     first_index: tuple[int, ...] | None = None
@@ -62,7 +63,8 @@ def tolerance_for(given: Sequence[Tolerance], dtype: str) -> Tolerance:
 def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) -> Comparison:
     """Hold `actual` against `expected`.
 
-    An element fits where both are equal, both are NaN, or |actual - expected| <= atol + rtol * |expected|.
+    An element fits where both are equal, both are NaN, |actual - expected| <= atol + rtol * |expected|, or no more than `ulp` numbers
+    of `actual`'s dtype lead from one to the other, the expected value rounded to that dtype.
 
     Args:
         actual: what the kernel gave.
@@ -77,11 +79,13 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) 
     limit = tolerance or tolerance_for((), BY_NUMPY[actual.dtype.name].name)
     left, right = actual.reshape(-1), expected.reshape(-1)
     max_abs = max_rel = 0.0
-    mismatches, first = 0, -1
+    mismatches, first, most = 0, -1, 0
     for start in range(0, left.size, CHUNK):
         a, e = left[start : start + CHUNK], right[start : start + CHUNK]
         distance, size = _distance(a, e)
-        wrong = _wrong(distance, size, limit)
+        steps = ulps(a, e)
+        wrong = _wrong(distance, size, steps, limit)
+        most = max(most, int(steps.max()))
         max_abs = max(max_abs, float(distance.max()))
         known = (size > 0) & np.isfinite(size)
         if known.any():
@@ -94,19 +98,25 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) 
     if first >= 0:
         index = tuple(int(i) for i in np.unravel_index(first, actual.shape)) if actual.shape else ()
         values = {"first_index": index, "first_actual": plain(left[first]), "first_expected": plain(right[first])}
-    return Comparison(ok=not mismatches, max_abs=max_abs, max_rel=max_rel, mismatches=mismatches, total=left.size, **values)
+    max_ulp = most if most != UNKNOWN else None
+    return Comparison(
+        ok=not mismatches, max_abs=max_abs, max_rel=max_rel, max_ulp=max_ulp, mismatches=mismatches, total=left.size, **values
+    )
 
 
 def distances(actual: Array, expected: Array, tolerance: Tolerance) -> tuple[Array, Array]:
     """(|actual - expected| in f64, which of them are beyond the tolerance), by the rules of `compare`."""
     distance, size = _distance(actual, expected)
-    return distance, _wrong(distance, size, tolerance)
+    return distance, _wrong(distance, size, ulps(actual, expected), tolerance)
 
 
-def _wrong(distance: Array, size: Array, limit: Tolerance) -> Array:
+def _wrong(distance: Array, size: Array, steps: Array, limit: Tolerance) -> Array:
     with np.errstate(invalid="ignore", over="ignore"):
         # Written so that a distance of 0 fits whatever the size is, infinite ones included.
         wrong: Array = (distance > 0) & ~(distance <= limit.atol + limit.rtol * np.where(np.isfinite(size), size, 0.0))
+    if limit.ulp:
+        # Infinity is no neighbour of the largest number: it is right only where the expected value rounds to it.
+        wrong &= (steps > limit.ulp) | (np.isinf(distance) & (steps > 0))
     return wrong
 
 
@@ -130,11 +140,7 @@ def _integer_distance(actual: Array, expected: Array) -> tuple[Array, Array]:
     """(|a - e|, |e|) of integers: differences are taken as integers, since f64 does not hold all of 64 bits."""
     if expected.dtype.kind not in "iub" or {actual.dtype, expected.dtype} >= {np.dtype(np.uint64), np.dtype(np.int64)}:
         return _float_distance(actual, expected)
-    wide = np.uint64 if np.dtype(np.uint64) in (actual.dtype, expected.dtype) else np.int64
-    a, e = actual.astype(wide), expected.astype(wide)
-    # The larger minus the smaller, read without a sign, is right even where the signed difference overflows.
-    distance = (np.maximum(a, e) - np.minimum(a, e)).view(np.uint64)
-    return distance.astype(np.float64), np.abs(e.astype(np.float64))
+    return apart(actual, expected).astype(np.float64), np.abs(expected.astype(np.float64))
 
 
 def plain(value: Any) -> int | float | bool:

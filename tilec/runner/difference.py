@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
 from tilec.manifest.types import Tolerance
-from tilec.model.dtype import DTYPES, DType
-from tilec.runner.compare import CHUNK, Array, distances, plain
+from tilec.runner.compare import CHUNK, distances, plain
+from tilec.runner.ulps import UNKNOWN, Array, ulps
 
 BEFORE, BEHIND = 3, 4
 # Decades of the histogram; what is smaller than the smallest of them is counted with it.
@@ -25,7 +24,7 @@ class Element:
     Attributes:
         index: its place. ok: it is within the tolerance.
         got, expected: its values. error: how far they are apart; infinite where one alone is NaN or infinite.
-        ulp: how many numbers of the dtype lie between them, counted from one to the other; None where one is NaN.
+        ulp: how many numbers of the dtype lie between them, counted from one to the other; None where one alone is NaN.
     """
 
     index: tuple[int, ...]
@@ -63,14 +62,13 @@ class Difference:
     histogram: tuple[Bin, ...]
 
 
-def difference_of(actual: Array, expected: Array, tolerance: Tolerance, dtype: str, first: tuple[int, ...]) -> Difference:
+def difference_of(actual: Array, expected: Array, tolerance: Tolerance, first: tuple[int, ...]) -> Difference:
     """The difference of two arrays of equal shape.
 
     Args:
         actual: what the kernel gave.
         expected: by the reference; it may be of a wider dtype.
         tolerance: within which elements are right.
-        dtype: of the output, whose numbers `ulp` counts.
         first: the first element that is wrong.
     """
     place = int(np.ravel_multi_index(first, actual.shape)) if first else 0
@@ -78,6 +76,7 @@ def difference_of(actual: Array, expected: Array, tolerance: Tolerance, dtype: s
     end = place + min(BEHIND, actual.shape[-1] - 1 - first[-1]) + 1 if first else 1
     left, right = actual.reshape(-1), expected.reshape(-1)
     errors, wrong = distances(left[start:end], right[start:end], tolerance)
+    steps = ulps(left[start:end], right[start:end])
     window = tuple(
         Element(
             index=tuple(int(i) for i in np.unravel_index(at, actual.shape)) if first else (),
@@ -85,31 +84,11 @@ def difference_of(actual: Array, expected: Array, tolerance: Tolerance, dtype: s
             got=plain(left[at]),
             expected=plain(right[at]),
             error=float(errors[at - start]),
-            ulp=ulps(left[at], right[at], DTYPES[dtype]),
+            ulp=int(steps[at - start]) if steps[at - start] != UNKNOWN else None,
         )
         for at in range(start, end)
     )
     return Difference(window=window, histogram=_histogram(left, right, tolerance))
-
-
-def ulps(got: Any, expected: Any, dtype: DType) -> int | None:
-    """How many numbers of a dtype one value is from another, which is rounded to that dtype first; None where one of them is NaN."""
-    if dtype.kind != "float":
-        return abs(int(got) - int(expected))
-    with np.errstate(over="ignore"):
-        near = np.asarray(expected).astype(np.asarray(got).dtype)
-    if math.isnan(float(got)) or math.isnan(float(near)):
-        return None
-    return abs(_rank(np.asarray(got), dtype) - _rank(near, dtype))
-
-
-def _rank(value: Array, dtype: DType) -> int:
-    """The place of a number among all of its dtype, in their order; 0 for both zeros."""
-    bits = int.from_bytes(value.tobytes(), "little")
-    if dtype.name == "f8e8m0":  # it has no sign, and no zero
-        return bits
-    sign = 1 << (dtype.bits - 1)
-    return -(bits - sign) if bits & sign else bits
 
 
 def _histogram(left: Array, right: Array, tolerance: Tolerance) -> tuple[Bin, ...]:

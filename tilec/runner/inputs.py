@@ -223,4 +223,4 @@ def _read(case: BoundCase, name: str, text: str) -> Array:
 
 
 def _error(case: BoundCase, item: Input, what: str) -> CaseError:
-    return CaseError(f"{case.name}: inputs.{item.name}: {what}", location=case.location)
+    return CaseError(f"{case.name}: inputs.{item.name}: {what}", location=case.place("inputs", item.name))

@@ -46,14 +46,14 @@ class References:
         file, _, name = case.reference.rpartition(":")
         if not file or not name.isidentifier():
             what = f"{case.name}: {self._role} {case.reference!r} is not of the form file.py:function"
-            raise CaseError(what, location=case.location)
+            raise CaseError(what, location=case.place("reference"))
         module = self._modules.get(file) or self._module(case, file)
         self._modules[file] = module
         found = getattr(module, name, None)
         if not callable(found):
             known = [n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == module.__name__]
             hint = did_you_mean(name, known) or (f"; it has {', '.join(known)}" if known else "")
-            raise CaseError(f"{case.name}: {file} has no function {name!r}{hint}", location=case.location)
+            raise CaseError(f"{case.name}: {file} has no function {name!r}{hint}", location=case.place("reference"))
         return found  # type: ignore[no-any-return]
 
     def expected(self, case: BoundCase, inputs: Mapping[str, Value]) -> dict[str, Array]:
@@ -75,7 +75,7 @@ class References:
             where = _place(error, self._root / file, file)
             what = f"{case.name}: the reference raised {type(error).__name__}: {error}"
             fix = "return a new array: the inputs are read-only" if "read-only" in str(error) else ""
-            raise CaseError(what, location=where or case.location, fix=fix) from error
+            raise CaseError(what, location=where or case.place("reference"), fix=fix) from error
         return _results(case, result, inputs)
 
     def _module(self, case: BoundCase, file: str) -> ModuleType:
@@ -83,24 +83,24 @@ class References:
         if not path.is_file():
             raise CaseError(
                 f"{case.name}: there is no file {file!r} for the {self._role}",
-                location=case.location,
+                location=case.place("reference"),
                 fix="it is looked for in the project",
             )
         name = "_tilec_reference_" + "".join(c if c.isalnum() else "_" for c in file)
         spec = importlib.util.spec_from_file_location(name, path, loader=_AsWritten(name, str(path)))
         if path.suffix != ".py" or spec is None or spec.loader is None:
-            raise CaseError(f"{case.name}: {file} is no Python file", location=case.location, fix="name a file that ends in .py")
+            raise CaseError(f"{case.name}: {file} is no Python file", location=case.place("reference"), fix="name a file that ends in .py")
         module = importlib.util.module_from_spec(spec)
         try:
             with _importable(path.parent):
                 spec.loader.exec_module(module)
         except SyntaxError as error:
             inside = error.filename == str(path)
-            where = Location(file=file, line=error.lineno or 0, column=error.offset or 0) if inside else case.location
+            where = Location(file=file, line=error.lineno or 0, column=error.offset or 0) if inside else case.place("reference")
             raise CaseError(f"{case.name}: the {self._role}'s file is not valid Python: {error.msg}", location=where) from error
         except Exception as error:
             what = f"{case.name}: importing the {self._role}'s file raised {type(error).__name__}: {error}"
-            raise CaseError(what, location=_place(error, path, file) or case.location) from error
+            raise CaseError(what, location=_place(error, path, file) or case.place("reference")) from error
         return module
 
 
@@ -152,7 +152,7 @@ def _arguments(case: BoundCase, function: Function, inputs: Mapping[str, Value])
 def _signature_error(case: BoundCase, function: Function, what: str) -> CaseError:
     file, _, name = case.reference.rpartition(":")
     code = getattr(inspect.unwrap(function), "__code__", None)
-    where = Location(file=file, line=code.co_firstlineno) if code else case.location
+    where = Location(file=file, line=code.co_firstlineno) if code else case.place("reference")
     return CaseError(f"{case.name}: reference {name!r} does not fit: {what}", location=where)
 
 
@@ -197,4 +197,4 @@ def _checked(case: BoundCase, name: str, value: Any, target: Value) -> Array:
 
 def _result_error(case: BoundCase, what: str) -> CaseError:
     fix = "return one array, or for several outputs a mapping by name or a tuple in launcher order"
-    return CaseError(f"{case.name}: reference {case.reference}: {what}", location=case.location, fix=fix)
+    return CaseError(f"{case.name}: reference {case.reference}: {what}", location=case.place("reference"), fix=fix)

@@ -204,5 +204,5 @@ def compared(case: BoundCase, name: str, actual: Array, expected: Array) -> Outp
     dtype = next(p.dtype for p in case.params if p.name == name)
     tolerance = tolerance_for(case.tolerance, dtype)
     found = compare(actual, expected, tolerance)
-    differs = None if found.first_index is None else difference_of(actual, expected, tolerance, dtype, found.first_index)
+    differs = None if found.first_index is None else difference_of(actual, expected, tolerance, found.first_index)
     return OutputResult(name=name, dtype=dtype, comparison=found, tolerance=tolerance, difference=differs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import types
 from typing import Any
 
@@ -200,3 +201,9 @@ def test_cupy_is_timed_one_by_one_and_that_is_said() -> None:
     assert contender.seconds(2) == pytest.approx(4e-3)
     assert cuda.steps == ["record", "call", "call", "record"]
     assert "one by one" in contender.note
+
+
+def test_a_call_may_import_what_it_needs_the_first_time() -> None:
+    """Compiled functions, such as some of torch and all of CuPy, import by the builtins of whoever calls them."""
+    rival = read_rival("numpy:strptime(x, y)", ("x", "y"), case="k/c")
+    assert function_of(rival, time, ("x", "y"), case="k/c")({"x": "2026", "y": "%Y"}).tm_year == 2026

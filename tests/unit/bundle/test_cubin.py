@@ -46,6 +46,7 @@ def test_a_kernel_that_is_not_there() -> None:
         (b"\x7fELF", "no cubin"),
         (b"PK\x03\x04" + bytes(100), "no cubin"),
         (b"\x7fELF\x02\x01" + bytes(100), "made for machine 0"),
+        (b"\x7fELF\x02\x01" + bytes(12) + b"\x3e\0" + bytes(100), "a program or library for x86-64 hosts, no cubin"),
     ],
 )
 def test_what_is_no_cubin(data: bytes, says: str) -> None:

@@ -15,6 +15,7 @@ from tests.bench_samples import BENCH, GIVEN, H200, SHOWN, SLOWER, PlannedPlace,
 from tilec.bench.measure import ClockReading
 from tilec.bench.saved import read_saved
 from tilec.bench.statistics import Interval
+from tilec.cli import bench_run
 from tilec.cli.bench import Percent
 from tilec.cli.bench_run import Files, measure_cases
 from tilec.cli.bench_show import host_text, ratio_text
@@ -42,7 +43,7 @@ class Desk:
         wish = dataclasses.replace(GIVEN, **given)
         files = Files(here, types.SimpleNamespace(manifest=found), wish)  # type: ignore[arg-type]
         place = place or PlannedPlace(plan)
-        return measure_cases(here, wish, files, place, opened(), bound(found), found), place
+        return measure_cases(here, wish, files, place, opened(), bench_run.Plan(cases=bound(found)), found), place
 
 
 @pytest.fixture

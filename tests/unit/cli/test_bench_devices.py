@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from tests.bench_samples import BENCH, CASE, HEAD
@@ -95,6 +96,65 @@ def test_on_a_gpu_graphs_of_launches_on_other_memory_are_timed(cli: Any, project
     assert "pass --cold or --hot as then" in ran.err
 
 
+SWEPT = """\
+
+add/odd by n
+     n       time      GB/s
+  1003    50.0 us      0.24  ███████▍
+  2006    50.0 us      0.48  ██████████████▋
+  4112    50.0 us      0.99  ██████████████████████████████
+"""
+
+
+def test_a_sweep_measures_a_case_at_each_size(cli: Any, project: Path, gpu: FakeDriver) -> None:
+    sizes = ("--case", "odd", "--sweep", "n=1003,2006,4112", "--set", "x=[n]")
+    ran = cli("bench", *BARE, *sizes, "--samples", "6", "--save", "main", "--html", "sweep.html")
+    assert ran.code == 0, ran.err
+    assert SWEPT in ran.out
+    assert "wrote sweep.html: 3 cases" in ran.out
+    assert "<h2>add/odd by n</h2>" in (project / "sweep.html").read_text()
+    again = json.loads(cli("bench", *BARE, *sizes, "--samples", "6", "--json", "--against-saved", "main").out)
+    assert again["sweep"] == {"name": "n", "values": ["1003", "2006", "4112"]}
+    assert [case["name"] for case in again["cases"]] == [f"add/odd n={n}" for n in (1003, 2006, 4112)]
+    assert again["cases"][2]["point"] == {"case": "add/odd", "at": "4112", "variant": None}
+    assert [case["work"]["flops"] for case in again["cases"]] == [1003, 2006, 4112]
+    assert all(case["change"]["standing"] == "same" for case in again["cases"])
+
+
+def test_points_that_the_kernel_refuses_are_left_out_as_long_as_some_are_not(cli: Any, project: Path, gpu: FakeDriver) -> None:
+    text = (project / "tilec.toml").read_text().replace('inputs.y = { shape = ["x.shape[0]"]', "inputs.y = { shape = [1003]")
+    (project / "tilec.toml").write_text(text)
+    ran = cli("bench", *BARE, "--case", "odd", "--sweep", "n=1003,2006", "--set", "x=[n]", "--samples", "6")
+    assert ran.code == 0, ran.err
+    assert "skipped add: n=2006: " in ran.out
+    ran = cli("bench", *BARE, "--case", "odd", "--sweep", "n=2006,4012", "--set", "x=[n]", "--samples", "6", "--json")
+    assert (ran.code, {case["status"] for case in json.loads(ran.out)["cases"]}) == (1, {"skipped"})
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--sweep", "m=1,2"), "--set m=1: kernel add has no parameter or axis 'm'"),
+        (("--sweep", "x=1,2"), "--set x=1: add takes a tensor for x"),
+        (("--sweep", "n=1,2", "--set", "x=[n,"), "--set x=[n,"),
+        (("--sweep", "n=1,2", "--set", "x=[k*n]"), "--set x=[k*n], with n = 1: "),
+        (("--sweep", "n=1..2..3"), "'1..2..3' is no range"),
+        (("--sweep", ""), "'--sweep': it names nothing"),
+        (("--sweep", "n=1,2", "--sweep", "m=1,2"), "'--sweep': one sweep at a time"),
+        (("--set", "q=1"), "--set q=1: kernel add has no parameter or axis 'q'"),
+        (("--html", "bench.txt"), "--html bench.txt: no name of an HTML file"),
+        (("--html", "missing/bench.html"), "there is no directory missing"),
+        (("--html", "b.html", "--dry-run"), "--dry-run measures nothing to save, compare or write"),
+    ],
+)
+def test_sweeps_that_are_none_measure_nothing(cli: Any, project: Path, gpu: FakeDriver, args: tuple[str, ...], said: str) -> None:
+    before = sorted(project.iterdir())
+    ran = cli("bench", *BARE, *args)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert (gpu.launches, sorted(project.iterdir())) == ([], before)
+
+
 def test_memory_and_graphs_are_given_back(cli: Any, project: Path, gpu: FakeDriver) -> None:
     assert cli("bench", *BARE, "--samples", "6", "--case", "odd").code == 0
     assert gpu.calls.count("instantiate_graph") == gpu.calls.count("destroy_executable") > 0
@@ -171,13 +231,42 @@ def test_what_is_not_there_is_named(cli: Any, project: Path, args: tuple[str, ..
 
 @pytest.mark.usefixtures("bare")
 def test_a_rival_that_is_none_is_refused_where_it_is_written(cli: Any, project: Path) -> None:
-    text = (project / "tilec.toml").read_text()
-    (project / "tilec.toml").write_text(text.replace("torch:add(x, y)", "tourch:add(x, y)"))
+    text = (project / "tilec.toml").read_text().replace('"torch:add(x, y)"', '"torch:add(x, y)", "tourch:add(x, y)"')
+    (project / "tilec.toml").write_text(text)
     ran = cli("bench", "--bundle", "sample.tilec")
     assert ran.code == 1
-    assert "tilec.toml:" in ran.err
+    line, column = next((n, row.index('"tourch') + 1) for n, row in enumerate(text.splitlines(), 1) if "tourch" in row)
+    assert f"tilec.toml:{line}:{column}: " in ran.err
     assert "unknown library 'tourch'; did you mean 'torch'" in ran.err
     assert ran.out == ""
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize("option", ["--hot", "--cold", "--measure-ceilings"])
+def test_what_the_cpu_device_would_not_heed_is_refused(cli: Any, project: Path, option: str) -> None:
+    ran = cli("bench", "--bundle", "sample.tilec", "--device", "cpu", option)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: {option}: the cpu device has no c")
+    assert ran.err.endswith("\n  fix: leave it out: it is about a GPU\n")
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize("command", [("bench", "--device", "cpu"), ("run", "--device", "cpu"), ("sanitize",)])
+def test_targets_are_not_ignored_beside_a_bundle(cli: Any, project: Path, command: tuple[str, ...]) -> None:
+    ran = cli(*command, "--bundle", "sample.tilec", "--targets", "sm_90")
+    assert ran.code == 2
+    assert "--targets sm_90: what --bundle names is built already\n  fix: leave one of the two out" in ran.err
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_plan_keeps_to_the_terminal(cli: Any, project: Path, terminal: Any) -> None:
+    text = (project / "tilec.toml").read_text()
+    calls = ", ".join(f'"torch:add(add(x, y), {name})"' for name in "xyxy")
+    (project / "tilec.toml").write_text(text.replace('"torch:add(x, y)"', calls))
+    terminal(60)
+    shown = click.unstyle(cli("bench", "--bundle", "sample.tilec", "--dry-run").out)
+    assert max(map(len, shown.splitlines())) <= 60
+    assert " ".join(shown.split()).count("torch:add(add(x, y), ") == 4
 
 
 def test_kernels_without_tile_ir_are_skipped_on_the_cpu_device(cli: Any, project: Path) -> None:

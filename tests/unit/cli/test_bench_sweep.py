@@ -1,4 +1,4 @@
-"""The variants of a case, and how they are plotted."""
+"""The points of a case, a sweep's and its variants, and how they are plotted in a terminal."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import pytest
 from tests.runtime_samples import ADD, GEMM
 from tests.tune_samples import A, B, C, kernel_with
 from tilec.bench.measure import Measurement
-from tilec.bench.report import CaseBench
-from tilec.cli.bench_sweep import BAR, bar_text, forgiven, plot_lines, sweep, variants_of
+from tilec.bench.report import CaseBench, Point, RivalResult
+from tilec.bench.statistics import Interval
+from tilec.bench.work import NO_WORK, Work
+from tilec.cli.bench_sweep import BAR, all_variants, bar_text, forgiven, plot_lines, swept_cases, variants_of
 from tilec.errors import DriverError, LaunchError
 from tilec.manifest.types import Case
 from tilec.runner.cases import BoundCase, expand_cases
+from tilec.runner.sweeps import parse_sweep
 
 
 def cases(**facts: object) -> tuple[BoundCase, ...]:
@@ -28,29 +31,79 @@ def test_a_case_has_the_variants_that_its_inputs_leave_open() -> None:
     assert [one.choose for one in found] == [(("BM", 64),), (("BM", 128),)]
     assert [dict(one.axes)["BM"] for one in found] == [64, 128]
     assert variants_of(bf16, GEMM) == (bf16,)
-    assert [one.name for one in sweep((f16, bf16), {"gemm": GEMM})] == [*(one.name for one in found), "gemm/4k[bf16]"]
+    every, points = all_variants((f16, bf16), {"gemm": GEMM}, {})
+    assert [one.name for one in every] == [*(one.name for one in found), "gemm/4k[bf16]"]
+    assert points == {one.name: Point(base="gemm/4k[f16]", variant=one.name.split()[1]) for one in found}
 
 
 def test_what_a_case_chooses_is_not_swept() -> None:
     (chosen,) = cases(axes=(("BM", 64),))
     assert variants_of(chosen, GEMM) == (chosen,)
-    assert sweep((chosen,), {"add": ADD}) == (chosen,)
+    assert all_variants((chosen,), {"add": ADD}, {}) == ((chosen,), {})
 
 
-def measured(name: str, seconds: float) -> CaseBench:
-    return CaseBench(name=name, kernel="gemm", measurement=Measurement(samples=(seconds,) * 9, launches=1, steady=True))
+def test_a_sweep_keeps_the_points_of_a_case_together() -> None:
+    every, points = swept_cases(lambda _value: cases(), parse_sweep("n=1,2"))
+    assert [one.name for one in every] == ["gemm/4k[f16] n=1", "gemm/4k[f16] n=2", "gemm/4k[bf16] n=1", "gemm/4k[bf16] n=2"]
+    assert points["gemm/4k[bf16] n=2"] == Point(base="gemm/4k[bf16]", at="2")
+    both, known = all_variants(every, {"gemm": GEMM}, points)
+    assert [one.name for one in both][:3] == ["gemm/4k[f16] n=1 BM=64", "gemm/4k[f16] n=1 BM=128", "gemm/4k[f16] n=2 BM=64"]
+    assert known["gemm/4k[f16] n=2 BM=64"] == Point(base="gemm/4k[f16]", at="2", variant="BM=64")
+    assert known["gemm/4k[bf16] n=2"] == Point(base="gemm/4k[bf16]", at="2")
+
+
+def measured(name: str, seconds: float, *, rival: float = 0.0, work: Work = NO_WORK) -> CaseBench:
+    base, _, rest = name.partition(" ")
+    at, _, variant = rest.rpartition(" ") if "BM" in rest else (rest, "", "")
+    point = Point(base=base, at=at.partition("=")[2], variant=variant) if rest else None
+    interval = Interval(low=1.0, high=1.0, coverage=0.95)
+    rivals = (RivalResult(text="torch:mm(a, b)", measurement=times(rival), interval=interval),) if rival else ()
+    return CaseBench(name=name, kernel="gemm", measurement=times(seconds), point=point, rivals=rivals, work=work)
+
+
+def times(seconds: float) -> Measurement:
+    return Measurement(samples=(seconds,) * 9, launches=1, steady=True)
 
 
 def test_variants_are_plotted_the_fastest_first() -> None:
-    lines = list(plot_lines([measured("g/4k BM=64", 8e-4), measured("g/1k", 1e-4), measured("g/4k BM=128", 4e-4)]))
+    lines = list(plot_lines([measured("g/4k BM=64", 8e-4), measured("g/1k", 1e-4), measured("g/4k BM=128", 4e-4)], ""))
     assert lines == [
         "",
         "g/4k by variant",
         f"  BM=128   400.0 us   1.00x  {'█' * (BAR // 2)}",
         f"  BM=64    800.0 us   2.00x  {'█' * BAR}",
     ]
-    assert max(map(len, plot_lines([measured(f"g/4k {'BM=128,' * 9}", 4e-4)]))) <= 80
-    assert list(plot_lines([measured("g/1k", 1e-4)])) == []
+    assert max(map(len, plot_lines([measured(f"g/4k {'BM=128,' * 9}", 4e-4)], ""))) <= 80
+    assert list(plot_lines([measured("g/1k", 1e-4)], "")) == []
+
+
+def test_a_sweep_is_plotted_in_its_order_beside_what_it_is_held_against() -> None:
+    """The bars are of the rate that bounds the kernel; a point that could not be measured has none."""
+    many = [measured(f"g/4k n={n}", n * 1e-6, rival=2e-6 * n, work=Work(bytes=4e5)) for n in (1, 2)]
+    missing = dataclasses.replace(measured("g/4k n=4", 1.0), measurement=None)
+    assert list(plot_lines([*many, missing], "n")) == [
+        "",
+        "g/4k by n",
+        "  n                       time      GB/s",
+        f"  1  gemm              1.00 us       400  {'█' * 30}",
+        f"     torch:mm(a, b)    2.00 us       200  {'█' * 15}",
+        f"  2  gemm              2.00 us       200  {'█' * 15}",
+        f"     torch:mm(a, b)    4.00 us       100  {'█' * 7}▌",
+    ]
+
+
+def test_a_sweep_of_variants_shows_what_they_are_held_against_once() -> None:
+    names = [f"g/4k n={n} BM={size}" for n in (512, 1024) for size in (64, 128)]
+    lines = list(plot_lines([measured(name, 1e-3, rival=2e-3) for name in names], "n"))
+    assert [line.split()[:2] for line in lines[3:]] == [
+        ["512", "BM=64"],
+        ["BM=128", "1.00"],
+        ["torch:mm(a,", "b)"],
+        ["1024", "BM=64"],
+        ["BM=128", "1.00"],
+        ["torch:mm(a,", "b)"],
+    ]
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize(("part", "bar"), [(1.0, "█" * BAR), (0.5, "█" * (BAR // 2)), (0.0, "▏"), (0.0167, "▌"), (0.5125, "█" * 15 + "▍")])
@@ -60,6 +113,7 @@ def test_bars_are_exact_to_an_eighth(part: float, bar: str) -> None:
 
 def test_a_variant_that_refuses_the_arguments_is_left_out_and_other_errors_are_not() -> None:
     refused = dataclasses.replace(measured("g/4k BM=64", 1.0), status="error", measurement=None, error=LaunchError("not divisible"))
-    assert (forgiven(refused).status, forgiven(refused).reason, forgiven(refused).error) == ("skipped", "BM=64: not divisible", None)
+    found = forgiven(refused)
+    assert (found.status, found.reason, found.error, found.refused) == ("skipped", "BM=64: not divisible", None, True)
     broken = dataclasses.replace(refused, error=DriverError("lost", result="X"))
     assert forgiven(broken) is broken

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tilec.errors import NoDeviceError
+from tilec.errors import NoDeviceError, ToolchainError
 from tilec.frontends._tools import Tool, ToolReport
 from tilec.frontends.base import ToolSearch
 from tilec.inspection import machine
@@ -36,6 +36,18 @@ def report(name: str, *, found: bool = True, problem: str = "") -> ToolReport:
     tool = Tool(name=name, path=f"/w/bin/{name}", version="13.4.92", origin="wheel") if found else None
     looked = tuple(f"/w{i}/{name.split('-')[0]}" for i in range(5))
     return ToolReport(name=name, use=f"use of {name}", tool=tool, looked=looked, problem=problem or ("" if found else "not found"))
+
+
+@pytest.fixture(autouse=True)
+def outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of the tools around launches is there, the other is not, whatever this machine has."""
+
+    def find(name: str, _search: ToolSearch) -> str:
+        if name == "ncu":
+            raise ToolchainError("ncu not found", fix="install it")
+        return f"/opt/{name}"
+
+    monkeypatch.setattr("tilec.runner.tools.find_outside_tool", find)
 
 
 NAMES = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "tileiras", "nvcc")
@@ -77,7 +89,14 @@ def test_doctor_on_a_bare_machine(cli, bare, tmp_path: Path) -> None:
     assert "cuda     cannot be built: libnvrtc, libnvrtc-builtins, headers, ptxas missing or unfit" in lines
     assert "tile     cannot be built: tileiras, cuda-tile missing or unfit" in lines
     assert "run      tile kernels on the cpu device (target tileir); the rest needs a GPU, and none can be used here" in lines
-    assert lines[-1] == "  fix: pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
+    assert lines[lines.index("fix") :] == [
+        "fix",
+        "  simt     pip install 'tilec[simt]'",
+        "  triton   pip install 'tilec[triton]'",
+        "  profile  install it",
+        "  driver   install the NVIDIA driver",
+        "  build    pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)",
+    ]
     assert not (tmp_path / "home").exists()
     assert "/w4/ptxas" in cli("doctor", "-v").out
 
@@ -95,7 +114,42 @@ def test_doctor_on_a_full_machine(cli, full) -> None:
     assert (
         "GPU 1    NVIDIA New, compute capability 19.0, 132 multiprocessors (not in tilec's table: build PTX (compute_NN) for it)" in lines
     )
-    assert lines[-3:] == ["cuda     can be built", "tile     can be built", RUNS]
+    assert "code     toolkit 13.4: machine code loads, and PTX written for this driver or older ones (min-driver in [targets])" in lines
+    assert "code     Tile IR does not, which takes CUDA 13.1 (driver branch 590 or later): build tile kernels for sm_NN" in lines
+    built = [f"{language:<8} can be built" for language in ("cuda", "tile", "simt", "triton")]
+    assert lines[lines.index(RUNS) - 4 :] == [
+        *built,
+        RUNS,
+        "profile  needs ncu, which is not here",
+        "debug    with /opt/cuda-gdb",
+        "",
+        "fix",
+        "  profile  install it",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("driver", "told"),
+    [
+        ((13, 4), ["toolkit 13.4: machine code loads, and PTX and Tile IR"]),
+        ((14, 0), ["toolkit 13.4: machine code loads, and PTX and Tile IR"]),
+        (
+            (13, 2),
+            ["toolkit 13.4: machine code loads, and PTX and Tile IR written for this driver or older ones (min-driver in [targets])"],
+        ),
+        (
+            (12, 9),
+            ["too old for toolkit 13.4: nothing that it makes loads here, which takes CUDA 13.0 (driver branch 580 or later)"],
+        ),
+    ],
+)
+def test_a_driver_is_held_against_the_toolkit(cli, full, monkeypatch, driver: tuple[int, int], told: list[str]) -> None:
+    found = SimpleNamespace(version=lambda: driver, device_count=lambda: 0)
+    monkeypatch.setattr(machine, "_real_driver", lambda: found)
+    lines = cli("doctor").out.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("driver "))
+    assert [line.removeprefix("code").strip() for line in lines[at + 1 : at + 1 + len(told)]] == told
+    assert lines[at + 1 + len(told)].startswith("cache ")
 
 
 def test_a_tool_that_does_not_fit_counts_as_missing(cli, full, monkeypatch) -> None:
@@ -116,6 +170,9 @@ def test_doctor_as_json(cli, bare) -> None:
     assert document["languages"]["tile"] == {"ok": False, "missing": ["tileiras", "cuda-tile"]}
     assert document["cpu"] == {"tile_ir": [[13, 1], [13, 4]]}
     assert document["driver"] == {"found": False, "cuda": None, "ptx_isa": None, "problem": "the CUDA driver (libcuda) cannot be loaded"}
+    assert document["toolkit"] is None
+    assert document["languages"]["simt"] == {"ok": False, "missing": ["numba-cuda"]}
+    assert document["outside"]["profile"] == {"tool": "ncu", "path": None, "fix": "install it"}
     assert document["tools"][0]["found"] is False
     assert len(document["tools"][0]["looked"]) == 5
 
@@ -123,6 +180,7 @@ def test_doctor_as_json(cli, bare) -> None:
 def test_doctor_as_json_on_a_full_machine(cli, full) -> None:
     document = json.loads(cli("doctor", "--json").out)
     assert document["driver"]["ptx_isa"] == [9, 0]
+    assert document["toolkit"] == {"toolkit": [13, 4], "machine_code": True, "portable": False, "tile_ir": False}
     assert document["gpus"][0] == {"ordinal": 0, "name": "NVIDIA H200", "cc": [9, 0], "multiprocessors": 132, "known": True}
 
 

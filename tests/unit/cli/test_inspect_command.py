@@ -246,9 +246,9 @@ def test_a_page(cli, sample: Path) -> None:
 
 def test_a_page_of_some_images(cli, sample: Path) -> None:
     done = cli("inspect", "acme.tilec", "--html", "out.html", "--select", "add-f16-B64-compute_80", "--verify", "-q")
-    assert done.code == 1  # these bytes are no PTX
-    assert "add-f16-B64-compute_80: the PTX image is no text" in done.err
-    assert not (sample.parent / "out.html").exists()
+    assert done.code == 0, done.err
+    # These bytes are no PTX: that is said where its code would be, and the rest is there.
+    assert "add-f16-B64-compute_80: the PTX image is no text" in (sample.parent / "out.html").read_text()
 
 
 @pytest.mark.parametrize(

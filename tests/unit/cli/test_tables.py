@@ -3,7 +3,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from tilec.cli.tables import bytes_text, columns, hanging, seconds_text, shorten, table
+from tilec.cli.tables import bytes_text, columns, fitted, hanging, seconds_text, shorten, table
 
 HEADS = columns("~job", "target", ">size")
 ROWS = [["gemm-f16-BM128-BN128-BK64-sm_100", "sm_100", "9 B"], ["add-sm_80", "sm_80", "100 KiB"]]
@@ -99,3 +99,18 @@ def test_wide_characters_line_up() -> None:
         "出力/核.tilec   1 B",
         "ge\u0301ant          10 B",
     ]
+
+
+def test_words_are_not_broken_where_the_terminal_ends() -> None:
+    error = (
+        click.style("error:", fg="red", bold=True) + " one two three four five\n  fix: six seven eight nine\n    code that is left as it is"
+    )
+    assert click.unstyle(fitted(error, 20)).split("\n") == [
+        "error: one two three",
+        "  four five",
+        "  fix: six seven",
+        "    eight nine",
+        "    code that is left as it is",
+    ]
+    assert fitted(error, None) == error
+    assert fitted("a " + "b" * 30, 20) == "a " + "b" * 30  # a path that fits nowhere stays where it is

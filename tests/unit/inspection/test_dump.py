@@ -64,6 +64,11 @@ def test_ptx_of_one_entry_point_where_there_are_several(tmp_path: Path) -> None:
     assert text.replace("\n\n", "\n") == head + one
 
 
+def test_comments_of_others_in_latin_1_are_shown_by_their_bytes(tmp_path: Path) -> None:
+    data = PTX.replace(b".version", b"// caf\xe9\n.version", 1)
+    assert "// caf\\xe9\n" in dump(bundle(tmp_path, {"compute_80": data}), Form.PTX, "", SEARCH).text
+
+
 def test_ptx_that_is_no_text(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="k-0-compute_80: the PTX image is no text"):
         dump(bundle(tmp_path, {"compute_80": b"\xff\xfe\xfd"}), Form.PTX, "", SEARCH)

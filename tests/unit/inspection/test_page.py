@@ -40,7 +40,7 @@ def test_code_and_sources_side_by_side(tmp_path: Path) -> None:
     assert cubin.mix is not None
     assert dict(cubin.mix.classes)["local memory"] == 1
     assert cubin.warnings[0] == "registers are spilled to local memory, 8 bytes a thread: smaller tiles or more registers help"
-    assert cubin.warnings[1].startswith("1 accesses of local memory")
+    assert cubin.warnings[1].startswith("1 access of local memory")
     assert (ptx.mix, ptx.held, ptx.warnings) == (None, None, ())
 
 

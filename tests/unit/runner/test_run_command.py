@@ -139,6 +139,18 @@ def test_cases_are_compared_and_a_difference_fails(tilec: Tilec) -> None:
     assert lines[-1] == "3 cases on Fake H200: 1 passed, 1 failed, 1 could not be run or compared"
 
 
+@pytest.mark.parametrize(
+    ("tolerance", "code", "allowed"),
+    [("ulp = 4194304", 0, ""), ("ulp = 4194303", 1, "(4194303 ulp)"), ("ulp = 4, atol = 0.5", 1, "(rtol 0, atol 0.5 or 4 ulp)")],
+)
+def test_a_case_may_count_in_ulp(tilec: Tilec, tmp_path: Path, tolerance: str, code: int, allowed: str) -> None:
+    text = MANIFEST.replace('reference = "reference.py:off"', f'reference = "reference.py:off"\ntolerance = {{ {tolerance} }}')
+    (tmp_path / "tilec.toml").write_text(text)
+    done = tilec("--bundle", "acme.tilec", "--case", "bad")
+    assert done.code == code
+    assert allowed in done.out
+
+
 def test_one_case_that_passes(tilec: Tilec) -> None:
     for arguments in (["scale", "--case", "good"], ["-k", "*/good"], ["-k", "scale/good"]):
         done = tilec("--bundle", "acme.tilec", *arguments)

@@ -120,3 +120,34 @@ def test_anything_equals_itself_and_nothing_else(array: np.ndarray) -> None:
     result = compare(other, array, EXACT)
     assert result.mismatches == 1
     assert result.first_index == tuple(side - 1 for side in array.shape)
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "off"),
+    [
+        (Tolerance(ulp=2), 3),
+        (Tolerance(ulp=4), 2),
+        (Tolerance(ulp=2, atol=1e-3), 1),  # either of both
+        (Tolerance(ulp=0, rtol=1e-12), 4),
+    ],
+)
+def test_a_tolerance_in_ulp_knows_the_size_of_each_number(tolerance: Tolerance, off: int) -> None:
+    """One is 2 numbers off at 1e30, one 4 at 1, one is at the other side of zero, one is infinite next to the largest number."""
+    expected = f32(1e30, 1, 1e-44, np.finfo(np.float32).max)
+    actual = f32(np.nextafter(np.nextafter(expected[0], expected[1]), expected[1]), 1 + 4 * 2.0**-23, -1e-44, math.inf)
+    found = compare(actual, expected, tolerance)
+    assert (found.mismatches, found.max_ulp) == (off, 14)
+
+
+def test_an_infinity_fits_in_ulp_only_where_the_reference_rounds_to_it() -> None:
+    inf16 = np.array([math.inf], np.float16)
+    assert compare(inf16, np.array([65520.0]), Tolerance(ulp=1)).ok
+    assert not compare(inf16, np.array([65519.0]), Tolerance(ulp=1)).ok
+    assert not compare(inf16, np.array([math.nan]), Tolerance(ulp=1)).ok
+    assert compare(inf16, np.array([math.nan])).max_ulp is None
+
+
+def test_an_integer_that_wraps_is_far_off_in_ulp() -> None:
+    assert compare(np.array([0], np.uint8), np.array([1], np.int64), Tolerance(ulp=1)).ok
+    assert not compare(np.array([0], np.uint8), np.array([256], np.int64), Tolerance(ulp=1)).ok
+    assert not compare(np.array([0], np.uint8), np.array([1.5]), Tolerance(ulp=1)).ok

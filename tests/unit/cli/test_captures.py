@@ -1,0 +1,212 @@
+"""What commands show in terminals of 80 and 120 columns, as golden text: nothing is wider, and whoever changes it reads it.
+
+Each capture takes a sample that another test makes. Times are planned, and what differs between machines (paths, versions) is left out.
+The captures of `inspect` and of failing runs are with their own tests.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from tests.bench_samples import GIVEN, PlannedPlace, app, bound, manifest, opened
+from tests.conftest import Golden, Terminal
+from tests.page_samples import nvdisasm
+from tests.page_samples import sample as code_sample
+from tests.runtime_samples import ADD
+from tests.tune_samples import A, B, C, kernel_with, planned
+from tests.unit.cli import test_bench_devices, test_build_command, test_clean, test_doctor_and_cache, test_tune_command
+from tests.unit.cli.test_bench_command import CASES, Desk, slower, times
+from tilec.bundle.write import write_bundle
+from tilec.cli import bench_run, tune_show
+from tilec.cli.bench_run import Files
+from tilec.cli.bench_sweep import swept_cases
+from tilec.errors import BuildError, CompileError, Diagnostic, Location
+from tilec.manifest.types import Case
+from tilec.runner.overrides import overridden, parse_overrides
+from tilec.runner.sweeps import parse_sweep, settings_at
+from tilec.tune.cases import spaces_of
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "captures"
+full, bare, outside = test_doctor_and_cache.full, test_doctor_and_cache.bare, test_doctor_and_cache.outside
+no_gpu, built_elsewhere = test_bench_devices.bare, test_bench_devices.project
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """Where a capture is made."""
+
+    cli: Callable[..., Any]
+    folder: Path
+    request: pytest.FixtureRequest
+    capsys: pytest.CaptureFixture[str]
+
+    def fixture(self, name: str) -> Any:
+        return self.request.getfixturevalue(name)
+
+    def ran(self, *args: str, **options: Any) -> str:
+        """What a command line prints: results, then what went to standard error."""
+        done = self.cli(*args, **options)
+        return f"{done.out}{done.err}"
+
+
+def new(scene: Scene) -> str:
+    return scene.ran("new", "acme-kernels")
+
+
+def check(scene: Scene) -> str:
+    scene.ran("new", "acme")
+    path = scene.folder / "acme" / "tilec.toml"
+    text = path.read_text().replace('dist = "normal", seed = 2', 'dist = "nromal", seed = 2').replace("min-driver", "min-drivr")
+    path.write_text(text.replace('reference = "kernels/reference.py:vector_add"\n', "", 1))
+    return scene.ran("-C", "acme", "check")
+
+
+def build(scene: Scene) -> str:
+    scene.fixture("project")
+    scene.fixture("fake_build").build = lambda _request, _observer: test_build_command.result(scene.folder)
+    return scene.ran("build")
+
+
+def build_fails(scene: Scene) -> str:
+    scene.fixture("project")
+    (scene.folder / "k.cu").write_text("__global__ void k(float* x)\n{\n    x[threadIdx.x] = undeclared_name * 2.0f;\n}\n")
+    wrong = Diagnostic(message='identifier "undeclared_name" is undefined', location=Location(file="k.cu", line=3, column=22))
+    error = CompileError("x", kernel="k", target="sm_90", diagnostics=(wrong,), kept=str(scene.folder / ".tilec/failed/k"))
+
+    def fail(_request: object, _observer: object) -> None:
+        raise BuildError((error,), total=12)
+
+    scene.fixture("fake_build").build = fail
+    return scene.ran("build")
+
+
+def clean(scene: Scene) -> str:
+    test_clean.remember(scene.fixture("project"), "dist/a.tilec", "dist/acme/__init__.py")
+    (scene.folder / "dist" / "acme" / "__init__.py").write_text("changed since")
+    return scene.ran("clean")
+
+
+def cache(scene: Scene) -> str:
+    return scene.ran("cache", "info", env={"TILEC_CACHE_DIR": "cache"})
+
+
+def doctor(scene: Scene) -> str:
+    scene.fixture("full")
+    return scene.ran("doctor", env={"TILEC_CACHE_DIR": "off"})
+
+
+def doctor_bare(scene: Scene) -> str:
+    scene.fixture("bare")
+    return scene.ran("doctor", env={"TILEC_CACHE_DIR": "off"})
+
+
+def bench(scene: Scene) -> str:
+    Desk(scene.folder).bench()
+    return scene.capsys.readouterr().out
+
+
+def bench_slower(scene: Scene) -> str:
+    Desk(scene.folder).bench(save="main")
+    scene.capsys.readouterr()
+    Desk(scene.folder).bench(slower, against_saved="main", fail_slower=0.05)
+    return scene.capsys.readouterr().out
+
+
+def bench_sweep(scene: Scene) -> str:
+    sweep = parse_sweep("n=1024..65536*4")
+    found = manifest(*CASES, root=scene.folder)
+    (kernel,) = found.kernels
+
+    def at(value: str) -> Any:
+        overrides = parse_overrides(settings_at(("x=[n]",), sweep, value), (), cwd=scene.folder)
+        changed, _ = overridden(dataclasses.replace(kernel, cases=kernel.cases[:1]), ADD, overrides)
+        return bound(dataclasses.replace(found, kernels=(changed,)))
+
+    cases, points = swept_cases(at, sweep)
+    here = app(scene.folder)
+    files = Files(here, type("Project", (), {"manifest": found}), GIVEN)  # type: ignore[arg-type]
+    place = PlannedPlace(lambda case, n: times(case, n) * (1 + n))
+    bench_run.measure_cases(here, GIVEN, files, place, opened(), bench_run.Plan(cases=cases, points=points, sweep=sweep), found)
+    return scene.capsys.readouterr().out
+
+
+def bench_plan(scene: Scene) -> str:
+    scene.fixture("no_gpu")
+    scene.fixture("built_elsewhere")
+    return scene.ran("bench", "--bundle", "sample.tilec", "--set", "x=[100000]")
+
+
+def tune(scene: Scene) -> str:
+    space = spaces_of(kernel_with(Case(name="4k", inputs=(A, B, C))), planned(), ())[0]
+    tune_show.Display(app(scene.folder), lambda: 0.0).case_ended(test_tune_command.result_of(space))
+    return scene.capsys.readouterr().out
+
+
+def instructions(scene: Scene) -> str:
+    made = code_sample(scene.folder)
+    # Nothing but the code counts here; names that look like markup are for pages.
+    package = dataclasses.replace(made.info.package, name="acme", description="")
+    kernels = tuple(dataclasses.replace(kernel, doc="") for kernel in made.info.kernels)
+    write_bundle(scene.folder / "a.tilec", dataclasses.replace(made.info, package=package, kernels=kernels), made.blobs.__getitem__)
+    search = nvdisasm(scene.folder)
+    scene.fixture("monkeypatch").setattr("tilec.frontends._tools._wheel_roots", list)
+    # What is being done goes to standard error, and is wiped out again.
+    return str(scene.cli("inspect", "a.tilec", "--instructions", env={"CUDA_HOME": search.cuda_home, "PATH": search.path}).out)
+
+
+def errors(scene: Scene) -> str:
+    scene.ran("new", "acme")
+    lines = [
+        ("run", "vectr_add"),
+        ("run", "--device", "gpu"),
+        ("run", "--set", "x"),
+        ("bench", "--fail-slower", "5%"),
+        ("bench", "--sweep", "n=9..1"),
+        ("build", "--targest", "sm_90"),
+        ("check", "--manifest", "gone.toml"),
+    ]
+    return "".join(f"$ tilec {' '.join(line)}\n{scene.ran('-C', 'acme', *line)}\n" for line in lines)
+
+
+CAPTURES = {
+    make.__name__.replace("_", "-"): make
+    for make in (
+        *(new, check, build, build_fails, clean, cache, doctor, doctor_bare),
+        *(bench, bench_slower, bench_sweep, bench_plan, tune, instructions, errors),
+    )
+}
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("name", CAPTURES)
+def test_how_it_looks(
+    name: str,
+    width: int,
+    cli: Any,
+    terminal: Terminal,
+    golden: Golden,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal(width)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    text = click.unstyle(CAPTURES[name](Scene(cli, tmp_path, request, capsys)))
+    shown = _alike(text, tmp_path)
+    assert max(map(len, text.replace(str(tmp_path), "").splitlines())) <= width
+    golden(GOLDEN / f"{name}-{width}.txt", shown)
+
+
+def _alike(text: str, folder: Path) -> str:
+    """Without what is this machine's own: directories, and the line of versions at the head of `doctor`."""
+    text = re.sub(r"^tilec \S+, Python .*\n.*\n", "tilec …\n", text, flags=re.MULTILINE) if text.startswith("tilec ") else text
+    return re.sub(r"(?m)[ \t]+$", "", text.replace(str(folder), "…"))
