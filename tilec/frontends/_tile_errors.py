@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import pkgutil
 import re
 import sys
@@ -171,14 +172,22 @@ def parameter_place(texts: Mapping[str, str], at: Location, name: str) -> Locati
 
 def function_node(text: str, line: int) -> ast.FunctionDef | None:
     """The function whose `def`, or first decorator, stands on a line."""
+    return _functions(text).get(line)
+
+
+@functools.lru_cache(maxsize=32)
+def _functions(text: str) -> dict[int, ast.FunctionDef]:
+    """Functions by the lines of their `def` and decorators: of several on one line, the outermost."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
-        return None
+        return {}
+    found: dict[int, ast.FunctionDef] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and line in (node.lineno, *(d.lineno for d in node.decorator_list)):
-            return node
-    return None
+        if isinstance(node, ast.FunctionDef):
+            for line in (node.lineno, *(d.lineno for d in node.decorator_list)):
+                found.setdefault(line, node)
+    return found
 
 
 _TILEIRAS = re.compile(r'loc\((?:[^)]*?\[)?"([^"]+)"(?::(\d+):(\d+))?\]?\):\s*(error|warning|remark|note):\s*(.*)', re.IGNORECASE)
