@@ -272,6 +272,15 @@ def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
 
 def _settled_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     """Grid, block and shared memory, as the kernel's expressions, the caller and the partitions that are written have it."""
+    shape = _wished_shape(call, grid)
+    if call.contract.shared_out:
+        from tilec.runtime.regions import check_counts
+
+        check_counts(call, shape.grid)
+    return shape
+
+
+def _wished_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     contract, shape = call.contract, launch_shape(call)
     parted = [(place, call.values[place]) for place in contract.outs if hasattr(type(call.values[place]), "grid_wish")]
     if not parted and not grid:
