@@ -60,8 +60,9 @@ def check_counts(call: Call, grid: Dim3) -> None:
         if not region.mapped:
             continue
         tiles = [int(call.evaluate(parse(f"cdiv({region.param}.shape[{axis}], {size})"))) for axis, size in enumerate(region.tile)]
-        if math.prod(tiles) + math.prod(grid) > _MOST_TILES:
-            what = f"{region.param} has {' x '.join(map(str, tiles))} tiles for {math.prod(grid)} blocks, which count to {_MOST_TILES} together"
+        blocks = math.prod(grid)
+        if math.prod(tiles) + blocks > _MOST_TILES:
+            what = f"{region.param} has {' x '.join(map(str, tiles))} tiles for {blocks} blocks, which count to {_MOST_TILES} together"
             raise _refused(call, what, "choose larger tiles, or launch on parts of the output")
 
 
