@@ -244,6 +244,16 @@ def compile_error(tile, root, text, **more):
     return [d.render() for d in caught.value.diagnostics]
 
 
+def test_a_helper_that_calls_itself_without_end(tile, tmp_path):
+    text = "def helper(a):\n    return helper(a)\n\n\n" + kernel(Z, "z.store(helper(x))")
+    first, *notes = compile_error(tile, tmp_path, text)
+    assert first.startswith(f"k.py:{LINE + 1}:12: error: Maximum recursion depth")
+    assert [note.split("\n")[0] for note in notes] == [
+        f"k.py:{LINE + 1}:12: note: called from here, in helper",
+        f"k.py:{LINE + 6}:13: note: called from here, in k",
+    ]
+
+
 def test_arithmetic_on_arrays(tile, tmp_path):
     (found,) = compile_error(tile, tmp_path, kernel(Z, "z.store(x + 1)"))
     assert found.startswith(f"k.py:{LINE + 2}:13: error: Unsupported operand types for +: Ref[")

@@ -101,7 +101,7 @@ def export_error(exc: Exception, *, source: Source, texts: Mapping[str, str], ke
     if user:
         location, excerpt = _place(user[0], texts)
         diagnostics.append(Diagnostic(message=first, location=location, excerpt=excerpt, hint=" ".join(more) or _hint(first)))
-        for frame in user[1:]:
+        for frame in dict.fromkeys(user[1:]):  # a function that calls itself without end is in there a thousand times
             location, excerpt = _place(frame, texts)
             diagnostics.append(
                 Diagnostic(message=f"called from here, in {frame.function}", location=location, severity="note", excerpt=excerpt)

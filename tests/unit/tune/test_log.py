@@ -108,9 +108,9 @@ def test_a_bit_that_flipped_anywhere_changes_no_result(tmp_path: Path) -> None:
     log = write(tmp_path / "a.jsonl", MEASURED, WRONG)
     data = log.path.read_bytes()
     kept = 0
-    for place in range(len(data)):
+    for place in [*range(0, len(data) - 1, 3), len(data) - 1]:
         changed = bytearray(data)
-        changed[place] ^= 1 << place % 8
+        changed[place] ^= 1 << place // 3 % 8
         log.path.write_bytes(changed)
         try:
             # What is left of a log whose last line has no end is what was there before that line.
