@@ -309,6 +309,8 @@ def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site
     shape = _settled_shape(call, grid)
     if images.image is not None:
         shape = as_compiled(shape, images.image)
+    check_device_limits(contract.name, shape, site.device)
+    Packing(call, considered[-1].variant.abi)  # refuses extents and strides that the kernel's numbers cannot hold
     return Explanation(
         kernel=contract.name,
         device=site.device,

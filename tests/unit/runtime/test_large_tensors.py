@@ -64,6 +64,8 @@ def test_what_does_not_fit_is_refused_before_the_launch(rows: int, columns: int,
     assert caught.value.fix == (
         "pass parts of the tensor whose extents and strides fit, or build the kernel with 64-bit ones (`ct.IndexedWithInt64`, `i64(…)`)"
     )
+    with pytest.raises(LayoutError, match="cannot hold"):
+        module.copy.explain(*matrices(rows, columns, row))
     assert driver.launches == []
     wide, driver = loaded(copies("i64", grid=("1",)))
     wide.copy(0, *matrices(rows, columns, row))
@@ -76,6 +78,8 @@ def test_a_grid_that_is_too_long_is_refused_with_what_to_do() -> None:
         module.copy(0, *matrices(4, 65536 * BN))
     assert caught.value.what == "copy: grid.y is 65536, and device 0 (Fake H200) allows 65535"
     assert caught.value.fix == "choose larger tiles or blocks, or give the longest dimension to x, which allows 2147483647"
+    with pytest.raises(LaunchLimitError, match=r"grid\.y is 65536"):
+        module.copy.explain(*matrices(4, 65536 * BN))
     assert driver.launches == []
 
 
