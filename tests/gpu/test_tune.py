@@ -119,7 +119,7 @@ def tune(kit: Path, folder: Path, *more: str) -> dict[str, Any]:
 
 
 def test_a_kit_is_tuned_here_and_gone_on_with(kit: Path, tmp_path: Path) -> None:
-    """Rows of 1024 one at a time are several times slower than several at a time: tuning has to see that."""
+    """How many rows of 1024 a block takes at once, and how many blocks a multiprocessor, decides by a factor: tuning has to see that."""
     here = tmp_path / kit.name
     here.write_bytes(kit.read_bytes())
     kernel = tune(here, tmp_path, "--search", "grid", "--budget", "2m")
@@ -129,7 +129,7 @@ def test_a_kit_is_tuned_here_and_gone_on_with(kit: Path, tmp_path: Path) -> None
     times = {(c["point"]["ROWS"], c["point"]["occupancy"]): float(np.median(c["samples"])) for c in right}
     best = (large["best"]["ROWS"], large["best"]["occupancy"])
     assert times[best] <= 1.05 * min(times.values())
-    assert times[best] < times[1, 1]
+    assert max(times.values()) > 1.5 * times[best]
     assert {c["status"] for case in kernel["cases"] for c in case["candidates"]} <= {"measured", "pruned"}
     record = json.loads((tmp_path / "r.json").read_text())
     (device,) = record["devices"]

@@ -244,14 +244,14 @@ def compile_error(tile, root, text, **more):
     return [d.render() for d in caught.value.diagnostics]
 
 
-def test_a_helper_that_stores_to_what_is_only_read(tile, tmp_path):
-    text = "def helper(a, tile):\n    a.store(tile)\n\n\n" + kernel(Z, "helper(x, z.load())")
-    first, second = compile_error(tile, tmp_path, text)
-    assert first == (
-        f"k.py:{LINE + 1}:5: error: 'Ref' object has no attribute 'store'\n        a.store(tile)\n        ^\n"
-        "  hint: a tl.Ref is only read, by tiles: declare it tl.Mut[T, (BM, BN)] to write it, and read with load_tile(index, shape)"
-    )
-    assert second == f"k.py:{LINE + 6}:5: note: called from here, in k\n        helper(x, z.load())\n        ^"
+def test_a_helper_that_calls_itself_without_end(tile, tmp_path):
+    text = "def helper(a):\n    return helper(a)\n\n\n" + kernel(Z, "z.store(helper(x))")
+    first, *notes = compile_error(tile, tmp_path, text)
+    assert first.startswith(f"k.py:{LINE + 1}:12: error: Maximum recursion depth")
+    assert [note.split("\n")[0] for note in notes] == [
+        f"k.py:{LINE + 1}:12: note: called from here, in helper",
+        f"k.py:{LINE + 6}:13: note: called from here, in k",
+    ]
 
 
 def test_arithmetic_on_arrays(tile, tmp_path):

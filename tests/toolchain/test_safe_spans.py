@@ -83,10 +83,13 @@ def test_numbers_along_a_span(tile, tmp_path, number, needed):
     ]
 
 
-def test_helpers_store_with_a_check(tile, tmp_path):
+def test_helpers_store_where_it_is_known_and_with_a_check_elsewhere(tile, tmp_path):
     above = "def helper(out, j):\n    out.store_tile(j, 0.0)\n\n\n"
-    (found,) = kernel(tile, tmp_path, SPAN, "helper(y, 0)", above=above).unproven
-    assert found.message == "out.store_tile is checked inside of the kernel: it is in the helper function helper"
+    proven = kernel(tile, tmp_path, SPAN, "for j in range(y.num_tiles(1)):", "    helper(y, j)", above=above)
+    assert proven.unproven == ()
+    found, note = kernel(tile, tmp_path, SPAN, "helper(y, -1)", above=above).unproven
+    assert found.message == "out.store_tile is checked inside of the kernel: index 1 is not known to be among the tiles of y"
+    assert (note.severity, note.message) == ("note", "called from here, in k")
 
 
 SIGNATURES = {

@@ -97,12 +97,15 @@ def measure(subject: Subject, options: MeasureOptions = MeasureOptions(), *, clo
     steady = _warm_up(subject, launches, options.least_warm_up, options.warm_up, clock)
     samples: list[float] = []
     readings: list[ClockReading] = []
+    looks = _Looks(options.least)
     begun = clock()
     while len(samples) < options.most:
         samples.append(_one(subject, launches))
         if reading := subject.clocks():
             readings.append(reading)
-        if len(samples) >= options.least and (clock() - begun >= options.seconds or _known(samples, options.precise)):
+        if len(samples) >= options.least and clock() - begun >= options.seconds:
+            break
+        if looks.due(len(samples)) and _is_known(samples, options.precise):
             break
     return _measurement(samples, launches, steady, readings)
 
@@ -121,23 +124,32 @@ def measure_pair(
 
 
 def measure_together(subjects: Sequence[Subject], options: MeasureOptions = MeasureOptions(), *, clock: Clock) -> tuple[Measurement, ...]:
-    """Measure several side by side, until the medians of all are known: samples of one turn see the same machine.
-
-    How sure a median is, is asked when there are half as many samples again, not after each: who asks all the time stops by luck.
-    """
-    due = options.least
+    """Measure several side by side, until the medians of all are known: samples of one turn see the same machine."""
+    looks = _Looks(options.least)
 
     def ends(turns: int, elapsed: float, samples: Sequence[Sequence[float]]) -> bool:
-        nonlocal due
-        if turns < due or turns % 2:
+        if turns % 2 or not looks.due(turns):
             return False
-        due = max(due + 2, due * 3 // 2)
-        return elapsed >= options.seconds * len(samples) or all(known(series, options.precise) for series in samples)
+        return elapsed >= options.seconds * len(samples) or all(_is_known(series, options.precise) for series in samples)
 
     return _in_turns(subjects, options, clock, ends)
 
 
-def known(samples: Sequence[float], precise: float) -> bool:
+class _Looks:
+    """When it is asked whether a median is known: at half as many samples again, not after each. Who asks all the time stops by luck."""
+
+    def __init__(self, least: int) -> None:
+        self._due = least
+
+    def due(self, samples: int) -> bool:
+        """Whether to ask now."""
+        if samples < self._due:
+            return False
+        self._due = max(self._due + 2, self._due * 3 // 2)
+        return True
+
+
+def _is_known(samples: Sequence[float], precise: float) -> bool:
     """Whether the interval of a series' median is no wider than this part of it."""
     found = series_interval(samples)
     return found.coverage >= CONFIDENCE and found.high - found.low <= precise * median(samples)
@@ -186,11 +198,6 @@ def _warm_up(subject: Subject, launches: int, least: float, limit: float, clock:
         elapsed = clock() - begun
         if (agree and elapsed >= least) or elapsed >= limit:
             return agree
-
-
-def _known(samples: list[float], precise: float) -> bool:
-    found = summarize(samples)
-    return found.interval.high - found.interval.low <= precise * found.median
 
 
 def _measurement(samples: list[float], launches: int, steady: bool, readings: list[ClockReading]) -> Measurement:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -135,9 +133,7 @@ def command(
     step = dry_run_kernel if dry_run else prepare_kernel if prepare else tune_kernel
     documents: list[dict[str, Any]] = []
     with _interruptible(app, kernels, kits, wish, prepare=prepare or dry_run):
-        for kit in kits:
-            with tempfile.TemporaryDirectory(prefix="tilec-kit-") as folder:
-                documents.append(measure_kit(app, wish, app.path(kit), Path(folder)))
+        documents.extend(measure_kit(app, wish, app.path(kit)) for kit in kits)
         documents.extend(step(app, wish, name) for name in kernels)
     ok = all(document["ok"] for document in documents)
     if app.json:

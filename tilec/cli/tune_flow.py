@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,11 @@ from tilec.runner.reference import References
 from tilec.runtime.seam_types import DeviceInfo
 from tilec.tune.candidates import Candidates, Facts, Foundry
 from tilec.tune.cases import Prepared, prepare_case, spaces_of
-from tilec.tune.kit import SUFFIX, read_kit, write_kit
+from tilec.tune.kit import SUFFIX, Kit, read_kit, require_kit, write_kit
 from tilec.tune.log import Header, TrialLog
 from tilec.tune.record import merged, new_record, read_old, write_record
-from tilec.tune.search import Search
+from tilec.tune.scratch import scratch
+from tilec.tune.search import Search, require_search
 from tilec.tune.session import CaseResult, Session, SessionOptions, Work
 from tilec.tune.space import Space
 from tilec.tune.targets import target_for
@@ -65,6 +65,7 @@ class Wish:
 
 def tune_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     """Tune a kernel of the project at hand, and write its record."""
+    require_search(Search(wish.search))
     project, kernel = _open(app, name)
     devices = _devices(wish.devices)
     target = str(target_for(project.manifest, name, devices[0][1], wish.target))
@@ -72,20 +73,29 @@ def tune_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     record = _record_path(app, wish, kernel, project.manifest)
     _require_own(app, record, name)
     with (
-        _scratch(folder) as scratch,
-        Foundry(make_request(app, workers=wish.jobs), name, target, scratch, project=project) as foundry,
+        scratch(folder) as own,
+        Foundry(make_request(app, workers=wish.jobs), name, target, own, project=project) as foundry,
     ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
         with _log(wish, folder, foundry.facts, devices[0][1]) as (log, known):
-            prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, scratch)
+            prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, own)
             work = _work(foundry.facts, kernel, prepared, foundry)
-            return _measure(app, wish, work, foundry.facts, prepared, devices, scratch, log, known, (kernel, record))
+            return _measure(app, wish, work, foundry.facts, prepared, devices, own, log, known, (kernel, record))
 
 
-def measure_kit(app: App, wish: Wish, path: Path, folder: Path) -> dict[str, Any]:
+def measure_kit(app: App, wish: Wish, path: Path) -> dict[str, Any]:
     """Measure a kit, and write its record."""
-    kit = read_kit(path, folder)
+    require_search(Search(wish.search))
+    require_kit(path)
     devices = _devices(wish.devices)
+    logs = path.parent / f".{path.name}.log"  # beside the kit: it may be as large as what it unpacks to, and memory as small
+    with scratch(logs) as own:
+        return _measure_kit(app, wish, path, read_kit(path, own), devices, logs, own)
+
+
+def _measure_kit(
+    app: App, wish: Wish, path: Path, kit: Kit, devices: Sequence[tuple[str, DeviceInfo]], logs: Path, own: Path
+) -> dict[str, Any]:
     facts = kit.facts
     device = devices[0][1]
     if (facts.target == "tileir") != bool(device.interprets):
@@ -94,8 +104,8 @@ def measure_kit(app: App, wish: Wish, path: Path, folder: Path) -> dict[str, Any
     record = app.path(wish.record or f"tuning/{facts.info.name}.json")
     _require_own(app, record, facts.info.name)
     work = _work(facts, kit.kernel, kit.prepared, kit)
-    with _log(wish, path.parent / f".{path.name}.log", facts, device) as (log, known):
-        return _measure(app, wish, work, facts, kit.prepared, devices, folder, log, known, (kit.kernel, record))
+    with _log(wish, logs, facts, device) as (log, known):
+        return _measure(app, wish, work, facts, kit.prepared, devices, own, log, known, (kit.kernel, record))
 
 
 def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
@@ -104,13 +114,13 @@ def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     target = str(target_for(project.manifest, name, None, wish.target))
     path = Path(os.path.normpath(app.path(wish.out or f"{name}-{target}{SUFFIX}")))
     with (
-        _scratch(_folder(project, name)) as scratch,
-        Foundry(make_request(app, workers=wish.jobs), name, target, scratch, Display(app, wish.clock), project=project) as foundry,
+        scratch(_folder(project, name)) as own,
+        Foundry(make_request(app, workers=wish.jobs), name, target, own, Display(app, wish.clock), project=project) as foundry,
     ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
         points = list(dict.fromkeys(point for space in spaces for point in space.points))
         made = foundry.make(points)
-        prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, scratch)
+        prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, own)
         write_kit(path, foundry.facts, Path(project.manifest.path), prepared, made)
     app.wipe()
     failed = {point: found.failure for point, found in made.items() if found.failure}
@@ -124,8 +134,8 @@ def dry_run_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     device = _devices(wish.devices)[0][1] if wish.devices else None
     target = str(target_for(project.manifest, name, device, wish.target))
     with (
-        _scratch(_folder(project, name)) as scratch,
-        Foundry(make_request(app, workers=wish.jobs), name, target, scratch, Display(app, wish.clock), project=project) as foundry,
+        scratch(_folder(project, name)) as own,
+        Foundry(make_request(app, workers=wish.jobs), name, target, own, Display(app, wish.clock), project=project) as foundry,
     ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
         made = foundry.make(list(dict.fromkeys(point for space in spaces for point in space.points)))
@@ -252,16 +262,6 @@ def _folder(project: Project, name: str) -> Path:
     work = WorkDir(Path(project.manifest.root))
     work.ignore()
     return work.path / FOLDER / name
-
-
-@contextlib.contextmanager
-def _scratch(folder: Path) -> Iterator[Path]:
-    """A folder for candidates and results of references, which are large, as long as they are used."""
-    path = folder / f"work-{os.getpid()}"
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _require_own(app: App, path: Path, kernel: str) -> None:

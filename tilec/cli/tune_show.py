@@ -118,7 +118,7 @@ def _table(result: CaseResult, *, verbose: bool) -> list[str]:
         word = (status.value, TINTS[status])
         if trial.measured:
             found = trial.summary
-            ratio = f"{trial.seconds / best.seconds:.2f}x" if best else "-"
+            ratio = _ratio_text(trial.seconds / best.seconds) if best and trial is not best else "-"
             rows.append([point_text(trial.point, space.free), word, time_text(found.median), spread_text(found), ratio, _why(trial, best)])
         else:
             rows.append([point_text(trial.point, space.free), word, "-", "-", "-", trial.reason])
@@ -164,6 +164,11 @@ def _remarks(result: CaseResult) -> list[str]:
     if result.untried and result.trials:
         lines.append(f"{plural(result.untried, 'candidate')} not tried: {result.why_untried}")
     return lines
+
+
+def _ratio_text(ratio: float) -> str:
+    """How many times as long as the best, to three digits where two would say nothing."""
+    return f"{ratio:.{3 if ratio < 1.1 else 2}f}x"
 
 
 def time_text(seconds: float) -> str:

@@ -152,7 +152,7 @@ class _Inspect:
 
     def findsource(self, item: Any) -> tuple[list[str], int]:
         """The lines that a function stands in: those of `sources`, where it has something to say of the function."""
-        text, renamed = _sources.get(getattr(item, "__code__", None), ("", ()))
+        text, renamed = _sources.get(item, ("", ()))
         if text:
             return text.splitlines(keepends=True), 0
         lines, first = inspect.findsource(item)
@@ -166,7 +166,7 @@ class _Inspect:
         return lines, first
 
 
-# Of code objects: the text they come from, or what is called otherwise in the text that they are in (line, column in bytes, old, new).
+# Of functions: the text they come from, or what is called otherwise in the text that they are in (line, column in bytes, old, new).
 _sources: dict[Any, tuple[str, tuple[tuple[int, int, str, str], ...]]] = {}
 Guard = Callable[[Any, Sequence[str], int], None]
 _guards: list[Guard] = []
@@ -184,8 +184,8 @@ def sources(found: Mapping[Any, tuple[str, tuple[tuple[int, int, str, str], ...]
         yield
     finally:
         _guards.remove(guard)
-        for code in found:
-            _sources.pop(code, None)
+        for function in found:
+            _sources.pop(function, None)
 
 
 @contextmanager

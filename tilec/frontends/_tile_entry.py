@@ -15,7 +15,7 @@ from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_misuse import FIELDS
 from tilec.frontends._tile_proof import UNCHECKED
 from tilec.frontends._tile_safe import Access, SafeParam
-from tilec.frontends._tile_safe_declare import SafeKernel
+from tilec.frontends._tile_safe_declare import Compiled, SafeKernel
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue
 from tilec.model.safety import Checks
@@ -32,31 +32,67 @@ def entry(
     """A kernel of cuda.tile that takes the raw arguments in order; while it lasts, axes have their values in the project's modules.
 
     Args:
-        kernel: what was declared; its proven accesses lose their checks.
+        kernel: what was declared; proven accesses, its own and those of functions that it calls, lose their checks.
         axes: values of the variant, and defaults of constants.
         modules: the project's modules.
         line: where the function's `def` stands.
-        checks: whether the other accesses keep theirs.
+        checks: whether its other accesses keep theirs.
     """
-    function = kernel.function
+    function = kernel.own.function
     names = _unlike([param.name for param in kernel.params])
     text = _text(function.__name__, kernel.params, axes, names, kernel.requires)
     with _valued(modules, axes):
         lang = api.lang()
-        scope = {**function.__globals__, "_loadtile_like": lang._loadtile_like}  # noqa: SLF001 - what a proven access becomes
-        user = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
-        user.__kwdefaults__ = function.__kwdefaults__
+        followed = (kernel.own, *kernel.helpers)
+        made_of = _copies(followed)
+        user = made_of[function]
         file = f"<tilec entry of {function.__name__}>"
         made: dict[str, Any] = {names: user, f"{names}lang": lang, f"{names}ct": api.cuda_tile()}
         exec(compile(text, file, "exec"), made)  # noqa: S102 - the text is made here of names and numbers
         outer = made[function.__name__]
-        renamed = [(s.line, s.column, s.name, UNCHECKED[s.name]) for s in kernel.sites if s.proven or checks is Checks.OFF]
-        guard = functools.partial(_guard, own=user.__code__, deny=checks is Checks.DENY)
-        with api.places(file, function, line), api.sources({outer.__code__: (text, ()), user.__code__: ("", tuple(renamed))}, guard):
+        texts = {made_of[item.function]: ("", _renamed(item, everything=item is kernel.own and checks is Checks.OFF)) for item in followed}
+        guard = functools.partial(_guard, known=frozenset(texts), deny=checks is Checks.DENY)
+        with api.places(file, function, line), api.sources({outer: (text, ()), **texts}, guard):
             yield api.cuda_tile().kernel(outer, **kernel.hints)
 
 
-def _guard(function: Any, lines: Sequence[str], first: int, *, own: types.CodeType, deny: bool) -> None:
+def _copies(followed: Sequence[Compiled]) -> dict[Any, Any]:
+    """Copies of functions, whose names for each other stand for the copies: whatever else reaches the originals has their checks."""
+    like = {"_loadtile_like": api.lang()._loadtile_like}  # noqa: SLF001 - what a proven access becomes
+    found: dict[Any, Any] = {}
+    for item in followed:
+        old = item.function
+        found[old] = copy = types.FunctionType(old.__code__, {**old.__globals__, **like}, old.__name__, old.__defaults__, old.__closure__)
+        copy.__kwdefaults__ = old.__kwdefaults__
+    for item in followed:
+        for name, function in item.names.items():
+            _stand_in(found[item.function].__globals__, name, found[function])
+    return found
+
+
+class _StandIn(types.ModuleType):
+    """A module, some of whose functions are copies."""
+
+
+def _stand_in(scope: dict[str, Any], name: str, copy: Any) -> None:
+    """Have a dotted name mean a copy."""
+    first, _, rest = name.partition(".")
+    if not rest:
+        scope[first] = copy
+        return
+    module = scope[first]
+    if not isinstance(module, _StandIn):
+        scope[first] = _StandIn(module.__name__)
+        vars(scope[first]).update(vars(module))
+    _stand_in(vars(scope[first]), rest, copy)
+
+
+def _renamed(item: Compiled, *, everything: bool) -> tuple[tuple[int, int, str, str], ...]:
+    """The accesses that lose their checks."""
+    return tuple((site.line, site.column, site.name, UNCHECKED[site.name]) for site in item.sites if site.proven or everything)
+
+
+def _guard(function: Any, lines: Sequence[str], first: int, *, known: frozenset[Any], deny: bool) -> None:
     """Refuse a function, wherever it comes from, that reaches around the language; what can be seen without compiling was refused before.
 
     Raises:
@@ -67,7 +103,7 @@ def _guard(function: Any, lines: Sequence[str], first: int, *, own: types.CodeTy
     file = api.installed_name(function.__code__.co_filename)
     for number, line in enumerate(inspect.getblock(list(lines[first:])), first + 1):
         found, what = _PRIVATE.search(line), "is a part of the safe language that kernels cannot reach"
-        if found is None and deny and function.__code__ is not own:
+        if found is None and deny and function not in known:
             found, what = _CHECKED.search(line), 'checks inside of the kernel, which has checks = "deny"'
         if found:
             what = f"{found[found.lastindex or 0]} {what}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import pkgutil
 import re
 import sys
@@ -100,7 +101,7 @@ def export_error(exc: Exception, *, source: Source, texts: Mapping[str, str], ke
     if user:
         location, excerpt = _place(user[0], texts)
         diagnostics.append(Diagnostic(message=first, location=location, excerpt=excerpt, hint=" ".join(more) or _hint(first)))
-        for frame in user[1:]:
+        for frame in dict.fromkeys(user[1:]):  # a function that calls itself without end is in there a thousand times
             location, excerpt = _place(frame, texts)
             diagnostics.append(
                 Diagnostic(message=f"called from here, in {frame.function}", location=location, severity="note", excerpt=excerpt)
@@ -171,14 +172,22 @@ def parameter_place(texts: Mapping[str, str], at: Location, name: str) -> Locati
 
 def function_node(text: str, line: int) -> ast.FunctionDef | None:
     """The function whose `def`, or first decorator, stands on a line."""
+    return _functions(text).get(line)
+
+
+@functools.lru_cache(maxsize=32)
+def _functions(text: str) -> dict[int, ast.FunctionDef]:
+    """Functions by the lines of their `def` and decorators: of several on one line, the outermost."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
-        return None
+        return {}
+    found: dict[int, ast.FunctionDef] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and line in (node.lineno, *(d.lineno for d in node.decorator_list)):
-            return node
-    return None
+        if isinstance(node, ast.FunctionDef):
+            for line in (node.lineno, *(d.lineno for d in node.decorator_list)):
+                found.setdefault(line, node)
+    return found
 
 
 _TILEIRAS = re.compile(r'loc\((?:[^)]*?\[)?"([^"]+)"(?::(\d+):(\d+))?\]?\):\s*(error|warning|remark|note):\s*(.*)', re.IGNORECASE)

@@ -82,7 +82,10 @@ def closure(source: Source) -> tuple[InputFile, ...]:
 
 
 def language(root: str, files: Sequence[InputFile]) -> tuple[InputFile, ...]:
-    """The safe tile language's own code, which is compiled into kernels, as an input of sources that import it."""
+    """The safe tile language's own code, as an input of sources that import it: what is compiled into kernels, and what proves them.
+
+    A declaration or an image that was kept before another tilec learned what it had missed must not be taken for one of its own.
+    """
     imported = (item.name for file in files for item in _scan(root, file.name).imports)
     if not any(name == "tilec" or name.startswith("tilec.") for name in imported):
         return ()
@@ -91,8 +94,9 @@ def language(root: str, files: Sequence[InputFile]) -> tuple[InputFile, ...]:
 
 @functools.cache
 def _language_digest() -> str:
-    folder = Path(__file__).resolve().parents[1] / "lang"
-    return sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py"))))
+    here = Path(__file__).resolve()
+    files = (*here.parents[1].joinpath("lang").glob("*.py"), *here.parent.glob("_tile_*.py"))
+    return sha256(b"".join(path.read_bytes() for path in sorted(files)))
 
 
 def is_unchanged(root: str, item: InputFile) -> bool:

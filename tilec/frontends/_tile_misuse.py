@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
-import inspect
-import linecache
 from collections.abc import Iterator, Mapping
-from types import FunctionType, ModuleType
-from typing import Any
 
 from tilec.errors import Diagnostic, Location
 from tilec.frontends import _tile_api as api
-from tilec.frontends._tile_errors import characters, function_node, line_of
+from tilec.frontends._tile_bodies import Body, scope_of
+from tilec.frontends._tile_calls import Followed, in_branches
+from tilec.frontends._tile_errors import characters, line_of
 from tilec.frontends._tile_proof import UNCHECKED
 from tilec.frontends._tile_safe import EXAMPLES, OUTPUTS, Access
-from tilec.frontends._tile_values import ArrayOf, Items, Size, Values, Within, argument, scope_of
+from tilec.frontends._tile_values import ArrayOf, Items, Size, Values, Within, argument
 from tilec.model.suggest import did_you_mean
 
 # Attributes that hold what the language keeps from kernels, and those that only proven accesses become.
@@ -25,60 +22,25 @@ _RAW = ("load", "store", "gather", "scatter", "load_advanced_indexing", "store_a
 _INSTEAD = {"load": "load_tile(index, shape)", "gather": "gather(indices)", "num_tiles": "num_tiles(axis, size)"}
 
 
-def misuses(node: ast.FunctionDef, values: Values, file: str, texts: Mapping[str, str]) -> Iterator[Diagnostic]:
-    """What a kernel function itself does wrong."""
-    for inner in ast.walk(node):
-        found = _around(inner, values) or _of_array(inner, values)
-        if found:
-            yield _diagnostic(inner, found, file, texts)
-    yield from _passed_on(node, values, file, texts)
+def misuses(function: Followed, texts: Mapping[str, str], *, kernel: bool) -> Iterator[tuple[Diagnostic, ...]]:
+    """What a kernel, or a function whose calls are known, does wrong with the arrays that it has, each with notes of the calls.
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Helper:
-    """A function that a kernel's source names, or that such a function names; `file` is its name in messages."""
-
-    function: FunctionType
-    node: ast.FunctionDef
-    file: str
-
-
-def reachable(function: Any, texts: dict[str, str]) -> Iterator[Helper]:
-    """The functions that a kernel's source names, and theirs; the methods of classes count.
-
-    Those of the project, and those of other packages that know of the language, whose texts are added to `texts`.
+    A function may be written for several kinds of arrays: what it does in a branch is left to the compiler, which knows the branch.
     """
-    seen: set[Any] = {function}
-    queue: list[Any] = [function]
-    while queue:
-        current = queue.pop()
-        file = _readable(current, texts)
-        node = function_node(texts.get(file, ""), current.__code__.co_firstlineno)
-        if node is None:
+    node, file = function.body.node, function.body.file
+    left_out = frozenset() if kernel else in_branches(node)
+    for call in function.calls:
+        if not call.certain:
             continue
-        if current is not function:
-            yield Helper(current, node, file)
-        for value in _named(node, scope_of(current)):
-            for item in _functions(value):
-                if item not in seen:
-                    seen.add(item)
-                    queue.append(item)
+        for inner in ast.walk(node):
+            found = _of_array(inner, call.values) if id(inner) not in left_out else None
+            if found:
+                yield _diagnostic(inner, found, file, texts), *call.notes
 
 
-def _readable(function: FunctionType, texts: dict[str, str]) -> str:
-    """The name of a function's file, with its text among `texts` where it may concern the language."""
-    file = function.__code__.co_filename
-    if file in texts or api.is_trusted(file):
-        return file
-    text = "".join(linecache.getlines(file))
-    shown = api.installed_name(file)
-    if "tilec.lang" in text or "load_tile" in text:
-        texts.setdefault(shown, text)
-    return shown
-
-
-def helper_misuses(node: ast.FunctionDef, values: Values, file: str, texts: Mapping[str, str]) -> Iterator[Diagnostic]:
-    """What a function that a kernel calls does wrong, whatever its parameters are."""
+def reaching_around(body: Body, texts: Mapping[str, str]) -> Iterator[Diagnostic]:
+    """What a function does wrong, whatever it is called with."""
+    node, file, values = body.node, body.file, Values(body.node, scope_of(body.function), {})
     for inner in ast.walk(node):
         found = _around(inner, values)
         if found:
@@ -132,10 +94,12 @@ def _of_array(node: ast.AST, values: Values) -> tuple[str, str] | None:
         return None
     param = base.param
     known = _public(param.access)
-    if node.attr in known:
+    if node.attr in known or node.attr in PRIVATE:
         return None
     if param.access is Access.REF and node.attr in ("store", "store_tile"):
-        return f"{param.name} is only read ({param.text}): it cannot be stored to", f"declare it {EXAMPLES[Access.MUT]} to write it"
+        named = ast.unparse(node.value)
+        said = param.name if named == param.name else f"{named} (the kernel's {param.name})"
+        return f"{said} is only read ({param.text}): it cannot be stored to", f"declare it {EXAMPLES[Access.MUT]} to write it"
     kind = param.access.value
     return f"{kind} has no {node.attr!r}{did_you_mean(node.attr, known)}", f"{param.name} is {param.text}, which has {', '.join(known)}"
 
@@ -221,32 +185,6 @@ def _ranks(node: ast.Call, values: Values) -> tuple[str, str] | None:
 
 def _dimensions(rank: int) -> str:
     return f"{rank} dimension{'' if rank == 1 else 's'}"
-
-
-def _named(node: ast.FunctionDef, scope: Mapping[str, Any]) -> Iterator[Any]:
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and inner.id in scope:
-            yield scope[inner.id]
-        elif isinstance(inner, ast.Attribute):
-            yield _dotted(inner, scope)
-
-
-def _dotted(node: ast.expr, scope: Mapping[str, Any]) -> Any:
-    if isinstance(node, ast.Name):
-        return scope.get(node.id)
-    base = _dotted(node.value, scope) if isinstance(node, ast.Attribute) else None
-    return getattr(base, node.attr, None) if isinstance(node, ast.Attribute) and isinstance(base, ModuleType | type) else None
-
-
-def _functions(value: Any) -> Iterator[FunctionType]:
-    value = inspect.unwrap(value) if isinstance(value, FunctionType) else value
-    if isinstance(value, FunctionType):
-        yield value
-    elif isinstance(value, type):
-        for item in vars(value).values():
-            inner = item.fget if isinstance(item, property) else getattr(item, "__func__", item)
-            if isinstance(inner, FunctionType):
-                yield inner
 
 
 def _diagnostic(node: ast.AST, found: tuple[str, str], file: str, texts: Mapping[str, str]) -> Diagnostic:

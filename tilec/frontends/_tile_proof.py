@@ -9,6 +9,8 @@ from typing import Any
 
 from tilec.errors import Diagnostic, Location
 from tilec.frontends import _tile_api as api
+from tilec.frontends._tile_bodies import Body
+from tilec.frontends._tile_calls import Call
 from tilec.frontends._tile_errors import characters, line_of
 from tilec.frontends._tile_safe import Access, SafeParam
 from tilec.frontends._tile_values import ArrayOf, Below, Count, Items, Nearest, Owned, Part, Values, Within, argument, limit_of, size_text
@@ -50,6 +52,12 @@ class _Access:
     sizes: tuple[str | None, ...] | None
     unchecked: bool = False
 
+    @property
+    def by_its_name(self) -> bool:
+        """Whether it is not imported under another one."""
+        named = self.named.attr if isinstance(self.named, ast.Attribute) else self.named.id if isinstance(self.named, ast.Name) else ""
+        return named == self.name
+
 
 class _UnknownError(Exception):
     """Why an access cannot be told to stay in its array, and what would help."""
@@ -59,39 +67,61 @@ class _UnknownError(Exception):
         self.what, self.hint = what, hint
 
 
-class Prover:
-    """Goes through one kernel function; `guard` is an expression that holds where nothing is launched."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What is known of an access in one call of its function; `site` is None where it has no check to lose."""
 
-    def __init__(self, values: Values, file: str, texts: Mapping[str, str], params: Sequence[SafeParam]) -> None:
-        self._values, self._file, self._texts = values, file, texts
+    site: Site | None
+    fact: Fact
+    needed: Sequence[str] = ()
+    doubt: Diagnostic | None = None
+
+
+class Prover:
+    """Goes through one function: a kernel, or a function that it calls; `guard` is an expression that holds where nothing is launched."""
+
+    def __init__(self, body: Body, texts: Mapping[str, str], params: Sequence[SafeParam], *, helper: bool) -> None:
+        self._body, self._file, self._texts, self._helper = body, body.file, texts, helper
         # The grid of mapped outputs is whatever a caller says, also where they are empty; along a whole axis there is always a block.
         owned = [param.name for param in params if param.access is Access.MUT]
         self._guard = f" or {owned[0]}.size == 0" if owned else ""
 
-    def prove(self, node: ast.FunctionDef) -> Proof:
-        """All accesses of a function."""
+    def prove(self, calls: Sequence[Call]) -> Proof:
+        """All accesses of the function, in every call of it: one that stays in its array in each needs no check."""
         sites: list[Site] = []
-        facts: list[Fact] = []
+        facts: dict[Fact, None] = {}
         unproven: list[Diagnostic] = []
         requires: dict[str, None] = {}
-        calls = (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
-        for call in sorted(calls, key=lambda c: (c.lineno, c.col_offset)):
-            access = self._access(call)
-            if access is not None:
-                fact, needed, doubt = self._judged(access)
-                facts.append(fact)
-                requires.update(dict.fromkeys(needed))
-                unproven += [doubt] if doubt else []
-                if not access.unchecked:
-                    sites.append(self._site(access, proven=doubt is None))
-            elif self._gathers(call):
-                what = f"{self._said(call)}: elements beyond the end of an array are padding"
-                facts.append(Fact(guarantee=Guarantee.CONSTRUCTION, what=what, location=self._at(call)))
-            elif is_access(call, self._values):
-                fact, said = elsewhere(call, "its array is not followed to a parameter", self._file, self._texts)
-                facts.append(fact)
-                unproven += [said] if fact.guarantee is Guarantee.KERNEL else []
+        nodes = [inner for inner in ast.walk(self._body.node) if isinstance(inner, ast.Call)]
+        for node in sorted(nodes, key=lambda c: (c.lineno, c.col_offset)):
+            found = [(self._verdict(node, call.values), call) for call in calls]
+            verdicts = [(verdict, call) for verdict, call in found if verdict is not None]
+            doubts = [(verdict.doubt, call) for verdict, call in verdicts if verdict.doubt is not None]
+            for verdict, _ in verdicts:
+                # One check serves all calls: where one of them needs it, the others are checked too, and demand nothing.
+                checked = bool(doubts) and verdict.fact.guarantee is not Guarantee.NONE and verdict.site is not None
+                fact = dataclasses.replace(verdict.fact, guarantee=Guarantee.KERNEL) if checked else verdict.fact
+                facts[dataclasses.replace(fact, in_helper=self._helper)] = None
+                requires.update(dict.fromkeys(() if doubts else verdict.needed))
+            for doubt, call in doubts[:1]:
+                unproven += [doubt, *call.notes]
+            site = next((verdict.site for verdict, _ in verdicts if verdict.site is not None), None)
+            if site is not None:
+                sites.append(dataclasses.replace(site, proven=not doubts and len(verdicts) == len(calls)))
         return Proof(sites=tuple(sites), requires=tuple(requires), facts=tuple(facts), unproven=tuple(unproven))
+
+    def _verdict(self, call: ast.Call, values: Values) -> _Verdict | None:
+        access = _access(call, values)
+        if access is not None:
+            fact, needed, doubt = self._judged(access)
+            return _Verdict(_site(access), fact, needed, doubt)
+        if _gathers(call, values):
+            what = f"{self._said(call)}: elements beyond the end of an array are padding"
+            return _Verdict(None, Fact(guarantee=Guarantee.CONSTRUCTION, what=what, location=self._at(call)))
+        if is_access(call, values):
+            fact, said = elsewhere(call, "its array is not followed to a parameter", self._file, self._texts)
+            return _Verdict(None, fact, (), said if fact.guarantee is Guarantee.KERNEL else None)
+        return None
 
     def _judged(self, access: _Access) -> tuple[Fact, Sequence[str], Diagnostic | None]:
         """What is known of an access, what a launch has to fulfil for it, and what keeps it from being known."""
@@ -108,59 +138,19 @@ class Prover:
     def _said(self, call: ast.Call) -> str:
         return f"{ast.unparse(call.func)} at {self._file}:{call.lineno}"
 
-    def _access(self, call: ast.Call) -> _Access | None:
-        lang = api.lang()
-        function = self._values.resolved(call.func)
-        if function is lang.load_tile_like:
-            return self._like(call, argument(call, 0, "x"), argument(call, 1, "z"))
-        if not isinstance(call.func, ast.Attribute):
-            return None
-        base = self._values.of(call.func.value)
-        if not isinstance(base, ArrayOf):
-            return None
-        name, access = call.func.attr, base.param.access
-        if access is Access.REF and name == "load_tile_like":
-            return self._like(call, call.func.value, argument(call, 0, "other"))
-        if access is Access.REF and name == "load_tile":
-            index, shape = self._values.of(argument(call, 0, "index")), self._values.of(argument(call, 1, "shape"))
-            said = argument(call, 99, "unchecked")
-            return _Access(
-                call=call,
-                named=call.func,
-                name=name,
-                param=base.param,
-                indices=index.values if isinstance(index, Items) else None,
-                sizes=tuple(size_text(size) for size in shape.values) if isinstance(shape, Items) else None,
-                unchecked=said is not None and not (isinstance(said, ast.Constant) and said.value is False),
-            )
-        if access is Access.MAPPED and name in ("store", "load"):
-            at = self._values.of(argument(call, 0, "at"))
-            own = isinstance(at, Owned) and at.param is base.param
-            indices = tuple(Within(Count(base.param.name, k, size)) for k, size in enumerate(base.param.tile)) if own else None
-            return _Access(call, call.func, name, base.param, indices, base.param.tile)
-        if access is Access.SPAN and name in ("store_tile", "load_tile"):
-            param, number = base.param, self._values.of(argument(call, 0, "number"))
-            places = tuple(number if k == param.axis else Within(Count(param.name, k, size)) for k, size in enumerate(param.tile))
-            return _Access(call, call.func, name, param, places, param.tile)
-        return None
-
-    def _like(self, call: ast.Call, array: ast.expr | None, other: ast.expr | None) -> _Access | None:
-        of, like = self._values.of(array), self._values.of(other)
-        if not isinstance(of, ArrayOf) or of.param.access is not Access.REF:
-            return None
-        if not isinstance(like, ArrayOf) or like.param.access is not Access.MUT:
-            return _Access(call, call.func, "load_tile_like", of.param, None, None)
-        places = tuple(Within(Count(like.param.name, k, size)) for k, size in enumerate(like.param.tile))
-        return _Access(call, call.func, "load_tile_like", of.param, places, like.param.tile)
-
     def _needed(self, access: _Access) -> list[str]:
         """What a launch has to fulfil for an access to begin in its array. Raises _UnknownError."""
         name = access.param.name
+        if not access.by_its_name:
+            raise _UnknownError(f"{access.name} is called by another name", f"write {access.name}, or {name}.{access.name}")
         if access.indices is None or access.sizes is None:
             if access.param.access is Access.MAPPED:
                 what = f"the place is not known to be one of this block's tiles of {name}"
                 raise _UnknownError(what, f"take it in a loop: for tile in {name}.tiles: at = {name}.place(tile)")
             raise _UnknownError("index or shape is not written out where it can be followed", "write both as tuples in the call")
+        if {len(access.indices), len(access.sizes)} != {access.param.rank}:
+            dimensions = f"{access.param.rank} dimension{'' if access.param.rank == 1 else 's'}"
+            raise _UnknownError(f"{name} has {dimensions}, and index or shape another number of them", "give one number for each")
         needed = []
         for axis, (index, size) in enumerate(zip(access.indices, access.sizes, strict=False)):
             if size is None:
@@ -187,14 +177,6 @@ class Prover:
                     raise _UnknownError(what, f"iterate over range({name}.num_tiles({axis}, {size})), or over an output's own index")
         return needed
 
-    def _site(self, access: _Access, *, proven: bool) -> Site:
-        end = access.named.end_col_offset or 0
-        return Site(line=access.named.end_lineno or 0, column=end - len(access.name.encode()), name=access.name, proven=proven)
-
-    def _gathers(self, call: ast.Call) -> bool:
-        base = self._values.of(call.func.value) if isinstance(call.func, ast.Attribute) and call.func.attr == "gather" else None
-        return isinstance(base, ArrayOf) and base.param.access is Access.REF
-
     def _at(self, node: ast.Call) -> Location:
         line = line_of(self._texts, self._file, node.lineno)
         return Location(file=self._file, line=node.lineno, column=characters(line, node.col_offset) + 1)
@@ -202,6 +184,67 @@ class Prover:
     def _diagnostic(self, access: _Access, at: Location, unknown: _UnknownError) -> Diagnostic:
         what = f"{ast.unparse(access.call.func)} is checked inside of the kernel: {unknown.what}"
         return Diagnostic(message=what, location=at, excerpt=line_of(self._texts, at.file, at.line), hint=unknown.hint)
+
+
+def _access(call: ast.Call, values: Values) -> _Access | None:
+    """The access that a call is, where its array is a parameter of the kernel."""
+    lang = api.lang()
+    function = values.resolved(call.func)
+    if function is lang.load_tile_like:
+        return _like(call, values, argument(call, 0, "x"), argument(call, 1, "z"))
+    if not isinstance(call.func, ast.Attribute):
+        return None
+    base = values.of(call.func.value)
+    if not isinstance(base, ArrayOf):
+        return None
+    name, access = call.func.attr, base.param.access
+    if access is Access.REF and name == "load_tile_like":
+        return _like(call, values, call.func.value, argument(call, 0, "other"))
+    if access is Access.REF and name == "load_tile":
+        index, shape = values.of(argument(call, 0, "index")), values.of(argument(call, 1, "shape"))
+        said = argument(call, 99, "unchecked")
+        return _Access(
+            call=call,
+            named=call.func,
+            name=name,
+            param=base.param,
+            indices=index.values if isinstance(index, Items) else None,
+            sizes=tuple(size_text(size) for size in shape.values) if isinstance(shape, Items) else None,
+            unchecked=said is not None and not (isinstance(said, ast.Constant) and said.value is False),
+        )
+    if access is Access.MAPPED and name in ("store", "load"):
+        at = values.of(argument(call, 0, "at"))
+        own = isinstance(at, Owned) and at.param is base.param
+        indices = tuple(Within(Count(base.param.name, k, size)) for k, size in enumerate(base.param.tile)) if own else None
+        return _Access(call, call.func, name, base.param, indices, base.param.tile)
+    if access is Access.SPAN and name in ("store_tile", "load_tile"):
+        param, number = base.param, values.of(argument(call, 0, "number"))
+        places = tuple(number if k == param.axis else Within(Count(param.name, k, size)) for k, size in enumerate(param.tile))
+        return _Access(call, call.func, name, param, places, param.tile)
+    return None
+
+
+def _like(call: ast.Call, values: Values, array: ast.expr | None, other: ast.expr | None) -> _Access | None:
+    of, like = values.of(array), values.of(other)
+    if not isinstance(of, ArrayOf) or of.param.access is not Access.REF:
+        return None
+    if not isinstance(like, ArrayOf) or like.param.access is not Access.MUT:
+        return _Access(call, call.func, "load_tile_like", of.param, None, None)
+    places = tuple(Within(Count(like.param.name, k, size)) for k, size in enumerate(like.param.tile))
+    return _Access(call, call.func, "load_tile_like", of.param, places, like.param.tile)
+
+
+def _site(access: _Access) -> Site | None:
+    """Where an access may lose its check: nowhere, where it is unchecked already, or called by another name."""
+    if access.unchecked or not access.by_its_name:
+        return None
+    end = access.named.end_col_offset or 0
+    return Site(line=access.named.end_lineno or 0, column=end - len(access.name.encode()), name=access.name, proven=False)
+
+
+def _gathers(call: ast.Call, values: Values) -> bool:
+    base = values.of(call.func.value) if isinstance(call.func, ast.Attribute) and call.func.attr == "gather" else None
+    return isinstance(base, ArrayOf) and base.param.access is Access.REF
 
 
 def _positive(divisors: Sequence[str]) -> list[str]:
@@ -230,5 +273,5 @@ def elsewhere(call: ast.Call, why: str, file: str, texts: Mapping[str, str], *, 
     if free:
         kind, what = Guarantee.NONE, f"{said} at {file}:{call.lineno}: unchecked = True promises tiles that begin in its array"
     fact = Fact(guarantee=kind, what=what, location=at, in_helper=helper)
-    hint = "load in the kernel itself, from its parameters, and pass the tile on"
+    hint = "call functions by their names alone, or load in the kernel itself and pass the tile on"
     return fact, Diagnostic(message=f"{said} is checked inside of the kernel: {why}", location=at, excerpt=line, hint=hint)

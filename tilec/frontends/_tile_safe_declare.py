@@ -10,14 +10,16 @@ from typing import Any
 
 from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _tile_api as api
+from tilec.frontends._tile_bodies import Bodies, Body, scope_of
+from tilec.frontends._tile_calls import Followed, follow
 from tilec.frontends._tile_demands import Demands, grid_of, same_grid
 from tilec.frontends._tile_errors import characters, function_node, line_of
-from tilec.frontends._tile_misuse import Helper, helper_misuses, misuses, reachable
+from tilec.frontends._tile_misuse import misuses, reaching_around
 from tilec.frontends._tile_modules import LoadedModule
 from tilec.frontends._tile_proof import Proof, Prover, Site, elsewhere, is_access
 from tilec.frontends._tile_safe import OUTPUTS, OWNED, Access, SafeParam, signature_of
 from tilec.frontends._tile_signature import FunctionParam
-from tilec.frontends._tile_values import Values, scope_of
+from tilec.frontends._tile_values import Values, parameters
 from tilec.model.kernel import AxisUse, KernelDecl, ParamDecl
 from tilec.model.safety import Fact, Guarantee, Region, Safety
 
@@ -25,12 +27,21 @@ _KINDS = {Access.SCALAR: "scalar", Access.CONST: "constant"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class SafeKernel:
-    """What compiling a kernel of the safe language takes."""
+class Compiled:
+    """A function whose calls are all known: its accesses, and the dotted names in it that stand for other such functions."""
 
     function: Any
-    params: tuple[SafeParam, ...]
     sites: tuple[Site, ...]
+    names: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class SafeKernel:
+    """What compiling a kernel of the safe language takes: `own` is its function, `helpers` are those that its calls are followed into."""
+
+    own: Compiled
+    helpers: tuple[Compiled, ...]
+    params: tuple[SafeParam, ...]
     hints: Mapping[str, Any]
     requires: tuple[str, ...]
 
@@ -54,24 +65,10 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         raise CompileError(what, diagnostics=(Diagnostic(message=what, location=Location(file=module.source.path)),))
     at = _definition(node, file, texts)
     signature = signature_of(function, texts)
-    problems = [*signature.problems, *_outputs(signature.params)]
-    values = Values(node, scope_of(function), {param.name: param for param in signature.params})
-    proof = Proof(sites=(), requires=(), facts=(), unproven=())
-    demands = Demands(signature.params, node, at, texts)
-    if not problems:
-        problems += misuses(node, values, file, texts)
-        helpers = list(reachable(function, texts))
-        named = [*_variables(function, node, file), *(use for h in helpers for use in _variables(h.function, h.node, h.file))]
-        required = demands.read(kernel.preconditions, [use.name for use in named])
-        problems += demands.problems
-        for helper in helpers:
-            problems += helper_misuses(helper.node, _values_of(helper), helper.file, texts)
-    if problems:
-        unique = tuple(sorted(dict.fromkeys(problems), key=_order))
-        raise CompileError(f"kernel {name!r} is not safe as it is written: {unique[0].message}", diagnostics=unique)
-    proof = Prover(values, file, texts, signature.params).prove(node)
-    called = [item for helper in helpers for item in _helper_checks(helper, texts)]
-    requires = dict.fromkeys((*required, *same_grid(signature.params), *proof.requires))
+    wrong = [*signature.problems, *_outputs(signature.params)]
+    if wrong:
+        raise _refusal(name, wrong)
+    found = _analysed(name, kernel, Body(function, node, file), signature.params, Demands(signature.params, node, at, texts), texts)
     outputs = [param for param in signature.params if param.access in OUTPUTS]
     decl = KernelDecl(
         name=name,
@@ -80,17 +77,72 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         doc=inspect.cleandoc(function.__doc__ or ""),
         params=tuple(_declared(param) for param in signature.params),
         reads=module.reads,
-        axes=tuple(_axes(signature.params, named)),
+        axes=tuple(_axes(signature.params, found.axes)),
         grid=grid_of(signature.params),
         grid_free=any(param.access is Access.MAPPED for param in outputs),
-        requires=tuple(requires),
+        requires=tuple(dict.fromkeys((*found.required, *same_grid(signature.params), *(n for p in found.proofs for n in p.requires)))),
         safety=Safety(
-            facts=(*_facts(signature.params), *proof.facts, *(fact for fact, _ in called)),
+            facts=(*_facts(signature.params), *(f for proof in found.proofs for f in proof.facts), *(fact for fact, _ in found.unseen)),
             regions=tuple(Region(param=p.name, tile=_region(p), mapped=p.access is Access.MAPPED) for p in outputs),
         ),
-        unproven=(*proof.unproven, *(said for fact, said in called if fact.guarantee is Guarantee.KERNEL)),
+        unproven=(
+            *(said for proof in found.proofs for said in proof.unproven),
+            *(said for fact, said in found.unseen if fact.guarantee is Guarantee.KERNEL),
+        ),
     )
-    return SafeKernel(function=function, params=signature.params, sites=proof.sites, hints=kernel.hints, requires=tuple(required)), decl
+    own, *helpers = [
+        Compiled(function=item.body.function, sites=proof.sites, names=item.names)
+        for item, proof in zip(found.functions, found.proofs, strict=True)
+    ]
+    return SafeKernel(own=own, helpers=tuple(helpers), params=signature.params, hints=kernel.hints, requires=found.required), decl
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Analysis:
+    """What the source of a kernel and of the functions that it calls says.
+
+    Attributes:
+        functions: the kernel, and the functions that calls are followed into; `proofs` are of each.
+        unseen: accesses of functions whose calls are not all followed.
+        axes: uses of axis variables.
+        required: the kernel's own demands.
+    """
+
+    functions: Sequence[Followed]
+    proofs: Sequence[Proof]
+    unseen: Sequence[tuple[Fact, Diagnostic]]
+    axes: Sequence[AxisUse]
+    required: tuple[str, ...]
+
+
+def _analysed(name: str, kernel: Any, body: Body, params: Sequence[SafeParam], demands: Demands, texts: dict[str, str]) -> _Analysis:
+    """Raises CompileError for misuse, and for demands that cannot be read."""
+    bodies = Bodies(texts)
+    calls = follow(body, Values(body.node, scope_of(body.function), parameters(params), bodies), bodies)
+    reached = list(bodies.reachable([body.function]))
+    axes = [use for item in reached for use in _variables(item)]
+    required = demands.read(kernel.preconditions, [use.name for use in axes])
+    groups: list[tuple[Diagnostic, ...]] = [(problem,) for problem in demands.problems]
+    groups += [(problem,) for item in reached for problem in reaching_around(item, texts)]
+    groups += [found for item in calls.functions for found in misuses(item, texts, kernel=item.body is body)]
+    if groups:
+        raise _refusal(name, groups)
+    return _Analysis(
+        functions=calls.functions,
+        proofs=[Prover(item.body, texts, params, helper=item.body is not body).prove(item.calls) for item in calls.functions],
+        unseen=[found for item in calls.others for found in _unfollowed(item, texts)],
+        axes=axes,
+        required=tuple(required),
+    )
+
+
+def _refusal(name: str, problems: Sequence[Diagnostic | tuple[Diagnostic, ...]]) -> CompileError:
+    """An error of all problems in the order of the source, each once and with its notes."""
+    groups = [problem if isinstance(problem, tuple) else (problem,) for problem in problems]
+    first = {group[0]: group for group in reversed(groups)}
+    ordered = sorted(first, key=_order)
+    diagnostics = tuple(part for problem in ordered for part in first[problem])
+    return CompileError(f"kernel {name!r} is not safe as it is written: {ordered[0].message}", diagnostics=diagnostics)
 
 
 def _axes(params: Sequence[SafeParam], named: Sequence[AxisUse]) -> Iterator[AxisUse]:
@@ -107,15 +159,15 @@ def _axes(params: Sequence[SafeParam], named: Sequence[AxisUse]) -> Iterator[Axi
             yield use
 
 
-def _variables(function: Any, node: ast.FunctionDef, file: str) -> Iterator[AxisUse]:
+def _variables(body: Body) -> Iterator[AxisUse]:
     """Axis variables that a function's code names."""
-    values = Values(node, scope_of(function), {})
-    for inner in ast.walk(node):
+    values = Values(body.node, scope_of(body.function), {})
+    for inner in ast.walk(body.node):
         if not isinstance(inner, ast.Name | ast.Attribute):
             continue
         found = values.resolved(inner)
         if isinstance(found, api.lang().Axis):
-            where = f"{ast.unparse(inner)} at {file}:{inner.lineno}"
+            where = f"{ast.unparse(inner)} at {body.file}:{inner.lineno}"
             yield AxisUse(name=found.name, dtype=isinstance(found, api.lang().DTypeAxis), where=where)
 
 
@@ -126,10 +178,6 @@ def _region(param: SafeParam) -> tuple[str, ...]:
 def _order(found: Diagnostic) -> tuple[str, int, int]:
     at = found.location
     return (at.file, at.line, at.column) if at else ("", 0, 0)
-
-
-def _values_of(helper: Helper) -> Values:
-    return Values(helper.node, scope_of(helper.function), {})
 
 
 def _definition(node: ast.FunctionDef, file: str, texts: Mapping[str, str]) -> Location:
@@ -196,8 +244,9 @@ def _facts(params: Sequence[SafeParam]) -> Iterator[Fact]:
         yield Fact(guarantee=by, what="elements of tiles beyond the end of an array are padding when loaded, and left out when stored")
 
 
-def _helper_checks(helper: Helper, texts: Mapping[str, str]) -> Iterator[tuple[Fact, Diagnostic]]:
-    values = _values_of(helper)
-    for call in ast.walk(helper.node):
+def _unfollowed(body: Body, texts: Mapping[str, str]) -> Iterator[tuple[Fact, Diagnostic]]:
+    """Accesses of a function that may be called in ways that nobody can follow."""
+    values = Values(body.node, scope_of(body.function), {})
+    for call in ast.walk(body.node):
         if is_access(call, values) and isinstance(call, ast.Call):
-            yield elsewhere(call, f"it is in the helper function {helper.function.__name__}", helper.file, texts, helper=True)
+            yield elsewhere(call, f"it is in the helper function {body.function.__name__}", body.file, texts, helper=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from tilec.frontends import _tile_api as api
+from tilec.frontends._tile_bodies import Bodies, Body, scope_of
 from tilec.frontends._tile_safe import OUTPUTS, OWNED, Access, SafeParam
 
 
@@ -144,16 +145,34 @@ def limit_of(value: Any) -> str | None:
     return None
 
 
+_DEEPEST = 8  # calls in calls that values are followed through
+
+
+def parameters(params: Iterable[SafeParam]) -> dict[str, Any]:
+    """What the parameters of a kernel stand for."""
+    others = {Access.CONST: lambda param: Size(param.name), Access.SCALAR: lambda _: None}
+    return {param.name: others.get(param.access, ArrayOf)(param) for param in params}
+
+
 class Values:
     """Evaluates expressions of one function; None stands for what is not known.
 
     A name counts where it is bound once: then what its value is taken to be holds wherever it is used.
+
+    Args:
+        node: the function.
+        scope: what names mean that it does not bind itself.
+        given: what its parameters stand for, by name, as far as that is known.
+        bodies: where the functions are found that calls are followed into.
+        depth: how many calls this function is inside of.
     """
 
-    def __init__(self, node: ast.FunctionDef, scope: Mapping[str, Any], params: Mapping[str, SafeParam]) -> None:
-        self._scope = scope
-        self._bound = _bindings(node)
-        self._params = {name: param for name, param in params.items() if self._bound[name] == 0}
+    def __init__(
+        self, node: ast.FunctionDef, scope: Mapping[str, Any], given: Mapping[str, Any], bodies: Bodies | None = None, depth: int = 0
+    ) -> None:
+        self._scope, self.given = scope, given
+        self._bodies, self._depth = bodies, depth
+        self._bound = _bindings(node, scope)
         self._defined = _definitions(node)
         self._known: dict[str, Any] = {}
         self._busy: set[str] = set()
@@ -186,23 +205,20 @@ class Values:
     def resolved(self, node: ast.expr) -> Any:
         """The Python object that a dotted name of the module means, None where it is something else."""
         if isinstance(node, ast.Name):
-            return None if self._bound[node.id] or node.id in self._params else self._scope.get(node.id)
+            return None if self._bound[node.id] else self._scope.get(node.id)
         if isinstance(node, ast.Attribute):
             base = self.resolved(node.value)
             return getattr(base, node.attr, None) if isinstance(base, ModuleType | type) else None
         return None
 
     def _name(self, name: str) -> Any:
-        param = self._params.get(name)
-        if param is not None:
-            if param.access is Access.CONST:
-                return Size(name)
-            return None if param.access is Access.SCALAR else ArrayOf(param)
         if self._bound[name] == 0:
             value = self._scope.get(name)
             if isinstance(value, api.lang().SizeAxis):
                 return Size(value.name)
             return value if type(value) is int else None
+        if self._bound[name] == 1 and name in self.given:
+            return self.given[name]
         if self._bound[name] > 1 or name not in self._defined or name in self._busy:
             return None
         if name not in self._known:
@@ -245,11 +261,43 @@ class Values:
                 return Count(extent.param, extent.axis, size)
         if isinstance(node.func, ast.Name) and node.func.id == "min" and not self._is_known("min") and not node.keywords:
             return _least([self.of(arg) for arg in node.args])
-        return None
+        return self._returned(node)
+
+    def _returned(self, node: ast.Call) -> Any:
+        """What a function of the project gives back, where it does so in one place."""
+        body = self.callee(node.func)
+        if body is None or self._depth >= _DEEPEST:
+            return None
+        results = [inner for inner in ast.walk(body.node) if isinstance(inner, ast.Return)]
+        if len(results) != 1 or not any(inner is results[0] for inner in body.node.body):
+            return None
+        return self.inside(body, node).of(results[0].value)
+
+    def callee(self, function: ast.expr) -> Body | None:
+        """The function of the project that a call is of, where that is known."""
+        return self._bodies.to_follow(self.resolved(function)) if self._bodies is not None else None
+
+    def inside(self, body: Body, call: ast.Call) -> Values:
+        """The values in a function that is called."""
+        return Values(body.node, scope_of(body.function), self._passed_to(body, call), self._bodies, self._depth + 1)
+
+    def _passed_to(self, body: Body, call: ast.Call) -> dict[str, Any]:
+        """What the parameters of a function stand for in a call; None where that is not known."""
+        spec = body.node.args
+        found: dict[str, Any] = dict.fromkeys(arg.arg for arg in _arguments(body.node))
+        if any(isinstance(arg, ast.Starred) for arg in call.args) or any(item.arg is None for item in call.keywords):
+            return found
+        places = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
+        defaults = body.function.__defaults__ or ()
+        given = {**dict(zip(places[len(places) - len(defaults) :], defaults, strict=True)), **(body.function.__kwdefaults__ or {})}
+        found |= {name: value for name, value in given.items() if type(value) is int}
+        found |= {name: self.of(arg) for name, arg in zip(places, call.args, strict=False)}
+        named = {arg.arg for arg in (*spec.args, *spec.kwonlyargs)}  # a keyword of another name is one of `**others`
+        return found | {item.arg: self.of(item.value) for item in call.keywords if item.arg in named}
 
     def _is_known(self, name: str) -> bool:
         """Whether a name means something else than Python's own."""
-        return bool(self._bound[name]) or name in self._scope or name in self._params
+        return bool(self._bound[name]) or name in self._scope
 
     def _method(self, param: SafeParam, name: str, node: ast.Call) -> Any:
         if name == "num_tiles":
@@ -285,17 +333,6 @@ class Values:
         if isinstance(count, Count):
             return Within(count, divisors_of(start))
         return Below(stop) if type(stop) is int and not divisors_of(start) else None
-
-
-def scope_of(function: Any) -> dict[str, Any]:
-    """What names mean that a function does not bind itself: its module's, and those of functions around it."""
-    found = dict(function.__globals__)
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # not bound yet
-            found[name] = None
-    return found
 
 
 def argument(node: ast.Call, place: int, name: str) -> ast.expr | None:
@@ -361,25 +398,37 @@ def _item(value: Any, place: Any) -> Any:
     return None
 
 
-def _bindings(node: ast.FunctionDef) -> Counter[str]:
-    """How often each name is bound in the function, nested functions and their parameters included; its own parameters are not."""
-    found: Counter[str] = Counter()
+def _bindings(node: ast.FunctionDef, scope: Mapping[str, Any]) -> Counter[str]:
+    """How often each name is bound in the function, as a parameter, and in nested functions with theirs.
+
+    What a nested function binds, and means something outside of it too, counts twice: it is not one thing.
+    """
+    found: Counter[str] = Counter(arg.arg for arg in _arguments(node))
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
             found[inner.id] += 1
-        elif isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and inner is not node:
-            found[inner.name] += 1
-        elif isinstance(inner, ast.arg):
-            found[inner.arg] += 1
+        elif isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda) and inner is not node:
+            found.update(name for name in _stored(inner) if name in scope)
+            if not isinstance(inner, ast.Lambda):
+                found[inner.name] += 1
+            if not isinstance(inner, ast.ClassDef):
+                found.update(arg.arg for arg in _arguments(inner))
         elif isinstance(inner, ast.Global | ast.Nonlocal):
             found.update(inner.names * 2)
         elif isinstance(inner, ast.alias):
             found[inner.asname or inner.name.partition(".")[0]] += 1
         elif isinstance(inner, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and inner.name:
             found[inner.name] += 1
-    for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, *filter(None, (node.args.vararg, node.args.kwarg))):
-        found[arg.arg] -= 1
     return found
+
+
+def _stored(node: ast.AST) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load)}
+
+
+def _arguments(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.arg]:
+    spec = node.args
+    yield from (*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *filter(None, (spec.vararg, spec.kwarg)))
 
 
 def _definitions(node: ast.FunctionDef) -> dict[str, tuple[ast.expr, tuple[int, ...], bool]]:

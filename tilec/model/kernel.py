@@ -74,7 +74,7 @@ class KernelDecl:
         grid: how many blocks the source says there are; then the manifest says nothing else, unless `grid_free`.
         requires: conditions on the arguments that the source demands.
         safety: what is known of its safety, None where the language does not say.
-        unproven: accesses that need a check inside of the kernel, each with what would prove them.
+        unproven: accesses that need a check inside of the kernel, each with what would prove it, and notes of the calls on the way to it.
         named: its parameters have names of their own; where not, the manifest's `params` name them in order.
         simt: the manifest says how many threads a block has; None as the language has it.
         block: block that the code was compiled for (`reqntid`), empty for any.

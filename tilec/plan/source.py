@@ -81,8 +81,8 @@ def check_checks(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Diag
         report(what, ("kernel", kernel.name, "checks"))
     if kernel.checks != Checks.DENY.value:
         return ()
-    said = f'kernel {kernel.name!r} has checks = "deny": '
-    return tuple(dataclasses.replace(found, message=said + found.message) for found in decl.unproven)
+    said = {"error": f'kernel {kernel.name!r} has checks = "deny": '}  # notes say where a function was called
+    return tuple(dataclasses.replace(found, message=said.get(found.severity, "") + found.message) for found in decl.unproven)
 
 
 def safety_of(kernel: Kernel, decl: KernelDecl) -> Safety | None:

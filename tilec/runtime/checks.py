@@ -199,7 +199,7 @@ class Call:
                 raise self.refuse(LayoutError, param, what, "pass a copy")
             if facts.ptr % facts.itemsize:
                 what = f"has address {facts.ptr:#x}, which is not aligned to its {facts.itemsize}-byte elements"
-                raise self.refuse(LayoutError, param, what)
+                raise self.refuse(LayoutError, param, what, "pass a copy: memory that libraries give out is aligned")
 
     def check_writable(self) -> None:
         """No output is read-only, and none is written twice at one place."""

@@ -30,6 +30,7 @@ class Contract:
         moduli: per tensor, what its address is compared modulo of.
         choices: names of the axes that a caller chooses.
         grid, block, shared, requires: parsed.
+        shared_out: whether blocks share the tiles of an output.
         table: what tuning found, None where there is nothing; sizes: its expressions, parsed.
     """
 
@@ -53,6 +54,7 @@ class Contract:
         self.default = dict(info.default)
         self.choices = info.choices
         self.table = info.table
+        self.shared_out = info.safety is not None and any(region.mapped for region in info.safety.regions)
         try:
             self.grid = tuple(parse(text) for text in info.launch.grid)
             self.block = tuple(parse(text) for text in info.launch.block)

@@ -74,7 +74,8 @@ def check_device_limits(name: str, shape: LaunchShape, device: DeviceInfo) -> No
     for noun, dims, limits in (("grid", shape.grid, device.max_grid), ("block", shape.block, device.max_block)):
         for axis, has, most in zip(_AXES, dims, limits, strict=True):
             if has > most:
-                raise _refuse(name, f"{noun}.{axis} is {has}, and {device} allows {most}")
+                fix = f"choose larger tiles or blocks, or give the longest dimension to x, which allows {limits[0]}"
+                raise _refuse(name, f"{noun}.{axis} is {has}, and {device} allows {most}", fix if noun == "grid" and axis != "x" else "")
             if has == 0 and noun == "block":
                 raise _refuse(name, f"block.{axis} is 0: a block has one thread at least")
     if shape.programmatic and device.interprets is None and device.cc < _PROGRAMMATIC:
@@ -164,5 +165,5 @@ def is_tile(image: ImageInfo) -> bool:
     return (image.exact or image.target.kind is TargetKind.TILEIR) and not image.block
 
 
-def _refuse(name: str, what: str) -> LaunchLimitError:
-    return LaunchLimitError(f"{name}: {what}", kernel=name)
+def _refuse(name: str, what: str, fix: str = "") -> LaunchLimitError:
+    return LaunchLimitError(f"{name}: {what}", fix=fix, kernel=name)

@@ -126,7 +126,11 @@ def _constant(call: Call, slot: AbiSlot) -> bytes:
         return struct.pack(f"={code}", encode(value) if encode else value)
     except (struct.error, OverflowError, TypeError) as error:
         name = call.contract.name
-        raise LayoutError(f"{name}: {slot.expr} is {value!r}, which the kernel's {slot.type} cannot hold", kernel=name) from error
+        what = f"{name}: {slot.expr} is {value!r}, which the kernel's {slot.type} cannot hold"
+        fix = (
+            "pass parts of the tensor whose extents and strides fit, or build the kernel with 64-bit ones (`ct.IndexedWithInt64`, `i64(…)`)"
+        )
+        raise LayoutError(what, fix=fix, kernel=name) from error
 
 
 def _struct_encoder(size: int) -> Callable[[Any], bytes]:

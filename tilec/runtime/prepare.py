@@ -272,6 +272,15 @@ def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
 
 def _settled_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     """Grid, block and shared memory, as the kernel's expressions, the caller and the partitions that are written have it."""
+    shape = _wished_shape(call, grid)
+    if call.contract.shared_out:
+        from tilec.runtime.regions import check_counts
+
+        check_counts(call, shape.grid)
+    return shape
+
+
+def _wished_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     contract, shape = call.contract, launch_shape(call)
     parted = [(place, call.values[place]) for place in contract.outs if hasattr(type(call.values[place]), "grid_wish")]
     if not parted and not grid:
@@ -300,6 +309,8 @@ def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site
     shape = _settled_shape(call, grid)
     if images.image is not None:
         shape = as_compiled(shape, images.image)
+    check_device_limits(contract.name, shape, site.device)
+    Packing(call, considered[-1].variant.abi)  # refuses extents and strides that the kernel's numbers cannot hold
     return Explanation(
         kernel=contract.name,
         device=site.device,

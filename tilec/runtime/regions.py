@@ -12,6 +12,8 @@ from tilec.model.safety import Region
 from tilec.runtime.checks import Call
 from tilec.runtime.seam import Dim3
 
+_MOST_TILES = (1 << 31) - 1
+
 
 def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:
     """Hold partitions against the tiles that the kernel writes.
@@ -42,6 +44,26 @@ def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:
             raise _refused(
                 call, f"{param.name} is not dealt out to blocks, and the kernel's blocks share its tiles", "call map(blocks) on it"
             )
+
+
+def check_counts(call: Call, grid: Dim3) -> None:
+    """See that the tiles of outputs that blocks share can be counted: kernels number them in 32 bits, and go on by the number of blocks.
+
+    Args:
+        call: the call.
+        grid: that of the launch.
+
+    Raises:
+        LaunchLimitError: there are too many.
+    """
+    for region in _regions(call):
+        if not region.mapped:
+            continue
+        tiles = [int(call.evaluate(parse(f"cdiv({region.param}.shape[{axis}], {size})"))) for axis, size in enumerate(region.tile)]
+        blocks = math.prod(grid)
+        if math.prod(tiles) + blocks > _MOST_TILES:
+            what = f"{region.param} has {' x '.join(map(str, tiles))} tiles for {blocks} blocks, which count to {_MOST_TILES} together"
+            raise _refused(call, what, "choose larger tiles, or launch on parts of the output")
 
 
 def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> None:

@@ -15,6 +15,23 @@ from tilec.tune.space import Point
 _TRIES = 32
 
 
+def optuna() -> Any:
+    """The package.
+
+    Raises:
+        MissingError: it is not installed.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import optuna as package
+    except ImportError as error:
+        fix = "python -m pip install 'tilec[tune]', or take --search halving, which needs nothing"
+        raise MissingError("--search bayes needs the package optuna, which is not installed", fix=fix) from error
+    package.logging.set_verbosity(package.logging.ERROR)
+    return package
+
+
 class BayesSearcher:
     """Proposes where optuna expects low times; points that the matrix excludes, and those tried before, are passed over.
 
@@ -26,17 +43,9 @@ class BayesSearcher:
     """
 
     def __init__(self, points: Mapping[int, Point], order: Sequence[int], *, most: int, seed: int) -> None:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                import optuna
-        except ImportError as error:
-            fix = "python -m pip install 'tilec[tune]', or take --search halving, which needs nothing"
-            raise MissingError("--search bayes needs the package optuna, which is not installed", fix=fix) from error
-        self._api = optuna
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=max(4, min(10, most // 3)))
-        self._study = optuna.create_study(direction="minimize", sampler=sampler)
+        self._api = package = optuna()
+        sampler = package.samplers.TPESampler(seed=seed, n_startup_trials=max(4, min(10, most // 3)))
+        self._study = package.create_study(direction="minimize", sampler=sampler)
         self._places = {point: place for place, point in points.items()}
         self._points = points
         self._left = most
@@ -47,9 +56,9 @@ class BayesSearcher:
         values = {name: list(dict.fromkeys(dict(point)[name] for point in points.values())) for name in names}
         self._values = {name: _ordered(each) for name, each in values.items()}
         self._space: dict[str, Any] = {
-            name: optuna.distributions.IntDistribution(0, len(each) - 1)
+            name: package.distributions.IntDistribution(0, len(each) - 1)
             if _is_number(each[0])
-            else optuna.distributions.CategoricalDistribution(range(len(each)))
+            else package.distributions.CategoricalDistribution(range(len(each)))
             for name, each in self._values.items()
             if len(each) > 1
         }

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from tilec.errors import CaseError, UsageError
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Kernel
@@ -66,10 +68,14 @@ def prepare_case(
         on_reference: hears of a reference before it is called: that may take long.
 
     Raises:
-        CaseError: inputs cannot be made, or the reference fails.
+        CaseError: inputs cannot be made, or are so that nothing is launched, or the reference fails.
     """
     case = space.case
     inputs = make_inputs(case)
+    empty = [name for name in case.outs if not np.size(inputs[name])]
+    if empty and len(empty) == len(case.outs):
+        what = f"{case.name}: {', '.join(empty)} {'has' if len(empty) == 1 else 'have'} no elements: such a launch does nothing"
+        raise CaseError(what, fix="give the case sizes above 0, or leave it out with --case", location=case.location)
     env = environment(case, inputs)
     at = []
     for text in size_expressions(info):

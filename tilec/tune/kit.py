@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
+import re
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tilec.bundle.atomic import atomic_write
 from tilec.bundle.read import Bundle
-from tilec.errors import BundleError, TilecError, UsageError
+from tilec.errors import BundleError, ManifestError, OutputError, TilecError, UsageError
 from tilec.frontends.base import BUILTIN
 from tilec.manifest.load import load
 from tilec.manifest.types import Kernel
 from tilec.model.arch import Target
 from tilec.model.kernel import KernelInfo, ToolInfo, VariantInfo
+from tilec.model.tuning import size_expressions
 from tilec.tune.candidates import Facts, Made
 from tilec.tune.cases import Prepared
 from tilec.tune.space import Point, point_of, space_of
@@ -26,6 +31,7 @@ SUFFIX = ".tune"
 _INDEX, _MANIFEST, _BUNDLE = "kit.json", "tilec.toml", "candidates.tilec"
 # Most bytes of one member: results of references may be large, and a kit is unpacked to disk.
 _MOST = 64 << 30
+_DIGEST = "[0-9a-f]{64}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,6 +92,18 @@ def write_kit(path: Path, facts: Facts, manifest: Path, prepared: Sequence[Prepa
                 archive.write(one.expected, f"expected/{Path(one.expected).name}")
 
 
+def require_kit(path: Path) -> None:
+    """Refuse what is no kit at all, before anything is made for it.
+
+    Raises:
+        UsageError: there is no such file, or it is none of zip's.
+    """
+    try:
+        zipfile.ZipFile(path).close()
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
+        raise _refusal(path, error) from error
+
+
 def read_kit(path: Path, folder: Path) -> Kit:
     """Unpack a kit.
 
@@ -95,6 +113,7 @@ def read_kit(path: Path, folder: Path) -> Kit:
 
     Raises:
         UsageError: it is no kit, damaged, or of another version.
+        OutputError: it cannot be unpacked there.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -104,10 +123,15 @@ def read_kit(path: Path, folder: Path) -> Kit:
                 raise _refusal(path, f"version {found!r} of kits: this tilec reads version {VERSION}")
             _unpack(path, archive, folder)
         return _kit(index, folder)
-    except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, AttributeError) as error:
-        what = error.strerror if isinstance(error, OSError) and error.strerror else f"{error}"
-        raise _refusal(path, what) from error
-    except BundleError as error:
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES) and os.access(path, os.R_OK):
+            what = f"{path} cannot be unpacked to {folder}: {error.strerror}"
+            raise OutputError(what, fix="make room there, or copy the kit to where there is room") from error
+        raise _refusal(path, error) from error
+    # RuntimeError and NotImplementedError: flipped bits that say that a member is encrypted, or packed in a way nobody knows.
+    except (zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError, EOFError, AttributeError, RuntimeError) as error:
+        raise _refusal(path, error) from error
+    except (BundleError, ManifestError) as error:
         raise _refusal(path, error.what) from error
 
 
@@ -126,19 +150,32 @@ def _kit(index: Mapping[str, Any], folder: Path) -> Kit:
     languages = {name: _suffixes(where) for name, where in BUILTIN.items()}
     manifest = load(folder / _MANIFEST, languages=languages)
     name = index["kernel"]
-    kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
+    kernel = {kernel.name: kernel for kernel in manifest.kernels}[name]
     built = Bundle.open(folder / _BUNDLE).kernel(name)
     made = _candidates(index["candidates"], built, str(folder / _BUNDLE))
     failed = tuple(VariantInfo(id="", axes=point) for point, found in made.items() if found.failure)
     info = dataclasses.replace(built, variants=(*built.variants, *failed))
     facts = Facts(
         info=info,
-        kernel_digest=index["kernel_digest"],
-        space_digest=index["space_digest"],
-        toolchain=tuple(ToolInfo(**tool) for tool in index["toolchain"]),
+        kernel_digest=_text(index, "kernel_digest", _DIGEST),
+        space_digest=_text(index, "space_digest", _DIGEST),
+        toolchain=tuple(ToolInfo(**{name: _text(tool, name) for name in ("name", "version", "digest")}) for tool in index["toolchain"]),
         target=str(Target.parse(index["target"])),
     )
-    return Kit(facts=facts, kernel=kernel, prepared=tuple(_prepared(kernel, info, index["cases"], folder)), made=made)
+    if {str(image.target) for variant in built.variants for image in variant.images} != {facts.target}:
+        raise ValueError(f"its candidates are not those for {facts.target}")
+    prepared = tuple(_prepared(kernel, info, index["cases"], folder))
+    if not prepared or not set(made).issuperset(point for one in prepared for point in one.space.points):
+        raise ValueError("it has no cases, or no candidate for a point of theirs")
+    return Kit(facts=facts, kernel=kernel, prepared=prepared, made=made)
+
+
+def _text(row: Mapping[str, Any], name: str, pattern: str = ".*") -> str:
+    """A text out of JSON, which goes into records and logs."""
+    found = row[name]
+    if not isinstance(found, str) or not re.fullmatch(pattern, found):
+        raise ValueError(f"{name} is {found!r}")
+    return found
 
 
 def _candidates(rows: Sequence[Mapping[str, Any]], built: KernelInfo, bundle: str) -> dict[Point, Made]:
@@ -148,7 +185,7 @@ def _candidates(rows: Sequence[Mapping[str, Any]], built: KernelInfo, bundle: st
     made = {}
     for row in rows:
         point = point_of(row["point"])
-        found = Made(failure=row["failure"]) if row["failure"] else Made(variants=tuple(variants[point]), bundle=bundle)
+        found = Made(failure=_text(row, "failure")) if row["failure"] else Made(variants=tuple(variants[point]), bundle=bundle)
         made[point] = found
     return made
 
@@ -157,10 +194,19 @@ def _prepared(kernel: Kernel, info: KernelInfo, rows: Sequence[Mapping[str, Any]
     from tilec.runner.cases import expand_cases
 
     cases = {case.name: case for case in expand_cases(kernel, info)}
+    sizes = len(size_expressions(info))
     found = []
     for row in rows:
-        expected = str(folder / "expected" / row["expected"]) if row["expected"] else ""
-        found.append(Prepared(space=space_of(info, cases[row["name"]]), at=tuple(map(int, row["at"])), expected=expected))
+        expected = ""
+        if row["expected"]:
+            file = folder / "expected" / Path(row["expected"]).name
+            if not file.is_file():
+                raise ValueError(f"there is no {file.name}, the results of the reference of {row['name']}")
+            expected = str(file)
+        at = tuple(row["at"])
+        if len(at) != sizes or not all(type(size) is int and size >= 0 for size in at):
+            raise ValueError(f"the sizes of {row['name']} are {row['at']}, and there are {sizes}")
+        found.append(Prepared(space=space_of(info, cases[row["name"]]), at=at, expected=expected))
     return found
 
 
@@ -172,7 +218,11 @@ def _suffixes(where: str) -> tuple[str, ...]:
     return suffixes
 
 
-def _refusal(path: Path, what: str) -> TilecError:
-    return UsageError(
-        f"{path} is no kit that can be measured: {what}", fix="write it with `tilec tune --prepare KERNEL`, and copy all of it"
-    )
+def _refusal(path: Path, why: str | Exception) -> TilecError:
+    if isinstance(why, OSError) and why.strerror and why.errno != errno.EINVAL:
+        why = why.strerror
+    elif isinstance(why, Exception):
+        said = repr(why) if isinstance(why, LookupError) else str(why)
+        why = f"it is damaged, or only a part of one ({said})"
+    fix = "write it with `tilec tune --prepare KERNEL`, and copy all of it"
+    return UsageError(f"{path} is no kit that can be measured: {why}", fix=fix)

@@ -6,13 +6,14 @@ import dataclasses
 import fcntl
 import json
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
 from tilec.errors import OutputError, UsageError
 from tilec.tune.trial import Trial, from_line, to_line
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,7 +123,7 @@ class TrialLog:
             raise UsageError(what, fix="wait for it, or end it and go on with --resume") from error
 
     def _append(self, row: dict[str, Any]) -> None:
-        self._file.write(json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n")
+        self._file.write(_text({**row, "crc": _checksum(row)}) + b"\n")
         self._file.flush()
 
     def _row(self, number: int, line: bytes) -> dict[str, Any]:
@@ -132,6 +133,10 @@ class TrialLog:
             raise self._damaged(number, "it is not JSON") from error
         if not isinstance(row, dict):
             raise self._damaged(number, "it is no object")
+        found = row.pop("crc", None)
+        # A log of another version has no checksum, or another one: that is said first.
+        if found != _checksum(row) and not (number == 1 and row.get("log", VERSION) != VERSION):
+            raise self._damaged(number, "its checksum does not fit")
         return row
 
     def _require(self, row: dict[str, Any], header: Header) -> None:
@@ -148,6 +153,18 @@ class TrialLog:
 
     def _unwritable(self, error: OSError) -> OutputError:
         return OutputError(f"cannot write the log {self.path}: {error.strerror or error}", fix="make room, or make the directory writable")
+
+
+def _text(row: dict[str, Any]) -> bytes:
+    return json.dumps(row, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _checksum(row: dict[str, Any]) -> str:
+    """Of a line without it: a digit of a time that a disk or an editor changed would look like another measurement."""
+    try:
+        return f"{zlib.crc32(_text(row)):08x}"
+    except ValueError:  # NaN, which no log has
+        return ""
 
 
 _ANEW = "leave --resume out: tuning then begins anew, and this log is kept aside as .old"

@@ -49,6 +49,18 @@ class Searcher(Protocol):
         """Places that will be asked for next, whatever is told; none where that is not known."""
 
 
+def require_search(search: Search) -> None:
+    """Look for what a search needs, before anything is compiled or written.
+
+    Raises:
+        MissingError: Bayesian search needs a package that is not installed.
+    """
+    if search is Search.BAYES:
+        from tilec.tune.bayes import optuna
+
+        optuna()
+
+
 def make_searcher(search: Search, points: Sequence[Point], places: Sequence[int], *, most: int, seed: int) -> Searcher:
     """A searcher.
 

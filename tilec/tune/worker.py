@@ -11,6 +11,8 @@ import resource
 import sys
 import threading
 import traceback
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -165,7 +167,7 @@ def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
                 raw, shape = archive[f"out.{name}"], tuple(int(extent) for extent in archive[f"shape.{name}"])
                 found[name] = raw.view(numpy_dtype(DTYPES[params[name]])).reshape(shape)
             return found
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         fix = "prepare or start the tuning again"
         raise CaseError(f"{case.name}: the reference's results cannot be read from {path}: {error}", fix=fix) from error
 

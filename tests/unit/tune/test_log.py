@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import zlib
 from pathlib import Path
 
 import pytest
@@ -70,17 +72,25 @@ def test_a_new_log_keeps_the_old_one_aside(tmp_path: Path) -> None:
     assert b"measured" in (tmp_path / "a.old").read_bytes()
 
 
+def summed(line: bytes, old: bytes, new: bytes) -> bytes:
+    """A line with something else in it, as if it had been written so."""
+    row = json.loads(line.replace(old, new))
+    del row["crc"]
+    return json.dumps({**row, "crc": f"{zlib.crc32(json.dumps(row, separators=(',', ':')).encode()):08x}"}).encode()
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
         (lambda lines: [lines[0], b"{]", *lines[2:]], ":2: the log is damaged: it is not JSON"),
         (lambda lines: [lines[0], b"[1]", *lines[2:]], ":2: the log is damaged: it is no object"),
-        (lambda lines: [lines[0], b"{}", *lines[2:]], ":2: the log is damaged: it is no trial ('case')"),
-        (lambda lines: [lines[0], lines[1].replace(b"0.0011", b'"x"'), *lines[2:]], ":2: the log is damaged: it is no trial ("),
-        (lambda lines: [lines[0], lines[1].replace(b'"measured"', b'"fine"'), *lines[2:]], "'fine' is not a valid Status"),
-        (lambda lines: [lines[0], lines[1].replace(b'"effort"', b'"other"'), *lines[2:]], ":2: the log is damaged: it is no trial ("),
-        (lambda lines: [lines[0], lines[2].replace(b'"reason"', b'"variant"'), *lines[2:]], "is measured and has samples, or has a reason"),
-        (lambda lines: [lines[0].replace(b'"log":1', b'"log":9'), *lines[1:]], ":1: version 9 of the log: this tilec reads version 1"),
+        (lambda lines: [lines[0], b"{}", *lines[2:]], ":2: the log is damaged: its checksum does not fit"),
+        (lambda lines: [lines[0], lines[1].replace(b"0.0011", b"0.0012"), *lines[2:]], ":2: the log is damaged: its checksum does not fit"),
+        (lambda lines: [lines[0], summed(lines[1], b"0.0011", b'"x"'), *lines[2:]], ":2: the log is damaged: it is no trial ("),
+        (lambda lines: [lines[0], summed(lines[1], b'"measured"', b'"fine"'), *lines[2:]], "'fine' is not a valid Status"),
+        (lambda lines: [lines[0], summed(lines[1], b'"effort"', b'"other"'), *lines[2:]], ":2: the log is damaged: it is no trial ("),
+        (lambda lines: [lines[0], summed(lines[2], b'"reason"', b'"variant"'), *lines[2:]], "is measured and has samples, or has a reason"),
+        (lambda lines: [lines[0].replace(b'"log":2', b'"log":9'), *lines[1:]], ":1: version 9 of the log: this tilec reads version 2"),
         (lambda lines: [], "is empty"),
     ],
 )
@@ -92,6 +102,23 @@ def test_a_damaged_log_is_refused_with_its_line(tmp_path: Path, damage, said: st
         log.read(HEADER)
     assert said in caught.value.what
     assert "leave --resume out" in caught.value.fix
+
+
+def test_a_bit_that_flipped_anywhere_changes_no_result(tmp_path: Path) -> None:
+    log = write(tmp_path / "a.jsonl", MEASURED, WRONG)
+    data = log.path.read_bytes()
+    kept = 0
+    for place in [*range(0, len(data) - 1, 3), len(data) - 1]:
+        changed = bytearray(data)
+        changed[place] ^= 1 << place // 3 % 8
+        log.path.write_bytes(changed)
+        try:
+            # What is left of a log whose last line has no end is what was there before that line.
+            assert log.read(HEADER) == ((MEASURED,) if place == len(data) - 1 else (MEASURED, WRONG))
+            kept += 1
+        except UsageError as refused:
+            assert str(log.path) in refused.what  # noqa: PT017 - one of both is right
+    assert kept < 5
 
 
 @pytest.mark.parametrize(

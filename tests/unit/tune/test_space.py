@@ -11,7 +11,8 @@ from tilec.errors import CaseError, UsageError
 from tilec.manifest.types import Case
 from tilec.model.kernel import KernelInfo
 from tilec.runner.cases import expand_cases
-from tilec.tune.cases import file_name, spaces_of
+from tilec.runner.reference import References
+from tilec.tune.cases import file_name, prepare_case, spaces_of
 from tilec.tune.space import at_point, point_text, space_of
 
 
@@ -71,6 +72,16 @@ def test_a_kernel_without_a_case_says_what_tuning_needs_one_for(info: KernelInfo
 def test_a_case_that_is_not_there_gets_a_hint(info: KernelInfo, kernel) -> None:
     with pytest.raises(UsageError, match="kernel gemm has no case '4K'; did you mean '4k'"):
         spaces_of(kernel, info, ("4K",))
+
+
+def test_a_case_that_launches_nothing_is_refused(info: KernelInfo, kernel, tmp_path) -> None:
+    """Its time would be none, and the record would choose by it."""
+    inputs = tuple(dataclasses.replace(item, shape=("0", "128") if item.name == "c" else item.shape) for item in kernel.cases[0].inputs)
+    (space, _) = spaces_of(kernel_with(dataclasses.replace(kernel.cases[0], inputs=inputs)), info, ())
+    with pytest.raises(CaseError) as caught:
+        prepare_case(space, info, References(str(tmp_path)), tmp_path, on_reference=lambda _: None)
+    assert caught.value.what == "gemm/4k[f16]: c has no elements: such a launch does nothing"
+    assert caught.value.fix == "give the case sizes above 0, or leave it out with --case"
 
 
 def test_names_of_files_are_plain() -> None:

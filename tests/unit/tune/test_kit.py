@@ -1,0 +1,143 @@
+"""Kits: what is written is read; what is damaged, cut off or put together by hand is refused before anything is measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.runtime_samples import ADD, IMAGES, bundle_of
+from tilec.bundle.write import write_bundle
+from tilec.errors import OutputError, UsageError
+from tilec.model.tuning import size_expressions
+from tilec.runner.cases import expand_cases
+from tilec.tune import worker
+from tilec.tune.candidates import Facts, Made
+from tilec.tune.cases import Prepared
+from tilec.tune.kit import Kit, read_kit, require_kit, write_kit
+from tilec.tune.space import space_of
+
+MANIFEST = """edition = 1
+[package]
+name = "acme"
+version = "1.0.0"
+[targets]
+default = ["sm_90"]
+[kernel.add]
+source = "add.cu"
+language = "cuda"
+[kernel.add.case.some]
+inputs.x = { shape = [64], dtype = "f32" }
+inputs.y = { shape = [64], dtype = "f32" }
+inputs.z = { shape = [64], dtype = "f32", dist = "empty" }
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    from tilec.manifest.load import load
+
+    (tmp_path / "tilec.toml").write_text(MANIFEST)
+    bundle = tmp_path / "c.tilec"
+    target = ADD.variants[0].images[0].target
+    info = dataclasses.replace(
+        ADD, variants=tuple(dataclasses.replace(v, images=tuple(i for i in v.images if i.target == target)) for v in ADD.variants)
+    )
+    write_bundle(bundle, bundle_of(info).info, IMAGES.__getitem__)
+    (kernel,) = load(tmp_path / "tilec.toml", languages={"cuda": (".cu",)}).kernels
+    (case,) = expand_cases(kernel, info)
+    worker.write_expected(tmp_path / "add.some.npz", case, {"z": np.zeros(64)})
+    space = space_of(info, case)
+    at = tuple(64 for _ in size_expressions(info))
+    facts = Facts(info=info, kernel_digest="a" * 64, space_digest="b" * 64, toolchain=(), target=str(target))
+    made = {point: Made(variants=info.variants, bundle=str(bundle)) for point in space.points}
+    prepared = Prepared(space=space, at=at, expected=str(tmp_path / "add.some.npz"))
+    write_kit(tmp_path / "a.tune", facts, tmp_path / "tilec.toml", (prepared,), made)
+    return tmp_path / "a.tune"
+
+
+def read(path: Path) -> Kit:
+    return read_kit(path, path.parent / "unpacked")
+
+
+def changed(path: Path, change: Any) -> None:
+    """Put a kit together again, with another index, and without a member that the change names."""
+    with zipfile.ZipFile(path) as old:
+        members = {name: old.read(name) for name in old.namelist()}
+    index = json.loads(members["kit.json"])
+    gone = change(index)
+    members["kit.json"] = json.dumps(index).encode()
+    with zipfile.ZipFile(path, "w") as new:
+        for name, data in members.items():
+            if name != gone:
+                new.writestr(name, data)
+
+
+def test_what_was_written_is_read(path: Path) -> None:
+    kit = read(path)
+    (one,) = kit.prepared
+    assert kit.facts.kernel_digest == "a" * 64
+    assert one.space.case.name == "add/some"
+    assert kit.make(one.space.points)[one.space.points[0]].bundle.endswith("candidates.tilec")
+    assert Path(one.expected).is_file()
+
+
+def test_a_kit_that_is_cut_off_or_has_a_flipped_bit_is_refused(path: Path) -> None:
+    """At places all over the file, and at each of its directory: there bits say how members are packed, and where they are."""
+    data = path.read_bytes()
+    directory = data.index(b"PK\x01\x02")
+    for place in [*range(0, directory, max(directory // 8, 1)), *range(directory, len(data), 9)]:
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << place % 8
+        for damaged in (data[:place], bytes(flipped)) if place % 4 == 0 else (bytes(flipped),):
+            path.write_bytes(damaged)
+            try:
+                require_kit(path)
+                assert read(path).facts.kernel_digest == "a" * 64  # the bit was one of a date, say
+            except UsageError as refused:
+                assert " is no kit that can be measured: " in refused.what  # noqa: PT017 - either is right, nothing else is
+                assert "tune --prepare" in refused.fix  # noqa: PT017
+
+
+CHANGES = {
+    "another version": (lambda index: index.update(kit=9), "version 9 of kits: this tilec reads version 1"),
+    "no digest": (lambda index: index.update(kernel_digest=3), "kernel_digest is 3"),
+    "another kernel": (lambda index: index.update(kernel="gemm"), "(KeyError('gemm'))"),
+    "another target": (lambda index: index.update(target="sm_100"), "its candidates are not those for sm_100"),
+    "no cases": (lambda index: index.update(cases=[]), "it has no cases, or no candidate for a point of theirs"),
+    "no candidates": (lambda index: index.update(candidates=[]), "it has no cases, or no candidate for a point of theirs"),
+    "sizes that are none": (lambda index: index["cases"][0].update(at=[-1]), "the sizes of add/some are [-1]"),
+    "no results": (lambda index: "expected/add.some.npz", "there is no add.some.npz, the results of the reference of add/some"),
+    "results from elsewhere": (lambda index: index["cases"][0].update(expected="../../c.npz"), "there is no c.npz, the results of"),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_kit_that_was_put_together_by_hand_is_refused(path: Path, case: str) -> None:
+    change, said = CHANGES[case]
+    changed(path, change)
+    with pytest.raises(UsageError) as caught:
+        read(path)
+    assert said in caught.value.what
+
+
+def test_what_is_no_kit_at_all_is_said_before_anything_is_made_for_it(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no kit that can be measured: No such file or directory"):
+        require_kit(tmp_path / "a.tune")
+    (tmp_path / "b.tune").write_text("x")
+    with pytest.raises(UsageError, match="it is damaged, or only a part of one"):
+        require_kit(tmp_path / "b.tune")
+
+
+def test_a_full_disk_is_no_damaged_kit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile, "extractall", full)
+    with pytest.raises(OutputError, match=r"cannot be unpacked to .*: No space left on device"):
+        read(path)
