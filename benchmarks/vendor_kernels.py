@@ -145,11 +145,25 @@ def candidates(task: Task, kernels: Any) -> list[tuple[str, dict[str, Any]]]:
 
 def launches(task: Task, kernels: Any, kernel: str, of: str, axes: Mapping[str, Any], clock: Clock) -> Callable[[int], Any]:
     """Launches of one variant, bound to each set of arguments."""
-    info = kernels.kernels[kernel].info
-    bound_by_arguments = {param.dtype for param in info.params}
-    given = {name: value for name, value in axes.items() if name not in bound_by_arguments}
-    bound = [kernels.kernels[kernel].bind(*task.launches[of](i), **given) for i in range(task.sets)]
-    return lambda i: bound[i % len(bound)].launch(clock.stream())
+    bound = [bind(kernels.kernels[kernel], axes, task.launches[of](i)) for i in range(task.sets)]
+    if of not in task.before:
+        return lambda i: bound[i % len(bound)].launch(clock.stream())
+    name, arguments = task.before[of]
+    first = [bind(kernels.kernels[name], axes, arguments(i)) for i in range(task.sets)]
+
+    def both(i: int) -> None:
+        first[i % len(bound)].launch(clock.stream())
+        bound[i % len(bound)].launch(clock.stream())
+
+    return both
+
+
+def bind(launcher: Any, axes: Mapping[str, Any], arguments: Sequence[Any]) -> Any:
+    """A launch of the variant with these axes, of those that the kernel has and the arguments leave open."""
+    own = {name for variant in launcher.info.variants for name, _ in variant.axes} - {param.dtype for param in launcher.info.params}
+    # COLS is a tile's extent, and of another array in each of two kernels.
+    shared = own - {"COLS"} if launcher.info.name == "group_peaks" else own
+    return launcher.bind(*arguments, **{name: value for name, value in axes.items() if name in shared})
 
 
 def tried_one(
@@ -183,10 +197,14 @@ def vendor_ways(task: Task, clock: Clock, plan: Plan) -> tuple[dict[str, Callabl
     """torch's ways that work here, and why the others do not."""
     works, refused = {}, {}
     for name, run in task.vendors.items():
+
+        def turned(i: int, run: Callable[[int], Any] = run) -> Any:
+            return run(i % task.sets)
+
         try:
             run(0)
-            clock.prepared(run, 1, plan.sample)  # not everything that runs can be captured
-            works[name] = lambda i, run=run: run(i % task.sets)
+            clock.prepared(turned, task.sets, plan.sample)  # not everything that runs can be captured
+            works[name] = turned
         except Exception as error:  # noqa: BLE001 - a backend that refuses this size is named, with its reason
             refused[name] = f"{type(error).__name__}: {error}".split("\n")[0]
     return works, refused
