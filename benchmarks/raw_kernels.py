@@ -119,12 +119,16 @@ def rms_norm(y, x, weight, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], 
 def layer_norm(y, x, weight, bias, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
     i = ct.bid(0)
     values = load(x, (i, 0), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
-    mean = ct.sum(values, 1, keepdims=True) * share(x)
-    centred = ct.where(ct.arange(COLS, dtype=ct.int32) < x.shape[1], values - mean, 0.0)
-    scale = ct.rsqrt(ct.sum(centred * centred, 1, keepdims=True) * share(x) + eps)
+    distance = values - load(x, (i, 0), (ROWS, 1), CHECK, tma=False).astype(ct.float32)
+    if CHECK:
+        distance = ct.where(ct.arange(COLS, dtype=ct.int32) < x.shape[1], distance, 0.0)
+    total, squares = ct.reduce((distance, distance * distance), 1, sums, (0.0, 0.0), keepdims=True)
+    mean = total * share(x)
+    scale = ct.rsqrt(squares * share(x) - mean * mean + eps)
     factor = load(weight, (0,), (COLS,), CHECK, tma=False).astype(ct.float32)
     shift = load(bias, (0,), (COLS,), CHECK, tma=False).astype(ct.float32)
-    ct.store(y, (i, 0), (centred * scale * factor + shift).astype(y.dtype), check_bounds=CHECK, allow_tma=False)
+    found = (distance * scale - mean * scale) * factor + shift
+    ct.store(y, (i, 0), found.astype(y.dtype), check_bounds=CHECK, allow_tma=False)
 
 
 @ct.kernel
@@ -161,6 +165,10 @@ def argmax_long(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.
         peak = ct.maximum(peak, values)
     found = ct.where(peak == ct.max(peak, 1, keepdims=True), place, x.shape[1])
     ct.store(y, (i,), ct.min(found, 1), check_bounds=CHECK)
+
+
+def sums(a, b, c, d):
+    return a + c, b + d
 
 
 def share(x):

@@ -75,9 +75,10 @@ def norm_points() -> list[Point]:
         (1024, 1, 4, (8, 12)),
         (1024, 2, 4, (6, 10)),
         (1024, 4, 4, (4, 6)),
+        (1024, 8, 8, (2, 4)),
         (4096, 1, 4, (4, 6)),
         (4096, 1, 8, (3, 4)),
-        (8192, 1, 4, (2, 3)),
+        (8192, 1, 4, (2, 3, 4)),
         (8192, 1, 8, (2, 3, 4)),
     )
     return [
@@ -87,6 +88,7 @@ def norm_points() -> list[Point]:
     ]
 
 
+STREAM = [{"TILE": tile, "num_worker_warps": warps} for tile, warps in ((512, 4), (1024, 4), (2048, 4), (2048, 8), (4096, 4), (4096, 8))]
 GEMM_TILES: list[Point] = [
     {"BM": bm, "BN": bn, "BK": bk, "num_worker_warps": warps, "num_ctas": ctas}
     for bm, bn, bk, warps, ctas in (
@@ -119,7 +121,7 @@ FAMILIES: dict[str, Family] = {
     "add": Family(
         source="elementwise.py",
         name="add",
-        points=with_dtypes(BOTH, over(TILE=[512, 1024, 2048, 4096])),
+        points=with_dtypes(BOTH, STREAM),
         arrays=(("z", "T", 1, True), ("x", "T", 1, False), ("y", "T", 1, False)),
         divisible={"z": ["TILE"], "x": ["TILE"], "y": ["TILE"]},
         grid=("cdiv(z.shape[0], TILE)",),
@@ -127,7 +129,7 @@ FAMILIES: dict[str, Family] = {
     "saxpy": Family(
         source="elementwise.py",
         name="saxpy",
-        points=with_dtypes(BOTH, over(TILE=[512, 1024, 2048, 4096])),
+        points=with_dtypes(BOTH, STREAM),
         arrays=(("y", "T", 1, True), ("x", "T", 1, False)),
         scalars={"alpha": "f32"},
         divisible={"y": ["TILE"], "x": ["TILE"]},
@@ -136,7 +138,7 @@ FAMILIES: dict[str, Family] = {
     "swiglu": Family(
         source="elementwise.py",
         name="swiglu",
-        points=with_dtypes(("bf16",), over(TILE=[1024, 2048, 4096])),
+        points=with_dtypes(("bf16",), [point for point in STREAM if point["TILE"] > 512]),
         arrays=(("z", "T", 1, True), ("gate", "T", 1, False), ("up", "T", 1, False)),
         divisible={"z": ["TILE"], "gate": ["TILE"], "up": ["TILE"]},
         grid=("cdiv(z.shape[0], TILE)",),
@@ -281,9 +283,9 @@ FAMILIES: dict[str, Family] = {
     "group_peaks": Family(
         source="lookup.py",
         name="group_peaks",
-        points=[{"T": "f32", "COLS": 4096 // group, "PART": 4096, "GROUP": group} for group in (32, 64)],
+        points=[{"T": "f32", "PEAKS": part // group, "PART": part, "GROUP": group} for group, part in ((32, 2048), (64, 4096))],
         arrays=(),
-        divisible={"peaks": [1, "COLS"], "x": [1, "PART"]},
+        divisible={"peaks": [1, "PEAKS"], "x": [1, "PART"]},
     ),
     "top_k": Family(
         source="lookup.py",

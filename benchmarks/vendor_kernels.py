@@ -160,10 +160,10 @@ def launches(task: Task, kernels: Any, kernel: str, of: str, axes: Mapping[str, 
 
 def bind(launcher: Any, axes: Mapping[str, Any], arguments: Sequence[Any]) -> Any:
     """A launch of the variant with these axes, of those that the kernel has and the arguments leave open."""
-    own = {name for variant in launcher.info.variants for name, _ in variant.axes} - {param.dtype for param in launcher.info.params}
-    # COLS is a tile's extent, and of another array in each of two kernels.
-    shared = own - {"COLS"} if launcher.info.name == "group_peaks" else own
-    return launcher.bind(*arguments, **{name: value for name, value in axes.items() if name in shared})
+    bound_by_arguments = {param.dtype for param in launcher.info.params}
+    points = [dict(variant.axes) for variant in launcher.info.variants]
+    fits = next(point for point in points if all(point[name] == value for name, value in axes.items() if name in point))
+    return launcher.bind(*arguments, **{name: value for name, value in fits.items() if name not in bound_by_arguments})
 
 
 def tried_one(

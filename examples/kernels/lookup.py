@@ -5,6 +5,7 @@ import tilec.lang as tl
 T = tl.dtype("T")
 ROWS = tl.size("ROWS")
 COLS = tl.size("COLS")
+PEAKS = tl.size("PEAKS")
 K = tl.size("K")
 NONE = -(2**63)  # the key of what is no number
 
@@ -29,12 +30,12 @@ def kv_append(cache: tl.SpanMut[T, (1, 1, COLS), 1], new: tl.Ref[T, 3], start: t
 
 
 @tl.kernel
-@tl.preconditions("dim(peaks, 0) == dim(x, 0)", "dim(peaks, 1) == cdiv(dim(x, 1), GROUP)", "PART == COLS * GROUP")
-def group_peaks(peaks: tl.Mut[tl.float32, (1, COLS)], x: tl.Ref[T, 2], PART: tl.Const[int], GROUP: tl.Const[int]) -> None:
+@tl.preconditions("dim(peaks, 0) == dim(x, 0)", "dim(peaks, 1) == cdiv(dim(x, 1), GROUP)", "PART == PEAKS * GROUP")
+def group_peaks(peaks: tl.Mut[tl.float32, (1, PEAKS)], x: tl.Ref[T, 2], PART: tl.Const[int], GROUP: tl.Const[int]) -> None:
     """The largest of each GROUP elements of a row: the first step of `top_k`."""
     row, part = peaks.index
     values = x.load_tile((row, part), (1, PART), padding=tl.Padding.NEG_INF, allow_tma=False).astype(tl.float32)
-    peaks.store(tl.max(tl.reshape(values, (1, COLS, GROUP)), 2))
+    peaks.store(tl.max(tl.reshape(values, (1, PEAKS, GROUP)), 2), allow_tma=False)
 
 
 @tl.kernel
@@ -59,13 +60,13 @@ def top_k(
     """
     row, _ = values.index
     column = tl.expand_dims(tl.arange(COLS, dtype=tl.int32), 0)
-    groups = _largest(_keys(peaks.load_tile((row, 0), (1, COLS)), column, peaks.shape[1]))
+    groups = _largest(_keys(peaks.load_tile((row, 0), (1, COLS), allow_tma=False), column, peaks.shape[1]))
     inside = tl.reshape(tl.arange(GROUP, dtype=tl.int32), (1, 1, GROUP))
     place = tl.reshape(tl.reshape(_places(groups), (1, K, 1)) * GROUP + inside, (1, K * GROUP))
     some = x.gather((tl.zeros((1, K * GROUP), tl.int32) + row, place)).astype(tl.float32)
     found = _largest(_keys(some, place, x.shape[1]))
-    values.store(_numbers(found))
-    places.store(_places(found))
+    values.store(_numbers(found), allow_tma=False)
+    places.store(_places(found), allow_tma=False)
 
 
 def _keys(numbers: tl.Tile, places: tl.Tile, end: int) -> tl.Tile:

@@ -60,15 +60,19 @@ def rms_norm(y: tl.Mut[T, (ROWS, COLS)], x: tl.Ref[T, 2], weight: tl.Ref[T, 1], 
 @tl.preconditions("y.shape == x.shape", "dim(y, 1) <= COLS", "dim(weight, 0) == dim(x, 1)", "dim(bias, 0) == dim(x, 1)")
 def layer_norm(y: tl.Mut[T, (ROWS, COLS)], x: tl.Ref[T, 2], weight: tl.Ref[T, 1], bias: tl.Ref[T, 1], eps: float = 1e-5) -> None:
     """(x - mean) / sqrt(variance + eps) * weight + bias, row by row."""
+    row, _ = y.index
+    # Distances from a row's first element, not from its mean, which is known too late: one reduction does for mean and variance. The first
+    # element is at most sqrt(n) deviations from the mean, so that the difference below keeps its digits whatever the mean is.
     values = x.load_tile_like(y, allow_tma=False).astype(tl.float32)
-    mean = tl.sum(values, 1, keepdims=True) * _share(x)
-    # Beyond the end of a row there is padding, which is no part of the variance.
-    inside = tl.arange(COLS, dtype=tl.int32) < x.shape[1]
-    centred = tl.where(inside, values - mean, 0.0)
-    scale = tl.rsqrt(tl.sum(centred * centred, 1, keepdims=True) * _share(x) + eps)
+    distance = values - x.load_tile((row, 0), (ROWS, 1), allow_tma=False).astype(tl.float32)
+    if not y.whole:
+        distance = tl.where(tl.arange(COLS, dtype=tl.int32) < x.shape[1], distance, 0.0)
+    total, squares = tl.reduce((distance, distance * distance), 1, _sums, (0.0, 0.0), keepdims=True)
+    mean = total * _share(x)
+    scale = tl.rsqrt(squares * _share(x) - mean * mean + eps)
     factor = weight.load_tile((0,), (COLS,), allow_tma=False).astype(tl.float32)
     shift = bias.load_tile((0,), (COLS,), allow_tma=False).astype(tl.float32)
-    y.store((centred * scale * factor + shift).astype(T), allow_tma=False)
+    y.store(((distance * scale - mean * scale) * factor + shift).astype(T), allow_tma=False)
 
 
 @tl.kernel
@@ -120,6 +124,10 @@ def argmax_long(y: tl.Mut[tl.int32, ROWS], x: tl.Ref[T, 2]) -> None:
         peak = tl.maximum(peak, values)
     most = tl.max(peak, 1, keepdims=True)
     y.store(tl.min(tl.where(peak == most, place, x.shape[1]), 1))
+
+
+def _sums(a: tl.Tile, b: tl.Tile, c: tl.Tile, d: tl.Tile) -> tuple[tl.Tile, tl.Tile]:
+    return a + c, b + d
 
 
 def _share(x: tl.Ref) -> tl.Tile:

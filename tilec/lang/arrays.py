@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import cuda.tile as ct
 
-from tilec.lang.bounds import ZERO, load_begun, load_inside, store_begun
+from tilec.lang.bounds import ZERO, load_begun, load_inside, ragged, store_begun
 from tilec.lang.marks import annotated
 
 if TYPE_CHECKING:
@@ -50,6 +50,11 @@ class Mut:
     def dtype(self) -> DType:
         """Dtype of its elements."""
         return self._tl_array.dtype  # type: ignore[no-any-return]
+
+    @property
+    def whole(self) -> bool:
+        """Whether no region hangs over the output's end: a compile-time constant, true where the variant's facts say so."""
+        return not ct.static_eval(ragged(self._tl_tile, self._tl_divisors))
 
     def num_tiles(self, axis: int) -> int:
         """Number of regions along an axis."""
