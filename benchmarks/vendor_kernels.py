@@ -36,6 +36,7 @@ class Plan:
     rounds: int
 
 
+FINALISTS = 4  # variants that are close in a few samples are told apart in turns
 FULL, QUICK = Plan(sample=4e-3, choosing=5, rounds=41), Plan(sample=2e-3, choosing=3, rounds=15)
 
 
@@ -102,7 +103,7 @@ def measured(bench: Bench, names: Sequence[str], arguments: argparse.Namespace) 
 
 
 def compared(task: Task, kernels: Any, clock: Clock, plan: Plan) -> dict[str, Any]:
-    """One size: every candidate is checked and tried; the best two, the twin of the best, and torch's ways take turns."""
+    """One size: every candidate is checked and tried; the best few, the twin of the best, and torch's ways take turns."""
     expected = [each.float() for each in task.expected()]
     tried = [tried_one(task, kernels, name, axes, clock, plan, expected) for name, axes in candidates(task, kernels)]
     right = sorted((one for one in tried if "us" in one), key=lambda one: one["us"])
@@ -112,14 +113,14 @@ def compared(task: Task, kernels: Any, clock: Clock, plan: Plan) -> dict[str, An
     if not right:
         raise RuntimeError(f"no candidate is right: {[one['error'] for one in tried]}")
     contenders: dict[str, Callable[[int], Any]] = dict(vendors)
-    for one in right[:2]:
+    for one in right[:FINALISTS]:
         contenders[one["id"]] = one["run"]
     best = right[0]
     twin = f"raw_{best['kernel']}"
     if twin in kernels.kernels:
         contenders[f"raw {best['id']}"] = launches(task, kernels, twin, best["kernel"], best["axes"], clock)
     samples = in_turns(task, contenders, clock, plan)
-    safe = min((one["id"] for one in right[:2]), key=lambda name: statistics.median(samples[name]))
+    safe = min((one["id"] for one in right[:FINALISTS]), key=lambda name: statistics.median(samples[name]))
     result: dict[str, Any] = {"safe": spread(samples[safe], task), "variant": safe, "others": refused}
     result["vendors"] = {name: spread(samples[name], task) for name in vendors}
     rivals = [name for name in vendors if not name.startswith("copy")]
@@ -181,6 +182,7 @@ def tried_one(
             if not error <= task.tolerance:
                 return {**one, "error": f"wrong: relative error {error:.3g}, and {task.tolerance} is allowed"}
         replay, count = clock.prepared(run, task.sets, plan.sample)
+        replay()
         one["us"] = round(statistics.median(replay() for _ in range(plan.choosing)) / count * 1e6, 3)
     except Exception as error:  # noqa: BLE001 - a candidate that fails is a record with its reason
         return {**one, "error": f"{type(error).__name__}: {error}".split("\n")[0]}
