@@ -82,11 +82,11 @@ def philox(counter, seed):
 
 @ct.kernel
 def softmax(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
-    i = ct.bid(0)
-    logits = load(x, (i, 0), (ROWS, COLS), CHECK, LOW, tma=False).astype(ct.float32)
+    i, j = ct.bid(0), 0
+    logits = load(x, (i, j), (ROWS, COLS), CHECK, LOW, tma=False).astype(ct.float32)
     weight = ct.exp2((logits - ct.max(logits, 1, keepdims=True)) * LOG2_E, flush_to_zero=True)
     found = weight * (1.0 / ct.sum(weight, 1, keepdims=True))
-    ct.store(y, (i, 0), found.astype(y.dtype), check_bounds=CHECK, allow_tma=False)
+    ct.store(y, (i, j), found.astype(y.dtype), check_bounds=CHECK, allow_tma=False)
 
 
 @ct.kernel
@@ -108,17 +108,17 @@ def softmax_long(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct
 
 @ct.kernel
 def rms_norm(y, x, weight, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
-    i = ct.bid(0)
-    values = load(x, (i, 0), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
+    i, j = ct.bid(0), 0
+    values = load(x, (i, j), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
     factor = load(weight, (0,), (COLS,), CHECK, tma=False).astype(ct.float32)
     scale = ct.rsqrt(ct.sum(values * values, 1, keepdims=True) * share(x) + eps)
-    ct.store(y, (i, 0), (values * scale * factor).astype(y.dtype), check_bounds=CHECK, allow_tma=False)
+    ct.store(y, (i, j), (values * scale * factor).astype(y.dtype), check_bounds=CHECK, allow_tma=False)
 
 
 @ct.kernel
 def layer_norm(y, x, weight, bias, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
-    i = ct.bid(0)
-    values = load(x, (i, 0), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
+    i, j = ct.bid(0), 0
+    values = load(x, (i, j), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
     distance = values - load(x, (i, 0), (ROWS, 1), CHECK, tma=False).astype(ct.float32)
     if CHECK:
         distance = ct.where(ct.arange(COLS, dtype=ct.int32) < x.shape[1], distance, 0.0)
@@ -128,20 +128,20 @@ def layer_norm(y, x, weight, bias, eps, ROWS: ct.Constant[int], COLS: ct.Constan
     factor = load(weight, (0,), (COLS,), CHECK, tma=False).astype(ct.float32)
     shift = load(bias, (0,), (COLS,), CHECK, tma=False).astype(ct.float32)
     found = (distance * scale - mean * scale) * factor + shift
-    ct.store(y, (i, 0), found.astype(y.dtype), check_bounds=CHECK, allow_tma=False)
+    ct.store(y, (i, j), found.astype(y.dtype), check_bounds=CHECK, allow_tma=False)
 
 
 @ct.kernel
 def add_rms_norm(y, total, x, residual, weight, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
-    i = ct.bid(0)
-    one = load(x, (i, 0), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
-    other = load(residual, (i, 0), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
+    i, j = ct.bid(0), 0
+    one = load(x, (i, j), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
+    other = load(residual, (i, j), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
     both = (one + other).astype(y.dtype)
-    ct.store(total, (i, 0), both, check_bounds=CHECK, allow_tma=False)
+    ct.store(total, (i, j), both, check_bounds=CHECK, allow_tma=False)
     values = both.astype(ct.float32)
     factor = load(weight, (0,), (COLS,), CHECK, tma=False).astype(ct.float32)
     scale = ct.rsqrt(ct.sum(values * values, 1, keepdims=True) * share(x) + eps)
-    ct.store(y, (i, 0), (values * scale * factor).astype(y.dtype), check_bounds=CHECK, allow_tma=False)
+    ct.store(y, (i, j), (values * scale * factor).astype(y.dtype), check_bounds=CHECK, allow_tma=False)
 
 
 @ct.kernel

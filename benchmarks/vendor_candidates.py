@@ -98,7 +98,6 @@ GEMM_TILES: list[Point] = [
         (128, 256, 64, 8, 1),
         (256, 256, 64, 8, 2),
         (512, 256, 64, 8, 4),
-        (512, 128, 64, 8, 2),
         (256, 128, 32, 8, 1),
         (256, 128, 64, 8, 1),
     )
@@ -116,7 +115,15 @@ LINEAR_TILES: list[Point] = [
 ATTENTION = [
     {"T": "bf16", "BM": bm, "BN": bn, "D": d, "GROUP": group, "CAUSAL": True, "num_worker_warps": warps, "occupancy": occupancy}
     for d, group in ((64, 1), (128, 1), (128, 4))
-    for bm, bn, warps, occupancy in ((128, 128, 8, 1), (128, 128, 8, 2), (128, 64, 8, 2), (64, 64, 4, 2), (64, 64, 4, 3), (64, 64, 4, 4))
+    for bm, bn, warps, occupancy in (
+        (128, 128, 8, 1),
+        (128, 128, 8, 2),
+        (128, 64, 8, 2),
+        (64, 64, 4, 2),
+        (64, 64, 4, 3),
+        (64, 64, 4, 4),
+        (64, 128, 4, 2),
+    )
 ]
 
 FAMILIES: dict[str, Family] = {

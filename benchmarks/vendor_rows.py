@@ -123,12 +123,13 @@ def gemm(b: Bench) -> Iterator[Task]:
 
 
 def gemm_ragged(b: Bench) -> Iterator[Task]:
-    """Extents that no tile divides. Rows of odd length: the kernel gets them at a pitch of 16 bytes, torch so and packed."""
-    for m, n, k in ((72, 40, 104),) if b.small else ((4104, 4088, 4120), (4095, 4095, 4095), (8191, 4097, 2049)):
-        yield _gemm(b, "gemm_ragged", "bf16", (m, n, k), -(-max(m, n, k) // 8) * 8)
+    """Extents that no tile divides; rows begin at multiples of so many bytes. torch gets them so, and packed."""
+    sizes = ((4104, 4088, 4120, 16), (4104, 4088, 4120, 128), (4095, 4095, 4095, 16), (8191, 4097, 2049, 16))
+    for m, n, k, aligned in ((72, 40, 104, 16),) if b.small else sizes:
+        yield _gemm(b, "gemm_ragged", "bf16", (m, n, k), -(-max(m, n, k) * 2 // aligned) * aligned // 2, f", rows at {aligned} bytes")
 
 
-def _gemm(b: Bench, row: str, dtype: str, shape: tuple[int, int, int], pitch: int) -> Task:
+def _gemm(b: Bench, row: str, dtype: str, shape: tuple[int, int, int], pitch: int, note: str = "") -> Task:
     m, n, k = shape
     sets = b.sets((m * k + k * n + m * n) * 2)
     pitched = [[b.randn(rows, pitch, dtype=dtype)[:, :columns] for rows, columns in ((m, n), (m, k), (k, n))] for _ in range(sets)]
@@ -141,7 +142,7 @@ def _gemm(b: Bench, row: str, dtype: str, shape: tuple[int, int, int], pitch: in
 
     return Task(
         row=row,
-        size=f"{dtype} {m} x {n} x {k}",
+        size=f"{dtype} {m} x {n} x {k}{note}",
         unit="TFLOP/s",
         amount=2 * m * n * k / 1e12,
         sets=sets,

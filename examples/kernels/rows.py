@@ -77,7 +77,12 @@ def layer_norm(y: tl.Mut[T, (ROWS, COLS)], x: tl.Ref[T, 2], weight: tl.Ref[T, 1]
 
 @tl.kernel
 @tl.preconditions(
-    "y.shape == x.shape", "total.shape == x.shape", "residual.shape == x.shape", "dim(y, 1) <= COLS", "dim(weight, 0) == dim(x, 1)"
+    "y.shape == x.shape",
+    "total.shape == x.shape",
+    "residual.shape == x.shape",
+    "dim(y, 1) <= COLS",
+    "dim(total, 1) <= COLS",
+    "dim(weight, 0) == dim(x, 1)",
 )
 def add_rms_norm(
     y: tl.Mut[T, (ROWS, COLS)],
