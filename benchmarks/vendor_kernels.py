@@ -152,9 +152,9 @@ def launches(task: Task, kernels: Any, kernel: str, of: str, axes: Mapping[str, 
     name, arguments = task.before[of]
     first = [bind(kernels.kernels[name], axes, arguments(i)) for i in range(task.sets)]
 
-    def both(i: int) -> None:
+    def both(i: int) -> Any:
         first[i % len(bound)].launch(clock.stream())
-        bound[i % len(bound)].launch(clock.stream())
+        return bound[i % len(bound)].launch(clock.stream())
 
     return both
 

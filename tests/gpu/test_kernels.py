@@ -176,7 +176,8 @@ def test_attention(kernels, torch, stream, d, group, length):
     q = randn(torch, 2, 8, length, d, dtype=torch.bfloat16)
     k, v = (randn(torch, 2, 8 // group, length, d, dtype=torch.bfloat16) for _ in range(2))
     o = torch.full_like(q, math.nan)
-    kernels.attention(stream, *(each.view(-1, length, d) for each in (o, q, k, v)), d**-0.5, D=d, GROUP=group)
+    tile = 64 if d == 64 else 128
+    kernels.attention(stream, *(each.view(-1, length, d) for each in (o, q, k, v)), d**-0.5, D=d, GROUP=group, BM=tile, BN=tile)
     expected = torch.nn.functional.scaled_dot_product_attention(q.float(), k.float(), v.float(), is_causal=True, enable_gqa=group > 1)
     close(torch, o, expected, 2e-2)
 
