@@ -1,58 +1,71 @@
-"""The kernels of examples/kernels as one would write them in cuda.tile: what the safe language is held against."""
+"""The kernels of examples/kernels as one would write them in cuda.tile: what the safe language is held against.
+
+CHECK is whether tiles may hang over their array: in cuda.tile the author promises that they do not, and nobody holds a launch to it.
+"""
 
 import cuda.tile as ct
 
 LOG2_E = 1.4426950408889634
 STRIP = 8
+NEAR = ct.RoundingMode.APPROX
 ZERO, LOW = ct.PaddingMode.ZERO, ct.PaddingMode.NEG_INF
 
 
+def load(array, index, shape, check, padding=ZERO, tma=None):
+    if check:
+        tile = ct.load(array, index, shape, padding_mode=padding, allow_tma=tma)
+    else:
+        tile = ct.load(array, index, shape, check_bounds=False, allow_tma=tma)
+    return tile
+
+
 @ct.kernel
-def add(z, x, y, TILE: ct.Constant[int]):
+def add(z, x, y, TILE: ct.Constant[int], CHECK: ct.Constant[bool] = True):
     i = ct.bid(0)
-    ct.store(z, (i,), ct.load(x, (i,), (TILE,), padding_mode=ZERO) + ct.load(y, (i,), (TILE,), padding_mode=ZERO))
+    total = load(x, (i,), (TILE,), CHECK) + load(y, (i,), (TILE,), CHECK)
+    ct.store(z, (i,), total, check_bounds=CHECK)
 
 
 @ct.kernel
-def saxpy(y, x, alpha, TILE: ct.Constant[int]):
+def saxpy(y, x, alpha, TILE: ct.Constant[int], CHECK: ct.Constant[bool] = True):
     i = ct.bid(0)
-    scaled = ct.load(x, (i,), (TILE,), padding_mode=ZERO).astype(ct.float32) * alpha
-    total = scaled + ct.load(y, (i,), (TILE,), padding_mode=ZERO).astype(ct.float32)
-    ct.store(y, (i,), total.astype(y.dtype))
+    scaled = load(x, (i,), (TILE,), CHECK).astype(ct.float32) * alpha
+    total = scaled + load(y, (i,), (TILE,), CHECK).astype(ct.float32)
+    ct.store(y, (i,), total.astype(y.dtype), check_bounds=CHECK)
 
 
 @ct.kernel
-def swiglu(z, gate, up, TILE: ct.Constant[int]):
+def swiglu(z, gate, up, TILE: ct.Constant[int], CHECK: ct.Constant[bool] = True):
     i = ct.bid(0)
-    g = ct.load(gate, (i,), (TILE,), padding_mode=ZERO).astype(ct.float32)
-    sigmoid = 1.0 / (1.0 + ct.exp2(g * -LOG2_E, flush_to_zero=True))
-    ct.store(z, (i,), (g * sigmoid * ct.load(up, (i,), (TILE,), padding_mode=ZERO).astype(ct.float32)).astype(z.dtype))
+    g = load(gate, (i,), (TILE,), CHECK).astype(ct.float32)
+    u = load(up, (i,), (TILE,), CHECK).astype(ct.float32)
+    below = 1.0 + ct.exp2(g * -LOG2_E, flush_to_zero=True)
+    found = ct.truediv(g, below, rounding_mode=NEAR, flush_to_zero=True) * u
+    ct.store(z, (i,), found.astype(z.dtype), check_bounds=CHECK)
 
 
 @ct.kernel
-def rope(y, x, cos, sin, ROWS: ct.Constant[int], HALF: ct.Constant[int]):
+def rope(y, x, cos, sin, ROWS: ct.Constant[int], HALF: ct.Constant[int], CHECK: ct.Constant[bool] = True):
     token, head = ct.bid(0), ct.bid(1)
-    c = ct.reshape(ct.load(cos, (token, 0), (1, HALF), padding_mode=ZERO), (1, 1, HALF))
-    s = ct.reshape(ct.load(sin, (token, 0), (1, HALF), padding_mode=ZERO), (1, 1, HALF))
-    first = ct.load(x, (token, head, 0), (1, ROWS, HALF), padding_mode=ZERO).astype(ct.float32)
-    second = ct.load(x, (token, head, 1), (1, ROWS, HALF), padding_mode=ZERO).astype(ct.float32)
-    ct.store(y, (token, head, 0), (first * c - second * s).astype(y.dtype))
-    ct.store(y, (token, head, 1), (second * c + first * s).astype(y.dtype))
+    c = ct.reshape(load(cos, (token, 0), (1, HALF), CHECK), (1, 1, HALF))
+    s = ct.reshape(load(sin, (token, 0), (1, HALF), CHECK), (1, 1, HALF))
+    first = load(x, (token, head, 0), (1, ROWS, HALF), CHECK).astype(ct.float32)
+    second = load(x, (token, head, 1), (1, ROWS, HALF), CHECK).astype(ct.float32)
+    ct.store(y, (token, head, 0), (first * c - second * s).astype(y.dtype), check_bounds=CHECK)
+    ct.store(y, (token, head, 1), (second * c + first * s).astype(y.dtype), check_bounds=CHECK)
 
 
 @ct.kernel
-def dropout(y, x, seed, keep, TILE: ct.Constant[int]):
-    i = ct.bid(1)
-    a, b, c, d = philox(i * TILE + ct.arange(TILE, dtype=ct.int32), seed)
-    ct.store(y, (0, i), dropped(ct.load(x, (0, i), (1, TILE), padding_mode=ZERO), a, keep, y.dtype))
-    ct.store(y, (1, i), dropped(ct.load(x, (1, i), (1, TILE), padding_mode=ZERO), b, keep, y.dtype))
-    ct.store(y, (2, i), dropped(ct.load(x, (2, i), (1, TILE), padding_mode=ZERO), c, keep, y.dtype))
-    ct.store(y, (3, i), dropped(ct.load(x, (3, i), (1, TILE), padding_mode=ZERO), d, keep, y.dtype))
-
-
-def dropped(values, word, keep, dtype):
-    kept = ct.expand_dims(word >> 8, 0).astype(ct.float32) * (1.0 / 16777216.0) < keep
-    return ct.where(kept, values.astype(ct.float32) * (1.0 / keep), 0.0).astype(dtype)
+def dropout(y, x, seed, keep, TILE: ct.Constant[int], CHECK: ct.Constant[bool] = True):
+    i = ct.bid(0)
+    a, b, c, d = philox(i * (TILE // 4) + ct.expand_dims(ct.arange(TILE // 4, dtype=ct.int32), 1), seed)
+    word = ct.expand_dims(ct.arange(4, dtype=ct.int32), 0)
+    words = ct.reshape(ct.where(word < 2, ct.where(word == 0, a, b), ct.where(word == 2, c, d)), (TILE,))
+    bound = ct.ceil(ct.astile(keep, dtype=ct.float32) * 16777216.0).astype(ct.int32)
+    kept = (words >> 8).astype(ct.int32) < bound
+    values = load(x, (i,), (TILE,), CHECK)
+    found = ct.where(kept, values.astype(ct.float32) * (1.0 / keep), 0.0)
+    ct.store(y, (i,), found.astype(y.dtype), check_bounds=CHECK)
 
 
 def philox(counter, seed):
@@ -68,69 +81,98 @@ def philox(counter, seed):
 
 
 @ct.kernel
-def softmax(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], TMA: ct.Constant[bool]):
-    i, j = ct.bid(0), ct.bid(1)
-    logits = ct.load(x, (i, j), (ROWS, COLS), padding_mode=LOW, allow_tma=TMA).astype(ct.float32)
+def softmax(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
+    i, j = ct.bid(0), 0
+    logits = load(x, (i, j), (ROWS, COLS), CHECK, LOW, tma=False).astype(ct.float32)
     weight = ct.exp2((logits - ct.max(logits, 1, keepdims=True)) * LOG2_E, flush_to_zero=True)
-    ct.store(y, (i, j), (weight * (1.0 / ct.sum(weight, 1, keepdims=True))).astype(y.dtype), allow_tma=TMA)
+    found = weight * (1.0 / ct.sum(weight, 1, keepdims=True))
+    ct.store(y, (i, j), found.astype(y.dtype), check_bounds=CHECK, allow_tma=False)
 
 
 @ct.kernel
-def softmax_long(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], TMA: ct.Constant[bool]):
+def softmax_long(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
     i = ct.bid(0)
     peak = ct.full((ROWS, COLS), -3.0e38, ct.float32)
     total = ct.zeros((ROWS, COLS), ct.float32)
     for j in range(ct.cdiv(y.shape[1], COLS)):
-        logits = ct.load(x, (i, j), (ROWS, COLS), padding_mode=LOW, allow_tma=TMA).astype(ct.float32) * LOG2_E
+        logits = load(x, (i, j), (ROWS, COLS), CHECK, LOW, tma=False).astype(ct.float32) * LOG2_E
         top = ct.maximum(peak, logits)
         total = total * ct.exp2(peak - top, flush_to_zero=True) + ct.exp2(logits - top, flush_to_zero=True)
         peak = top
     most = ct.max(peak, 1, keepdims=True)
     scale = 1.0 / ct.sum(total * ct.exp2(peak - most, flush_to_zero=True), 1, keepdims=True)
     for j in range(ct.cdiv(y.shape[1], COLS)):
-        logits = ct.load(x, (i, j), (ROWS, COLS), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32) * LOG2_E
-        ct.store(y, (i, j), (ct.exp2(logits - most, flush_to_zero=True) * scale).astype(y.dtype), allow_tma=TMA)
+        logits = load(x, (i, j), (ROWS, COLS), CHECK, tma=False).astype(ct.float32) * LOG2_E
+        ct.store(y, (i, j), (ct.exp2(logits - most, flush_to_zero=True) * scale).astype(y.dtype), check_bounds=CHECK, allow_tma=False)
 
 
 @ct.kernel
-def rms_norm(y, x, weight, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], TMA: ct.Constant[bool]):
-    i, j = ct.bid(0), ct.bid(1)
-    values = ct.load(x, (i, j), (ROWS, COLS), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
-    factor = ct.load(weight, (0,), (COLS,), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
-    scale = ct.rsqrt(ct.sum(values * values, 1, keepdims=True) / x.shape[1] + eps)
-    ct.store(y, (i, j), (values * scale * factor).astype(y.dtype), allow_tma=TMA)
+def rms_norm(y, x, weight, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
+    i, j = ct.bid(0), 0
+    values = load(x, (i, j), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
+    factor = load(weight, (0,), (COLS,), CHECK, tma=False).astype(ct.float32)
+    scale = ct.rsqrt(ct.sum(values * values, 1, keepdims=True) * share(x) + eps)
+    ct.store(y, (i, j), (values * scale * factor).astype(y.dtype), check_bounds=CHECK, allow_tma=False)
 
 
 @ct.kernel
-def layer_norm(y, x, weight, bias, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], TMA: ct.Constant[bool]):
-    i, j = ct.bid(0), ct.bid(1)
-    values = ct.load(x, (i, j), (ROWS, COLS), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
-    mean = ct.sum(values, 1, keepdims=True) / x.shape[1]
-    centred = ct.where(ct.arange(COLS, dtype=ct.int32) < x.shape[1], values - mean, 0.0)
-    scale = ct.rsqrt(ct.sum(centred * centred, 1, keepdims=True) / x.shape[1] + eps)
-    factor = ct.load(weight, (0,), (COLS,), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
-    shift = ct.load(bias, (0,), (COLS,), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
-    ct.store(y, (i, j), (centred * scale * factor + shift).astype(y.dtype), allow_tma=TMA)
+def layer_norm(y, x, weight, bias, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
+    i, j = ct.bid(0), 0
+    values = load(x, (i, j), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
+    distance = values - load(x, (i, 0), (ROWS, 1), CHECK, tma=False).astype(ct.float32)
+    if CHECK:
+        distance = ct.where(ct.arange(COLS, dtype=ct.int32) < x.shape[1], distance, 0.0)
+    total, squares = ct.reduce((distance, distance * distance), 1, sums, (0.0, 0.0), keepdims=True)
+    mean = total * share(x)
+    scale = ct.rsqrt(squares * share(x) - mean * mean + eps)
+    factor = load(weight, (0,), (COLS,), CHECK, tma=False).astype(ct.float32)
+    shift = load(bias, (0,), (COLS,), CHECK, tma=False).astype(ct.float32)
+    found = (distance * scale - mean * scale) * factor + shift
+    ct.store(y, (i, j), found.astype(y.dtype), check_bounds=CHECK, allow_tma=False)
 
 
 @ct.kernel
-def add_rms_norm(y, total, x, residual, weight, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], TMA: ct.Constant[bool]):
-    i, j = ct.bid(0), ct.bid(1)
-    one = ct.load(x, (i, j), (ROWS, COLS), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
-    other = ct.load(residual, (i, j), (ROWS, COLS), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
+def add_rms_norm(y, total, x, residual, weight, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
+    i, j = ct.bid(0), 0
+    one = load(x, (i, j), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
+    other = load(residual, (i, j), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
     both = (one + other).astype(y.dtype)
-    ct.store(total, (i, j), both, allow_tma=TMA)
+    ct.store(total, (i, j), both, check_bounds=CHECK, allow_tma=False)
     values = both.astype(ct.float32)
-    factor = ct.load(weight, (0,), (COLS,), padding_mode=ZERO, allow_tma=TMA).astype(ct.float32)
-    scale = ct.rsqrt(ct.sum(values * values, 1, keepdims=True) / x.shape[1] + eps)
-    ct.store(y, (i, j), (values * scale * factor).astype(y.dtype), allow_tma=TMA)
+    factor = load(weight, (0,), (COLS,), CHECK, tma=False).astype(ct.float32)
+    scale = ct.rsqrt(ct.sum(values * values, 1, keepdims=True) * share(x) + eps)
+    ct.store(y, (i, j), (values * scale * factor).astype(y.dtype), check_bounds=CHECK, allow_tma=False)
 
 
 @ct.kernel
-def argmax(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], TMA: ct.Constant[bool]):
+def argmax(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
     i = ct.bid(0)
-    values = ct.load(x, (i, 0), (ROWS, COLS), padding_mode=LOW, allow_tma=TMA).astype(ct.float32)
-    ct.store(y, (i,), ct.argmax(values, 1))
+    values = load(x, (i, 0), (ROWS, COLS), CHECK, LOW, tma=False).astype(ct.float32)
+    column = ct.expand_dims(ct.arange(COLS, dtype=ct.int32), 0)
+    found = ct.where(values == ct.max(values, 1, keepdims=True), column, COLS)
+    ct.store(y, (i,), ct.min(found, 1), check_bounds=CHECK)
+
+
+@ct.kernel
+def argmax_long(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
+    i = ct.bid(0)
+    column = ct.expand_dims(ct.arange(COLS, dtype=ct.int32), 0)
+    peak = ct.full((ROWS, COLS), -float("inf"), ct.float32)
+    place = ct.zeros((ROWS, COLS), ct.int32) + column
+    for j in range(ct.cdiv(x.shape[1], COLS)):
+        values = load(x, (i, j), (ROWS, COLS), CHECK, LOW, tma=False).astype(ct.float32)
+        place = ct.where(values > peak, j * COLS + column, place)
+        peak = ct.maximum(peak, values)
+    found = ct.where(peak == ct.max(peak, 1, keepdims=True), place, x.shape[1])
+    ct.store(y, (i,), ct.min(found, 1), check_bounds=CHECK)
+
+
+def sums(a, b, c, d):
+    return a + c, b + d
+
+
+def share(x):
+    return ct.truediv(1.0, ct.astile(x.shape[1], dtype=ct.float32), rounding_mode=NEAR)
 
 
 def place(tile, rows, columns):
@@ -221,9 +263,7 @@ def attention(
             keys = ct.reshape(ct.load(k, (head // GROUP, n, 0), (1, BN, D), padding_mode=ZERO), (BN, D))
             score = ct.mma(queries, ct.transpose(keys), ct.zeros((BM, BN), ct.float32))
             columns = n * BN + ct.expand_dims(ct.arange(BN, dtype=ct.int32), 0)
-            seen = columns < k.shape[1]
-            if CAUSAL:
-                seen = seen & (columns <= rows)
+            seen = columns <= rows if CAUSAL else columns < k.shape[1]
             score = ct.where(seen, score, -float("inf"))
             top = ct.maximum(peak, ct.max(score, 1, keepdims=True) * factor)
             weight = ct.exp2(score * factor - top, flush_to_zero=True)
@@ -236,15 +276,15 @@ def attention(
 
 
 @ct.kernel
-def embedding(y, table, ids, COLS: ct.Constant[int]):
+def embedding(y, table, ids, COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
     i, j = ct.bid(0), ct.bid(1)
-    row = ct.load(ids, (i,), (1,), padding_mode=ZERO).item()
-    ct.store(y, (i, j), ct.load(table, (row, j), (1, COLS), padding_mode=ZERO))
+    row = load(ids, (i,), (1,), CHECK).item()
+    ct.store(y, (i, j), load(table, (row, j), (1, COLS), CHECK), check_bounds=CHECK)
 
 
 @ct.kernel
-def kv_append(cache, new, start, COLS: ct.Constant[int]):
+def kv_append(cache, new, start, COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
     i, j = ct.bid(0), ct.bid(2)
-    at = ct.load(start, (i,), (1,), padding_mode=ZERO).item()
+    at = load(start, (i,), (1,), CHECK).item()
     for t in range(new.shape[1]):
-        ct.store(cache, (i, at + t, j), ct.load(new, (i, t, j), (1, 1, COLS), padding_mode=ZERO))
+        ct.store(cache, (i, at + t, j), load(new, (i, t, j), (1, 1, COLS), CHECK), check_bounds=CHECK)

@@ -28,7 +28,8 @@ class Family:
         source: the module that the safe kernel is in. name: its name there, and that of its twin.
         points: axis values, one table for each variant.
         arrays: the twin's arrays: name, dtype, rank, and whether it writes them. scalars: those of both.
-        divisible: divisors of the arrays' extents that the first assumption set promises, pitch: those of their strides instead.
+        divisible: divisors of the arrays' extents that the first assumption set promises; with axes for their tiles, none hangs over.
+        pitch: divisors of their strides instead.
         grid: the twin's grid. persistent: a grid of as many blocks as run at once, for a second kernel of both.
     """
 
@@ -37,7 +38,7 @@ class Family:
     points: Sequence[Point]
     arrays: Sequence[tuple[str, str, int, bool]]
     scalars: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    divisible: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
+    divisible: Mapping[str, Sequence[int | str]] = dataclasses.field(default_factory=dict)
     pitch: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
     grid: Sequence[str] = ()
     persistent: bool = False
@@ -57,30 +58,48 @@ BOTH = ("f32", "bf16")
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
 
 
-def rows_of(lengths: Sequence[int], most: int = 8192) -> list[Point]:
-    """Tiles of 2048 to 8192 elements; longer rows one by one, on eight warps, of one multiprocessor or two."""
+def rows_of(*lengths: int) -> list[Point]:
+    """Rows of so many elements, some at once or one by one, on four warps or eight."""
     found: list[Point] = []
     for length in lengths:
-        if length > most:
-            found += over(ROWS=[1], COLS=[length], num_worker_warps=[8], num_ctas=[1, 2], TMA=[False])
-            continue
-        for elements, warps in ((2048, 4), (4096, 4), (8192, 4), (8192, 8)):
-            if elements >= length:
-                found += over(ROWS=[elements // length], COLS=[length], num_worker_warps=[warps], num_ctas=[1], TMA=[False])
-    return [*found, *over(ROWS=[max(1, 8192 // lengths[0])], COLS=[lengths[0]], num_worker_warps=[4], num_ctas=[1], TMA=[True])]
+        for elements, warps in ((1024, 4), (2048, 4), (4096, 4), (8192, 4), (4096, 8), (8192, 8), (32768, 8)):
+            rows = elements // length
+            if rows in (1, 2, 4):
+                found += over(ROWS=[rows], COLS=[length], num_worker_warps=[warps])
+    return [*found, *over(ROWS=[1], COLS=[length for length in lengths if length > 8192], num_worker_warps=[8])]
 
 
+def norm_points() -> list[Point]:
+    """As many registers as there may be, or room for more blocks."""
+    sizes = (
+        (1024, 1, 4, (8, 12)),
+        (1024, 2, 4, (6, 10)),
+        (1024, 4, 4, (4, 6)),
+        (1024, 8, 8, (2, 4)),
+        (4096, 1, 4, (4, 6)),
+        (4096, 1, 8, (3, 4)),
+        (8192, 1, 4, (2, 3, 4)),
+        (8192, 1, 8, (2, 3, 4)),
+        (8192, 2, 8, (2,)),
+    )
+    return [
+        {"T": "bf16", "ROWS": rows, "COLS": columns, "num_worker_warps": warps, "occupancy": blocks}
+        for columns, rows, warps, counts in sizes
+        for blocks in counts
+    ]
+
+
+STREAM = [{"TILE": tile, "num_worker_warps": warps} for tile, warps in ((512, 4), (1024, 4), (2048, 4), (2048, 8), (4096, 4), (4096, 8))]
 GEMM_TILES: list[Point] = [
     {"BM": bm, "BN": bn, "BK": bk, "num_worker_warps": warps, "num_ctas": ctas}
     for bm, bn, bk, warps, ctas in (
-        (128, 256, 64, 8, 1),
-        (256, 128, 64, 8, 1),
-        (128, 128, 64, 4, 1),
-        (128, 128, 128, 4, 1),
         (128, 256, 32, 8, 1),
+        (128, 128, 64, 4, 1),
+        (128, 256, 64, 8, 1),
         (256, 256, 64, 8, 2),
-        (256, 128, 64, 4, 2),
-        (64, 128, 64, 4, 1),
+        (512, 256, 64, 8, 4),
+        (256, 128, 32, 8, 1),
+        (256, 128, 64, 8, 1),
     )
 ]
 LINEAR_TILES: list[Point] = [
@@ -93,37 +112,44 @@ LINEAR_TILES: list[Point] = [
         (128, 128, 64, 8, False),
     )
 ]
-NORM_POINTS = with_dtypes(("bf16",), [point for length in (1024, 4096, 8192) for point in rows_of([length])])
 ATTENTION = [
     {"T": "bf16", "BM": bm, "BN": bn, "D": d, "GROUP": group, "CAUSAL": True, "num_worker_warps": warps, "occupancy": occupancy}
     for d, group in ((64, 1), (128, 1), (128, 4))
-    for bm, bn, warps, occupancy in ((128, 128, 8, 1), (128, 64, 8, 1), (64, 128, 4, 1), (64, 64, 4, 2), (128, 64, 4, 1))
+    for bm, bn, warps, occupancy in (
+        (128, 128, 8, 1),
+        (128, 128, 8, 2),
+        (128, 64, 8, 2),
+        (64, 64, 4, 2),
+        (64, 64, 4, 3),
+        (64, 64, 4, 4),
+        (64, 128, 4, 2),
+    )
 ]
 
 FAMILIES: dict[str, Family] = {
     "add": Family(
         source="elementwise.py",
         name="add",
-        points=with_dtypes(BOTH, over(TILE=[1024, 2048, 4096])),
+        points=with_dtypes(BOTH, STREAM),
         arrays=(("z", "T", 1, True), ("x", "T", 1, False), ("y", "T", 1, False)),
-        divisible={"z": [16], "x": [16], "y": [16]},
+        divisible={"z": ["TILE"], "x": ["TILE"], "y": ["TILE"]},
         grid=("cdiv(z.shape[0], TILE)",),
     ),
     "saxpy": Family(
         source="elementwise.py",
         name="saxpy",
-        points=with_dtypes(BOTH, over(TILE=[1024, 2048, 4096])),
+        points=with_dtypes(BOTH, STREAM),
         arrays=(("y", "T", 1, True), ("x", "T", 1, False)),
         scalars={"alpha": "f32"},
-        divisible={"y": [16], "x": [16]},
+        divisible={"y": ["TILE"], "x": ["TILE"]},
         grid=("cdiv(y.shape[0], TILE)",),
     ),
     "swiglu": Family(
         source="elementwise.py",
         name="swiglu",
-        points=with_dtypes(("bf16",), over(TILE=[1024, 2048, 4096])),
+        points=with_dtypes(("bf16",), [point for point in STREAM if point["TILE"] > 512]),
         arrays=(("z", "T", 1, True), ("gate", "T", 1, False), ("up", "T", 1, False)),
-        divisible={"z": [16], "gate": [16], "up": [16]},
+        divisible={"z": ["TILE"], "gate": ["TILE"], "up": ["TILE"]},
         grid=("cdiv(z.shape[0], TILE)",),
     ),
     "rope": Family(
@@ -131,67 +157,75 @@ FAMILIES: dict[str, Family] = {
         name="rope",
         points=with_dtypes(("bf16",), over(ROWS=[8, 16, 32], HALF=[64])),
         arrays=(("y", "T", 3, True), ("x", "T", 3, False), ("cos", "f32", 2, False), ("sin", "f32", 2, False)),
-        divisible={"y": [1, 1, 16], "x": [1, 1, 16], "cos": [1, 16], "sin": [1, 16]},
+        divisible={"y": [1, "ROWS", "HALF"], "x": [1, "ROWS", "HALF"], "cos": [1, "HALF"], "sin": [1, "HALF"]},
         grid=("y.shape[0]", "cdiv(y.shape[1], ROWS)"),
     ),
     "dropout": Family(
         source="elementwise.py",
         name="dropout",
-        points=with_dtypes(BOTH, over(TILE=[512, 1024])),
-        arrays=(("y", "T", 2, True), ("x", "T", 2, False)),
+        points=with_dtypes(BOTH, over(TILE=[1024, 2048, 4096])),
+        arrays=(("y", "T", 1, True), ("x", "T", 1, False)),
         scalars={"seed": "i32", "keep": "f32"},
-        divisible={"y": [1, 16], "x": [1, 16]},
-        grid=("1", "cdiv(y.shape[1], TILE)"),
+        divisible={"y": ["TILE"], "x": ["TILE"]},
+        grid=("cdiv(y.shape[0], TILE)",),
     ),
     "softmax": Family(
         source="rows.py",
         name="softmax",
-        points=with_dtypes(BOTH, [point for length in LENGTHS for point in rows_of([length])]),
+        points=with_dtypes(BOTH, rows_of(*LENGTHS)),
         arrays=(("y", "T", 2, True), ("x", "T", 2, False)),
-        divisible={"y": [1, 8], "x": [1, 8]},
-        grid=("cdiv(y.shape[0], ROWS)", "cdiv(y.shape[1], COLS)"),
+        divisible={"y": ["ROWS", "COLS"], "x": ["ROWS", "COLS"]},
+        grid=("cdiv(y.shape[0], ROWS)",),
     ),
     "softmax_long": Family(
         source="rows.py",
         name="softmax_long",
-        points=with_dtypes(BOTH, over(ROWS=[1], COLS=[2048, 4096], num_worker_warps=[4, 8], TMA=[False])),
+        points=with_dtypes(BOTH, over(ROWS=[1], COLS=[2048, 4096, 8192], num_worker_warps=[4, 8])),
         arrays=(("y", "T", 2, True), ("x", "T", 2, False)),
-        divisible={"y": [1, 8], "x": [1, 8]},
+        divisible={"y": ["ROWS", "COLS"], "x": ["ROWS", "COLS"]},
         grid=("cdiv(y.shape[0], ROWS)",),
     ),
     "rms_norm": Family(
         source="rows.py",
         name="rms_norm",
-        points=NORM_POINTS,
+        points=norm_points(),
         arrays=(("y", "T", 2, True), ("x", "T", 2, False), ("weight", "T", 1, False)),
         scalars={"eps": "f32"},
-        divisible={"y": [1, 8], "x": [1, 8], "weight": [8]},
-        grid=("cdiv(y.shape[0], ROWS)", "cdiv(y.shape[1], COLS)"),
+        divisible={"y": ["ROWS", "COLS"], "x": ["ROWS", "COLS"], "weight": ["COLS"]},
+        grid=("cdiv(y.shape[0], ROWS)",),
     ),
     "layer_norm": Family(
         source="rows.py",
         name="layer_norm",
-        points=NORM_POINTS,
+        points=norm_points(),
         arrays=(("y", "T", 2, True), ("x", "T", 2, False), ("weight", "T", 1, False), ("bias", "T", 1, False)),
         scalars={"eps": "f32"},
-        divisible={"y": [1, 8], "x": [1, 8], "weight": [8], "bias": [8]},
-        grid=("cdiv(y.shape[0], ROWS)", "cdiv(y.shape[1], COLS)"),
+        divisible={"y": ["ROWS", "COLS"], "x": ["ROWS", "COLS"], "weight": ["COLS"], "bias": ["COLS"]},
+        grid=("cdiv(y.shape[0], ROWS)",),
     ),
     "add_rms_norm": Family(
         source="rows.py",
         name="add_rms_norm",
-        points=NORM_POINTS,
+        points=norm_points(),
         arrays=(("y", "T", 2, True), ("total", "T", 2, True), ("x", "T", 2, False), ("residual", "T", 2, False), ("weight", "T", 1, False)),
         scalars={"eps": "f32"},
-        divisible={"y": [1, 8], "total": [1, 8], "x": [1, 8], "residual": [1, 8], "weight": [8]},
-        grid=("cdiv(y.shape[0], ROWS)", "cdiv(y.shape[1], COLS)"),
+        divisible={name: ["ROWS", "COLS"] for name in ("y", "total", "x", "residual")} | {"weight": ["COLS"]},
+        grid=("cdiv(y.shape[0], ROWS)",),
     ),
     "argmax": Family(
         source="rows.py",
         name="argmax",
-        points=with_dtypes(("bf16",), rows_of([4096]) + rows_of([32768])[:2]),
+        points=with_dtypes(("bf16",), rows_of(4096, 32768)),
         arrays=(("y", "i32", 1, True), ("x", "T", 2, False)),
-        divisible={"x": [1, 8]},
+        divisible={"x": ["ROWS", "COLS"]},
+        grid=("cdiv(y.shape[0], ROWS)",),
+    ),
+    "argmax_long": Family(
+        source="rows.py",
+        name="argmax_long",
+        points=with_dtypes(("bf16",), over(ROWS=[1], COLS=[2048, 4096, 8192], num_worker_warps=[4, 8])),
+        arrays=(("y", "i32", 1, True), ("x", "T", 2, False)),
+        divisible={"x": ["ROWS", "COLS"]},
         grid=("cdiv(y.shape[0], ROWS)",),
     ),
     "gemm": Family(
@@ -242,9 +276,9 @@ FAMILIES: dict[str, Family] = {
     "embedding": Family(
         source="lookup.py",
         name="embedding",
-        points=with_dtypes(("bf16",), over(COLS=[1024, 4096])),
+        points=with_dtypes(("bf16",), over(COLS=[1024, 2048, 4096])),
         arrays=(("y", "T", 2, True), ("table", "T", 2, False), ("ids", "i32", 1, False)),
-        divisible={"y": [1, 8], "table": [1, 8]},
+        divisible={"y": [1, "COLS"], "table": [1, "COLS"]},
         grid=("y.shape[0]", "cdiv(y.shape[1], COLS)"),
     ),
     "kv_append": Family(
@@ -252,14 +286,36 @@ FAMILIES: dict[str, Family] = {
         name="kv_append",
         points=with_dtypes(("bf16",), over(COLS=[512, 1024])),
         arrays=(("cache", "T", 3, True), ("new", "T", 3, False), ("start", "i32", 1, False)),
-        divisible={"cache": [1, 1, 8], "new": [1, 1, 8]},
+        divisible={"cache": [1, 1, "COLS"], "new": [1, 1, "COLS"]},
         grid=("cache.shape[0]", "1", "cdiv(cache.shape[2], COLS)"),
     ),
-    "top_k": Family(source="lookup.py", name="top_k", points=with_dtypes(("f32",), over(COLS=[2048, 4096], K=[64])), arrays=()),
-    "top_k_merge": Family(source="lookup.py", name="top_k_merge", points=over(COLS=[2048, 4096], K=[64]), arrays=()),
+    "group_peaks": Family(
+        source="lookup.py",
+        name="group_peaks",
+        points=[{"T": "f32", "PEAKS": part // group, "PART": part, "GROUP": group} for group, part in ((32, 2048), (64, 4096))],
+        arrays=(),
+        divisible={"peaks": [1, "PEAKS"], "x": [1, "PART"]},
+    ),
+    "top_k": Family(
+        source="lookup.py",
+        name="top_k",
+        points=[
+            {"T": "f32", "COLS": 131072 // group, "K": 64, "GROUP": group, "num_worker_warps": warps}
+            for group in (32, 64)
+            for warps in (4, 8)
+        ],
+        arrays=(),
+        divisible={"peaks": [1, "COLS"]},
+    ),
 }
 # Rows of the table that want more than the family of their name.
-NEEDS = {"softmax": ("softmax", "softmax_long"), "top_k": ("top_k", "top_k_merge"), "fp8": ("linear",), "gemm_ragged": ("gemm",)}
+NEEDS = {
+    "softmax": ("softmax", "softmax_long"),
+    "top_k": ("group_peaks", "top_k"),
+    "argmax": ("argmax", "argmax_long"),
+    "fp8": ("linear",),
+    "gemm_ragged": ("gemm",),
+}
 # One point of each family, small enough for the cpu device.
 SMALL = {
     "gemm": {"BM": 64, "BN": 64, "BK": 64},
@@ -358,6 +414,8 @@ def _raw(name: str, family: Family, points: Sequence[Point], *, persistent: bool
     params += [f'{each} = {{ dtype = "{dtype}" }}' for each, dtype in family.scalars.items()]
     lines.append("[kernel." + name + ".params]\n" + "\n".join(params))
     assume = _common(family, points)[1]
+    if any(isinstance(divisor, str) for divisors in family.divisible.values() for divisor in divisors):
+        points = [{**point, "CHECK": False} for point in points]
     return "\n".join([*lines, f"[kernel.{name}.assume]", assume.removeprefix("assume."), f"[kernel.{name}.matrix]", *_axes(points)])
 
 
@@ -368,7 +426,7 @@ def _common(family: Family, points: Sequence[Point]) -> tuple[str, str]:
     return "matrix = { " + ", ".join(_axes(points)) + " }", f"assume.sets = [{', '.join(sets)}]"
 
 
-def _facts(found: Mapping[str, Sequence[int]]) -> str:
+def _facts(found: Mapping[str, Sequence[int | str]]) -> str:
     return "{ " + ", ".join(f"{name} = {json.dumps(list(values))}" for name, values in found.items()) + " }"
 
 

@@ -36,6 +36,7 @@ class Plan:
     rounds: int
 
 
+FINALISTS = 4  # variants that are close in a few samples are told apart in turns
 FULL, QUICK = Plan(sample=4e-3, choosing=5, rounds=41), Plan(sample=2e-3, choosing=3, rounds=15)
 
 
@@ -102,7 +103,7 @@ def measured(bench: Bench, names: Sequence[str], arguments: argparse.Namespace) 
 
 
 def compared(task: Task, kernels: Any, clock: Clock, plan: Plan) -> dict[str, Any]:
-    """One size: every candidate is checked and tried; the best two, the twin of the best, and torch's ways take turns."""
+    """One size: every candidate is checked and tried; the best few, the twin of the best, and torch's ways take turns."""
     expected = [each.float() for each in task.expected()]
     tried = [tried_one(task, kernels, name, axes, clock, plan, expected) for name, axes in candidates(task, kernels)]
     right = sorted((one for one in tried if "us" in one), key=lambda one: one["us"])
@@ -112,14 +113,14 @@ def compared(task: Task, kernels: Any, clock: Clock, plan: Plan) -> dict[str, An
     if not right:
         raise RuntimeError(f"no candidate is right: {[one['error'] for one in tried]}")
     contenders: dict[str, Callable[[int], Any]] = dict(vendors)
-    for one in right[:2]:
+    for one in right[:FINALISTS]:
         contenders[one["id"]] = one["run"]
     best = right[0]
     twin = f"raw_{best['kernel']}"
     if twin in kernels.kernels:
         contenders[f"raw {best['id']}"] = launches(task, kernels, twin, best["kernel"], best["axes"], clock)
     samples = in_turns(task, contenders, clock, plan)
-    safe = min((one["id"] for one in right[:2]), key=lambda name: statistics.median(samples[name]))
+    safe = min((one["id"] for one in right[:FINALISTS]), key=lambda name: statistics.median(samples[name]))
     result: dict[str, Any] = {"safe": spread(samples[safe], task), "variant": safe, "others": refused}
     result["vendors"] = {name: spread(samples[name], task) for name in vendors}
     rivals = [name for name in vendors if not name.startswith("copy")]
@@ -145,11 +146,25 @@ def candidates(task: Task, kernels: Any) -> list[tuple[str, dict[str, Any]]]:
 
 def launches(task: Task, kernels: Any, kernel: str, of: str, axes: Mapping[str, Any], clock: Clock) -> Callable[[int], Any]:
     """Launches of one variant, bound to each set of arguments."""
-    info = kernels.kernels[kernel].info
-    bound_by_arguments = {param.dtype for param in info.params}
-    given = {name: value for name, value in axes.items() if name not in bound_by_arguments}
-    bound = [kernels.kernels[kernel].bind(*task.launches[of](i), **given) for i in range(task.sets)]
-    return lambda i: bound[i % len(bound)].launch(clock.stream())
+    bound = [bind(kernels.kernels[kernel], axes, task.launches[of](i)) for i in range(task.sets)]
+    if of not in task.before:
+        return lambda i: bound[i % len(bound)].launch(clock.stream())
+    name, arguments = task.before[of]
+    first = [bind(kernels.kernels[name], axes, arguments(i)) for i in range(task.sets)]
+
+    def both(i: int) -> Any:
+        first[i % len(bound)].launch(clock.stream())
+        return bound[i % len(bound)].launch(clock.stream())
+
+    return both
+
+
+def bind(launcher: Any, axes: Mapping[str, Any], arguments: Sequence[Any]) -> Any:
+    """A launch of the variant with these axes, of those that the kernel has and the arguments leave open."""
+    bound_by_arguments = {param.dtype for param in launcher.info.params}
+    points = [dict(variant.axes) for variant in launcher.info.variants]
+    fits = next(point for point in points if all(point[name] == value for name, value in axes.items() if name in point))
+    return launcher.bind(*arguments, **{name: value for name, value in fits.items() if name not in bound_by_arguments})
 
 
 def tried_one(
@@ -167,6 +182,7 @@ def tried_one(
             if not error <= task.tolerance:
                 return {**one, "error": f"wrong: relative error {error:.3g}, and {task.tolerance} is allowed"}
         replay, count = clock.prepared(run, task.sets, plan.sample)
+        replay()
         one["us"] = round(statistics.median(replay() for _ in range(plan.choosing)) / count * 1e6, 3)
     except Exception as error:  # noqa: BLE001 - a candidate that fails is a record with its reason
         return {**one, "error": f"{type(error).__name__}: {error}".split("\n")[0]}
@@ -183,10 +199,14 @@ def vendor_ways(task: Task, clock: Clock, plan: Plan) -> tuple[dict[str, Callabl
     """torch's ways that work here, and why the others do not."""
     works, refused = {}, {}
     for name, run in task.vendors.items():
+
+        def turned(i: int, run: Callable[[int], Any] = run) -> Any:
+            return run(i % task.sets)
+
         try:
             run(0)
-            clock.prepared(run, 1, plan.sample)  # not everything that runs can be captured
-            works[name] = lambda i, run=run: run(i % task.sets)
+            clock.prepared(turned, task.sets, plan.sample)  # not everything that runs can be captured
+            works[name] = turned
         except Exception as error:  # noqa: BLE001 - a backend that refuses this size is named, with its reason
             refused[name] = f"{type(error).__name__}: {error}".split("\n")[0]
     return works, refused

@@ -64,7 +64,9 @@ def softmax(b: Bench) -> Iterator[Task]:
                 amount=2 * x.numel() * SIZE[dtype] / 1e12,
                 sets=1,
                 launches={"softmax": lambda i: (y, x), "softmax_long": lambda i: (y, x)},
-                fits=lambda axes: axes["T"] == dtype and (axes["COLS"] == length or (axes["COLS"] in (2048, 4096) and length >= 16384)),
+                fits=lambda axes: (
+                    axes["T"] == dtype and (axes["COLS"] == length or (axes["COLS"] in (2048, 4096, 8192) and length >= 16384))
+                ),
                 vendors={"torch.softmax": lambda i: b.torch.softmax(x, 1, out=y)},
                 reset=lambda: y.fill_(math.nan),
                 found=lambda: [y],
@@ -121,26 +123,32 @@ def gemm(b: Bench) -> Iterator[Task]:
 
 
 def gemm_ragged(b: Bench) -> Iterator[Task]:
-    """Extents that no tile divides. Rows of odd length: torch gets them packed, the kernel at a pitch of 16 bytes."""
-    for m, n, k in ((72, 40, 104),) if b.small else ((4104, 4088, 4120), (4095, 4095, 4095), (8191, 4097, 2049)):
-        yield _gemm(b, "gemm_ragged", "bf16", (m, n, k), -(-max(m, n, k) // 8) * 8)
+    """Extents that no tile divides; rows begin at multiples of so many bytes. torch gets them so, and packed."""
+    sizes = ((4104, 4088, 4120, 16), (4104, 4088, 4120, 128), (4095, 4095, 4095, 16), (8191, 4097, 2049, 16))
+    for m, n, k, aligned in ((72, 40, 104, 16),) if b.small else sizes:
+        yield _gemm(b, "gemm_ragged", "bf16", (m, n, k), -(-max(m, n, k) * 2 // aligned) * aligned // 2, f", rows at {aligned} bytes")
 
 
-def _gemm(b: Bench, row: str, dtype: str, shape: tuple[int, int, int], pitch: int) -> Task:
+def _gemm(b: Bench, row: str, dtype: str, shape: tuple[int, int, int], pitch: int, note: str = "") -> Task:
     m, n, k = shape
     sets = b.sets((m * k + k * n + m * n) * 2)
     pitched = [[b.randn(rows, pitch, dtype=dtype)[:, :columns] for rows, columns in ((m, n), (m, k), (k, n))] for _ in range(sets)]
     packed = [[each.contiguous() for each in one] for one in pitched]
     arguments = pitched if row == "gemm_ragged" else packed
+    ways = {"torch.matmul": packed} | ({"torch.matmul at that pitch": pitched} if row == "gemm_ragged" else {})
+
+    def multiplied(data: list[list[Any]]) -> Run:
+        return lambda i: b.torch.matmul(data[i][1], data[i][2], out=data[i][0])
+
     return Task(
         row=row,
-        size=f"{dtype} {m} x {n} x {k}",
+        size=f"{dtype} {m} x {n} x {k}{note}",
         unit="TFLOP/s",
         amount=2 * m * n * k / 1e12,
         sets=sets,
         launches={name: lambda i: tuple(arguments[i]) for name in ("gemm", "gemm_persistent")},
         fits=lambda axes: axes["T"] == dtype,
-        vendors={"torch.matmul": lambda i: b.torch.matmul(packed[i][1], packed[i][2], out=packed[i][0])},
+        vendors={name: multiplied(data) for name, data in ways.items()},
         reset=lambda: arguments[0][0].fill_(math.nan),
         found=lambda: [arguments[0][0]],
         expected=lambda: [packed[0][1] @ packed[0][2]],
@@ -308,7 +316,7 @@ def dropout(b: Bench) -> Iterator[Task]:
     """A tenth is dropped; which elements, is the generator's, so that means and zeros are compared."""
     n = b.size(1 << 28, 8192)
     for dtype in ("f32", "bf16"):
-        x = b.randn(4, n // 4, dtype=dtype)
+        x = b.randn(n, dtype=dtype)
         y = b.torch.empty_like(x)
         functional = b.torch.nn.functional
 
@@ -343,8 +351,8 @@ def argmax(b: Bench) -> Iterator[Task]:
             unit="TB/s",
             amount=2 * x.numel() / 1e12,
             sets=1,
-            launches={"argmax": lambda i: (y, x)},
-            fits=lambda axes: axes["COLS"] == length,
+            launches={"argmax": lambda i: (y, x), "argmax_long": lambda i: (y, x)},
+            fits=lambda axes: axes["COLS"] == length or axes["COLS"] < length == 32768,
             vendors={"torch.argmax": lambda i: b.torch.argmax(x, 1)},
             reset=lambda: y.fill_(-1),
             found=lambda: [x.gather(1, y.long()[:, None])],  # of equal elements torch may name another
@@ -353,24 +361,25 @@ def argmax(b: Bench) -> Iterator[Task]:
 
 
 def top_k(b: Bench) -> Iterator[Task]:
-    """The 64 largest logits of a vocabulary: parts of a row, then what was found in them."""
+    """The 64 largest logits of a vocabulary: the largest of each group of a row, then those of the groups with the largest."""
     rows, length = b.size(64, 2), b.size(131072, 8192)
     x = b.randn(rows, length, dtype="f32")
-    for part in (2048,) if b.small else (2048, 4096):
-        parts = length // part * 64
-        some, where = (b.torch.empty(rows, parts, device=b.device, dtype=dtype) for dtype in (b.torch.float32, b.torch.int32))
+    values, places = (b.torch.empty(rows, 64, device=b.device, dtype=dtype) for dtype in (b.torch.float32, b.torch.int32))
+    for group in (32,) if b.small else (32, 64):
+        peaks = b.torch.empty(rows, length // group, device=b.device, dtype=b.torch.float32)
         yield Task(
             row="top_k",
-            size=f"f32 {rows} x {length}, first step in parts of {part}",
+            size=f"f32 {rows} x {length}, groups of {group}",
             unit="TB/s",
             amount=4 * x.numel() / 1e12,
             sets=1,
-            launches={"top_k": lambda i: (some, where, x)},
-            fits=lambda axes: axes["COLS"] == part,
+            launches={"top_k": lambda i, peaks=peaks: (values, places, x, peaks)},
+            before={"top_k": ("group_peaks", lambda i, peaks=peaks: (peaks, x))},
+            fits=lambda axes, group=group: axes["GROUP"] == group,
             vendors={"torch.topk": lambda i: b.torch.topk(x, 64, 1)},
-            reset=lambda: some.fill_(math.nan),
-            found=lambda: [b.torch.topk(some, 64, 1).values],
-            expected=lambda: [b.torch.topk(x, 64, 1).values],
+            reset=lambda peaks=peaks: (values.fill_(math.nan), places.fill_(-1), peaks.fill_(math.nan)),
+            found=lambda: [values, x.gather(1, places.long().clamp(0))],
+            expected=lambda: [b.torch.topk(x, 64, 1).values] * 2,
         )
 
 

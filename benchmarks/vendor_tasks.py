@@ -19,6 +19,7 @@ class Task:
         row, size: its name. unit: of `amount`, the work of one launch, per second.
         sets: how many sets of arguments there are, used in turn.
         launches: arguments of set i, by the kernel that takes them.
+        before: a kernel that is launched before another, and its arguments, by that other: of its variants, the one with the same axes.
         fits: whether a variant with these axes does this size.
         vendors: torch's ways, by name.
         reset: brings set 0 into its first state, outputs poisoned. found: the outputs of set 0. expected: what they should be.
@@ -37,6 +38,7 @@ class Task:
     found: Callable[[], Sequence[Any]]
     expected: Callable[[], Sequence[Any]]
     tolerance: float = 1e-2
+    before: Mapping[str, tuple[str, Callable[[int], tuple[Any, ...]]]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

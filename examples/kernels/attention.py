@@ -59,9 +59,8 @@ def attention(
             keys = tl.reshape(k.load_tile((head // GROUP, edge, 0), (1, BN, D)), (BN, D))
             score = tl.mma(queries, tl.transpose(keys), tl.zeros((BM, BN), tl.float32))
             columns = edge * BN + tl.expand_dims(tl.arange(BN, dtype=tl.int32), 0)
-            seen = columns < k.shape[1]
-            if CAUSAL:
-                seen = seen & (columns <= rows)
+            # What is behind the end is behind the diagonal too, of every row that is stored.
+            seen = columns <= rows if CAUSAL else columns < k.shape[1]
             score = tl.where(seen, score, -float("inf"))
             top = tl.maximum(peak, tl.max(score, 1, keepdims=True) * factor)
             weight = tl.exp2(score * factor - top, flush_to_zero=True)

@@ -27,9 +27,10 @@ def saxpy(y: tl.Mut[T, TILE], x: tl.Ref[T, 1], alpha: float = 1.0) -> None:
 def swiglu(z: tl.Mut[T, TILE], gate: tl.Ref[T, 1], up: tl.Ref[T, 1]) -> None:
     """z = silu(gate) * up, as the two projections of a feed-forward layer are joined."""
     g = gate.load_tile_like(z).astype(tl.float32)
-    # 1 / (1 + exp(-g)), with the exp2 that the hardware has; what overflows to infinity gives 0.
-    sigmoid = 1.0 / (1.0 + tl.exp2(g * -LOG2_E, flush_to_zero=True))
-    z.store((g * sigmoid * up.load_tile_like(z).astype(tl.float32)).astype(T))
+    u = up.load_tile_like(z).astype(tl.float32)
+    # g / (1 + exp(-g)), with the exp2 and the reciprocal that the hardware has; what overflows to infinity gives 0.
+    below = 1.0 + tl.exp2(g * -LOG2_E, flush_to_zero=True)
+    z.store((tl.truediv(g, below, rounding_mode=tl.RoundingMode.APPROX, flush_to_zero=True) * u).astype(T))
 
 
 @tl.kernel
@@ -48,24 +49,19 @@ def rope(y: tl.SpanMut[T, (1, ROWS, HALF), 2], x: tl.Ref[T, 3], cos: tl.Ref[tl.f
 
 
 @tl.kernel
-@tl.preconditions("y.shape == x.shape", "dim(x, 0) == 4")
-def dropout(y: tl.SpanMut[T, (1, TILE), 0], x: tl.Ref[T, 2], seed: int, keep: float = 0.9) -> None:
-    """Each element with probability `keep`, over `keep`, else 0; the same seed drops the same elements. y and x are seen as (4, n / 4).
+def dropout(y: tl.Mut[T, TILE], x: tl.Ref[T, 1], seed: int, keep: float = 0.9) -> None:
+    """Each element with probability `keep`, over `keep`, else 0; the same seed drops the same elements, whatever the tile.
 
-    Philox makes four random words of a counter: column i of the four rows takes those of counter i.
+    Philox makes four random words of a counter: element i takes word i % 4 of counter i // 4, all four in one thread.
     """
-    _, i = y.index
-    a, b, c, d = _philox(i * TILE + tl.arange(TILE, dtype=tl.int32), seed)
-    y.store_tile(0, _dropped(x.load_tile((0, i), (1, TILE)), a, keep))
-    y.store_tile(1, _dropped(x.load_tile((1, i), (1, TILE)), b, keep))
-    y.store_tile(2, _dropped(x.load_tile((2, i), (1, TILE)), c, keep))
-    y.store_tile(3, _dropped(x.load_tile((3, i), (1, TILE)), d, keep))
-
-
-def _dropped(values: tl.Tile, word: tl.Tile, keep: float) -> tl.Tile:
-    # The upper 24 bits are a float in [0, 1) without rounding.
-    kept = tl.expand_dims(word >> 8, 0).astype(tl.float32) * (1.0 / 16777216.0) < keep
-    return tl.where(kept, values.astype(tl.float32) * (1.0 / keep), 0.0).astype(T)
+    (i,) = y.index
+    a, b, c, d = _philox(i * (TILE // 4) + tl.expand_dims(tl.arange(TILE // 4, dtype=tl.int32), 1), seed)
+    word = tl.expand_dims(tl.arange(4, dtype=tl.int32), 0)
+    words = tl.reshape(tl.where(word < 2, tl.where(word == 0, a, b), tl.where(word == 2, c, d)), (TILE,))
+    # Of 2^24 values that the upper bits have, those below the bound are kept.
+    bound = tl.ceil(tl.astile(keep, dtype=tl.float32) * 16777216.0).astype(tl.int32)
+    kept = (words >> 8).astype(tl.int32) < bound
+    y.store(tl.where(kept, x.load_tile_like(y).astype(tl.float32) * (1.0 / keep), 0.0).astype(T))
 
 
 def _philox(counter: tl.Tile, seed: int) -> tuple[tl.Tile, tl.Tile, tl.Tile, tl.Tile]:

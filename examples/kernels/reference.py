@@ -31,7 +31,7 @@ def rope(x, cos, sin):
 
 
 def dropout(x, seed, keep):
-    word = philox(np.arange(x.shape[1], dtype=np.uint64), seed)
+    word = philox(np.arange(-(-len(x) // 4), dtype=np.uint64), seed).T.reshape(-1)[: len(x)]
     kept = (word >> 8).astype(np.float32) * np.float32(2.0**-24) < np.float32(keep)
     return np.where(kept, wide(x) / keep, 0.0)
 
@@ -113,19 +113,17 @@ def kv_append(cache, new, start):
     return found
 
 
-def largest(x, k):
-    place = np.argsort(-wide(x), axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(wide(x), place, axis=1), place
+def group_peaks(x, peaks):
+    starts = np.arange(peaks.shape[1]) * 32
+    return np.maximum.reduceat(wide(x), starts, axis=1)
 
 
-def top_k_parts(x):
-    found = [largest(x[:, start : start + 4096], 8) for start in range(0, x.shape[1], 4096)]
-    return {
-        "values": np.concatenate([values for values, _ in found], axis=1),
-        "places": np.concatenate([places + 4096 * part for part, (_, places) in enumerate(found)], axis=1),
-    }
-
-
-def top_k_merge(x, among):
-    values, place = largest(x, 8)
-    return {"values": values, "places": np.take_along_axis(among, place, axis=1)}
+def top_k(x, peaks, values):
+    """Of the groups with the largest peaks, the first where these are equal: as many as elements are wanted."""
+    k, found = values.shape[1], wide(x)
+    groups = np.argsort(-peaks, axis=1, kind="stable")[:, :k]
+    looked_at = np.zeros((len(x), peaks.shape[1]), bool)
+    np.put_along_axis(looked_at, groups, values=True, axis=1)
+    found[~np.repeat(looked_at, 32, axis=1)[:, : x.shape[1]]] = -np.inf
+    place = np.argsort(-found, axis=1, kind="stable")[:, :k]
+    return {"values": np.take_along_axis(found, place, axis=1), "places": place}

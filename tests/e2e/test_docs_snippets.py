@@ -250,7 +250,7 @@ def test_commands_in_the_text_exist(page: str) -> None:
             check_command(page, " ".join(words[1:]).replace("info|gc|clear", "info"))
 
 
-@pytest.mark.parametrize("page", [*PAGES, "docs/cpu-numbers.md", "docs/design.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", [*PAGES, "docs/kernels.md", "docs/cpu-numbers.md", "docs/design.md", "CONTRIBUTING.md"])
 def test_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#\s]*)(?:#[^)\s]*)?\)", text_of(page)):
         if target and "://" not in target:

@@ -43,7 +43,7 @@ def package(project: Path):
 
 def test_every_case_passes_on_the_cpu_device(project: Path, cli: Cli) -> None:
     report = cli.good(project, "run", "--device", "cpu").out
-    assert "43 cases on the cpu device: 43 passed" in report
+    assert "49 cases on the cpu device: 49 passed" in report
 
 
 def test_every_kernel_has_a_case(project: Path) -> None:
@@ -51,7 +51,7 @@ def test_every_kernel_has_a_case(project: Path) -> None:
     kernels = {line[8:-1] for line in text.split("\n") if line.startswith("[kernel.") and line.count(".") == 1}
     cases = {line.split(".")[1] for line in text.split("\n") if line.startswith("[kernel.") and ".case." in line}
     assert kernels == cases
-    assert len(kernels) == 20
+    assert len(kernels) == 21
 
 
 def test_what_is_not_proven_is_checked_and_nothing_is_promised(project: Path, cli: Cli) -> None:
@@ -83,7 +83,7 @@ def test_long_rows_are_walked_to_their_end(package, length):
 
 
 def test_the_same_seed_drops_the_same(package):
-    x = np.ones((4, 3000), np.float32)
+    x = np.ones(12001, np.float32)
     with use_device("cpu"):
         found = [package.dropout(tensor(np.empty_like(x)), tensor(x).share(), seed, 0.5).sync()[0].to_host() for seed in (1, 1, 2)]
     np.testing.assert_array_equal(found[0], found[1])
@@ -94,10 +94,40 @@ def test_the_same_seed_drops_the_same(package):
 def test_rows_that_are_too_long_are_refused(package):
     with use_device("cpu"):
         x = tensor(np.zeros((2, 2000), np.float32))
-        with pytest.raises(RequirementError, match=r"softmax: .*x\.shape\[1\] <= COLS"):
+        with pytest.raises(RequirementError, match=r"softmax: .*y\.shape\[1\] <= COLS"):
             package.softmax(tensor(np.zeros((2, 2000), np.float32)), x.share()).sync()
         with pytest.raises(VariantError):
             package.softmax(tensor(np.zeros((2, 2000), np.float32)), tensor(np.zeros((2, 2000), np.float32)).share(), COLS=2048).sync()
+
+
+@pytest.mark.parametrize("length", [40, 1000, 8193])
+def test_the_largest_of_rows_with_equal_and_missing_numbers(package, length):
+    x = np.random.default_rng(length).integers(0, 30, (3, length)).astype(np.float32)
+    x[0, ::7], x[1, 3:] = np.nan, -np.inf
+    x[2] = np.nan
+    with use_device("cpu"):
+        logits = tensor(x).share()
+        peaks = package.group_peaks(tensor(np.zeros((3, -(-length // 32)), np.float32)), logits).sync()[0]
+        values, places = (tensor(np.zeros((3, 8), dtype)) for dtype in (np.float32, np.int32))
+        values, places, *_ = package.top_k(values, places, logits, peaks.share(), K=8).sync()
+        values, places = values.to_host(), places.to_host()
+    for row, found, at in zip(x, values, places, strict=True):
+        known = np.flatnonzero(~np.isnan(row))
+        right = known[np.argsort(-row[known], kind="stable")][:8]
+        assert at.tolist() == [*right.tolist(), *[-1] * (8 - len(right))]
+        assert found.tolist() == [*row[right].tolist(), *[-np.inf] * (8 - len(right))]
+
+
+@pytest.mark.parametrize("mean", [0.0, 1000.0])
+def test_a_mean_far_from_zero_costs_layer_norm_no_digits(package, mean):
+    x = (np.random.default_rng(1).standard_normal((3, 777)) + mean).astype(np.float32)
+    ones, zeros = np.ones(777, np.float32), np.zeros(777, np.float32)
+    with use_device("cpu"):
+        y = tensor(np.full_like(x, np.nan))
+        y = package.layer_norm(y, tensor(x).share(), tensor(ones).share(), tensor(zeros).share(), 1e-5, COLS=1024).sync()[0].to_host()
+    wide = x.astype(np.float64)
+    right = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(y, right, rtol=1e-4, atol=1e-5)
 
 
 def test_places_outside_of_a_cache_are_left_out(package):

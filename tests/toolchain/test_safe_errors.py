@@ -138,7 +138,7 @@ BODIES = {
         "z.stor",
         (
             "tl.Mut has no 'stor'; did you mean 'store'\n    {line}\n"
-            "  hint: z is tl.Mut[T, (BM, BN)], which has index, tile_shape, shape, dtype, num_tiles, load, store"
+            "  hint: z is tl.Mut[T, (BM, BN)], which has index, tile_shape, shape, dtype, whole, num_tiles, load, store"
         ),
     ),
     "ct.store(x._tl_array, (0, 0), z.load())": (

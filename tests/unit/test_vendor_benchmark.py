@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import statistics
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 try:
     import vendor_candidates as candidates
     import vendor_kernels as vendor
+    import vendor_page as page
     from vendor_rows import ROWS
     from vendor_tasks import Task
 finally:
@@ -151,3 +154,90 @@ def test_the_table_names_errors_and_what_was_left_out():
     shown = vendor.table({"rows": rows, "machine": {"gpu": "H200"}, "left_out": ["softmax 2"]})
     assert "| gemm | 1 | LookupError: nothing |" in shown
     assert "left out: softmax 2" in shown
+
+
+def test_torchs_ways_get_the_sets_that_there_are():
+    module, state = kernels({"k": {1: 1.0}})
+    seen = []
+
+    class Counting(Clock):
+        def prepared(self, run, sets, sample):
+            return lambda: sum(run(i) for i in range(10)), 10
+
+    def way(i):
+        seen.append(i)
+        return 1.0
+
+    done = vendor.compared(dataclasses.replace(task(state, {"torch": way}), sets=2), module, Counting(), PLAN)
+    assert done["others"] == {}
+    assert set(seen) == {0, 1}
+
+
+def test_a_kernel_that_goes_before_is_launched_with_the_axes_that_it_shares():
+    module, state = kernels({"first": {1: 1.0, 2: 1.0}, "k": {1: 4.0, 2: 3.0}})
+    begun = []
+    bind = module.kernels["first"].bind
+
+    def counted(*arguments, **axes):
+        begun.append((arguments, axes))
+        return bind(*arguments, **axes)
+
+    module.kernels["first"].bind = counted
+    both = dataclasses.replace(task(state, {}), before={"k": ("first", lambda i: ("x", i))})
+    assert vendor.compared(both, module, Clock(), PLAN)["variant"] == "k[SIZE=2, T=f32]"
+    assert begun == [(("x", 0), {"SIZE": 1}), (("x", 0), {"SIZE": 2})]
+
+
+def test_the_page_shows_the_results_and_says_why_of_every_miss():
+    found = json.loads(page.RESULT.read_text(encoding="utf-8"))
+    text = page.PAGE.read_text(encoding="utf-8")
+    for name, made in page.parts(found).items():
+        assert page.filled(text, name, made) == text, "run benchmarks/vendor_page.py"
+    assert [row for row in page.misses(found) if not page.reason(row)] == []
+    assert {row["row"] for row in found["rows"]} == set(ROWS)
+    assert page.written(found) == page.RESULT.read_text(encoding="utf-8")
+
+
+def result(times, row="add", size="bf16 8", **more):
+    against = {"name": "torch", "times": times, "times_95": [times - 0.01, times + 0.01]}
+    vendors = {"torch": {"rate": 2.0}}
+    return {
+        "row": row,
+        "size": size,
+        "unit": "TB/s",
+        "safe": {"rate": 2 * times},
+        "variant": "v",
+        "vendors": vendors,
+        "against": against,
+        **more,
+    }
+
+
+def test_what_is_below_is_named_with_its_reason():
+    rows = [
+        result(0.95),
+        result(1.0),
+        result(0.79, "attention", "8 x 1024 x 128"),
+        result(0.97, "gemm"),
+        result(0.9, "gemm", "2048 x 2048 x 2048"),
+    ]
+    lines = page.missed({"rows": rows}).strip().split("\n")
+    assert [line.split(":")[0] for line in lines] == ["- add, bf16 8", "- attention, 8 x 1024 x 128"]
+    assert "0.790 [0.780, 0.800] of 0.80, which its interval reaches: one block" in lines[1]
+    assert page.missed({"rows": [result(1.0)]}) == "Nothing.\n"
+    slower = page.missed({"rows": [result(1.0, against_raw={"times": 0.98, "times_95": [0.97, 0.985]})]})
+    assert slower == "- add, bf16 8: 0.980 [0.970, 0.985] of its twin in cuda.tile.\n"
+
+
+def test_runs_are_put_together_without_what_lost():
+    machine = {"gpu": "H200"}
+    first, again = result(0.9, candidates=[1]), result(1.1, others={})
+    merged = page.merged([{"machine": machine, "rows": [first]}, {"machine": machine, "rows": [again]}])
+    assert [row["against"]["times"] for row in merged["rows"]] == [1.1]
+    assert not {"candidates", "others"} & set(merged["rows"][0])
+    with pytest.raises(SystemExit, match="different machines"):
+        page.merged([{"machine": machine, "rows": []}, {"machine": {}, "rows": []}])
+    with pytest.raises(SystemExit, match="add 1: LookupError"):
+        page.merged([{"machine": machine, "rows": [{"row": "add", "size": "1", "error": "LookupError: none"}]}])
+    with pytest.raises(SystemExit, match="no marks of the part 'table'"):
+        page.filled("a page", "table", "")

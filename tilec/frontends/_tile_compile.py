@@ -28,6 +28,8 @@ from tilec.model.signature import AbiSlot
 
 # The oldest CUDA release whose driver launches tile cubins.
 OLDEST_CUDA: Version = (13, 0)
+# Bytecode from here on can say that a tile lies in its array whole.
+_UNMASKED: Version = (13, 4)
 _ALIASES = {"opt": "opt_level"}
 
 
@@ -112,7 +114,7 @@ class Compiler:
         target = "" if job.target.kind is TargetKind.TILEIR else str(job.target)
         name, at = kernel.decl.name, kernel.decl.location
         hints = _hints(job, kernel)
-        with module.active(), _kernel_of(job, module, kernel) as plain:
+        with module.active(), _kernel_of(job, module, kernel, _divisors(kernel, bound, version)) as plain:
             # Without a hint, the lower of the author's level and the profile's counts.
             hints.setdefault("opt_level", min(job.spec.opt, api.opt_level(plain, target)))
             try:
@@ -162,15 +164,28 @@ class Compiler:
 
 
 @contextlib.contextmanager
-def _kernel_of(job: Job, module: LoadedModule, kernel: Declared) -> Iterator[Any]:
+def _kernel_of(job: Job, module: LoadedModule, kernel: Declared, divisors: Mapping[str, tuple[int, ...]] | None) -> Iterator[Any]:
     """The kernel as cuda.tile has it."""
     if kernel.safe is None:
         yield kernel.kernel
         return
     values = {**{p.name: p.default for p in kernel.safe.params if p.default is not None}, **dict(job.variant.axes)}
     modules = list(module.modules.values())
-    with entry(kernel.safe, values, modules, line=kernel.decl.location.line, checks=job.spec.checks) as made:
+    with entry(kernel.safe, values, modules, line=kernel.decl.location.line, checks=job.spec.checks, divisors=divisors) as made:
         yield made
+
+
+def _divisors(kernel: Declared, bound: Bound, version: Version) -> Mapping[str, tuple[int, ...]] | None:
+    """Divisors of the extents of each array, an extent that is known being its own; None where bytecode cannot say what lies inside."""
+    if version < _UNMASKED:
+        return None
+    found = {}
+    for param, array in zip(kernel.params, bound.bindings, strict=True):
+        if isinstance(array, api.Array):
+            extents = array.extents or (None,) * len(array.shape_divisible)
+            known = zip(extents, array.shape_divisible, strict=True)
+            found[param.name] = tuple(divisor if extent is None else extent for extent, divisor in known)
+    return found
 
 
 def _pick(job: Job, module: LoadedModule, kernels: Mapping[str, Declared]) -> Declared:

@@ -27,7 +27,13 @@ _CHECKED = re.compile(r"\.\s*(load_tile|load_tile_like|store_tile)\b")
 
 @contextlib.contextmanager
 def entry(
-    kernel: SafeKernel, axes: Mapping[str, AxisValue], modules: Sequence[types.ModuleType], *, line: int, checks: Checks
+    kernel: SafeKernel,
+    axes: Mapping[str, AxisValue],
+    modules: Sequence[types.ModuleType],
+    *,
+    line: int,
+    checks: Checks,
+    divisors: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Iterator[Any]:
     """A kernel of cuda.tile that takes the raw arguments in order; while it lasts, axes have their values in the project's modules.
 
@@ -37,10 +43,12 @@ def entry(
         modules: the project's modules.
         line: where the function's `def` stands.
         checks: whether its other accesses keep theirs.
+        divisors: of the extents of arrays, by parameter: what every launch of the variant has; None where the compiler cannot use them.
+            Without checks nothing says that a tile begins in its array, so that its end counts for nothing.
     """
     function = kernel.own.function
     names = _unlike([param.name for param in kernel.params])
-    text = _text(function.__name__, kernel.params, axes, names, kernel.requires)
+    text = _text(function.__name__, kernel.params, axes, names, kernel.requires, {} if checks is Checks.OFF else divisors or {})
     with _valued(modules, axes):
         lang = api.lang()
         followed = (kernel.own, *kernel.helpers)
@@ -111,25 +119,33 @@ def _guard(function: Any, lines: Sequence[str], first: int, *, known: frozenset[
             raise CompileError(what, diagnostics=(Diagnostic(message=what, location=at, excerpt=line.rstrip("\n")),))
 
 
-def _text(name: str, params: Sequence[SafeParam], axes: Mapping[str, AxisValue], own: str, requires: Sequence[str]) -> str:
+def _text(
+    name: str,
+    params: Sequence[SafeParam],
+    axes: Mapping[str, AxisValue],
+    own: str,
+    requires: Sequence[str],
+    divisors: Mapping[str, tuple[int, ...]],
+) -> str:
     """Source of the entry point, whose launches fulfil `requires`; its names start with `own`, which no parameter's does."""
     ids = ", ".join(f"{own}ct.bid({axis})" for axis in range(3))
     passed = []
     for param in params:
         tile = _tuple([str(axes.get(extent, extent)) for extent in param.tile])
+        array = f"{param.name}, {_tuple([str(divisor) for divisor in divisors.get(param.name, ())])}"
         match param.access:
             case Access.MUT:
-                place = _tuple([f"{own}b{axis}" for axis in range(param.rank)])
-                passed.append(f"{own}lang.Mut({param.name}, {place}, {tile})")
+                place = _tuple(["0" if _one(param, axis, requires) else f"{own}b{axis}" for axis in range(param.rank)])
+                passed.append(f"{own}lang.Mut({array}, {place}, {tile})")
             case Access.SPAN:
                 place = _tuple(["0" if axis == param.axis else f"{own}b{axis}" for axis in range(param.rank)])
-                passed.append(f"{own}lang.SpanMut({param.name}, {place}, {tile}, {param.axis})")
+                passed.append(f"{own}lang.SpanMut({array}, {place}, {tile}, {param.axis})")
             case Access.MAPPED:
                 strip = axes.get(param.strip, param.strip) or 0
                 singles = [str(f"{param.name}.shape[{axis}] == {extent}" in requires) for axis, extent in enumerate(param.tile)]
-                passed.append(f"{own}lang.MappedMut({param.name}, {own}b0, {tile}, {strip}, {_number(params, param)}, {_tuple(singles)})")
+                passed.append(f"{own}lang.MappedMut({array}, {own}b0, {tile}, {strip}, {_number(params, param)}, {_tuple(singles)})")
             case Access.REF:
-                passed.append(f"{own}lang.Ref({param.name})")
+                passed.append(f"{own}lang.Ref({array})")
             case _:
                 passed.append(param.name)
     lines = [
@@ -138,6 +154,11 @@ def _text(name: str, params: Sequence[SafeParam], axes: Mapping[str, AxisValue],
         f"    {own}({', '.join(passed)})",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _one(param: SafeParam, axis: int, requires: Sequence[str]) -> bool:
+    """Whether every launch has at most one tile along an axis: its place is a constant then, and not the number of a block."""
+    return f"{param.name}.shape[{axis}] <= {param.tile[axis]}" in requires
 
 
 def _number(params: Sequence[SafeParam], param: SafeParam) -> int:

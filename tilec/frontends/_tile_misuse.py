@@ -16,7 +16,7 @@ from tilec.frontends._tile_values import ArrayOf, Items, Size, Values, Within, a
 from tilec.model.suggest import did_you_mean
 
 # Attributes that hold what the language keeps from kernels, and those that only proven accesses become.
-FIELDS = ("_tl_array", "_tl_index", "_tl_tile", "_tl_first", "_tl_strip", "_tl_of", "_tl_number", "_tl_axis", "_tl_single")
+FIELDS = ("_tl_array", "_tl_divisors", "_tl_index", "_tl_tile", "_tl_first", "_tl_strip", "_tl_of", "_tl_number", "_tl_axis", "_tl_single")
 PRIVATE = (*FIELDS, *UNCHECKED.values())
 _RAW = ("load", "store", "gather", "scatter", "load_advanced_indexing", "store_advanced_indexing", "num_tiles")
 _INSTEAD = {"load": "load_tile(index, shape)", "gather": "gather(indices)", "num_tiles": "num_tiles(axis, size)"}

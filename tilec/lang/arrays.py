@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import cuda.tile as ct
 
-from tilec.lang.bounds import ZERO, load_inside
+from tilec.lang.bounds import ZERO, load_begun, load_inside, ragged, store_begun
 from tilec.lang.marks import annotated
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ class Mut:
     """
 
     _tl_array: Any
+    _tl_divisors: tuple[int, ...]
     _tl_index: tuple[int, ...]
     _tl_tile: tuple[int, ...]
 
@@ -50,17 +51,22 @@ class Mut:
         """Dtype of its elements."""
         return self._tl_array.dtype  # type: ignore[no-any-return]
 
+    @property
+    def whole(self) -> bool:
+        """Whether no region hangs over the output's end: a compile-time constant, true where the variant's facts say so."""
+        return not ct.static_eval(ragged(self._tl_tile, self._tl_divisors))
+
     def num_tiles(self, axis: int) -> int:
         """Number of regions along an axis."""
         return ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])  # type: ignore[no-any-return]
 
     def load(self, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
         """What the region holds now."""
-        return ct.load(self._tl_array, self._tl_index, self._tl_tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
+        return load_begun(self._tl_array, self._tl_divisors, self._tl_index, self._tl_tile, padding, latency, allow_tma)  # type: ignore[no-any-return]
 
     def store(self, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
         """Write the region; a scalar, or a tile of fewer elements, is broadcast."""
-        ct.store(self._tl_array, self._tl_index, ct.broadcast_to(tile, self._tl_tile), latency=latency, allow_tma=allow_tma)
+        store_begun(self._tl_array, self._tl_divisors, self._tl_index, self._tl_tile, tile, latency, allow_tma)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +74,7 @@ class Ref:
     """An array that the kernel only reads, any tile of it: `x: tl.Ref[T, 2]` has two dimensions."""
 
     _tl_array: Any
+    _tl_divisors: tuple[int, ...]
 
     def __class_getitem__(cls, found: Any) -> Any:
         """`Ref[T, 2]`: dtype and rank."""
@@ -108,9 +115,9 @@ class Ref:
             allow_tma: False keeps the compiler from using TMA.
         """
         if unchecked:
-            tile: Tile = ct.load(self._tl_array, index, shape, padding_mode=padding, latency=latency, allow_tma=allow_tma)
+            tile: Tile = load_begun(self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma)
         else:
-            tile = load_inside(self._tl_array, index, shape, padding, latency, allow_tma)
+            tile = load_inside(self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma)
         return tile
 
     def _loadtile(
@@ -124,14 +131,14 @@ class Ref:
         allow_tma: bool | None = None,
     ) -> Tile:
         # What `load_tile` becomes where the tile is known to have an element in the array: the names are equally long.
-        return ct.load(self._tl_array, index, shape, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
+        return load_begun(self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
 
     def load_tile_like(self, other: Mut, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
         """The tile at the place, and of the shape, of a block's own region."""
-        return load_inside(self._tl_array, other.index, other.tile_shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
+        return load_inside(self._tl_array, self._tl_divisors, other.index, other.tile_shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
 
     def _loadtile_like(self, other: Mut, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
-        return ct.load(self._tl_array, other.index, other.tile_shape, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
+        return load_begun(self._tl_array, self._tl_divisors, other.index, other.tile_shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
 
     def nearest(self, index: int | Tile, axis: int, size: int) -> int:
         """A tile index along an axis that is one of the array's: `index`, or else the first or the last."""

@@ -1,4 +1,4 @@
-"""Which tiles lie in an array: what the checked accesses of the language ask inside of a kernel."""
+"""Which tiles begin in an array, and which lie in it whole: what accesses of the language ask, inside of a kernel and of its compiler."""
 
 from __future__ import annotations
 
@@ -30,10 +30,33 @@ def value_of(padding: Any) -> Any:
     return 0
 
 
-def load_inside(array: Any, index: Any, shape: Any, padding: Any, latency: Any, allow_tma: Any) -> Any:
+def ragged(shape: tuple[int, ...], divisors: tuple[int, ...]) -> bool:
+    """Whether a tile that begins in an array may hang over its end, of whose extents `divisors` are known; asked while compiling.
+
+    Without any divisors nothing is known, not even of tiles of one element: the code is for a compiler that cannot be told.
+    """
+    return not divisors or any(divisor % extent for divisor, extent in zip(divisors, shape, strict=True))
+
+
+def load_inside(array: Any, divisors: Any, index: Any, shape: Any, padding: Any, latency: Any, allow_tma: Any) -> Any:
     """The tile, or padding alone where it has no element in the array."""
     if inside(index, shape, array.shape):
-        tile = ct.load(array, index, shape, padding_mode=padding, latency=latency, allow_tma=allow_tma)
+        tile = load_begun(array, divisors, index, shape, padding, latency, allow_tma)
     else:
         tile = ct.full(shape, value_of(padding), array.dtype)
     return tile
+
+
+def load_begun(array: Any, divisors: Any, index: Any, shape: Any, padding: Any, latency: Any, allow_tma: Any) -> Any:
+    """A tile that begins in the array: no mask, and no padding, where it cannot hang over."""
+    if ct.static_eval(ragged(shape, divisors)):
+        tile = ct.load(array, index, shape, padding_mode=padding, latency=latency, allow_tma=allow_tma)
+    else:
+        tile = ct.load(array, index, shape, check_bounds=False, latency=latency, allow_tma=allow_tma)
+    return tile
+
+
+def store_begun(array: Any, divisors: Any, index: Any, shape: Any, tile: Any, latency: Any, allow_tma: Any) -> None:
+    """Write a tile that begins in the array."""
+    check = ct.static_eval(ragged(shape, divisors))
+    ct.store(array, index, ct.broadcast_to(tile, shape), check_bounds=check, latency=latency, allow_tma=allow_tma)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import cuda.tile as ct
 
-from tilec.lang.bounds import ZERO
+from tilec.lang.bounds import ZERO, load_begun, store_begun
 from tilec.lang.marks import annotated
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class MappedMut:
     """
 
     _tl_array: Any
+    _tl_divisors: tuple[int, ...]
     _tl_first: int
     _tl_tile: tuple[int, ...]
     _tl_strip: int
@@ -96,7 +97,7 @@ class MappedMut:
         """What a tile of this block holds now."""
         ct.static_assert(at._tl_of == self._tl_of, "the place is one of another output")  # noqa: SLF001 - one language
         if self._owns(at):
-            tile = ct.load(self._tl_array, at.index, self._tl_tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)
+            tile = load_begun(self._tl_array, self._tl_divisors, at.index, self._tl_tile, padding, latency, allow_tma)
         else:
             tile = ct.zeros(self._tl_tile, self._tl_array.dtype)
         return tile  # type: ignore[no-any-return]
@@ -105,14 +106,14 @@ class MappedMut:
         """Write a tile of this block; a scalar, or a tile of fewer elements, is broadcast."""
         ct.static_assert(at._tl_of == self._tl_of, "the place is one of another output")  # noqa: SLF001 - one language
         if self._owns(at):
-            ct.store(self._tl_array, at.index, ct.broadcast_to(tile, self._tl_tile), latency=latency, allow_tma=allow_tma)
+            store_begun(self._tl_array, self._tl_divisors, at.index, self._tl_tile, tile, latency, allow_tma)
 
     def _got(self, at: Place, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
         # What `load` becomes where the place is known to be this block's own: the names are equally long.
-        return ct.load(self._tl_array, at.index, self._tl_tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
+        return load_begun(self._tl_array, self._tl_divisors, at.index, self._tl_tile, padding, latency, allow_tma)  # type: ignore[no-any-return]
 
     def _stow(self, at: Place, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
-        ct.store(self._tl_array, at.index, ct.broadcast_to(tile, self._tl_tile), latency=latency, allow_tma=allow_tma)
+        store_begun(self._tl_array, self._tl_divisors, at.index, self._tl_tile, tile, latency, allow_tma)
 
     def _total(self) -> int:
         total = self.num_tiles(0)

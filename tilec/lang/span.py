@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import cuda.tile as ct
 
-from tilec.lang.bounds import ZERO, load_inside
+from tilec.lang.bounds import ZERO, load_begun, load_inside, store_begun
 from tilec.lang.marks import annotated
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class SpanMut:
     """
 
     _tl_array: Any
+    _tl_divisors: tuple[int, ...]
     _tl_index: tuple[int, ...]
     _tl_tile: tuple[int, ...]
     _tl_axis: int
@@ -61,19 +62,19 @@ class SpanMut:
 
     def load_tile(self, number: int | Tile, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
         """What a tile of the region holds now; a number that is none of its tiles gives padding."""
-        return load_inside(self._tl_array, self._at(number), self._tl_tile, padding, latency, allow_tma)  # type: ignore[no-any-return]
+        return load_inside(self._tl_array, self._tl_divisors, self._at(number), self._tl_tile, padding, latency, allow_tma)  # type: ignore[no-any-return]
 
     def store_tile(self, number: int | Tile, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
         """Write a tile of the region, or nothing where the number is none of its tiles; what has fewer elements is broadcast."""
         if (number >= 0) & (number < self.num_tiles(self._tl_axis)):
-            ct.store(self._tl_array, self._at(number), ct.broadcast_to(tile, self._tl_tile), latency=latency, allow_tma=allow_tma)
+            store_begun(self._tl_array, self._tl_divisors, self._at(number), self._tl_tile, tile, latency, allow_tma)
 
     def _loadtile(self, number: int | Tile, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
         # What `load_tile` becomes where the number is known to be a tile's: the names are equally long.
-        return ct.load(self._tl_array, self._at(number), self._tl_tile, padding_mode=padding, latency=latency, allow_tma=allow_tma)  # type: ignore[no-any-return]
+        return load_begun(self._tl_array, self._tl_divisors, self._at(number), self._tl_tile, padding, latency, allow_tma)  # type: ignore[no-any-return]
 
     def _storetile(self, number: int | Tile, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
-        ct.store(self._tl_array, self._at(number), ct.broadcast_to(tile, self._tl_tile), latency=latency, allow_tma=allow_tma)
+        store_begun(self._tl_array, self._tl_divisors, self._at(number), self._tl_tile, tile, latency, allow_tma)
 
     def _at(self, number: int | Tile) -> Any:
         # One return, as in MappedMut._in_order.

@@ -21,6 +21,7 @@ _BYTES = Either((Integer(0), Text("a size such as 90 MiB", pattern=values.SIZE, 
 _HINT = Integer()
 _SHA256 = Text("a SHA-256 (64 hexadecimal digits)", pattern="[0-9a-fA-F]{64}")
 _DIVISORS = ListOf(Integer(1), least=1, most=8)
+_AXIS_OR_DIVISOR = Either((Integer(1), Text("an axis of the matrix", pattern=values.IDENTIFIER)))
 _EXTENTS = ListOf(Either((Integer(0), Text('an extent: write a number, or "?" for a free one', pattern=r"\?"))), least=1, most=8)
 _ALIGNED = Integer(1, 2**20, power=True)
 
@@ -169,7 +170,11 @@ ASSUME = Table(
                         Key(
                             "name", Text("a name of letters, digits and underscores", pattern="[A-Za-z0-9_]+"), "Name in the variant's id."
                         ),
-                        Key("divisible", Table(names=_parameters(_DIVISORS)), "Divisors of the extents, one per dimension."),
+                        Key(
+                            "divisible",
+                            Table(names=_parameters(ListOf(_AXIS_OR_DIVISOR, least=1, most=8))),
+                            "Divisors of the extents, one per dimension: numbers, and axes of the matrix.",
+                        ),
                         Key("stride", Table(names=_parameters(_DIVISORS)), "Divisors of the strides in elements, one per dimension."),
                         Key(
                             "aligned",

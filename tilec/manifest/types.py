@@ -74,14 +74,14 @@ class Matrix:
 class AssumeSet:
     """One set of kernel.NAME.assume.sets: facts per parameter; the empty set is the general fallback.
 
-    `divisible` gives divisors of the extents, one per dimension. Strides that are not fixed are then divisible by the innermost
-    divisor, which is what a contiguous tensor gives; `stride` says otherwise. `aligned` is the base address in bytes, for every
-    tensor (`("", n)`) or by name. `extent` gives extents that are compiled in, None where they are free; `contiguous` names tensors
-    (`""` for every one) whose strides are those of a C-contiguous one.
+    `divisible` gives divisors of the extents, one per dimension: a number, or the axis whose value it is. Strides that are not fixed are
+    then divisible by the innermost divisor, which is what a contiguous tensor gives; `stride` says otherwise. `aligned` is the base
+    address in bytes, for every tensor (`("", n)`) or by name. `extent` gives extents that are compiled in, None where they are free;
+    `contiguous` names tensors (`""` for every one) whose strides are those of a C-contiguous one.
     """
 
     name: str = ""
-    divisible: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    divisible: tuple[tuple[str, tuple[int | str, ...]], ...] = ()
     stride: tuple[tuple[str, tuple[int, ...]], ...] = ()
     aligned: tuple[tuple[str, int], ...] = ()
     extent: tuple[tuple[str, tuple[int | None, ...]], ...] = ()

@@ -13,6 +13,7 @@ from tilec.model import expr
 from tilec.model.job import Variant
 from tilec.model.kernel import AxisValue
 from tilec.model.signature import Assumption, Param, ParamKind
+from tilec.model.suggest import did_you_mean
 
 Point = tuple[tuple[str, AxisValue], ...]
 
@@ -37,18 +38,20 @@ def expand(kernel: Kernel, params: Sequence[Param], report: Report, *, unresolve
         unresolved: names of parameters that were reported already.
     """
     points = tuple(_points(kernel, report))
-    sets = assumption_sets(kernel, params, report, unresolved=unresolved)
-    count = len(points) * len(sets)
+    count = len(points) * len(kernel.assume)
     if count > kernel.matrix.max_variants:
         path = ("kernel", kernel.name, "matrix", "max-variants")
         report(f"the matrix gives {count} variants, more than max-variants = {kernel.matrix.max_variants}", path)
         return ()
     if not points:
         report("the matrix excludes every point: no variant is left", ("kernel", kernel.name, "matrix"))
+    named = any(isinstance(divisor, str) for assume in kernel.assume for _, divisors in assume.divisible for divisor in divisors)
+    once = _Once(report)
+    first = assumption_sets(kernel, params, once, unresolved=unresolved, point=points[0] if points else ())
     variants = tuple(
         Variant(kernel=kernel.name, id=_variant_id(kernel.name, point, label), axes=point, assume=facts)
         for point in points
-        for label, facts in sets
+        for label, facts in (assumption_sets(kernel, params, once, unresolved=unresolved, point=point) if named else first)
     )
     seen: dict[str, Variant] = {}
     for variant in variants:
@@ -57,6 +60,18 @@ def expand(kernel: Kernel, params: Sequence[Param], report: Report, *, unresolve
             report(f"two variants get the id {variant.id!r}: give the axis values distinct names", ("kernel", kernel.name, "matrix"))
             return ()
     return variants
+
+
+class _Once:
+    """Tells a problem that every point has a single time."""
+
+    def __init__(self, report: Report) -> None:
+        self._report, self._told = report, set[tuple[str, tuple[str | int, ...]]]()
+
+    def __call__(self, what: str, path: tuple[str | int, ...], column: int = 0) -> None:
+        if (what, path) not in self._told:
+            self._told.add((what, path))
+            self._report(what, path, column)
 
 
 def _points(kernel: Kernel, report: Report) -> Iterator[Point]:
@@ -130,9 +145,9 @@ def _variant_id(kernel: str, point: Point, label: str) -> str:
 
 
 def assumption_sets(
-    kernel: Kernel, params: Sequence[Param], report: Report, *, unresolved: Collection[str] = ()
+    kernel: Kernel, params: Sequence[Param], report: Report, *, unresolved: Collection[str] = (), point: Point = ()
 ) -> tuple[tuple[str, tuple[Assumption, ...]], ...]:
-    """Each set of `assume.sets` as (label for the id, facts per tensor parameter), in manifest order."""
+    """Each set of `assume.sets` at a point as (label for the id, facts per tensor parameter), in manifest order."""
     result: list[tuple[str, tuple[Assumption, ...]]] = []
     labels: dict[str, int] = {}
     for index, assume in enumerate(kernel.assume):
@@ -140,7 +155,9 @@ def assumption_sets(
         if label in labels or (not label and result and not result[-1][0]):
             label = f"{label or 'facts'}{index}"
         labels[label] = index
-        result.append((label, _facts(kernel, index, assume, params, unresolved, report)))
+        result.append(
+            (label, _facts(kernel, index, assume, _divisible(kernel.name, index, assume, point, report), params, unresolved, report))
+        )
     return tuple(result)
 
 
@@ -154,13 +171,40 @@ def _label(assume: AssumeSet) -> str:
     return f"al{max(bases)}" if bases else "contiguous" if assume.contiguous else ""
 
 
+def _divisible(kernel: str, index: int, assume: AssumeSet, point: Point, report: Report) -> dict[str, tuple[int, ...]]:
+    """Divisors at a point: axes have their values there."""
+    axes = dict(point)
+    found: dict[str, tuple[int, ...]] = {}
+    for param, divisors in assume.divisible:
+        read = []
+        for place, divisor in enumerate(divisors):
+            value = axes.get(divisor, divisor) if isinstance(divisor, str) else divisor
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                read.append(value)
+                continue
+            read.append(1)
+            if divisor in axes:
+                what = f"axis {divisor} is {value!r} in a variant: divisors are positive integers"
+            else:
+                what = f"{divisor!r} is no axis of the matrix: it has {', '.join(axes) or 'none'}{did_you_mean(str(divisor), axes)}"
+            report(what, ("kernel", kernel, "assume", "sets", index, "divisible", param, place))
+        found[param] = tuple(read)
+    return found
+
+
 def _facts(
-    kernel: Kernel, index: int, assume: AssumeSet, params: Sequence[Param], unresolved: Collection[str], report: Report
+    kernel: Kernel,
+    index: int,
+    assume: AssumeSet,
+    divisible: Mapping[str, tuple[int, ...]],
+    params: Sequence[Param],
+    unresolved: Collection[str],
+    report: Report,
 ) -> tuple[Assumption, ...]:
     tensors = {p.name: p for p in params if p.kind is ParamKind.TENSOR}
     base: tuple[str | int, ...] = ("kernel", kernel.name, "assume", "sets", index)
     lists: tuple[tuple[str, tuple[tuple[str, tuple[int | None, ...]], ...]], ...] = (
-        ("divisible", assume.divisible),
+        ("divisible", tuple(divisible.items())),
         ("stride", assume.stride),
         ("extent", assume.extent),
     )
@@ -179,7 +223,7 @@ def _facts(
             if name and name not in tensors and name not in unresolved:
                 where = (*base, key, name) if key == "aligned" else (*base, key, place)
                 report(f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}", where)
-    divisible, strides, aligned, extents = dict(assume.divisible), dict(assume.stride), dict(assume.aligned), dict(assume.extent)
+    strides, aligned, extents = dict(assume.stride), dict(assume.aligned), dict(assume.extent)
     facts = []
     for name, param in tensors.items():
         shape = divisible.get(name, ())

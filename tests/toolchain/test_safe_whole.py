@@ -1,0 +1,135 @@
+"""Tiles that lie in their array whole: what the facts of a variant say of them, and that nothing else takes their masks away."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from tests.toolchain.tile_jobs import frontend, job, tensor, write
+from tilec.frontends._tools import find_tool
+from tilec.frontends.base import ToolSearch
+from tilec.model.safety import Checks
+from tilec.model.signature import Assumption
+
+pytestmark = pytest.mark.toolchain
+
+TEXT = """import tilec.lang as tl
+T = tl.dtype("T")
+BM = tl.size("BM")
+BN = tl.size("BN")
+
+
+@tl.kernel
+def mut(z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2]):
+    z.store(x.load_tile_like(z, allow_tma=False) + 1, allow_tma=False)
+
+
+@tl.kernel
+def span(z: tl.SpanMut[T, (BM, BN), 1], x: tl.Ref[T, 2]):
+    row, _ = z.index
+    for j in range(z.num_tiles(1)):
+        z.store_tile(j, x.load_tile((row, j), (BM, BN), allow_tma=False) + 1, allow_tma=False)
+
+
+@tl.kernel
+def mapped(z: tl.MappedMut[T, (BM, BN)], x: tl.Ref[T, 2]):
+    for tile in z.tiles:
+        at = z.place(tile)
+        z.store(at, x.load_tile(at.index, (BM, BN), allow_tma=False) + 1, allow_tma=False)
+
+
+@tl.kernel
+def said(z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2]):
+    z.store(x.load_tile_like(z) if z.whole else 7.0)
+
+
+@tl.kernel
+@tl.preconditions("dim(z, 1) <= BN")
+def single(z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2]):
+    z.store(x.load_tile_like(z, allow_tma=False) + 1, allow_tma=False)
+"""
+KERNELS = ("mut", "span", "mapped")
+
+
+@pytest.fixture(scope="module")
+def tile():
+    return frontend()
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    write(folder, {"k.py": TEXT})
+    return folder
+
+
+def code(tile, root, kernel, facts, *, of=("z", "x"), extent=(), **spec):
+    """Machine code where both arrays have extents with these divisors, or these extents."""
+    assume = tuple(
+        Assumption(param=name, shape=() if extent else facts if name in of else (1, 8), extent=extent, stride=(8, 1), align=16)
+        for name in ("z", "x")
+    )
+    params = (tensor("z", "f32", 2, out=True), tensor("x", "f32", 2))
+    made = tile.compile(
+        job(tile, root, "k.py", kernel, params, target="sm_90", axes={"T": "f32", "BM": 4, "BN": 512}, assume=assume, **spec)
+    )
+    file = root / "k.cubin"
+    file.write_bytes(made.data)
+    tool = find_tool("cuobjdump", ToolSearch()).path
+    done = subprocess.run([tool, "-sass", str(file)], capture_output=True, text=True, check=True, timeout=120)
+    return re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(.*?);", done.stdout, re.MULTILINE)
+
+
+def masked(lines):
+    """What is done under a condition: of a tile that may hang over, each vector is."""
+    return sum(bool(re.match(r"@!?U?P\d+ (BRA|LDG|STG|EXIT)", line)) for line in lines)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_tiles_that_fill_their_arrays_have_no_masks(tile, root, kernel):
+    whole, ragged = code(tile, root, kernel, (4, 512)), code(tile, root, kernel, (4, 256))
+    assert masked(whole) < masked(ragged)
+    if kernel == "mut":
+        assert masked(whole) == 0
+        assert any("LDG" in line and ".128" in line for line in whole)
+
+
+def test_known_extents_do_as_well(tile, root):
+    assert masked(code(tile, root, "mut", (), extent=(64, 1024))) == 0
+    assert masked(code(tile, root, "mut", (), extent=(64, 1000))) > 0
+
+
+def test_each_array_is_asked_by_itself(tile, root):
+    found = [masked(code(tile, root, "mut", (4, 512), of=of)) for of in (("z", "x"), ("z",), ("x",))]
+    assert found[0] == 0
+    assert min(found[1:]) > 0
+
+
+def test_multiples_of_the_tile_do_and_parts_do_not(tile, root):
+    assert masked(code(tile, root, "mut", (64, 2048))) == 0
+    assert masked(code(tile, root, "mut", (2, 512))) > 0
+
+
+def test_code_without_checks_keeps_its_masks(tile, root):
+    # Nothing says then that a tile begins in its array.
+    assert masked(code(tile, root, "mut", (4, 512), checks=Checks.OFF)) > 0
+
+
+def test_kernels_can_ask(tile, root):
+    assert any("LDG" in line or "UTMALDG" in line for line in code(tile, root, "said", (4, 512)))
+    assert not any("LDG" in line for line in code(tile, root, "said", (4, 8)))
+
+
+def test_portable_code_is_for_readers_that_know_no_such_promise(tile, root):
+    facts = tuple(Assumption(param=name, shape=(4, 512), stride=(8, 1), align=16) for name in ("z", "x"))
+    params = (tensor("z", "f32", 2, out=True), tensor("x", "f32", 2))
+    made = tile.compile(job(tile, root, "k.py", "mut", params, target="tileir", axes={"T": "f32", "BM": 4, "BN": 512}, assume=facts))
+    assert made.info.ptx_isa == (13, 3)
+
+
+def test_of_one_tile_along_an_axis_the_place_is_known(tile, root):
+    code_of = {kernel: code(tile, root, kernel, (4, 512)) for kernel in ("mut", "single")}
+    assert any("SR_CTAID.Y" in line for line in code_of["mut"])
+    assert not any("SR_CTAID.Y" in line for line in code_of["single"])

@@ -1,0 +1,52 @@
+"""Axes of the matrix among the divisors of `assume.sets`: each variant has its own value of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilec.manifest.types import AssumeSet, Kernel, Matrix
+from tilec.model.signature import Param, ParamKind
+from tilec.plan.matrix import expand
+
+PARAMS = tuple(Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=2) for name in ("y", "x"))
+
+
+def expanded(axes, *sets):
+    told = []
+    kernel = Kernel(name="k", source="k.py", function="k", language="tile", matrix=Matrix(axes=axes), assume=sets)
+    variants = expand(kernel, PARAMS, lambda what, path, column=0: told.append((what, path)))
+    return variants, told
+
+
+def test_a_divisor_has_the_axis_value_of_the_variant():
+    sets = (AssumeSet(name="whole", divisible=(("x", (1, "COLS")),)), AssumeSet())
+    variants, told = expanded((("COLS", (512, 1024)),), *sets)
+    assert told == []
+    assert [(v.id, [(a.param, a.shape, a.stride) for a in v.assume]) for v in variants] == [
+        ("k-COLS512-whole", [("x", (1, 512), (512, 1))]),
+        ("k-COLS512", []),
+        ("k-COLS1024-whole", [("x", (1, 1024), (1024, 1))]),
+        ("k-COLS1024", []),
+    ]
+
+
+def test_numbers_and_axes_may_be_mixed():
+    variants, told = expanded((("A", (2,)), ("B", (3,))), AssumeSet(divisible=(("y", ("A", 16)), ("x", ("B", "A")))))
+    assert told == []
+    assert {a.param: a.shape for a in variants[0].assume} == {"y": (2, 16), "x": (3, 2)}
+
+
+@pytest.mark.parametrize(
+    ("divisor", "axes", "said"),
+    [
+        ("COL", (("COLS", (512, 1024)),), "'COL' is no axis of the matrix: it has COLS; did you mean 'COLS'"),
+        ("COLS", (), "'COLS' is no axis of the matrix: it has none"),
+        ("T", (("T", ("f32", "f16")),), "axis T is 'f32' in a variant: divisors are positive integers"),
+        ("FAST", (("FAST", (True,)),), "axis FAST is True in a variant: divisors are positive integers"),
+        ("N", (("N", (0, 4)),), "axis N is 0 in a variant: divisors are positive integers"),
+    ],
+)
+def test_what_is_no_divisor_is_told_once_for_a_value(divisor, axes, said):
+    _, told = expanded(axes, AssumeSet(divisible=(("x", (1, divisor)),)))
+    assert told[0] == (said, ("kernel", "k", "assume", "sets", 0, "divisible", "x", 1))
+    assert len(told) == len(set(told))
