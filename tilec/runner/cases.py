@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.errors import CaseError, Location
 from tilec.manifest.locate import Locator
-from tilec.manifest.types import Bench, Case, Input, Kernel, Tolerance
+from tilec.manifest.types import Bench, Case, Input, Kernel, Operand, Tolerance
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue, KernelInfo
 from tilec.model.signature import Param, ParamKind
@@ -20,12 +20,28 @@ Files = tuple[tuple[str, str, str], ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class BoundStep:
+    """One launch of a chain.
+
+    Attributes:
+        kernel: launcher name. language: of its source.
+        arguments: by parameter: inputs of the case by name, and values.
+        axes: that the step chooses.
+    """
+
+    kernel: str
+    language: str = ""
+    arguments: tuple[tuple[str, Operand], ...] = ()
+    axes: Axes = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class BoundCase:
     """A case that is ready to run.
 
     Attributes:
         name: `gemm/4k[f16]`: kernel, case, and the dtypes of the axes that the case leaves open.
-        kernel: launcher name.
+        kernel: launcher name; of a chain its name.
         case: the case's name in the manifest; empty for a run from the command line.
         axes: every axis whose value is known, dtypes included; what expressions see.
         choose: the axes that the launcher is told by keyword (those that its arguments do not decide).
@@ -37,6 +53,7 @@ class BoundCase:
         tolerance: as the manifest gives it; empty for the defaults of the dtypes.
         bench: work of one launch, if the case says.
         location: where the case is written.
+        steps: of a chain, in order; empty for a case of one kernel.
     """
 
     name: str
@@ -52,6 +69,7 @@ class BoundCase:
     tolerance: tuple[Tolerance, ...] = ()
     bench: Bench | None = None
     location: Location | None = None
+    steps: tuple[BoundStep, ...] = ()
 
     @property
     def outs(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tilec.model.image import ImageInfo
     from tilec.runtime.jit import Compiled
     from tilec.runtime.load import Module
+    from tilec.runtime.ops.op import DeviceOp
     from tilec.runtime.seam import DeviceDriver
 
 STREAM = 0  # the legacy default stream: runs are one after another
@@ -65,6 +66,22 @@ class ModuleDevice:
         """Launch a kernel and wait until it is done."""
         self._module.kernels[kernel](STREAM, **arguments, **axes)
         self._driver.synchronize(self._device.ordinal, STREAM)
+
+    def launch_in_order(self, calls: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]]) -> None:
+        """Launch (kernel, arguments, axes) as one chain of `then`: one behind the other on one stream. Wait until the last is done."""
+        from tilec.runtime.streams import Stream
+
+        lazy = self._module.lazy
+
+        def made(call: tuple[str, Mapping[str, Any], Mapping[str, Any]]) -> DeviceOp[Any]:
+            kernel, arguments, axes = call
+            return lazy[kernel](**arguments, **axes)
+
+        chain = made(calls[0])
+        for call in calls[1:]:
+            # Made when those before it are on the stream: until then it would hold what they write.
+            chain = chain.then(lambda _, call=call: made(call))
+        chain.sync_on(Stream.borrow_raw(STREAM, self._device, driver=self._driver))
 
 
 def refusal_of(language: str, images: Sequence[ImageInfo] = (), *, advice: str = "") -> str:

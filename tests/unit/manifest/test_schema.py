@@ -145,7 +145,15 @@ ALL_TABLES = {id(table): table for table in tables(keys.MANIFEST)}
 # Fields that hold a table's name, what was worked out, or what several keys make together; and keys that become other fields.
 NOT_KEYS = {"name", "path", "root", "locate", "function", "options", "value", "dtype", "default", "table", "keep"}
 OTHER_FIELD = {
-    types.Manifest: {"edition": "", "profile": "profiles", "frontend": "frontends", "kernel": "kernels", "override": "overrides"},
+    types.Manifest: {
+        "edition": "",
+        "profile": "profiles",
+        "frontend": "frontends",
+        "kernel": "kernels",
+        "chain": "chains",
+        "override": "overrides",
+    },
+    types.Chain: {"case": "cases"},
     types.Profile: {"inherits": ""},
     types.Kernel: {
         "case": "cases",
