@@ -19,6 +19,7 @@ from tilec.frontends.base import ToolSearch
 from tilec.model.arch import TargetKind, Version
 from tilec.model.digest import sha256
 from tilec.model.driver import cuda_of_ptx_isa, ptx_isa_of_cuda
+from tilec.model.expr import DESCRIPTOR
 from tilec.model.image import Image, ImageInfo
 from tilec.model.job import Job, Source
 from tilec.model.kernel import KernelDecl
@@ -97,11 +98,8 @@ class _Compile:
         self._check_scratch(made)
         abi = mapped(bound.abi, made.maps)
         if abi is None:
-            raise self._error(
-                f"Triton made {len(made.maps)} tensor maps for other descriptors than the kernel takes",
-                cause="a descriptor that the kernel does not use is no argument of what it compiles",
-                fix="use every descriptor that is a parameter, or take it out",
-            )
+            wanted = sum(slot.type == DESCRIPTOR for slot in bound.abi)
+            raise self._error(f"Triton made {len(made.maps)} tensor maps for {wanted} descriptors", fix="report it, with the kernel")
         if made.scratch:  # the first of the two hidden addresses
             place = len(abi) - api.HIDDEN
             abi = (*abi[:place], dataclasses.replace(abi[place], type=f"{SCRATCH}:{made.scratch}"), *abi[place + 1 :])

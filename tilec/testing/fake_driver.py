@@ -469,7 +469,7 @@ def _unpack(parameters: int, index: int, slot: AbiSlot) -> Any:
     """One argument, read as the driver does: through the array of addresses."""
     address = ctypes.c_void_p.from_address(parameters + index * ctypes.sizeof(ctypes.c_void_p)).value or 0
     data = ctypes.string_at(address, slot.size)
-    if slot.scratch:
+    if slot.type.startswith("scratch:"):
         return int.from_bytes(data, "little")
-    plain = slot.type == "struct" or TensorMap.parse(slot.type)
+    plain = slot.type == "struct" or slot.type.startswith("tensormap:")
     return data if plain else struct.unpack(f"={format_of(slot.type)}", data)[0]
