@@ -12,7 +12,7 @@ from tilec.frontends import _simt_api as api
 from tilec.frontends._simt_bind import Bound, bind
 from tilec.frontends._simt_declare import Declared, declared
 from tilec.frontends._simt_errors import kernel_error
-from tilec.frontends._simt_function import with_constants
+from tilec.frontends._simt_function import capturing, with_constants
 from tilec.frontends._simt_text import external, symbol_of
 from tilec.frontends._simt_toolchain import TOOLS
 from tilec.frontends._tile_errors import line_of
@@ -144,11 +144,14 @@ class _Compile:
         job, kernel = self._job, self._kernel
         options = kernel.kernel.options
         function = kernel.kernel.function
+        axes = dict(job.variant.axes)
+        held = {name: api.value(axes[axis.name]) for name, axis in kernel.captured if axis.name in axes}
+        if held:
+            function = capturing(function, held)
         if bound.constants:
             if kernel.node is None:
                 raise self._error("its source is in no file of the project, which is what constants are bound in")
             function = with_constants(function, kernel.node, bound.constants)
-        axes = dict(job.variant.axes)
         scopes = [
             (vars(self._module.modules[module]), name, axes[axis.name]) for module, name, axis in kernel.variables if axis.name in axes
         ]
