@@ -320,7 +320,8 @@ def test_launch_errors_are_all_in_the_table_of_checks() -> None:
     assert raised - set(re.findall(r"`(\w+)`", told)) == {"LaunchError"}
 
 
-PLACEHOLDERS = {"kernel": "NAME", "chain": "NAME", "profile": "NAME", "case": "CASE", "params": "PARAM", "inputs": "PARAM", "tolerance": "DTYPE"}
+PLACEHOLDERS = dict.fromkeys(("kernel", "chain", "profile"), "NAME")
+PLACEHOLDERS |= {"case": "CASE", "params": "PARAM", "inputs": "PARAM", "tolerance": "DTYPE"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -100,6 +100,11 @@ _CPP = (
     ),
     Key("flags", ListOf(Text()), "More compiler flags, as they are."),
 )
+_LINK = Key(
+    "link",
+    ListOf(Text("a file such as act.cu, act.py:relu or libact.a", convert=values.link_entry), least=1, unique=True),
+    "Files of device functions that the kernel is linked with.",
+)
 OPTIONS: dict[str, tuple[Key, ...]] = {
     "cuda": (
         Key(
@@ -107,11 +112,7 @@ OPTIONS: dict[str, tuple[Key, ...]] = {
         ),
         *_CPP,
         Key("group", Integer(1, 64), "Most variants of a source that are compiled in one go; 1 compiles each alone."),
-        Key(
-            "link",
-            ListOf(Text("a file such as act.cu, act.py:relu or libact.a", convert=values.link_entry), least=1, unique=True),
-            "Files of device functions that the kernel is linked with.",
-        ),
+        _LINK,
     ),
     "prebuilt": (
         Key("sha256", _SHA256, "SHA-256 of `source`, which is required: nothing else of a compiled file can be told from its name."),
@@ -123,7 +124,7 @@ OPTIONS: dict[str, tuple[Key, ...]] = {
     ),
     "tile": _CPP,
     "triton": (),
-    "simt": (),
+    "simt": (_LINK,),
 }
 FRONTENDS = Table(
     keys=(

@@ -220,7 +220,7 @@ def test_every_sample_key_of_the_table_is_in_the_full_sample() -> None:
         return found
 
     unseen = [name for name in missing(keys.MANIFEST, [BASE], "") if not name.startswith(".frontend.*")]
-    optional = {".kernel.*.define", ".kernel.*.flags", ".kernel.*.group", ".kernel.*.link", ".frontend.cuda.link"}
+    optional = {".kernel.*.define", ".kernel.*.flags", ".kernel.*.group", ".kernel.*.link", ".frontend.cuda.link", ".frontend.simt.link"}
     optional |= {f".frontend.tile.{name}" for name in ("std", "include", "define", "flags")}
     assert set(unseen) <= optional | {".kernel.*.case.*.tolerance.atol", ".kernel.*.case.*.tolerance.*.rtol"}
 
