@@ -117,7 +117,7 @@ def test_errors_of_a_linked_source_are_at_its_lines(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_linked(tmp_path: Path, entry: str, what: str, fix: str) -> None:
     error = refused(tmp_path, entry)
-    assert error.what == f"{what}, and a SIMT kernel is linked with CUDA C++ sources alone"
+    assert error.what == what
     assert error.fix.startswith(fix)
     with pytest.raises(CompileError):
         frontend().inputs(Source(root=str(tmp_path), path="k/a.py", options=(("link", (entry,)),)))
