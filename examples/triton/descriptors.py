@@ -5,12 +5,15 @@ import triton.language as tl
 
 
 @triton.jit
-def matmul_kernel(a_desc, b_desc, c_desc, k_size, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """C = A B, tile by tile; what a tile has outside of its matrix reads as zero and is not written."""
+def matmul_kernel(a_desc, b_desc, c_desc, k_size, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, SPECIALIZE: tl.constexpr):
+    """C = A B, tile by tile; what a tile has outside of its matrix reads as zero and is not written.
+
+    SPECIALIZE gives loads and products warps of their own.
+    """
     m = tl.program_id(0) * BM
     n = tl.program_id(1) * BN
     total = tl.zeros((BM, BN), dtype=tl.float32)
-    for k in range(0, k_size, BK):
+    for k in tl.range(0, k_size, BK, warp_specialize=SPECIALIZE):
         total = tl.dot(a_desc.load([m, k]), b_desc.load([k, n]), total)
     c_desc.store([m, n], total.to(c_desc.dtype))
 
