@@ -471,11 +471,10 @@ def _check_kernel(here: str, kernel: KernelInfo) -> None:
                 unfit(f"{here}.variants[{index}].assume", f"no parameter {assumption.param!r}")
         if variant.hints:
             _check_hints(f"{here}.variants[{index}].hints", variant)
-        for slot in variant.abi:
-            if slot.type not in DTYPES and slot.type not in ("ptr", "struct"):
-                from tilec.bundle.maps import check_special  # few kernels have any
+        if any(slot.type not in DTYPES and slot.type not in ("ptr", "struct") for slot in variant.abi):
+            from tilec.bundle.maps import check_special  # few kernels have any
 
-                check_special(f"{here}.variants[{index}].abi", slot, kernel.params)
+            check_special(f"{here}.variants[{index}].abi", variant.abi, kernel.params)
 
 
 def _check_hints(here: str, variant: VariantInfo) -> None:

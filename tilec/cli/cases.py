@@ -236,7 +236,7 @@ def chosen_cases(opened: Opened, manifest: Manifest | None, wish: Wish) -> tuple
             bound.extend(unbuilt_cases(kernel, locate=manifest.locate))
         elif wish.kernels:
             raise UsageError(f"kernel {kernel.name!r} is not in the bundle", fix="build it, or leave --bundle out")
-    bound += _of_chains(built, manifest, wish, refused)
+    bound += _of_chains(opened, built, manifest, wish, refused)
     chosen = select_cases(bound, wish.select, wish.expression)
     taken = tuple(case for case in chosen if not wish.cases or case.case in wish.cases)
     if not taken:
@@ -247,17 +247,29 @@ def chosen_cases(opened: Opened, manifest: Manifest | None, wish: Wish) -> tuple
     return taken
 
 
-def _of_chains(built: Mapping[str, KernelInfo], manifest: Manifest, wish: Wish, refused: dict[str, UsageError]) -> Iterator[BoundCase]:
-    """The cases of chains. What is to be changed of cases is said of one kernel's parameters: none of them may be chosen then."""
+def _of_chains(
+    opened: Opened, built: Mapping[str, KernelInfo], manifest: Manifest, wish: Wish, refused: dict[str, UsageError]
+) -> Iterator[BoundCase]:
+    """The cases of chains. What is to be changed of cases is said of one kernel's parameters: none of them may be chosen then.
+
+    Raises:
+        UsageError: a chain is named, and a kernel of it is not in the bundle.
+    """
     from tilec.errors import UsageError
     from tilec.runner.chains import chain_cases
 
     for chain in manifest.chains if wish.chains else ():
-        if not wish.kernels or chain.name in wish.kernels:
+        if wish.kernels and chain.name not in wish.kernels:
+            continue
+        lacking = [step.kernel for step in chain.steps if step.kernel not in built and step.kernel not in opened.absent]
+        if lacking and wish.kernels:
+            what = f"kernel {lacking[0]!r} of chain {chain.name!r} is not in the bundle"
+            raise UsageError(what, fix="build it, or leave --bundle out")
+        if not lacking:
             yield from chain_cases(chain, built, locate=manifest.locate)
-            if wish.overrides:
-                what = f"{wish.overrides[0].text}: {chain.name} is a chain, whose cases run as they are written"
-                refused[chain.name] = UsageError(what, fix=f"write another case: [chain.{chain.name}.case.NAME]")
+        if wish.overrides:
+            what = f"{wish.overrides[0].text}: {chain.name} is a chain, whose cases run as they are written"
+            refused[chain.name] = UsageError(what, fix=f"write another case: [chain.{chain.name}.case.NAME]")
 
 
 def absence(opened: Opened, case: BoundCase) -> str:

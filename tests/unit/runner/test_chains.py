@@ -108,6 +108,18 @@ def test_what_a_chain_is_not_taken_for(tilec: Tilec, arguments: list[str], told:
     assert told in done.err
 
 
+def test_a_chain_whose_kernel_is_not_in_the_bundle(tilec: Tilec, tmp_path: Path) -> None:
+    text = (
+        MANIFEST
+        + CHAIN.replace("scale(out", "other(out")
+        + '[kernel.other]\nsource = "scale.cu:scale"\nargs = ["z.ptr"]\nparams = { z = {} }\n'
+    )
+    (tmp_path / "tilec.toml").write_text(text)
+    done = tilec("run", "both")
+    assert (done.code, "kernel 'other' of chain 'both' is not in the bundle" in done.err) == (2, True)
+    assert [row["kernel"] for row in json.loads(tilec("run", "--case", "good", "--json").out)["cases"]] == ["scale"]
+
+
 def test_arguments_are_those_of_one_kernel(tilec: Tilec, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["run", "both", "--arg", "x=f32[3]"], {"HOME": str(tmp_path)}, tmp_path) == 2
     assert "--arg runs one kernel, and both is a chain of several" in capsys.readouterr().err
