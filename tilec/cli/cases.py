@@ -103,8 +103,9 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
             raise UsageError(f"no kernel {name!r}{did_you_mean(name, known) or '; there are ' + ', '.join(known)}")
     if wish.args and wish.kernels[0] in chains:
         raise UsageError(f"--arg runs one kernel, and {wish.kernels[0]} is a chain of several", fix="name one of its kernels")
-    tables = (*manifest.kernels, *(manifest.chains if wish.chains else ()))
-    if not wish.args and not any(table.cases for table in tables if not wish.kernels or table.name in wish.kernels):
+    cased = [kernel.name for kernel in manifest.kernels if kernel.cases]
+    cased += [chain.name for chain in manifest.chains if chain.cases and wish.chains]
+    if not wish.args and not (set(cased) & set(wish.kernels) if wish.kernels else cased):
         raise UsageError(NO_CASES, fix=ADD_CASE)
 
 

@@ -74,7 +74,7 @@ def parse_step(text: str) -> Step:
         raise StepError(f"{text!r} cannot be read: {getattr(error, 'msg', '') or error}") from error
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise StepError(f"{text!r} is no call of a kernel")
-    named = []
+    named: list[tuple[str, Operand]] = []
     for given in call.keywords:
         if given.arg is None:
             raise StepError("a step says each argument by itself, without **", given.value.col_offset)
