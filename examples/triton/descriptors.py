@@ -5,7 +5,7 @@ import triton.language as tl
 
 
 @triton.jit
-def matmul_kernel(a_desc, b_desc, c_desc, k_size, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, SPECIALIZE: tl.constexpr):
+def described_matmul_kernel(a_desc, b_desc, c_desc, k_size, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, SPECIALIZE: tl.constexpr):
     """C = A B, tile by tile; what a tile has outside of its matrix reads as zero and is not written.
 
     SPECIALIZE gives loads and products warps of their own.
