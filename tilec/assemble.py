@@ -11,7 +11,7 @@ from tilec.errors import BudgetError, BuildError, CompileError, Diagnostic, Tile
 from tilec.manifest.locate import Locator
 from tilec.model.driver import branch_of_cuda
 from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
-from tilec.model.signature import Param, ParamKind
+from tilec.model.signature import Param, ParamKind, joined_abi
 from tilec.plan import Plan, PlannedKernel
 from tilec.project import UNREADABLE, Declared, Project
 
@@ -92,10 +92,14 @@ def _with_images(kernel: PlannedKernel, rows: object) -> KernelInfo:
     for job in kernel.jobs:
         done: Done = next(rows)  # type: ignore[call-overload]
         known = variants.get(job.variant.id)
+        abi = joined_abi(known.abi, done.abi) if known else done.abi
+        if abi is None:
+            what = f"{job.variant.id}: the image for {job.target} takes other arguments than those for other targets"
+            raise CompileError(what, kernel=job.variant.id, target=str(job.target), fix="keep one of the targets from it in [[override]]")
         images = (*(known.images if known else ()), done.info)
         hints = (*(known.hints if known else ()), *(((str(job.target), job.hints),) if job.hints else ()))
         variants[job.variant.id] = VariantInfo(
-            id=job.variant.id, axes=job.variant.axes, assume=job.variant.assume, abi=done.abi, images=images, hints=hints
+            id=job.variant.id, axes=job.variant.axes, assume=job.variant.assume, abi=abi, images=images, hints=hints
         )
     built = tuple(variants.values())
     return dataclasses.replace(kernel.info, params=tuple(_with_size(param, built, kernel) for param in kernel.info.params), variants=built)

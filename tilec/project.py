@@ -128,8 +128,9 @@ def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
     """References of cases that are not there. A build needs none of them, and a run, which does, is often on another machine."""
     problems = []
     functions: dict[str, frozenset[str] | None] = {}
-    for kernel in manifest.kernels:
-        for case in kernel.cases:
+    owners = [("kernel", kernel.name, kernel.cases) for kernel in manifest.kernels]
+    for table, name, cases in (*owners, *(("chain", chain.name, chain.cases) for chain in manifest.chains)):
+        for case in cases:
             file, _, function = case.reference.rpartition(":")
             if file and file not in functions:
                 functions[file] = _functions(Path(manifest.root) / file)
@@ -140,7 +141,7 @@ def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
             elif file and known and function not in known:
                 what = f"{file} has no function {function!r}{did_you_mean(function, known)}"
             if what:
-                problems.append(_problem(manifest, ("kernel", kernel.name, "case", case.name, "reference"), what))
+                problems.append(_problem(manifest, (table, name, "case", case.name, "reference"), what))
     return tuple(problems)
 
 

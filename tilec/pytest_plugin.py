@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from tilec.cli.settings import read_settings
 from tilec.errors import TilecError
 
 if TYPE_CHECKING:
-    from tilec.manifest.types import Kernel
+    from tilec.cli.cases import Opened
     from tilec.project import Project
     from tilec.runner.cases import BoundCase
     from tilec.runner.device import ModuleDevice
@@ -54,16 +54,22 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CaseFile |
 
 
 class CaseFile(pytest.File):
-    """A manifest: one test per case of each kernel. Nothing is built while tests are collected."""
+    """A manifest: one test per case of each kernel and chain. Nothing is built while tests are collected."""
 
     def collect(self) -> Iterator[pytest.Item]:
         """The cases, in the manifest's order."""
         from tilec.runner.cases import unbuilt_cases
+        from tilec.runner.chains import chain_cases
 
         run = Run(self.path, self.config.getoption("--tilec-device"))
-        for kernel in run.project.manifest.kernels:
-            for case in unbuilt_cases(kernel):
-                yield CaseItem.from_parent(self, name=case.name, run=run, kernel=kernel, case=case.case)
+        manifest = run.project.manifest
+        languages = {kernel.name: kernel.language for kernel in manifest.kernels}
+        cases = [case for kernel in manifest.kernels for case in unbuilt_cases(kernel)]
+        cases += [case for chain in manifest.chains for case in chain_cases(chain, {})]
+        known = frozenset(case.name for case in cases)
+        for case in cases:
+            used = {kernel: languages[kernel] for kernel in ([step.kernel for step in case.steps] or [case.kernel])}
+            yield CaseItem.from_parent(self, name=case.name, run=run, case=case, known=known, kernels=used)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
         """Errors in the manifest, as `tilec check` prints them."""
@@ -71,21 +77,22 @@ class CaseFile(pytest.File):
 
 
 class CaseItem(pytest.Item):
-    """One case of a kernel, for one choice of the dtypes that it leaves open; for all where the manifest does not tell them."""
+    """One case of a chain; or of a kernel, for one choice of the dtypes that it leaves open (for all where only a build tells them)."""
 
-    def __init__(self, *, run: Run, kernel: Kernel, case: str, **more: Any) -> None:
-        """Mark it, so that `-m` and `-k` find it by kernel, language and need of a GPU."""
+    def __init__(self, *, run: Run, case: BoundCase, known: frozenset[str], kernels: Mapping[str, str], **more: Any) -> None:
+        """Mark it, so that `-m` and `-k` find it by kernel, language and need of a GPU; `kernels` are its kernels, with their languages."""
         super().__init__(**more)
-        self._run, self._kernel, self._case = run, kernel, case
+        self._run, self._case, self._known = run, case, known
         self.add_marker(pytest.mark.tilec)
-        self.add_marker(pytest.mark.tilec_kernel(name=kernel.name, language=kernel.language))
-        if kernel.language in LANGUAGES:
+        for name, language in kernels.items():
+            self.add_marker(pytest.mark.tilec_kernel(name=name, language=language))
+        if any(language in LANGUAGES for language in kernels.values()):
             self.add_marker(pytest.mark.tilec_gpu)
-        self.extra_keyword_matches.update((kernel.name, case, kernel.language))
+        self.extra_keyword_matches.update((case.kernel, case.case, *kernels, *kernels.values()))
 
     def runtest(self) -> None:
         """Build what is not up to date (once for all cases), run, and compare."""
-        results = self._run.results(self._kernel, self._case, self.name)
+        results = self._run.results(self._case, self._known)
         bad = [result for result in results if result.status in ("failed", "error")]
         if bad:
             raise CaseFailedError("\n".join(line for result in bad for line in _told(result)))
@@ -103,7 +110,8 @@ class CaseItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the case is, for reports."""
-        place = self._run.project.manifest.locate(("kernel", self._kernel.name, "case", self._case))
+        table = "chain" if self._case.steps else "kernel"
+        place = self._run.project.manifest.locate((table, self._case.kernel, "case", self._case.case))
         return self.path, place.line - 1, self.name
 
 
@@ -125,19 +133,20 @@ class Run:
         self._cases: tuple[BoundCase, ...] | None = None
         self._error: TilecError | None = None
         self._said: TilecError | None = None
-        self._absent: dict[str, str] = {}
+        self._opened: Opened | None = None
         self._place: ModuleDevice | None = None
         self._references: References | None = None
 
-    def results(self, kernel: Kernel, case: str, name: str) -> list[CaseResult]:
-        """What came of the case of this name; of all of a case where the manifest alone names them otherwise than what was built does.
+    def results(self, case: BoundCase, known: frozenset[str]) -> list[CaseResult]:
+        """What came of a case as the manifest names it; of all of its dtypes where what was built has none of the `known` names.
 
         Raises:
             TilecError: the project cannot be built, or there is no such device; the same for every case.
         """
         import time
 
-        from tilec.runner.cases import unbuilt_cases
+        from tilec.cli.cases import absence
+        from tilec.runner.chains import device_of
         from tilec.runner.run import CaseResult, run_case
 
         if self._error is not None:
@@ -148,14 +157,15 @@ class Run:
             except TilecError as error:
                 self._error = error
                 raise
-        known = {one.name for one in unbuilt_cases(kernel)}
-        same = [one for one in self._cases if (one.kernel, one.case) == (kernel.name, case)]
+        assert self._opened is not None
+        same = [one for one in self._cases if (one.kernel, one.case) == (case.kernel, case.case)]
         results = []
-        for one in [one for one in same if one.name == name] if known.intersection(one.name for one in same) else same:
-            if self._place is None or self._references is None or kernel.name in self._absent:
-                results.append(CaseResult(case=one, status="skipped", reason=self._absent.get(kernel.name, "it was not built")))
+        for one in [one for one in same if one.name == case.name] if known.intersection(one.name for one in same) else same:
+            lacking = absence(self._opened, one)
+            if self._place is None or self._references is None or lacking:
+                results.append(CaseResult(case=one, status="skipped", reason=lacking or "it was not built"))
             else:
-                results.append(run_case(one, self._place, self._references, clock=time.perf_counter))
+                results.append(run_case(one, device_of(one, self._place), self._references, clock=time.perf_counter))
         return results
 
     def told(self, error: TilecError) -> str:
@@ -173,11 +183,11 @@ class Run:
         from tilec.runtime.load import load
 
         manifest = self.project.manifest
-        wish = Wish(kernels=(), select=(), cases=(), args=(), axes=(), reference="")
+        wish = Wish(kernels=(), select=(), cases=(), args=(), axes=(), reference="", chains=True)
         work = f"the cases of {manifest.package.name}"
         driver, device = find_device(self._app, self._device, CpuWish(), work=lambda: work, manifest=manifest, traced=print)
         opened = open_bundle(self._app, self.project, wish, bundle=None, targets=(), cpu=device.interprets is not None)
-        self._absent = dict(opened.absent)
+        self._opened = opened
         self._references = References(manifest.root)
         if opened.bundle is not None:
             self._place = ModuleDevice(load(opened.bundle, device, driver=driver), driver, advice=opened.advice)

@@ -10,3 +10,9 @@ def row_softmax(x):
 
 def threshold_scale(x, threshold, scale):
     return np.where(x > np.float32(threshold), x * np.float32(scale), np.float32(0))
+
+
+def inter_kernel(logits, threshold, scale):
+    """Both, one behind the other: what each of them writes."""
+    softmax = row_softmax(logits)
+    return {"softmax": softmax, "gated": threshold_scale(softmax, threshold, scale)}

@@ -14,3 +14,7 @@ def softmax(x):
 
 def matmul(a, b):
     return a.astype(np.float32) @ b.astype(np.float32)
+
+
+def double(x):
+    return 2 * x

@@ -32,7 +32,17 @@ def project(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
 def test_every_kernel_is_in_one_bundle(project: Path, cli: Cli) -> None:
     report = cli.good(project, "inspect", BUNDLE, "--json").json()
     languages = {kernel["name"]: kernel["language"] for kernel in report["kernels"]}
-    assert languages == {"add": "triton", "softmax": "triton", "matmul": "triton", "scale": "tile"}
+    triton = ("add", "softmax", "matmul", "matmul_descriptors", "double")
+    assert languages == {**dict.fromkeys(triton, "triton"), "scale": "tile"}
+    described = next(kernel for kernel in report["kernels"] if kernel["name"] == "matmul_descriptors")
+    assert {image["target"] for variant in described["variants"] for image in variant["images"]} == {"sm_90"}
+    assert {slot["type"] for slot in described["variants"][0]["abi"]} == {
+        "tensormap:6:3:128x64",
+        "tensormap:6:3:64x64",
+        "i32",
+        "i64",
+        "u64",
+    }
     images = [i for k in report["kernels"] if k["name"] == "matmul" for v in k["variants"] for i in v["images"]]
     assert {tuple(image["block"]) for image in images} == {(256, 1, 1)}
     assert all(image["dynamic_shared"] > 48 * 1024 for image in images if image["target"] == "sm_90" and "div16" in image["id"])

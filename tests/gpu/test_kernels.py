@@ -17,6 +17,7 @@ from tilec.runner.cases import expand_cases
 from tilec.runner.device import ModuleDevice
 from tilec.runner.reference import References
 from tilec.runner.run import run_cases
+from tilec.runtime import load
 from tilec.runtime._driver import driver
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
@@ -213,7 +214,9 @@ def test_top_k(kernels, torch, stream):
 
 def test_every_case_agrees_with_its_reference(kernels):
     manifest = open_project(EXAMPLE / "tilec.toml", ToolSearch()).manifest
-    cases = [case for kernel in manifest.kernels for case in expand_cases(kernel, kernels[kernel.name].info, locate=manifest.locate)]
-    report = run_cases(cases, ModuleDevice(kernels, driver()), References(manifest.root), clock=time.perf_counter)
+    # A run of cases takes a loaded bundle, not a package's methods: that of the package, which lies beside its code.
+    module = load(next(Path(importlib.import_module("tilec_kernels").__path__[0]).glob("*.tilec")), 0)
+    cases = [case for kernel in manifest.kernels for case in expand_cases(kernel, module.kernels[kernel.name].info, locate=manifest.locate)]
+    report = run_cases(cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter)
     assert [(r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"] == []
     assert len(report.results) == 49

@@ -143,3 +143,20 @@ def test_a_tile_kernel_then_a_simt_kernel(module: Module) -> None:
         timeout=120,
     )
     assert done.stdout.startswith("PASS: tile softmax -> SIMT threshold/scale"), done.stderr
+
+
+def test_the_chain_is_one_command(module: Module) -> None:
+    bundle = built("TILEC_INTER_KERNEL_DIST", EXAMPLES / "inter_kernel" / "dist", "inter-kernel-0.1.0.tilec").resolve()
+    assert module.device is not None
+    path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
+    done = subprocess.run(
+        [sys.executable, "-m", "tilec", "run", "inter_kernel", "--bundle", str(bundle)],
+        cwd=EXAMPLES / "inter_kernel",
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PASS: row_softmax (tile) -> threshold_scale (simt): one stream, the same arrays" in done.stdout

@@ -26,7 +26,7 @@ from tilec.runtime._driver import driver
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "triton"
-KERNELS = ("add", "softmax", "matmul")
+KERNELS = ("add", "softmax", "matmul", "matmul_descriptors", "double")
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +134,42 @@ def test_matmul_is_bit_for_bit_what_the_jit_gives_and_the_same_code(jit: Any, to
         pytest.skip(f"the results are equal; the code is not compared: Triton has ptxas {own}, the bundle was built with {used}")
     code = _section(bundle.image(image.digest), f".text.{image.symbol}")
     assert code == _section(made.asm["cubin"], f".text.{image.symbol}")
+
+
+def test_descriptors_follow_addresses_and_rows_of_a_larger_matrix(torch: Any, module: Module) -> None:
+    """The map of a tensor is made anew where it lies elsewhere, and holds the strides of a view."""
+    stream = torch.cuda.current_stream()
+    whole = torch.randn(300, 512, device="cuda", dtype=torch.bfloat16)
+    b = torch.randn(128, 200, device="cuda", dtype=torch.bfloat16)
+    for start in (0, 8, 128, 0):
+        a = whole[:, start : start + 128]
+        c = torch.full((300, 200), float("nan"), device="cuda", dtype=torch.bfloat16)
+        module.matmul_descriptors(stream, c, a, b)
+        torch.testing.assert_close(c.float(), a.float() @ b.float(), rtol=2e-2, atol=0.2)
+
+
+def test_descriptors_that_the_copy_engine_cannot_read_are_refused(torch: Any, module: Module) -> None:
+    b, c = (torch.zeros(64, 64, device="cuda", dtype=torch.float16) for _ in range(2))
+    wide, flat = torch.zeros(64, 67, device="cuda", dtype=torch.float16), torch.zeros(65 * 64, device="cuda", dtype=torch.float16)
+    with pytest.raises(errors.LayoutError, match="argument 'a' has strides that are not multiples of 16 bytes"):
+        module.matmul_descriptors(0, c, wide[:, :64], b)
+    with pytest.raises(errors.LayoutError, match="argument 'a'"):
+        module.matmul_descriptors(0, c, flat[1:4097].view(64, 64), b)
+
+
+def test_scratch_memory_comes_with_each_launch_and_is_refused_in_a_capture(torch: Any, module: Module) -> None:
+    stream = torch.cuda.Stream()
+    x = torch.randn(500, 324, device="cuda")
+    y = torch.zeros_like(x)
+    torch.cuda.synchronize()
+    for _ in range(20):
+        module.double(stream, y, x)
+    stream.synchronize()
+    assert torch.equal(y, 2 * x)
+    graph = torch.cuda.CUDAGraph()
+    with pytest.raises(errors.LaunchError, match="needs scratch memory"), torch.cuda.graph(graph):
+        module.double(torch.cuda.current_stream(), y, x)
+    torch.cuda.synchronize()
 
 
 def test_triton_and_tile_kernels_share_a_stream(torch: Any, module: Module) -> None:

@@ -32,6 +32,7 @@ from tilec.model.arch import Target
 from tilec.model.dtype import DTYPES
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.model.kernel import AxisValue, KernelDecl
+from tilec.model.signature import AbiSlot, Param, ParamKind, joined_abi
 from tilec.testing import contract
 
 pytestmark = pytest.mark.toolchain
@@ -212,3 +213,41 @@ def test_stated_arguments_are_held_against_the_image(root: Path) -> None:
     assert [p.size for p in read_cubin(image.data).kernel("add").params] == [8, 8, 8, 8, 8, 8]
     assert image.abi[:4] == wide
     assert image.abi[0] == ptr("x.ptr")
+
+
+DESCRIPTORS = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def move(y_desc, x_desc, n, B: tl.constexpr):
+    y_desc.store([n, 0], x_desc.load([0, n]))
+"""
+
+
+def _extents_and_strides(name: str) -> list[tuple[str, str]]:
+    return [*(("i32", f"{name}.shape[{k}]") for k in range(2)), *(("i64", f"{name}.stride[{k}]") for k in range(2))]
+
+
+@pytest.mark.parametrize("target", ["sm_90", "sm_100", "compute_90a"])
+def test_a_descriptor_made_on_the_host_is_a_map_with_extents_and_strides(tmp_path: Path, target: str) -> None:
+    write(tmp_path, {"k/a.py": DESCRIPTORS})
+    (decl,) = frontend().declare(Source(root=str(tmp_path), path="k/a.py"))
+    assert [(param.name, param.kind, param.out) for param in decl.params[:2]] == [("y_desc", "tensor", True), ("x_desc", "tensor", None)]
+    params = (*(Param(name=name, kind=ParamKind.TENSOR, dtype="f16", rank=2, align=16) for name in "yx"), scalar("n", "i32"))
+    boxes = tuple(AbiSlot(type="descriptor", expr=f"descriptor({name}, 32, B)", size=128, align=64) for name in "yx")
+    made = frontend().compile(job(tmp_path, "move", target, params=params, abi=(*boxes, slot("i32", "n", 4)), axes={"B": 64}))
+    maps = [("tensormap:6:3:32x64", f"{name}.ptr") for name in "yx"]
+    described = [part for at, name in zip(maps, "yx", strict=True) for part in (at, *_extents_and_strides(name))]
+    assert [(s.type, s.expr) for s in made.abi] == [*described, ("i32", "n"), *HIDDEN]
+
+
+def test_scratch_memory_is_an_argument_where_a_target_needs_it(root: Path) -> None:
+    params = (tensor("x"), tensor("y"), scalar("n", "i32"))
+    abis = {
+        target: frontend().compile(job(root, "described", target, params=params, abi=(), axes={"BLOCK": 64})).abi
+        for target in ("sm_80", "sm_90")
+    }
+    assert [(s.type, s.expr) for s in abis["sm_80"][-2:]] == HIDDEN
+    assert [(s.type, s.expr) for s in abis["sm_90"][-2:]] == [("scratch:128", "0"), ("u64", "0")]
+    assert joined_abi(abis["sm_80"], abis["sm_90"]) == abis["sm_90"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from tests.toolchain.triton_jobs import ADD_ABI, ADD_PARAMS, FAST, dot_job, frontend, job, scalar, slot, tensor, write
 from tilec.errors import CompileError
+from tilec.frontends._triton_bind import mapped
 from tilec.model.job import Job, Source
-from tilec.model.signature import Param, ParamKind
+from tilec.model.signature import AbiSlot, Param, ParamKind
+from tilec.model.tensormap import TensorMap
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("triton")
@@ -80,34 +83,55 @@ def test_an_error_of_the_native_compiler_has_its_words_and_the_kernels_place(tmp
     assert "LLVM ERROR: unsupported load type for producer commit" in error.log
 
 
-def test_a_host_descriptor_is_refused_when_it_is_declared(tmp_path: Path) -> None:
-    text = HEAD + "@triton.jit\ndef f(d: tl.tensor_descriptor, B: tl.constexpr):\n    d.store([0], tl.zeros((B,), tl.float32))\n"
-    with pytest.raises(CompileError) as caught:
-        frontend().declare(Source(root=str(write(tmp_path, {"k/a.py": text})), path="k/a.py"))
-    assert places(caught.value) == [("k/a.py:6:7", "kernel 'f': 'd' is a tensor descriptor made on the host, which launches do not pass")]
-    assert "load through addresses" in caught.value.diagnostics[0].hint
-
-
 @pytest.mark.parametrize("body", ["tl.store(x, d.load([0]))", "d.store([0, 0], n)", "_ = d.load([\n        n])"])
-def test_a_host_descriptor_that_only_its_use_tells(tmp_path: Path, body: str) -> None:
+def test_a_descriptor_that_is_passed_as_an_address(tmp_path: Path, body: str) -> None:
     text = f"@triton.jit\ndef f(x, d, n, B: tl.constexpr):\n    {body}\n\n\n@triton.jit\ndef g(x, n):\n    tl.store(x, n)\n"
     params = (tensor("x"), tensor("d"), scalar("n", "i32"))
     error = refused_text(tmp_path, text, params=params)
-    assert places(error) == [("k/a.py:6:10", "'d' is a tensor descriptor made on the host, which launches do not pass")]
-    assert "load through addresses" in error.fix
+    assert places(error) == [("k/a.py:6:10", "'d' is a tensor descriptor, and the manifest passes something else")]
+    assert "descriptor(x, BM, BK)" in error.fix
     # Other kernels of the source are built.
     other = job(tmp_path, "g", params=(tensor("x"), scalar("n", "i32")), abi=(), axes={})
     assert frontend().compile(other).info.symbol == "g"
 
 
-def test_scratch_memory_is_refused(root: Path) -> None:
-    params = (tensor("x"), tensor("y"), scalar("n", "i32"))
-    described = job(root, "described", params=params, abi=(), axes={"BLOCK": 64})
-    error = refused(described)
-    assert "each program of the kernel needs 128 bytes of scratch memory, which launches do not bring along" in error.what
-    assert "tl.make_tensor_descriptor" in error.fix
-    old = job(root, "described", "sm_80", params=params, abi=(), axes={"BLOCK": 64})
-    assert frontend().compile(old).info.symbol == "described"
+MOVE = """@triton.jit
+def move(d, n, B: tl.constexpr):
+    tile = d.load([0, n])
+    d.store([n, 0], tile)
+"""
+
+
+def box(text: str) -> AbiSlot:
+    return AbiSlot(type="descriptor", expr=text, size=128, align=64)
+
+
+@pytest.mark.parametrize(
+    ("expr", "changes", "target", "what"),
+    [
+        ("descriptor(x, B, 64)", {}, "sm_80", "'d' is a tensor descriptor made on the host, which sm_80 has no copy engine for"),
+        ("descriptor(x, 64)", {}, "sm_90", "descriptor(x, 64) has a box of 1 extents, and x has rank 2"),
+        ("descriptor(x, 48, B)", {}, "sm_90", "a box has extents that are powers of two, and these are 48, 64"),
+        ("descriptor(x, n, B)", {}, "sm_90", "'n' has no value in 'n'"),
+        ("descriptor(n, 64, B)", {}, "sm_90", "descriptor(n, 64, B): 'n' is no tensor of the launcher"),
+        ("descriptor(x, B, 64)", {"align": 8}, "sm_90", "nothing says that it is aligned to 16 bytes"),
+        ("descriptor(x, B, 64)", {"dtype": "f4e2m1"}, "sm_90", "parameter 'd': Triton has no dtype f4e2m1"),
+    ],
+)
+def test_descriptors_that_cannot_be_made(tmp_path: Path, expr: str, changes: dict[str, Any], target: str, what: str) -> None:
+    write(tmp_path, {"k/a.py": HEAD + MOVE})
+    x = Param(name="x", kind=ParamKind.TENSOR, **{"dtype": "f16", "rank": 2, "align": 16, **changes})
+    params, abi = (x, scalar("n", "i32")), (box(expr), slot("i32", "n", 4))
+    error = refused(job(tmp_path, "move", target, params=params, abi=abi, axes={"B": 64}))
+    assert what in error.what
+    assert places(error)[0][0] == "k/a.py:6:10"
+
+
+def test_a_map_belongs_to_each_descriptor() -> None:
+    made = TensorMap(element=6, swizzle=3, box=(64, 64))
+    abi = (box("x.ptr"), slot("i32", "n", 4))
+    assert mapped(abi, [made]) == (dataclasses.replace(abi[0], type=str(made)), abi[1])
+    assert mapped(abi, []) is mapped(abi, [made, made]) is None
 
 
 @pytest.mark.parametrize(

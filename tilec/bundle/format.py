@@ -202,7 +202,7 @@ def to_index(info: BundleInfo) -> bytes:
         _check(info)
     except Misfit as misfit:
         _refuse(misfit.where, misfit.what)
-    new = any(kernel.jit is not None or kernel.launch.programmatic for kernel in info.kernels)
+    new = any(kernel.jit is not None or kernel.launch.programmatic or kernel.has_special for kernel in info.kernels)
     return canonical_json({"schema_version": SCHEMA_VERSION if new else _PLAIN, **_BUNDLE.write(info)})
 
 
@@ -471,9 +471,10 @@ def _check_kernel(here: str, kernel: KernelInfo) -> None:
                 unfit(f"{here}.variants[{index}].assume", f"no parameter {assumption.param!r}")
         if variant.hints:
             _check_hints(f"{here}.variants[{index}].hints", variant)
-        for slot in variant.abi:
-            if slot.type not in DTYPES and slot.type not in ("ptr", "struct"):
-                unfit(f"{here}.variants[{index}].abi", f"{slot.type!r} is neither ptr, struct nor a dtype")
+        if any(slot.type not in DTYPES and slot.type not in ("ptr", "struct") for slot in variant.abi):
+            from tilec.bundle.maps import check_special  # few kernels have any
+
+            check_special(f"{here}.variants[{index}].abi", variant.abi, kernel.params)
 
 
 def _check_hints(here: str, variant: VariantInfo) -> None:

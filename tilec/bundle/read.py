@@ -46,7 +46,7 @@ class Bundle:
         self._digest = ""
 
     @classmethod
-    def open(cls, source: Path | bytes | BinaryIO, *, whole: bool = True) -> Bundle:
+    def open(cls, source: Path | str | bytes | BinaryIO, *, whole: bool = True) -> Bundle:
         """Open a bundle: directory and index are read and checked, images are not read yet.
 
         Args:
@@ -56,6 +56,7 @@ class Bundle:
         Raises:
             BundleError: it cannot be read, is damaged, of an unknown version, or no bundle.
         """
+        source = Path(source) if isinstance(source, str) else source
         name = str(source) if isinstance(source, Path) else ""
         try:
             read_at, size, close = _reader(source)

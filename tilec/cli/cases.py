@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ class Wish:
         kernels: by name; empty for all. select: globs. cases: by name. expression: of `-k`.
         args, axes, reference: what one kernel is run with in place of its cases.
         overrides: what is changed of the cases.
+        chains: cases of chains are asked for too.
     """
 
     kernels: tuple[str, ...]
@@ -45,6 +46,7 @@ class Wish:
     reference: str
     expression: Expression | None = None
     overrides: tuple[Override, ...] = ()
+    chains: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,12 +94,26 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
     from tilec.errors import UsageError
     from tilec.model.suggest import did_you_mean
 
-    known = [kernel.name for kernel in manifest.kernels]
+    chains = [chain.name for chain in manifest.chains] if wish.chains else []
+    known = [*(kernel.name for kernel in manifest.kernels), *chains]
     for name in wish.kernels:
+        if name not in known and any(name == chain.name for chain in manifest.chains):
+            raise UsageError(f"{name!r} is a chain, and here kernels are named: {', '.join(known)}")
         if name not in known:
             raise UsageError(f"no kernel {name!r}{did_you_mean(name, known) or '; there are ' + ', '.join(known)}")
-    if not wish.args and not any(kernel.cases for kernel in manifest.kernels if not wish.kernels or kernel.name in wish.kernels):
+    if wish.args and wish.kernels[0] in chains:
+        raise UsageError(f"--arg runs one kernel, and {wish.kernels[0]} is a chain of several", fix="name one of its kernels")
+    cased = [kernel.name for kernel in manifest.kernels if kernel.cases]
+    cased += [chain.name for chain in manifest.chains if chain.cases and wish.chains]
+    if not wish.args and not (set(cased) & set(wish.kernels) if wish.kernels else cased):
         raise UsageError(NO_CASES, fix=ADD_CASE)
+
+
+def kernels_wished(manifest: Manifest, wish: Wish) -> tuple[Kernel, ...]:
+    """The kernels that have to be there: those that are named, and those of the chains that are."""
+    named = set(wish.kernels)
+    named.update(step.kernel for chain in manifest.chains if chain.name in named for step in chain.steps)
+    return tuple(kernel for kernel in manifest.kernels if not wish.kernels or kernel.name in named)
 
 
 def open_bundle(
@@ -156,7 +172,7 @@ def _open_part(app: App, project: Project, wish: Wish, targets: tuple[str, ...],
     from tilec.runner.device import refusal_of
 
     able = concerned(project, targets)
-    asked = [kernel for kernel in project.manifest.kernels if not wish.kernels or kernel.name in wish.kernels]
+    asked = kernels_wished(project.manifest, wish)
     select = tuple(kernel.name for kernel in asked if kernel.name in able) if wish.kernels else ()
     built = path = None
     if any(kernel.name in able for kernel in asked):
@@ -227,6 +243,7 @@ def chosen_cases(opened: Opened, manifest: Manifest | None, wish: Wish) -> tuple
             bound.extend(unbuilt_cases(kernel, locate=manifest.locate))
         elif wish.kernels:
             raise UsageError(f"kernel {kernel.name!r} is not in the bundle", fix="build it, or leave --bundle out")
+    bound += _of_chains(opened, built, manifest, wish, refused)
     chosen = select_cases(bound, wish.select, wish.expression)
     taken = tuple(case for case in chosen if not wish.cases or case.case in wish.cases)
     if not taken:
@@ -235,6 +252,39 @@ def chosen_cases(opened: Opened, manifest: Manifest | None, wish: Wish) -> tuple
         if case.kernel in refused:
             raise refused[case.kernel]
     return taken
+
+
+def _of_chains(
+    opened: Opened, built: Mapping[str, KernelInfo], manifest: Manifest, wish: Wish, refused: dict[str, UsageError]
+) -> Iterator[BoundCase]:
+    """The cases of chains. What is to be changed of cases is said of one kernel's parameters: none of them may be chosen then.
+
+    Raises:
+        UsageError: a chain is named, and a kernel of it is not in the bundle.
+    """
+    from tilec.errors import UsageError
+    from tilec.runner.chains import chain_cases
+
+    for chain in manifest.chains if wish.chains else ():
+        if wish.kernels and chain.name not in wish.kernels:
+            continue
+        lacking = [step.kernel for step in chain.steps if step.kernel not in built and step.kernel not in opened.absent]
+        if lacking and wish.kernels:
+            what = f"kernel {lacking[0]!r} of chain {chain.name!r} is not in the bundle"
+            raise UsageError(what, fix="build it, or leave --bundle out")
+        if not lacking:
+            yield from chain_cases(chain, built, locate=manifest.locate)
+        if wish.overrides:
+            what = f"{wish.overrides[0].text}: {chain.name} is a chain, whose cases run as they are written"
+            refused[chain.name] = UsageError(what, fix=f"write another case: [chain.{chain.name}.case.NAME]")
+
+
+def absence(opened: Opened, case: BoundCase) -> str:
+    """Why a case cannot be run from what was opened: a kernel of it is not in the bundle; empty where all are."""
+    for step in case.steps:
+        if step.kernel in opened.absent:
+            return f"{step.kernel}: {opened.absent[step.kernel]}"
+    return opened.absent.get(case.kernel, "")
 
 
 def _bound(kernel: Kernel, info: KernelInfo, wish: Wish, manifest: Manifest, refused: dict[str, UsageError]) -> tuple[BoundCase, ...]:

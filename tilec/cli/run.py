@@ -46,6 +46,7 @@ class _Given:
     epilog=examples(
         "tilec run                               # every case of every kernel",
         "tilec run gemm softmax",
+        "tilec run inter_kernel                  # a chain: its kernels one behind the other, over the same arrays",
         "tilec run -k 'gemm and not f16' --device cuda:1",
         "tilec run gemm --case 4k --json",
         "tilec run gemm --set a=[512,512] --set BM=64   # other sizes, another variant",
@@ -162,7 +163,15 @@ def _clash(kernels: tuple[str, ...], given: _Given) -> str:
 
 def _wish(app: App, kernels: tuple[str, ...], given: _Given) -> Wish:
     """What is to be run; a wrong expression or a file that cannot be read is told before anything is built."""
-    plain = Wish(kernels=kernels, select=given.select, cases=given.cases, args=given.args, axes=given.axes, reference=given.reference)
+    plain = Wish(
+        kernels=kernels,
+        select=given.select,
+        cases=given.cases,
+        args=given.args,
+        axes=given.axes,
+        reference=given.reference,
+        chains=not (given.trace or given.check),  # these look into one launch
+    )
     if not (given.expression or given.settings or given.inputs):
         return plain
     from tilec.runner.overrides import parse_overrides

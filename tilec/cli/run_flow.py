@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilec.cli.app import App
-from tilec.cli.cases import Wish, case_of_arguments, chosen_cases, open_bundle, package_json
+from tilec.cli.cases import Wish, absence, case_of_arguments, chosen_cases, open_bundle, package_json
 from tilec.cli.findings import FOUND
 from tilec.cli.run_results import Results, device_line, document, summary
 
@@ -138,6 +138,7 @@ def _work(manifest: Manifest | None, wish: Wish) -> str:
     if manifest is None or wish.args:
         return f"kernel {wish.kernels[0]}" if wish.args else "the cases"
     count = sum(len(unbuilt_cases(k)) for k in manifest.kernels if not wish.kernels or k.name in wish.kernels)
+    count += sum(len(c.cases) for c in manifest.chains if wish.chains and (not wish.kernels or c.name in wish.kernels))
     return f"{plural(count, 'case')} of {manifest.package.name}"
 
 
@@ -185,6 +186,7 @@ def _run(
 ) -> tuple[RunReport, list[CaseFindings]]:
     """Run the cases on one device, and print each as it ends."""
     from tilec.cli.findings import Sources, render_finding
+    from tilec.runner.chains import device_of
     from tilec.runner.reference import References
     from tilec.runner.repeat import repeat_case
     from tilec.runner.run import CaseResult, RunReport, run_case
@@ -198,17 +200,19 @@ def _run(
     ended: list[CaseResult] = []
     findings: list[CaseFindings] = []
     for case in cases:
-        if case.kernel in opened.absent or place is None:
-            ended.append(CaseResult(case=case, status="skipped", reason=opened.absent[case.kernel]))
+        lacking = absence(opened, case)
+        if lacking or place is None:
+            ended.append(CaseResult(case=case, status="skipped", reason=lacking))
             results.print(ended[-1])
             continue
         if watch is not None:
             watch.expect(case)
         app.pass_by(f"running {case.name} ({len(ended) + 1} of {len(cases)})")
+        where = device_of(case, place)
         if options.repeat is None:
-            ended.append(run_case(case, place, references, clock=time.perf_counter, save=keep, watched=watch is not None))
+            ended.append(run_case(case, where, references, clock=time.perf_counter, save=keep, watched=watch is not None))
         else:
-            ended.append(repeat_case(case, place, references, times=options.repeat, clock=time.perf_counter, save=keep))
+            ended.append(repeat_case(case, where, references, times=options.repeat, clock=time.perf_counter, save=keep))
         app.wipe()
         if watch is None:
             results.print(ended[-1])

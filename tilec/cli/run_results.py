@@ -54,6 +54,8 @@ class Results:
 
     def print(self, result: CaseResult, *, suspect: bool = False) -> None:
         """One case; `suspect` says that its launch was watched, and is not right even where its results are."""
+        from tilec.runner.chains import chain_text
+
         app = self._app
         word, tint = FOUND if suspect and result.status in ("passed", "ran") else TINTS[result.status]
         lead = f"{shorten(result.case.name, self._width):<{self._width}}  {click.style(f'{word:<6}', fg=tint, bold=True)}"
@@ -68,6 +70,8 @@ class Results:
                 app.say(f"  {difference(output)}")
                 for line in difference_lines(output, terminal_width()):
                     app.say(f"  {line}".rstrip())
+        if result.case.steps and result.status == "passed" and not suspect:
+            app.say(f"  PASS: {chain_text(result.case)}: one stream, the same arrays, as the reference has it")
         if result.repeats is not None and result.status != "skipped":
             app.say(f"  {repeats_text(result.repeats)}")
         if result.error is not None:

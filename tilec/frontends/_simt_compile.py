@@ -12,8 +12,9 @@ from tilec.frontends import _simt_api as api
 from tilec.frontends._simt_bind import Bound, bind
 from tilec.frontends._simt_declare import Declared, declared
 from tilec.frontends._simt_errors import kernel_error
-from tilec.frontends._simt_function import with_constants
-from tilec.frontends._simt_text import external, symbol_of
+from tilec.frontends._simt_function import capturing, with_constants
+from tilec.frontends._simt_linked import LinkedSources, mismatch
+from tilec.frontends._simt_text import external, functions, spliced, symbol_of
 from tilec.frontends._simt_toolchain import TOOLS
 from tilec.frontends._tile_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule, load
@@ -39,6 +40,7 @@ class Compiler:
         """Keep where to look for tools."""
         self._search = search
         self._tools: Mapping[str, Tool] | None = None
+        self._sources = LinkedSources()
         self._declared: dict[tuple[str, str], tuple[LoadedModule, dict[str, Declared]]] = {}
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
@@ -63,7 +65,7 @@ class Compiler:
             raise _absent(job, module, kernels)
         if self._tools is None:
             self._tools = require(TOOLS, self._search, digest=False)
-        return _Compile(job, module, kernel, self._tools).run()
+        return _Compile(job, module, kernel, self._tools, self._sources).run()
 
     def prototypes(self, source: Source, names: Sequence[str]) -> Sequence[Prototype]:
         """What CUDA C++ declares for device functions of a source."""
@@ -87,8 +89,8 @@ class Compiler:
 class _Compile:
     """One job."""
 
-    def __init__(self, job: Job, module: LoadedModule, kernel: Declared, tools: Mapping[str, Tool]) -> None:
-        self._job, self._module, self._kernel, self._tools = job, module, kernel, tools
+    def __init__(self, job: Job, module: LoadedModule, kernel: Declared, tools: Mapping[str, Tool], sources: LinkedSources) -> None:
+        self._job, self._module, self._kernel, self._tools, self._sources = job, module, kernel, tools, sources
         self._is_ptx = job.target.kind is TargetKind.PTX
         self._symbol = symbol_of(kernel.decl.name)
 
@@ -144,11 +146,14 @@ class _Compile:
         job, kernel = self._job, self._kernel
         options = kernel.kernel.options
         function = kernel.kernel.function
+        axes = dict(job.variant.axes)
+        held = {name: api.value(axes[axis.name]) for name, axis in kernel.captured if axis.name in axes}
+        if held:
+            function = capturing(function, held)
         if bound.constants:
             if kernel.node is None:
                 raise self._error("its source is in no file of the project, which is what constants are bound in")
             function = with_constants(function, kernel.node, bound.constants)
-        axes = dict(job.variant.axes)
         scopes = [
             (vars(self._module.modules[module]), name, axes[axis.name]) for module, name, axis in kernel.variables if axis.name in axes
         ]
@@ -183,11 +188,12 @@ class _Compile:
                 fix="do without the function that needs it (reshape, memory that the kernel allocates, @cuda.jit(link=…))",
             )
         text = _simt_link.complete(made.ptx, made.sources, arch=f"compute_{job.target.number}", tools=self._tools, timeout=job.spec.timeout)
+        text = self._with_linked(text)
         missing = sorted(external(text) - _DRIVER_HAS)
         if missing:
             raise self._error(
-                f"it calls {', '.join(missing)}, which is in no file that a build has",
-                fix="declare_device functions are not linked: call functions of Python only",
+                f"it calls {', '.join(missing)}, which is defined nowhere",
+                fix=f'define it in CUDA C++, extern "C" __device__, and link that: [kernel.{job.spec.name}] link = ["act.cu"]',
             )
         text = _ptx.relative_files(text, ((job.spec.source.root, ""),))
         bound, own = job.spec.max_isa, _ptx.isa(text)
@@ -199,6 +205,24 @@ class _Compile:
                 fix=f"raise min-driver, or take {job.target} out of the targets",
             )
         return _ptx.with_isa(text, bound)
+
+    def _with_linked(self, text: str) -> str:
+        """The PTX with those functions of linked sources that it calls."""
+        taken: dict[str, str] = {}
+        for path, library in self._sources.texts(self._job, self._tools):
+            names = sorted((external(text) | taken.keys()) & functions(library))
+            for name in names:
+                if name in taken:
+                    raise self._error(f"{name} is defined in {taken[name]} and in {path}", fix="take one of the two out")
+                differs = mismatch(text, library, name)
+                if differs:
+                    raise self._error(
+                        f"{name} of {path} {differs}",
+                        fix=f'declare it as it is: cuda.declare_device("{name}", "float32(float32)", abi="c") is float {name}(float)',
+                    )
+            taken.update(dict.fromkeys(names, path))
+            text = spliced(text, library, {name: name for name in names}) if names else text
+        return text
 
     def _assemble(self, text: str) -> _cuda_ptxas.Assembled:
         job, most = self._job, self._kernel.kernel.options.max_registers

@@ -12,6 +12,7 @@ from typing import Any
 from tilec.errors import CompileError, Diagnostic, Location, TilecError
 from tilec.frontends import _simt_api as api
 from tilec.frontends._simt_entry import NAMES
+from tilec.frontends._simt_function import captured
 from tilec.frontends._tile_errors import characters, function_node, line_of
 from tilec.frontends._tile_modules import LoadedModule
 from tilec.model.kernel import AxisUse, KernelDecl, ParamDecl
@@ -25,7 +26,8 @@ _FORMS = {Access.READ: False, Access.WRITE: True}
 class Declared:
     """A kernel of a module: function and options, what each parameter is annotated with (None for nothing), and the declaration.
 
-    `node` is its definition; `variables` are those of modules that hold axes which the kernel, or what it calls, may name.
+    `node` is its definition; `variables` are those of modules that hold axes which the kernel, or what it calls, may name; `captured` are
+    axes that it captures of the function which made it, by name.
     """
 
     kernel: Kernel
@@ -34,6 +36,7 @@ class Declared:
     node: ast.FunctionDef | None
     variables: tuple[tuple[str, str, Axis], ...]
     linked: tuple[str, ...] = ()
+    captured: tuple[tuple[str, Axis], ...] = ()
 
 
 def declared(module: LoadedModule) -> dict[str, Declared]:
@@ -84,7 +87,7 @@ class Reader:
                 )
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
             self._refuse(f"a {self._word} runs to its end: it cannot yield or await", self._definition())
-        variables = tuple(self._variables())
+        variables, axes = tuple(self._variables()), tuple(self._captured())
         decl = KernelDecl(
             name=self._name,
             qualified=self._name,
@@ -93,9 +96,9 @@ class Reader:
             params=tuple(params),
             max_threads=(self._kernel.options.launch_bounds or (0,))[0],
             reads=self._module.reads,
-            axes=tuple(self._axes(params, said, variables)),
+            axes=tuple(self._axes(params, said, variables, axes)),
         )
-        return Declared(kernel=self._kernel, said=said, decl=decl, node=self._node, variables=variables, linked=linked)
+        return Declared(kernel=self._kernel, said=said, decl=decl, node=self._node, variables=variables, linked=linked, captured=axes)
 
     # --- parts --------------------------------------------------------------------------------------------------------------------
 
@@ -119,9 +122,8 @@ class Reader:
         function = self._kernel.function
         value = function.__annotations__.get(name, api.NOT_SAID if name == "return" else None)
         if isinstance(value, str) and not api.dtype_named(value):
-            closed = {n: c.cell_contents for n, c in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)}
             try:
-                return eval(value, function.__globals__, closed)  # noqa: S307 - text of the module that was executed
+                return eval(value, function.__globals__, captured(function))  # noqa: S307 - text of the module that was executed
             except TilecError as exc:
                 self._refuse(f"{name}: {exc.what}", at, exc.fix)
             except Exception as exc:  # noqa: BLE001 - whatever the user's expression raises
@@ -183,13 +185,33 @@ class Reader:
                 if isinstance(value, Axis) and variable in named:
                     yield module, variable, value
 
-    def _axes(self, params: list[ParamDecl], said: Mapping[str, Any], variables: tuple[tuple[str, str, Axis], ...]) -> Iterator[AxisUse]:
+    def _captured(self) -> Iterator[tuple[str, Axis]]:
+        """(name, axis) of what the kernel captures. Other captured values are constants of it; what cannot be one is refused."""
+        for name, value in captured(self._kernel.function).items():
+            if isinstance(value, Axis):
+                yield name, value
+            elif isinstance(value, list | dict | set | bytearray):
+                what = f"it captures {name!r}, a {type(value).__name__}, and what a {self._word} captures is a constant of it"
+                self._refuse(what, self._definition(), "capture a number, a tuple or an array of NumPy; or make it a parameter")
+            elif isinstance(value, Kernel) or (isinstance(value, FunctionType) and value.__module__ in self._module.modules):
+                what = f"it captures {name!r}, which is no device function"
+                self._refuse(what, self._definition(), "put @cuda.jit(device=True) on what it calls")
+
+    def _axes(
+        self,
+        params: list[ParamDecl],
+        said: Mapping[str, Any],
+        variables: tuple[tuple[str, str, Axis], ...],
+        captured: tuple[tuple[str, Axis], ...],
+    ) -> Iterator[AxisUse]:
         uses: dict[str, AxisUse] = {}
         for param in params:
             held = said[param.name]
             axis = held.dtype if isinstance(held, Array) else held
             if isinstance(axis, DTypeAxis):
                 uses.setdefault(axis.name, AxisUse(name=axis.name, dtype=True, where=f"{param.name}: {param.type}"))
+        for name, axis in captured:
+            uses.setdefault(axis.name, AxisUse(name=axis.name, dtype=isinstance(axis, DTypeAxis), where=f"{name}, which it captures"))
         for module, variable, axis in variables:
             where = f"{variable} of {module.rpartition('.')[2]}"
             uses.setdefault(axis.name, AxisUse(name=axis.name, dtype=isinstance(axis, DTypeAxis), where=where))

@@ -1,11 +1,11 @@
-"""A kernel's function with its compile-time constants bound: they become what it closes over, which numba reads as constants."""
+"""A kernel's function with its compile-time constants bound: they become what it captures, which numba reads as constants."""
 
 from __future__ import annotations
 
 import ast
 import copy
 from collections.abc import Mapping
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 
@@ -17,8 +17,7 @@ def with_constants(function: FunctionType, node: ast.FunctionDef, constants: Map
         node: its definition in the file's tree.
         constants: value by parameter.
     """
-    closed = {name: cell.cell_contents for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)}
-    given = {**closed, **constants}
+    given = {**captured(function), **constants}
     inner = copy.deepcopy(node)
     inner.decorator_list, inner.returns = [], None
     arguments = inner.args
@@ -41,4 +40,25 @@ def with_constants(function: FunctionType, node: ast.FunctionDef, constants: Map
     code = next(part for part in compiled.co_consts if isinstance(part, CodeType))
     made: FunctionType = FunctionType(code, function.__globals__)(**given)
     made.__module__, made.__qualname__ = function.__module__, function.__qualname__
+    return made
+
+
+def captured(function: FunctionType) -> dict[str, Any]:
+    """What a function captures of the functions around it, by name; names that were never given a value are left out."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # an empty cell: numba tells of it where it is used
+            continue
+    return found
+
+
+def capturing(function: FunctionType, values: Mapping[str, Any]) -> FunctionType:
+    """The function with these in the place of what it captures under the same names."""
+    names, cells = function.__code__.co_freevars, function.__closure__ or ()
+    closure = tuple(CellType(values[name]) if name in values else cell for name, cell in zip(names, cells, strict=True))
+    made = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, closure)
+    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
+    made.__annotations__, made.__doc__ = function.__annotations__, function.__doc__
     return made

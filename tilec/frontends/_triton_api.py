@@ -16,6 +16,7 @@ from typing import Any
 
 from tilec.errors import ToolchainError
 from tilec.model.arch import Version
+from tilec.model.tensormap import TensorMap
 
 # The versions that this file was written against: what it uses is private, and moves from one minor version to the next.
 TESTED: Version = (3, 9)
@@ -98,7 +99,9 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Made:
-    """PTX with what a launch of it needs: threads and dynamic shared memory of a block, blocks of a cluster, scratch of a program."""
+    """PTX with what a launch of it needs: threads and dynamic shared memory of a block, blocks of a cluster, scratch of a program, and a
+    tensor map for each tensor descriptor among its arguments.
+    """
 
     ptx: str
     symbol: str
@@ -109,6 +112,7 @@ class Made:
     profile: int
     fusion: bool
     log: str
+    maps: tuple[TensorMap, ...] = ()
 
 
 class StageError(Exception):
@@ -280,7 +284,22 @@ def _run(source: Any, backend: Any, options: Any, target: Any) -> Made:
         profile=facts["profile_scratch_size"],
         fusion=options.enable_fp_fusion,
         log=log,
+        maps=tuple(map(_tensor_map, facts.get("tensordesc_meta") or ())),
     )
+
+
+def _tensor_map(said: Mapping[str, Any]) -> TensorMap:
+    """What the compiler says of a tensor descriptor that is an argument, as its launcher would encode it."""
+    if said.get("fp4_padded") or said.get("is_im2col"):
+        raise StageError("tensor descriptor", "descriptors of padded fp4 and of im2col are not passed by launches")
+    # Its numbers of types are those of the device, which has two in another order than the driver.
+    element = {8: 10, 9: 8, 10: 9}.get(int(said["elem_type"]), int(said["elem_type"]))
+    return TensorMap(element=element, swizzle=int(said["swizzle"]), box=tuple(map(int, said["block_size"])))
+
+
+def descriptor_type(dtype: str, box: Sequence[int]) -> str:
+    """Triton's type of a tensor descriptor that is made on the host."""
+    return f"tensordesc<{NAMES[dtype]}[{','.join(map(str, box))}]>"
 
 
 @contextlib.contextmanager

@@ -7,19 +7,23 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tilec.errors import CompileError, Diagnostic, Location
+from tilec.errors import CompileError, Diagnostic, ExpressionError, Location
 from tilec.frontends import _triton_api as api
-from tilec.frontends._triton_declare import DESCRIPTOR, HOST_MADE, Declared
+from tilec.frontends._triton_declare import DESCRIPTOR, HOW, Declared
 from tilec.frontends._triton_facts import Facts
+from tilec.model import expr
 from tilec.model.dtype import DTYPES
 from tilec.model.job import Job
 from tilec.model.kernel import AxisValue
 from tilec.model.signature import AbiSlot, Param, ParamKind
 from tilec.model.suggest import did_you_mean
+from tilec.model.tensormap import GRANULE, MOST_RANK, TensorMap
 
 _ADDRESS = re.compile(r"\s*(\w+)\.ptr\s*")
 _INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 _ALIGNED = 16
+# The first architecture with an engine that copies by tensor maps.
+OLDEST_MAPS = (9, 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,9 +62,18 @@ def bind(job: Job, kernel: Declared) -> Bound:
             diagnostics=tuple(binder.problems),
             fix=first.hint,
         )
-    # The addresses of scratch memory are null: kernels that need any are refused.
+    # The addresses of scratch memory are null but where the compiler says that the kernel needs some.
     hidden = (AbiSlot(type="u64", expr="0", size=8, align=8),) * api.HIDDEN
     return Bound(types=binder.types, constants=binder.constants, divisible=tuple(binder.divisible), abi=(*binder.slots, *hidden))
+
+
+def mapped(abi: Sequence[AbiSlot], maps: Sequence[TensorMap]) -> tuple[AbiSlot, ...] | None:
+    """The arguments with what the compiler made of each tensor descriptor; None where it made another number of them."""
+    left = list(maps)
+    wanted = sum(slot.type == expr.DESCRIPTOR for slot in abi)
+    if wanted != len(left):
+        return None
+    return tuple(dataclasses.replace(slot, type=str(left.pop(0))) if slot.type == expr.DESCRIPTOR else slot for slot in abi)
 
 
 class _MismatchError(Exception):
@@ -102,9 +115,12 @@ class _Binder:
         if param.constant:
             self._constant(index, param)
             return
-        if param.name in self._described:
-            raise _MismatchError(HOST_MADE.format(param.name), DESCRIPTOR)
         slot = self._slot(param)
+        if slot is not None and slot.type == expr.DESCRIPTOR:
+            self._descriptor(param, slot)
+            return
+        if param.name in self._described:
+            raise _MismatchError(DESCRIPTOR.format(param.name), HOW)
         if slot is None:
             self._constant(index, param)
             return
@@ -139,6 +155,35 @@ class _Binder:
             raise _MismatchError(f"parameter {param.name!r} is a struct in the manifest: Triton kernels take tensors and scalars")
         size = DTYPES[self._dtype(stated)].bytes
         return AbiSlot(type=self._dtype(stated), expr=param.name, size=size, align=size)
+
+    def _descriptor(self, param: api.Parameter, slot: AbiSlot) -> None:
+        """A tensor that is passed as its map, its extents and its strides, which is what Triton's own launcher passes of a descriptor."""
+        name, box = expr.parse_box(slot.expr)
+        stated = self._params.get(name)
+        if stated is None or stated.kind is not ParamKind.TENSOR:
+            raise _MismatchError(f"{slot.expr}: {name!r} is no tensor of the launcher")
+        if self._job.target.cc < OLDEST_MAPS:
+            what = f"{param.name!r} is a tensor descriptor made on the host, which {self._job.target} has no copy engine for"
+            raise _MismatchError(what, "limit the kernel to sm_90 and newer: [[override]] with targets")
+        if stated.rank != len(box) or not 1 <= stated.rank <= MOST_RANK:
+            raise _MismatchError(f"{slot.expr} has a box of {len(box)} extents, and {name} has rank {stated.rank}")
+        if stated.align % GRANULE:
+            what = f"{name} is passed as a tensor descriptor, and nothing says that it is aligned to {GRANULE} bytes"
+            raise _MismatchError(what, f"params.{name}.aligned = {GRANULE}: launches then verify it")
+        try:
+            extents = [part.evaluate(self._axes) for part in box]
+        except ExpressionError as error:
+            raise _MismatchError(error.what, "the extents of a box are numbers and axes of the matrix") from error
+        sizes = [extent for extent in extents if type(extent) is int and extent > 0 and not extent & (extent - 1)]
+        if len(sizes) != len(extents):
+            raise _MismatchError(f"{slot.expr}: a box has extents that are powers of two, and these are {', '.join(map(str, extents))}")
+        dtype = self._dtype(stated)
+        if dtype not in api.NAMES:
+            raise _MismatchError(f"parameter {param.name!r}: Triton has no dtype {dtype}", f"it has {', '.join(api.NAMES)}")
+        self.types[param.name] = api.descriptor_type(dtype, sizes)
+        self.slots.append(AbiSlot(type=expr.DESCRIPTOR, expr=f"{name}.ptr", size=slot.size, align=slot.align))
+        self.slots += [AbiSlot(type="i32", expr=f"{name}.shape[{k}]", size=4, align=4) for k in range(stated.rank)]
+        self.slots += [AbiSlot(type="i64", expr=f"{name}.stride[{k}]", size=8, align=8) for k in range(stated.rank)]
 
     def _constant(self, index: int, param: api.Parameter) -> None:
         if param.name in self._params:

@@ -12,16 +12,18 @@ from tilec.frontends import _triton_api as api
 from tilec.frontends._tile_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule, load
 from tilec.frontends._tools import Tool, require
-from tilec.frontends._triton_bind import Bound, bind
+from tilec.frontends._triton_bind import Bound, bind, mapped
 from tilec.frontends._triton_declare import Declared, declared
 from tilec.frontends._triton_errors import kernel_error, native_diagnostics
 from tilec.frontends.base import ToolSearch
 from tilec.model.arch import TargetKind, Version
 from tilec.model.digest import sha256
 from tilec.model.driver import cuda_of_ptx_isa, ptx_isa_of_cuda
+from tilec.model.expr import DESCRIPTOR
 from tilec.model.image import Image, ImageInfo
 from tilec.model.job import Job, Source
 from tilec.model.kernel import KernelDecl
+from tilec.model.signature import SCRATCH
 from tilec.model.suggest import did_you_mean
 
 # From here on, Triton makes code of exactly one compute capability: it uses what only an `a` target has.
@@ -94,6 +96,14 @@ class _Compile:
         bound = bind(job, self._kernel)
         made = self._ptx(bound)
         self._check_scratch(made)
+        abi = mapped(bound.abi, made.maps)
+        if abi is None:
+            wanted = sum(slot.type == DESCRIPTOR for slot in bound.abi)
+            raise self._error(f"Triton made {len(made.maps)} tensor maps for {wanted} descriptors", fix="report it, with the kernel")
+        if made.scratch:  # the first of the two hidden addresses
+            place = len(abi) - api.HIDDEN
+            abi = (*abi[:place], dataclasses.replace(abi[place], type=f"{SCRATCH}:{made.scratch}"), *abi[place + 1 :])
+        bound = dataclasses.replace(bound, abi=abi)
         places = ((job.spec.source.root, ""),)
         text = _ptx.relative_files(made.ptx, places)
         assembled = self._assemble(text, made)
@@ -215,13 +225,11 @@ class _Compile:
     # --- checks -------------------------------------------------------------------------------------------------------------------
 
     def _check_scratch(self, made: api.Made) -> None:
-        for size, whose in ((made.scratch, "scratch memory"), (made.profile, "the profiler's memory")):
-            if size:
-                raise self._error(
-                    f"each program of the kernel needs {size} bytes of {whose}, which launches do not bring along",
-                    cause="a tensor descriptor that is made inside of the kernel is kept there, on sm_90 and newer",
-                    fix="load through addresses instead of tl.make_tensor_descriptor, or limit the kernel to older targets in [[override]]",
-                )
+        if made.profile:
+            raise self._error(
+                f"each program of the kernel needs {made.profile} bytes of the profiler's memory, which launches do not bring along",
+                fix="take what Triton's profiler records out of the kernel",
+            )
 
     def _check_abi(self, bound: Bound, entry: CubinKernel) -> None:
         job = self._job

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from tilec.errors import CompileError, Diagnostic, Location
+from tilec.errors import Location
 from tilec.frontends import _triton_api as api
 from tilec.frontends._tile_errors import characters, function_node, line_of
 from tilec.frontends._tile_modules import LoadedModule
@@ -16,18 +16,15 @@ from tilec.model.kernel import KernelDecl, ParamDecl
 
 _WRITES = ("store", "store_tensor_descriptor")
 _WRITES_PREFIX = "atomic_"
-HOST_MADE = "{!r} is a tensor descriptor made on the host, which launches do not pass"
-DESCRIPTOR = (
-    "pass the tensor's address, extents and strides, and load through addresses (or make the descriptor from them inside of the kernel, "
-    "which targets older than sm_90 take)"
-)
+DESCRIPTOR = "{!r} is a tensor descriptor, and the manifest passes something else"
+HOW = 'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the box that one load takes, as the kernel has them'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Declared:
     """A kernel of a module: Triton's object, the parameters of its function, and the declaration.
 
-    `described` are parameters that the body uses as tensor descriptors without saying so in an annotation.
+    `described` are parameters that are tensor descriptors, by their annotation or by how the body uses them.
     """
 
     kernel: Any
@@ -37,33 +34,14 @@ class Declared:
 
 
 def declared(module: LoadedModule) -> dict[str, Declared]:
-    """Every kernel among the module's attributes, imported ones too, by attribute name in order of appearance.
-
-    Raises:
-        CompileError: a kernel takes what a launch cannot pass.
-    """
+    """Every kernel among the module's attributes, imported ones too, by attribute name in order of appearance."""
     found: dict[str, Declared] = {}
-    refused: list[Diagnostic] = []
     with module.active():
         for name, value in vars(module.main).items():
             kernel = api.kernel_of(value)
             if kernel is None:
                 continue
-            found[name] = made = _kernel(module, name, kernel)
-            refused += _refusals(module, made)
-    if refused:
-        raise CompileError(f"{module.source.path}: {refused[0].message}", diagnostics=tuple(refused))
-    return found
-
-
-def _refusals(module: LoadedModule, made: Declared) -> list[Diagnostic]:
-    decls = {param.name: param for param in made.decl.params}
-    found = []
-    for param in made.params:
-        if param.descriptor:
-            place = decls[param.name].location or made.decl.location
-            what = f"kernel {made.decl.name!r}: {HOST_MADE.format(param.name)}"
-            found.append(Diagnostic(message=what, location=place, excerpt=line_of(module.texts, place.file, place.line), hint=DESCRIPTOR))
+            found[name] = _kernel(module, name, kernel)
     return found
 
 
@@ -72,6 +50,8 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
     node, at = _definition(module, kernel)
     written = _written(node) if node is not None else set()
     params = api.parameters_of(kernel)
+    described = frozenset(p.name for p in params if p.descriptor) | (_described(node) if node is not None else frozenset())
+    written |= _stored(node, described) if node is not None else set()
     decls = []
     for param in params:
         place, text = _parameter(module.texts, node, at, param.name)
@@ -90,7 +70,7 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
         )
     doc = inspect.cleandoc(function.__doc__ or "")
     decl = KernelDecl(name=name, qualified=name, location=at, doc=doc, params=tuple(decls), reads=module.reads)
-    return Declared(kernel=kernel, params=params, decl=decl, described=_described(node) if node is not None else frozenset())
+    return Declared(kernel=kernel, params=params, decl=decl, described=described)
 
 
 def _definition(module: LoadedModule, kernel: Any) -> tuple[ast.FunctionDef | None, Location]:
@@ -142,6 +122,17 @@ def _described(node: ast.FunctionDef) -> frozenset[str]:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="load" | "store"), args=[ast.List(), *_]) if name in names:
                 found.add(name)
     return frozenset(found)
+
+
+def _stored(node: ast.FunctionDef, described: frozenset[str]) -> set[str]:
+    """Descriptors whose methods write: `x.store([i, j], tile)`, `x.atomic_add(…)`, `x.scatter(…)`."""
+    found = set()
+    for part in ast.walk(node):
+        match part:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if name in described:
+                if method in _WRITES or method == "scatter" or method.startswith(_WRITES_PREFIX):
+                    found.add(name)
+    return found
 
 
 def _roots(value: ast.expr, roots: Mapping[str, set[str]]) -> set[str]:

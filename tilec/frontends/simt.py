@@ -54,7 +54,10 @@ class SimtFrontend:
         Raises:
             CompileError: a file cannot be read or lies outside of the project.
         """
-        return closure(source)
+        from tilec.frontends._simt_linked import linked_inputs
+
+        own = {file.name: file for file in (*closure(source), *linked_inputs(source))}
+        return [own[name] for name in sorted(own)]
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
         """The kernels among the module's attributes, in order of appearance; the module is executed.

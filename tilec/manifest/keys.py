@@ -101,6 +101,11 @@ _CPP = (
     ),
     Key("flags", ListOf(Text()), "More compiler flags, as they are."),
 )
+_LINK = Key(
+    "link",
+    ListOf(Text("a file such as act.cu, act.py:relu or libact.a", convert=values.link_entry), least=1, unique=True),
+    "Files of device functions that the kernel is linked with.",
+)
 OPTIONS: dict[str, tuple[Key, ...]] = {
     "cuda": (
         Key(
@@ -108,11 +113,7 @@ OPTIONS: dict[str, tuple[Key, ...]] = {
         ),
         *_CPP,
         Key("group", Integer(1, 64), "Most variants of a source that are compiled in one go; 1 compiles each alone."),
-        Key(
-            "link",
-            ListOf(Text("a file such as act.cu, act.py:relu or libact.a", convert=values.link_entry), least=1, unique=True),
-            "Files of device functions that the kernel is linked with.",
-        ),
+        _LINK,
     ),
     "prebuilt": (
         Key("sha256", _SHA256, "SHA-256 of `source`, which is required: nothing else of a compiled file can be told from its name."),
@@ -124,7 +125,7 @@ OPTIONS: dict[str, tuple[Key, ...]] = {
     ),
     "tile": _CPP,
     "triton": (),
-    "simt": (),
+    "simt": (_LINK,),
 }
 FRONTENDS = Table(
     keys=(
@@ -285,20 +286,23 @@ BENCH = Table(
         Key("against", ListOf(Text("a library and a call such as torch:matmul(a, b)", pattern=values.AGAINST)), "What to hold it against."),
     ),
 )
+_INPUTS = Key(
+    "inputs",
+    Table(names=_parameters(Either((Plain(text=False), INPUT)))),
+    "Arguments by parameter: a tensor to make, or a scalar's value.",
+)
+_REFERENCE = Key(
+    "reference",
+    Text("a file and a function such as ref.py:gemm", pattern=values.FUNCTION, convert=values.path_and_function),
+    "A plain function over NumPy arrays.",
+)
+_TOLERANCE = Key("tolerance", TOLERANCE, "How far results may be from the reference, for all dtypes or by dtype.")
 CASE = Table(
     of=types.Case,
     keys=(
-        Key(
-            "inputs",
-            Table(names=_parameters(Either((Plain(text=False), INPUT)))),
-            "Arguments by parameter: a tensor to make, or a scalar's value.",
-        ),
-        Key(
-            "reference",
-            Text("a file and a function such as ref.py:gemm", pattern=values.FUNCTION, convert=values.path_and_function),
-            "A plain function over NumPy arrays.",
-        ),
-        Key("tolerance", TOLERANCE, "How far results may be from the reference, for all dtypes or by dtype."),
+        _INPUTS,
+        _REFERENCE,
+        _TOLERANCE,
         Key("axes", Table(names=_axes()), "Axis values that choose the variant."),
         Key("bench", BENCH, "Work done by one launch, and what to hold it against."),
     ),
@@ -339,6 +343,22 @@ KERNEL = Table(
         *OPTIONS["prebuilt"],
     ),
 )
+CHAIN = Table(
+    of=types.Chain,
+    keys=(
+        Key(
+            "steps",
+            ListOf(Text("a launch such as gemm(c, a, b, BM=64)"), least=1, most=64),
+            "Launches in order, on one stream: kernels, called with names of the case's inputs and numbers.",
+            required=True,
+        ),
+        Key(
+            "case",
+            Table(names=Names(values.WORD, "a case's name", Table(keys=(_INPUTS, _REFERENCE, _TOLERANCE)))),
+            "Named inputs of all steps together, and a reference.",
+        ),
+    ),
+)
 OVERRIDE = Table(
     of=types.Override,
     keys=(
@@ -373,6 +393,11 @@ MANIFEST = Table(
             Table(names=Names(values.IDENTIFIER, "a kernel's name (a Python identifier)", KERNEL), least=1),
             "Kernels by name: each becomes a launcher.",
             required=True,
+        ),
+        Key(
+            "chain",
+            Table(names=Names(values.IDENTIFIER, "a chain's name (a Python identifier)", CHAIN)),
+            "Chains by name: kernels that `tilec run NAME` launches one behind the other over the same arrays.",
         ),
         Key("override", ListOf(OVERRIDE), "Changes for the jobs whose id matches; the last match wins."),
         Key("output", OUTPUT, "What is written, and where."),

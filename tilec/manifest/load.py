@@ -10,6 +10,7 @@ from typing import Any
 
 from tilec.errors import Diagnostic, Location, ManifestError
 from tilec.manifest import keys, values
+from tilec.manifest.chains import read_chains
 from tilec.manifest.kernels import Languages, options_of, read_kernel
 from tilec.manifest.locate import Locator, render
 from tilec.manifest.problems import Problems, shown_int
@@ -139,6 +140,7 @@ def _read(data: dict[str, Any], path: Path, locator: Locator, problems: Problems
         for name, table in found.get("kernel", {}).items()
         if table is not BAD
     ]
+    chains = read_chains(found.get("chain", {}), tuple(found.get("kernel", {})), problems)
     package = _package(found.get("package", {}), problems)
     targets = _targets(found.get("targets", {}), problems)
     profiles = _profiles(found.get("profile", {}), problems)
@@ -157,6 +159,7 @@ def _read(data: dict[str, Any], path: Path, locator: Locator, problems: Problems
         toolchain=toolchain,
         frontends=frontends,
         kernels=tuple(kernel for kernel in kernels if kernel),
+        chains=chains,
         overrides=overrides,
         output=keys.OUTPUT.make(found.get("output", {})),
         locate=locator,

@@ -210,6 +210,37 @@ class Kernel:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Operand:
+    """What a step gives a kernel: an input of the case by its name, or a value."""
+
+    name: str = ""
+    value: AxisValue | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """chain.NAME.steps[]: the launch of a kernel; `named` are parameters and axes that are given by keyword."""
+
+    kernel: str
+    args: tuple[Operand, ...] = ()
+    named: tuple[tuple[str, Operand], ...] = ()
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """All of them, in order."""
+        return (*self.args, *(operand for _, operand in self.named))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Chain:
+    """[chain.NAME]: launches in order, on one stream, over the same arrays. Its cases have the inputs of all steps together."""
+
+    name: str
+    steps: tuple[Step, ...]
+    cases: tuple[Case, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Override:
     """[[override]]: what changes for jobs whose id matches `select`; the last match wins. `targets` limits a kernel to some targets."""
 
@@ -239,6 +270,7 @@ class Manifest:
     toolchain: Toolchain = Toolchain()
     frontends: tuple[tuple[str, Options], ...] = ()
     kernels: tuple[Kernel, ...] = ()
+    chains: tuple[Chain, ...] = ()
     overrides: tuple[Override, ...] = ()
     output: Output = Output()
     locate: Locator = dataclasses.field(compare=False, repr=False)

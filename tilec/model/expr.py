@@ -14,6 +14,9 @@ from tilec.model.expr_build import INT_BOUND, Builder, FaultError, Run
 from tilec.model.expr_tree import column_of, parse_tree
 from tilec.values import value_class
 
+# In `args`: a tensor that the kernel takes as a tensor descriptor.
+DESCRIPTOR = "descriptor"
+
 Value = int | bool | float | str
 
 
@@ -93,7 +96,7 @@ def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, 
     """Read one argument of a kernel's entry point: (type, value).
 
     `y.ptr` gives `("ptr", y.ptr)`, `i32(x.shape[1])` gives `("i32", x.shape[1])`, and a bare parameter `eps` gives `("", eps)`: its type is
-    the parameter's.
+    the parameter's. `descriptor(x, BM, BK)` gives `("descriptor", x.ptr)`; `parse_box` reads the rest.
 
     Raises:
         ExpressionError: it is not of the language, or its type cannot be told.
@@ -109,9 +112,33 @@ def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, 
         inner = node.args[0]
         start, end = column_of(inner, text) - 1, len(text.encode()[: inner.end_col_offset or 0].decode())
         return node.func.id, _build(inner, text, text[start:end], names)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == DESCRIPTOR:
+        return DESCRIPTOR, _described(node, text, names)
     _build(node, text, text, names)  # its own errors come first
     what = f"the argument's type cannot be told: write a cast, such as i32({text.strip()})"
     raise ExpressionError(what, text=text, column=column_of(node, text))
+
+
+def parse_box(text: str) -> tuple[str, tuple[Expr, ...]]:
+    """Tensor and extents of a box of `descriptor(x, BM, BK)`, which `parse_abi` has read."""
+    node = parse_tree(text)
+    assert isinstance(node, ast.Call)
+    tensor, *box = map(ast.unparse, node.args)
+    return tensor, tuple(map(parse, box))
+
+
+def _described(node: ast.Call, text: str, names: Collection[str] | None) -> Expr:
+    """The address of a tensor that is passed as a descriptor, of any strides, with all names that the descriptor reads."""
+    if len(node.args) < 2 or node.keywords or not isinstance(node.args[0], ast.Name):
+        what = f"{DESCRIPTOR}() takes a tensor and the extents of a box, such as {DESCRIPTOR}(x, BM, BK)"
+        raise ExpressionError(what, text=text, column=column_of(node, text))
+    tensor = node.args[0].id
+    inner = [_build(arg, text, ast.unparse(arg), names) for arg in node.args[1:]]
+    _build(node.args[0], text, tensor, names)
+    found = parse(f"{tensor}.ptr")
+    whole = found.names.union(*(part.names for part in inner))
+    uses = found.uses.union({(tensor, "stride")}, *(part.uses for part in inner))
+    return dataclasses.replace(found, names=whole, uses=uses, extents=frozenset().union(*(part.extents for part in inner)))
 
 
 def _build(node: ast.expr, text: str, own: str, names: Collection[str] | None) -> Expr:

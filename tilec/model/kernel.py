@@ -197,6 +197,11 @@ class KernelInfo:
     jit: JitFallback | None = None
 
     @property
+    def has_special(self) -> bool:
+        """Whether launches of it pass what is neither a value nor a tensor's address: tensor maps, scratch memory."""
+        return any(":" in slot.type for variant in self.variants for slot in variant.abi)
+
+    @property
     def choices(self) -> tuple[str, ...]:
         """Axes that a caller chooses: more than one value, and no parameter's dtype says which. In manifest order."""
         bound = {param.dtype for param in self.params} & set(self.dtype_axes)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from tilec.values import value_class
 
+SCRATCH = "scratch"
+
 
 class ParamKind(enum.Enum):
     """How a launcher parameter reaches the kernel."""
@@ -56,7 +58,8 @@ class AbiSlot:
     """One argument of the kernel's entry point, in order.
 
     Attributes:
-        type: `ptr`, a dtype's name, or `struct`.
+        type: `ptr`, a dtype's name, `struct`; a `TensorMap` as text, of the tensor whose address `expr` is; or `scratch:N`, the address
+            of N bytes for each block, which a launch brings along.
         expr: expression over the launcher's parameters that gives its value, such as `x.ptr`, `x.shape[1]`, `eps`.
         size: size in bytes; a slot is aligned to its size (a struct to `align`).
         align: alignment in bytes within the parameter block.
@@ -66,6 +69,28 @@ class AbiSlot:
     expr: str
     size: int
     align: int
+
+    @property
+    def scratch(self) -> int:
+        """Bytes that each block needs at this address; 0 for any other argument."""
+        kind, _, size = self.type.partition(":")
+        return int(size) if kind == SCRATCH and size.isdecimal() else 0
+
+
+def joined_abi(one: Sequence[AbiSlot], other: Sequence[AbiSlot]) -> tuple[AbiSlot, ...] | None:
+    """The argument list that serves two images of one variant; None where they take different ones.
+
+    They may differ in scratch memory, of which an image may need more than another, or none: then its address is a null that it ignores.
+    """
+    if len(one) != len(other):
+        return None
+    joined = []
+    for a, b in zip(one, other, strict=True):
+        unused = all(slot.scratch or (slot.type, slot.expr) == ("u64", "0") for slot in (a, b))
+        if a != b and not unused:
+            return None
+        joined.append(max(a, b, key=lambda slot: slot.scratch))
+    return tuple(joined)
 
 
 @value_class(frozen=True, kw_only=True, slots=True)

@@ -13,6 +13,7 @@ from tilec.model.dtype import DTYPES
 from tilec.model.kernel import KernelDecl, ParamDecl
 from tilec.model.signature import AbiSlot, Param, ParamKind
 from tilec.model.suggest import did_you_mean
+from tilec.model.tensormap import ALIGN, SIZE
 from tilec.plan.matrix import Report
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
@@ -73,7 +74,7 @@ class Resolver:
                     what = f"unknown name {name!r}{suggest(name, [*self.tables, *self.axes])}"
                 self.report(what, (*path, index))
             if parsed.text.strip() in (f"{n}.ptr" for n in parsed.names) or parsed.text.strip() in parsed.names:
-                source.setdefault(next(iter(parsed.names)), decl)
+                source.setdefault(parsed.text.strip().removesuffix(".ptr"), decl)
         return self._resolved({name: source.get(name) for name in self.tables})
 
     def _resolved(self, wanted: Mapping[str, ParamDecl | None]) -> tuple[Param, ...]:
@@ -216,7 +217,11 @@ def abi_of_args(
             kind = param.dtype if param.kind is ParamKind.SCALAR else param.kind.value
         kind = str(axes.get(kind, kind))
         path = ("kernel", kernel.name, "args", index)
-        if kind in ("ptr", "tensor"):
+        if kind == expr.DESCRIPTOR:
+            if kernel.language != "triton":
+                report(f"{text!r}: tensor descriptors are made for Triton kernels alone", path)
+            slots.append(AbiSlot(type=kind, expr=text, size=SIZE, align=ALIGN))
+        elif kind in ("ptr", "tensor"):
             if param_decl.type and param_decl.kind != "tensor":
                 report(f"{text!r} is an address, but the source takes {param_decl.type} {param_decl.name}", path)
             slots.append(AbiSlot(type="ptr", expr=text if kind == "ptr" else f"{parsed.text.strip()}.ptr", size=8, align=8))

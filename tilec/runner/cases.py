@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.errors import CaseError, Location
 from tilec.manifest.locate import Locator, Path
-from tilec.manifest.types import Bench, Case, Input, Kernel, Tolerance
+from tilec.manifest.types import Bench, Case, Input, Kernel, Operand, Tolerance
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue, KernelInfo
 from tilec.model.signature import Param, ParamKind
@@ -20,12 +20,28 @@ Files = tuple[tuple[str, str, str], ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class BoundStep:
+    """One launch of a chain.
+
+    Attributes:
+        kernel: launcher name. language: of its source.
+        arguments: by parameter: inputs of the case by name, and values.
+        axes: that the step chooses.
+    """
+
+    kernel: str
+    language: str = ""
+    arguments: tuple[tuple[str, Operand], ...] = ()
+    axes: Axes = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class BoundCase:
     """A case that is ready to run.
 
     Attributes:
         name: `gemm/4k[f16]`: kernel, case, and the dtypes of the axes that the case leaves open.
-        kernel: launcher name.
+        kernel: launcher name; of a chain its name.
         case: the case's name in the manifest; empty for a run from the command line.
         axes: every axis whose value is known, dtypes included; what expressions see.
         choose: the axes that the launcher is told by keyword (those that its arguments do not decide).
@@ -38,6 +54,7 @@ class BoundCase:
         bench: work of one launch, if the case says.
         location: where the case is written.
         keys: where some of its keys are, by their paths in it: `("bench", "against", 0)`.
+        steps: of a chain, in order; empty for a case of one kernel.
     """
 
     name: str
@@ -54,6 +71,7 @@ class BoundCase:
     bench: Bench | None = None
     location: Location | None = None
     keys: Mapping[Path, Location] = dataclasses.field(default_factory=dict, compare=False)
+    steps: tuple[BoundStep, ...] = ()
 
     def place(self, *key: str | int) -> Location | None:
         """Where a key of the case is written; else the case, as where the command line says what the key would."""

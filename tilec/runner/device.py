@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,11 @@ if TYPE_CHECKING:
     from tilec.model.image import ImageInfo
     from tilec.runtime.jit import Compiled
     from tilec.runtime.load import Module
+    from tilec.runtime.ops.op import DeviceOp
     from tilec.runtime.seam import DeviceDriver
+
+# The launch of a kernel: its name, arguments and axes by name.
+Call = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 
 STREAM = 0  # the legacy default stream: runs are one after another
 APART = 1 << 16  # bytes between two buffers of an `ApartDevice`
@@ -72,6 +77,24 @@ class ModuleDevice:
         """Launch a kernel and wait until it is done."""
         self._module.kernels[kernel](STREAM, **arguments, **axes)
         self._driver.synchronize(self._device.ordinal, STREAM)
+
+    def launch_in_order(self, calls: Sequence[Call]) -> None:
+        """Launch (kernel, arguments, axes) as one chain of `then`: one behind the other on one stream. Wait until the last is done."""
+        from tilec.runtime.streams import Stream
+
+        lazy = self._module.lazy
+
+        def made(call: Call) -> DeviceOp[Any]:
+            kernel, arguments, axes = call
+            op: DeviceOp[Any] = lazy[kernel](**arguments, **axes)
+            return op
+
+        def behind(chain: DeviceOp[Any], call: Call) -> DeviceOp[Any]:
+            # Made when those before it are on the stream: until then it would hold what they write.
+            return chain.then(lambda _: made(call))
+
+        chain = functools.reduce(behind, calls[1:], made(calls[0]))
+        chain.sync_on(Stream.borrow_raw(STREAM, self._device, driver=self._driver))
 
 
 class ApartDevice(ModuleDevice):

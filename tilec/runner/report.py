@@ -31,6 +31,8 @@ def case_json(result: CaseResult) -> dict[str, Any]:
         "seconds": result.seconds,
         "outputs": [_output_json(output) for output in result.outputs],
     }
+    if case.steps:
+        row["steps"] = [{"kernel": step.kernel, "language": step.language} for step in case.steps]
     if result.reason:
         row["reason"] = result.reason
     if result.repeats is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilec.errors import DriverError, MissingError
 from tilec.model.arch import Version
@@ -13,6 +14,9 @@ from tilec.runtime._driver_calls import is_final
 from tilec.runtime._driver_graphs import GraphCalls
 from tilec.runtime.lost import LaunchRecord
 from tilec.runtime.seam_types import DeviceInfo, Dim3, FunctionFacts, FunctionHandle, LaunchCall, LaunchParts, LaunchShape, ModuleHandle
+
+if TYPE_CHECKING:
+    from tilec.model.tensormap import TensorMap
 
 _PORTABLE_CLUSTER = 8
 _INVALID_CONTEXT = 201
@@ -120,6 +124,28 @@ class Driver(GraphCalls):
         self._ask("cuFuncSetAttribute", function, name, 1)
 
     # Launches
+
+    def tensor_map(self, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
+        """The bytes of a tensor map of these extents, with strides in bytes: all but the last are multiples of 16."""
+        api = self._api
+        widths = [api.cuuint64_t(extent) for extent in reversed(shape)]  # CUDA counts dimensions from the innermost one
+        pitches = [api.cuuint64_t(stride) for stride in reversed(strides[:-1])]
+        box = [api.cuuint32_t(extent) for extent in reversed(wanted.box)]
+        made = self._ask(
+            "cuTensorMapEncodeTiled",
+            api.CUtensorMapDataType(wanted.element),
+            len(shape),
+            address,
+            widths,
+            pitches,
+            box,
+            [api.cuuint32_t(1)] * len(shape),
+            api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            api.CUtensorMapSwizzle(wanted.swizzle),
+            api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+        return ctypes.string_at(made.getPtr(), 128)  # of every tensor map
 
     def active_blocks(self, ordinal: int, function: FunctionHandle, threads: int, shared: int) -> int:
         """Blocks of a launch that are resident on one multiprocessor at a time."""

@@ -36,7 +36,7 @@ _OP = "run the op first (sync_on), or call the package's function, which takes o
 class Call:
     """One call under check: values in parameter order, facts of the tensors, bound dtype axes; expressions read `env`."""
 
-    __slots__ = ("axes", "contract", "env", "tensors", "values")
+    __slots__ = ("axes", "contract", "driver", "env", "tensors", "values")
 
     def __init__(self, contract: Contract, values: Values, axes: dict[str, AxisValue], driver: DeviceDriver) -> None:
         """Read the arguments.
@@ -47,6 +47,7 @@ class Call:
         self.contract = contract
         self.values = values
         self.axes = axes
+        self.driver = driver
         self.tensors: dict[str, TensorFacts] = {}
         for param, value in zip(contract.params, values, strict=True):
             match param.kind:

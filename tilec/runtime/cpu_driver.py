@@ -13,11 +13,11 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilec.errors import DriverError, NoDeviceError, SchedulingError
+from tilec.errors import DriverError, InternalError, NoDeviceError, SchedulingError
 from tilec.model.arch import Version
 from tilec.runtime.cpu_launch import CpuOptions, Launching, QueuedCall, out_of_memory
 from tilec.runtime.cpu_memory import Allocations, foreign_bytes, rows_of
@@ -32,6 +32,9 @@ from tilec.tileir.ir import Module
 from tilec.tileir.memory import Region
 from tilec.tileir.program import Program
 from tilec.tileir.read import NEWEST, OLDEST, read_module
+
+if TYPE_CHECKING:
+    from tilec.model.tensormap import TensorMap
 
 # A tile kernel's block is 1 by 1 by 1, and it declares no shared memory: what a GPU would bound is not bounded here.
 CPU = DeviceInfo(ordinal=ON_CPU, name="CPU", cc=(0, 0), driver=(0, 0), cooperative=False, cluster=True, interprets=(OLDEST, NEWEST))
@@ -133,6 +136,10 @@ class CpuDriver(GraphDouble):
 
     def allow_wide_clusters(self, function: Program) -> None:
         """Blocks are not grouped."""
+
+    def tensor_map(self, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
+        """There is no copy engine here, and no Tile IR asks for one."""
+        raise InternalError("a launch on the cpu device takes a tensor map")
 
     def active_blocks(self, ordinal: int, function: Program, threads: int, shared: int) -> int:
         """Blocks that are resident at a time: it only matters for cooperative launches, which there are none of."""

@@ -48,7 +48,7 @@ def load(
         BundleError: the bundle cannot be read.
         NoDeviceError: there is no driver or no such device.
     """
-    opened = bundle if isinstance(bundle, Bundle) else Bundle.open(Path(bundle) if isinstance(bundle, str) else bundle, whole=False)
+    opened = bundle if isinstance(bundle, Bundle) else Bundle.open(bundle, whole=False)
     found = driver or driver_of(device)
     return Module(site_on(opened, find_device(device, found), found, jit_fallback))
 

@@ -74,8 +74,18 @@ class Packing:
         head = layout.format
         constants: list[tuple[int, bytes]] = []
         offsets: list[int] = []
+        maps: list[tuple[int, Callable[[int], bytes], int]] = []
         for slot in abi:
             name = slot.expr.strip()
+            if slot.type.startswith("tensormap:"):
+                from tilec.runtime.tensormaps import encoder  # few kernels take any
+
+                offsets.append(layout.reserve(slot.size, slot.align))
+                maps.append((*encoder(call, slot), offsets[-1]))
+                continue
+            if slot.scratch:  # whoever enqueues the launch writes the address
+                offsets.append(layout.reserve(slot.size, slot.align))
+                continue
             known = placed.get((name.removesuffix(".ptr"), "ptr")) if name.endswith(".ptr") else placed.get((name, slot.type))
             if known is None:
                 known = layout.reserve(slot.size, slot.align)
@@ -90,7 +100,11 @@ class Packing:
         self.encode = tuple(encode) if any(encode) else None
         self.plain = self.encode is None and self.free == tuple(i for i in contract.others if i not in contract.keyed)
         self.tensors = len(contract.tensors)
-        self.pack = struct.Struct(head).pack_into
+        self.pack: Callable[..., None] = struct.Struct(head).pack_into
+        if maps:
+            from tilec.runtime.tensormaps import with_maps
+
+            self.pack = with_maps(self.pack, maps)
 
     def block(self) -> Block:
         """Memory for one more launch in flight."""

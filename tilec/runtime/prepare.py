@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -251,6 +252,11 @@ def _prepared(
         driver.allow_shared(function.handle, shape.shared)
     check_residency(name, shape, device, image, function, driver)
     bind = functools.partial(driver.bind_launch, device.ordinal, function.handle, shape, parts=_parts(call, variant))
+    scratch = [(place, slot.scratch * math.prod(shape.grid)) for place, slot in enumerate(variant.abi) if slot.scratch]
+    if scratch:
+        from tilec.runtime.scratch import with_scratch  # few kernels need any
+
+        return Plan(call, packing, with_scratch(bind, driver, device.ordinal, scratch, name), site, variant.id), addresses
     return Plan(call, packing, bind, site, variant.id), addresses
 
 

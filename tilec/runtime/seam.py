@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilec.model.arch import Version
 from tilec.runtime.seam_types import (
@@ -27,6 +27,9 @@ from tilec.runtime.seam_types import (
     PoolStats,
     TensorPart,
 )
+
+if TYPE_CHECKING:
+    from tilec.model.tensormap import TensorMap
 
 __all__ = [
     "KEEP_ALL",
@@ -91,6 +94,9 @@ class DeviceDriver(Protocol):
 
     def active_clusters(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
         """Clusters of a launch that are resident on the device at a time."""
+
+    def tensor_map(self, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
+        """The bytes of a tensor map of these extents, with strides in bytes: all but the last are multiples of 16."""
 
     def bind_launch(self, ordinal: int, function: FunctionHandle, shape: LaunchShape, stream: int, parts: LaunchParts) -> LaunchCall:
         """A call that enqueues this launch; it reports failure by its result and never raises for one."""

@@ -15,6 +15,7 @@ from typing import Any
 from tilec.errors import DriverError, NoDeviceError
 from tilec.model.arch import Version
 from tilec.model.signature import AbiSlot
+from tilec.model.tensormap import TensorMap
 from tilec.runtime.graph_double import Executable, GraphDouble, Node
 from tilec.runtime.lost import LaunchRecord, Losses
 from tilec.runtime.scalars import format_of
@@ -170,6 +171,12 @@ class FakeDriver(GraphDouble):
     def allow_wide_clusters(self, function: str) -> None:
         """Let launches of the function use clusters of more than 8 blocks."""
         self._note("allow_wide_clusters")
+
+    def tensor_map(self, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
+        """What it was asked for, readable: element, swizzle, address, then box, shape and strides of each dimension."""
+        self._note("tensor_map")
+        numbers = (wanted.element, wanted.swizzle, address, *(n for row in zip(wanted.box, shape, strides, strict=True) for n in row))
+        return struct.pack("16Q", *numbers, *(0,) * (16 - len(numbers)))
 
     def active_blocks(self, ordinal: int, function: str, threads: int, shared: int) -> int:
         """Blocks of a launch that are resident on one multiprocessor at a time."""
@@ -462,4 +469,7 @@ def _unpack(parameters: int, index: int, slot: AbiSlot) -> Any:
     """One argument, read as the driver does: through the array of addresses."""
     address = ctypes.c_void_p.from_address(parameters + index * ctypes.sizeof(ctypes.c_void_p)).value or 0
     data = ctypes.string_at(address, slot.size)
-    return data if slot.type == "struct" else struct.unpack(f"={format_of(slot.type)}", data)[0]
+    if slot.type.startswith("scratch:"):
+        return int.from_bytes(data, "little")
+    plain = slot.type == "struct" or slot.type.startswith("tensormap:")
+    return data if plain else struct.unpack(f"={format_of(slot.type)}", data)[0]

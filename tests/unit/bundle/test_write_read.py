@@ -37,7 +37,7 @@ def test_round_trip(tmp_path: Path) -> None:
 def test_from_bytes_and_from_a_file(tmp_path: Path) -> None:
     sample, info, digest = write_sample(tmp_path / "x.tilec")
     data = (tmp_path / "x.tilec").read_bytes()
-    for source in (data, io.BytesIO(data)):
+    for source in (data, io.BytesIO(data), str(tmp_path / "x.tilec")):
         bundle = Bundle.open(source)
         bundle.verify()
         assert (bundle.info, bundle.digest) == (info, digest)

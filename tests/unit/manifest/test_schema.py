@@ -145,7 +145,15 @@ ALL_TABLES = {id(table): table for table in tables(keys.MANIFEST)}
 # Fields that hold a table's name, what was worked out, or what several keys make together; and keys that become other fields.
 NOT_KEYS = {"name", "path", "root", "locate", "function", "options", "value", "dtype", "default", "table", "keep"}
 OTHER_FIELD = {
-    types.Manifest: {"edition": "", "profile": "profiles", "frontend": "frontends", "kernel": "kernels", "override": "overrides"},
+    types.Manifest: {
+        "edition": "",
+        "profile": "profiles",
+        "frontend": "frontends",
+        "kernel": "kernels",
+        "chain": "chains",
+        "override": "overrides",
+    },
+    types.Chain: {"case": "cases"},
     types.Profile: {"inherits": ""},
     types.Kernel: {
         "case": "cases",
@@ -212,7 +220,7 @@ def test_every_sample_key_of_the_table_is_in_the_full_sample() -> None:
         return found
 
     unseen = [name for name in missing(keys.MANIFEST, [BASE], "") if not name.startswith(".frontend.*")]
-    optional = {".kernel.*.define", ".kernel.*.flags", ".kernel.*.group", ".kernel.*.link", ".frontend.cuda.link"}
+    optional = {".kernel.*.define", ".kernel.*.flags", ".kernel.*.group", ".kernel.*.link", ".frontend.cuda.link", ".frontend.simt.link"}
     optional |= {f".frontend.tile.{name}" for name in ("std", "include", "define", "flags")}
     assert set(unseen) <= optional | {
         ".kernel.*.case.*.tolerance.ulp",

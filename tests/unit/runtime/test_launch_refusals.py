@@ -15,13 +15,14 @@ from tilec.errors import (
     DTypeError,
     LaunchLimitError,
     LayoutError,
+    NoImageError,
     PlacementError,
     RankError,
     RequirementError,
     VariantError,
 )
 from tilec.model.kernel import LaunchInfo, VariantInfo
-from tilec.model.signature import Param
+from tilec.model.signature import Assumption, Param
 from tilec.runtime import api
 from tilec.testing.fake_driver import H200
 
@@ -134,6 +135,55 @@ def test_the_checks_come_in_the_documented_order(add):
         facts = dict(wrong)
         refusal(kind, add, Array(*facts.pop("shape"), **facts), X, Y if kind is not AliasError else Array(1024, ptr=0x20000))
         wrong.update(repair)
+
+
+def test_after_the_signature_they_come_in_the_documented_order_too():
+    """A kernel that is wrong in every way that is left; each step repairs what was told."""
+    wrong = {
+        "requires": ("x.shape[0] == 1",),
+        "align": 1 << 20,
+        "assume": (Assumption(param="z", shape=(16,)),),
+        "grid": "2147483648",
+        "target": "sm_80",
+        "required_block": (64,),
+        "shared": "232449",
+        "cluster": (2,),
+    }
+    steps = [
+        (RequirementError, "requires x.shape[0] == 1", {"requires": ()}),
+        (LayoutError, "output 'z' has address 0x10000, which must be divisible by 1048576", {"align": 1}),
+        (VariantError, "no variant", {"assume": ()}),
+        (LaunchLimitError, "grid.x is 2147483648", {"grid": "1057"}),
+        (NoImageError, "no image runs on", {"target": "sm_90"}),
+        (LaunchLimitError, "the kernel was compiled for exactly (64, 1, 1)", {"required_block": ()}),
+        (LaunchLimitError, "a block needs 232449 bytes of shared memory", {"shared": "0"}),
+        (LaunchLimitError, "grid.x is 1057, and must be divisible by cluster.x 2", {"cluster": ()}),
+        (LaunchLimitError, "the cooperative grid has 1057 blocks, and 1056 can be resident", {"grid": "1056"}),
+    ]
+    arrays = [Array(1023, ptr=0x10000 * i) for i in (1, 2, 3)]
+    for kind, what, repair in steps:
+        module, driver = wholly(wrong)
+        assert what in refusal(kind, module.add, *arrays)
+        assert driver.launches == []
+        wrong.update(repair)
+    module, driver = wholly(wrong)
+    module.add(5, *arrays)
+    assert len(driver.launches) == 1
+
+
+def wholly(facts):
+    launch = LaunchInfo(
+        grid=(facts["grid"],),
+        block=("128",),
+        shared=facts["shared"],
+        cluster=facts["cluster"],
+        cooperative=True,
+        requires=facts["requires"],
+    )
+    made = image("wrong", facts["target"], required_block=facts["required_block"])
+    variant = VariantInfo(id="add", abi=ADD_ABI, assume=facts["assume"], images=(made,))
+    params = (dataclasses.replace(ADD_PARAMS[0], align=facts["align"]), *ADD_PARAMS[1:])
+    return loaded(kernel("add", params, (variant,), launch=launch), active_blocks=8)
 
 
 def test_an_expanded_output_is_refused():

@@ -1,0 +1,130 @@
+"""SIMT kernels that call device functions of CUDA C++: what is put into their PTX, what are inputs, and what is refused where."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.toolchain.simt_jobs import frontend, job, tensor, write
+from tilec.errors import CompileError
+from tilec.frontends._simt_linked import mismatch
+from tilec.model.image import Image
+from tilec.model.job import Source
+
+pytestmark = pytest.mark.toolchain
+pytest.importorskip("numba_cuda")
+
+KERNEL = """from numba import cuda, float32
+from tilec import simt
+
+act = cuda.declare_device("act", "float32(float32)", abi="c")
+
+
+@simt.kernel
+def apply(y: simt.Mut[float32], x: simt.Ref[float32]):
+    i = cuda.grid(1)
+    if i < y.size:
+        y[i] = act(x[i])
+"""
+ACT = """#include "table.cuh"
+__device__ __noinline__ float helper(float x) { return x * TABLE[1]; }
+extern "C" __device__ float act(float x) { return x > 0.0f ? x : helper(x); }
+extern "C" __device__ float unused(float x) { return x; }
+"""
+FILES = {"k/__init__.py": "", "k/a.py": KERNEL, "k/act.cu": ACT, "k/table.cuh": "__constant__ float TABLE[2] = {1.0f, 0.125f};\n"}
+PARAMS = (tensor("y", out=True), tensor("x"))
+
+
+def compiled(root: Path, *link: str, target: str = "compute_80", **files: str) -> Image:
+    write(root, {**FILES, **{f"k/{name.replace('__', '.')}": text for name, text in files.items()}})
+    made = job(root, "apply", target, params=PARAMS, axes={})
+    source = dataclasses.replace(made.spec.source, options=(("link", link),))
+    return frontend().compile(dataclasses.replace(made, spec=dataclasses.replace(made.spec, source=source)))
+
+
+def refused(root: Path, *link: str, **files: str) -> CompileError:
+    with pytest.raises(CompileError) as caught:
+        compiled(root, *link, **files)
+    return caught.value
+
+
+def test_what_is_called_is_in_the_kernels_code_and_nothing_else(tmp_path: Path) -> None:
+    text = compiled(tmp_path, "k/act.cu").data.decode()
+    assert re.search(r"\.func .*\bact\(", text)
+    assert "helper" in text
+    assert "TABLE" in text
+    assert "unused" not in text
+    assert ".extern" not in text
+    assert compiled(tmp_path, "k/act.cu", target="sm_90").info.resources.registers > 0
+
+
+def test_linked_sources_and_their_headers_are_inputs(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    source = Source(root=str(tmp_path), path="k/a.py", options=(("link", ("k/act.cu",)),))
+    names = [file.name for file in frontend().inputs(source)]
+    assert names == sorted(names)
+    assert {"k/a.py", "k/act.cu", "k/table.cuh"} <= set(names)
+    before = compiled(tmp_path, "k/act.cu").data
+    assert compiled(tmp_path, "k/act.cu", table__cuh="__constant__ float TABLE[2] = {1.0f, 0.25f};\n").data != before
+
+
+def test_what_is_defined_nowhere(tmp_path: Path) -> None:
+    error = refused(tmp_path)
+    assert "it calls act, which is defined nowhere" in error.what
+    assert error.fix == 'define it in CUDA C++, extern "C" __device__, and link that: [kernel.apply] link = ["act.cu"]'
+    mangled = ACT.replace('extern "C" __device__ float act', "__device__ float act")
+    assert "it calls act, which is defined nowhere" in refused(tmp_path, "k/act.cu", act__cu=mangled).what
+
+
+def test_a_declaration_that_is_not_the_definitions(tmp_path: Path) -> None:
+    doubles = ACT.replace("float act(float x)", "double act(double x)")
+    what = refused(tmp_path, "k/act.cu", act__cu=doubles).what
+    assert "act of k/act.cu takes parameters of 4 bytes and gives back 4 bytes in Python" in what
+    assert "and parameters of 8 bytes and gives back 8 bytes where it is defined" in what
+    numbas = KERNEL.replace(', abi="c"', "")
+    error = refused(tmp_path, "k/act.cu", a__py=numbas)
+    assert "takes parameters of 8, 4 bytes and gives back 4 bytes in Python" in error.what
+    assert 'abi="c"' in error.fix
+
+
+def test_two_definitions_of_one_function(tmp_path: Path) -> None:
+    again = 'extern "C" __device__ float act(float x) { return x; }\n'
+    assert "act is defined in k/act.cu and in k/more.cu" in refused(tmp_path, "k/act.cu", "k/more.cu", more__cu=again).what
+
+
+def test_errors_of_a_linked_source_are_at_its_lines(tmp_path: Path) -> None:
+    error = refused(tmp_path, "k/act.cu", act__cu=ACT.replace("x * TABLE[1]", "x * TABEL[1]"))
+    assert error.what == "k/act.cu, which k/a.py is linked with, does not compile for compute_80"
+    place = error.diagnostics[0].location
+    assert place is not None
+    assert (place.file, place.line) == ("k/act.cu", 2)
+    assert "k/act.cu holds a zero byte" in refused(tmp_path, "k/act.cu", act__cu="\0").what
+
+
+@pytest.mark.parametrize(
+    ("entry", "what", "fix"),
+    [
+        (
+            "k/act.py:relu",
+            "k/act.py is Python device functions, and a SIMT kernel is linked with CUDA C++ sources alone",
+            "import functions",
+        ),
+        ("k/libact.a", "k/libact.a is a device library, and a SIMT kernel is linked with CUDA C++ sources alone", "link the .cu file"),
+    ],
+)
+def test_what_cannot_be_linked(tmp_path: Path, entry: str, what: str, fix: str) -> None:
+    error = refused(tmp_path, entry)
+    assert error.what == what
+    assert error.fix.startswith(fix)
+    with pytest.raises(CompileError):
+        frontend().inputs(Source(root=str(tmp_path), path="k/a.py", options=(("link", (entry,)),)))
+
+
+def test_parameters_are_compared_by_their_bytes() -> None:
+    declared = ".extern .func (.param .b32 r) f\n(\n\t.param .b64 a,\n\t.param .align 8 .b8 b[16]\n)\n;"
+    assert mismatch(declared, ".visible .func  (.param .b32 q) f(\n\t.param .b64 f_0,\n\t.param .align 8 .b8 f_1[16]\n)\n{", "f") == ""
+    what = mismatch(declared, ".visible .func f(.param .b64 f_0)\n{", "f")
+    assert what.endswith("parameters of 8 bytes and gives back no bytes where it is defined")

@@ -1,0 +1,216 @@
+"""Chains: cases of several kernels that run one behind the other, on a driver whose device memory is host memory, and on the cpu device."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cpu_samples import ADD, add, device
+from tests.runtime_samples import image
+from tests.unit.runner.test_run_command import ABI, IMAGE, INFO, MANIFEST, Ran, scale
+from tilec.bundle.write import write_bundle
+from tilec.cli.main import run
+from tilec.errors import CaseError
+from tilec.manifest.chains import StepError, parse_step
+from tilec.manifest.types import Case, Chain, Input, Operand, Step
+from tilec.model.kernel import KernelInfo
+from tilec.model.signature import Param, ParamKind
+from tilec.runner.cases import BoundCase
+from tilec.runner.chains import chain_cases, device_of
+from tilec.runner.device import ModuleDevice
+from tilec.runner.reference import References
+from tilec.runner.run import run_case
+from tilec.runtime import _driver
+from tilec.testing.fake_driver import FakeDriver, FakeKernel
+
+CHAIN = """
+[chain.both]
+steps = ["scale(mid, x, 3)", "scale(out, x=mid, alpha=factor)"]
+[chain.both.case.good]
+inputs.x = { shape = [300], seed = 1 }
+inputs.mid = { shape = ["x.size"], dist = "empty" }
+inputs.out = { shape = ["x.size"], dist = "empty" }
+inputs.factor = 0.5
+reference = "chain.py:both"
+[chain.both.case.late]
+inputs.x = { shape = [300], dist = "ones" }
+inputs.mid = { shape = ["x.size"], dist = "empty" }
+inputs.out = { shape = [299], dist = "empty" }
+inputs.factor = 0.5
+"""
+REFERENCE = """
+def both(x, factor):
+    return x * 3, x * 3 * factor
+"""
+Tilec = Callable[..., Ran]
+
+
+@pytest.fixture
+def tilec(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tilec:
+    driver = FakeDriver(kernels={"scale": FakeKernel(abi=ABI, run=scale)})
+    monkeypatch.setattr(_driver, "driver", lambda: driver)
+    (tmp_path / "tilec.toml").write_text(MANIFEST + CHAIN)
+    (tmp_path / "scale.cu").write_text("__global__ void scale(float* z, const float* x, int n, float alpha) {}\n")
+    (tmp_path / "chain.py").write_text(REFERENCE)
+    write_bundle(tmp_path / "acme.tilec", INFO, lambda _digest: IMAGE)
+
+    def call(*args: str) -> Ran:
+        capsys.readouterr()
+        code = run([*args, "--bundle", "acme.tilec"], {"HOME": str(tmp_path)}, tmp_path)
+        caught = capsys.readouterr()
+        return Ran(code, caught.out, caught.err)
+
+    return call
+
+
+def test_a_chain_runs_by_its_name_and_says_that_it_passed(tilec: Tilec) -> None:
+    done = tilec("run", "both", "--case", "good")
+    assert done.code == 0, done.out + done.err
+    rows = [line.split()[:3] for line in done.out.splitlines()[1:3]]
+    assert rows == [["both/good", "ok", "mid"], ["out", "0", "0"]]
+    assert done.out.splitlines()[3] == "  PASS: scale (cuda) -> scale (cuda): one stream, the same arrays, as the reference has it"
+    (row,) = json.loads(tilec("run", "both", "--case", "good", "--repeat", "2", "--json").out)["cases"]
+    assert (row["kernel"], row["status"], row["runs"]) == ("both", "passed", 2)
+    assert row["steps"] == [{"kernel": "scale", "language": "cuda"}] * 2
+
+
+def test_without_names_kernels_are_run_and_then_chains(tilec: Tilec) -> None:
+    names = [row["name"] for row in json.loads(tilec("run", "--json").out)["cases"]]
+    assert names == ["scale/good", "scale/bad", "scale/refused", "both/good", "both/late"]
+    assert [row["name"] for row in json.loads(tilec("run", "-k", "both and late", "--json").out)["cases"]] == ["both/late"]
+
+
+def test_a_step_that_is_refused_is_the_cases_error(tilec: Tilec) -> None:
+    done = tilec("run", "both", "--case", "late")
+    assert done.code == 1
+    assert "scale: requires x.size == z.size: left-hand side is 300, right-hand side is 299" in done.out
+    assert "PASS" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["run", "bth"], "no kernel 'bth'; did you mean 'both'"),
+        (["run", "both", "--arg", "x=f32[3]"], "no kernel 'both' in the bundle; it has scale"),
+        (["run", "both", "--set", "factor=2"], "factor=2: both is a chain, whose cases run as they are written"),
+        (["run", "both", "--check"], "'both' is a chain, and here kernels are named: scale"),
+        (["bench", "both"], "'both' is a chain, and here kernels are named: scale"),
+    ],
+)
+def test_what_a_chain_is_not_taken_for(tilec: Tilec, arguments: list[str], told: str) -> None:
+    done = tilec(*arguments)
+    assert done.code == 2
+    assert told in done.err
+
+
+def test_a_chain_whose_kernel_is_not_in_the_bundle(tilec: Tilec, tmp_path: Path) -> None:
+    text = (
+        MANIFEST
+        + CHAIN.replace("scale(out", "other(out")
+        + '[kernel.other]\nsource = "scale.cu:scale"\nargs = ["z.ptr"]\nparams = { z = {} }\n'
+    )
+    (tmp_path / "tilec.toml").write_text(text)
+    done = tilec("run", "both")
+    assert (done.code, "kernel 'other' of chain 'both' is not in the bundle" in done.err) == (2, True)
+    assert [row["kernel"] for row in json.loads(tilec("run", "--case", "good", "--json").out)["cases"]] == ["scale"]
+
+
+def test_arguments_are_those_of_one_kernel(tilec: Tilec, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["run", "both", "--arg", "x=f32[3]"], {"HOME": str(tmp_path)}, tmp_path) == 2
+    assert "--arg runs one kernel, and both is a chain of several" in capsys.readouterr().err
+
+
+def test_a_step_is_read_and_never_run() -> None:
+    x, named = Operand(name="x"), (("BM", Operand(value=64)), ("T", Operand(value="f16")))
+    assert parse_step(" f(x, -1, 2.5, BM=64, T='f16')") == Step(kernel="f", args=(x, Operand(value=-1), Operand(value=2.5)), named=named)
+    with pytest.raises(StepError, match=r"'__import__\(1\)' is neither a name nor a number") as caught:
+        parse_step("f(x, __import__(1))")
+    assert caught.value.column == 5
+
+
+SCALE = INFO.kernels[0]
+ANY = dataclasses.replace(
+    SCALE,
+    name="any",
+    axes=(("T", ("f16", "f32")), ("BM", (64, 128))),
+    params=tuple(dataclasses.replace(p, dtype="T") if p.kind is ParamKind.TENSOR else p for p in SCALE.params),
+)
+BUILT: dict[str, KernelInfo] = {"scale": SCALE, "any": ANY}
+INPUTS = (Input(name="z", shape=("4",)), Input(name="x", shape=("4",)), Input(name="a", value=2))
+
+
+def bound(*steps: str, inputs: tuple[Input, ...] = INPUTS) -> BoundCase:
+    chain = Chain(name="c", steps=tuple(map(parse_step, steps)), cases=(Case(name="one", inputs=inputs),))
+    return chain_cases(chain, BUILT)[0]
+
+
+def test_what_steps_say_of_an_input_is_brought_together() -> None:
+    made = bound("scale(z, x, a)", "any(x, x=z, BM=128)")
+    assert made.params == (
+        Param(name="z", kind=ParamKind.TENSOR, dtype="f32", rank=1, out=True),
+        Param(name="x", kind=ParamKind.TENSOR, dtype="f32", rank=1, out=True),
+        Param(name="a", kind=ParamKind.SCALAR, dtype="f32"),
+    )
+    assert [item.dtype for item in made.inputs] == ["f32", "f32", "f32"]
+    assert made.steps[1].axes == (("BM", 128),)
+    assert made.outs == ("z", "x")
+
+
+@pytest.mark.parametrize(
+    ("steps", "what"),
+    [
+        (["scale(z, x, a, 1)"], r"c/one: scale takes 3 arguments \(z, x, alpha\), got 4"),
+        (["scale(z)"], "scale is given nothing for 'x'"),
+        (["scale(z, x, z=x)"], "scale is given 'z' by place and by name"),
+        (["scale(z, x, alhpa=a)"], "'alhpa' of scale is no parameter and no axis; did you mean 'alpha'"),
+        (["any(z, x, BM=a)"], "'BM' of any takes a value, not an input"),
+        (["scale(z, 1)"], "scale takes 1 for 'x', which is a tensor"),
+        (["scale(z, x, 'f16')"], "scale takes 'f16' for 'alpha', which is a scalar"),
+        (["scale(z, a)"], "a is a number, and 'x' of scale is a tensor"),
+        (["scale(z, x, x)"], "x is a tensor, and 'alpha' of scale is a scalar"),
+        (["any(z, x)"], "z has no dtype of its own, and any was built for several"),
+    ],
+)
+def test_a_step_that_does_not_fit_its_kernel(steps: list[str], what: str) -> None:
+    with pytest.raises(CaseError, match=what):
+        bound(*steps)
+
+
+def test_an_input_of_another_dtype_than_a_kernel_takes() -> None:
+    with pytest.raises(CaseError, match="x is f16, and scale takes f32 for 'x'"):
+        bound("scale(z, x)", inputs=(INPUTS[0], dataclasses.replace(INPUTS[1], dtype="f16")))
+
+
+def test_on_the_cpu_device_a_step_sees_what_the_one_before_it_wrote(tmp_path: Path) -> None:
+    module, driver = device()
+    (tmp_path / "sums.py").write_text("def sums(x):\n    return {'y': x + 2 * x, 'z': x - 3 * x}\n")
+    inputs = tuple(Input(name=n, shape=("700",), dist="integers" if n == "x" else "empty") for n in "xyz")
+    case = Case(name="one", inputs=inputs, reference="sums.py:sums")
+    chain = Chain(name="sums", steps=(parse_step("add(y, x, x, 2)"), parse_step("add(z, y, x, -1)")), cases=(case,))
+    (made,) = chain_cases(chain, {"add": ADD})
+    where = device_of(made, ModuleDevice(module, driver))
+    result = run_case(made, where, References(str(tmp_path)), clock=time.perf_counter)
+    assert (result.status, str(result.error)) == ("passed", "None")
+    assert [output.name for output in result.outputs] == ["y", "z"]
+
+
+def test_where_one_kernel_needs_a_gpu_the_chain_does() -> None:
+    alone = tuple(dataclasses.replace(variant, images=(image("add"),)) for variant in ADD.variants)
+    module, driver = device(add, ADD, dataclasses.replace(ADD, name="threads", language="cuda", variants=alone))
+    chain = Chain(
+        name="c", steps=(parse_step("add(z, x, x)"), parse_step("threads(z, x, z)")), cases=(Case(name="one", inputs=INPUTS[:2]),)
+    )
+    (made,) = chain_cases(chain, {info.name: info for info in module.info.kernels})
+    reason = device_of(made, ModuleDevice(module, driver)).refusal("c", {})
+    assert reason.startswith("threads: it is a CUDA C++ kernel, compiled to code of a GPU")
+
+
+def test_a_chain_of_kernels_that_are_not_built_has_names() -> None:
+    chain = Chain(name="c", steps=(parse_step("scale(z, x)"), parse_step("gone(z)")), cases=(Case(name="one", inputs=INPUTS),))
+    (made,) = chain_cases(chain, BUILT)
+    assert (made.name, [step.kernel for step in made.steps]) == ("c/one", ["scale", "gone"])

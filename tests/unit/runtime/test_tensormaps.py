@@ -1,0 +1,121 @@
+"""Arguments beside values and addresses: maps of tensors, made for each address, and scratch memory that each launch brings along."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from tests.runtime_samples import SCALAR, TENSOR, Array, image, kernel, loaded, slot
+from tilec.errors import LaunchError, LayoutError
+from tilec.model.kernel import LaunchInfo, VariantInfo
+from tilec.model.signature import AbiSlot, Param, joined_abi
+from tilec.model.tensormap import TensorMap
+from tilec.runtime import DeviceBuffer
+from tilec.testing.fake_driver import FakeDriver
+
+MAP = TensorMap(element=6, swizzle=3, box=(64, 32))
+SCRATCH = AbiSlot(type="scratch:96", expr="0", size=8, align=8)
+ABI = (slot("f32", "a"), AbiSlot(type=str(MAP), expr="x.ptr", size=128, align=64), slot("i64", "x.stride[0]"), slot("ptr", "y.ptr"))
+PARAMS = (
+    Param(name="y", kind=TENSOR, dtype="f32", rank=1, out=True),
+    Param(name="x", kind=TENSOR, dtype="f16", rank=2, stride=(None, None), align=16),
+    Param(name="a", kind=SCALAR, dtype="f32"),
+)
+LAUNCH = LaunchInfo(grid=("cdiv(y.size, 256)", "2"), block=("256",))
+
+
+def described(*more: AbiSlot):
+    variant = VariantInfo(id="f", abi=(*ABI, *more), images=(image("f"),))
+    return loaded(kernel("f", PARAMS, (variant,), launch=LAUNCH))
+
+
+def numbers(data: bytes) -> tuple[int, ...]:
+    return struct.unpack("16Q", data)
+
+
+def test_the_text_of_a_map_is_read_as_it_was_written() -> None:
+    assert str(MAP) == "tensormap:6:3:64x32"
+    assert TensorMap.parse(str(MAP)) == MAP
+    for wrong in (
+        "f16",
+        "tensormap",
+        "tensormap:6:4:64",
+        "tensormap:16:0:64",
+        "tensormap:6:3:0",
+        "tensormap:6:3:257",
+        "tensormap:6:3:1x2x3x4x5x6",
+    ):
+        assert TensorMap.parse(wrong) is None, wrong
+
+
+def test_a_map_holds_the_address_of_its_launch_and_is_made_once_for_each() -> None:
+    module, driver = described()
+    y = Array(700, ptr=0x5000)
+    for start in (0x10000, 0x20000, 0x10000, 0x10000):
+        module.f(5, y, Array(100, 48, dtype="f16", ptr=start, stride=(64, 1)), 2.5)
+        a, data, stride, out = driver.launches[-1].arguments
+        assert (a, stride, out) == (2.5, 64, 0x5000)
+        assert numbers(data)[:9] == (6, 3, start, 64, 100, 128, 32, 48, 2)
+    assert driver.calls.count("tensor_map") == 2
+    module.f(5, y, Array(90, 48, dtype="f16", ptr=0x10000, stride=(64, 1)), 2.5)  # of another shape: another plan
+    assert numbers(driver.launches[-1].arguments[1])[4] == 90
+
+
+def test_a_bound_launch_packs_it_too() -> None:
+    module, driver = described()
+    x = DeviceBuffer((64, 32), "f16", driver=driver)
+    step = module.kernels["f"].bind(DeviceBuffer((256,), "f32", driver=driver), x, 1.0)
+    step.launch(5)
+    step.launch(5)
+    assert {numbers(launch.arguments[1])[2] for launch in driver.launches} == {x.ptr}
+
+
+@pytest.mark.parametrize(
+    ("x", "what"),
+    [
+        (Array(0, 48, dtype="f16"), "f: argument 'x' has no elements"),
+        (Array(10, 48, dtype="f16", stride=(1, 16)), "f: argument 'x' is not contiguous in its last dimension"),
+        (Array(10, 48, dtype="f16", stride=(52, 1)), "f: argument 'x' has strides that are not multiples of 16 bytes"),
+        (Array(10, 48, dtype="f16", ptr=0x10008), "f: argument 'x' "),
+    ],
+)
+def test_what_the_copy_engine_cannot_read_is_refused(x: Array, what: str) -> None:
+    module, driver = described()
+    with pytest.raises(LayoutError) as caught:
+        module.f(5, Array(700, ptr=0x5000), x, 1.0)
+    assert caught.value.what.startswith(what)
+    assert driver.launches == []
+
+
+def test_scratch_memory_is_allocated_for_all_blocks_and_given_back() -> None:
+    module, driver = described(SCRATCH)
+    taken = []
+
+    def allocate(ordinal: int, size: int, stream: int | None, _pool: object = None) -> int:
+        taken.append((size, stream, FakeDriver.allocate(driver, ordinal, size, stream)))
+        return taken[-1][-1]
+
+    driver.allocate = allocate
+    for count in range(3):
+        module.f(5, Array(700, ptr=0x5000), Array(64, 32, dtype="f16"), 1.0)
+        address = driver.launches[-1].arguments[-1]
+        assert taken[count] == (96 * 3 * 2, 5, address)
+        assert driver.allocation(address) is None
+
+
+def test_a_captured_stream_takes_no_launch_that_needs_scratch_memory() -> None:
+    module, driver = described(SCRATCH)
+    stream = driver.create_stream(0)
+    driver.begin_capture(0, stream)
+    with pytest.raises(LaunchError, match="f: needs scratch memory, which each launch allocates, and its stream is captured"):
+        module.f(stream, Array(700, ptr=0x5000), Array(64, 32, dtype="f16"), 1.0)
+    driver.end_capture(0, stream)
+
+
+def test_argument_lists_of_one_variant_are_joined_where_only_scratch_memory_differs() -> None:
+    null, more = slot("u64", "0"), AbiSlot(type="scratch:200", expr="0", size=8, align=8)
+    assert joined_abi((*ABI, null), (*ABI, SCRATCH)) == joined_abi((*ABI, SCRATCH), (*ABI, null)) == (*ABI, SCRATCH)
+    assert joined_abi((*ABI, more), (*ABI, SCRATCH)) == (*ABI, more)
+    assert joined_abi(ABI, (*ABI, null)) is None
+    assert joined_abi((*ABI, slot("i64", "x.shape[0]")), (*ABI, SCRATCH)) is None

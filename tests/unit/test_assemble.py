@@ -1,0 +1,42 @@
+"""Images of one variant brought together: they share an argument list, or the build fails."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.runtime_samples import ADD, ADD_ABI, image, slot
+from tilec.assemble import _with_images
+from tilec.errors import CompileError
+from tilec.model.arch import Target
+from tilec.model.job import Variant
+from tilec.model.signature import AbiSlot
+
+SCRATCH = AbiSlot(type="scratch:96", expr="0", size=8, align=8)
+
+
+def together(*abis: tuple[AbiSlot, ...]) -> Any:
+    targets = ("sm_80", "sm_90", "sm_100")[: len(abis)]
+    variant = Variant(kernel="add", id="add", axes=())
+    jobs = [SimpleNamespace(variant=variant, target=Target.parse(target), hints=()) for target in targets]
+    rows = iter([SimpleNamespace(abi=abi, info=image("add", target)) for abi, target in zip(abis, targets, strict=True)])
+    return _with_images(SimpleNamespace(jobs=jobs, info=ADD), rows)  # type: ignore[arg-type]
+
+
+def test_images_share_their_arguments() -> None:
+    (variant,) = together(ADD_ABI, ADD_ABI).variants
+    assert (variant.abi, [str(made.target) for made in variant.images]) == (ADD_ABI, ["sm_80", "sm_90"])
+
+
+def test_scratch_memory_that_one_of_them_needs_is_given_to_all() -> None:
+    null = slot("u64", "0")
+    (variant,) = together((*ADD_ABI, null), (*ADD_ABI, SCRATCH), (*ADD_ABI, null)).variants
+    assert variant.abi == (*ADD_ABI, SCRATCH)
+
+
+def test_an_image_that_takes_other_arguments_is_refused() -> None:
+    with pytest.raises(CompileError, match="add: the image for sm_90 takes other arguments than those for other targets") as caught:
+        together(ADD_ABI, (*ADD_ABI, slot("i32", "z.size")))
+    assert (caught.value.kernel, caught.value.target) == ("add", "sm_90")
