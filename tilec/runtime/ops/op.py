@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
-from types import FunctionType
+from sys import _getframe
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final, overload
+from weakref import getweakrefcount as weakrefs
 
 from tilec.errors import Location, UsageError, UsedOpError
 from tilec.runtime.ops.context import ExecutionContext
@@ -38,6 +40,8 @@ Last = TypeVar("Last")
 _Step = tuple[str, Callable[[Any], Any], Site]
 # Flag of the code of a coroutine function (inspect.CO_COROUTINE, whose module costs more than it is worth here).
 _COROUTINE = 0x80
+# Code outside of tilec that called `Chain.then` last: most calls come from there again, and to know it costs less than to look whose it is.
+_caller: CodeType | None = None
 # Steps of a chain that its repr shows.
 _SHOWN = 4
 
@@ -48,10 +52,13 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     An op of one's own is a subclass with fields and `_execute`; it may be a dataclass.
     """
 
+    # `_gone`: what used it up, and where; of `then`, only where. `_way`: what launches that run in the same way share, until they are used
+    # up; None for other ops.
     __slots__ = ("__weakref__", "_fresh", "_gone", "_site")
     _site: Site
     _fresh: list[None]
-    _gone: tuple[str, Site]
+    _gone: tuple[str, Site] | Site
+    _way: object = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - they are __init__'s
         """Note where it is made; subclasses need not call `super().__init__()`."""
@@ -254,10 +261,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
         place = site(3)
         self._take(f"moved into {verb}", place)
-        made: Chain = _new(Chain)
-        made._site, made._fresh = place, [None]  # noqa: SLF001 - an op too
-        made._named, made._source, made._steps = "", self, [(verb, function, place)]  # noqa: SLF001
-        return made
+        return _grown(_Line(self), (verb, function, place))
 
     # Single use
 
@@ -278,21 +282,16 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         _set(self, "_gone", (where, place or site(2)))
 
     def _used(self) -> UsedOpError:
-        where, place = getattr(self, "_gone", ("used", self._site))
+        gone: Any = getattr(self, "_gone", ("used", self._site))
+        where, place = gone if isinstance(gone[0], str) else ("moved into then", gone)
         return UsedOpError(
             f"<DeviceOp {self.label}> was used before: {where} at {location(place)}",
             cause="an op is single use: it moves into what is made of it, and runs once",
             fix="make a new one, or let all users share it: op.shared()",
         )
 
-    def _run_step(self, ctx: ExecutionContext, place: Site, alone: bool) -> T_co:  # noqa: ARG002 - launches do less where it is
-        """Execute it as what a function of a chain gave.
-
-        Args:
-            ctx: context of the chain's execution.
-            place: of the chain.
-            alone: whether nobody else has this op.
-        """
+    def _run_step(self, ctx: ExecutionContext, place: Site) -> T_co:
+        """Execute it as what a function of a chain gave, which is executed at this place."""
         self._take("executed as a part of another op", place)
         return self._run_in(ctx)
 
@@ -317,58 +316,90 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         """
 
 
+class _Line:
+    """What all ops of a chain share: the op that it begins with, the steps behind that, and the function that `then` was given last."""
+
+    __slots__ = ("last", "source", "steps")
+
+    def __init__(self, source: DeviceOp[Any]) -> None:
+        self.source = source
+        self.last: object = None
+        self.steps: list[_Step] = []
+
+
 @final
 class Chain(DeviceOp[Any]):
     """An op and the steps behind it, in one list: a chain of thousands is as deep as one of two."""
 
-    __slots__ = ("_named", "_source", "_steps")
-
-    def __init__(self, source: DeviceOp[Any], steps: list[_Step]) -> None:
-        """Made by `DeviceOp.then` and its like alone."""
-        self._source = source
-        self._steps = steps
-        self._named = ""
+    # `_before`: the op that this one was made of by `then`, as long as this one is not used: if nobody else has it, the next op is made of it.
+    __slots__ = ("_before", "_line", "_named")
+    _before: Chain | None
+    _line: _Line
+    _named: str
 
     @property
     def name(self) -> str:
         """`zip.then.map`."""
-        if self._named:
-            return self._named
-        verbs = [verb for verb, _, _ in self._steps]
+        named: str = getattr(self, "_named", "")
+        if named:
+            return named
+        source, verbs = self._line.source, [verb for verb, _, _ in self._line.steps]
         if len(verbs) > _SHOWN:
-            return f"{self._source.name}.{verbs[0]} … {verbs[-1]} ({len(verbs)} steps)"
-        return ".".join([self._source.name, *verbs])
+            return f"{source.name}.{verbs[0]} … {verbs[-1]} ({len(verbs)} steps)"
+        return ".".join([source.name, *verbs])
 
-    def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
-        # As that of any op, in less time: chains grow step by step.
-        place, steps = site(3), self._steps
+    def then(self, function: Callable[[Any], DeviceOp[U]]) -> DeviceOp[U]:
+        """As that of any op, in one call: chains grow step by step."""
+        global _caller
+        line = self._line
+        if function is not line.last:
+            if type(function) is not FunctionType or function.__code__.co_flags & _COROUTINE:
+                _require_function("then", function)
+            line.last = function
+        frame = _getframe(1)
+        code = frame.f_code
+        if code is _caller:
+            place = code, frame.f_lasti
+        else:
+            place = site(2)
+            _caller = code if place[0] is code else None
         try:
             self._fresh.pop()
         except IndexError:
             raise self._used() from None
-        self._gone = "moved into then" if verb == "then" else f"moved into {verb}", place
-        steps.append((verb, function, place))
-        made: Chain = _new(Chain)
-        made._site, made._fresh = place, [None]
-        made._named, made._source, made._steps = "", self._source, steps
+        self._gone = place
+        made = self._before
+        if made is not None and references(made) == LOCAL + 1 and weakrefs(made) == 0:
+            self._before = None
+            made._fresh.append(None)
+        else:
+            made = _new(Chain)
+            made._fresh, made._line = [None], line
+        made._site, made._before = place, self
+        line.steps.append(("then", function, place))
         return made
 
+    def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
+        place = site(3)
+        self._take(f"moved into {verb}", place)
+        return _grown(self._line, (verb, function, place))
+
     def _discard(self) -> None:
-        self._source._discard()  # noqa: SLF001 - an op too
+        self._line.source._discard()  # noqa: SLF001 - an op too
 
     def _require_here(self, ctx: ExecutionContext) -> None:
-        self._source._require_here(ctx)  # noqa: SLF001 - an op too; what functions will make, nobody knows
+        self._line.source._require_here(ctx)  # noqa: SLF001 - an op too; what functions will make, nobody knows
 
     def _execute(self, ctx: ExecutionContext) -> Any:
-        moves = ctx._moves  # noqa: SLF001
-        start = len(moves) + 1
+        moves, way_of = ctx._moves, ctx._ways.get  # noqa: SLF001 - the two are one thing
+        outside, start = ctx._joins, len(moves) + 1  # noqa: SLF001
+        ctx._joins = start  # noqa: SLF001
         source, left = self._opened()
         value = source._run_in(ctx)  # noqa: SLF001 - an op too
         del source
         here = site()
         # Chains that functions of `then` gave run in this loop too, on a stack of its own: they may be as deep as one likes.
         outer: list[tuple[Iterator[_Step], int]] = []
-        known: type = Chain
         while True:
             for verb, function, place in left:
                 try:
@@ -378,17 +409,27 @@ class Chain(DeviceOp[Any]):
                         value = _moved(ctx, value, function) if verb in MOVES else function(value)
                         if verb not in RUNS:
                             continue
-                    if type(value) is not known:
-                        known = _kind_of(value)
-                    if known is not Chain:
-                        alone = references(value) == LOCAL
-                        value = value._run_step(ctx, here, alone)  # noqa: SLF001 - an op too
+                    try:
+                        run = way_of(value._way)  # noqa: SLF001 - an op too
+                    except AttributeError:
+                        _require_op(value)
+                        raise
+                    if run is not None and references(value) == LOCAL and weakrefs(value) == 0:
+                        try:
+                            value = run(ctx, value)  # nobody sees this op any more
+                        except BaseException as error:
+                            value._failed(error)  # noqa: SLF001
+                            raise
+                        continue
+                    _require_op(value)
+                    if type(value) is not Chain:
+                        value = value._run_step(ctx, here)  # noqa: SLF001
                         if len(moves) > start:
-                            _joined(moves)
+                            joined(moves)
                         continue
                     value._take("executed as a part of another op", here)  # noqa: SLF001
                     outer.append((left, start))
-                    start = len(moves) + 1
+                    ctx._joins = start = len(moves) + 1  # noqa: SLF001
                     inner, left = value._opened()  # noqa: SLF001
                     value = inner._run_in(ctx)  # noqa: SLF001
                     del inner
@@ -398,20 +439,31 @@ class Chain(DeviceOp[Any]):
                     raise
             else:
                 if not outer:
+                    ctx._joins = outside  # noqa: SLF001
                     return value
                 left, start = outer.pop()
+                ctx._joins = start  # noqa: SLF001
                 if len(moves) > start:
-                    _joined(moves)
+                    joined(moves)
 
     def _opened(self) -> tuple[DeviceOp[Any], Iterator[_Step]]:
         """What it is made of. Nothing of the chain outlives its execution: what the functions hold may be tensors."""
-        self._named, steps = self.name, list(self._steps)
-        self._steps[:] = [(verb, _spent, place) for verb, _, place in steps]  # in place: ops that it was made of have this list too
-        source, self._source = self._source, _NOTHING
+        self._named, self._before, line = self.name, None, self._line
+        source, steps = line.source, list(line.steps)
+        line.steps[:] = [(verb, _spent, place) for verb, _, place in steps]  # in place: ops that it was made of have this list too
+        line.source, line.last = _NOTHING, None
         return source, iter(steps)
 
 
-def _joined(moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> None:
+def _grown(line: _Line, step: _Step) -> Chain:
+    """The op that a chain is with one more step."""
+    made: Chain = _new(Chain)
+    made._site, made._fresh, made._line, made._before = step[2], [None], line, None  # noqa: SLF001 - its own module
+    line.steps.append(step)
+    return made
+
+
+def joined(moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> None:
     """Let tensors that went from launch to launch go back to where the first of these had them from."""
     if len(moves[-1][0]) > 1 and moves[-1][0] == moves[-2][1]:
         _, content = moves.pop()
@@ -480,9 +532,9 @@ def _require_function(verb: str, given: Any) -> None:
         raise UsageError(what, cause="it would give a coroutine, which nobody would await", fix="await the op, and then call it")
 
 
-def _kind_of(value: Any) -> type[DeviceOp[Any]]:
+def _require_op(value: Any) -> None:
     if IS_OP[type(value)]:
-        return type(value)
+        return
     what = f"the function of `then` gave a {type(value).__qualname__}, and not a DeviceOp"
     raise UsageError(what, fix="return an op, value(x) for one that is only a value, or use `map`")
 

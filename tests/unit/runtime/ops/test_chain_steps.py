@@ -310,8 +310,10 @@ def test_nothing_comes_between_while_tensors_are_taken(gpu: Gpu) -> None:
     stores = [place for place, step in enumerate(steps) if step.opname == "STORE_ATTR"]
     looks = [place for place in stores if steps[place].argval == "_look"]
     marks = [place for place in stores if steps[place].argval == "_moved"]
-    assert len(marks) == 3
-    refused = next(place for place in range(looks[0], len(steps)) if steps[place].argval == "make_any")
+    assert len(marks) == 6  # the first three of tensors that were taken last as well, the others of all
+    asked = next(place for place, step in enumerate(steps) if step.opname == "LOAD_ATTR" and step.argval == "_look")
+    read = next(place for place in range(marks[2], len(steps)) if steps[place].opname == "LOAD_ATTR" and steps[place].argval == "_look")
+    refused = next(place for place in range(read, len(steps)) if steps[place].argval == "make_any")
     allowed = {
         "LOAD_FAST",
         "STORE_FAST",
@@ -335,7 +337,9 @@ def test_nothing_comes_between_while_tensors_are_taken(gpu: Gpu) -> None:
         "LOAD_GLOBAL",
         "TO_BOOL",
     }
-    for step in steps[looks[0] : refused]:
+    assert asked < looks[0] < marks[0]
+    assert looks[3] > read > marks[2]
+    for step in [*steps[asked : marks[2] + 1], *steps[read:refused]]:
         assert step.opname in allowed or (step.opname.startswith("POP_JUMP") and step.argval > step.offset), step
     behind = next(place for place in range(refused, len(steps)) if steps[place].opname.startswith("RETURN"))
     for step in steps[behind + 1 : marks[-1] + 1]:
@@ -347,8 +351,8 @@ def test_ops_that_a_profiler_keeps_are_not_made_into_others(gpu: Gpu) -> None:
     seen: list[Any] = []
 
     def keep(frame: Any, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_name == "_run_step":
-            seen.append(frame.f_locals["self"])
+        if event == "call" and frame.f_code.co_name in ("_run_step", "owned"):
+            seen.append(frame.f_locals["op" if frame.f_code.co_name == "owned" else "self"])
 
     op = chained(value(tuple(on(driver, 512, 512, 512))), 6, lambda found: module.lazy.add(found[0], found[1], found[2]))
     sys.setprofile(keep)
