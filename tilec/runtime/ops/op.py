@@ -319,9 +319,10 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
 class _Line:
     """What all ops of a chain share: the op that it begins with, the steps behind that, and the function that `then` was given last."""
 
-    __slots__ = ("last", "source", "steps")
+    __slots__ = ("last", "name", "source", "steps")
 
     def __init__(self, source: DeviceOp[Any]) -> None:
+        self.name = ""  # of what it begins with, once that has gone
         self.source = source
         self.last: object = None
         self.steps: list[_Step] = []
@@ -332,21 +333,18 @@ class Chain(DeviceOp[Any]):
     """An op and the steps behind it, in one list: a chain of thousands is as deep as one of two."""
 
     # `_before`: the op that this one was made of by `then`, as long as this one is not used: if nobody else has it, the next op is made of it.
-    __slots__ = ("_before", "_line", "_named")
+    __slots__ = ("_before", "_line")
     _before: Chain | None
     _line: _Line
-    _named: str
 
     @property
     def name(self) -> str:
         """`zip.then.map`."""
-        named: str = getattr(self, "_named", "")
-        if named:
-            return named
-        source, verbs = self._line.source, [verb for verb, _, _ in self._line.steps]
+        line = self._line
+        first, verbs = line.name or line.source.name, [verb for verb, _, _ in line.steps]
         if len(verbs) > _SHOWN:
-            return f"{source.name}.{verbs[0]} … {verbs[-1]} ({len(verbs)} steps)"
-        return ".".join([source.name, *verbs])
+            return f"{first}.{verbs[0]} … {verbs[-1]} ({len(verbs)} steps)"
+        return ".".join([first, *verbs])
 
     def then(self, function: Callable[[Any], DeviceOp[U]]) -> DeviceOp[U]:
         """As that of any op, in one call: chains grow step by step."""
@@ -448,8 +446,9 @@ class Chain(DeviceOp[Any]):
 
     def _opened(self) -> tuple[DeviceOp[Any], Iterator[_Step]]:
         """What it is made of. Nothing of the chain outlives its execution: what the functions hold may be tensors."""
-        self._named, self._before, line = self.name, None, self._line
+        self._before, line = None, self._line
         source, steps = line.source, list(line.steps)
+        line.name = source.name
         line.steps[:] = [(verb, _spent, place) for verb, _, place in steps]  # in place: ops that it was made of have this list too
         line.source, line.last = _NOTHING, None
         return source, iter(steps)
