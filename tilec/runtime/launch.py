@@ -41,7 +41,7 @@ class Launcher:
     Attributes:
         pinned: the axes that it is restricted to.
         make: makes ops of its launches; None until the first of them.
-        launch: of (stream, every argument in order, choices): checks the arguments, and enqueues the kernel. It is what generated code calls.
+        launch: of (stream, every argument in order, choices): checks the arguments, and enqueues the kernel; generated code calls it.
             Choices are the values of every axis that a caller chooses, in the manifest's order, None for one that is left open; empty for
             none. It raises as a call of the launcher does.
         owned: of (context of an execution, op): enqueues a `LazyLaunch` into which tensors moved, none of them twice, and that has looks

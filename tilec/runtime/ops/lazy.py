@@ -5,7 +5,7 @@ arguments.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, cast, final
 
 from tilec.errors import ArgumentError, LaunchError, LaunchLimitError, UsageError
@@ -15,9 +15,10 @@ from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish
 from tilec.runtime.launch import MOST_PLANS, Launcher
 from tilec.runtime.layout import device_words
+from tilec.runtime.ops.chain import joined
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.holding import Held, discard_all, hold_all, hold_moved, require_on
-from tilec.runtime.ops.op import DeviceOp, joined
+from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.site import Site, label, site
 from tilec.runtime.ops.taking import Looks, Make, Spare, give_back, make_function, owner_of, settle
 from tilec.runtime.seam import Dim3

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
-from sys import _getframe
-from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final, overload
-from weakref import getweakrefcount as weakrefs
+from collections.abc import Callable, Generator, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from tilec.errors import Location, UsageError, UsedOpError
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.execution import refuse_nested, submit, wait
 from tilec.runtime.ops.policy import SchedulingPolicy, as_stream, current_policy, require_policy
 from tilec.runtime.ops.site import Site, label, location, site
-from tilec.runtime.ops.tensor_steps import MOVES, RUNS, TensorSteps
+from tilec.runtime.ops.tensor_steps import TensorSteps
 from tilec.runtime.protocols import StreamLike
-from tilec.runtime.references import LOCAL, references
 from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
@@ -36,14 +33,8 @@ E = TypeVar("E")
 F = TypeVar("F")
 First = TypeVar("First")
 Last = TypeVar("Last")
-# A step of a chain: verb, function, and place.
-_Step = tuple[str, Callable[[Any], Any], Site]
-# Flag of the code of a coroutine function (inspect.CO_COROUTINE, whose module costs more than it is worth here).
-_COROUTINE = 0x80
-# Code outside of tilec that called `Chain.then` last: most calls come from there again, and to know it costs less than to look whose it is.
-_caller: CodeType | None = None
-# Steps of a chain that its repr shows.
-_SHOWN = 4
+# Flag of the code of a coroutine function (inspect.COCOROUTINE, whose module costs more than it is worth here).
+COROUTINE = 0x80
 
 
 class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
@@ -168,18 +159,18 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
 
         The function runs on the host while the work is enqueued, before the device has done it.
         """
-        if type(function) is not FunctionType or function.__code__.co_flags & _COROUTINE:
-            _require_function("then", function)
+        if type(function) is not FunctionType or function.__code__.co_flags & COROUTINE:
+            require_function("then", function)
         return self._chain("then", function)
 
     def map(self, function: Callable[[T_co], U]) -> DeviceOp[U]:
         """Make something else of the result on the host. The device may not have made it yet: do not read it."""
-        _require_function("map", function)
+        require_function("map", function)
         return self._chain("map", function)
 
     def inspect(self, function: Callable[[T_co], object]) -> DeviceOp[T_co]:
         """Show the result to a function, and go on with it as it is."""
-        _require_function("inspect", function)
+        require_function("inspect", function)
 
         def look(value: Any) -> Any:
             function(value)
@@ -261,7 +252,9 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
         place = site(3)
         self._take(f"moved into {verb}", place)
-        return _grown(_Line(self), (verb, function, place))
+        from tilec.runtime.ops.chain import begun
+
+        return begun(self, (verb, function, place))
 
     # Single use
 
@@ -316,167 +309,6 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         """
 
 
-class _Line:
-    """What all ops of a chain share: the op that it begins with, the steps behind that, and the function that `then` was given last."""
-
-    __slots__ = ("last", "name", "source", "steps")
-
-    def __init__(self, source: DeviceOp[Any]) -> None:
-        self.name = ""  # of what it begins with, once that has gone
-        self.source = source
-        self.last: object = None
-        self.steps: list[_Step] = []
-
-
-@final
-class Chain(DeviceOp[Any]):
-    """An op and the steps behind it, in one list: a chain of thousands is as deep as one of two."""
-
-    # `_before`: the op that this one was made of by `then`, as long as this one is not used: if nobody else has it, the next op is made of it.
-    __slots__ = ("_before", "_line")
-    _before: Chain | None
-    _line: _Line
-
-    @property
-    def name(self) -> str:
-        """`zip.then.map`."""
-        line = self._line
-        first, verbs = line.name or line.source.name, [verb for verb, _, _ in line.steps]
-        if len(verbs) > _SHOWN:
-            return f"{first}.{verbs[0]} … {verbs[-1]} ({len(verbs)} steps)"
-        return ".".join([first, *verbs])
-
-    def then(self, function: Callable[[Any], DeviceOp[U]]) -> DeviceOp[U]:
-        """As that of any op, in one call: chains grow step by step."""
-        global _caller
-        line = self._line
-        if function is not line.last:
-            if type(function) is not FunctionType or function.__code__.co_flags & _COROUTINE:
-                _require_function("then", function)
-            line.last = function
-        frame = _getframe(1)
-        code = frame.f_code
-        if code is _caller:
-            place = code, frame.f_lasti
-        else:
-            place = site(2)
-            _caller = code if place[0] is code else None
-        try:
-            self._fresh.pop()
-        except IndexError:
-            raise self._used() from None
-        self._gone = place
-        made = self._before
-        if made is not None and references(made) == LOCAL + 1 and weakrefs(made) == 0:
-            self._before = None
-            made._fresh.append(None)
-        else:
-            made = _new(Chain)
-            made._fresh, made._line = [None], line
-        made._site, made._before = place, self
-        line.steps.append(("then", function, place))
-        return made
-
-    def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
-        place = site(3)
-        self._take(f"moved into {verb}", place)
-        return _grown(self._line, (verb, function, place))
-
-    def _discard(self) -> None:
-        self._line.source._discard()  # noqa: SLF001 - an op too
-
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        self._line.source._require_here(ctx)  # noqa: SLF001 - an op too; what functions will make, nobody knows
-
-    def _execute(self, ctx: ExecutionContext) -> Any:
-        moves, way_of = ctx._moves, ctx._ways.get  # noqa: SLF001 - the two are one thing
-        outside, start = ctx._joins, len(moves) + 1  # noqa: SLF001
-        ctx._joins = start  # noqa: SLF001
-        source, left = self._opened()
-        value = source._run_in(ctx)  # noqa: SLF001 - an op too
-        del source
-        here = site()
-        # Chains that functions of `then` gave run in this loop too, on a stack of its own: they may be as deep as one likes.
-        outer: list[tuple[Iterator[_Step], int]] = []
-        while True:
-            for verb, function, place in left:
-                try:
-                    if verb == "then":  # before the others, since most steps are
-                        value = function(value)
-                    else:
-                        value = _moved(ctx, value, function) if verb in MOVES else function(value)
-                        if verb not in RUNS:
-                            continue
-                    try:
-                        run = way_of(value._way)  # noqa: SLF001 - an op too
-                    except AttributeError:
-                        _require_op(value)
-                        raise
-                    if run is not None and references(value) == LOCAL and weakrefs(value) == 0:
-                        try:
-                            value = run(ctx, value)  # nobody sees this op any more
-                        except BaseException as error:
-                            value._failed(error)  # noqa: SLF001
-                            raise
-                        continue
-                    _require_op(value)
-                    if type(value) is not Chain:
-                        value = value._run_step(ctx, here)  # noqa: SLF001
-                        if len(moves) > start:
-                            joined(moves)
-                        continue
-                    value._take("executed as a part of another op", here)  # noqa: SLF001
-                    outer.append((left, start))
-                    ctx._joins = start = len(moves) + 1  # noqa: SLF001
-                    inner, left = value._opened()  # noqa: SLF001
-                    value = inner._run_in(ctx)  # noqa: SLF001
-                    del inner
-                    break
-                except BaseException as error:
-                    label(error, f"{verb}, created at {location(place)}")
-                    raise
-            else:
-                if not outer:
-                    ctx._joins = outside  # noqa: SLF001
-                    return value
-                left, start = outer.pop()
-                ctx._joins = start  # noqa: SLF001
-                if len(moves) > start:
-                    joined(moves)
-
-    def _opened(self) -> tuple[DeviceOp[Any], Iterator[_Step]]:
-        """What it is made of. Nothing of the chain outlives its execution: what the functions hold may be tensors."""
-        self._before, line = None, self._line
-        source, steps = line.source, list(line.steps)
-        line.name = source.name
-        line.steps[:] = [(verb, _spent, place) for verb, _, place in steps]  # in place: ops that it was made of have this list too
-        line.source, line.last = _NOTHING, None
-        return source, iter(steps)
-
-
-def _grown(line: _Line, step: _Step) -> Chain:
-    """The op that a chain is with one more step."""
-    made: Chain = _new(Chain)
-    made._site, made._fresh, made._line, made._before = step[2], [None], line, None  # noqa: SLF001 - its own module
-    line.steps.append(step)
-    return made
-
-
-def joined(moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> None:
-    """Let tensors that went from launch to launch go back to where the first of these had them from."""
-    if len(moves[-1][0]) > 1 and moves[-1][0] == moves[-2][1]:
-        _, content = moves.pop()
-        moves[-1] = (moves[-1][0], content)
-
-
-def _moved(ctx: ExecutionContext, value: Any, function: Callable[[Any], Any]) -> Any:
-    """A step that uses a tensor up; an execution that fails undoes it."""
-    made = function(value)
-    if hasattr(value, "take_back"):
-        ctx.moved(value, made)
-    return made
-
-
 class _Kinds(dict[type, bool]):
     """Whether a type is one of ops: to ask an abstract class each time costs as much as the rest of a step."""
 
@@ -486,7 +318,6 @@ class _Kinds(dict[type, bool]):
 
 
 IS_OP = _Kinds()
-_new: Any = object.__new__
 _set = object.__setattr__  # a frozen dataclass refuses the other way
 
 
@@ -507,17 +338,7 @@ def take_all(ops: Sequence[DeviceOp[Any]], where: str) -> None:
         raise
 
 
-class _Nothing(DeviceOp[None]):
-    """In place of a chain's source once it has run."""
-
-    def _execute(self, ctx: ExecutionContext) -> None:
-        """It is used up before."""
-
-
-_NOTHING = _Nothing()
-
-
-def _require_function(verb: str, given: Any) -> None:
+def require_function(verb: str, given: Any) -> None:
     """See that a step is a function, and one that gives its result itself.
 
     Raises:
@@ -526,16 +347,9 @@ def _require_function(verb: str, given: Any) -> None:
     if not callable(given):
         raise UsageError(f"{verb} takes a function, and this is a {type(given).__qualname__}", fix="pass a function of the result")
     code = getattr(given, "__code__", None)
-    if code is not None and code.co_flags & _COROUTINE:
+    if code is not None and code.co_flags & COROUTINE:
         what = f"{verb} takes a function, and {given.__qualname__} is a coroutine function"
         raise UsageError(what, cause="it would give a coroutine, which nobody would await", fix="await the op, and then call it")
-
-
-def _require_op(value: Any) -> None:
-    if IS_OP[type(value)]:
-        return
-    what = f"the function of `then` gave a {type(value).__qualname__}, and not a DeviceOp"
-    raise UsageError(what, fix="return an op, value(x) for one that is only a value, or use `map`")
 
 
 def _element(value: Any, place: int) -> Any:
@@ -543,8 +357,3 @@ def _element(value: Any, place: int) -> Any:
         what = f"`{'last' if place else 'first'}` needs a tuple with elements, and the op gave a {type(value).__qualname__}"
         raise UsageError(what, fix="use `map` for other results")
     return value[place]
-
-
-def _spent(value: Any) -> Any:
-    """In place of a chain's functions once it has run."""
-    return value
