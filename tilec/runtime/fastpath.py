@@ -5,6 +5,7 @@ more than the checks that it saves. Only numbers go into the generated text, nev
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -79,7 +80,7 @@ def launch(stream, values, choices=()):
 {tail}
 
 def owned(ctx, op):
-    global latest
+    global latest, other
     values, looks = op._values, op._looks
     {unpack} = values
     wrote, read = ctx._wrote, ctx._read
@@ -92,7 +93,7 @@ def owned(ctx, op):
         result = function(first, second, address, {held})[0]
         if result:
             known.clear()
-            latest = none_latest
+            latest = other = none_latest
             failed(*parts, s, result)
     else:
         launch_anew(s, values, looks)
@@ -107,18 +108,19 @@ def owned(ctx, op):
     return op._settled(ctx, alone)
 
 def launch_anew(stream, values, looks):
-    global latest
+    global latest, other
     s = stream
-    found = known.get(looks)
+    found = other if looks is other_looks(other) else known.get(looks)
     if found is not None:
         {unpack} = values
         {latest} = found
         if qs == s{numbers}:
-            latest = found
+            if found is not other:
+                latest, other = found, latest
             result = function(first, second, address, {held})[0]
             if result:
                 known.clear()
-                latest = none_latest
+                latest = other = none_latest
                 failed(*parts, s, result)
             return
     {unpack} = values
@@ -238,6 +240,8 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "handles": HANDLES,
         "known": known,
         "latest": latest,
+        "other": latest,
+        "other_looks": operator.itemgetter(len(contract.others) + 1),
         "leased_types": READERS.leased_types,
         "n": LOCAL + 1,  # arguments: held by a variable and by their op
         "moved": LOCAL + 2,  # tensors: held by a variable, by the arguments, and by the record of moves
@@ -349,7 +353,7 @@ def _source(contract: Contract, held: str) -> str:
         **facts,
     }
     again = _TAIL.format(often=f"same and t is Tensor and {facts['constant']}", remember=f"recent = {facts['remembered']}", **tail)
-    owned = _TAIL.format(often="same or repeated(looks)", remember=f"latest = known[looks] = {facts['noted']}", **tail)
+    owned = _TAIL.format(often="same or repeated(looks)", remember=f"other = latest; latest = known[looks] = {facts['noted']}", **tail)
     return _TEMPLATE.format(
         tail=again.strip("\n"),
         tail_of_owned=owned.strip("\n"),

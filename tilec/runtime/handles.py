@@ -9,7 +9,7 @@ from typing import Any
 from tilec.errors import ArgumentError, TilecError
 from tilec.runtime.scalars import shown
 
-Getter = Callable[[Any], Any]
+Getter = Callable[[Any], "int | None"]
 
 
 class Handles(dict[type, Getter]):

@@ -30,7 +30,7 @@ Spare = list["LazyLaunch[Any] | None"]
 # what a signal asks for: calls, and jumps back. A test reads the instructions.
 _TEMPLATE = """
 def make(values, choices=(), depth=2):
-    global before, caller
+    global before, earlier, caller
     {unpack} = values
     axes, way = chosen(choices) if choices else nothing
     frame = getframe(depth)
@@ -48,6 +48,9 @@ def make(values, choices=(), depth=2):
     {known} = before
     try:
         if {same}: {taken} = None; {mark} = who; looks = again
+        else:
+            {known} = earlier
+            if {same}: {taken} = None; {mark} = who; looks = again
     except AttributeError:
         pass
     if looks is None:
@@ -59,7 +62,7 @@ def make(values, choices=(), depth=2):
             return make_any(values, choices)
         {mark} = who
         looks = {looks}
-        before = {remembered}
+        before, earlier = {remembered}, before
     op._values = values
     op._looks = looks
     op._site = place
@@ -101,20 +104,23 @@ def make_function(
         restore="\n            ".join(f"if l{i} is not None: a{i}._look = l{i}" for i in tensors),
         mark=" = ".join(f"a{i}._moved" for i in tensors),
         looks=f"({''.join(f'l{i}, ' for i in tensors)})",
-        # What was taken last, by its looks: those are the tensor's, and its next owners', alone. Claims are in the same object for as long.
+        # What was taken last, and before that, by its looks: those are the tensor's, and its next owners', alone. Claims are in the same
+        # object for as long. Two, for tensors that change places with each step.
         known=f"{''.join(f'r{i}, ' for i in range(count))}{''.join(f'h{i}, ' for i in tensors)}again",
         same=" and ".join([*(f"a{i}._look is r{i}" for i in tensors), *(f"a{i} is r{i}" for i in others), f"not ({claims})"]),
         taken=" = ".join(f"a{i}._look" for i in tensors),
         remembered=f"({''.join(f'{name}, ' for name in kept)}{''.join(f'a{i}.lease._held, ' for i in tensors)}looks)",
     )
+    nobody = (*(object() for _ in range(count)), *(None for _ in tensors), None)
     names: dict[str, Any] = {
         "__name__": __name__,  # frames of tilec are no place that messages name
         "Tensor": Tensor,
-        "before": (*(object() for _ in range(count)), *(None for _ in tensors), None),
+        "before": nobody,
         "caller": None,  # code that called last, if it is outside of tilec: most calls come from there again
         "chosen": chosen,
         "getframe": _getframe,
         "constants": CONSTANTS,
+        "earlier": nobody,
         "make_any": make_any,
         "new": new,
         "nothing": chosen(()),
