@@ -76,9 +76,8 @@ class Chain(DeviceOp[Any]):
         except IndexError:
             raise self._used() from None
         self._gone = place
-        made = self._before
-        if made is not None and references(made) == LOCAL + 1 and weakrefs(made) == 0:
-            self._before = None
+        made, self._before = self._before, None
+        if made is not None and references(made) == LOCAL and weakrefs(made) == 0:
             made._fresh.append(None)
         else:
             made = _new(Chain)

@@ -121,6 +121,32 @@ def test_ops_that_a_step_makes_and_drops(gpu: Gpu) -> None:
     assert len(driver.launches) == 6
 
 
+def test_ops_of_a_chain_are_made_of_those_that_nobody_has_any_more() -> None:
+    """Of whoever keeps an op, or a weak reference to one, nothing is taken; and each says where it went."""
+    kept: list[DeviceOp[Any]] = []
+    refs: list[weakref.ref[Any]] = []
+    op = value(0).then(value)
+    for place in range(12):
+        if place % 3 == 0:
+            kept.append(op)
+        elif place % 3 == 1:
+            refs.append(weakref.ref(op))
+        op = op.then(value)
+    line = sys._getframe().f_lineno - 1
+    assert len({id(one) for one in [*kept, op]}) == 5
+    for one in kept:
+        with pytest.raises(UsedOpError, match=rf"moved into then at {__file__}:{line}"):
+            one.then(value)
+    with use_device("cpu"):
+        assert op.sync() == 0
+    assert [ref() for ref in refs] == [None] * 4
+    ids = set()
+    for _ in range(9):
+        op = op.then(value) if ids else value(0).then(value)
+        ids.add(id(op))
+    assert len(ids) == 2 or not EXACT
+
+
 def test_an_op_that_somebody_keeps_stays_used(gpu: Gpu) -> None:
     module, driver = gpu
     kept: list[Any] = []
