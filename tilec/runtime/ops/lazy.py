@@ -336,7 +336,7 @@ class LazyLauncher:
 
     def launch(self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> Any:
         """The same for generated code: every argument in order, and the value of every axis that a caller chooses."""
-        return self.make(values, choices, 2)
+        return self.make(tuple(values), choices, 2)
 
     @property
     def make(self) -> Make:
