@@ -103,25 +103,22 @@ def chain(package: Any) -> dict[str, Any]:
             add(*tensors)  # dropped: it gives its tensors back
         return time.perf_counter() - start
 
-    def direct(call: Callable[[], None]) -> float:
-        start = time.perf_counter()
-        for _ in range(LINKS):
-            call()
-        taken = time.perf_counter() - start
+    def waited(taken: float) -> float:
         stream.sync()
         return taken
 
+    direct = ways.timed("m.vector_add(s, z, x, y)", m=module, s=stream, z=z, x=x, y=y)
+    bound = ways.timed("k.launch(s)", k=known, s=stream)
     turns: list[dict[str, float]] = []
     for number in range(ROUNDS + 3):
-        taken = {"C loop over cuLaunchKernel, same kernel and arguments": loop(LINKS)}
-        stream.sync()
+        taken = {"C loop over cuLaunchKernel, same kernel and arguments": waited(loop(LINKS))}
         taken |= {f"chain, same tensors: {part}": value for part, value in enqueue(lambda zxy: add(*zxy)).items()}
         taken |= {
             f"chain, tensors change places: {part}": value for part, value in enqueue(lambda zxy: add(zxy[1], zxy[0], zxy[2])).items()
         }
         taken["ops made and dropped"] = ops_alone()
-        taken["direct launches"] = direct(lambda: module.vector_add(stream, z, x, y))
-        taken["bound launches"] = direct(lambda: known.launch(stream))
+        taken["direct launches"] = waited(direct(LINKS))
+        taken["bound launches"] = waited(bound(LINKS))
         if number >= 3:
             turns.append(taken)
     base = next(iter(turns[0]))

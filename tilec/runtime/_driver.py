@@ -168,19 +168,19 @@ class Driver(GraphCalls):
         """A call that enqueues this launch; it reports failure by its result and never raises for one."""
         self._losses.suspects(ordinal).add(LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream))
         # A ready configuration costs less per call than nine numbers do.
-        call: LaunchCall = functools.partial(self._api.cuLaunchKernelEx, self._config(shape, stream), function)
+        launch, config = self._api.cuLaunchKernelEx, self._config(shape, stream)
         expected, get_current = int(self._context(ordinal)), self._api.cuCtxGetCurrent
         if self._count == 1 and int(self._ask("cuCtxGetCurrent")) in (0, expected):
-            return call
+            return functools.partial(launch, config, function)
         # The legacy default stream is the current context's: where there are several, the thread's is looked at each time.
 
-        def call_here(parameters: int, extra: int) -> Any:
+        def launch_here(config: Any, function: FunctionHandle, parameters: int, extra: int) -> Any:
             if int(get_current()[1]) == expected:
-                return call(parameters, extra)
+                return launch(config, function, parameters, extra)
             with self.current(ordinal):
-                return call(parameters, extra)
+                return launch(config, function, parameters, extra)
 
-        return call_here
+        return functools.partial(launch_here, config, function)
 
     def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
         """Deal with a launch that failed: where only the thread's context was wrong, `retry` under the right one; raise otherwise."""

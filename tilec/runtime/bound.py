@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 from tilec.runtime.arguments import READERS
+from tilec.runtime.fastpath import unrolled
 from tilec.runtime.handles import HANDLES, stream_handle
 from tilec.runtime.memory import DeviceBuffer
 from tilec.runtime.prepare import MOST_STREAMS
-from tilec.runtime.seam import LaunchCall
 from tilec.runtime.tensors.recording import recording_of
 from tilec.runtime.torch_guard import torch_guard
 
@@ -109,7 +108,7 @@ class _Held:
         if len(self.records) >= MOST_STREAMS:
             self.records.clear()
         call = plan.bound(handle)
-        self.records[handle] = (*_unrolled(call), block.address, (plan, call, block, packed), self._guard(), *looks)
+        self.records[handle] = (*unrolled(call), block.address, (plan, call, block, packed), self._guard(), *looks)
 
     def _guard(self) -> Callable[..., bool] | None:
         """The test whether the torch tensors are, but for their addresses, what they are now."""
@@ -121,13 +120,6 @@ class _Held:
             looks = [READERS[type(tensor)](tensor)[1] for tensor in tensors]
             return lambda *now: [READERS[type(tensor)](tensor)[1] for tensor in now] == looks
         return guard
-
-
-def _unrolled(call: LaunchCall) -> tuple[Callable[..., Any], Any, Any]:
-    """A function and its first two arguments, which do the same with those of the call behind them: one call less where there are such."""
-    if isinstance(call, functools.partial) and len(call.args) == 2 and not call.keywords:
-        return call.func, *call.args
-    return (lambda _first, _second, address, held: call(address, held)), None, None
 
 
 def _unchanged(i: int, value: Any, names: dict[str, Any], *, write: bool) -> str:

@@ -5,6 +5,7 @@ more than the checks that it saves. Only numbers go into the generated text, nev
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -41,7 +42,7 @@ def launch(stream, values, choices=()):
         return chosen(stream, values, choices)
     try:
         {unpack} = values
-        s = stream if type(stream) is int else handles[type(stream)](stream)
+        s = stream._handle if type(stream) is Stream else stream if type(stream) is int else handles[type(stream)](stream)
         t = {kind}
         if t is Tensor:
             {same} = recent
@@ -67,19 +68,20 @@ def launch(stream, values, choices=()):
                     plan_before = plan
             call = plan.calls[s]
     except Exception:
-        plan = None
-    if plan is None:
-        return slow(stream, values)
+        known, plan = False, None
     if known:
-        result = call(block.address, {held})[0]
+        result = function(first, second, address, {held})[0]
         if result:
             recent = none_before
-            failed(plan, call, block, stream, result)
+            failed(*parts, stream, result)
         return
+    if plan is None:
+        return slow(stream, values)
 {tail}
 
-def owned(ctx, values, looks):
-    global latest
+def owned(ctx, op):
+    global latest, other
+    values, looks = op._values, op._looks
     {unpack} = values
     wrote, read = ctx._wrote, ctx._read
     inside = {inside}
@@ -87,34 +89,39 @@ def owned(ctx, values, looks):
 {touch}
     s = ctx.stream
     {latest} = latest
-    if looks == ql and qs == s{numbers}:
-        result = call(block.address, {held})[0]
+    if (looks is ql or looks == ql) and qs == s{numbers}:
+        result = function(first, second, address, {held})[0]
         if result:
             known.clear()
-            latest = none_latest
-            failed(plan, call, block, s, result)
+            latest = other = none_latest
+            failed(*parts, s, result)
     else:
         launch_anew(s, values, looks)
-    if inside and {alone}:
+    alone = references(values) == n
+    if alone and inside and {alone}:
         {looked} = looks
         {free} = None
+        op._values, op._looks = (), None
+        if op._way is not None:
+            op._origin.spare[0] = op
         return values
-    return None
+    return op._settled(ctx, alone)
 
 def launch_anew(stream, values, looks):
-    global latest
+    global latest, other
     s = stream
-    found = known.get(looks)
+    found = other if looks is other_looks(other) else known.get(looks)
     if found is not None:
         {unpack} = values
         {latest} = found
         if qs == s{numbers}:
-            latest = found
-            result = call(block.address, {held})[0]
+            if found is not other:
+                latest, other = found, latest
+            result = function(first, second, address, {held})[0]
             if result:
                 known.clear()
-                latest = none_latest
-                failed(plan, call, block, s, result)
+                latest = other = none_latest
+                failed(*parts, s, result)
             return
     {unpack} = values
     try:
@@ -195,13 +202,12 @@ class Paths:
 
     Attributes:
         launch: enqueues a call, or hands it over to the slow path.
-        owned: of (context of an execution, values, looks that were taken): enqueues a launch of tensors that moved into its op, none of
-            them twice; the values where all of these tensors are their owners again, since nobody else has them, else None.
+        owned: of (context of an execution, op): enqueues a launch of tensors that moved into its op, none of them twice; what the op gives.
         meet: is told tilec's type of tensors, once there is one: a program that has none need not import it.
     """
 
     launch: Launch
-    owned: Callable[[Any, tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...] | None]
+    owned: Callable[[Any, Any], tuple[Any, ...]]
     meet: Callable[[type | None], None]
 
 
@@ -219,11 +225,12 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
 
     source = _source(contract, "(packed, values)" if holds else "0")
     nobody = _Nobody()
-    remembered = (*(nobody for _ in contract.params), -1, None, None, None, ())
-    latest = (*(nobody for _ in contract.others), -1, None, None, None, None, ())
+    remembered = (*(nobody for _ in contract.params), -1, None, None, None, 0, (), ())
+    latest = (*(nobody for _ in contract.others), -1, None, None, None, None, 0, (), ())
     known: dict[Any, Any] = {}
     names: dict[str, Any] = {
         **_names(),
+        "Stream": getattr(sys.modules.get("tilec.runtime.streams"), "Stream", _Nobody),  # None for the handle of one that is closed
         "Tensor": READERS.plain_type or _Nobody,
         "chosen": slow.chosen,
         "constants": CONSTANTS,
@@ -233,8 +240,11 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "handles": HANDLES,
         "known": known,
         "latest": latest,
+        "other": latest,
+        "other_looks": operator.itemgetter(len(contract.others) + 1),
         "leased_types": READERS.leased_types,
-        "n": LOCAL + 2,  # held by a variable, by the arguments, and by the record of moves
+        "n": LOCAL + 1,  # arguments: held by a variable and by their op
+        "moved": LOCAL + 2,  # tensors: held by a variable, by the arguments, and by the record of moves
         "none_latest": latest,
         "none_before": remembered,
         "plan_before": None,
@@ -243,6 +253,7 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "repeated": functools.partial(_repeated, known),
         "recent": remembered,
         "slow": slow.slow,
+        "unrolled": unrolled,
     }
     exec(compile(source, "<tilec launch path>", "exec"), names)  # noqa: S102 - built from numbers alone
     return Paths(launch=names["launch"], owned=names["owned"], meet=names["meet"])
@@ -282,6 +293,13 @@ def _repeated(known: dict[Any, Any], looks: Any) -> bool:
         known.clear()
     known[looks] = None
     return False
+
+
+def unrolled(call: LaunchCall) -> tuple[Callable[..., Any], Any, Any]:
+    """A function and its first two arguments, which do the same with those of the call behind them: one call less where there are such."""
+    if isinstance(call, functools.partial) and len(call.args) == 2 and not call.keywords:
+        return call.func, *call.args
+    return (lambda _first, _second, address, held: call(address, held)), None, None
 
 
 class _Nobody:
@@ -335,7 +353,7 @@ def _source(contract: Contract, held: str) -> str:
         **facts,
     }
     again = _TAIL.format(often=f"same and t is Tensor and {facts['constant']}", remember=f"recent = {facts['remembered']}", **tail)
-    owned = _TAIL.format(often="same or repeated(looks)", remember=f"latest = known[looks] = {facts['noted']}", **tail)
+    owned = _TAIL.format(often="same or repeated(looks)", remember=f"other = latest; latest = known[looks] = {facts['noted']}", **tail)
     return _TEMPLATE.format(
         tail=again.strip("\n"),
         tail_of_owned=owned.strip("\n"),
@@ -354,10 +372,10 @@ def _recent(contract: Contract) -> dict[str, str]:
     kept = [f"l{i}" if i in contract.tensors else f"a{i}" for i in range(len(contract.params))]
     lasting = [*(f"type(a{i}) is Tensor" for i in contract.tensors), *(f"type(a{i}) in constants" for i in contract.others)]
     return {
-        "same": f"{''.join(f'q{i}, ' for i in range(len(contract.params)))}qs, plan, call, block, packed",
+        "same": f"{''.join(f'q{i}, ' for i in range(len(contract.params)))}qs, function, first, second, address, parts, packed",
         "known": " and ".join(["qs == s", *own, *numbers]) if contract.tensors else "False",
         "constant": " and ".join(lasting) or "False",
-        "remembered": f"({''.join(f'{name}, ' for name in kept)}s, plan, call, block, packed)",
+        "remembered": f"({''.join(f'{name}, ' for name in kept)}s, *unrolled(call), block.address, (plan, call, block), packed)",
     }
 
 
@@ -373,13 +391,13 @@ def _owning(contract: Contract) -> dict[str, str]:
     return {
         "touch": "\n".join(f"        {line}" for line in touch) or "        pass",
         "inside": " and ".join(inside) or "False",
-        "alone": " and ".join(f"references(a{i}) == n" for i in tensors) or "False",
-        "latest": f"{''.join(f'q{i}, ' for i in others)}qs, ql, plan, call, block, packed",
+        "alone": " and ".join(f"references(a{i}) == moved" for i in tensors) or "False",
+        "latest": f"{''.join(f'q{i}, ' for i in others)}qs, ql, function, first, second, address, parts, packed",
         "numbers": "".join(f" and a{i} is q{i}" for i in others),
         "looked": "".join(f"a{i}._look, " for i in tensors).rstrip() or "()",
         "free": " = ".join(f"a{i}._moved" for i in tensors) or "_",
         "looks": "\n".join(f"        p{i}, f{i} = looks[{place}]" for place, i in enumerate(tensors)) or "        pass",
-        "noted": f"({''.join(f'a{i}, ' for i in others)}s, looks, plan, call, block, packed)",
+        "noted": f"({''.join(f'a{i}, ' for i in others)}s, looks, *unrolled(call), block.address, (plan, call, block), packed)",
         "raw": _tuple([f"a{i}.raw()" if i in tensors else f"a{i}" for i in range(len(contract.params))]),
     }
 

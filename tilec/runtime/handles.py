@@ -9,7 +9,7 @@ from typing import Any
 from tilec.errors import ArgumentError, TilecError
 from tilec.runtime.scalars import shown
 
-Getter = Callable[[Any], int]
+Getter = Callable[[Any], "int | None"]
 
 
 class Handles(dict[type, Getter]):
@@ -37,6 +37,8 @@ def stream_handle(stream: Any, kernel: str) -> int:
     what = ""
     try:
         handle = HANDLES[type(stream)](stream)
+        if handle is None:  # a stream of tilec's own, whose slot is read at launches: the property says that it is closed
+            handle = stream.handle
     except TilecError as error:  # a closed one of tilec's own
         raise ArgumentError(f"{kernel}: {error.what}", cause=error.cause, fix=error.fix, kernel=kernel) from error
     except Exception as error:  # noqa: BLE001 - foreign streams raise what they like

@@ -41,6 +41,11 @@ class Launcher:
     Attributes:
         pinned: the axes that it is restricted to.
         make: makes ops of its launches; None until the first of them.
+        launch: of (stream, every argument in order, choices): checks the arguments, and enqueues the kernel; generated code calls it.
+            Choices are the values of every axis that a caller chooses, in the manifest's order, None for one that is left open; empty for
+            none. It raises as a call of the launcher does.
+        owned: of (context of an execution, op): enqueues a `LazyLaunch` into which tensors moved, none of them twice, and that has looks
+            at them; what the op gives. It raises likewise.
     """
 
     def __init__(
@@ -51,6 +56,9 @@ class Launcher:
         self._site = site
         self.pinned = dict(pinned or {})
         self.make: Callable[..., Any] | None = None
+        # No methods: what takes their place in time would cost as much as some of the checks, were there a method of the same name.
+        self.launch: Launch = self._launch
+        self.owned: Callable[[Any, Any], tuple[Any, ...]] = self._owned
         self._grid = grid
         self._gridded: dict[tuple[GridWish, ...], Launcher] = {}
         self._lock = threading.Lock()
@@ -103,44 +111,18 @@ class Launcher:
             args += contract.defaults[len(args) :]
         self.launch(stream, args)
 
-    def launch(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> None:
-        """Check the arguments and enqueue the kernel: what generated code calls.
-
-        Args:
-            stream: where to enqueue.
-            values: every argument, in order.
-            choices: the value of every axis that a caller chooses, in the manifest's order, None for one that is left open; empty for none.
-
-        Raises:
-            LaunchError: the call was refused; nothing was enqueued.
-            NoImageError: the bundle has no image for this device.
-            DriverError: the driver refused the image or the launch.
-        """
+    def _launch(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> None:
+        """`launch`, until it is known which function does that."""
         if self._fast is not None or self._begun or choices:
             (self._fast or self.path())(stream, values, choices)
         else:  # what is made for the kernel knows launches that were made before: the first one of a process need not wait for it
             self._begun = True
             self.slow(stream, values)
 
-    def owned(self, ctx: Any, values: tuple[Any, ...], looks: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Enqueue a launch of tensors that moved into an op, none of them twice.
-
-        Args:
-            ctx: context of the op's execution, which sees to the order of streams.
-            values: every argument, in order.
-            looks: what was taken of the tensors among them.
-
-        Returns:
-            The values, where the tensors among them are owners of what was taken again; None where the caller has to see to that.
-
-        Raises:
-            LaunchError: the call was refused; nothing was enqueued.
-            NoImageError: the bundle has no image for this device.
-            DriverError: the driver refused the image or the launch.
-        """
+    def _owned(self, ctx: Any, op: Any) -> tuple[Any, ...]:
+        """`owned`, likewise."""
         self.path()
-        owned: Callable[..., tuple[Any, ...] | None] = self.__dict__["owned"]
-        return owned(ctx, values, looks)
+        return self.owned(ctx, op)
 
     def chosen(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...]) -> None:
         """`launch` of calls that choose axes."""
@@ -164,8 +146,7 @@ class Launcher:
                 holds, device = self._site.driver.holds_arguments, self._site.device.ordinal
                 made = fast_path(contract, self._plans, self, holds=holds, device=device)
                 self._meet = made.meet
-                # In place of the methods, which cost as much as some of the checks.
-                self.__dict__.update(launch=made.launch, owned=made.owned)
+                self.launch, self.owned = made.launch, made.owned
                 self._fast = made.launch  # last: who sees it may use the rest
         return self._fast
 

@@ -21,6 +21,7 @@ class Package:
 
     Attributes:
         name: import name of the package. file: of the bundle inside it.
+        makers: of launches that run later, on whatever device they are run on.
     """
 
     def __init__(self, name: str, file: str) -> None:
@@ -35,7 +36,7 @@ class Package:
         self._lock = threading.RLock()
         self._bundle: Bundle | None = None
         self._modules: dict[tuple[DeviceDriver, int], Module] = {}
-        self._lazy: dict[str, Callable[..., Any]] = {}
+        self.makers = Makers(self._packaged)
 
     def __repr__(self) -> str:
         """Package and bundle."""
@@ -87,31 +88,40 @@ class Package:
                     module = self._modules[driver, ordinal] = load(self.bundle, ordinal, driver=driver)
         return module
 
-    def launch(self, kernel: str, values: tuple[Any, ...], choices: tuple[Any, ...] = ()) -> Any:
-        """A launch that runs later, on whatever device it is run on: what a package's functions come down to.
+    @property
+    def launch(self) -> Makers:
+        """The same, as packages ask for it that were built before there were `makers`."""
+        return self.makers
 
-        Args:
-            kernel: its name.
-            values: every argument, in order: what launchers take, or ops of it.
-            choices: the value of every axis that a caller chooses, in the manifest's order.
-        """
-        make = self._lazy.get(kernel)
-        if make is None:
-            from tilec.runtime.ops.lazy import packaged
+    def _packaged(self, kernel: str) -> Callable[..., Any]:
+        from tilec.runtime.ops.lazy import packaged
 
-            with self._lock:
-                make = self._lazy[kernel] = packaged(self, kernel)
-        return make(values, choices)
+        return packaged(self, kernel)
 
 
-def lazily(module: Module) -> Callable[..., Any]:
-    """What makes launches that run later on the device of a module: of kernel, arguments and choices, as `Package.launch`."""
-    made: dict[str, Callable[..., Any]] = {}
+class Makers(dict[str, "Callable[..., Any]"]):
+    """What makes launches that run later, by kernel: functions of every argument in order (what launchers take, or ops of it), and of the
+    value of every axis that a caller chooses, in the manifest's order. They are made when they are first asked for.
+    """
 
-    def launch(kernel: str, values: tuple[Any, ...], choices: tuple[Any, ...] = ()) -> Any:
-        make = made.get(kernel)
-        if make is None:
-            make = made[kernel] = module.lazy[kernel].make
-        return make(values, choices)
+    def __init__(self, make: Callable[[str], Callable[..., Any]]) -> None:
+        """Let `make` make that of a kernel."""
+        super().__init__()
+        self._make = make
+        self._lock = threading.RLock()
 
-    return launch
+    def __missing__(self, kernel: str) -> Callable[..., Any]:
+        """Make it, once."""
+        with self._lock:
+            if kernel not in self:
+                self[kernel] = self._make(kernel)
+        return self[kernel]
+
+    def __call__(self, kernel: str, values: tuple[Any, ...], choices: tuple[Any, ...] = ()) -> Any:
+        """A launch that runs later, as packages ask for it that were built before there were `makers`."""
+        return self[kernel](values, choices)
+
+
+def lazily(module: Module) -> Makers:
+    """What makes launches that run later on the device of a module."""
+    return Makers(lambda kernel: module.lazy[kernel].make)

@@ -116,4 +116,4 @@ class Stream(Uncopied):
             warnings.warn(f"work on a stream failed, and nobody waited for it: {failure}", RuntimeWarning, stacklevel=2)
 
 
-HANDLES[Stream] = attrgetter("handle")
+HANDLES[Stream] = attrgetter("_handle")  # None for one that is closed, which no launch has a record of

@@ -35,7 +35,7 @@ def lazy_view(kernel: KernelInfo, names: tuple[str, ...], launch: str, op: str, 
     Args:
         kernel: the kernel.
         names: of its parameters and choices in Python.
-        launch: attribute that makes launches.
+        launch: attribute that has what makes launches.
         op: name of the class that checkers take its ops for.
         exported: the function's name in the module.
     """
@@ -48,7 +48,7 @@ def lazy_view(kernel: KernelInfo, names: tuple[str, ...], launch: str, op: str, 
         return f"OrOp[{variables.get(place) or param_type(param)}]"
 
     made = unique("made", names)
-    arguments = [literal(kernel.name), tuple_text(params, indent=12)] + ([chosen(kernel, axes)] if axes else [])
+    arguments = [tuple_text(params, indent=12)] + ([chosen(kernel, axes)] if axes else [])
     return LazyView(
         name=kernel.name,
         exported=exported,
@@ -58,7 +58,7 @@ def lazy_view(kernel: KernelInfo, names: tuple[str, ...], launch: str, op: str, 
         doc=tuple(op_doc(kernel, kernel.name, params, axes)),
         body=(
             *subscripted(f"{made}: {op}", result[1], "", indent=8),
-            *bracketed(f"{made} = self.{launch}", arguments, "", indent=8),
+            *bracketed(f"{made} = self.{launch}[{literal(kernel.name)}]", arguments, "", indent=8),
             f"return {made}",
         ),
     )

@@ -72,7 +72,7 @@ def package_view(info: BundleInfo, bundle_name: str) -> PackageView:
     for name in ("_launchers", "_functions", "_launch", "_HERE", "lazy", "Functions"):
         own[name] = unique(name, taken)
         taken.add(own[name])
-    module = {*_MODULE_NAMES, *_TYPING, *_RUNTIME, "Callable", "Loaded", own["Functions"], own["_HERE"]}
+    module = {*_MODULE_NAMES, *_TYPING, *_RUNTIME, "Callable", "Mapping", "Loaded", own["Functions"], own["_HERE"]}
     module |= {f"_T{number}" for number in range(1, 1 + max((len(kernel.params) for kernel in info.kernels), default=0))}
     kernels, ops = [], []
     for kernel in info.kernels:
@@ -116,7 +116,7 @@ def _imports(kernels: list[KernelView], ops: list[LazyView]) -> list[str]:
     always = {"DeviceLike", "Launcher"} | ({"TensorLike"} if variables else set())
     runtime = [name for name in _RUNTIME if name in always or name in text]
     return [
-        "from collections.abc import Callable",
+        "from collections.abc import Callable, Mapping",
         *imported("typing", typing, indent=4),
         "",
         *imported("tilec.runtime", runtime, indent=4),

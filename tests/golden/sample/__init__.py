@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tilec.runtime.package import Package, lazily
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any, Literal, TypeVar
 
     from tilec.runtime import (
@@ -239,7 +239,7 @@ class Functions:
     An argument may be an op that gives it. Tensors that are owned move in; an op's result is its arguments.
     """
 
-    def __init__(self, launch: Callable[..., Any]) -> None:
+    def __init__(self, launch: Mapping[str, Callable[..., Any]]) -> None:
         """Use the functions of this module, or `Module.lazy`."""
         self._launch = launch
 
@@ -262,7 +262,7 @@ class Functions:
             alpha: f32, 1.0 by default
         """
         made: _AddLaunch[_T1, _T2, _T3]
-        made = self._launch("add", (z, x, y, alpha))
+        made = self._launch["add"]((z, x, y, alpha))
         return made
 
     def gemm(
@@ -285,7 +285,7 @@ class Functions:
             BM: 64 or 128; 128 by default
         """
         made: _GemmLaunch[_T1, _T2, _T3]
-        made = self._launch("gemm", (c, a, b), () if BM is None else (BM,))
+        made = self._launch["gemm"]((c, a, b), () if BM is None else (BM,))
         return made
 
     def everything(
@@ -319,8 +319,7 @@ class Functions:
             W: 0.5 or 1.5; 0.5 by default
         """
         made: _EverythingLaunch[_T1]
-        made = self._launch(
-            "everything",
+        made = self._launch["everything"](
             (x, lambda_, stream, raw, config, scale),
             (ORDER, FAST, W),
         )
@@ -328,7 +327,7 @@ class Functions:
 
 
 # Functions of the module: their ops run on any device, where the bundle is loaded when the first of them does.
-_HERE = Functions(_tilec_package_.launch)
+_HERE = Functions(_tilec_package_.makers)
 add = _HERE.add
 gemm = _HERE.gemm
 everything = _HERE.everything

@@ -19,7 +19,7 @@ from tilec.errors import AliasError, ArgumentError, BorrowError, DriverError, La
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.model.signature import Param
 from tilec.runtime import DeviceBuffer, Module, Stream, Tensor, load, torch_guard
-from tilec.runtime.bound import _unrolled
+from tilec.runtime.fastpath import unrolled
 from tilec.runtime.tensors.recording import begin_recording, end_recording
 from tilec.testing.fake_driver import FakeDriver
 
@@ -289,9 +289,9 @@ def test_a_known_launch_makes_one_call_of_python_code(made: tuple[Module, FakeDr
 
 
 def test_a_call_that_is_only_bound_to_its_arguments_is_not_called_through_that() -> None:
-    assert _unrolled(functools.partial(divmod, 1, 2)) == (divmod, 1, 2)
+    assert unrolled(functools.partial(divmod, 1, 2)) == (divmod, 1, 2)
     for call in (functools.partial(divmod, 1), functools.partial(print, 1, 2, end=""), lambda address, held: (address, held)):
-        function, first, second = _unrolled(call)
+        function, first, second = unrolled(call)
         assert (first, second) == (None, None)
         if not isinstance(call, functools.partial):
             assert function(first, second, 3, 4) == (3, 4)

@@ -35,9 +35,10 @@ class ExecutionContext:
 
     # Tensors that launches here give are marked (`Tensor._within`) with `_wrote` or `_read`: their memory is in the order of the stream, to
     # be written, or only to be read; and the record of moves, `_moves`, holds them once, as what something moved to. A mark that is here no
-    # more says nothing. `_ways`: what launches of a kernel run by, for those that share a `LazyLaunch._way`.
+    # more says nothing. `_ways`: what launches of a kernel run by, for those that share a `LazyLaunch._way`. `_joins`:
+    # length of that record behind which a chain joins what goes from launch to launch.
     __slots__ = (
-        *("_allocated", "_kept", "_moves", "_noted", "_owner", "_read", "_since", "_touched", "_ways", "_wrote"),
+        *("_allocated", "_joins", "_kept", "_moves", "_noted", "_owner", "_read", "_since", "_touched", "_ways", "_wrote"),
         *("device", "driver", "stream"),
     )
 
@@ -59,6 +60,7 @@ class ExecutionContext:
         self._moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
         self._wrote, self._read = object(), object()
         self._ways: dict[object, Callable[..., Any]] = {}
+        self._joins = 0
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """(0, handle), as other libraries read it."""

@@ -133,11 +133,17 @@ class DeviceFuture(Uncopied, Generic[T]):
 
         It should be short, and wait for nothing. What it raises is logged.
         """
+        if self._tell(function):
+            WATCHER.hurry()
+
+    def _tell(self, function: Callable[[DeviceFuture[T]], object]) -> bool:
+        """Add a callback; whether it is still to be called."""
         with self._changed:
             if self._outcome is None:
                 self._callbacks.append(function)
-                return
+                return True
         _call(function, self)
+        return False
 
     def __await__(self) -> Generator[Any, None, T]:
         """Let other tasks run until the device is done. Under asyncio, trio, and anyio on either."""
@@ -169,6 +175,8 @@ class DeviceFuture(Uncopied, Generic[T]):
             with contextlib.suppress(TilecError):  # told by the mark's failure
                 execution.mark.sync()
             self._look(execution.mark)
+        elif self._outcome is None:
+            WATCHER.hurry()
         with self._changed:
             if not self._changed.wait_for(lambda: self._outcome is not None, timeout):
                 raise TimeoutError(f"the device is not done with {self.label} after {timeout} s")
@@ -292,7 +300,8 @@ async def _asyncio_wait(future: DeviceFuture[Any]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed by now: nobody waits any more
             loop.call_soon_threadsafe(wake)
 
-    future.add_done_callback(told)
+    if future._tell(told):  # noqa: SLF001 - its own module
+        loop.call_soon(WATCHER.hurry)  # once the other tasks have had their turn, and have enqueued what they have
     await waiter
 
 

@@ -43,6 +43,7 @@ class LaunchConfig:
     shared: int = 0
     cluster: tuple[int, ...] | int = ()
     cooperative: bool = False
+    _shape: LaunchShape = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Give grid and block three extents.
@@ -50,10 +51,12 @@ class LaunchConfig:
         Raises:
             LaunchLimitError: an extent is no whole number, or negative, or there are more than three.
         """
-        object.__setattr__(self, "grid", _dim3("grid", self.grid))
-        object.__setattr__(self, "block", _dim3("block", self.block))
-        object.__setattr__(self, "cluster", _dim3("cluster", self.cluster) if self.cluster != () else ())
         _extents("shared", (self.shared,))
+        grid, block = _dim3("grid", self.grid), _dim3("block", self.block)
+        cluster = () if self.cluster == () else _dim3("cluster", self.cluster)
+        shape = LaunchShape(grid=grid, block=block, shared=self.shared, cluster=cluster, cooperative=self.cooperative)
+        for name, made in (("grid", grid), ("block", block), ("cluster", cluster), ("_shape", shape)):
+            object.__setattr__(self, name, made)
 
     @classmethod
     def for_num_elems(cls, count: int, block: int = _THREADS, *, shared: int = 0) -> LaunchConfig:
@@ -88,13 +91,7 @@ class LaunchConfig:
     @property
     def shape(self) -> LaunchShape:
         """As drivers take it."""
-        return LaunchShape(
-            grid=_dim3("grid", self.grid),
-            block=_dim3("block", self.block),
-            shared=self.shared,
-            cluster=_extents("cluster", self.cluster if isinstance(self.cluster, tuple) else (self.cluster,)),
-            cooperative=self.cooperative,
-        )
+        return self._shape
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ arguments.
 from __future__ import annotations
 
 import functools
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, cast, final
 
 from tilec.errors import ArgumentError, LaunchError, LaunchLimitError, UsageError
@@ -16,11 +15,12 @@ from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish
 from tilec.runtime.launch import MOST_PLANS, Launcher
 from tilec.runtime.layout import device_words
+from tilec.runtime.ops.chain import joined
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.holding import Held, discard_all, hold_all, hold_moved, require_on
 from tilec.runtime.ops.op import DeviceOp
-from tilec.runtime.ops.site import Site, label
-from tilec.runtime.ops.taking import Looks, Make, give_back, make_function, owner_of, settle
+from tilec.runtime.ops.site import Site, label, site
+from tilec.runtime.ops.taking import Looks, Make, Spare, give_back, make_function, owner_of, settle
 from tilec.runtime.seam import Dim3
 from tilec.runtime.select import require_built, require_options
 from tilec.runtime.tensors.lease import Holder, holder
@@ -55,6 +55,7 @@ class LazyLaunch(DeviceOp[R_co]):
     _held: Sequence[Held]
     _looks: Looks | None
     _values: tuple[Any, ...]
+    _way: object
 
     def __init__(self, origin: Origin, values: tuple[Any, ...], axes: Axes) -> None:
         """Made by the functions of a package and of `Module.lazy`."""
@@ -71,7 +72,7 @@ class LazyLaunch(DeviceOp[R_co]):
         self._axes = {}
         self._hints: dict[str, int] = {}
         self._grid: Dim3 | None = None
-        self._way: object = None
+        self._way = None
 
     @property
     def name(self) -> str:
@@ -144,10 +145,11 @@ class LazyLaunch(DeviceOp[R_co]):
         looks = self._looks
         if looks is not None:
             if type(ctx) is ExecutionContext and not ctx.driver.holds_arguments:
-                run = self._picked(ctx).owned
-                if self._way is not None:
-                    ctx._ways[self._way] = run  # noqa: SLF001 - the two are one thing
-                return cast("R_co", self._owning(ctx, run, looks))
+                try:
+                    return cast("R_co", self._picked(ctx).owned(ctx, self))
+                except BaseException as error:
+                    self._failed(error)
+                    raise
             self._hold(looks)
         held, self._held = self._held, ()
         try:
@@ -157,33 +159,36 @@ class LazyLaunch(DeviceOp[R_co]):
             raise
         return given
 
-    def _run_step(self, ctx: ExecutionContext, place: Site, alone: bool) -> R_co:
-        looks, run = self._looks, None
-        if alone and self._fresh and getattr(self, "__weakref__", None) is None:
-            run = ctx._ways.get(self._way)  # noqa: SLF001
-        if run is None or looks is None:
-            return super()._run_step(ctx, place, alone)
-        values = self._values
+    def _run_step(self, ctx: ExecutionContext, place: Site) -> R_co:
+        way, simple = self._way, self._looks is not None and type(ctx) is ExecutionContext and not ctx.driver.holds_arguments
+        given = super()._run_step(ctx, place)
+        if way is not None and simple:
+            ctx._ways[way] = self._picked(ctx).owned  # noqa: SLF001 - the two are one thing
+        return given
+
+    def _take(self, where: str, place: Site | None = None) -> None:
+        super()._take(where, place or site(2))
+        self._way = None
+
+    def _settled(self, ctx: ExecutionContext, alone: bool) -> tuple[Any, ...]:
+        """What it gives once it is enqueued: asked for by the functions of `fast_path` where others may have what moved in."""
+        looks = self._looks
+        assert looks is not None
+        given = settle(ctx, self._values, looks, alone=alone)
         self._values, self._looks = (), None
-        try:
-            given: Any = run(ctx, values, looks) or settle(ctx, values, looks)
-        except BaseException as error:
+        if self._way is not None and len(ctx._moves) > ctx._joins:  # noqa: SLF001 - a step of a chain, whose loop this stands for
+            joined(ctx._moves)  # noqa: SLF001
+        return given
+
+    def _failed(self, error: BaseException) -> None:
+        """It could not be enqueued: what moved in is back where it was."""
+        looks, self._looks = self._looks, None
+        values, self._values = self._values, ()
+        if looks is not None:  # else it ran, and what failed came behind it
+            self._way = None
             self._fresh.clear()
             give_back(values, looks)
-            label(error, self.label)
-            raise
-        self._origin.spare.append(self)  # the next launch of the kernel takes it: nobody can tell
-        return cast("R_co", given)
-
-    def _owning(self, ctx: ExecutionContext, run: Callable[..., Any], looks: Looks) -> Any:
-        """Launch with tensors that moved in, by a function of `fast_path`; they are given back where that fails."""
-        values = self._values
-        self._values, self._looks = (), None
-        try:
-            return run(ctx, values, looks) or settle(ctx, values, looks)
-        except BaseException:
-            give_back(values, looks)
-            raise
+        label(error, self.label)
 
     def _hold(self, looks: Looks) -> None:
         """Hold each argument by itself."""
@@ -245,12 +250,12 @@ class Origin(Protocol):
     Attributes:
         picked: launchers that were made of it, by what was asked for.
         checked: axes and options that variants were built with.
-        spare: ops that have run and that nobody has any more.
+        spare: an op that has run and that nobody has any more.
     """
 
     picked: dict[tuple[Any, ...], Launcher]
     checked: set[tuple[Any, ...]]
-    spare: deque[LazyLaunch[Any]]
+    spare: Spare
 
     @property
     def contract(self) -> Contract:
@@ -331,7 +336,7 @@ class LazyLauncher:
 
     def launch(self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> Any:
         """The same for generated code: every argument in order, and the value of every axis that a caller chooses."""
-        return self.make(values, choices, 2)
+        return self.make(tuple(values), choices, 2)
 
     @property
     def make(self) -> Make:
@@ -396,7 +401,7 @@ class _Loaded:
         self.pinned: Axes = launcher.pinned
         self.picked: dict[tuple[Any, ...], Launcher] = {}
         self.checked: set[tuple[Any, ...]] = set()
-        self.spare: deque[LazyLaunch[Any]] = deque()
+        self.spare: Spare = [None]
 
     @functools.cached_property
     def contract(self) -> Contract:
@@ -421,7 +426,7 @@ class _Packaged:
         self.pinned: Axes = {}
         self.picked: dict[tuple[Any, ...], Launcher] = {}
         self.checked: set[tuple[Any, ...]] = set()
-        self.spare: deque[LazyLaunch[Any]] = deque()
+        self.spare: Spare = [None]
         self.contract = Contract(package.bundle.kernel(kernel))
 
     def launcher(self, ctx: ExecutionContext) -> Launcher:

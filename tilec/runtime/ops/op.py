@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from tilec.errors import Location, UsageError, UsedOpError
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.execution import refuse_nested, submit, wait
 from tilec.runtime.ops.policy import SchedulingPolicy, as_stream, current_policy, require_policy
 from tilec.runtime.ops.site import Site, label, location, site
-from tilec.runtime.ops.tensor_steps import MOVES, RUNS, TensorSteps
+from tilec.runtime.ops.tensor_steps import TensorSteps
 from tilec.runtime.protocols import StreamLike
-from tilec.runtime.references import LOCAL, references
 from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
@@ -34,12 +33,8 @@ E = TypeVar("E")
 F = TypeVar("F")
 First = TypeVar("First")
 Last = TypeVar("Last")
-# A step of a chain: verb, function, and place.
-_Step = tuple[str, Callable[[Any], Any], Site]
-# Flag of the code of a coroutine function (inspect.CO_COROUTINE, whose module costs more than it is worth here).
-_COROUTINE = 0x80
-# Steps of a chain that its repr shows.
-_SHOWN = 4
+# Flag of the code of a coroutine function (inspect.COCOROUTINE, whose module costs more than it is worth here).
+COROUTINE = 0x80
 
 
 class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
@@ -48,10 +43,13 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     An op of one's own is a subclass with fields and `_execute`; it may be a dataclass.
     """
 
+    # `_gone`: what used it up, and where; of `then`, only where. `_way`: what launches that run in the same way share, until they are used
+    # up; None for other ops.
     __slots__ = ("__weakref__", "_fresh", "_gone", "_site")
     _site: Site
     _fresh: list[None]
-    _gone: tuple[str, Site]
+    _gone: tuple[str, Site] | Site
+    _way: object = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - they are __init__'s
         """Note where it is made; subclasses need not call `super().__init__()`."""
@@ -161,18 +159,18 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
 
         The function runs on the host while the work is enqueued, before the device has done it.
         """
-        if type(function) is not FunctionType or function.__code__.co_flags & _COROUTINE:
-            _require_function("then", function)
+        if type(function) is not FunctionType or function.__code__.co_flags & COROUTINE:
+            require_function("then", function)
         return self._chain("then", function)
 
     def map(self, function: Callable[[T_co], U]) -> DeviceOp[U]:
         """Make something else of the result on the host. The device may not have made it yet: do not read it."""
-        _require_function("map", function)
+        require_function("map", function)
         return self._chain("map", function)
 
     def inspect(self, function: Callable[[T_co], object]) -> DeviceOp[T_co]:
         """Show the result to a function, and go on with it as it is."""
-        _require_function("inspect", function)
+        require_function("inspect", function)
 
         def look(value: Any) -> Any:
             function(value)
@@ -254,10 +252,9 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
         place = site(3)
         self._take(f"moved into {verb}", place)
-        made: Chain = _new(Chain)
-        made._site, made._fresh = place, [None]  # noqa: SLF001 - an op too
-        made._named, made._source, made._steps = "", self, [(verb, function, place)]  # noqa: SLF001
-        return made
+        from tilec.runtime.ops.chain import begun
+
+        return begun(self, (verb, function, place))
 
     # Single use
 
@@ -278,21 +275,16 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         _set(self, "_gone", (where, place or site(2)))
 
     def _used(self) -> UsedOpError:
-        where, place = getattr(self, "_gone", ("used", self._site))
+        gone: Any = getattr(self, "_gone", ("used", self._site))
+        where, place = gone if isinstance(gone[0], str) else ("moved into then", gone)
         return UsedOpError(
             f"<DeviceOp {self.label}> was used before: {where} at {location(place)}",
             cause="an op is single use: it moves into what is made of it, and runs once",
             fix="make a new one, or let all users share it: op.shared()",
         )
 
-    def _run_step(self, ctx: ExecutionContext, place: Site, alone: bool) -> T_co:  # noqa: ARG002 - launches do less where it is
-        """Execute it as what a function of a chain gave.
-
-        Args:
-            ctx: context of the chain's execution.
-            place: of the chain.
-            alone: whether nobody else has this op.
-        """
+    def _run_step(self, ctx: ExecutionContext, place: Site) -> T_co:
+        """Execute it as what a function of a chain gave, which is executed at this place."""
         self._take("executed as a part of another op", place)
         return self._run_in(ctx)
 
@@ -317,115 +309,6 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         """
 
 
-@final
-class Chain(DeviceOp[Any]):
-    """An op and the steps behind it, in one list: a chain of thousands is as deep as one of two."""
-
-    __slots__ = ("_named", "_source", "_steps")
-
-    def __init__(self, source: DeviceOp[Any], steps: list[_Step]) -> None:
-        """Made by `DeviceOp.then` and its like alone."""
-        self._source = source
-        self._steps = steps
-        self._named = ""
-
-    @property
-    def name(self) -> str:
-        """`zip.then.map`."""
-        if self._named:
-            return self._named
-        verbs = [verb for verb, _, _ in self._steps]
-        if len(verbs) > _SHOWN:
-            return f"{self._source.name}.{verbs[0]} … {verbs[-1]} ({len(verbs)} steps)"
-        return ".".join([self._source.name, *verbs])
-
-    def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
-        # As that of any op, in less time: chains grow step by step.
-        place, steps = site(3), self._steps
-        try:
-            self._fresh.pop()
-        except IndexError:
-            raise self._used() from None
-        self._gone = "moved into then" if verb == "then" else f"moved into {verb}", place
-        steps.append((verb, function, place))
-        made: Chain = _new(Chain)
-        made._site, made._fresh = place, [None]
-        made._named, made._source, made._steps = "", self._source, steps
-        return made
-
-    def _discard(self) -> None:
-        self._source._discard()  # noqa: SLF001 - an op too
-
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        self._source._require_here(ctx)  # noqa: SLF001 - an op too; what functions will make, nobody knows
-
-    def _execute(self, ctx: ExecutionContext) -> Any:
-        moves = ctx._moves  # noqa: SLF001
-        start = len(moves) + 1
-        source, left = self._opened()
-        value = source._run_in(ctx)  # noqa: SLF001 - an op too
-        del source
-        here = site()
-        # Chains that functions of `then` gave run in this loop too, on a stack of its own: they may be as deep as one likes.
-        outer: list[tuple[Iterator[_Step], int]] = []
-        known: type = Chain
-        while True:
-            for verb, function, place in left:
-                try:
-                    if verb == "then":  # before the others, since most steps are
-                        value = function(value)
-                    else:
-                        value = _moved(ctx, value, function) if verb in MOVES else function(value)
-                        if verb not in RUNS:
-                            continue
-                    if type(value) is not known:
-                        known = _kind_of(value)
-                    if known is not Chain:
-                        alone = references(value) == LOCAL
-                        value = value._run_step(ctx, here, alone)  # noqa: SLF001 - an op too
-                        if len(moves) > start:
-                            _joined(moves)
-                        continue
-                    value._take("executed as a part of another op", here)  # noqa: SLF001
-                    outer.append((left, start))
-                    start = len(moves) + 1
-                    inner, left = value._opened()  # noqa: SLF001
-                    value = inner._run_in(ctx)  # noqa: SLF001
-                    del inner
-                    break
-                except BaseException as error:
-                    label(error, f"{verb}, created at {location(place)}")
-                    raise
-            else:
-                if not outer:
-                    return value
-                left, start = outer.pop()
-                if len(moves) > start:
-                    _joined(moves)
-
-    def _opened(self) -> tuple[DeviceOp[Any], Iterator[_Step]]:
-        """What it is made of. Nothing of the chain outlives its execution: what the functions hold may be tensors."""
-        self._named, steps = self.name, list(self._steps)
-        self._steps[:] = [(verb, _spent, place) for verb, _, place in steps]  # in place: ops that it was made of have this list too
-        source, self._source = self._source, _NOTHING
-        return source, iter(steps)
-
-
-def _joined(moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> None:
-    """Let tensors that went from launch to launch go back to where the first of these had them from."""
-    if len(moves[-1][0]) > 1 and moves[-1][0] == moves[-2][1]:
-        _, content = moves.pop()
-        moves[-1] = (moves[-1][0], content)
-
-
-def _moved(ctx: ExecutionContext, value: Any, function: Callable[[Any], Any]) -> Any:
-    """A step that uses a tensor up; an execution that fails undoes it."""
-    made = function(value)
-    if hasattr(value, "take_back"):
-        ctx.moved(value, made)
-    return made
-
-
 class _Kinds(dict[type, bool]):
     """Whether a type is one of ops: to ask an abstract class each time costs as much as the rest of a step."""
 
@@ -435,7 +318,6 @@ class _Kinds(dict[type, bool]):
 
 
 IS_OP = _Kinds()
-_new: Any = object.__new__
 _set = object.__setattr__  # a frozen dataclass refuses the other way
 
 
@@ -456,17 +338,7 @@ def take_all(ops: Sequence[DeviceOp[Any]], where: str) -> None:
         raise
 
 
-class _Nothing(DeviceOp[None]):
-    """In place of a chain's source once it has run."""
-
-    def _execute(self, ctx: ExecutionContext) -> None:
-        """It is used up before."""
-
-
-_NOTHING = _Nothing()
-
-
-def _require_function(verb: str, given: Any) -> None:
+def require_function(verb: str, given: Any) -> None:
     """See that a step is a function, and one that gives its result itself.
 
     Raises:
@@ -475,16 +347,9 @@ def _require_function(verb: str, given: Any) -> None:
     if not callable(given):
         raise UsageError(f"{verb} takes a function, and this is a {type(given).__qualname__}", fix="pass a function of the result")
     code = getattr(given, "__code__", None)
-    if code is not None and code.co_flags & _COROUTINE:
+    if code is not None and code.co_flags & COROUTINE:
         what = f"{verb} takes a function, and {given.__qualname__} is a coroutine function"
         raise UsageError(what, cause="it would give a coroutine, which nobody would await", fix="await the op, and then call it")
-
-
-def _kind_of(value: Any) -> type[DeviceOp[Any]]:
-    if IS_OP[type(value)]:
-        return type(value)
-    what = f"the function of `then` gave a {type(value).__qualname__}, and not a DeviceOp"
-    raise UsageError(what, fix="return an op, value(x) for one that is only a value, or use `map`")
 
 
 def _element(value: Any, place: int) -> Any:
@@ -492,8 +357,3 @@ def _element(value: Any, place: int) -> Any:
         what = f"`{'last' if place else 'first'}` needs a tuple with elements, and the op gave a {type(value).__qualname__}"
         raise UsageError(what, fix="use `map` for other results")
     return value[place]
-
-
-def _spent(value: Any) -> Any:
-    """In place of a chain's functions once it has run."""
-    return value

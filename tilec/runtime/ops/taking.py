@@ -5,8 +5,8 @@ like fast paths, it is unrolled over the parameters. No new tensors are made for
 # ruff: noqa: SLF001 - it does to tensors and contexts what their methods would in more time
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable
+from sys import _getframe
 from typing import TYPE_CHECKING, Any
 
 from tilec.runtime.contract import Contract
@@ -23,34 +23,48 @@ if TYPE_CHECKING:
 Looks = tuple[Look, ...]
 # (values, choices, depth) -> an op; `depth` is how many functions lie between this and who is named as the place of the op.
 Make = Callable[..., "LazyLaunch[Any]"]
-# Ops that have run and that nobody has any more, kept for the next launches of the kernel.
-_SPARE = 8
+# At most one op that has run and that nobody has any more, kept for the next launch of the kernel.
+Spare = list["LazyLaunch[Any] | None"]
 
 # Between the first look that is taken and the last mark that is set lies nothing at which the interpreter lets other threads run, or raises
 # what a signal asks for: calls, and jumps back. A test reads the instructions.
 _TEMPLATE = """
-def make(values, choices=(), depth=3):
+def make(values, choices=(), depth=2):
+    global before, earlier, caller
     {unpack} = values
-    if not ({plain}):
-        return make_any(values, choices)
     axes, way = chosen(choices) if choices else nothing
-    place = site(depth + 1)
-    who = what, place
-    try:
-        op = spare.pop()
-    except IndexError:
-        op = new()
+    frame = getframe(depth)
+    code = frame.f_code
+    if code is caller:
+        place = code, frame.f_lasti
     else:
-        if references(op) != {alone}:
-            op = new()
-    kept = {unpack_all}
-    {take}
-    if {refused}:
-        {restore}
-        return make_any(values, choices)
-    {mark} = who
-    op._values = kept
-    op._looks = {looks}
+        place = site(depth + 1)
+        caller = code if place[0] is code else None
+    who = what, place
+    op, spare[0] = spare[0], None
+    if op is None or references(op) != {alone}:
+        op = new()
+    looks = None
+    {known} = before
+    try:
+        if {same}: {taken} = None; {mark} = who; looks = again
+        else:
+            {known} = earlier
+            if {same}: {taken} = None; {mark} = who; looks = again
+    except AttributeError:
+        pass
+    if looks is None:
+        if not ({plain}):
+            return make_any(values, choices)
+        {take}
+        if {refused}:
+            {restore}
+            return make_any(values, choices)
+        {mark} = who
+        looks = {looks}
+        before, earlier = {remembered}, before
+    op._values = values
+    op._looks = looks
     op._site = place
     op._axes = axes
     op._way = way
@@ -63,7 +77,7 @@ def make_function(
     new: Callable[[], LazyLaunch[Any]],
     make_any: Make,
     chosen: Callable[[tuple[Any, ...]], tuple[dict[str, Any], object]],
-) -> tuple[Make, collections.deque[LazyLaunch[Any]]]:
+) -> tuple[Make, Spare]:
     """The function that makes ops of a kernel, and where it looks for one that it can use again.
 
     Args:
@@ -72,29 +86,41 @@ def make_function(
         make_any: does the same for all arguments, whatever they are.
         chosen: axes that a caller chose by place, and the way that launches with them have.
     """
-    spare: collections.deque[LazyLaunch[Any]] = collections.deque(maxlen=_SPARE)
+    spare: Spare = [None]
     tensors, count = contract.tensors, len(contract.params)
     if not tensors or not TURNS:
         return make_any, spare
+    others, claims = contract.others, " or ".join(f"h{i}" for i in tensors)
+    kept = [f"l{i}" if i in tensors else f"a{i}" for i in range(count)]
     plain = [f"type(a{i}) is Tensor" for i in tensors]
     plain += [f"not a{i}._facts.readonly" for i in contract.outs]
-    plain += [f"type(a{i}) in constants" for i in contract.others]
+    plain += [f"type(a{i}) in constants" for i in others]
     source = _TEMPLATE.format(
         unpack="".join(f"a{i}, " for i in range(count)).rstrip(),
         alone=LOCAL,  # who follows the calls of an execution may have kept it
-        unpack_all=f"({''.join(f'a{i}, ' for i in range(count))})",
         plain=" and ".join(plain),
-        take="\n    ".join(f"l{i}, a{i}._look = a{i}._look, None" for i in tensors),
+        take="\n        ".join(f"l{i}, a{i}._look = a{i}._look, None" for i in tensors),
         refused=" or ".join([*(f"l{i} is None" for i in tensors), *(f"a{i}.lease._held" for i in tensors)]),
-        restore="\n        ".join(f"if l{i} is not None: a{i}._look = l{i}" for i in tensors),
+        restore="\n            ".join(f"if l{i} is not None: a{i}._look = l{i}" for i in tensors),
         mark=" = ".join(f"a{i}._moved" for i in tensors),
         looks=f"({''.join(f'l{i}, ' for i in tensors)})",
+        # What was taken last, and before that, by its looks: those are the tensor's, and its next owners', alone. Claims are in the same
+        # object for as long. Two, for tensors that change places with each step.
+        known=f"{''.join(f'r{i}, ' for i in range(count))}{''.join(f'h{i}, ' for i in tensors)}again",
+        same=" and ".join([*(f"a{i}._look is r{i}" for i in tensors), *(f"a{i} is r{i}" for i in others), f"not ({claims})"]),
+        taken=" = ".join(f"a{i}._look" for i in tensors),
+        remembered=f"({''.join(f'{name}, ' for name in kept)}{''.join(f'a{i}.lease._held, ' for i in tensors)}looks)",
     )
+    nobody = (*(object() for _ in range(count)), *(None for _ in tensors), None)
     names: dict[str, Any] = {
         "__name__": __name__,  # frames of tilec are no place that messages name
         "Tensor": Tensor,
+        "before": nobody,
+        "caller": None,  # code that called last, if it is outside of tilec: most calls come from there again
         "chosen": chosen,
+        "getframe": _getframe,
         "constants": CONSTANTS,
+        "earlier": nobody,
         "make_any": make_any,
         "new": new,
         "nothing": chosen(()),
@@ -107,13 +133,14 @@ def make_function(
     return names["make"], spare
 
 
-def settle(ctx: ExecutionContext, values: tuple[Any, ...], looks: Looks) -> tuple[Any, ...]:
+def settle(ctx: ExecutionContext, values: tuple[Any, ...], looks: Looks, *, alone: bool) -> tuple[Any, ...]:
     """What a launch that was enqueued gives of the tensors that it took: those that nobody else has themselves, a new owner of the others.
 
     Args:
         ctx: context of the execution.
         values: all arguments.
         looks: that were taken of the tensors among them.
+        alone: whether nobody but the caller, and who called that, has `values`.
     """
     given, origins, contents = list(values), [], []
     taken = iter(looks)
@@ -123,8 +150,8 @@ def settle(ctx: ExecutionContext, values: tuple[Any, ...], looks: Looks) -> tupl
             continue
         made, mark = tensor, ctx._wrote if ctx._wrote_to(tensor.storage) else ctx._read
         inside = tensor._within is ctx._wrote or tensor._within is ctx._read
-        # Held by two variables, the arguments, what is given, and the record of moves.
-        if inside and references(tensor) == LOCAL + 4:
+        # Held by two variables here and one where the launch was enqueued, the arguments, what is given, and the record of moves.
+        if alone and inside and references(tensor) == LOCAL + 5:
             tensor._look, tensor._moved = next(taken), None
         else:
             made = given[place] = owner_of(tensor, next(taken))

@@ -20,9 +20,9 @@ _LOG = logging.getLogger("tilec.runtime")
 # Gets what the work before the mark came to; None where it is done well.
 Told = Callable[[BaseException | None], None]
 # Seconds between two rounds: the first, and the most, where somebody waits, and where things only are to be let go.
-_SOON, _LATE, _LAZY = 50e-6, 1e-3, 5e-3
-# By which pauses grow: what is told is late by about a seventh of the time that it took.
-_LATER = 1.15
+_SOON, _LATE, _LAZY = 25e-6, 1e-3, 5e-3
+# By which pauses grow: what is told is late by about a twentieth of the time that it took.
+_LATER = 1.05
 # Seconds without work after which the thread ends, and for which the end of the process waits for the device.
 _LINGER, _PATIENCE = 0.5, 2.0
 # (id of the driver, device, stream): marks of one stream are reached in order, so only the first of each is asked.
@@ -38,26 +38,41 @@ class Watcher:
         self._lines: dict[_Line, collections.deque[tuple[Mark, Told]]] = {}
         self._thread: threading.Thread | None = None
         self._drops = False
+        self._hurried = False
         self._at_it = False  # it tells somebody, or lets go
 
     @property
     def busy(self) -> bool:
-        """Whether somebody waits for a mark."""
-        return bool(self._lines)
+        """Whether somebody who has not heard yet is to be told of a mark."""
+        with self._changed:
+            return any(not _has_heard(line[-1][1]) for line in self._lines.values() if line)
 
     def watch(self, mark: Mark, stream: int, told: Told) -> None:
-        """Call `told` on the watcher's thread once a mark is reached. Until then the watcher keeps it alive, with all that it holds."""
+        """Call `told` on the watcher's thread once a mark is reached. Until then the watcher keeps it alive, with all that it holds.
+
+        It looks at its own pace, a few milliseconds later at most: who waits for it says so (`hurry`). A thread that wakes up at once would
+        take turns with the one that enqueues, at each of its calls of the driver.
+        """
         with self._changed:
-            line = (id(mark.driver), mark.ordinal, stream)
-            self._lines.setdefault(line, collections.deque()).append((mark, told))
-            self._wake()
+            line = self._lines.setdefault((id(mark.driver), mark.ordinal, stream), collections.deque())
+            while line and _has_heard(line[0][1]):  # by a wait of its own
+                line.popleft()
+            line.append((mark, told))
+            self._start()
+
+    def hurry(self) -> None:
+        """Somebody waits from now on: look soon, and often."""
+        with self._changed:
+            self._hurried = True
+            self._start()
+            self._changed.notify()
 
     def keep(self, mark: Mark, thing: Any) -> None:
         """Keep an object alive until a mark is reached."""
         DROPS.keep((mark,), thing)
         with self._changed:
             self._drops = True
-            self._wake()
+            self._start()
 
     def pending(self, losses: Losses, ordinal: int) -> list[str]:
         """Futures that wait for a device whose contexts these are: their ops, the first of each stream first."""
@@ -80,9 +95,8 @@ class Watcher:
         """Start over in a forked child, which has none of its parent's threads and streams."""
         self.__init__()  # type: ignore[misc]
 
-    def _wake(self) -> None:
+    def _start(self) -> None:
         if self._thread is not None:
-            self._changed.notify()
             return
         # A daemon: a process that ends does not wait for what nobody waited for.
         self._thread = threading.Thread(target=self._run, name="tilec-watcher", daemon=True)
@@ -94,40 +108,58 @@ class Watcher:
             raise
 
     def _run(self) -> None:
-        pause = _SOON
+        pause, idle = _SOON, 0.0
         while True:
-            busy = self._round()
+            told = self._round()
             with self._changed:
                 self._drops = False  # before it is looked: what comes after that sets it again
             left = DROPS.drain()
             with self._changed:
                 self._at_it = False
                 if self._lines or left or self._drops:
-                    most = _LATE if self._lines else _LAZY
-                    pause = _SOON if busy else min(pause * _LATER, most)
-                    woken = self._changed.wait(pause)
-                    pause = _SOON if woken else pause
-                elif not self._changed.wait_for(lambda: self._lines or self._drops, _LINGER):
+                    idle, pause = 0.0, min(pause * _LATER, _LATE if self._lines else _LAZY)
+                elif idle >= _LINGER:
                     self._thread = None
                     return
+                else:
+                    idle, pause = idle + _LAZY, _LAZY
+                if told or self._hurried:
+                    pause = _SOON
+                self._hurried = False
+                self._changed.wait(pause)
 
     def _round(self) -> bool:
-        """Ask the first mark of every line, and call those who wait for it where it is reached; whether any was."""
+        """Ask the first marks of every line, and call those who wait for them as far as they are reached; whether any was."""
         with self._changed:
-            heads = [(line, marks[0]) for line, marks in self._lines.items()]
+            lines = list(self._lines.items())
             self._at_it = True
-        busy = False
-        for line, (mark, told) in heads:
-            reached, error = _ask(mark)
-            if reached:
-                busy = True
-                with self._changed:
-                    marks = self._lines[line]
-                    marks.popleft()
-                    if not marks:
-                        del self._lines[line]
-                _tell(told, error)
-        return busy
+        told = False
+        for key, line in lines:
+            while self._first(key, line):
+                told = True
+        return told
+
+    def _first(self, key: _Line, line: collections.deque[tuple[Mark, Told]]) -> bool:
+        """Deal with the first mark of a line; whether there is one that is reached."""
+        with self._changed:
+            if not line:
+                return False
+            first = line[0]
+        reached, error = _ask(first[0])
+        if not reached:
+            return False
+        with self._changed:
+            if line and line[0] is first:  # else who heard by itself has given it up
+                line.popleft()
+            if not line and self._lines.get(key) is line:
+                del self._lines[key]
+        _tell(first[1], error)
+        return True
+
+
+def _has_heard(told: Told) -> bool:
+    """Whether nobody is behind it any more: futures are given up once they know."""
+    return getattr(told, "future", told) is None
 
 
 def _ask(mark: Mark) -> tuple[bool, BaseException | None]:

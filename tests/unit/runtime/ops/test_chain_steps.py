@@ -121,6 +121,32 @@ def test_ops_that_a_step_makes_and_drops(gpu: Gpu) -> None:
     assert len(driver.launches) == 6
 
 
+def test_ops_of_a_chain_are_made_of_those_that_nobody_has_any_more() -> None:
+    """Of whoever keeps an op, or a weak reference to one, nothing is taken; and each says where it went."""
+    kept: list[DeviceOp[Any]] = []
+    refs: list[weakref.ref[Any]] = []
+    op = value(0).then(value)
+    for place in range(12):
+        if place % 3 == 0:
+            kept.append(op)
+        elif place % 3 == 1:
+            refs.append(weakref.ref(op))
+        op = op.then(value)
+    line = sys._getframe().f_lineno - 1
+    assert len({id(one) for one in [*kept, op]}) == 5
+    for one in kept:
+        with pytest.raises(UsedOpError, match=rf"moved into then at {__file__}:{line}"):
+            one.then(value)
+    with use_device("cpu"):
+        assert op.sync() == 0
+    assert [ref() for ref in refs] == [None] * 4
+    ids = set()
+    for _ in range(9):
+        op = op.then(value) if ids else value(0).then(value)
+        ids.add(id(op))
+    assert len(ids) == 2 or not EXACT
+
+
 def test_an_op_that_somebody_keeps_stays_used(gpu: Gpu) -> None:
     module, driver = gpu
     kept: list[Any] = []
@@ -310,8 +336,11 @@ def test_nothing_comes_between_while_tensors_are_taken(gpu: Gpu) -> None:
     stores = [place for place, step in enumerate(steps) if step.opname == "STORE_ATTR"]
     looks = [place for place in stores if steps[place].argval == "_look"]
     marks = [place for place in stores if steps[place].argval == "_moved"]
-    assert len(marks) == 3
-    refused = next(place for place in range(looks[0], len(steps)) if steps[place].argval == "make_any")
+    assert len(marks) == 9  # twice of tensors that were taken before as well, then of all
+    reads = [place for place, step in enumerate(steps) if step.opname == "LOAD_ATTR" and step.argval == "_look"]
+    known = [(min(reads), marks[2]), (min(place for place in reads if place > marks[2]), marks[5])]
+    read = min(place for place in reads if place > marks[5])
+    refused = next(place for place in range(read, len(steps)) if steps[place].argval == "make_any")
     allowed = {
         "LOAD_FAST",
         "STORE_FAST",
@@ -335,7 +364,9 @@ def test_nothing_comes_between_while_tensors_are_taken(gpu: Gpu) -> None:
         "LOAD_GLOBAL",
         "TO_BOOL",
     }
-    for step in steps[looks[0] : refused]:
+    for first, last in known:
+        assert [first < place < last for place in looks].count(True) == 3
+    for step in [step for first, last in known for step in steps[first : last + 1]] + steps[read:refused]:
         assert step.opname in allowed or (step.opname.startswith("POP_JUMP") and step.argval > step.offset), step
     behind = next(place for place in range(refused, len(steps)) if steps[place].opname.startswith("RETURN"))
     for step in steps[behind + 1 : marks[-1] + 1]:
@@ -347,8 +378,8 @@ def test_ops_that_a_profiler_keeps_are_not_made_into_others(gpu: Gpu) -> None:
     seen: list[Any] = []
 
     def keep(frame: Any, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_name == "_run_step":
-            seen.append(frame.f_locals["self"])
+        if event == "call" and frame.f_code.co_name in ("_run_step", "owned"):
+            seen.append(frame.f_locals["op" if frame.f_code.co_name == "owned" else "self"])
 
     op = chained(value(tuple(on(driver, 512, 512, 512))), 6, lambda found: module.lazy.add(found[0], found[1], found[2]))
     sys.setprofile(keep)

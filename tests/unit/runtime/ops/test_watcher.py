@@ -64,6 +64,43 @@ def test_a_machine_without_threads_for_a_while(monkeypatch: pytest.MonkeyPatch) 
     assert becomes(lambda: told == [None, None])
 
 
+def test_whoever_hears_by_a_wait_of_its_own_does_not_hold_up_the_others() -> None:
+    """Their marks are given up with the next one of the stream, and nobody counts as waiting."""
+
+    class Waits:
+        future: object | None = object()
+
+        def __call__(self, _: object) -> None:
+            told.append(self)
+
+    driver, watcher = Odd(), Watcher()
+    told: list[Any] = []
+    watcher._thread = threading.current_thread()  # nobody looks
+    waits = [Waits() for _ in range(3)]
+    for one in waits[:2]:
+        watcher.watch(Mark(driver, CPU, 0), 0, one)
+    assert watcher.busy
+    waits[0].future = waits[1].future = None
+    assert not watcher.busy
+    watcher.watch(Mark(driver, CPU, 0), 0, waits[2])
+    assert watcher.busy
+    ((line),) = watcher._lines.values()
+    assert [entry[1] for entry in line] == [waits[2]]
+    watcher._round()
+    assert (told, watcher.busy, watcher._lines) == ([waits[2]], False, {})
+
+
+def test_all_marks_that_are_reached_are_told_of_at_once() -> None:
+    driver, watcher = Odd(), Watcher()
+    watcher._thread = threading.current_thread()
+    told: list[Any] = []
+    for stream in (0, 0, 0):
+        watcher.watch(Mark(driver, CPU, stream), stream, told.append)
+    assert watcher._round()
+    assert len(told) == 3
+    assert not watcher._round()
+
+
 # --- what an op came to reaches whoever waits, whatever is wrong with it ------------------------------------------------------------
 
 

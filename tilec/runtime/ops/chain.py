@@ -1,0 +1,212 @@
+"""Chains: an op and the functions that go on with its result, in one loop, however many there are."""
+
+# ruff: noqa: SLF001 - it does to ops, contexts and moves what their methods would in more time
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from sys import _getframe
+from types import CodeType, FunctionType
+from typing import Any, TypeVar, final
+from weakref import getweakrefcount as weakrefs
+
+from tilec.errors import UsageError
+from tilec.runtime.ops.context import ExecutionContext
+from tilec.runtime.ops.op import COROUTINE, IS_OP, DeviceOp, require_function
+from tilec.runtime.ops.site import Site, label, location, site
+from tilec.runtime.ops.tensor_steps import MOVES, RUNS
+from tilec.runtime.references import LOCAL, references
+
+U = TypeVar("U")
+# A step of a chain: verb, function, and place.
+Step = tuple[str, Callable[[Any], Any], Site]
+# Code outside of tilec that called `Chain.then` last: most calls come from there again, and to know it costs less than to look whose it is.
+_caller: CodeType | None = None
+# Steps of a chain that its repr shows.
+_SHOWN = 4
+_new: Any = object.__new__
+
+
+class _Line:
+    """What all ops of a chain share: the op that it begins with, the steps behind that, and the function that `then` was given last."""
+
+    __slots__ = ("last", "name", "source", "steps")
+
+    def __init__(self, source: DeviceOp[Any]) -> None:
+        self.name = ""  # of what it begins with, once that has gone
+        self.source = source
+        self.last: object = None
+        self.steps: list[Step] = []
+
+
+@final
+class Chain(DeviceOp[Any]):
+    """An op and the steps behind it, in one list: a chain of thousands is as deep as one of two."""
+
+    # `_before`: the op that this one was made of by `then`, until this one is used: the next op is made of it where nobody else has it.
+    __slots__ = ("_before", "_line")
+    _before: Chain | None
+    _line: _Line
+
+    @property
+    def name(self) -> str:
+        """`zip.then.map`."""
+        line = self._line
+        first, verbs = line.name or line.source.name, [verb for verb, _, _ in line.steps]
+        if len(verbs) > _SHOWN:
+            return f"{first}.{verbs[0]} … {verbs[-1]} ({len(verbs)} steps)"
+        return ".".join([first, *verbs])
+
+    def then(self, function: Callable[[Any], DeviceOp[U]]) -> DeviceOp[U]:
+        """As that of any op, in one call: chains grow step by step."""
+        global _caller
+        line = self._line
+        if function is not line.last:
+            if type(function) is not FunctionType or function.__code__.co_flags & COROUTINE:
+                require_function("then", function)
+            line.last = function
+        frame = _getframe(1)
+        code = frame.f_code
+        if code is _caller:
+            place = code, frame.f_lasti
+        else:
+            place = site(2)
+            _caller = code if place[0] is code else None
+        try:
+            self._fresh.pop()
+        except IndexError:
+            raise self._used() from None
+        self._gone = place
+        made, self._before = self._before, None
+        if made is not None and references(made) == LOCAL and weakrefs(made) == 0:
+            made._fresh.append(None)
+        else:
+            made = _new(Chain)
+            made._fresh, made._line = [None], line
+        made._site, made._before = place, self
+        line.steps.append(("then", function, place))
+        return made
+
+    def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
+        place = site(3)
+        self._take(f"moved into {verb}", place)
+        return _grown(self._line, (verb, function, place))
+
+    def _discard(self) -> None:
+        self._line.source._discard()
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        self._line.source._require_here(ctx)
+
+    def _execute(self, ctx: ExecutionContext) -> Any:
+        moves, way_of = ctx._moves, ctx._ways.get
+        outside, start = ctx._joins, len(moves) + 1
+        ctx._joins = start
+        source, left = self._opened()
+        value = source._run_in(ctx)
+        del source
+        here = site()
+        # Chains that functions of `then` gave run in this loop too, on a stack of its own: they may be as deep as one likes.
+        outer: list[tuple[Iterator[Step], int]] = []
+        while True:
+            for verb, function, place in left:
+                try:
+                    if verb == "then":  # before the others, since most steps are
+                        value = function(value)
+                    else:
+                        value = _moved(ctx, value, function) if verb in MOVES else function(value)
+                        if verb not in RUNS:
+                            continue
+                    try:
+                        run = way_of(value._way)
+                    except AttributeError:  # no op at all
+                        run = None
+                    if run is not None and references(value) == LOCAL and weakrefs(value) == 0:
+                        try:
+                            value = run(ctx, value)  # nobody sees this op any more
+                        except BaseException as error:
+                            value._failed(error)
+                            raise
+                        continue
+                    _require_op(value)
+                    if type(value) is not Chain:
+                        value = value._run_step(ctx, here)
+                        if len(moves) > start:
+                            joined(moves)
+                        continue
+                    value._take("executed as a part of another op", here)
+                    outer.append((left, start))
+                    ctx._joins = start = len(moves) + 1
+                    inner, left = value._opened()
+                    value = inner._run_in(ctx)
+                    del inner
+                    break
+                except BaseException as error:
+                    label(error, f"{verb}, created at {location(place)}")
+                    raise
+            else:
+                if not outer:
+                    ctx._joins = outside
+                    return value
+                left, start = outer.pop()
+                ctx._joins = start
+                if len(moves) > start:
+                    joined(moves)
+
+    def _opened(self) -> tuple[DeviceOp[Any], Iterator[Step]]:
+        """What it is made of. Nothing of the chain outlives its execution: what the functions hold may be tensors."""
+        self._before, line = None, self._line
+        source, steps = line.source, list(line.steps)
+        line.name = source.name
+        line.steps[:] = [(verb, _spent, place) for verb, _, place in steps]  # in place: ops that it was made of have this list too
+        line.source, line.last = _NOTHING, None
+        return source, iter(steps)
+
+
+def begun(source: DeviceOp[Any], step: Step) -> Chain:
+    """The op that another one is, which was taken, with a step behind it."""
+    return _grown(_Line(source), step)
+
+
+def _grown(line: _Line, step: Step) -> Chain:
+    """The op that a chain is with one more step."""
+    made: Chain = _new(Chain)
+    made._site, made._fresh, made._line, made._before = step[2], [None], line, None
+    line.steps.append(step)
+    return made
+
+
+def joined(moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> None:
+    """Let tensors that went from launch to launch go back to where the first of these had them from."""
+    if len(moves[-1][0]) > 1 and moves[-1][0] == moves[-2][1]:
+        _, content = moves.pop()
+        moves[-1] = (moves[-1][0], content)
+
+
+def _moved(ctx: ExecutionContext, value: Any, function: Callable[[Any], Any]) -> Any:
+    """A step that uses a tensor up; an execution that fails undoes it."""
+    made = function(value)
+    if hasattr(value, "take_back"):
+        ctx.moved(value, made)
+    return made
+
+
+def _require_op(value: Any) -> None:
+    if IS_OP[type(value)]:
+        return
+    what = f"the function of `then` gave a {type(value).__qualname__}, and not a DeviceOp"
+    raise UsageError(what, fix="return an op, value(x) for one that is only a value, or use `map`")
+
+
+class _Nothing(DeviceOp[None]):
+    """In place of a chain's source once it has run."""
+
+    def _execute(self, ctx: ExecutionContext) -> None:
+        """It is used up before."""
+
+
+_NOTHING = _Nothing()
+
+
+def _spent(value: Any) -> Any:
+    """In place of a chain's functions once it has run."""
+    return value
