@@ -104,3 +104,22 @@ def bessel(out: simt.Mut[float64, 3], x: simt.Ref[float64, 3], order: int):
         for m in range(15, -1, -1):
             total += terms[m]
         out[i, j, k] = total
+
+
+def weighted(*weights):
+    """Makes a kernel of numbers that it captures."""
+
+    @simt.kernel
+    def columns(out: simt.Mut[float32], x: simt.Ref[float32, 2]):
+        i = cuda.grid(1)
+        if i < out.size:
+            row = x[i]
+            total = float32(0)
+            for j, weight in enumerate(weights):
+                total += float32(weight) * row[j]
+            out[i] = total + row[1:][-1]
+
+    return columns
+
+
+three_columns = weighted(0.5, 2.0, -1.0)

@@ -1,11 +1,13 @@
 """What threads do together: products and sums in shared memory, scans, shuffles and votes, atomics of all kinds, dynamic shared memory."""
 
+import numpy as np
 from numba import cuda, float32, float64, int32, int64, uint32
 
 from tilec import simt
 
 TPB = simt.size("TPB")
 WHOLE = 0xFFFFFFFF
+POINT = np.dtype([("x", np.float32), ("y", np.float32)], align=True)
 
 
 @simt.kernel
@@ -116,3 +118,28 @@ def bytes_histogram(bins: simt.Mut["u32"], x: simt.Ref["u8"]):
         cuda.atomic.add(local, x[i], 1)
     cuda.syncthreads()
     cuda.atomic.add(bins, cuda.threadIdx.x, local[cuda.threadIdx.x])
+
+
+@simt.kernel
+def mirrored(y: simt.Mut[float32, 2], x: simt.Ref[float32, 2]):
+    """Points of a block in reverse order, turned by a quarter; records in shared memory."""
+    points = cuda.shared.array(64, POINT)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 64 + t
+    points[t].x = x[i, 0]
+    points[t]["y"] = x[i, 1]
+    cuda.syncthreads()
+    other = points[63 - t]
+    y[i, 0], y[i, 1] = -other.y, other.x
+
+
+@simt.kernel
+def block_votes(out: simt.Mut[int32, 2], x: simt.Ref[int32]):
+    """Of each block: how many are odd, whether all are, whether any is."""
+    odd = x[cuda.grid(1)] % 2
+    many = cuda.syncthreads_count(odd)
+    every = cuda.syncthreads_and(odd)
+    some = cuda.syncthreads_or(odd)
+    if cuda.threadIdx.x == 0:
+        row = out[cuda.blockIdx.x]
+        row[0], row[1], row[-1] = many, 1 if every else 0, 1 if some else 0

@@ -80,6 +80,17 @@ def layer_norm_dwdb(dw, db):
     return {"w_sum": dw.sum(axis=0, dtype=np.float64), "b_sum": db.sum(axis=0, dtype=np.float64)}
 
 
+def recurrence(a, b):
+    y = np.zeros(b.shape)
+    for t in range(b.shape[1]):
+        y[:, t] = a[:, t] * (y[:, t - 1] if t else 0) + b[:, t]
+    return y
+
+
+def bins(x, counts):
+    return counts + np.bincount(x, minlength=counts.size).astype(np.int32)
+
+
 def attention(q, k, v, scale, mask=0.0):
     q, k, v = (t.astype(np.float64) for t in (q, k, v))
     logits = q @ k.swapaxes(-1, -2) * scale + mask
