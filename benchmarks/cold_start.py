@@ -243,7 +243,7 @@ class Process:
 
 
 def row(turns: list[list[float]]) -> dict[str, Any]:
-    """Medians in milliseconds."""
+    """Medians in milliseconds, and of how many turns."""
     parts = [statistics.median(turn[part] for turn in turns) * 1e3 for part in range(3)]
     whole = [sum(turn) * 1e3 for turn in turns]
     return {
@@ -253,6 +253,7 @@ def row(turns: list[list[float]]) -> dict[str, Any]:
         "together": round(statistics.median(whole), 1),
         "most": round(max(whole), 1),
         "least": round(min(whole), 1),
+        "turns": len(turns),
     }
 
 

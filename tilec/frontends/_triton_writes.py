@@ -6,11 +6,11 @@ import ast
 import dataclasses
 from collections.abc import Callable, Mapping
 
-_WRITES = ("store", "store_tensor_descriptor")
+_WRITES = ("store", "store_tensor_descriptor", "scatter")
 _WRITES_PREFIX = "atomic_"
 # What gives addresses again that are computed from the first argument, or from the object whose method it is.
 _SAME = (
-    *("make_block_ptr", "advance", "multiple_of", "max_contiguous", "max_constancy", "cast", "to"),
+    *("make_tensor_descriptor", "make_block_ptr", "advance", "multiple_of", "max_contiguous", "max_constancy", "cast", "to"),
     *("broadcast_to", "expand_dims", "reshape", "view", "trans", "permute", "ravel"),
 )
 
@@ -86,11 +86,16 @@ class _Body:
 
     def _call(self, call: ast.Call) -> None:
         if _writes(call.func):
-            first = call.args[0] if call.args else _keyword(call, "pointer")
-            self.written |= self._of(first) if first is not None else frozenset()
+            self.written |= self._on(call, "pointer")
         body = self._body(call)
         if body is not None:
             self.written |= self._given(call, body, body.written)
+
+    def _on(self, call: ast.Call, name: str) -> Names:
+        """What a call of Triton's is about: the object whose method it is (`x.store([0], v)`), or its first argument (`tl.store(x, v)`)."""
+        owner = self._of(call.func.value) if isinstance(call.func, ast.Attribute) else frozenset()
+        first = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == name), None)
+        return owner or (self._of(first) if first is not None else frozenset())
 
     def _body(self, call: ast.expr) -> _Body | None:
         """The function of the user's that is called, if this is a call of one."""
@@ -130,9 +135,8 @@ class _Body:
                 parts = self._parts(inner)
                 index = place.value if isinstance(place, ast.Constant) else None
                 return parts[index] if isinstance(index, int) and index < len(parts) else frozenset().union(*parts)
-            case ast.Call(func=ast.Attribute(value=inner, attr=name), args=args) if name in _SAME:
-                first = inner if not _is_language(inner) else args[0] if args else _keyword(value, "base")
-                return self._of(first) if first is not None else frozenset()
+            case ast.Call(func=ast.Attribute(attr=name)) if name in _SAME:
+                return self._on(value, "base")
             case ast.Call(func=ast.Attribute(attr="where"), args=[_, one, other]):
                 return self._of(one) | self._of(other)
             case ast.IfExp():
@@ -151,18 +155,9 @@ def _joined(one: tuple[Names, ...], other: tuple[Names, ...]) -> tuple[Names, ..
     return tuple(a | b for a, b in zip(one, other, strict=True))
 
 
-def _keyword(call: ast.Call, name: str) -> ast.expr | None:
-    return next((k.value for k in call.keywords if k.arg == name), None)
-
-
 def _writes(called: ast.expr) -> bool:
     name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
     return name in _WRITES or name.startswith(_WRITES_PREFIX)
-
-
-def _is_language(value: ast.expr) -> bool:
-    """Whether this is Triton's own module as everybody names it: `tl.cast(x, …)` is a function of it, no method of an address."""
-    return isinstance(value, ast.Name) and value.id == "tl"
 
 
 def resolver(names: Mapping[str, object], function_of: Callable[[object], Function | None]) -> Callable[[ast.expr], Function | None]:

@@ -157,6 +157,13 @@ def written(body: str) -> set[str]:
         ("    tl.store(tl.trans(y + n), 1)", {"y"}),
         ("    tl.store(y + loaded(idx), loaded(x))", {"y"}),
         ("    endless(y)", {"y"}),
+        ("    d = tl.make_tensor_descriptor(y, shape=[n], strides=[1], block_shape=[B])\n    d.store([0], tl.load(x))", {"y"}),
+        (
+            "    e, d = tl.make_tensor_descriptor(base=x, shape=[n]), tl.make_tensor_descriptor(y)\n    d.atomic_add([0], e.load([0]))",
+            {"y"},
+        ),
+        ("    y.store([n, 0], x.load([n, 0]))", {"y"}),
+        ("    y.scatter(idx, n, tl.load(x))", {"y"}),
     ],
 )
 def test_what_a_body_writes(body: str, names: set[str]) -> None:
