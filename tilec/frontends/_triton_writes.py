@@ -167,7 +167,8 @@ def resolver(names: Mapping[str, object], function_of: Callable[[object], Functi
         if isinstance(expression, ast.Name):
             return names.get(expression.id)
         if isinstance(expression, ast.Attribute):
-            return getattr(value(expression.value), expression.attr, None)
+            # What is there already: a module that makes names when they are asked for may do, or raise, anything.
+            return getattr(value(expression.value), "__dict__", {}).get(expression.attr)
         return None
 
     return lambda called: function_of(value(called))
