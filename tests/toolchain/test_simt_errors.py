@@ -113,6 +113,12 @@ SOURCES = {
         2,
         "cuda.shared.array",
     ),
+    "function of NumPy": (
+        "@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = np.sqrt(z[1])\n",
+        "numba-cuda does not compile numpy.sqrt in kernels",
+        2,
+        "take the function of the module math",
+    ),
     "recursion": ("@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = again(3)\n", "a function calls itself", -4, ""),
     "annotation": ("@simt.kernel\ndef k(z: simt.Mut[T], q: str):\n    z[0] = 1\n", "q: <class 'str'> is no dtype", 1, "simt.Const[int]"),
     "text": ('@simt.kernel\ndef k(z: "simt.Mutt[T]"):\n    z[0] = 1\n', "its annotation 'simt.Mutt[T]' cannot be read", 1, "simt.Ref[T]"),

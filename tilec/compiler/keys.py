@@ -17,7 +17,7 @@ from tilec.model.kernel import KernelDecl, ParamDecl, ToolInfo
 from tilec.model.signature import Param
 
 #: Raised whenever tilec itself compiles the same inputs into something else: everything cached before is then passed over.
-RECIPE = 3
+RECIPE = 4
 
 #: Fields that no compile depends on. Every other field of the dataclasses below a job is in the key without being named anywhere.
 EXEMPT: Mapping[type, frozenset[str]] = {

@@ -214,9 +214,15 @@ _HOST_HEADERS = {
     "algorithm",
     "stdio.h",
     "stdlib.h",
+    "string.h",
+    "math.h",
+    "assert.h",
+    "time.h",
     "iomanip",
     "fstream",
 }
+# Headers of libraries that are no part of a toolkit's compilers, by how they begin: the wheel that has them.
+_WHEELS = (("curand", "nvidia-curand"), ("cufft", "nvidia-cufft"), ("cublas", "nvidia-cublas"), ("cusparse", "nvidia-cusparse"))
 _STD_HEADERS = {
     "type_traits",
     "limits",
@@ -254,6 +260,10 @@ _HINTS: tuple[tuple[re.Pattern[str], _Advice], ...] = (
         re.compile(r"host functions are not allowed in JIT mode"),
         lambda _: 'mark it __device__, put host code under #ifndef __CUDACC_RTC__, or set compiler = "nvcc"',
     ),
+    (
+        re.compile(r"device-side kernel launch|kernel launch from __device__ or __global__"),
+        lambda _: "a kernel cannot launch kernels: launch it from the host behind this one, or call what it does as a __device__ function",
+    ),
     (re.compile(r'expected a ";"'), lambda _: "look at the end of the line before, too"),
     (
         re.compile(r"uses too much shared data"),
@@ -288,4 +298,7 @@ def missing_header(name: str) -> str:
         return f'NVRTC has no host headers: #include <cuda/std/{name}>, or set compiler = "nvcc"'
     if name in _HOST_HEADERS:
         return 'NVRTC has no host headers: leave it out of device code, or set compiler = "nvcc" in [frontend.cuda] or the kernel'
+    wheel = next((wheel for head, wheel in _WHEELS if name.startswith(head)), "")
+    if wheel:
+        return f"it is of a library beside the toolkit: pip install {wheel}, which puts it where the toolkit's headers are"
     return "add its directory to `include` in [frontend.cuda] (relative to tilec.toml)"

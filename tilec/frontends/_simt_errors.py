@@ -24,6 +24,7 @@ _SPELLED = (
     (re.compile(r"Function\(<class 'numba\.cuda\.stubs\.([\w.]+)'>\)"), r"cuda.\1"),
     (re.compile(r"<numba\S* object at 0x[0-9a-f]+>, \(List\(.*"), "a list of the module is no constant: make it a tuple"),
     (re.compile(r"\.?\. Raised from .*"), ""),
+    (re.compile(r"<ufunc '(\w+)'>"), r"numba-cuda does not compile numpy.\1 in kernels"),
     (re.compile(r".*(?:insert_unresolved_ref|compiler re-entrant).*"), "a function calls itself, which numba does not compile for GPUs"),
 )
 _MUT = "the array is only read: annotate it with simt.Mut, or say out = true"
@@ -36,6 +37,7 @@ _HINTS = (
     (re.compile(r"Untyped global name.*simt\.\w+Axis"), "give the axis values in the kernel's matrix"),
     (re.compile(r"Untyped global name"), "kernels see numbers, tuples, arrays of constants, and functions with @cuda.jit(device=True)"),
     (re.compile(r"function (?:zeros|empty|ones|full)\b"), "a kernel makes arrays with cuda.shared.array and cuda.local.array"),
+    (re.compile(r"^<ufunc '"), "take the function of the module math, or of numba.cuda.libdevice; abs, min and max are Python's own"),
     (re.compile(r"exception_match|not supported"), "numba-cuda's documentation lists what Python it compiles"),
 )
 

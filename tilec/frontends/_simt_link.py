@@ -11,9 +11,10 @@ from tilec.frontends._cuda_nvrtc import load
 from tilec.frontends._tools import Tool
 
 # What numba calls for `cuda.cg.this_grid().sync()` is CUDA's device runtime; the same is in CUDA's headers, which declare these names
-# with other types.
+# with other types. Cooperative groups with type traits of their own: nothing here needs libcu++, reading which takes ten times as long.
 _BARRIER = {"cudaCGGetIntrinsicHandle": "tilec_grid_handle", "cudaCGSynchronize": "tilec_grid_sync"}
-_SOURCE = """#include <cooperative_groups.h>
+_SOURCE = """#define _CG_LIMIT_INCLUDED_DEPENDENCIES
+#include <cooperative_groups.h>
 extern "C" __device__ unsigned long long tilec_grid_handle(unsigned int group) { return group; }
 extern "C" __device__ unsigned int tilec_grid_sync(unsigned long long, unsigned int) {
     cooperative_groups::this_grid().sync();

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
-from tilec.errors import CompileError, Diagnostic, Location
+from tilec.errors import CompileError, Diagnostic, Location, TilecError
 from tilec.frontends import _tile_api as api
 from tilec.model.job import Source
 from tilec.model.suggest import did_you_mean
@@ -46,7 +46,7 @@ def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
         hint = _missing(exc.name or "")
     elif isinstance(exc, SyntaxError | UnicodeError) and own and "encod" in text:
         hint = "save the file as UTF-8, or name its encoding in its first line"
-    elif not isinstance(exc, SyntaxError):
+    elif not isinstance(exc, SyntaxError | TilecError):  # what tilec itself refuses in a module, it says
         hint = IMPORTS
     log = "".join(traceback.format_list(frames) + traceback.format_exception_only(exc))
     return CompileError(

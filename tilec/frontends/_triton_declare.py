@@ -5,17 +5,16 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilec.errors import Location
 from tilec.frontends import _triton_api as api
 from tilec.frontends._tile_errors import characters, function_node, line_of
 from tilec.frontends._tile_modules import LoadedModule
+from tilec.frontends._triton_writes import Function, resolver, written
 from tilec.model.kernel import KernelDecl, ParamDecl
 
-_WRITES = ("store", "store_tensor_descriptor")
-_WRITES_PREFIX = "atomic_"
 DESCRIPTOR = "{!r} is a tensor descriptor, and the manifest passes something else"
 HOW = 'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the box that one load takes, as the kernel has them'
 
@@ -36,22 +35,23 @@ class Declared:
 def declared(module: LoadedModule) -> dict[str, Declared]:
     """Every kernel among the module's attributes, imported ones too, by attribute name in order of appearance."""
     found: dict[str, Declared] = {}
+    syntax_of = _functions()
     with module.active():
         for name, value in vars(module.main).items():
             kernel = api.kernel_of(value)
             if kernel is None:
                 continue
-            found[name] = _kernel(module, name, kernel)
+            found[name] = _kernel(module, name, kernel, syntax_of)
     return found
 
 
-def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
+def _kernel(module: LoadedModule, name: str, kernel: Any, syntax_of: Callable[[Any], Function | None]) -> Declared:
     function = api.function_of(kernel)
     node, at = _definition(module, kernel)
-    written = _written(node) if node is not None else set()
+    syntax = syntax_of(kernel)
+    stored = written(syntax) if syntax is not None else frozenset()
     params = api.parameters_of(kernel)
     described = frozenset(p.name for p in params if p.descriptor) | (_described(node) if node is not None else frozenset())
-    written |= _stored(node, described) if node is not None else set()
     decls = []
     for param in params:
         place, text = _parameter(module.texts, node, at, param.name)
@@ -63,7 +63,7 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
                 type=text if param.constant or param.dtype else "",
                 kind=kind,
                 dtype=param.dtype,
-                out=True if param.name in written and kind == "tensor" else None,
+                out=True if param.name in stored and kind == "tensor" else None,
                 default=param.default,
                 location=place,
             )
@@ -92,25 +92,21 @@ def _parameter(texts: Mapping[str, str], node: ast.FunctionDef | None, at: Locat
     return at, ""
 
 
-def _written(node: ast.FunctionDef) -> set[str]:
-    """Parameters through which the body stores; what helper functions store cannot be seen here.
+def _functions() -> Callable[[Any], Function | None]:
+    """Gives `@triton.jit` functions as syntax, each once; None for what is none, and for Triton's own."""
+    found: dict[int, Function | None] = {}
 
-    An address is computed from a parameter in plain arithmetic: what is loaded or called in between is an offset or a value.
-    """
-    roots: dict[str, set[str]] = {arg.arg: {arg.arg} for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
-    written: set[str] = set()
-    # Twice: in a loop, a name that is used above may be bound below.
-    for _ in range(2):
-        for part in ast.walk(node):
-            if isinstance(part, ast.Assign | ast.AnnAssign) and part.value is not None:
-                targets = part.targets if isinstance(part, ast.Assign) else [part.target]
-                for target in targets:
-                    if isinstance(target, ast.Name):
-                        roots.setdefault(target.id, set()).update(_roots(part.value, roots))
-            elif isinstance(part, ast.Call) and _writes(part.func):
-                first = part.args[0] if part.args else next((k.value for k in part.keywords if k.arg == "pointer"), None)
-                written |= _roots(first, roots) if first is not None else set()
-    return written
+    def function(value: Any) -> Function | None:
+        kernel = api.kernel_of(value)
+        if kernel is None:
+            return None
+        if id(kernel) not in found:
+            node = next((n for n in ast.parse(api.text_of(kernel)).body if isinstance(n, ast.FunctionDef)), None)
+            names = api.function_of(kernel).__globals__
+            found[id(kernel)] = Function(node, resolver(names, function)) if node is not None else None
+        return found[id(kernel)]
+
+    return function
 
 
 def _described(node: ast.FunctionDef) -> frozenset[str]:
@@ -122,40 +118,3 @@ def _described(node: ast.FunctionDef) -> frozenset[str]:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="load" | "store"), args=[ast.List(), *_]) if name in names:
                 found.add(name)
     return frozenset(found)
-
-
-def _stored(node: ast.FunctionDef, described: frozenset[str]) -> set[str]:
-    """Descriptors whose methods write: `x.store([i, j], tile)`, `x.atomic_add(…)`, `x.scatter(…)`."""
-    found = set()
-    for part in ast.walk(node):
-        match part:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if name in described:
-                if method in _WRITES or method == "scatter" or method.startswith(_WRITES_PREFIX):
-                    found.add(name)
-    return found
-
-
-def _roots(value: ast.expr, roots: Mapping[str, set[str]]) -> set[str]:
-    """Parameters that an address is computed from: those that it starts with, not those in the offset."""
-    match value:
-        case ast.Name(id=name):
-            return set(roots.get(name, ()))
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            # Addresses stand in front of their offsets; where the left side is none of a parameter's, it may be the other way round.
-            return _roots(left, roots) or _roots(right, roots)
-        case ast.BinOp(left=left, op=ast.Sub()):
-            return _roots(left, roots)
-        case ast.IfExp(body=body, orelse=orelse):
-            return _roots(body, roots) | _roots(orelse, roots)
-        case ast.Call(func=ast.Attribute(value=inner, attr="to" | "cast")):
-            return _roots(inner, roots)
-        case ast.Call(func=ast.Attribute(attr="make_block_ptr" | "advance" | "multiple_of" | "max_contiguous"), args=[first, *_]):
-            return _roots(first, roots)
-        case ast.Call(func=ast.Attribute(attr="make_block_ptr"), keywords=given):
-            return next((_roots(k.value, roots) for k in given if k.arg == "base"), set())
-    return set()
-
-
-def _writes(called: ast.expr) -> bool:
-    name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
-    return name in _WRITES or name.startswith(_WRITES_PREFIX)

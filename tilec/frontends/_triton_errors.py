@@ -10,7 +10,7 @@ from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _triton_api as api
 from tilec.frontends._tile_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule
-from tilec.frontends._triton_declare import DESCRIPTOR, Declared
+from tilec.frontends._triton_declare import HOW, Declared
 
 _PLACED = re.compile(r'^(?:loc\()?"?([^"\n:]+)"?:(\d+):(\d+)\)?: (error|warning): (.*)$', re.MULTILINE)
 _PLAIN = re.compile(r"^(?:<unknown>:0: |loc\(unknown\): )?(error|warning): (.*)$", re.MULTILINE)
@@ -21,7 +21,7 @@ _EMPTY = re.compile(r"Failures have been detected while processing|A signal was 
 _HINTS = (
     (re.compile(r"Cannot access global variable (\w+)"), "make it a tl.constexpr parameter, or a global tl.constexpr(value)"),
     (re.compile(r"(\w+) is not defined"), "kernels see their parameters, tl.constexpr globals, and other @triton.jit functions"),
-    (re.compile(r"no attribute '?(load|store|gather|scatter)"), DESCRIPTOR),
+    (re.compile(r"no attribute '?(load|store|gather|scatter)"), HOW),
     (re.compile(r"num_ctas > 1 requires"), "clusters need sm_90 or newer: give num_ctas by target, as in hints.sm_90 = { num_ctas = 2 }"),
     (re.compile(r"power of (?:2|two)"), "extents of tl.arange and num_warps are powers of two"),
 )

@@ -191,10 +191,13 @@ def _checked(case: BoundCase, name: str, value: Any, target: Value) -> Array:
     dtype = DTYPES[next(p.dtype for p in case.params if p.name == name)]
     real = array.dtype.kind in "iubf" or array.dtype.name in {row.numpy for row in DTYPES.values()}
     if not real or (dtype.kind != "float" and array.dtype.kind not in "iub"):
-        raise _result_error(case, f"{name} has dtype {array.dtype}; the kernel's has {dtype.numpy}")
+        what = f"{name} has dtype {array.dtype}; the kernel's has {dtype.numpy}"
+        raise _result_error(case, what, fix=f"give it that dtype, with .astype({dtype.numpy!r})" if real else _RESULT)
     return array
 
 
-def _result_error(case: BoundCase, what: str) -> CaseError:
-    fix = "return one array, or for several outputs a mapping by name or a tuple in launcher order"
+_RESULT = "return one array, or for several outputs a mapping by name or a tuple in launcher order"
+
+
+def _result_error(case: BoundCase, what: str, *, fix: str = _RESULT) -> CaseError:
     return CaseError(f"{case.name}: reference {case.reference}: {what}", location=case.place("reference"), fix=fix)

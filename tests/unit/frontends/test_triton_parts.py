@@ -7,13 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tilec.errors import Location, ToolchainError
 from tilec.frontends import _triton_api as api
-from tilec.frontends._triton_declare import _written
 from tilec.frontends._triton_errors import native_diagnostics
+from tilec.frontends._triton_writes import Function, resolver
+from tilec.frontends._triton_writes import written as written_by
 from tilec.frontends.base import BUILTIN, ToolSearch
 from tilec.frontends.triton import TritonFrontend
 from tilec.model.arch import Target
@@ -96,10 +98,34 @@ def test_hints_are_told_without_triton() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=120).returncode == 0
 
 
+HELPERS = """
+def put(at, value, again=None):
+    tl.store(at, value)
+    if again is not None:
+        deeper.into(again)
+def into(there):
+    tl.atomic_xchg(there, 1)
+def places(first, second, offset):
+    if offset:
+        return first + offset, second
+    return first, second + 1
+def loaded(at):
+    return tl.load(at) + at.dtype.element_ty(1)
+def endless(at):
+    endless(at)
+    endless(at + 1)
+    tl.store(at, 0)
+"""
+
+
 def written(body: str) -> set[str]:
-    node = ast.parse(f"def k(x, y, idx, n, B):\n{body}").body[0]
-    assert isinstance(node, ast.FunctionDef)
-    return _written(node)
+    nodes = {n.name: n for n in ast.parse(f"{HELPERS}\ndef k(x, y, idx, n, B):\n{body}").body if isinstance(n, ast.FunctionDef)}
+    names: dict[str, object] = {**nodes, "deeper": SimpleNamespace(into=nodes["into"])}
+
+    def function(node: object) -> Function | None:
+        return Function(node, resolver(names, function)) if isinstance(node, ast.FunctionDef) else None
+
+    return set(written_by(Function(nodes["k"], resolver(names, function))))
 
 
 @pytest.mark.parametrize(
@@ -114,6 +140,30 @@ def written(body: str) -> set[str]:
         ("    b = tl.make_block_ptr(base=y, shape=(n,))\n    b = tl.advance(b, (1,))\n    tl.store(b, 1)", {"y"}),
         ("    tl.load(x)", set()),
         ("    helper(y)", set()),
+        ("    p, q = x + n, y + n\n    tl.store(q, tl.load(p))", {"y"}),
+        ("    p, q = (y, x) if n else (x, y)\n    tl.store(q, 1)", {"x", "y"}),
+        ("    if (p := y + n):\n        tl.store(p, 1)", {"y"}),
+        ("    tl.store(tl.multiple_of(tl.max_contiguous(y + n, B), B), 1)", {"y"}),
+        ("    tl.store(tl.cast(y, tl.int64) + n, 1)", {"y"}),
+        ("    put(y + n, tl.load(x))", {"y"}),
+        ("    put(value=tl.load(x), at=y)", {"y"}),
+        ("    put(y, 1, again=idx)", {"y", "idx"}),
+        ("    deeper.into(y)", {"y"}),
+        ("    p, q = places(x, y, n)\n    tl.store(q, tl.load(p))", {"y"}),
+        ("    tl.store(places(x, y, n)[1], 1)", {"y"}),
+        ("    p = y + n\n    tl.store(p[:, None] + B, 1)", {"y"}),
+        ("    tl.store(tl.where(n, x, y) + B, 1)", {"x", "y"}),
+        ("    tl.store((y + n).reshape((B,)), 1)", {"y"}),
+        ("    tl.store(tl.trans(y + n), 1)", {"y"}),
+        ("    tl.store(y + loaded(idx), loaded(x))", {"y"}),
+        ("    endless(y)", {"y"}),
+        ("    d = tl.make_tensor_descriptor(y, shape=[n], strides=[1], block_shape=[B])\n    d.store([0], tl.load(x))", {"y"}),
+        (
+            "    e, d = tl.make_tensor_descriptor(base=x, shape=[n]), tl.make_tensor_descriptor(y)\n    d.atomic_add([0], e.load([0]))",
+            {"y"},
+        ),
+        ("    y.store([n, 0], x.load([n, 0]))", {"y"}),
+        ("    y.scatter(idx, n, tl.load(x))", {"y"}),
     ],
 )
 def test_what_a_body_writes(body: str, names: set[str]) -> None:

@@ -15,6 +15,7 @@ import pytest
 from tests.unit.runner.conftest import FakeDevice, broken, case, info, kernel, made, tensor
 from tilec.errors import CaseError, Location
 from tilec.manifest.types import Tolerance
+from tilec.model.signature import Param, ParamKind
 from tilec.runner.cases import BoundCase, expand_cases
 from tilec.runner.reference import References
 from tilec.runner.run import CaseResult, run_case, run_cases
@@ -170,6 +171,15 @@ def test_references_that_do_not_fit(project: Path, ticks: Callable[[], float], f
     assert isinstance(result.error, CaseError)
     assert words in str(result.error)
     assert str(result.error.location) == place
+
+
+def test_integers_are_wanted_where_the_kernel_writes_integers(tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text("def mean(x):\n    return x / 2\n", encoding="utf-8")
+    params = tuple(Param(name=name, kind=ParamKind.TENSOR, dtype="i32", rank=1, out=name == "z") for name in "zx")
+    bound = BoundCase(name="halve/odd", kernel="halve", params=params, reference="r.py:mean")
+    with pytest.raises(CaseError, match="z has dtype float64; the kernel's has int32") as caught:
+        References(str(tmp_path)).expected(bound, {name: np.ones(3, np.int32) for name in "zx"})
+    assert caught.value.fix == "give it that dtype, with .astype('int32')"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,174 @@
+"""What a Triton kernel stores through: addresses are followed through arithmetic, assignments, and the functions that the kernel calls."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Callable, Mapping
+
+_WRITES = ("store", "store_tensor_descriptor", "scatter")
+_WRITES_PREFIX = "atomic_"
+# What gives addresses again that are computed from the first argument, or from the object whose method it is.
+_SAME = (
+    *("make_tensor_descriptor", "make_block_ptr", "advance", "multiple_of", "max_contiguous", "max_constancy", "cast", "to"),
+    *("broadcast_to", "expand_dims", "reshape", "view", "trans", "permute", "ravel"),
+)
+
+Names = frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Function:
+    """A function of a kernel module: its syntax, and what finds those that it calls by the expression that names them."""
+
+    node: ast.FunctionDef
+    called: Callable[[ast.expr], Function | None]
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """Names of its parameters, in order."""
+        return tuple(arg.arg for arg in (*self.node.args.posonlyargs, *self.node.args.args, *self.node.args.kwonlyargs))
+
+
+def written(function: Function) -> Names:
+    """Parameters that the function, or one that it calls, stores through.
+
+    An address is computed from a parameter in plain arithmetic: what is loaded in between is an offset or a value.
+    """
+    return _Body(function, {}).written
+
+
+class _Body:
+    """One function.
+
+    Attributes:
+        written: parameters that it stores through.
+        returned: what each part of its result is computed from.
+    """
+
+    def __init__(self, function: Function, known: dict[int, _Body]) -> None:
+        self._function = function
+        # Functions by their syntax. One that calls itself finds itself here; Triton refuses it later.
+        self._known = known
+        known[id(function.node)] = self
+        self._roots: dict[str, Names] = {name: frozenset((name,)) for name in function.params}
+        self.written: Names = frozenset()
+        self.returned: tuple[Names, ...] = ()
+        # Twice: in a loop, a name that is used above may be bound below.
+        for _ in range(2):
+            for part in ast.walk(function.node):
+                self._part(part)
+
+    def _part(self, part: ast.AST) -> None:
+        match part:
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    self._bind(target, value)
+            case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.NamedExpr(target=target, value=value):
+                self._bind(target, value)
+            case ast.Return(value=ast.expr() as value):
+                self.returned = _joined(self.returned, self._parts(value))
+            case ast.Call():
+                self._call(part)
+
+    def _bind(self, target: ast.expr, value: ast.expr) -> None:
+        parts = self._parts(value)
+        if isinstance(target, ast.Name):
+            self._add(target.id, frozenset().union(*parts))
+        elif isinstance(target, ast.Tuple | ast.List):
+            whole = frozenset().union(*parts)
+            for k, item in enumerate(target.elts):
+                if isinstance(item, ast.Name):
+                    self._add(item.id, parts[k] if len(parts) == len(target.elts) else whole)
+
+    def _add(self, name: str, roots: Names) -> None:
+        self._roots[name] = self._roots.get(name, frozenset()) | roots
+
+    def _call(self, call: ast.Call) -> None:
+        if _writes(call.func):
+            self.written |= self._on(call, "pointer")
+        body = self._body(call)
+        if body is not None:
+            self.written |= self._given(call, body, body.written)
+
+    def _on(self, call: ast.Call, name: str) -> Names:
+        """What a call of Triton's is about: the object whose method it is (`x.store([0], v)`), or its first argument (`tl.store(x, v)`)."""
+        owner = self._of(call.func.value) if isinstance(call.func, ast.Attribute) else frozenset()
+        first = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == name), None)
+        return owner or (self._of(first) if first is not None else frozenset())
+
+    def _body(self, call: ast.expr) -> _Body | None:
+        """The function of the user's that is called, if this is a call of one."""
+        found = self._function.called(call.func) if isinstance(call, ast.Call) else None
+        return (self._known.get(id(found.node)) or _Body(found, self._known)) if found is not None else None
+
+    def _given(self, call: ast.Call, body: _Body, names: Names) -> Names:
+        """What the arguments of a call are computed from that a function takes by these names."""
+        bound = {**dict(zip(body._function.params, call.args, strict=False)), **{k.arg: k.value for k in call.keywords if k.arg}}
+        return frozenset().union(*(self._of(value) for name, value in bound.items() if name in names))
+
+    def _parts(self, value: ast.expr) -> tuple[Names, ...]:
+        """What each part of a value is computed from: those of a tuple, or of what a call gives."""
+        if isinstance(value, ast.Tuple | ast.List):
+            return tuple(self._of(item) for item in value.elts)
+        body = self._body(value)
+        if isinstance(value, ast.Call) and body is not None:
+            return tuple(self._given(value, body, names) for names in body.returned)
+        if isinstance(value, ast.IfExp):
+            return _joined(self._parts(value.body), self._parts(value.orelse))
+        return (self._of(value),)
+
+    def _of(self, value: ast.expr) -> Names:
+        """Parameters that an address is computed from: those that it starts with, not those in the offset."""
+        match value:
+            case ast.Name(id=name):
+                return self._roots.get(name, frozenset())
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                # Addresses stand in front of their offsets; where the left side is none of a parameter's, it may be the other way round.
+                return self._of(left) or self._of(right)
+            case ast.BinOp(left=left, op=ast.Sub()):
+                return self._of(left)
+            case ast.NamedExpr(value=inner):
+                return self._of(inner)
+            case ast.Subscript(value=inner, slice=place):
+                # `ptrs[:, None]` is all of it, `places(x, y)[1]` a part.
+                parts = self._parts(inner)
+                index = place.value if isinstance(place, ast.Constant) else None
+                return parts[index] if isinstance(index, int) and index < len(parts) else frozenset().union(*parts)
+            case ast.Call(func=ast.Attribute(attr=name)) if name in _SAME:
+                return self._on(value, "base")
+            case ast.Call(func=ast.Attribute(attr="where"), args=[_, one, other]):
+                return self._of(one) | self._of(other)
+            case ast.IfExp():
+                return frozenset().union(*self._parts(value))
+            case ast.Call() if self._body(value) is not None:
+                return frozenset().union(*self._parts(value))
+        return frozenset()
+
+
+def _joined(one: tuple[Names, ...], other: tuple[Names, ...]) -> tuple[Names, ...]:
+    """Parts of a value that is one of two; where they have not the same number of parts, all of them in one."""
+    if not one or not other:
+        return one or other
+    if len(one) != len(other):
+        return (frozenset().union(*one, *other),)
+    return tuple(a | b for a, b in zip(one, other, strict=True))
+
+
+def _writes(called: ast.expr) -> bool:
+    name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+    return name in _WRITES or name.startswith(_WRITES_PREFIX)
+
+
+def resolver(names: Mapping[str, object], function_of: Callable[[object], Function | None]) -> Callable[[ast.expr], Function | None]:
+    """Finds functions by `name` and `module.name` among the names that a module has."""
+
+    def value(expression: ast.expr) -> object:
+        if isinstance(expression, ast.Name):
+            return names.get(expression.id)
+        if isinstance(expression, ast.Attribute):
+            # What is there already: a module that makes names when they are asked for may do, or raise, anything.
+            return getattr(value(expression.value), "__dict__", {}).get(expression.attr)
+        return None
+
+    return lambda called: function_of(value(called))
