@@ -213,9 +213,13 @@ class SecondsRange(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Read it."""
-        found: float = super().convert(value, param, ctx)
-        if math.isnan(found):
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if math.isnan(number):
             self.fail(f"{value!r} is no number of seconds", param, ctx)
+        found: float = super().convert(value, param, ctx)
         if found > MOST_SECONDS:
             self.fail(f"{value!r} is more than anybody waits: take {MOST_SECONDS:,} or less", param, ctx)
         return found

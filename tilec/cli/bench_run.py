@@ -29,7 +29,7 @@ from tilec.compiler.state import WorkDir
 from tilec.errors import NoDeviceError, UsageError
 from tilec.runner.overrides import parse_overrides
 from tilec.runner.selection import parse_expression
-from tilec.runner.sweeps import Sweep, parse_sweep, settings_at
+from tilec.runner.sweeps import Sweep, parse_sweep, refused_point, settings_at
 from tilec.runtime.load import load
 
 if TYPE_CHECKING:
@@ -69,7 +69,10 @@ def run_bench(app: App, kernels: tuple[str, ...], given: Given) -> int:
 
     def cases_at(value: str) -> tuple[BoundCase, ...]:
         overrides = parse_overrides(_settings(given, sweep, value), (), cwd=app.base)
-        return chosen_cases(opened, project.manifest, dataclasses.replace(wish, overrides=overrides))
+        try:
+            return chosen_cases(opened, project.manifest, dataclasses.replace(wish, overrides=overrides))
+        except UsageError as error:
+            raise refused_point(error, sweep, value) if sweep else error from None
 
     cases, points = swept_cases(cases_at, sweep) if sweep else (cases_at(""), {})
     check_rivals(cases)

@@ -106,7 +106,8 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
     cased = [kernel.name for kernel in manifest.kernels if kernel.cases]
     cased += [chain.name for chain in manifest.chains if chain.cases and wish.chains]
     if not wish.args and not (set(cased) & set(wish.kernels) if wish.kernels else cased):
-        raise UsageError(NO_CASES, fix=ADD_CASE)
+        named = [name for name in wish.kernels if name in chains]
+        raise UsageError(NO_CASES, fix=f"add [chain.{named[0]}.case.CASE] to tilec.toml" if named else ADD_CASE)
 
 
 def kernels_wished(manifest: Manifest, wish: Wish) -> tuple[Kernel, ...]:

@@ -11,6 +11,7 @@ from tilec.cli.complete import completes_list, known_targets
 
 if TYPE_CHECKING:
     from tilec.errors import BuildError, Diagnostic, ManifestError
+    from tilec.plan import Plan
 
 
 @click.command(
@@ -44,6 +45,7 @@ def command(app: App, targets: tuple[str, ...]) -> None:
 
     try:
         plan = build.check(request, SilentObserver())
+        _check_chains(app, plan)
     except (ManifestError, BuildError) as exc:
         if not app.json:
             raise
@@ -58,6 +60,28 @@ def command(app: App, targets: tuple[str, ...]) -> None:
         app.note(f"note: {text}")
     kernels = len({job.spec.name for job in plan.jobs})
     app.say(f"{app.show(request.manifest_path)}: no problems; {plural(kernels, 'kernel')}, {plural(len(plan.jobs), 'job')}")
+
+
+def _check_chains(app: App, plan: Plan) -> None:
+    """Refuse steps of chains that do not fit their kernels; of each chain the first."""
+    from tilec.cli.cases import open_project
+    from tilec.errors import CaseError, Diagnostic, ManifestError
+
+    manifest = open_project(app).manifest
+    if not manifest.chains:
+        return
+    from tilec.runner.chains import chain_cases
+
+    planned = {kernel.info.name: kernel.info for kernel in plan.kernels}
+    problems = []
+    for chain in manifest.chains:
+        try:
+            chain_cases(chain, planned, locate=manifest.locate)
+        except CaseError as error:
+            excerpt = manifest.locate.excerpt(error.location) if error.location else ""
+            problems.append(Diagnostic(message=error.what, location=error.location, excerpt=excerpt, hint=error.fix))
+    if problems:
+        raise ManifestError(tuple(problems))
 
 
 def _problems(exc: ManifestError | BuildError) -> list[Diagnostic]:

@@ -84,7 +84,8 @@ def _print(app: App, found: Machine) -> None:
     app.say(_wrapped("run      ", gpus))
     outside = outside_tools(app)
     for use, (tool, path, _) in outside.items():
-        app.say(_wrapped(f"{use:<8} ", f"with {path}" if path else f"needs {tool}, which is not here"))
+        purpose = " for --device cuda" if use == "sanitize" else ""  # on the cpu device it needs none
+        app.say(_wrapped(f"{use:<8} ", f"with {path}{purpose}" if path else f"needs {tool}{purpose}, which is not here"))
     _fixes(app, found, {use: fix for use, (_, path, fix) in outside.items() if not path})
 
 
@@ -101,7 +102,7 @@ def _fixes(app: App, found: Machine, outside: dict[str, str]) -> None:
     if fixes:
         app.say("\nfix")
     for what, fix in fixes.items():
-        app.say(_wrapped(f"  {what:<7}  ", fix, indent=11))
+        app.say(_wrapped(f"  {what:<8}  ", fix, indent=12))
 
 
 def outside_tools(app: App) -> dict[str, tuple[str, str, str]]:
@@ -110,7 +111,7 @@ def outside_tools(app: App) -> dict[str, tuple[str, str, str]]:
     from tilec.runner.tools import find_outside_tool
 
     found = {}
-    for use, name in (("profile", "ncu"), ("debug", "cuda-gdb")):
+    for use, name in (("profile", "ncu"), ("debug", "cuda-gdb"), ("sanitize", "compute-sanitizer")):
         try:
             found[use] = (name, find_outside_tool(name, app.settings.search), "")
         except ToolchainError as error:

@@ -103,8 +103,11 @@ def check_case(project: Project, name: str) -> Wish:
         raise UsageError("the project has no cases", fix="add [kernel.NAME.case.CASE] to tilec.toml")
     kernel, _, rest = name.partition("/")
     if kernel not in kernels:
-        near = did_you_mean(kernel, kernels) or f"; there are {', '.join(kernels)}"
-        raise UsageError(f"no kernel {kernel!r}{near}", fix=f"name a case, such as {every[0]}")
+        if any(kernel == chain.name for chain in project.manifest.chains):
+            what = f"{kernel!r} is a chain of several kernels, and here a case of one is named"
+        else:
+            what = f"no kernel {kernel!r}{did_you_mean(kernel, kernels) or '; there are ' + ', '.join(kernels)}"
+        raise UsageError(what, fix=f"name a case, such as {every[0]}")
     cases = [case.name for case in kernels[kernel].cases]
     case = rest.partition("[")[0]
     if case not in cases:

@@ -198,6 +198,8 @@ def _write(
 def _open(app: App, name: str) -> tuple[Project, Kernel]:
     project = open_project(app.manifest_path(), app.settings.search)
     names = [kernel.name for kernel in project.manifest.kernels]
+    if any(name == chain.name for chain in project.manifest.chains):
+        raise UsageError(f"{name!r} is a chain, and here kernels are named: {', '.join(names)}")
     if name not in names:
         raise UsageError(f"no kernel {name!r}{did_you_mean(name, names) or '; there are ' + ', '.join(names)}")
     return project, project.manifest.kernels[names.index(name)]

@@ -123,18 +123,28 @@ class _Binder:
                 raise CaseError(f"{self._title}: {step.kernel} is given {name!r} by place and by name", location=at)
             if name in names:
                 arguments[name] = operand
-            elif name in known_axes and not operand.name:
-                axes[name] = operand.value
+            elif name not in known_axes:
+                known = [*names, *known_axes]
+                hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+                raise CaseError(f"{self._title}: {name!r} of {step.kernel} is no parameter and no axis{hint}", location=at)
             else:
-                what = "takes a value, not an input" if name in known_axes else "is no parameter and no axis"
-                hint = "" if name in known_axes else did_you_mean(name, [*names, *known_axes]) or f"; there are {', '.join(names)}"
-                raise CaseError(f"{self._title}: {name!r} of {step.kernel} {what}{hint}", location=at)
+                axes[name] = self._axis_value(step.kernel, name, operand, dict(info.axes)[name], at)
         for param in info.params:
             if param.name not in arguments and param.default is None:
                 raise CaseError(f"{self._title}: {step.kernel} is given nothing for {param.name!r}", location=at)
             if param.name in arguments:
                 self._meet(step.kernel, param, arguments[param.name], dict(info.axes), at)
         return BoundStep(kernel=step.kernel, language=info.language, arguments=tuple(arguments.items()), axes=tuple(axes.items()))
+
+    def _axis_value(self, kernel: str, name: str, operand: Operand, built: Sequence[Any], at: Location | None) -> Any:
+        """What a step says of an axis."""
+        values = ", ".join(map(str, built))
+        if operand.name:
+            what = f"{self._title}: {name!r} of {kernel} takes a value, not an input; there are {values}"
+            raise CaseError(what, location=at, fix=f'write text in quotes: {name}="{operand.name}"' if operand.name in built else "")
+        if operand.value not in built:
+            raise CaseError(f"{self._title}: {name} = {operand.value!r} of {kernel} was not built; built are {values}", location=at)
+        return operand.value
 
     def _meet(self, kernel: str, param: Param, operand: Operand, axes: Mapping[str, Any], at: Location | None) -> None:
         """Take up what a step says of an input: what it is, and whether it is written; all steps have to agree."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilec.bundle.choose import LACKS_TILE_IR, DeviceFacts, choose_image, cpu_advice
+from tilec.errors import TilecError
 from tilec.runner.inputs import Array
 from tilec.runtime.memory import DeviceBuffer
 
@@ -93,8 +94,12 @@ class ModuleDevice:
             # Made when those before it are on the stream: until then it would hold what they write.
             return chain.then(lambda _: made(call))
 
-        chain = functools.reduce(behind, calls[1:], made(calls[0]))
-        chain.sync_on(Stream.borrow_raw(STREAM, self._device, driver=self._driver))
+        try:
+            chain = functools.reduce(behind, calls[1:], made(calls[0]))
+            chain.sync_on(Stream.borrow_raw(STREAM, self._device, driver=self._driver))
+        except TilecError as error:
+            error.op = ""  # made here, at no line of the user's
+            raise
 
 
 class ApartDevice(ModuleDevice):

@@ -23,6 +23,7 @@ Value = Array | int | float | bool
 
 DISTRIBUTIONS = ("normal", "uniform", "integers", "zeros", "ones", "arange", "empty")
 POISON = 0xCB
+MOST_ELEMENTS = (2**63 - 1) // 8  # NumPy counts an array's bytes in 64 bits, and raises a ValueError beyond
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,12 +128,14 @@ def _tensor(case: BoundCase, item: Input, env: Mapping[str, Any]) -> Array:
     make = _MAKERS.get(item.dist)
     if make is None:
         raise _error(case, item, f"unknown dist {item.dist!r}; there are {', '.join(DISTRIBUTIONS)}")
+    too_large = f"an array of shape {list(shape)} ({math.prod(shape) * dtype.bytes} bytes) does not fit in memory"
+    if math.prod(max(extent, 1) for extent in shape) > MOST_ELEMENTS:
+        raise _error(case, item, too_large)
     rng = np.random.Generator(np.random.PCG64(item.seed))
     try:
         return make(case, item, shape, dtype, rng)
     except MemoryError as error:
-        size = math.prod(shape) * dtype.bytes
-        raise _error(case, item, f"an array of shape {list(shape)} ({size} bytes) does not fit in memory") from error
+        raise _error(case, item, too_large) from error
 
 
 def _extent(case: BoundCase, item: Input, axis: int, text: str, env: Mapping[str, Any]) -> int:

@@ -70,7 +70,7 @@ class References:
         arguments = _arguments(case, function, inputs)
         try:
             result = function(**arguments)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # an exit would end the run, and with 0 it would look like success
             file = case.reference.rpartition(":")[0]
             where = _place(error, self._root / file, file)
             what = f"{case.name}: the reference raised {type(error).__name__}: {error}"
@@ -98,7 +98,7 @@ class References:
             inside = error.filename == str(path)
             where = Location(file=file, line=error.lineno or 0, column=error.offset or 0) if inside else case.place("reference")
             raise CaseError(f"{case.name}: the {self._role}'s file is not valid Python: {error.msg}", location=where) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             what = f"{case.name}: importing the {self._role}'s file raised {type(error).__name__}: {error}"
             raise CaseError(what, location=_place(error, path, file) or case.place("reference")) from error
         return module

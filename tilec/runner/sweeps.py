@@ -80,6 +80,15 @@ def settings_at(settings: Sequence[str], sweep: Sweep, value: str) -> tuple[str,
     return (*found, *(() if used else (f"{sweep.name}={value}",)))
 
 
+def refused_point(error: UsageError, sweep: Sweep, value: str) -> UsageError:
+    """What is refused at a point, in the words of the command line: where the sweep itself is set, nobody wrote `--set`."""
+    made = f"--set {sweep.name}={value}: "
+    if not error.what.startswith(made):
+        return error
+    fix = f"sweep an input or an axis, or let --set use {sweep.name}: --set x=[{sweep.name}]"
+    return UsageError(f"{sweep.text}: {error.what.removeprefix(made)}", fix=fix)
+
+
 def _range(option: str, found: re.Match[str]) -> list[str]:
     first, last = int(found["first"]), int(found["last"])
     step, by = found["step"] or "*", int(found["by"] or 2)

@@ -384,6 +384,7 @@ def test_parts_are_read(text: str, part: float) -> None:
         (("--samples", "2"), "2 is not in the range"),
         (("--seconds", "-1"), "-1.0 is not in the range"),
         (("--seconds", "nan"), "'nan' is no number of seconds"),
+        (("--seconds", "soon"), "'soon' is no number of seconds"),
         *(
             ((option, ""), f"Invalid value for '{option}': it names nothing")
             for option in ("--save", "--against-saved", "--markdown", "--bundle")

@@ -274,6 +274,10 @@ def raising(exc: Exception):
 
 
 def test_check_counts_what_there_is(cli, project: Path, fake_build) -> None:
+    (project / "tilec.toml").write_text(
+        'edition = 1\npackage = { name = "p", version = "1" }\ntargets = { default = ["sm_90"] }\nkernel = { k = { source = "k.cu" } }\n'
+    )
+    (project / "k.cu").write_text("")
     fake_build.check = lambda request, observer: SimpleNamespace(jobs=jobs(project), notes=("left out",))
     done = cli("check")
     assert (done.code, done.out, done.err) == (0, "tilec.toml: no problems; 1 kernel, 4 jobs\n", "note: left out\n")

@@ -91,11 +91,11 @@ def test_doctor_on_a_bare_machine(cli, bare, tmp_path: Path) -> None:
     assert "run      tile kernels on the cpu device (target tileir); the rest needs a GPU, and none can be used here" in lines
     assert lines[lines.index("fix") :] == [
         "fix",
-        "  simt     pip install 'tilec[simt]'",
-        "  triton   pip install 'tilec[triton]'",
-        "  profile  install it",
-        "  driver   install the NVIDIA driver",
-        "  build    pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)",
+        "  simt      pip install 'tilec[simt]'",
+        "  triton    pip install 'tilec[triton]'",
+        "  profile   install it",
+        "  driver    install the NVIDIA driver",
+        "  build     pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)",
     ]
     assert not (tmp_path / "home").exists()
     assert "/w4/ptxas" in cli("doctor", "-v").out
@@ -122,10 +122,21 @@ def test_doctor_on_a_full_machine(cli, full) -> None:
         RUNS,
         "profile  needs ncu, which is not here",
         "debug    with /opt/cuda-gdb",
+        "sanitize with /opt/compute-sanitizer for --device cuda",
         "",
         "fix",
-        "  profile  install it",
+        "  profile   install it",
     ]
+
+
+def test_doctor_says_that_compute_sanitizer_is_for_gpus(cli, full, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(name: str, _search: ToolSearch) -> str:
+        raise ToolchainError(f"{name} not found", fix=f"get {name}")
+
+    monkeypatch.setattr("tilec.runner.tools.find_outside_tool", find)
+    lines = cli("doctor").out.splitlines()
+    assert "sanitize needs compute-sanitizer for --device cuda, which is not here" in lines
+    assert "  sanitize  get compute-sanitizer" in lines
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -90,6 +91,7 @@ def test_a_step_that_is_refused_is_the_cases_error(tilec: Tilec) -> None:
     assert done.code == 1
     assert "scale: requires x.size == z.size: left-hand side is 300, right-hand side is 299" in done.out
     assert "PASS" not in done.out
+    assert "created at" not in done.out  # the command made the op, at no line of the user's
 
 
 @pytest.mark.parametrize(
@@ -100,12 +102,44 @@ def test_a_step_that_is_refused_is_the_cases_error(tilec: Tilec) -> None:
         (["run", "both", "--set", "factor=2"], "factor=2: both is a chain, whose cases run as they are written"),
         (["run", "both", "--check"], "'both' is a chain, and here kernels are named: scale"),
         (["bench", "both"], "'both' is a chain, and here kernels are named: scale"),
+        (
+            ["profile", "both/good"],
+            "'both' is a chain of several kernels, and here a case of one is named\n  fix: name a case, such as scale",
+        ),
     ],
 )
 def test_what_a_chain_is_not_taken_for(tilec: Tilec, arguments: list[str], told: str) -> None:
     done = tilec(*arguments)
     assert done.code == 2
     assert told in done.err
+
+
+def test_tuning_takes_kernels(tilec: Tilec, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tune", "both", "--device", "cpu"], {"HOME": str(tmp_path)}, tmp_path) == 2
+    assert "'both' is a chain, and here kernels are named: scale" in capsys.readouterr().err
+
+
+def test_a_chain_without_cases_has_nothing_to_run(tilec: Tilec, tmp_path: Path) -> None:
+    (tmp_path / "tilec.toml").write_text(MANIFEST + CHAIN + '[chain.bare]\nsteps = ["scale(y, x)"]\n')
+    done = tilec("run", "bare")
+    assert (done.code, done.err) == (2, "error: there are no cases to run\n  fix: add [chain.bare.case.CASE] to tilec.toml\n")
+
+
+def test_check_holds_steps_against_their_kernels(
+    tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = SimpleNamespace(jobs=(), notes=(), kernels=(SimpleNamespace(info=INFO.kernels[0]),))
+    monkeypatch.setattr("tilec.build.check", lambda _request, _observer: plan)
+    assert run(["check"], {"HOME": str(tmp_path)}, tmp_path) == 0
+    (tmp_path / "tilec.toml").write_text(MANIFEST + CHAIN.replace("scale(mid, x, 3)", "scale(mid, x, 3, 4)"))
+    capsys.readouterr()
+    assert run(["check"], {"HOME": str(tmp_path)}, tmp_path) == 2
+    line = (MANIFEST + CHAIN).splitlines().index("[chain.both]") + 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"tilec.toml:{line}:10: error: both/good: scale takes 3 arguments (z, x, alpha), got 4\n    steps = [")
+    assert run(["check", "--json"], {"HOME": str(tmp_path)}, tmp_path) == 2
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert (problem["location"]["line"], problem["location"]["column"]) == (line, 10)
 
 
 def test_a_chain_whose_kernel_is_not_in_the_bundle(tilec: Tilec, tmp_path: Path) -> None:
@@ -168,7 +202,9 @@ def test_what_steps_say_of_an_input_is_brought_together() -> None:
         (["scale(z)"], "scale is given nothing for 'x'"),
         (["scale(z, x, z=x)"], "scale is given 'z' by place and by name"),
         (["scale(z, x, alhpa=a)"], "'alhpa' of scale is no parameter and no axis; did you mean 'alpha'"),
-        (["any(z, x, BM=a)"], "'BM' of any takes a value, not an input"),
+        (["any(z, x, beta=1)"], "'beta' of any is no parameter and no axis; there are z, x, alpha, T, BM"),
+        (["any(z, x, BM=a)"], "'BM' of any takes a value, not an input; there are 64, 128$"),
+        (["any(z, x, BM=32)"], "BM = 32 of any was not built; built are 64, 128"),
         (["scale(z, 1)"], "scale takes 1 for 'x', which is a tensor"),
         (["scale(z, x, 'f16')"], "scale takes 'f16' for 'alpha', which is a scalar"),
         (["scale(z, a)"], "a is a number, and 'x' of scale is a tensor"),
@@ -179,6 +215,12 @@ def test_what_steps_say_of_an_input_is_brought_together() -> None:
 def test_a_step_that_does_not_fit_its_kernel(steps: list[str], what: str) -> None:
     with pytest.raises(CaseError, match=what):
         bound(*steps)
+
+
+def test_a_dtype_without_quotes_is_taken_for_an_input() -> None:
+    with pytest.raises(CaseError, match="'T' of any takes a value, not an input; there are f16, f32") as caught:
+        bound("any(z, x, T=f16)", inputs=(*INPUTS, Input(name="f16", value=1)))
+    assert caught.value.fix == 'write text in quotes: T="f16"'
 
 
 def test_an_input_of_another_dtype_than_a_kernel_takes() -> None:

@@ -88,6 +88,8 @@ def test_shapes_see_earlier_inputs_axes_and_scalars() -> None:
         (Input(name="x", value=1.5, dtype="i32"), "1.5 is no whole number, and the kernel takes i32"),
         (Input(name="x", value=300, dtype="u8"), "300 does not fit u8, which holds 0 to 255"),
         (made("x", 1 << 60, dtype="f32", dist="zeros"), "does not fit in memory"),
+        (made("x", 1 << 62, 1 << 62, dtype="f32"), "(85070591730234615865843651857942052864 bytes) does not fit in memory"),
+        (made("x", 0, 1 << 62, 1 << 62, dtype="f16", dist="empty"), "(0 bytes) does not fit in memory"),
     ],
 )
 def test_what_cannot_be_made_is_said_with_its_place(item: Input, words: str) -> None:

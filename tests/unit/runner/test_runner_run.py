@@ -61,6 +61,9 @@ def too_many(x, y):
     return {"z": x, "q": y}
 
 import numpy as np
+
+def leaves(x):
+    raise SystemExit(0)
 """
 
 
@@ -74,6 +77,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "refs" / "reference.py").write_text(REFERENCES)
     (tmp_path / "refs" / "case_helper.py").write_text("def wide(x):\n    return x.astype('f8')\n")
     (tmp_path / "refs" / "syntax.py").write_text("x = 1\ndef f(:\n")
+    (tmp_path / "refs" / "exits.py").write_text("import sys\nsys.exit(0)\n")
     (tmp_path / "refs" / "raises.py").write_text("x = 1\nraise KeyError('no')\n")
     return tmp_path
 
@@ -159,6 +163,7 @@ def test_a_device_error_is_a_result_and_the_run_goes_on(project: Path, ticks: Ca
         ("positional", "its parameter 'x' cannot be given by name", "refs/reference.py:30"),
         ("in_place", "the reference raised ValueError: output array is read-only", "refs/reference.py:14"),
         ("divides", "the reference raised ZeroDivisionError: division by zero", "refs/reference.py:18"),
+        ("leaves", "the reference raised SystemExit: 0", "refs/reference.py:43"),
         ("short", "z has shape [32]; the kernel's has [33]", "tilec.toml:9"),
         ("nothing", "it returned None for 'z'", "tilec.toml:9"),
         ("text", "z has dtype <U1; the kernel's has float32", "tilec.toml:9"),
@@ -187,6 +192,7 @@ def test_integers_are_wanted_where_the_kernel_writes_integers(tmp_path: Path) ->
     [
         ("refs/none.py", "there is no file 'refs/none.py' for the reference", "tilec.toml:9"),
         ("refs/syntax.py", "the reference's file is not valid Python", "refs/syntax.py:2:7"),
+        ("refs/exits.py", "importing the reference's file raised SystemExit: 0", "refs/exits.py:2"),
         ("refs/raises.py", "importing the reference's file raised KeyError: 'no'", "refs/raises.py:2"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilec.errors import UsageError
-from tilec.runner.sweeps import MOST, parse_sweep, settings_at
+from tilec.runner.sweeps import MOST, parse_sweep, refused_point, settings_at
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,12 @@ def test_an_extent_without_a_value_is_refused() -> None:
     assert caught.value.what.startswith("--set x=[n, m * n], with n = 8: ")
     with pytest.raises(UsageError):
         settings_at(("x=[n // 0]",), parse_sweep("n=8,16"), "8")
+
+
+def test_a_point_that_is_refused_is_told_in_the_words_of_the_command_line() -> None:
+    sweep = parse_sweep("n=8,16")
+    error = refused_point(UsageError("--set n=8: kernel add has no parameter or axis 'n'", fix="other"), sweep, "8")
+    assert error.what == "--sweep n=8,16: kernel add has no parameter or axis 'n'"
+    assert error.fix == "sweep an input or an axis, or let --set use n: --set x=[n]"
+    other = UsageError("--set m=8: kernel add has no parameter or axis 'm'")
+    assert refused_point(other, sweep, "8") is other
