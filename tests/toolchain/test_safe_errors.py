@@ -154,6 +154,10 @@ BODIES = {
         "getattr under another name could reach around the safe language\n    {line}\n  hint: write the attribute out",
     ),
     "getattr(x, '_tl_array')": ("'_tl_array'", "'_tl_array' names what the safe language keeps to itself\n    {line}"),
+    "k(z, x)": (
+        "k(",
+        "k is a kernel, which only a launch calls\n    {line}\n  hint: put what both do into a function without @tl.kernel",
+    ),
     "tl.Mut(x, (0, 0), (BM, BN)).store(1)": ("tl.Mut", "tl.Mut is made by a launch alone\n    {line}\n  hint: take it as a parameter"),
 }
 

@@ -79,6 +79,8 @@ def _around(node: ast.AST, values: Values) -> tuple[str, str] | None:
         made = values.resolved(node.func)
         if isinstance(made, type) and made in (lang.Mut, lang.MappedMut, lang.SpanMut, lang.Ref, lang.Ptr, lang.Place):
             return f"{ast.unparse(node.func)} is made by a launch alone", "take it as a parameter"
+        if isinstance(made, lang.Kernel):
+            return f"{ast.unparse(node.func)} is a kernel, which only a launch calls", "put what both do into a function without @tl.kernel"
     return None
 
 
