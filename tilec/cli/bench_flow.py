@@ -122,7 +122,7 @@ class Bench:
             return RivalResult(text=text, reason=error.what)
         except TilecError:
             raise
-        except Exception as error:  # noqa: BLE001 - what a library raises is no failure of the kernel
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - what a library raises is no failure of the kernel
             return RivalResult(text=text, reason=_raised(error))
         return text, library.title, _Guarded(contender, case, text)
 
@@ -157,7 +157,7 @@ class _Guarded:
             return self._contender.seconds(launches)
         except TilecError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             what = f"{self._case.name}: against {self._text!r}: {_raised(error)}"
             raise CaseError(what, location=place_of(self._case, self._text), fix="measure without rivals: --no-against") from error
 
@@ -166,7 +166,7 @@ class _Guarded:
         return self._contender.clocks()
 
 
-def _raised(error: Exception) -> str:
+def _raised(error: BaseException) -> str:
     line = str(error).strip().partition("\n")[0]
     return f"it raised {type(error).__name__}: {line}"
 

@@ -340,6 +340,18 @@ def test_a_rival_that_raises_is_no_failure_of_the_kernel(desk: Desk, capsys: pyt
     assert "not measured: it raised ValueError: cannot reshape array of size 4096 into shape (3,3)" in capsys.readouterr().out
 
 
+def test_a_rival_that_exits_ends_no_run(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    (desk.root / "mine.py").write_text("def leaves(x):\n    raise SystemExit(0)\n")
+    desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:mine.py:leaves"]'),)
+    assert desk.bench()[0] == 0
+    assert "numpy:mine.py:leaves: not measured: it raised SystemExit: 0" in capsys.readouterr().out
+    (desk.root / "mine.py").write_text(
+        "calls = []\n\n\ndef leaves(x):\n    calls.append(x)\n    if len(calls) > 9:\n        raise SystemExit(0)\n"
+    )
+    assert desk.bench()[0] == 1
+    assert "it raised SystemExit: 0\n    fix: measure without" in capsys.readouterr().out
+
+
 def test_a_rival_that_raises_later_on_is_an_error_of_its_case(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     tired = "calls = []\n\n\ndef tired(x):\n    calls.append(x)\n    if len(calls) > 9:\n        raise RuntimeError('no more')\n"
     (desk.root / "mine.py").write_text(tired)
