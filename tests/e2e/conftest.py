@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser import Browser, BrowserGoneError, find_browser
 from tests.e2e.harness import Cli, environment
 
 Disk = Callable[..., Path]
@@ -47,3 +49,18 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 def as_root() -> bool:
     """Whether permissions of files do not bind this process."""
     return os.geteuid() == 0
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    """A Chromium that is closed behind the test; skipped where there is none."""
+    program = find_browser()
+    if program is None:
+        pytest.skip("there is no Chromium on PATH")
+    opened = Browser(program, tmp_path / "profile")
+    try:
+        opened.start()
+    except BrowserGoneError as error:
+        pytest.skip(f"{program} does not start here: {error}")
+    with contextlib.closing(opened):
+        yield opened

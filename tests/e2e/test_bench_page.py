@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.browser import Browser, BrowserGoneError, find_browser
+from tests.browser import Browser
 from tests.unit.bench.test_page import HOSTILE, REPORT
 from tilec.bench.page import render
 
@@ -22,20 +20,6 @@ UNDER = (
     " const b = dot.getBoundingClientRect(); const it = document.elementFromPoint(b.x + b.width / 2, b.y + b.height / 2);"
     " return it.querySelector('title')?.textContent; })"
 )
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    program = find_browser()
-    if program is None:
-        pytest.skip("there is no Chromium on PATH")
-    opened = Browser(program, tmp_path / "profile")
-    try:
-        opened.start()
-    except BrowserGoneError as error:
-        pytest.skip(f"{program} does not start here: {error}")
-    with contextlib.closing(opened):
-        yield opened
 
 
 def test_the_report_is_looked_at(browser: Browser, tmp_path: Path) -> None:

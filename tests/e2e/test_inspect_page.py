@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.browser import Browser, BrowserGoneError, find_browser
+from tests.browser import Browser
 from tests.page_samples import HOSTILE, nvdisasm, page, sample
 from tilec.cli.tables import bytes_text
 from tilec.inspection.html import render
@@ -22,20 +20,6 @@ HITS = (
 )
 BACK = "getComputedStyle(document.body).backgroundColor"
 LIGHT, DARK = "rgb(253, 253, 252)", "rgb(22, 24, 27)"
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    program = find_browser()
-    if program is None:
-        pytest.skip("there is no Chromium on PATH")
-    opened = Browser(program, tmp_path / "profile")
-    try:
-        opened.start()
-    except BrowserGoneError as error:
-        pytest.skip(f"{program} does not start here: {error}")
-    with contextlib.closing(opened):
-        yield opened
 
 
 @pytest.fixture

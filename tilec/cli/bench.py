@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from tilec.cli.app import App, SecondsRange, examples, json_option, named
-from tilec.cli.chosen import bundle_options, case_options
-from tilec.cli.complete import changeable, completes, swept
+from tilec.cli.chosen import bundle_options, case_options, set_option
+from tilec.cli.complete import completes, swept
 
 _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*%?")
 
@@ -83,14 +83,7 @@ class Given:
     "manifest, or what was saved is of another device, driver or state of the cache, 3 there is no GPU, and nothing was measured.",
 )
 @case_options
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    shell_complete=completes(changeable),
-    help="Change an input or an axis: n=4096, x=[512,512], BM=64.",
-)
+@set_option
 @click.option(
     "--sweep",
     multiple=True,

@@ -8,7 +8,7 @@ from typing import TypeVar
 import click
 
 from tilec.cli.app import named
-from tilec.cli.complete import case_names, completes, completes_list, known_targets, project_cases, project_kernels
+from tilec.cli.complete import case_names, changeable, completes, completes_list, known_targets, project_cases, project_kernels
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -29,6 +29,18 @@ def case_options(function: F) -> F:
     ):
         function = declare(function)
     return function
+
+
+def set_option(function: F) -> F:
+    """`--set` (`settings`)."""
+    return click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        shell_complete=completes(changeable),
+        help="Change an input or an axis: n=4096, x=[512,512], BM=64.",
+    )(function)
 
 
 def bundle_options(default: str) -> Callable[[F], F]:

@@ -9,8 +9,8 @@ import click
 
 from tilec.cli.app import App, examples, json_option, named
 from tilec.cli.cases import Wish, check_wish, open_project
-from tilec.cli.chosen import bundle_options, case_options
-from tilec.cli.complete import case_names, changeable, completes, devices, input_names
+from tilec.cli.chosen import bundle_options, case_options, set_option
+from tilec.cli.complete import case_names, completes, devices, input_names
 
 if TYPE_CHECKING:
     from tilec.cli.run_flow import RunOptions
@@ -63,14 +63,7 @@ class _Given:
     "the cpu device, and counted.",
 )
 @case_options
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    shell_complete=completes(changeable),
-    help="Change an input or an axis: n=4096, x=[512,512], BM=64.",
-)
+@set_option
 @click.option(
     "--input",
     "inputs",

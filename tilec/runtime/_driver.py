@@ -125,26 +125,27 @@ class Driver(GraphCalls):
 
     # Launches
 
-    def tensor_map(self, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
+    def tensor_map(self, ordinal: int, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
         """The bytes of a tensor map of these extents, with strides in bytes: all but the last are multiples of 16."""
         api = self._api
         widths = [api.cuuint64_t(extent) for extent in reversed(shape)]  # CUDA counts dimensions from the innermost one
         pitches = [api.cuuint64_t(stride) for stride in reversed(strides[:-1])]
         box = [api.cuuint32_t(extent) for extent in reversed(wanted.box)]
-        made = self._ask(
-            "cuTensorMapEncodeTiled",
-            api.CUtensorMapDataType(wanted.element),
-            len(shape),
-            address,
-            widths,
-            pitches,
-            box,
-            [api.cuuint32_t(1)] * len(shape),
-            api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-            api.CUtensorMapSwizzle(wanted.swizzle),
-            api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-            api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-        )
+        with self.current(ordinal):  # the first launch of a thread may find none
+            made = self._ask(
+                "cuTensorMapEncodeTiled",
+                api.CUtensorMapDataType(wanted.element),
+                len(shape),
+                address,
+                widths,
+                pitches,
+                box,
+                [api.cuuint32_t(1)] * len(shape),
+                api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+                api.CUtensorMapSwizzle(wanted.swizzle),
+                api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            )
         return ctypes.string_at(made.getPtr(), 128)  # of every tensor map
 
     def active_blocks(self, ordinal: int, function: FunctionHandle, threads: int, shared: int) -> int:

@@ -137,7 +137,7 @@ class CpuDriver(GraphDouble):
     def allow_wide_clusters(self, function: Program) -> None:
         """Blocks are not grouped."""
 
-    def tensor_map(self, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
+    def tensor_map(self, ordinal: int, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
         """There is no copy engine here, and no Tile IR asks for one."""
         raise InternalError("a launch on the cpu device takes a tensor map")
 

@@ -48,8 +48,8 @@ class Packing:
 
     __slots__ = ("encode", "free", "offsets", "pack", "plain", "template", "tensors")
 
-    def __init__(self, call: Call, abi: tuple[AbiSlot, ...]) -> None:
-        """Lay out the arguments of a checked call.
+    def __init__(self, call: Call, abi: tuple[AbiSlot, ...], ordinal: int) -> None:
+        """Lay out the arguments of a checked call on a device.
 
         Raises:
             LayoutError: a computed argument does not fit its slot.
@@ -81,7 +81,7 @@ class Packing:
                 from tilec.runtime.tensormaps import encoder  # few kernels take any
 
                 offsets.append(layout.reserve(slot.size, slot.align))
-                maps.append((*encoder(call, slot), offsets[-1]))
+                maps.append((*encoder(call, slot, ordinal), offsets[-1]))
                 continue
             if slot.scratch:  # whoever enqueues the launch writes the address
                 offsets.append(layout.reserve(slot.size, slot.align))

@@ -242,7 +242,7 @@ def _prepared(
     if image.block:
         shape = as_compiled(shape, image)
         check_device_limits(name, shape, device)
-    packing = Packing(call, variant.abi)
+    packing = Packing(call, variant.abi, device.ordinal)
     addresses = tuple(call.tensors[contract.params[place].name].ptr for place in contract.tensors)
     if 0 in shape.grid:
         return Plan(call, packing, _launch_nothing, site, variant.id), addresses
@@ -316,7 +316,7 @@ def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site
     if images.image is not None:
         shape = as_compiled(shape, images.image)
     check_device_limits(contract.name, shape, site.device)
-    Packing(call, considered[-1].variant.abi)  # refuses extents and strides that the kernel's numbers cannot hold
+    Packing(call, considered[-1].variant.abi, site.device.ordinal)  # refuses extents and strides that the kernel's numbers cannot hold
     return Explanation(
         kernel=contract.name,
         device=site.device,

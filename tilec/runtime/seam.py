@@ -95,7 +95,7 @@ class DeviceDriver(Protocol):
     def active_clusters(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
         """Clusters of a launch that are resident on the device at a time."""
 
-    def tensor_map(self, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
+    def tensor_map(self, ordinal: int, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
         """The bytes of a tensor map of these extents, with strides in bytes: all but the last are multiples of 16."""
 
     def bind_launch(self, ordinal: int, function: FunctionHandle, shape: LaunchShape, stream: int, parts: LaunchParts) -> LaunchCall:

@@ -19,7 +19,7 @@ Pack = Callable[..., None]
 Encode = Callable[[int], bytes]
 
 
-def encoder(call: Call, slot: AbiSlot) -> tuple[int, Encode]:
+def encoder(call: Call, slot: AbiSlot, ordinal: int) -> tuple[int, Encode]:
     """(place among the tensors, what makes the map of an address) of one argument. All but the address stays the same in a plan.
 
     Raises:
@@ -46,7 +46,7 @@ def encoder(call: Call, slot: AbiSlot) -> tuple[int, Encode]:
     if any(stride % GRANULE or stride < 0 for stride in strides[:-1]):
         raise refuse(f"has strides that are not multiples of {GRANULE} bytes", "pad the last dimension")
     driver, shape = call.driver, tuple(facts.shape)
-    return contract.tensors.index(contract.index[name]), lambda address: driver.tensor_map(wanted, address, shape, strides)
+    return contract.tensors.index(contract.index[name]), lambda address: driver.tensor_map(ordinal, wanted, address, shape, strides)
 
 
 def with_maps(pack: Pack, maps: Sequence[tuple[int, Encode, int]]) -> Pack:

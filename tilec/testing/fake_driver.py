@@ -172,9 +172,10 @@ class FakeDriver(GraphDouble):
         """Let launches of the function use clusters of more than 8 blocks."""
         self._note("allow_wide_clusters")
 
-    def tensor_map(self, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
+    def tensor_map(self, ordinal: int, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
         """What it was asked for, readable: element, swizzle, address, then box, shape and strides of each dimension."""
-        self._note("tensor_map")
+        with self.current(ordinal):
+            self._note("tensor_map", ordinal)
         numbers = (wanted.element, wanted.swizzle, address, *(n for row in zip(wanted.box, shape, strides, strict=True) for n in row))
         return struct.pack("16Q", *numbers, *(0,) * (16 - len(numbers)))
 

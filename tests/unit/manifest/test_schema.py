@@ -224,6 +224,8 @@ def test_every_sample_key_of_the_table_is_in_the_full_sample() -> None:
     optional |= {f".frontend.tile.{name}" for name in ("std", "include", "define", "flags")}
     assert set(unseen) <= optional | {
         ".kernel.*.case.*.tolerance.ulp",
+        ".chain.*.case.*.tolerance.ulp",
+        ".chain.*.case.*.tolerance.*.ulp",
         ".kernel.*.case.*.tolerance.atol",
         ".kernel.*.case.*.tolerance.*.rtol",
     }

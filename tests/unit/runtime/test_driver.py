@@ -11,6 +11,7 @@ import pytest
 from cuda.bindings import driver as real
 
 from tilec.errors import ContextLostError, DriverError, NoDeviceError
+from tilec.model.tensormap import TensorMap
 from tilec.runtime._driver import Driver
 from tilec.runtime.results import ADVICE, KERNEL_FAULTS, STICKY
 from tilec.runtime.seam import LaunchParts, LaunchShape
@@ -268,6 +269,24 @@ def test_a_new_thread_gets_the_context_at_its_first_launch():
     Driver(api).launch_failed(0, real.CUresult.CUDA_ERROR_INVALID_CONTEXT, 0, lambda: tries.append(api.current) or OK, "add")
     assert tries == [CONTEXTS[0]]
     assert api.current == CONTEXTS[0]
+
+
+def test_a_tensor_map_is_made_in_a_context_of_the_device():
+    current: list[int] = []
+    api = Api()
+    api.values["cuTensorMapEncodeTiled"] = real.CUtensorMap()
+    value = api.value
+
+    def noticing(name: str, arguments: tuple[object, ...]):
+        if name == "cuTensorMapEncodeTiled":
+            current.append(api.thread.stack[-1])
+        return value(name, arguments)
+
+    api.value = noticing
+    driver = Driver(api)
+    assert driver.tensor_map(0, TensorMap(element=6, swizzle=0, box=(8, 8)), 4096, (64, 64), (128, 2)) == bytes(128)
+    assert current == [CONTEXTS[0]]
+    assert api.thread.stack == [0]
 
 
 def test_a_foreign_context_is_restored():
