@@ -59,8 +59,8 @@ class Calls:
         ask, there is nothing to do.
         """
         context = self._context(ordinal)
-        result, *values = self._api.cuCtxGetCurrent()
-        if result == self._success and self._numbers.get(int(values[0])) == ordinal:
+        found = self._api.cuCtxGetCurrent()
+        if found[0] == self._success and self._numbers.get(int(found[1])) == ordinal:
             return _NOTHING
         return self._pushed(context)
 
@@ -109,14 +109,14 @@ class Calls:
     def _ask(self, call: str, *arguments: Any) -> Any:
         """Make one driver call; its value, or its failure as an error."""
         try:
-            result, *values = getattr(self._api, call)(*arguments)
+            found = getattr(self._api, call)(*arguments)
         except ValueError as error:  # a driver that is newer than the bindings
             if (match := re.search(_UNKNOWN, str(error))) is None:
                 raise
             raise self._error(call, int(match[1])) from error
-        if result != self._success:
-            raise self._error(call, result)
-        return values[0] if values else None
+        if found[0] != self._success:
+            raise self._error(call, found[0])
+        return found[1] if len(found) > 1 else None
 
     def _error(self, call: str, result: Any, *, kernel: str = "", ordinal: int | None = None) -> DriverError:
         name = result_name(result)

@@ -13,6 +13,8 @@ _Pools = dict[int, list[int]]
 _POOLS: weakref.WeakKeyDictionary[DeviceDriver, _Pools] = weakref.WeakKeyDictionary()
 _FOLLOWED: weakref.WeakKeyDictionary[DeviceDriver, dict[tuple[int, int], weakref.WeakSet[Any]]] = weakref.WeakKeyDictionary()
 _LOCK = threading.RLock()
+# The device whose pool was asked for last: driver, ordinal and pool, in one object for the sake of threads.
+_last: tuple[weakref.ref[DeviceDriver] | None, int, list[int]] = (None, 0, [])
 
 
 class Mark:
@@ -33,7 +35,7 @@ class Mark:
             stream: its handle.
             since: position of the stream where the work begins whose failure `failure` tells.
         """
-        pool = _POOLS.setdefault(driver, {}).setdefault(ordinal, [])
+        pool = _pool(driver, ordinal)
         try:
             event = pool.pop()
         except IndexError:
@@ -66,6 +68,16 @@ class Mark:
         """Let the event be used again: who waits for it already does so for what it stood for then."""
         if hasattr(self, "_pool"):
             self._pool.append(self.event)
+
+
+def _pool(driver: DeviceDriver, ordinal: int) -> list[int]:
+    """The events of a device that nobody uses. Most marks are of the same device: to know it again costs less than to look it up."""
+    global _last
+    last, device, pool = _last
+    if last is None or last() is not driver or device != ordinal:
+        pool = _POOLS.setdefault(driver, {}).setdefault(ordinal, [])
+        _last = weakref.ref(driver), ordinal, pool
+    return pool
 
 
 def opened(driver: DeviceDriver, ordinal: int, stream: int) -> None:

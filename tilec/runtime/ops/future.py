@@ -23,8 +23,9 @@ from tilec.runtime.uncopied import Uncopied
 
 T = TypeVar("T")
 _LOG = logging.getLogger("tilec.runtime")
-# Seconds for which a task that awaits asks by itself, before it lets others run: small ops are done by then.
-_SPIN = 20e-6
+# Seconds for which a task that awaits asks by itself, before it lets others run: small ops are done by then. Fewer where others want to:
+# the smallest are.
+_SPIN, _SHORT = 20e-6, 8e-6
 # Set once the process ends: what fails from then on is nobody's to be told.
 _ENDING: list[bool] = []
 atexit.register(_ENDING.append, True)  # before the watcher's own, which was registered earlier, waits for the device
@@ -76,7 +77,8 @@ class DeviceFuture(Uncopied, Generic[T]):
         """Made by `DeviceOp.future` and `DeviceOp.schedule`."""
         self._named = (op.name, op._site)  # noqa: SLF001 - what the label is made of: a line costs more than the rest of this
         self._unwatched: int | None = None  # the stream, as long as the watcher does not know of this
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed: threading.Condition | None = None  # made by the first who waits: most futures are asked once they are done
         self._outcome: _Failed | _Done | None = None
         self._execution: Execution[T] | None = None
         self._callbacks: list[Callable[[DeviceFuture[T]], object]] = []
@@ -138,7 +140,7 @@ class DeviceFuture(Uncopied, Generic[T]):
 
     def _tell(self, function: Callable[[DeviceFuture[T]], object]) -> bool:
         """Add a callback; whether it is still to be called."""
-        with self._changed:
+        with self._lock:
             if self._outcome is None:
                 self._callbacks.append(function)
                 return True
@@ -177,8 +179,11 @@ class DeviceFuture(Uncopied, Generic[T]):
             self._look(execution.mark)
         elif self._outcome is None:
             WATCHER.hurry()
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._outcome is not None, timeout):
+        if self._outcome is not None:
+            return
+        with self._lock:
+            changed = self._changed = self._changed or threading.Condition(self._lock)
+            if not changed.wait_for(lambda: self._outcome is not None, timeout):
                 raise TimeoutError(f"the device is not done with {self.label} after {timeout} s")
 
     def _give(self) -> T:
@@ -194,7 +199,7 @@ class DeviceFuture(Uncopied, Generic[T]):
     def _spin(self) -> None:
         if WATCHER.busy:  # other tasks have something to do meanwhile, or are about to
             return
-        end = time.perf_counter() + _SPIN
+        end = time.perf_counter() + (_SHORT if _others_wait() else _SPIN)
         while not self.done() and time.perf_counter() < end:
             pass
 
@@ -221,7 +226,7 @@ class DeviceFuture(Uncopied, Generic[T]):
 
     def _finish(self, error: BaseException | None) -> None:
         """Take what the work came to; the first who knows does it."""
-        with self._changed:
+        with self._lock:
             if self._outcome is not None:
                 return
             execution, self._execution = self._execution, None
@@ -238,7 +243,8 @@ class DeviceFuture(Uncopied, Generic[T]):
             if self._watched is not None:
                 self._watched.future = None
             callbacks, self._callbacks = self._callbacks, []
-            self._changed.notify_all()
+            if self._changed is not None:
+                self._changed.notify_all()
         del execution  # with what was kept for the device
         interrupts: list[BaseException] = []
         for function in callbacks:
@@ -284,6 +290,15 @@ def _fail(future: DeviceFuture[Any], error: Exception) -> None:
     let_go(error)
     without_frames(error)
     future._finish(error)  # noqa: SLF001 - its own module
+
+
+def _others_wait() -> bool:
+    """Whether other tasks of this thread's asyncio loop want their turn. Loops that do not show what is ready have none that is known."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        return asyncio is not None and bool(getattr(asyncio.get_running_loop(), "_ready", ()))
+    except RuntimeError:  # a task of trio
+        return False
 
 
 async def _asyncio_wait(future: DeviceFuture[Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import struct
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -17,9 +16,9 @@ from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.holding import Held, discard_all, hold_all
 from tilec.runtime.ops.modules import KernelFunction, size_of
 from tilec.runtime.ops.op import DeviceOp
-from tilec.runtime.packing import Block
-from tilec.runtime.scalars import encoder_of, format_of, is_number, numpy_dtype, refusal, shown
-from tilec.runtime.seam import Dim3, LaunchParts, LaunchShape, TensorPart
+from tilec.runtime.ops.ways import Way, enqueue
+from tilec.runtime.scalars import encoder_of, is_number, numpy_dtype, refusal, shown
+from tilec.runtime.seam import Dim3, LaunchShape, TensorPart
 from tilec.runtime.tensors.described import Described
 from tilec.runtime.tensors.lease import holder
 
@@ -203,43 +202,48 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
 
     def _launch(self, ctx: ExecutionContext, pushed: list[_Scalar | Held]) -> tuple[Any, ...]:
         function, name = self._function, self._function.symbol
-        shape = self._shape(ctx)
+        shape, ways = self._shape(ctx)
         if function.sizes is not None and len(pushed) != len(function.sizes):
             raise ArgumentError(f"{name}: takes {len(function.sizes)} arguments, got {len(pushed)}", kernel=name)
         ready = [(argument, argument) if isinstance(argument, _Scalar) else argument.ready(ctx) for argument in pushed]
-        packer = _Packer(name)
-        for place, (taken, _) in enumerate(ready):
+        kinds: list[str | TensorPart] = []
+        packed: list[Any] = []
+        used = [taken for taken, _ in ready]
+        for place, taken in enumerate(used):
             if isinstance(taken, _Scalar):
-                packer.add(size_of(taken.dtype), taken.packed, format_of(taken.dtype), pointer=taken.dtype == "ptr")
+                kinds.append(taken.dtype)
+                packed.append(taken.packed)
             else:
-                packer.add_tensor(self._facts(place, taken))
+                facts = self._facts(place, taken)
+                kinds.append(TensorPart.of(f"argument {place}", facts))
+                packed.append(facts.ptr)
         if 0 not in shape.grid:
-            _launch(ctx, function, shape, packer, tuple(taken for taken, _ in ready))
+            enqueue(ctx, function, shape, ways, tuple(kinds), packed, used)
         for argument in pushed:
             if isinstance(argument, Held):
                 argument.release()
         return tuple(given.number if isinstance(given, _Scalar) else given for _, given in ready)
 
-    def _shape(self, ctx: ExecutionContext) -> LaunchShape:
-        """The launch's shape, checked against device and image."""
+    def _shape(self, ctx: ExecutionContext) -> tuple[LaunchShape, dict[tuple[Any, ...], Way]]:
+        """The launch's shape, checked against device and image, and what enqueued launches of it before."""
         function, config = self._function, self._config
         name, device = function.symbol, function.device
         self._require_here(ctx)
         if config is None:
             raise LaunchError(f"{name}: there is no launch configuration", fix="call set_launch_config before", kernel=name)
         shape = config.shape
-        if shape in function.fitting:
-            return shape
+        ways = function.ways.get(shape)
+        if ways is not None:
+            return shape, ways
         check_device_limits(name, shape, device.info)
         if 0 not in shape.grid:
             check_image_limits(name, shape, device.info, function.image, function.loaded)
             if function.loaded.facts.static_shared + shape.shared > device.info.shared_default:
                 device.driver.allow_shared(function.handle, shape.shared)
             check_residency(name, shape, device.info, function.image, function.loaded, device.driver)
-        if len(function.fitting) >= MOST_PLANS:
-            function.fitting.clear()
-        function.fitting.add(shape)
-        return shape
+        if len(function.ways) >= MOST_PLANS:
+            function.ways.clear()
+        return shape, function.ways.setdefault(shape, {})
 
     def _next(self) -> tuple[int, str]:
         """The next argument's place, and its dtype where it is known."""
@@ -287,56 +291,6 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
 
     def _at(self, place: int) -> str:
         return f"{self._function.symbol}: argument {place}"
-
-
-class _Packer:
-    """The arguments of one launch as a driver takes them."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._data = bytearray()
-        self._offsets: list[int] = []
-        self._sizes: list[int] = []
-        self._plain: list[tuple[int, str]] = []
-        self._tensors: list[TensorPart] = []
-        self.addresses: list[int] = []
-
-    def add(self, size: int, packed: Any, code: str, *, pointer: bool) -> None:
-        place = len(self._offsets)
-        self._data += bytes(-len(self._data) % size)
-        if pointer:
-            self._plain.append((place, f"argument {place}"))
-        self._offsets.append(len(self._data))
-        self._sizes.append(size)
-        self._data += struct.pack(f"={code}", packed)
-
-    def add_tensor(self, facts: Any) -> None:
-        place = len(self._offsets)
-        self.add(8, facts.ptr, "Q", pointer=False)
-        self.addresses.append(facts.ptr)
-        self._tensors.append(TensorPart.of(f"argument {place}", facts))
-
-    def block(self) -> Block:
-        return Block(bytes(self._data), tuple(self._offsets))
-
-    def parts(self) -> LaunchParts:
-        return LaunchParts(kernel=self._name, sizes=tuple(self._sizes), addresses=tuple(self._plain), tensors=tuple(self._tensors))
-
-
-def _launch(ctx: ExecutionContext, function: KernelFunction, shape: LaunchShape, packer: _Packer, values: tuple[Any, ...]) -> None:
-    driver, block = ctx.driver, packer.block()
-    driver.adopt(ctx.device)
-    parts = packer.parts()
-    call = function.calls.get((shape, ctx.stream, parts))
-    if call is None:
-        if len(function.calls) >= MOST_PLANS:
-            function.calls.clear()
-        call = driver.bind_launch(ctx.device, function.handle, shape, ctx.stream, parts)
-        function.calls[shape, ctx.stream, parts] = call
-    held: Any = (tuple(packer.addresses), values) if driver.holds_arguments else 0
-    result = call(block.address, held)[0]
-    if result:
-        driver.launch_failed(ctx.device, result, ctx.stream, lambda: call(block.address, held)[0], function.symbol)
 
 
 def _discard(pushed: Sequence[_Scalar | Held]) -> None:

@@ -18,7 +18,7 @@ from tilec.runtime.images import Function as LoadedFunction
 from tilec.runtime.images import refused
 from tilec.runtime.ops.policy import current_device
 from tilec.runtime.protocols import DeviceLike
-from tilec.runtime.seam import LaunchCall, LaunchParts, LaunchShape
+from tilec.runtime.seam import LaunchShape
 
 _ELF = b"\x7fELF"
 _FATBIN = bytes.fromhex("50ed55ba")
@@ -113,7 +113,7 @@ class KernelFunction:
     Attributes:
         handle: the driver's. device: where it is. symbol: its name.
         params: dtypes of its parameters (`ptr` for addresses), where they are known. sizes: their bytes, where they are known.
-        fitting: shapes that were checked before. calls: what enqueues a launch, by shape, stream and what its arguments are.
+        ways: what enqueues launches, by their shapes, which were checked; and of each by its stream and by what its arguments are.
     """
 
     def __init__(self, handle: Any, device: Device, symbol: str, params: tuple[str, ...] | None, cubin: CubinKernel | None) -> None:
@@ -128,8 +128,7 @@ class KernelFunction:
         elif params is not None:
             self.sizes = tuple(size_of(name) for name in params)
         self._cubin = cubin
-        self.fitting: set[LaunchShape] = set()
-        self.calls: dict[tuple[LaunchShape, int, LaunchParts], LaunchCall] = {}
+        self.ways: dict[LaunchShape, dict[tuple[Any, ...], Any]] = {}
 
     @classmethod
     def borrow_raw(

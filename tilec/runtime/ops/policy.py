@@ -117,10 +117,13 @@ def current_policy() -> SchedulingPolicy:
 
 def default_policy(device: Device) -> SchedulingPolicy:
     """The policy that a device has by itself: four streams in turn, which all threads share."""
-    with _LOCK:
-        if device not in _POLICIES:
-            _POLICIES[device] = StreamPoolRoundRobin(_STREAMS, device)
-        return _POLICIES[device]
+    found = _POLICIES.get(device)
+    if found is None:
+        with _LOCK:
+            if device not in _POLICIES:
+                _POLICIES[device] = StreamPoolRoundRobin(_STREAMS, device)
+            found = _POLICIES[device]
+    return found
 
 
 def set_default_device(device: DeviceLike | None) -> None:

@@ -20,7 +20,7 @@ from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes
 from tilec.errors import DriverError, NestedExecutionError, UsedOpError
 from tilec.runtime import Device, DeviceOp, ExecutionContext, SingleStream, use_device, value, with_context, zip_ops
-from tilec.runtime.ops.future import DeviceFuture
+from tilec.runtime.ops.future import DeviceFuture, _others_wait
 from tilec.runtime.ops.watcher import WATCHER, Watcher
 from tilec.runtime.tensors.storage import Storage
 from tilec.testing.fake_driver import FakeDriver
@@ -214,6 +214,19 @@ def test_await_gives_the_result_and_lets_others_run(held: Held) -> None:
     result, turns = asyncio.run(main())
     assert result.tolist() == [2.0] * 4
     assert turns == 20
+
+
+def test_who_awaits_knows_whether_others_want_their_turn() -> None:
+    async def main() -> tuple[bool, bool]:
+        alone = _others_wait()
+        asyncio.get_running_loop().call_soon(int)
+        return alone, _others_wait()
+
+    async def under_trio() -> bool:
+        return _others_wait()
+
+    assert asyncio.run(main()) == (False, True)
+    assert (_others_wait(), trio.run(under_trio)) == (False, False)
 
 
 def test_hundreds_of_futures_at_once(held: Held) -> None:

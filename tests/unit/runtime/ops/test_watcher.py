@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
 from typing import Any
 
@@ -99,6 +101,21 @@ def test_all_marks_that_are_reached_are_told_of_at_once() -> None:
     assert watcher._round()
     assert len(told) == 3
     assert not watcher._round()
+
+
+def slack() -> int:
+    """Nanoseconds by which this thread's pauses may be longer; no more than 0 where nobody says."""
+    return int(ctypes.CDLL(None).prctl(30, 0, 0, 0, 0)) if sys.platform == "linux" else 0  # PR_GET_TIMERSLACK
+
+
+@pytest.mark.skipif(slack() <= 0, reason="pauses are what they are here")
+def test_the_watchers_pauses_are_no_longer_than_they_are_meant_to_be() -> None:
+    """Threads that watch sleep as Linux lets others sleep, 50 us more, which is more than the pauses themselves."""
+    before, found = slack(), []
+    watcher = Watcher()
+    watcher.watch(Mark(Device("cpu").driver, CPU, 0), 0, lambda _: found.append(slack()))
+    assert becomes(lambda: found)
+    assert (found, slack()) == ([1000], before)
 
 
 # --- what an op came to reaches whoever waits, whatever is wrong with it ------------------------------------------------------------
