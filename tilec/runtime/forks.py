@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 _MAKERS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threading.Lock, threading.RLock, threading.Condition)}
-# What locks are called, of objects and of modules.
+# What locks are called, of objects and of modules. A condition comes behind the lock that it is over, if its object has one.
 _NAMES = ("_lock", "lock", "_changed", "_pool_lock", "_LOCK", "_STORES_LOCK")
 
 
@@ -17,9 +17,11 @@ def renew_locks() -> None:
     """Give every module and object of tilec new locks. What a thread was changing meanwhile stays as far as it had come."""
     for thing in _things():
         for name in _NAMES:
-            make = _MAKERS.get(type(_attribute(thing, name)))
+            kind = type(_attribute(thing, name))
+            make = _MAKERS.get(kind)
             if make is not None:
-                object.__setattr__(thing, name, make())  # values that are frozen take it too
+                made = threading.Condition(_attribute(thing, "_lock")) if kind is threading.Condition else make()
+                object.__setattr__(thing, name, made)  # values that are frozen take it too
 
 
 def _attribute(thing: Any, name: str) -> Any:

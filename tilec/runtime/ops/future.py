@@ -94,7 +94,9 @@ class DeviceFuture(Uncopied, Generic[T]):
     def __del__(self) -> None:
         """Tell of an error that nobody asked for."""
         outcome = self.__dict__.get("_outcome")
-        if isinstance(outcome, _Failed) and not (self._heard or _ENDING or sys.is_finalizing()):
+        if outcome is None or self._heard or _Failed is None:  # names of this module may have gone when a process ends
+            return
+        if isinstance(outcome, _Failed) and not (_ENDING or sys.is_finalizing()):
             _LOG.error("%s failed, and nobody asked its future: %s", self.label, outcome.error, exc_info=outcome.error)
 
     def done(self) -> bool:
