@@ -134,8 +134,8 @@ def test_points_that_the_kernel_refuses_are_left_out_as_long_as_some_are_not(cli
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--sweep", "m=1,2"), "--set m=1: kernel add has no parameter or axis 'm'"),
-        (("--sweep", "x=1,2"), "--set x=1: add takes a tensor for x"),
+        (("--sweep", "m=1,2"), "--sweep m=1,2: kernel add has no parameter or axis 'm'"),
+        (("--sweep", "x=1,2"), "--sweep x=1,2: add takes a tensor for x"),
         (("--sweep", "n=1,2", "--set", "x=[n,"), "--set x=[n,"),
         (("--sweep", "n=1,2", "--set", "x=[k*n]"), "--set x=[k*n], with n = 1: "),
         (("--sweep", "n=1..2..3"), "'1..2..3' is no range"),
