@@ -34,9 +34,7 @@ def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     """Callback of `--sweep`: the one that is given, for a second would silently take its place."""
     if len(values) > 1:
         raise click.BadParameter("one sweep at a time; --variants sweeps the matrix beside it", ctx, param)
-    if values == ("",):
-        raise click.BadParameter("it names nothing; leave the option out, or fill the variable that it comes from", ctx, param)
-    return values[0] if values else ""
+    return (named(ctx, param, values[0]) or "") if values else ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -45,7 +45,7 @@ def command(app: App, targets: tuple[str, ...]) -> None:
 
     try:
         plan = build.check(request, SilentObserver())
-        _check_chains(app, plan)
+        _check_chains(plan)
     except (ManifestError, BuildError) as exc:
         if not app.json:
             raise
@@ -62,14 +62,12 @@ def command(app: App, targets: tuple[str, ...]) -> None:
     app.say(f"{app.show(request.manifest_path)}: no problems; {plural(kernels, 'kernel')}, {plural(len(plan.jobs), 'job')}")
 
 
-def _check_chains(app: App, plan: Plan) -> None:
+def _check_chains(plan: Plan) -> None:
     """Refuse steps of chains that do not fit their kernels; of each chain the first."""
-    from tilec.cli.cases import open_project
-    from tilec.errors import CaseError, Diagnostic, ManifestError
-
-    manifest = open_project(app).manifest
+    manifest = plan.manifest
     if not manifest.chains:
         return
+    from tilec.errors import CaseError, Diagnostic, ManifestError
     from tilec.runner.chains import chain_cases
 
     planned = {kernel.info.name: kernel.info for kernel in plan.kernels}

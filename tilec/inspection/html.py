@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -12,6 +10,7 @@ from tilec.inspection.page import Page, PageImage
 from tilec.inspection.report import assumption_text, hints_text, signature, spills, table_text
 from tilec.model.driver import branch_of_cuda
 from tilec.model.kernel import KernelInfo
+from tilec.stubs.pages import page_environment, page_policy
 from tilec.stubs.render import templates
 
 Amount: TypeAlias = Callable[[int | None], str]
@@ -25,20 +24,14 @@ def render(page: Page, *, amount: Amount, title: str) -> bytes:
         amount: says a number of bytes as text.
         title: of the document.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    folder = templates("inspect")
-    # Names, documentation and code come from whoever made the bundle: every value is escaped where it stands.
-    environment = Environment(
-        loader=FileSystemLoader(folder), undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
+    folder, environment = templates("inspect"), page_environment("inspect")
     environment.filters["amount"] = amount
     style, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     text = environment.get_template("report.html.jinja").render(
         title=title,
         style=style,
         script=script,
-        policy=_policy(style, script),
+        policy=page_policy(style, script),
         report=page.report,
         page=page,
         kernels=_kernel_rows(page),
@@ -55,15 +48,6 @@ def page_json(page: Page, amount: Amount) -> dict[str, Any]:
         "kernels": {kernel.name: _kernel_json(kernel) for kernel in page.report.info.kernels},
         "files": [{"name": file.name, "code": file.code, "note": file.note} for file in page.files],
     }
-
-
-def _policy(style: str, script: str) -> str:
-    """Nothing but these very texts may run or style: what slipped through as markup would do nothing."""
-    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
-    return (
-        f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
 
 
 def _kernel_rows(page: Page) -> list[dict[str, Any]]:

@@ -41,8 +41,9 @@ class PlannedKernel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What a build will do. `notes` say what was left out and why."""
+    """What a build of `manifest` will do. `notes` say what was left out and why."""
 
+    manifest: Manifest
     kernels: tuple[PlannedKernel, ...]
     notes: tuple[str, ...] = ()
 
@@ -111,7 +112,7 @@ def make_plan(
     notes.extend(remarks)
     groups = Groups(offered)
     kernels = tuple(dataclasses.replace(k, jobs=tuple(map(groups.of, k.jobs))) for k in planned if k.jobs)
-    return _noted(Plan(kernels=kernels, notes=tuple(dict.fromkeys(notes))), selection.offered if select else 0)
+    return _noted(Plan(manifest=manifest, kernels=kernels, notes=tuple(dict.fromkeys(notes))), selection.offered if select else 0)
 
 
 def _noted(plan: Plan, offered: int) -> Plan:

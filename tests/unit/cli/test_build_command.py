@@ -278,7 +278,8 @@ def test_check_counts_what_there_is(cli, project: Path, fake_build) -> None:
         'edition = 1\npackage = { name = "p", version = "1" }\ntargets = { default = ["sm_90"] }\nkernel = { k = { source = "k.cu" } }\n'
     )
     (project / "k.cu").write_text("")
-    fake_build.check = lambda request, observer: SimpleNamespace(jobs=jobs(project), notes=("left out",))
+    manifest = SimpleNamespace(chains=())
+    fake_build.check = lambda request, observer: SimpleNamespace(manifest=manifest, jobs=jobs(project), notes=("left out",))
     done = cli("check")
     assert (done.code, done.out, done.err) == (0, "tilec.toml: no problems; 1 kernel, 4 jobs\n", "note: left out\n")
     document = json.loads(cli("check", "--json").out)

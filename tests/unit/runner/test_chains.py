@@ -14,6 +14,7 @@ import pytest
 from tests.cpu_samples import ADD, add, device
 from tests.runtime_samples import image
 from tests.unit.runner.test_run_command import ABI, IMAGE, INFO, MANIFEST, Ran, scale
+from tilec.build import BuildRequest
 from tilec.bundle.write import write_bundle
 from tilec.cli.main import run
 from tilec.errors import CaseError
@@ -21,6 +22,7 @@ from tilec.manifest.chains import StepError, parse_step
 from tilec.manifest.types import Case, Chain, Input, Operand, Step
 from tilec.model.kernel import KernelInfo
 from tilec.model.signature import Param, ParamKind
+from tilec.project import open_project
 from tilec.runner.cases import BoundCase
 from tilec.runner.chains import chain_cases, device_of
 from tilec.runner.device import ModuleDevice
@@ -128,8 +130,11 @@ def test_a_chain_without_cases_has_nothing_to_run(tilec: Tilec, tmp_path: Path) 
 def test_check_holds_steps_against_their_kernels(
     tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = SimpleNamespace(jobs=(), notes=(), kernels=(SimpleNamespace(info=INFO.kernels[0]),))
-    monkeypatch.setattr("tilec.build.check", lambda _request, _observer: plan)
+    def planned(request: BuildRequest, _observer: object) -> SimpleNamespace:
+        manifest = open_project(request.manifest_path, request.search).manifest
+        return SimpleNamespace(jobs=(), notes=(), manifest=manifest, kernels=(SimpleNamespace(info=INFO.kernels[0]),))
+
+    monkeypatch.setattr("tilec.build.check", planned)
     assert run(["check"], {"HOME": str(tmp_path)}, tmp_path) == 0
     (tmp_path / "tilec.toml").write_text(MANIFEST + CHAIN.replace("scale(mid, x, 3)", "scale(mid, x, 3, 4)"))
     capsys.readouterr()
