@@ -221,7 +221,7 @@ class Session:
                 ask, made = taken
                 answer = place.ask(self._measure(study.space, ask, made), self._options.limit)
                 assert isinstance(answer, wire.Measured)
-                study.ended(ask, answer)
+                study.ended(ask, answer, place.name)
                 ask = None
         except StoppedError:
             study.stop()
