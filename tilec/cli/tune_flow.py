@@ -280,7 +280,7 @@ def _prepare_cases(app: App, spaces: Sequence[Space], facts: Facts, root: str, f
     def say(case: BoundCase) -> None:
         app.pass_by(f"computing the reference of {case.name}")
 
-    found = tuple(prepare_case(space, facts.info, references, folder / "expected", on_reference=say) for space in spaces)
+    found = tuple(prepare_case(space, facts.sizes, references, folder / "expected", on_reference=say) for space in spaces)
     app.wipe()
     unchecked = [one.space.case.name for one in found if not one.expected]
     if unchecked:

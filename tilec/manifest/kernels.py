@@ -159,7 +159,10 @@ def _dispatch(found: dict[str, Any], path: Path, scope: Scope) -> dict[str, Any]
     """The fields that say how a variant is chosen."""
     if found.get("keep") == "winners" and "table" not in found:
         scope.problems.add((*path, "keep"), 'winners of what? Name the tuning file: table = "tuning/gemm.json"')
-    read = {key: found[key] for key in ("table", "keep") if found.get(key, BAD) is not BAD}
+    for index, text in enumerate(found.get("sizes", ())):
+        if text is not BAD and parse(text).kind not in ("number", "any"):
+            scope.problems.add((*path, "sizes", index), f"{text!r} is no number")
+    read = {key: found[key] for key in ("table", "sizes", "keep") if found.get(key, BAD) is not BAD}
     return {"default": scope.point(found.get("default", {}), (*path, "default")), **read}
 
 

@@ -136,11 +136,12 @@ class Input:
 
     `shape` holds numbers or expressions over the case's earlier inputs and axes. `dist` is normal, uniform, integers, zeros, ones,
     arange or empty (poisoned before the run); `low` and `high` bound uniform and integers. `dtype` may name a matrix axis: the case
-    then runs for each value.
+    then runs for each value. `small` holds the extents of runs that are compared, where they are not those of `shape`.
     """
 
     name: str
     shape: tuple[str, ...] | None = None
+    small: tuple[str, ...] | None = None
     dtype: str = ""
     dist: str = "normal"
     seed: int = 0
@@ -202,6 +203,7 @@ class Kernel:
     launch: Launch = Launch()
     default: tuple[tuple[str, AxisValue], ...] = ()
     table: str = ""
+    sizes: tuple[str, ...] = ()
     keep: str = "all"
     budget: Budget = Budget()
     cases: tuple[Case, ...] = ()

@@ -102,6 +102,13 @@ def expand_cases(kernel: Kernel, info: KernelInfo, *, locate: Locator | None = N
     return tuple(found)
 
 
+def small_case(case: BoundCase) -> BoundCase:
+    """A case with the extents of runs that are held against the reference; those of `shape` may be for measuring alone."""
+    if not any(item.small for item in case.inputs):
+        return case
+    return dataclasses.replace(case, inputs=tuple(dataclasses.replace(i, shape=i.small or i.shape, small=None) for i in case.inputs))
+
+
 def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
     """Every case of a kernel that is in no bundle, by its name alone: as `expand_cases` names them, as far as the manifest tells.
 

@@ -6,17 +6,14 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from tilec.errors import CaseError, UsageError
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Kernel
 from tilec.model import expr
 from tilec.model.kernel import KernelInfo
 from tilec.model.suggest import did_you_mean
-from tilec.model.tuning import size_expressions
-from tilec.runner.cases import BoundCase, expand_cases
-from tilec.runner.inputs import environment, make_inputs
+from tilec.runner.cases import BoundCase, expand_cases, small_case
+from tilec.runner.inputs import make_inputs, planned_inputs
 from tilec.runner.reference import References
 from tilec.tune.space import Space, space_of
 from tilec.tune.worker import write_expected
@@ -56,13 +53,13 @@ def spaces_of(kernel: Kernel, info: KernelInfo, names: Sequence[str], *, locate:
 
 
 def prepare_case(
-    space: Space, info: KernelInfo, references: References, folder: Path, *, on_reference: Callable[[BoundCase], None]
+    space: Space, sizes: Sequence[str], references: References, folder: Path, *, on_reference: Callable[[BoundCase], None]
 ) -> Prepared:
     """Make a case's inputs once, for its sizes and for what its reference gives.
 
     Args:
         space: of the case.
-        info: the kernel.
+        sizes: expressions that tell launches apart.
         references: of the project.
         folder: where results are kept.
         on_reference: hears of a reference before it is called: that may take long.
@@ -70,15 +67,15 @@ def prepare_case(
     Raises:
         CaseError: inputs cannot be made, or are so that nothing is launched, or the reference fails.
     """
-    case = space.case
-    inputs = make_inputs(case)
-    empty = [name for name in case.outs if not np.size(inputs[name])]
+    case, small = space.case, small_case(space.case)
+    env = planned_inputs(case)
+    inputs = make_inputs(small)
+    empty = [name for name in case.outs if not env[name].size]
     if empty and len(empty) == len(case.outs):
         what = f"{case.name}: {', '.join(empty)} {'has' if len(empty) == 1 else 'have'} no elements: such a launch does nothing"
         raise CaseError(what, fix="give the case sizes above 0, or leave it out with --case", location=case.location)
-    env = environment(case, inputs)
     at = []
-    for text in size_expressions(info):
+    for text in sizes:
         value = expr.parse(text).evaluate(env)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise CaseError(f"{case.name}: {text} is {value!r}, which is no size", location=case.location)
@@ -87,7 +84,7 @@ def prepare_case(
     if case.reference:
         on_reference(case)
         path = folder / f"{file_name(case.name)}.npz"
-        write_expected(path, case, references.expected(case, inputs))
+        write_expected(path, case, references.expected(small, inputs))
         expected = str(path)
     return Prepared(space=space, at=tuple(at), expected=expected)
 

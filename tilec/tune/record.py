@@ -11,7 +11,7 @@ from tilec.bundle.tuning import read_record, record_text
 from tilec.errors import ManifestError, UsageError
 from tilec.model.arch import Target
 from tilec.model.kernel import KernelInfo, VariantInfo
-from tilec.model.tuning import Candidate, Clocks, Status, TunedDevice, TunedEntry, TuningRecord, bucket_of, size_expressions
+from tilec.model.tuning import Candidate, Clocks, Status, TunedDevice, TunedEntry, TuningRecord, bucket_of
 from tilec.tune import wire
 from tilec.tune.candidates import Facts
 from tilec.tune.session import CaseResult
@@ -66,7 +66,7 @@ def new_record(
         kernel_digest=facts.kernel_digest,
         space_digest=facts.space_digest,
         toolchain=facts.toolchain,
-        sizes=size_expressions(facts.info),
+        sizes=facts.sizes,
         devices=(tuned,),
     )
     return record, tuple(notes)

@@ -47,7 +47,7 @@ def space_of(info: KernelInfo, case: BoundCase) -> Space:
         raise CaseError(what, fix=fix, location=case.location)
     free = tuple(name for name, _ in info.axes if len({dict(point)[name] for point in points}) > 1)
     for item in case.inputs:
-        for text in item.shape or ():
+        for text in (*(item.shape or ()), *(item.small or ())):
             bad = sorted(_names(text).intersection(free))
             if bad:
                 what = (

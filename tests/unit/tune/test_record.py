@@ -22,7 +22,12 @@ from tilec.tune.session import CaseResult
 from tilec.tune.trial import Trial
 
 FACTS = Facts(
-    info=planned(), kernel_digest="a" * 64, space_digest="b" * 64, toolchain=(ToolInfo(name="t", version="1", digest="d"),), target="sm_90"
+    info=planned(),
+    kernel_digest="a" * 64,
+    space_digest="b" * 64,
+    toolchain=(ToolInfo(name="t", version="1", digest="d"),),
+    target="sm_90",
+    sizes=size_expressions(planned()),
 )
 READY = wire.Ready(device=H200, driver="580.95.05")
 NAMES = ("gemm/4k[f16]", "gemm/4k[bf16]")
