@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -35,7 +36,7 @@ class Prepared:
 
 
 def spaces_of(kernel: Kernel, info: KernelInfo, names: Sequence[str], *, locate: Locator | None = None) -> tuple[Space, ...]:
-    """What is searched, for each case of a kernel, or for those that are named.
+    """What is searched, for each case of a kernel, or for those whose names fit a glob.
 
     Raises:
         UsageError: there is no case, or none of a name.
@@ -46,10 +47,20 @@ def spaces_of(kernel: Kernel, info: KernelInfo, names: Sequence[str], *, locate:
         what = f"kernel {kernel.name} has no case: tuning needs inputs to run candidates with, and a reference that says who is right"
         raise UsageError(what, fix=f"add [kernel.{kernel.name}.case.NAME] to tilec.toml, with inputs and a reference")
     for name in names:
-        if name not in known:
+        if not any(fnmatch.fnmatchcase(case, name) for case in known):
             raise UsageError(f"kernel {kernel.name} has no case {name!r}{did_you_mean(name, known) or '; it has ' + ', '.join(known)}")
-    wanted = dataclasses.replace(kernel, cases=tuple(case for case in kernel.cases if not names or case.name in names))
-    return tuple(space_of(info, case) for case in expand_cases(wanted, info, locate=locate))
+    chosen = tuple(case for case in kernel.cases if not names or any(fnmatch.fnmatchcase(case.name, name) for name in names))
+    wanted = dataclasses.replace(kernel, cases=chosen)
+    return tuple(space_of(info, case) for case in cases_of(wanted, info, locate=locate))
+
+
+def cases_of(kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
+    """Every case of a kernel with what it chooses itself: what launches take by default is searched like the rest.
+
+    Raises:
+        CaseError: a case does not fit the kernel.
+    """
+    return expand_cases(kernel, dataclasses.replace(info, default=()), locate=locate)
 
 
 def prepare_case(

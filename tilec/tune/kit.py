@@ -23,7 +23,7 @@ from tilec.model.arch import Target
 from tilec.model.kernel import KernelInfo, ToolInfo, VariantInfo
 from tilec.model.tuning import size_expressions
 from tilec.tune.candidates import Facts, Made
-from tilec.tune.cases import Prepared
+from tilec.tune.cases import Prepared, cases_of
 from tilec.tune.space import Point, point_of, space_of
 
 VERSION = 1
@@ -192,10 +192,8 @@ def _candidates(rows: Sequence[Mapping[str, Any]], built: KernelInfo, bundle: st
 
 
 def _prepared(kernel: Kernel, facts: Facts, rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Prepared]:
-    from tilec.runner.cases import expand_cases
-
     info, sizes = facts.info, len(facts.sizes)
-    cases = {case.name: case for case in expand_cases(kernel, info)}
+    cases = {case.name: case for case in cases_of(kernel, info)}
     found = []
     for row in rows:
         expected = ""

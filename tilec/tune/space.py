@@ -55,7 +55,8 @@ def space_of(info: KernelInfo, case: BoundCase) -> Space:
                 )
                 fix = f"give a number, or choose {bad[0]} in the case: axes = {{ {bad[0]} = … }}"
                 raise CaseError(what, fix=fix, location=case.location)
-    return Space(case=case, points=points, free=free)
+    axes = tuple((name, value) for name, value in points[0] if name not in free)
+    return Space(case=dataclasses.replace(case, axes=axes), points=points, free=free)
 
 
 def at_point(case: BoundCase, info: KernelInfo, point: Point) -> BoundCase:
