@@ -15,7 +15,7 @@ from tilec.model.kernel import AxisValue, KernelDecl, KernelInfo, LaunchInfo
 from tilec.model.safety import Checks
 from tilec.model.signature import Param
 from tilec.model.suggest import did_you_mean
-from tilec.model.table import TuningTable
+from tilec.model.table import DispatchRule, TuningTable
 from tilec.plan.checks import check_entry, check_hints, check_kernel
 from tilec.plan.groups import Groups
 from tilec.plan.matrix import Report, expand
@@ -277,6 +277,7 @@ def _info(kernel: Kernel, decl: KernelDecl, params: tuple[Param, ...], variants:
         axes=axes,
         dtype_axes=tuple(name for name, _ in axes if name in bound),
         default=tuple(default.items()),
+        rules=tuple(DispatchRule(when=rule.when, take=rule.take) for rule in kernel.rules),
         launch=LaunchInfo(
             grid=kernel.launch.grid,
             block=kernel.launch.block or ("1",),
