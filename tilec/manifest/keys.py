@@ -243,6 +243,21 @@ DISPATCH = Table(
             Text("variants", choices=("all", "winners")),
             "Variants that are shipped: all (default), or the points that win somewhere in the table and the default.",
         ),
+        Key(
+            "rules",
+            ListOf(
+                Table(
+                    keys=(
+                        Key("when", Formula(), "Condition on the arguments; without it, the rule is for all launches."),
+                        Key("take", Table(names=_axes()), "Axis values that those launches take.", required=True),
+                    ),
+                    of=types.Rule,
+                ),
+                least=1,
+                most=64,
+            ),
+            "What launches take by their arguments: the first rule whose condition holds, and whose variant fits them.",
+        ),
     ),
 )
 BUDGET = Table(

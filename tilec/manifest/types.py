@@ -187,6 +187,14 @@ class Case:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """kernel.NAME.dispatch.rules[]: launches whose arguments `when` holds for take this point, as far as it says; empty: all launches."""
+
+    when: str = ""
+    take: tuple[tuple[str, AxisValue], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Kernel:
     """[kernel.NAME]. `source` is relative to the project; `function` stands behind its colon (or is the symbol's base name, or NAME)."""
 
@@ -205,6 +213,7 @@ class Kernel:
     table: str = ""
     sizes: tuple[str, ...] = ()
     keep: str = "all"
+    rules: tuple[Rule, ...] = ()
     budget: Budget = Budget()
     cases: tuple[Case, ...] = ()
     options: Options = ()

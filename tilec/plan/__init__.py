@@ -15,7 +15,7 @@ from tilec.model.kernel import AxisValue, KernelDecl, KernelInfo, LaunchInfo
 from tilec.model.safety import Checks
 from tilec.model.signature import Param
 from tilec.model.suggest import did_you_mean
-from tilec.model.table import TuningTable
+from tilec.model.table import DispatchRule, TuningTable
 from tilec.plan.checks import check_entry, check_hints, check_kernel
 from tilec.plan.groups import Groups
 from tilec.plan.matrix import Report, expand
@@ -173,7 +173,11 @@ def _plan_kernel(scope: _Scope, kernel: Kernel, decl: KernelDecl, source: Source
             report(why, ("kernel", kernel.name, "dispatch", "sizes", number))
     chosen = choose_targets(language, wanted)
     space = space_digest(manifest, kernel, variants)
-    variants, table = _taken_up(scope, kernel, params, variants, chosen.targets)
+    everything = variants
+    variants, table = _taken_up(scope, kernel, params, everything, chosen.targets)
+    for variant in set(everything).difference(variants):  # overrides may well speak of what a table leaves out
+        for target in chosen.targets:
+            selection.hints(kernel, variant.id, target)
     specs = _Specs(manifest, kernel, decl, source, params, scope.profile, report)
     jobs = []
     for variant in variants:
@@ -290,6 +294,7 @@ def _info(kernel: Kernel, decl: KernelDecl, params: tuple[Param, ...], variants:
         axes=axes,
         dtype_axes=tuple(name for name, _ in axes if name in bound),
         default=tuple(default.items()),
+        rules=tuple(DispatchRule(when=rule.when, take=rule.take) for rule in kernel.rules),
         launch=LaunchInfo(
             grid=kernel.launch.grid,
             block=kernel.launch.block or ("1",),

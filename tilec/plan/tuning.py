@@ -125,6 +125,7 @@ def winners(kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant]
     for variant in variants:
         fallback.setdefault(tuple(pair for pair in variant.axes if pair[0] in dtypes), variant.axes)
     kept.update(fallback.values())
+    kept.update(variant.axes for rule in kernel.rules for variant in variants if same_point(variant.axes, dict(rule.take)))
     return tuple(variant for variant in variants if variant.axes in kept)
 
 

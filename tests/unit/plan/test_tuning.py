@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.plan.test_plan import TILE_DECL, cuda_kernel, plan, problems, tile_kernel
 from tilec.bundle.tuning import record_text
-from tilec.manifest.types import AssumeSet, Kernel, Matrix, Override
+from tilec.manifest.types import AssumeSet, Kernel, Matrix, Override, Rule
 from tilec.model.arch import Target
 from tilec.model.job import InputFile, Source
 from tilec.model.kernel import ToolInfo
@@ -160,6 +160,13 @@ def test_winners_and_the_default_are_kept() -> None:
 def test_without_a_default_the_first_point_is_kept() -> None:
     kernel = tile_kernel(keep="winners", default=())
     assert built(kernel, tuned(GOOD, of=kernel)) == ["gemm-f16-BM64-BN128", "gemm-f16-BM64-BN256", "gemm-bf16-BM64-BN128"]
+
+
+def test_points_of_rules_are_kept() -> None:
+    kernel = tile_kernel(keep="winners", rules=(Rule(when="a.shape[0] < 64", take=(("BM", 64), ("BN", 128))),))
+    kept = built(kernel, tuned(GOOD, of=kernel))
+    assert {"gemm-f16-BM64-BN128", "gemm-bf16-BM64-BN128"} <= set(kept)
+    assert len(kept) == len(built(tile_kernel(keep="winners"), tuned(GOOD, of=kernel))) + 2
 
 
 def test_all_are_kept_without_a_file() -> None:
