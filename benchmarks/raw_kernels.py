@@ -107,10 +107,12 @@ def softmax_long(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct
 
 
 @ct.kernel
-def rms_norm(y, x, weight, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
+def rms_norm(
+    y, x, weight, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], AHEAD: ct.Constant[bool] = False, CHECK: ct.Constant[bool] = True
+):
     i, j = ct.bid(0), 0
     values = load(x, (i, j), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
-    factor = load(weight, (0,), (COLS,), CHECK, tma=False).astype(ct.float32)
+    factor = load(weight, (0,), (COLS,), CHECK, tma=AHEAD).astype(ct.float32)
     scale = ct.rsqrt(ct.sum(values * values, 1, keepdims=True) * share(x) + eps)
     ct.store(y, (i, j), (values * scale * factor).astype(y.dtype), check_bounds=CHECK, allow_tma=False)
 

@@ -316,7 +316,8 @@ def _plan(project: Project, declared: Declared, request: BuildRequest) -> Plan:
             targets=targets,
             select=select,
             profile=request.profile,
-            tuned={} if request.aside else tuning_files(project, declared),
+            tuned=tuning_files(project, declared, shipped=not request.aside),
+            shipped=not request.aside,
         )
     except UsageError:
         declared.require_all()  # may be what is behind it

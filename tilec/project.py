@@ -166,8 +166,8 @@ def _functions(path: Path) -> frozenset[str] | None:
     return frozenset(names)
 
 
-def tuning_files(project: Project, declared: Declared) -> dict[str, Tuned]:
-    """The tuning files that the manifest names, by kernel.
+def tuning_files(project: Project, declared: Declared, *, shipped: bool = True) -> dict[str, Tuned]:
+    """The tuning files that the manifest names, by kernel; for what is not shipped, those that can be read.
 
     Raises:
         ManifestError: some are not there, or cannot be read; every problem of each.
@@ -192,7 +192,7 @@ def tuning_files(project: Project, declared: Declared) -> dict[str, Tuned]:
             digest = digest_of(project, declared, kernel)
             tools = declared.tools[kernel.language]
             found[kernel.name] = Tuned(path=kernel.table, text=data.decode(), record=record, kernel_digest=digest, tools=tools)
-    if problems:
+    if problems and shipped:
         raise ManifestError(tuple(problems))
     return found
 

@@ -47,10 +47,13 @@ def softmax_long(y: tl.SpanMut[T, (ROWS, COLS), 1], x: tl.Ref[T, 2]) -> None:
 
 @tl.kernel
 @tl.preconditions("y.shape == x.shape", "dim(y, 1) <= COLS", "dim(weight, 0) == dim(x, 1)")
-def rms_norm(y: tl.Mut[T, (ROWS, COLS)], x: tl.Ref[T, 2], weight: tl.Ref[T, 1], eps: float = 1e-6) -> None:
-    """x / rms(x) * weight, row by row."""
+def rms_norm(y: tl.Mut[T, (ROWS, COLS)], x: tl.Ref[T, 2], weight: tl.Ref[T, 1], eps: float = 1e-6, AHEAD: tl.Const[bool] = False) -> None:
+    """x / rms(x) * weight, row by row.
+
+    AHEAD copies the weights to shared memory while the row is summed: the compiler puts plain loads of them behind the sum. Long rows gain.
+    """
     values = x.load_tile_like(y, allow_tma=False).astype(tl.float32)
-    factor = weight.load_tile((0,), (COLS,), allow_tma=False).astype(tl.float32)
+    factor = weight.load_tile((0,), (COLS,), allow_tma=AHEAD).astype(tl.float32)
     # Padding is zero and adds nothing to the sum; the mean is over the elements that there are.
     scale = tl.rsqrt(tl.sum(values * values, 1, keepdims=True) * _share(x) + eps)
     y.store((values * scale * factor).astype(T), allow_tma=False)

@@ -43,7 +43,7 @@ def package(project: Path):
 
 def test_every_case_passes_on_the_cpu_device(project: Path, cli: Cli) -> None:
     report = cli.good(project, "run", "--device", "cpu").out
-    assert "49 cases on the cpu device: 49 passed" in report
+    assert "52 cases on the cpu device: 52 passed" in report
 
 
 def test_every_kernel_has_a_case(project: Path) -> None:
@@ -98,6 +98,31 @@ def test_rows_that_are_too_long_are_refused(package):
             package.softmax(tensor(np.zeros((2, 2000), np.float32)), x.share()).sync()
         with pytest.raises(VariantError):
             package.softmax(tensor(np.zeros((2, 2000), np.float32)), tensor(np.zeros((2, 2000), np.float32)).share(), COLS=2048).sync()
+
+
+@pytest.mark.parametrize(
+    ("length", "columns", "facts"),
+    [(777, 1024, ""), (1000, 1024, "-div8"), (1024, 1024, "-whole"), (1025, 4096, ""), (4096, 4096, "-whole"), (5000, 8192, "-div8")],
+)
+def test_norms_take_the_variant_that_the_rows_fit_into(package, length, columns, facts):
+    x, w = np.ones((4, length), np.float32), np.ones(length, np.float32)
+    kernels = package.load("cpu")
+    for name, arguments in (("rms_norm", (x, w)), ("layer_norm", (x, w, w.copy())), ("add_rms_norm", (x, x.copy(), w))):
+        outputs = [np.zeros_like(x) for _ in range(2 if name.startswith("add") else 1)]
+        chosen = kernels[name].explain(*outputs, *arguments).variant
+        assert dict(chosen.axes)["COLS"] == columns
+        assert next((known for known in ("-whole", "-div8") if chosen.id.endswith(known)), "") == facts
+    with pytest.raises(RequirementError, match=r"rms_norm: requires y\.shape\[1\] <= COLS"):
+        kernels["rms_norm"].explain(np.zeros((4, 8193), np.float32), np.ones((4, 8193), np.float32), np.ones(8193, np.float32))
+
+
+@pytest.mark.parametrize(("d", "group"), [(64, 1), (64, 4), (128, 1), (128, 4)])
+def test_attention_takes_the_variant_of_its_heads(package, d, group):
+    bf16 = pytest.importorskip("ml_dtypes").bfloat16
+    o, q = (np.ones((8, 32, d), bf16) for _ in range(2))
+    k, v = (np.ones((8 // group, 32, d), bf16) for _ in range(2))
+    axes = dict(package.load("cpu")["attention"].explain(o, q, k, v, 0.1).variant.axes)
+    assert (axes["D"], axes["GROUP"]) == (d, group)
 
 
 @pytest.mark.parametrize("length", [40, 1000, 8193])

@@ -140,6 +140,33 @@ def test_a_build_takes_the_record_up(tune, project: Path, cli: Cli) -> None:
     refused = cli(project, "build", "--targets", "tileir", "--select", "add")
     assert refused.code == 2
     assert "the kernel has changed since it was tuned" in refused.err
+    tune("add", "--confirm", code=2)
+    assert "tuning/add.json: the code of TILE=64 MODE=0 for tileir is not what was measured (case big)" in tune.err
+    edit(project / "k" / "add.py", "+ 2.0\n    if MODE == 1", "+ 1.0  # again\n    if MODE == 1")
+    assert cli(project, "build", "--targets", "tileir", "--select", "add").code == 2
+    assert "confirmed" in tune("add", "--confirm")
+    cli.good(project, "build", "--targets", "tileir", "--select", "add")
+    assert "unchanged" in tune("add", "--confirm")
+    tune("bare", "--confirm", code=2)
+    assert "tuning/bare.json: there is nothing to confirm" in tune.err
+    tune("add", "--confirm", "--resume", code=2)
+    assert "--confirm holds a record against the code of now, and measures nothing" in tune.err
+
+
+def test_a_case_is_measured_at_its_size_and_checked_at_a_small_one(tune, project: Path, cli: Cli) -> None:
+    """The launcher is told nothing: the table has it from the size that decides, whatever the inputs' own are."""
+    edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0]")
+    edit(project / "tilec.toml", "inputs.x = { shape = [4096], ", "inputs.x = { shape = [1048576], small = [256], ")
+    edit(project / "tilec.toml", "inputs.z = { shape = [4096], ", 'inputs.z = { shape = ["x.shape[0]"], ')
+    edit(project / "tilec.toml", "[kernel.add.params]", '[kernel.add.dispatch]\nsizes = ["z.shape[0] // 16"]\n[kernel.add.params]')
+    tune("add", *CPU, "--search", "grid", "--case", "b*")
+    found = entry(project)
+    assert (found["at"], found["ranges"]) == ([65536], [[65536, 131071]])
+    assert found["point"]["TILE"] == 64
+    (trial, *_) = [json.loads(line) for line in (project / ".tilec/tune/add/add-tileir-cpu.jsonl").read_text().split("\n")[1:-1]]
+    assert trial["device"] == "cpu"
+    out = cli.good(project, "run", "add", "--device", "cpu", "--set", "TILE=64").out
+    assert "add/big" in out
 
 
 def test_candidates_that_hang_or_crash_cost_themselves_alone(tune, project: Path) -> None:

@@ -7,17 +7,17 @@ from typing import Any
 
 from tilec.bundle.codec import Codec, Misfit, enumeration, flag
 from tilec.bundle.safety import SAFETY
-from tilec.bundle.tables import TABLE
+from tilec.bundle.tables import RULES, TABLE
 from tilec.model.jit import JitFallback
 from tilec.model.kernel import KernelInfo
 
-_CODECS: dict[str, Codec] = {"safety": SAFETY, "table": TABLE, "jit": enumeration(JitFallback)}
+_CODECS: dict[str, Codec] = {"safety": SAFETY, "table": TABLE, "jit": enumeration(JitFallback), "rules": RULES}
 
 
 def write_extras(kernel: KernelInfo) -> dict[str, Any]:
     """What there is of them, by key."""
     found = {key: getattr(kernel, key) for key in _CODECS}
-    plain = {key: _CODECS[key].write(value) for key, value in found.items() if value is not None}
+    plain = {key: _CODECS[key].write(value) for key, value in found.items() if value not in (None, ())}
     return {**plain, "programmatic": True} if kernel.launch.programmatic else plain
 
 

@@ -134,7 +134,7 @@ def _write_kernel(kernel: KernelInfo) -> Any:
     for variant in plain["variants"]:
         variant["abi"] = places.setdefault(variant["abi"], len(places))
     plain["abis"] = [_ABI.write(abi) for abi in places]
-    if kernel.safety is not None or kernel.table is not None or kernel.jit is not None or kernel.launch.programmatic:
+    if kernel.safety is not None or kernel.table is not None or kernel.jit is not None or kernel.launch.programmatic or kernel.rules:
         from tilec.bundle.extras import write_extras
 
         plain.update(write_extras(kernel))
@@ -170,7 +170,7 @@ def _read_kernel(value: Any) -> Any:
     return KernelInfo(**fields)
 
 
-_EXTRAS = frozenset(("safety", "table", "jit", "programmatic"))
+_EXTRAS = frozenset(("safety", "table", "jit", "rules", "programmatic"))
 _APART = _EXTRAS | {"abis"}  # keys of a kernel that are no fields of its record
 _KERNEL = Codec(_write_kernel, _read_kernel)
 _BUNDLE = record(
@@ -202,7 +202,7 @@ def to_index(info: BundleInfo) -> bytes:
         _check(info)
     except Misfit as misfit:
         _refuse(misfit.where, misfit.what)
-    new = any(kernel.jit is not None or kernel.launch.programmatic or kernel.has_special for kernel in info.kernels)
+    new = any(kernel.jit is not None or kernel.launch.programmatic or kernel.rules or kernel.has_special for kernel in info.kernels)
     return canonical_json({"schema_version": SCHEMA_VERSION if new else _PLAIN, **_BUNDLE.write(info)})
 
 
@@ -458,10 +458,10 @@ def _check_kernel(here: str, kernel: KernelInfo) -> None:
     for region in kernel.safety.regions if kernel.safety else ():
         if region.param not in params:
             unfit(f"{here}.safety.regions", f"no parameter {region.param!r}")
-    if kernel.table is not None:
-        from tilec.bundle.tables import check_table
+    if kernel.table is not None or kernel.rules:
+        from tilec.bundle.tables import check_choice
 
-        check_table(f"{here}.table", kernel.table, axes, params)
+        check_choice(here, kernel, axes, params)
     for index, variant in enumerate(kernel.variants):
         for name, _ in variant.axes:
             if name not in axes:

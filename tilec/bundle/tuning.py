@@ -115,6 +115,11 @@ def _read_capability(value: Any) -> Any:
     return int(parts[0]), int(parts[1])
 
 
+def _older(codec: Codec, **absent: Any) -> Codec:
+    """A codec of objects that reads those of older files too, which lack some keys."""
+    return Codec(codec.write, lambda value: codec.read({**absent, **value} if type(value) is dict else value))
+
+
 _SIZE = integer(0)
 _TIME = Codec(lambda value: round(value, 4), _read_time)
 _INTERVAL = row(_TIME, _TIME)
@@ -130,18 +135,22 @@ _CANDIDATE = record(
     interval_us=optional(_INTERVAL),
     samples=integer(0),
 )
-_ENTRY = record(
-    TunedEntry,
-    case=text(most=500),
-    ranges=sequence(_RANGE, most=64),
-    at=sequence(_SIZE, most=64),
-    point=_POINT,
-    variant=text(most=10_000),
-    hints=_mapping(integer(), "compiler hints"),
-    median_us=_TIME,
-    interval_us=_INTERVAL,
-    samples=integer(1),
-    candidates=sequence(_CANDIDATE, most=1_000_000),
+_ENTRY = _older(
+    record(
+        TunedEntry,
+        case=text(most=500),
+        ranges=sequence(_RANGE, most=64),
+        at=sequence(_SIZE, most=64),
+        point=_POINT,
+        variant=text(most=10_000),
+        code=text(pattern=r"([0-9a-f]{64})?", what="a SHA-256 in hex"),
+        hints=_mapping(integer(), "compiler hints"),
+        median_us=_TIME,
+        interval_us=_INTERVAL,
+        samples=integer(1),
+        candidates=sequence(_CANDIDATE, most=1_000_000),
+    ),
+    code="",
 )
 _DEVICE = record(
     TunedDevice,

@@ -62,7 +62,7 @@ def _launch(bare: Bare, told: dict[str, Any]) -> None:
     from tilec.frontends.base import ToolSearch
     from tilec.inspection.container import open_container
     from tilec.project import open_project
-    from tilec.runner.cases import expand_cases
+    from tilec.runner.cases import expand_cases, small_case
     from tilec.runner.device import ApartDevice, ModuleDevice
     from tilec.runtime import _driver
     from tilec.runtime.load import load
@@ -77,6 +77,7 @@ def _launch(bare: Bare, told: dict[str, Any]) -> None:
     module = load(bundle, bare.device, driver=driver)
     driver.adopt(module.device.ordinal)  # tools tell of each call that fails for want of a context
     device = ModuleDevice(module, driver) if bare.memory == PLAIN else ApartDevice(module, driver)
+    case = case if bare.memory == PLAIN else small_case(case)  # a profile is of the sizes that are measured
     arguments, choice = _arguments(case, device, unset=bare.memory == UNSET), dict(case.choose)
     if isinstance(device, ApartDevice):
         told["gap"] = device.settle()

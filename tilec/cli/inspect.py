@@ -291,7 +291,7 @@ def _kernel(app: App, kernel: KernelInfo) -> None:
 
 
 def _launch(kernel: KernelInfo) -> Sequence[tuple[str, str]]:
-    from tilec.inspection.report import table_text
+    from tilec.inspection.report import rule_text, table_text
 
     launch = kernel.launch
     rows = [("grid", " x ".join(launch.grid)), ("block", "" if launch.block == ("1",) else " x ".join(launch.block))]
@@ -300,6 +300,7 @@ def _launch(kernel: KernelInfo) -> Sequence[tuple[str, str]]:
     rows += [("programmatic", "launch")] if launch.programmatic else []
     rows += [("requires", text) for text in launch.requires]
     rows += [("tuned by", table_text(kernel.table))] if kernel.table is not None else []
+    rows += [("rule", rule_text(rule)) for rule in kernel.rules]
     return [(label, text) for label, text in rows if text]
 
 

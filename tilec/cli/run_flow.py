@@ -162,6 +162,7 @@ def _one(cases: tuple[BoundCase, ...], name: str) -> BoundCase:
 def _trace(app: App, place: ModuleDevice | None, opened: Opened, case: BoundCase, cpu: CpuWish, traced: list[str]) -> int:
     """Launch a case on a device that prints what blocks do; what comes out is not compared, since the other blocks do not run."""
     from tilec.errors import MissingError
+    from tilec.runner.cases import small_case
     from tilec.runner.inputs import make_inputs
     from tilec.runner.run import arguments_on
 
@@ -169,7 +170,7 @@ def _trace(app: App, place: ModuleDevice | None, opened: Opened, case: BoundCase
     reason = absent or (place.refusal(case.kernel, dict(case.axes)) if place else "")
     if reason or place is None:
         raise MissingError(f"{case.name} cannot be traced: {reason}", kernel=case.kernel)
-    place.launch(case.kernel, arguments_on(case, place, make_inputs(case)), dict(case.choose))
+    place.launch(case.kernel, arguments_on(case, place, make_inputs(small_case(case))), dict(case.choose))
     if app.json:
         app.document("trace", {"case": case.name, "blocks": [list(block) for block in cpu.blocks], "lines": traced})
     return 0

@@ -48,6 +48,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         "tilec tune gemm --dry-run                   # what there is to try, and what is pruned without a GPU",
         "tilec tune --prepare gemm --target sm_90    # where the compilers are: writes gemm-sm_90.tune",
         "tilec tune --measure gemm-sm_90.tune        # where the GPU is",
+        "tilec tune gemm --confirm                   # the source was edited elsewhere: is the code what was measured?",
         "tilec tune softmax --device cpu             # times of the cpu device, which say nothing of a GPU",
     )
     + "\n\nExit codes: 0 every case has a winner and the record is written, 1 a case has none, 2 usage or manifest, 3 no such GPU, or a "
@@ -60,7 +61,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     multiple=True,
     metavar="NAME",
     shell_complete=completes(project_cases),
-    help="Only these cases of the kernels (default: all).",
+    help="Only these cases of the kernels, by name or glob (default: all).",
 )
 @click.option("--device", "devices", multiple=True, metavar="NAME", help="cuda:N (several share the work) or cpu (default: all GPUs).")
 @click.option(
@@ -79,6 +80,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--dry-run", is_flag=True, help="Compile, and say what there is to try; nothing is measured or written.")
 @click.option("--prepare", is_flag=True, help="Write a kit with every candidate, to be measured where there is no compiler.")
 @click.option("--measure", "kits", multiple=True, type=click.Path(), metavar="KIT", help="Measure a kit that --prepare wrote.")
+@click.option("--confirm", is_flag=True, help="Keep the record of a kernel whose files changed and whose code did not; no GPU is needed.")
 @click.option("--record", default="", metavar="FILE", help="The record (default: dispatch.table of the manifest, or tuning/KERNEL.json).")
 @click.option("-o", "--out", default="", metavar="FILE", help="With --prepare: the kit (default: KERNEL-TARGET.tune).")
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Compilers that run at once (default: all cores).")
@@ -99,6 +101,7 @@ def command(
     dry_run: bool,
     prepare: bool,
     kits: tuple[str, ...],
+    confirm: bool,
     record: str,
     out: str,
     jobs: int | None,
@@ -109,8 +112,11 @@ def command(
     measured, held against the case's reference, then timed: wrong, failing and hanging ones are noted and passed over. The two best are
     decided side by side. Everything is logged, so that nothing is lost when it is interrupted.
     """
+    from tilec.cli.tune_confirm import confirm_kernel
     from tilec.cli.tune_flow import Wish, dry_run_kernel, measure_kit, prepare_kernel, tune_kernel
 
+    if confirm and (kits or prepare or dry_run or resume or cases or devices or target):
+        raise click.UsageError("--confirm holds a record against the code of now, and measures nothing: give KERNEL, and --record at most")
     _check_combination(kernels, kits, out=out, prepare=prepare, dry_run=dry_run, resume=resume, record=record, target=target, cases=cases)
     names = tuple(name.strip() for text in devices for name in text.split(",") if name.strip())
     wish = Wish(
@@ -130,9 +136,9 @@ def command(
         environ=dict(os.environ),
         clock=time.monotonic,
     )
-    step = dry_run_kernel if dry_run else prepare_kernel if prepare else tune_kernel
+    step = confirm_kernel if confirm else dry_run_kernel if dry_run else prepare_kernel if prepare else tune_kernel
     documents: list[dict[str, Any]] = []
-    with _interruptible(app, kernels, kits, wish, prepare=prepare or dry_run):
+    with _interruptible(app, kernels, kits, wish, prepare=prepare or dry_run or confirm):
         documents.extend(measure_kit(app, wish, app.path(kit)) for kit in kits)
         documents.extend(step(app, wish, name) for name in kernels)
     ok = all(document["ok"] for document in documents)

@@ -66,11 +66,11 @@ class Wish:
 def tune_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     """Tune a kernel of the project at hand, and write its record."""
     require_search(Search(wish.search))
-    project, kernel = _open(app, name)
+    project, kernel = open_kernel(app, name)
     devices = _devices(wish.devices)
     target = str(target_for(project.manifest, name, devices[0][1], wish.target))
-    folder = _folder(project, name)
-    record = _record_path(app, wish, kernel, project.manifest)
+    folder = folder_of(project, name)
+    record = record_path(app, wish, kernel, project.manifest)
     _require_own(app, record, name)
     with (
         scratch(folder) as own,
@@ -110,11 +110,11 @@ def _measure_kit(
 
 def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     """Compile every candidate, and write a kit."""
-    project, kernel = _open(app, name)
+    project, kernel = open_kernel(app, name)
     target = str(target_for(project.manifest, name, None, wish.target))
     path = Path(os.path.normpath(app.path(wish.out or f"{name}-{target}{SUFFIX}")))
     with (
-        scratch(_folder(project, name)) as own,
+        scratch(folder_of(project, name)) as own,
         Foundry(make_request(app, workers=wish.jobs), name, target, own, Display(app, wish.clock), project=project) as foundry,
     ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
@@ -130,11 +130,11 @@ def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
 
 def dry_run_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     """Compile every candidate, and say which would be measured."""
-    project, kernel = _open(app, name)
+    project, kernel = open_kernel(app, name)
     device = _devices(wish.devices)[0][1] if wish.devices else None
     target = str(target_for(project.manifest, name, device, wish.target))
     with (
-        scratch(_folder(project, name)) as own,
+        scratch(folder_of(project, name)) as own,
         Foundry(make_request(app, workers=wish.jobs), name, target, own, Display(app, wish.clock), project=project) as foundry,
     ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
@@ -195,7 +195,12 @@ def _write(
     return {**document, "record": str(path)}
 
 
-def _open(app: App, name: str) -> tuple[Project, Kernel]:
+def open_kernel(app: App, name: str) -> tuple[Project, Kernel]:
+    """The project at hand, and a kernel of it.
+
+    Raises:
+        UsageError: it has none of that name.
+    """
     project = open_project(app.manifest_path(), app.settings.search)
     names = [kernel.name for kernel in project.manifest.kernels]
     if any(name == chain.name for chain in project.manifest.chains):
@@ -259,7 +264,7 @@ def _log(wish: Wish, folder: Path, facts: Facts, device: DeviceInfo) -> Iterator
         log.close()
 
 
-def _folder(project: Project, name: str) -> Path:
+def folder_of(project: Project, name: str) -> Path:
     """Where a kernel's logs are kept: in `.tilec`, of which git takes no note."""
     work = WorkDir(Path(project.manifest.root))
     work.ignore()
@@ -280,7 +285,7 @@ def _prepare_cases(app: App, spaces: Sequence[Space], facts: Facts, root: str, f
     def say(case: BoundCase) -> None:
         app.pass_by(f"computing the reference of {case.name}")
 
-    found = tuple(prepare_case(space, facts.info, references, folder / "expected", on_reference=say) for space in spaces)
+    found = tuple(prepare_case(space, facts.sizes, references, folder / "expected", on_reference=say) for space in spaces)
     app.wipe()
     unchecked = [one.space.case.name for one in found if not one.expected]
     if unchecked:
@@ -298,7 +303,8 @@ def _work(facts: Facts, kernel: Kernel, prepared: Sequence[Prepared], candidates
     )
 
 
-def _record_path(app: App, wish: Wish, kernel: Kernel, manifest: Manifest) -> Path:
+def record_path(app: App, wish: Wish, kernel: Kernel, manifest: Manifest) -> Path:
+    """Where a kernel's record is, or will be."""
     return app.path(wish.record) if wish.record else Path(manifest.root, kernel.table or f"tuning/{kernel.name}.json")
 
 

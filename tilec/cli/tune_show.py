@@ -158,6 +158,9 @@ def _remarks(result: CaseResult) -> list[str]:
     if held:
         reasons = ", ".join(dict.fromkeys(reason for trial in held for reason in trial.held_back))
         lines.append(f"clocks were held back ({reasons}) while {plural(len(held), 'candidate')} of {len(result.trials)} ran")
+    shares = Counter(trial.device for trial in result.trials if trial.device)
+    if len(shares) > 1:
+        lines.append(f"shared: {', '.join(f'{name} measured {count}' for name, count in sorted(shares.items()))}")
     restless = sum(not trial.steady for trial in result.trials if trial.measured)
     if restless:
         lines.append(f"{plural(restless, 'candidate')} did not become steady while warming up")

@@ -111,9 +111,17 @@ def export_error(exc: Exception, *, source: Source, texts: Mapping[str, str], ke
     return CompileError(
         f"{source.path}: kernel {kernel!r} does not compile: {first}",
         diagnostics=tuple(diagnostics),
-        log=f"{type(exc).__name__}: {exc}",
+        log=f"{type(exc).__name__}: {_told(exc, message)}",
         cause="cuda.tile calls this an error of its own" if api.is_bug(exc) else "",
     )
+
+
+def _told(exc: Exception, message: str) -> str:
+    """An error's text with its places; the message alone where cuda.tile cannot write down its own place."""
+    try:
+        return str(exc)
+    except Exception:  # noqa: BLE001 - it is about to be told as an error anyway
+        return message
 
 
 def _other_error(exc: Exception, *, texts: Mapping[str, str], kernel: str, at: Location) -> CompileError:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from tilec.inspection.page import Page, PageImage
-from tilec.inspection.report import assumption_text, hints_text, signature, spills, table_text
+from tilec.inspection.report import assumption_text, hints_text, rule_text, signature, spills, table_text
 from tilec.model.driver import branch_of_cuda
 from tilec.model.kernel import KernelInfo
 from tilec.stubs.pages import page_environment, page_policy
@@ -145,6 +145,7 @@ def _kernel_json(kernel: KernelInfo) -> dict[str, Any]:
         ("cooperative", "yes" if launch.cooperative else ""),
         ("requires", "; ".join(launch.requires)),
         ("tuned by", table_text(kernel.table) if kernel.table is not None else ""),
+        ("rules", "; ".join(rule_text(rule) for rule in kernel.rules)),
     ]
     return {
         "signature": signature(kernel),

@@ -13,7 +13,7 @@ from tilec.model.image import ImageInfo, Resources
 from tilec.model.kernel import BundleInfo, KernelInfo, VariantInfo
 from tilec.model.signature import Assumption, Param, ParamKind
 from tilec.model.suggest import did_you_mean
-from tilec.model.table import TuningTable
+from tilec.model.table import DispatchRule, TuningTable
 
 
 class Images(Protocol):
@@ -191,6 +191,12 @@ def table_text(table: TuningTable) -> str:
     return f"{table.source}: {', '.join(devices) or 'no device whose target is in the bundle'}"
 
 
+def rule_text(rule: DispatchRule) -> str:
+    """`ROWS = 2, COLS = 1024 where x.shape[1] <= 1024`."""
+    take = ", ".join(f"{name} = {value}" for name, value in rule.take)
+    return f"{take} where {rule.when}" if rule.when else take
+
+
 def hints_text(variant: VariantInfo) -> str:
     """`occupancy=2`, or by target where they differ: `sm_90: occupancy=2; sm_100: num_ctas=2`; empty for none."""
     shown = {target: ", ".join(f"{name}={value}" for name, value in hints) for target, hints in variant.hints}
@@ -233,6 +239,7 @@ def kernel_json(kernel: KernelInfo) -> dict[str, Any]:
         "launch": dataclasses.asdict(kernel.launch),
         "jit_fallback": kernel.jit.value if kernel.jit else None,
         "table": None if kernel.table is None else dataclasses.asdict(kernel.table),
+        "rules": [{"when": rule.when, "take": dict(rule.take)} for rule in kernel.rules],
         "usage": dataclasses.asdict(row.usage),
         "size": row.size,
         "variants": [_variant_json(variant) for variant in kernel.variants],

@@ -44,15 +44,11 @@ def _input(name: str, item: Any, names: set[str], later: set[str], path: Path, s
         return Input(name=name, value=item)
     if "dtype" in item:
         scope.dtype(item["dtype"], (*path, "dtype"))
-    for index, text in enumerate(item.get("shape", ())):
-        if text is BAD or text.isdigit():
-            continue
-        ahead = sorted(parse(text).names & later - names)
-        if ahead:
-            what = "itself" if ahead[0] == name else f"{ahead[0]!r}, which comes after it: put {ahead[0]} first"
-            scope.problems.add((*path, "shape", index), f"uses {what}")
-        else:
-            scope.expression(text, names, (*path, "shape", index))
+    for key in ("shape", "small"):
+        _extents(name, key, item.get(key, ()), names, later, path, scope)
+    shape, small = item.get("shape", ()), item.get("small", BAD)
+    if small is not BAD and shape is not BAD and len(small) != len(shape):
+        scope.problems.add((*path, "small"), f"the number of extents is {len(small)}, and that of shape {len(shape)}")
     bounded = item.get("dist") in ("uniform", "integers")
     for key in ("low", "high"):
         if key in item and not bounded:
@@ -62,6 +58,19 @@ def _input(name: str, item: Any, names: set[str], later: set[str], path: Path, s
     if bounded and item.get("low", 0.0) >= item.get("high", float("inf")):
         scope.problems.add((*path, "high"), f"{item['high']} is not above low = {item.get('low', 0.0)}")
     return Input(name=name, **item)
+
+
+def _extents(name: str, key: str, extents: Any, names: set[str], later: set[str], path: Path, scope: Scope) -> None:
+    """Check what the extents of an input use."""
+    for index, text in enumerate(() if extents is BAD else extents):
+        if text is BAD or text.isdigit():
+            continue
+        ahead = sorted(parse(text).names & later - names)
+        if ahead:
+            what = "itself" if ahead[0] == name else f"{ahead[0]!r}, which comes after it: put {ahead[0]} first"
+            scope.problems.add((*path, key, index), f"uses {what}")
+        else:
+            scope.expression(text, names, (*path, key, index))
 
 
 def _tolerance(found: Mapping[str, Any]) -> tuple[Tolerance, ...]:

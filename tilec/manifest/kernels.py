@@ -16,7 +16,7 @@ from tilec.manifest.cases import read_cases
 from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems, shown
 from tilec.manifest.shapes import BAD
-from tilec.manifest.types import AssumeSet, Budget, Exclude, Kernel, Launch, Matrix, ParamTable
+from tilec.manifest.types import AssumeSet, Budget, Exclude, Kernel, Launch, Matrix, ParamTable, Rule
 from tilec.model.dtype import DTYPES
 from tilec.model.expr import parse
 from tilec.model.job import Options
@@ -159,8 +159,25 @@ def _dispatch(found: dict[str, Any], path: Path, scope: Scope) -> dict[str, Any]
     """The fields that say how a variant is chosen."""
     if found.get("keep") == "winners" and "table" not in found:
         scope.problems.add((*path, "keep"), 'winners of what? Name the tuning file: table = "tuning/gemm.json"')
-    read = {key: found[key] for key in ("table", "keep") if found.get(key, BAD) is not BAD}
-    return {"default": scope.point(found.get("default", {}), (*path, "default")), **read}
+    for index, text in enumerate(found.get("sizes", ())):
+        if text is not BAD and parse(text).kind not in ("number", "any"):
+            scope.problems.add((*path, "sizes", index), f"{text!r} is no number")
+    read = {key: found[key] for key in ("table", "sizes", "keep") if found.get(key, BAD) is not BAD}
+    return {"default": scope.point(found.get("default", {}), (*path, "default")), "rules": _rules(found, path, scope), **read}
+
+
+def _rules(found: dict[str, Any], path: Path, scope: Scope) -> tuple[Rule, ...]:
+    rules = []
+    for index, rule in enumerate(found.get("rules", ())):
+        if rule is BAD:
+            continue
+        here = (*path, "rules", index)
+        take = scope.point(rule.get("take", {}), (*here, "take"))
+        if not take and "take" in rule:
+            scope.problems.add((*here, "take"), "an empty table: say which axis values these launches take")
+        when = rule.get("when", "")
+        rules.append(Rule(when="" if when is BAD else when, take=take))
+    return tuple(rules)
 
 
 def _base(symbol: str) -> str:

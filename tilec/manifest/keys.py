@@ -237,10 +237,26 @@ DISPATCH = Table(
     keys=(
         Key("default", Table(names=_axes()), "Values of the axes that the caller may leave out."),
         Key("table", _PATH, "Tuning file, which `tilec tune` writes: the variants that were fastest, by device and sizes."),
+        Key("sizes", ListOf(Formula(), least=1, most=16), "Sizes that tell launches apart in the table, in place of all extents."),
         Key(
             "keep",
             Text("variants", choices=("all", "winners")),
             "Variants that are shipped: all (default), or the points that win somewhere in the table and the default.",
+        ),
+        Key(
+            "rules",
+            ListOf(
+                Table(
+                    keys=(
+                        Key("when", Formula(), "Condition on the arguments; without it, the rule is for all launches."),
+                        Key("take", Table(names=_axes()), "Axis values that those launches take.", required=True),
+                    ),
+                    of=types.Rule,
+                ),
+                least=1,
+                most=64,
+            ),
+            "What launches take by their arguments: the first rule whose condition holds, and whose variant fits them.",
         ),
     ),
 )
@@ -258,6 +274,7 @@ INPUT = Table(
     of=types.Input,
     keys=(
         Key("shape", ListOf(Formula(0), most=8), "Extents: numbers, or expressions over axes and earlier inputs.", required=True),
+        Key("small", ListOf(Formula(0), most=8), "Extents of runs that are held against the reference, where `shape` is for measuring."),
         Key("dtype", _DTYPE, "A dtype, or an axis that holds dtypes: the case then runs for each."),
         Key("dist", Text("distribution", choices=DISTS), "What the tensor is filled with; empty is poisoned before the run."),
         Key("seed", Integer(0), "Seed of the random numbers."),

@@ -136,11 +136,12 @@ class Input:
 
     `shape` holds numbers or expressions over the case's earlier inputs and axes. `dist` is normal, uniform, integers, zeros, ones,
     arange or empty (poisoned before the run); `low` and `high` bound uniform and integers. `dtype` may name a matrix axis: the case
-    then runs for each value.
+    then runs for each value. `small` holds the extents of runs that are compared, where they are not those of `shape`.
     """
 
     name: str
     shape: tuple[str, ...] | None = None
+    small: tuple[str, ...] | None = None
     dtype: str = ""
     dist: str = "normal"
     seed: int = 0
@@ -186,6 +187,14 @@ class Case:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """kernel.NAME.dispatch.rules[]: launches whose arguments `when` holds for take this point, as far as it says; empty: all launches."""
+
+    when: str = ""
+    take: tuple[tuple[str, AxisValue], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Kernel:
     """[kernel.NAME]. `source` is relative to the project; `function` stands behind its colon (or is the symbol's base name, or NAME)."""
 
@@ -202,7 +211,9 @@ class Kernel:
     launch: Launch = Launch()
     default: tuple[tuple[str, AxisValue], ...] = ()
     table: str = ""
+    sizes: tuple[str, ...] = ()
     keep: str = "all"
+    rules: tuple[Rule, ...] = ()
     budget: Budget = Budget()
     cases: tuple[Case, ...] = ()
     options: Options = ()

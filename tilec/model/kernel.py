@@ -14,7 +14,7 @@ from tilec.model.signature import AbiSlot, Assumption, Param
 from tilec.values import value_class
 
 if TYPE_CHECKING:
-    from tilec.model.table import TuningTable
+    from tilec.model.table import DispatchRule, TuningTable
 
 AxisValue = str | int | float | bool
 
@@ -180,6 +180,7 @@ class KernelInfo:
         safety: what is known of its safety, None where its language does not say.
         table: what tuning found, None where the manifest names none.
         jit: whether images may be compiled at load, None where the manifest does not say.
+        rules: what launches take by their arguments, first rule first; a tuning table comes before them.
     """
 
     name: str
@@ -195,6 +196,7 @@ class KernelInfo:
     safety: Safety | None = None
     table: TuningTable | None = None
     jit: JitFallback | None = None
+    rules: tuple[DispatchRule, ...] = ()
 
     @property
     def has_special(self) -> bool:

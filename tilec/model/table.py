@@ -13,6 +13,14 @@ Range = tuple[int, int]
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
+class DispatchRule:
+    """Launches whose arguments the condition `when` holds for (empty: all) take this point, as far as it says."""
+
+    when: str
+    take: Point
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
 class TuningTable:
     """What a bundle ships of a record: all that a launch asks.
 

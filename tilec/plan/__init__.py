@@ -15,14 +15,14 @@ from tilec.model.kernel import AxisValue, KernelDecl, KernelInfo, LaunchInfo
 from tilec.model.safety import Checks
 from tilec.model.signature import Param
 from tilec.model.suggest import did_you_mean
-from tilec.model.table import TuningTable
+from tilec.model.table import DispatchRule, TuningTable
 from tilec.plan.checks import check_entry, check_hints, check_kernel
 from tilec.plan.groups import Groups
 from tilec.plan.matrix import Report, expand
 from tilec.plan.params import Resolver, abi_of_args
 from tilec.plan.source import check_checks, check_source_axes, safety_of, with_names, with_source
 from tilec.plan.targets import LanguageFacts, Selection, choose_targets, no_target, parse_targets
-from tilec.plan.tuning import Tuned, check_record, newer_tools, shipped_table, space_digest, winners
+from tilec.plan.tuning import Tuned, check_record, misread, newer_tools, shipped_table, space_digest, winners
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +63,7 @@ def make_plan(
     select: Sequence[str] = (),
     profile: str = "release",
     tuned: Mapping[str, Tuned] | None = None,
+    shipped: bool = True,
 ) -> Plan:
     """Work out every job of a build.
 
@@ -75,6 +76,7 @@ def make_plan(
         select: globs over job ids (or variant or kernel ids); empty takes everything.
         profile: name of the profile.
         tuned: tuning files that are taken up, by kernel name.
+        shipped: what is not shipped has every variant, and passes over tuning files that do not hold.
 
     Raises:
         ManifestError: with every problem of every kernel.
@@ -96,7 +98,7 @@ def make_plan(
         language = languages[kernel.language]
         problems.update(dict.fromkeys(check_checks(kernel, decl, report)))
         record = (tuned or {}).get(kernel.name)
-        scope = _Scope(manifest, wanted, selection, chosen_profile, offered, problems, remarks, record)
+        scope = _Scope(manifest, wanted, selection, chosen_profile, offered, problems, remarks, record, shipped)
         planned.append(_plan_kernel(scope, kernel, decl, sources[kernel.name], language, report))
     for index, reached in selection.hinted.items():
         for name in reached:
@@ -151,6 +153,7 @@ class _Scope:
     problems: dict[Diagnostic, None]
     remarks: list[str]
     tuned: Tuned | None
+    shipped: bool
 
 
 def _plan_kernel(scope: _Scope, kernel: Kernel, decl: KernelDecl, source: Source, language: LanguageFacts, report: Report) -> PlannedKernel:
@@ -165,9 +168,16 @@ def _plan_kernel(scope: _Scope, kernel: Kernel, decl: KernelDecl, source: Source
     unresolved = sorted(resolver.unresolved)
     variants = expand(kernel, params, report, unresolved=unresolved)
     check_kernel(kernel, decl, params, variants, language, report, unresolved=unresolved)
+    for number, text in enumerate(kernel.sizes):
+        if why := misread(text, params):
+            report(why, ("kernel", kernel.name, "dispatch", "sizes", number))
     chosen = choose_targets(language, wanted)
     space = space_digest(manifest, kernel, variants)
-    variants, table = _taken_up(scope, kernel, params, variants, chosen.targets)
+    everything = variants
+    variants, table = _taken_up(scope, kernel, params, everything, chosen.targets)
+    for variant in set(everything).difference(variants):  # overrides may well speak of what a table leaves out
+        for target in chosen.targets:
+            selection.hints(kernel, variant.id, target)
     specs = _Specs(manifest, kernel, decl, source, params, scope.profile, report)
     jobs = []
     for variant in variants:
@@ -193,16 +203,23 @@ def _plan_kernel(scope: _Scope, kernel: Kernel, decl: KernelDecl, source: Source
 def _taken_up(
     scope: _Scope, kernel: Kernel, params: tuple[Param, ...], variants: tuple[Variant, ...], targets: Sequence[Target]
 ) -> tuple[tuple[Variant, ...], TuningTable | None]:
-    """The variants that are built, and the table that is shipped, by the kernel's tuning file if it has one."""
+    """The variants that are built, and the table that is shipped, by the kernel's tuning file if it has one.
+
+    A kernel that names a file has a table in any case: launches then look for what fits, whether or not the default does.
+    """
+    empty = TuningTable(source=kernel.table, sizes=(), devices=()) if kernel.table else None
     if scope.tuned is None:
-        return variants, None
+        return variants, empty
     found = list(check_record(scope.tuned, scope.manifest, kernel, params, variants))
-    if found:
+    if found and scope.shipped:
         scope.problems.update(dict.fromkeys(found))
-        return variants, None
+    elif found:
+        scope.remarks.append(f"{kernel.table} is passed over, a build would refuse it: {found[0].message}")
+    if found:
+        return variants, empty
     scope.remarks.extend(newer_tools(scope.tuned))
     table = shipped_table(scope.tuned, targets)
-    return (winners(kernel, params, variants, table) if kernel.keep == "winners" else variants), table
+    return (winners(kernel, params, variants, table) if kernel.keep == "winners" and scope.shipped else variants), table
 
 
 def _with_axes(hints: tuple[tuple[str, int], ...], variant: Variant, language: LanguageFacts) -> tuple[tuple[str, int], ...]:
@@ -277,6 +294,7 @@ def _info(kernel: Kernel, decl: KernelDecl, params: tuple[Param, ...], variants:
         axes=axes,
         dtype_axes=tuple(name for name, _ in axes if name in bound),
         default=tuple(default.items()),
+        rules=tuple(DispatchRule(when=rule.when, take=rule.take) for rule in kernel.rules),
         launch=LaunchInfo(
             grid=kernel.launch.grid,
             block=kernel.launch.block or ("1",),

@@ -13,6 +13,7 @@ from tilec.model.dtype import DTYPES
 from tilec.model.job import Variant
 from tilec.model.kernel import KernelDecl
 from tilec.model.signature import Param, ParamKind
+from tilec.model.table import same_point
 from tilec.plan.matrix import Report
 from tilec.plan.params import suggest, symbol_places
 from tilec.plan.targets import LanguageFacts
@@ -34,6 +35,7 @@ def check_kernel(
     _check_expressions(kernel, params, unresolved, report)
     _check_used(kernel, params, report)
     _check_default(kernel, params, variants, report)
+    _check_rules(kernel, params, unresolved, variants, report)
     for target, hints in kernel.hints:
         path = ("kernel", kernel.name, "hints", target) if target else ("kernel", kernel.name, "hints")
         check_hints([name for name, _ in hints], path, kernel.language, language.hints, report)
@@ -231,6 +233,23 @@ def _check_default(kernel: Kernel, params: Sequence[Param], variants: Sequence[V
     if variants and kernel.default and not any(set(kernel.default) <= set(v.axes) for v in variants):
         shown = ", ".join(f"{name} = {value}" for name, value in kernel.default)
         report(f"the matrix excludes {shown}", path)
+
+
+def _check_rules(kernel: Kernel, params: Sequence[Param], unresolved: Collection[str], variants: Sequence[Variant], report: Report) -> None:
+    axes = {name for name, _ in kernel.matrix.axes}
+    for index, rule in enumerate(kernel.rules):
+        path = ("kernel", kernel.name, "dispatch", "rules", index)
+        if rule.when:
+            _check_expression(rule.when, kernel, params, unresolved, (*path, "when"), report, truth=True)
+            named = sorted(expr.parse(rule.when).names & axes)
+            if named:
+                report(f"{named[0]} is an axis, which the rule is there to choose: conditions are on the arguments", (*path, "when"))
+        for name, _ in rule.take:
+            if any(param.dtype == name for param in params):
+                report(f"{name} is bound by the dtype of the arguments: no rule can choose it", (*path, "take", name))
+        if variants and not any(same_point(variant.axes, dict(rule.take)) for variant in variants):
+            shown = ", ".join(f"{name} = {value}" for name, value in rule.take)
+            report(f"no variant has {shown}: the matrix does not make it", (*path, "take"))
 
 
 def _check_cases(kernel: Kernel, params: Sequence[Param], unresolved: Collection[str], variants: Sequence[Variant], report: Report) -> None:

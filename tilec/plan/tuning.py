@@ -72,8 +72,10 @@ def check_record(
         if device.target not in known:
             what = f"{device.name} was tuned with {device.target}, which is no target of this project: {again}"
             yield tuned.problem(f"devices[{number}].target", what)
+    if kernel.sizes and record.sizes != kernel.sizes:
+        yield tuned.problem("sizes", f"dispatch.sizes has changed since it was tuned: {again}")
     for number, size in enumerate(record.sizes):
-        why = _misread(size, params)
+        why = misread(size, params)
         if why:
             yield tuned.problem(f"sizes[{number}]", why)
     points = {variant.axes for variant in variants}
@@ -123,6 +125,7 @@ def winners(kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant]
     for variant in variants:
         fallback.setdefault(tuple(pair for pair in variant.axes if pair[0] in dtypes), variant.axes)
     kept.update(fallback.values())
+    kept.update(variant.axes for rule in kernel.rules for variant in variants if same_point(variant.axes, dict(rule.take)))
     return tuple(variant for variant in variants if variant.axes in kept)
 
 
@@ -135,7 +138,7 @@ def _dtype_axes(params: Sequence[Param]) -> set[str]:
     return {param.dtype for param in params}
 
 
-def _misread(text: str, params: Sequence[Param]) -> str:
+def misread(text: str, params: Sequence[Param]) -> str:
     """Why an expression is no size of a launch, or an empty text."""
     tensors = {param.name: param.rank for param in params if param.kind is ParamKind.TENSOR}
     try:

@@ -102,6 +102,13 @@ def expand_cases(kernel: Kernel, info: KernelInfo, *, locate: Locator | None = N
     return tuple(found)
 
 
+def small_case(case: BoundCase) -> BoundCase:
+    """A case with the extents of runs that are held against the reference; those of `shape` may be for measuring alone."""
+    if not any(item.small for item in case.inputs):
+        return case
+    return dataclasses.replace(case, inputs=tuple(dataclasses.replace(i, shape=i.small or i.shape, small=None) for i in case.inputs))
+
+
 def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
     """Every case of a kernel that is in no bundle, by its name alone: as `expand_cases` names them, as far as the manifest tells.
 
@@ -244,14 +251,13 @@ def _bound_by_dtypes(
 
 
 def _with_defaults(info: KernelInfo, known: dict[str, AxisValue]) -> dict[str, AxisValue]:
-    """The known axes, then the manifest's defaults, then axes that have one value only."""
-    settled = dict(known)
-    for name, value in info.default:
-        settled.setdefault(name, value)
-    for name, values in info.axes:
-        if len(values) == 1:
-            settled.setdefault(name, values[0])
-    return settled
+    """The known axes, then the manifest's defaults, then axes that have one value only.
+
+    Launches of a kernel with a tuning table take what fits where there is no variant at the defaults: then these say nothing.
+    """
+    single = {name: values[0] for name, values in info.axes if len(values) == 1}
+    settled = {**single, **dict(info.default), **known}
+    return settled if info.table is None or _built_at(info, settled) else {**single, **known}
 
 
 def _built_at(info: KernelInfo, axes: Mapping[str, AxisValue]) -> tuple[str, ...]:

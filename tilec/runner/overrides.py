@@ -122,7 +122,7 @@ def _value(override: Override, param: Param, before: Input | None, info: KernelI
             shape = _SHAPE.fullmatch(override.value)
             if shape and before is not None and before.shape is not None:
                 tensor = read_tensor(override.text, param.name, f"f32{override.value}")  # the case says the rest
-                return dataclasses.replace(before, shape=tensor.shape if tensor else ())
+                return dataclasses.replace(before, shape=tensor.shape if tensor else (), small=None)
             found = read_tensor(override.text, param.name, override.value)
             if found is None:
                 fix = f"give --set {param.name}=[1024], --set {param.name}=f32[1024]:normal:7, or --input {param.name}=FILE.npy"

@@ -32,6 +32,7 @@ class Contract:
         grid, block, shared, requires: parsed.
         shared_out: whether blocks share the tiles of an output.
         table: what tuning found, None where there is nothing; sizes: its expressions, parsed.
+        rules: conditions of the dispatch rules, parsed, None for all launches; each with what those launches take.
     """
 
     def __init__(self, info: KernelInfo) -> None:
@@ -61,7 +62,9 @@ class Contract:
             self.shared = parse(info.launch.shared)
             self.requires = tuple(parse(text) for text in info.launch.requires)
             self.sizes = tuple(parse(text) for text in info.table.sizes) if info.table else ()
-            deciding = [*self.grid, *self.block, self.shared, *self.requires, *self.sizes, *self._derived_slots()]
+            self.rules = tuple((parse(rule.when) if rule.when else None, rule.take) for rule in info.rules)
+            conditions = [when for when, _ in self.rules if when is not None]
+            deciding = [*self.grid, *self.block, self.shared, *self.requires, *self.sizes, *conditions, *self._derived_slots()]
         except ExpressionError as error:
             raise BundleError(f"{info.name}: the bundle's index holds an expression that cannot be read: {error.what}") from error
         used = {use for expression in deciding for use in expression.uses}

@@ -33,7 +33,7 @@ class Settled:
     Attributes:
         considered: the variants at that point in order; the last one is taken.
         origins: by axis who says its value, for messages.
-        reasons: of the points that come first, why they were taken or passed over; empty where there is no table.
+        reasons: of the points that come first, why they were taken or passed over; empty without table and rules.
     """
 
     considered: tuple[Considered, ...]
@@ -55,13 +55,13 @@ def settle(call: Call, pinned: Mapping[str, AxisValue], device: DeviceInfo) -> S
     contract = call.contract
     origins = {axis: "the caller's" if axis in pinned else "the dtype of the arguments" for axis in call.axes}
     _take_tiles(call, pinned, origins)
-    if contract.table is None:
+    if contract.table is None and not contract.rules:
         settle_axes(contract, call.axes, origins)
         call.check_contract()
         return Settled(considered=select_variant(call), origins=origins)
-    from tilec.runtime.tuned import settle_by_table  # few kernels have one
+    from tilec.runtime.tuned import settle_in_turn  # few kernels have either
 
-    return settle_by_table(call, origins, device)
+    return settle_in_turn(call, origins, device)
 
 
 def settle_axes(contract: Contract, axes: dict[str, AxisValue], origins: dict[str, str] | None = None) -> None:

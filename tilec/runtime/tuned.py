@@ -1,4 +1,4 @@
-"""The point that a call takes of a kernel with a tuning table: the table's, the default, whatever fits."""
+"""The point that a call takes of a kernel with a tuning table or rules: the table's, a rule's, the default, whatever fits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilec.runtime.seam_types import DeviceInfo
 from tilec.runtime.select import Settled, no_variant, select_variant, settle_axes
 
 
-def settle_by_table(call: Call, origins: Mapping[str, str], device: DeviceInfo) -> Settled:
+def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -> Settled:
     """Settle the axes that caller and arguments leave open, check the call there, and choose the variant.
 
     Args:
@@ -49,14 +49,19 @@ def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tupl
     """The points that a call may take, best first, each with who says so and why; each once."""
     contract, said = call.contract, dict(call.axes)
     seen: list[Point] = []
-    found = _look_up(call, device)
-    if found.entry is None:
-        reasons.append(found.reason)
-    elif not contract.matching(dict(found.entry.point)):
-        reasons.append(f"{found.reason}; the bundle has no variant there")
-    else:
-        seen.append(_ordered(contract, dict(found.entry.point)))
-        yield seen[0], "the tuning table's", found.reason
+    if contract.table is not None:
+        found = _look_up(call, device)
+        if found.entry is None:
+            reasons.append(found.reason)
+        elif not contract.matching(dict(found.entry.point)):
+            reasons.append(f"{found.reason}; the bundle has no variant there")
+        else:
+            seen.append(_ordered(contract, dict(found.entry.point)))
+            yield seen[0], "the tuning table's", found.reason
+    for point, who, why in _by_rule(call, said, reasons):
+        if point not in seen:
+            seen.append(point)
+            yield point, who, why
     default = dict(said)
     try:
         settle_axes(contract, default)
@@ -71,6 +76,30 @@ def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tupl
         if variant.axes not in seen and same_point(variant.axes, said):
             seen.append(variant.axes)
             yield variant.axes, "what fits", f"so the next that may fit is tried: {variant.id}"
+
+
+def _by_rule(call: Call, said: Mapping[str, AxisValue], reasons: list[str]) -> Iterator[tuple[Point, str, str]]:
+    """The points of the rules that hold, in order."""
+    contract = call.contract
+    for number, (when, take) in enumerate(contract.rules, 1):
+        name = f"dispatch rule {number}" if when is None else f"dispatch rule {number}, {when.text},"
+        call.axes = dict(said)
+        call.open()
+        try:
+            holds = when is None or bool(call.evaluate(when))
+        except RequirementError as error:
+            reasons.append(f"{name} cannot say: {error.what}")
+            continue
+        if not holds:
+            reasons.append(f"{name} does not hold")
+            continue
+        points = {variant.axes: None for variant in contract.info.variants if same_point(variant.axes, said)}
+        points = {point: None for point in points if same_point(point, dict(take))}
+        if not points:
+            reasons.append(f"{name} holds, and says {_point_text(take)}, which was not built with what is settled already")
+        # What neither arguments nor rule say is the default's, where that was built.
+        for point in sorted(points, key=lambda point: not same_point(point, {**contract.default, **said, **dict(take)})):
+            yield point, f"dispatch rule {number}'s", f"{name} holds: {_point_text(point)}"
 
 
 def _look_up(call: Call, device: DeviceInfo) -> Lookup:

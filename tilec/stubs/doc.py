@@ -49,7 +49,8 @@ def _entries(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...])
     built, default = dict(kernel.axes), dict(kernel.default)
     for name, axis in zip(axes, kernel.choices, strict=True):
         tuned = "by the tuning table" if kernel.table is not None else ""
-        said = " or ".join(filter(None, (tuned, f"{default[axis]} by default" if axis in default else "")))
+        ruled = "by rule" if any(axis in dict(rule.take) for rule in kernel.rules) else ""
+        said = " or ".join(filter(None, (tuned, ruled, f"{default[axis]} by default" if axis in default else "")))
         suffix = f"; {said}" if said else ""
         lines += entry(name, f"{one_of(built[axis])}{suffix}")
     return lines

@@ -17,6 +17,7 @@ from tilec.compiler.keys import KeyMaker, inputs_digest
 from tilec.compiler.state import WorkDir
 from tilec.errors import UsageError
 from tilec.model.kernel import KernelInfo, ToolInfo, VariantInfo
+from tilec.model.tuning import size_expressions
 from tilec.plan import Plan, make_plan
 from tilec.project import Project, declare, digest_of, open_project
 from tilec.tune.space import Point
@@ -53,6 +54,7 @@ class Facts:
         kernel_digest, space_digest: of the record.
         toolchain: what compiles it.
         target: what it is compiled for.
+        sizes: expressions that tell launches apart: the manifest's, or all extents.
     """
 
     info: KernelInfo
@@ -60,6 +62,7 @@ class Facts:
     space_digest: str
     toolchain: tuple[ToolInfo, ...]
     target: str
+    sizes: tuple[str, ...]
 
 
 class Foundry:
@@ -176,6 +179,7 @@ class Foundry:
             space_digest=planned.space,
             toolchain=tuple(sorted(self._declared.tools[kernel.language], key=lambda tool: tool.name)),
             target=target,
+            sizes=kernel.sizes or size_expressions(planned.info),
         )
 
 

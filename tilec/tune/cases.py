@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import numpy as np
 
 from tilec.errors import CaseError, UsageError
 from tilec.manifest.locate import Locator
@@ -14,9 +13,8 @@ from tilec.manifest.types import Kernel
 from tilec.model import expr
 from tilec.model.kernel import KernelInfo
 from tilec.model.suggest import did_you_mean
-from tilec.model.tuning import size_expressions
-from tilec.runner.cases import BoundCase, expand_cases
-from tilec.runner.inputs import environment, make_inputs
+from tilec.runner.cases import BoundCase, expand_cases, small_case
+from tilec.runner.inputs import make_inputs, planned_inputs
 from tilec.runner.reference import References
 from tilec.tune.space import Space, space_of
 from tilec.tune.worker import write_expected
@@ -38,7 +36,7 @@ class Prepared:
 
 
 def spaces_of(kernel: Kernel, info: KernelInfo, names: Sequence[str], *, locate: Locator | None = None) -> tuple[Space, ...]:
-    """What is searched, for each case of a kernel, or for those that are named.
+    """What is searched, for each case of a kernel, or for those whose names fit a glob.
 
     Raises:
         UsageError: there is no case, or none of a name.
@@ -49,20 +47,30 @@ def spaces_of(kernel: Kernel, info: KernelInfo, names: Sequence[str], *, locate:
         what = f"kernel {kernel.name} has no case: tuning needs inputs to run candidates with, and a reference that says who is right"
         raise UsageError(what, fix=f"add [kernel.{kernel.name}.case.NAME] to tilec.toml, with inputs and a reference")
     for name in names:
-        if name not in known:
+        if not any(fnmatch.fnmatchcase(case, name) for case in known):
             raise UsageError(f"kernel {kernel.name} has no case {name!r}{did_you_mean(name, known) or '; it has ' + ', '.join(known)}")
-    wanted = dataclasses.replace(kernel, cases=tuple(case for case in kernel.cases if not names or case.name in names))
-    return tuple(space_of(info, case) for case in expand_cases(wanted, info, locate=locate))
+    chosen = tuple(case for case in kernel.cases if not names or any(fnmatch.fnmatchcase(case.name, name) for name in names))
+    wanted = dataclasses.replace(kernel, cases=chosen)
+    return tuple(space_of(info, case) for case in cases_of(wanted, info, locate=locate))
+
+
+def cases_of(kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
+    """Every case of a kernel with what it chooses itself: what launches take by default is searched like the rest.
+
+    Raises:
+        CaseError: a case does not fit the kernel.
+    """
+    return expand_cases(kernel, dataclasses.replace(info, default=()), locate=locate)
 
 
 def prepare_case(
-    space: Space, info: KernelInfo, references: References, folder: Path, *, on_reference: Callable[[BoundCase], None]
+    space: Space, sizes: Sequence[str], references: References, folder: Path, *, on_reference: Callable[[BoundCase], None]
 ) -> Prepared:
     """Make a case's inputs once, for its sizes and for what its reference gives.
 
     Args:
         space: of the case.
-        info: the kernel.
+        sizes: expressions that tell launches apart.
         references: of the project.
         folder: where results are kept.
         on_reference: hears of a reference before it is called: that may take long.
@@ -70,15 +78,15 @@ def prepare_case(
     Raises:
         CaseError: inputs cannot be made, or are so that nothing is launched, or the reference fails.
     """
-    case = space.case
-    inputs = make_inputs(case)
-    empty = [name for name in case.outs if not np.size(inputs[name])]
+    case, small = space.case, small_case(space.case)
+    env = planned_inputs(case)
+    inputs = make_inputs(small)
+    empty = [name for name in case.outs if not env[name].size]
     if empty and len(empty) == len(case.outs):
         what = f"{case.name}: {', '.join(empty)} {'has' if len(empty) == 1 else 'have'} no elements: such a launch does nothing"
         raise CaseError(what, fix="give the case sizes above 0, or leave it out with --case", location=case.location)
-    env = environment(case, inputs)
     at = []
-    for text in size_expressions(info):
+    for text in sizes:
         value = expr.parse(text).evaluate(env)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise CaseError(f"{case.name}: {text} is {value!r}, which is no size", location=case.location)
@@ -87,7 +95,7 @@ def prepare_case(
     if case.reference:
         on_reference(case)
         path = folder / f"{file_name(case.name)}.npz"
-        write_expected(path, case, references.expected(case, inputs))
+        write_expected(path, case, references.expected(small, inputs))
         expected = str(path)
     return Prepared(space=space, at=tuple(at), expected=expected)
 

@@ -23,7 +23,7 @@ from tilec.model.arch import Target
 from tilec.model.kernel import KernelInfo, ToolInfo, VariantInfo
 from tilec.model.tuning import size_expressions
 from tilec.tune.candidates import Facts, Made
-from tilec.tune.cases import Prepared
+from tilec.tune.cases import Prepared, cases_of
 from tilec.tune.space import Point, point_of, space_of
 
 VERSION = 1
@@ -161,10 +161,11 @@ def _kit(index: Mapping[str, Any], folder: Path) -> Kit:
         space_digest=_text(index, "space_digest", _DIGEST),
         toolchain=tuple(ToolInfo(**{name: _text(tool, name) for name in ("name", "version", "digest")}) for tool in index["toolchain"]),
         target=str(Target.parse(index["target"])),
+        sizes=kernel.sizes or size_expressions(info),
     )
     if {str(image.target) for variant in built.variants for image in variant.images} != {facts.target}:
         raise ValueError(f"its candidates are not those for {facts.target}")
-    prepared = tuple(_prepared(kernel, info, index["cases"], folder))
+    prepared = tuple(_prepared(kernel, facts, index["cases"], folder))
     if not prepared or not set(made).issuperset(point for one in prepared for point in one.space.points):
         raise ValueError("it has no cases, or no candidate for a point of theirs")
     return Kit(facts=facts, kernel=kernel, prepared=prepared, made=made)
@@ -190,11 +191,9 @@ def _candidates(rows: Sequence[Mapping[str, Any]], built: KernelInfo, bundle: st
     return made
 
 
-def _prepared(kernel: Kernel, info: KernelInfo, rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Prepared]:
-    from tilec.runner.cases import expand_cases
-
-    cases = {case.name: case for case in expand_cases(kernel, info)}
-    sizes = len(size_expressions(info))
+def _prepared(kernel: Kernel, facts: Facts, rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Prepared]:
+    info, sizes = facts.info, len(facts.sizes)
+    cases = {case.name: case for case in cases_of(kernel, info)}
     found = []
     for row in rows:
         expected = ""

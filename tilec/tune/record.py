@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tilec.bundle.atomic import write_if_changed
 from tilec.bundle.tuning import read_record, record_text
 from tilec.errors import ManifestError, UsageError
 from tilec.model.arch import Target
+from tilec.model.digest import canonical_json, sha256
 from tilec.model.kernel import KernelInfo, VariantInfo
-from tilec.model.tuning import Candidate, Clocks, Status, TunedDevice, TunedEntry, TuningRecord, bucket_of, size_expressions
+from tilec.model.tuning import Candidate, Clocks, Status, TunedDevice, TunedEntry, TuningRecord, bucket_of
 from tilec.tune import wire
 from tilec.tune.candidates import Facts
 from tilec.tune.session import CaseResult
+from tilec.tune.space import Point, point_text
 from tilec.tune.trial import Trial
 
 Range = tuple[int, int]
@@ -36,13 +38,15 @@ def new_record(
         ValueError: no case has a winner.
     """
     target = Target.parse(facts.target)
+    built = tuple(built)
     hints = {variant.id: tuple(sorted(variant.hints_of(target).items())) for variant in built}
     entries: list[TunedEntry] = []
     notes: list[str] = []
     for result in results:
         if result.best is None:
             continue
-        entry = _entry(result, result.best, sizes[result.space.case.name], hints)
+        best = result.best
+        entry = _entry(result, best, sizes[result.space.case.name], hints, code_of(v for v in built if v.axes == best.point))
         other = next((e for e in entries if e.ranges == entry.ranges and _dtypes(e, facts.info) == _dtypes(entry, facts.info)), None)
         if other is not None:
             notes.append(f"case {entry.case} has the sizes of case {other.case}, whose entry stands for both")
@@ -66,7 +70,7 @@ def new_record(
         kernel_digest=facts.kernel_digest,
         space_digest=facts.space_digest,
         toolchain=facts.toolchain,
-        sizes=size_expressions(facts.info),
+        sizes=facts.sizes,
         devices=(tuned,),
     )
     return record, tuple(notes)
@@ -127,7 +131,40 @@ def write_record(path: Path, record: TuningRecord) -> bool:
     return write_if_changed(path, record_text(record).encode())
 
 
-def _entry(result: CaseResult, best: Trial, at: tuple[int, ...], hints: dict[str, tuple[tuple[str, int], ...]]) -> TunedEntry:
+def code_of(variants: Iterable[VariantInfo]) -> str:
+    """A digest of what a candidate is as code: the images of its variants; empty where there is none."""
+    rows = sorted([variant.id, *(text for image in variant.images for text in (image.symbol, image.digest))] for variant in variants)
+    return sha256(canonical_json(rows)) if rows else ""
+
+
+def confirmed(old: TuningRecord, facts: Facts, codes: Mapping[tuple[str, Point], str], shown: str) -> TuningRecord:
+    """The record for the kernel as it is now, whose files were changed and whose code was not.
+
+    Args:
+        old: the record.
+        facts: of the kernel now.
+        codes: per target and point of the record's entries what `code_of` says now.
+        shown: the record's path, for messages.
+
+    Raises:
+        UsageError: the space or the code of an entry changed, or the record does not say what its code was.
+    """
+    fix = f"`tilec tune {facts.info.name}` measures what there is now"
+    if old.space_digest != facts.space_digest or old.sizes != facts.sizes:
+        raise UsageError(
+            f"{shown}: what there is to choose from has changed since it was tuned: the matrix, assume.sets, hints or sizes", fix=fix
+        )
+    for device in old.devices:
+        for entry in device.entries:
+            if not entry.code:
+                raise UsageError(f"{shown} does not say what the code of case {entry.case} was: it was written by an older tilec", fix=fix)
+            if entry.code != codes[str(device.target), entry.point]:
+                what = f"{shown}: the code of {point_text(entry.point)} for {device.target} is not what was measured (case {entry.case})"
+                raise UsageError(what, fix=fix)
+    return dataclasses.replace(old, kernel_digest=facts.kernel_digest, toolchain=facts.toolchain)
+
+
+def _entry(result: CaseResult, best: Trial, at: tuple[int, ...], hints: dict[str, tuple[tuple[str, int], ...]], code: str) -> TunedEntry:
     effort = best.effort
     ranked = sorted(
         (trial for trial in result.trials if trial.point != best.point),
@@ -140,6 +177,7 @@ def _entry(result: CaseResult, best: Trial, at: tuple[int, ...], hints: dict[str
         at=at,
         point=best.point,
         variant=best.variant,
+        code=code,
         hints=hints.get(best.variant, ()),
         median_us=median,
         interval_us=interval,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tilec.bench.measure import MeasureOptions
@@ -221,7 +221,7 @@ class Session:
                 ask, made = taken
                 answer = place.ask(self._measure(study.space, ask, made), self._options.limit)
                 assert isinstance(answer, wire.Measured)
-                study.ended(ask, answer)
+                study.ended(ask, answer, place.name)
                 ask = None
         except StoppedError:
             study.stop()
@@ -266,6 +266,7 @@ class Session:
         untried = len(space.points) - len(trials)
         why = ("the time was up" if timed_out else f"--max-candidates is {self._options.most}") if untried else ""
         result = CaseResult(space=space, best=ranked[0] if ranked else None, trials=trials, untried=untried, why_untried=why)
+        self._have(trial.point for trial in ranked[:2])  # they may be known from the log alone
         if len(ranked) < 2:
             return result
         first, second = ranked[:2]
@@ -277,11 +278,14 @@ class Session:
             first, second, found = second, first, compare_pairs(*reversed(samples))
         return dataclasses.replace(result, best=first, second=second, runoff=found, pairs=len(samples[0]))
 
-    def _run_off(self, space: Space, first: Trial, second: Trial) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-        """Samples of both, taken side by side on one device; None where no device does it."""
-        missing = [trial.point for trial in (first, second) if trial.point not in self._made]  # both may be known from the log alone
+    def _have(self, points: Iterable[Point]) -> None:
+        """Compile what is not: of a winner, its code and hints are recorded."""
+        missing = [point for point in points if point not in self._made]
         if missing:
             self._made.update(self._work.candidates.make(missing))
+
+    def _run_off(self, space: Space, first: Trial, second: Trial) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """Samples of both, taken side by side on one device; None where no device does it."""
         one, other = (self._subject(space, trial.point, self._made[trial.point]) for trial in (first, second))
         request = wire.MeasurePair(first=one, second=other, options=self._options.runoff)
         for place in list(self._places):

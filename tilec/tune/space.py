@@ -47,7 +47,7 @@ def space_of(info: KernelInfo, case: BoundCase) -> Space:
         raise CaseError(what, fix=fix, location=case.location)
     free = tuple(name for name, _ in info.axes if len({dict(point)[name] for point in points}) > 1)
     for item in case.inputs:
-        for text in item.shape or ():
+        for text in (*(item.shape or ()), *(item.small or ())):
             bad = sorted(_names(text).intersection(free))
             if bad:
                 what = (
@@ -55,7 +55,8 @@ def space_of(info: KernelInfo, case: BoundCase) -> Space:
                 )
                 fix = f"give a number, or choose {bad[0]} in the case: axes = {{ {bad[0]} = … }}"
                 raise CaseError(what, fix=fix, location=case.location)
-    return Space(case=case, points=points, free=free)
+    axes = tuple((name, value) for name, value in points[0] if name not in free)
+    return Space(case=dataclasses.replace(case, axes=axes), points=points, free=free)
 
 
 def at_point(case: BoundCase, info: KernelInfo, point: Point) -> BoundCase:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -87,11 +88,12 @@ class Study:
                     self._change.wait()
             return None
 
-    def ended(self, ask: Ask, answer: wire.Measured) -> None:
-        """What came of a candidate that was taken."""
+    def ended(self, ask: Ask, answer: wire.Measured, device: str = "") -> None:
+        """What came of a candidate that was taken, on which device."""
         with self._change:
             self._busy -= 1
-            self._tell(ask, trial_of(self.space.case.name, self._point(ask), ask.effort, answer))
+            trial = trial_of(self.space.case.name, self._point(ask), ask.effort, answer)
+            self._tell(ask, dataclasses.replace(trial, device=device))
 
     def given_back(self, ask: Ask) -> None:
         """The device of a candidate that was taken went away: another one may try it, but not for ever."""

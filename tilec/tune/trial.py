@@ -25,6 +25,7 @@ class Trial:
         variant: id of the variant that ran. cache: how the L2 cache was kept cold.
         sm, memory: least and greatest clock in MHz; None where they cannot be read.
         held_back: what held the clocks back. steady: the device was warm.
+        device: which one measured it; empty where none did.
     """
 
     case: str
@@ -40,6 +41,7 @@ class Trial:
     memory: Range | None = None
     held_back: tuple[str, ...] = ()
     steady: bool = True
+    device: str = ""
 
     @property
     def measured(self) -> bool:

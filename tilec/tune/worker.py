@@ -25,7 +25,7 @@ from tilec.compiler import wire as frames
 from tilec.errors import CaseError, DriverError, KernelCacheError, OutOfMemoryError, TilecError
 from tilec.model.dtype import DTYPES
 from tilec.model.tuning import Status
-from tilec.runner.cases import BoundCase
+from tilec.runner.cases import BoundCase, small_case
 from tilec.runner.compare import compare, tolerance_for
 from tilec.runner.device import ModuleDevice
 from tilec.runner.inputs import Array, Value, make_inputs, numpy_dtype
@@ -34,6 +34,9 @@ from tilec.runtime.devices import driver_of, find_device
 from tilec.runtime.load import Module, load
 from tilec.tune import wire
 from tilec.tune.meter import Timed, make_meter
+
+# What holds for one variant says nothing of another.
+_UNALIKE = "it was checked with the extents of small, which take another variant"
 
 
 def main() -> None:
@@ -72,6 +75,7 @@ class Worker:
         self.ready = wire.Ready(device=self._device, driver=self._meter.driver, clocks_missing=self._meter.missing)
         self._at: tuple[str, str] = ("", "")
         self._inputs: dict[str, Value] = {}
+        self._small: dict[str, Value] = {}  # those that are compared, where others are measured
         self._expected: dict[str, Array] = {}
         self._sets: list[Mapping[str, Any]] = []  # arguments for timing: candidates of a case take turns with them
 
@@ -91,10 +95,12 @@ class Worker:
         subject = request.subject
         self._take(subject)
         module = load(Bundle.open(Path(subject.bundle)), self._device, driver=self._driver)
-        wrong = self._check(module, subject.case)
+        wrong, checked = self._check(module, subject.case)
         if wrong:
             return wire.Measured(status=Status.WRONG, reason=wrong)
         with contextlib.closing(self._timed(module, subject.case)) as timed:
+            if timed.variant.id != checked:
+                return wire.Measured(status=Status.FAILED, reason=f"{_UNALIKE}: {checked}, and with shape {timed.variant.id}")
             return self._measured(timed, measure(timed, request.options, clock=self._meter.clock))
 
     def _pair(self, request: wire.MeasurePair) -> tuple[wire.Measured, wire.Measured]:
@@ -117,25 +123,28 @@ class Worker:
             return
         self._sets.clear()
         self._inputs = make_inputs(subject.case)
+        small = small_case(subject.case)
+        self._small = self._inputs if small is subject.case else make_inputs(small)
         self._expected = read_expected(Path(subject.expected), subject.case) if subject.expected else {}
         self._at = at
 
-    def _check(self, module: Module, case: BoundCase) -> str:
-        """Launch once, and hold the outputs against the reference; where they differ, what is wrong."""
+    def _check(self, module: Module, case: BoundCase) -> tuple[str, str]:
+        """Launch once, and hold the outputs against the reference; what is wrong where they differ, and the variant that ran."""
         device = ModuleDevice(module, self._driver)
         refusal = device.refusal(case.kernel, dict(case.axes))
         if refusal:
             raise CaseError(refusal)
-        arguments = arguments_on(case, device, self._inputs)
-        device.launch(case.kernel, arguments, dict(case.choose))
+        arguments, choice = arguments_on(case, device, self._small), dict(case.choose)
+        device.launch(case.kernel, arguments, choice)
+        variant = module.kernels[case.kernel].explain(**arguments, **choice).variant.id
         for name, expected in self._expected.items():
             dtype = next(param.dtype for param in case.params if param.name == name)
             found = compare(device.from_device(arguments[name]), expected, tolerance_for(case.tolerance, dtype))
             if not found.ok:
                 index = ", ".join(map(str, found.first_index or ()))
                 where = f"{name}[{index}] is {_short(found.first_actual)}, expected {_short(found.first_expected)}"
-                return f"{where}; {found.mismatches} of {found.total} elements are off"
-        return ""
+                return f"{where}; {found.mismatches} of {found.total} elements are off", variant
+        return "", variant
 
     def _timed(self, module: Module, case: BoundCase) -> Timed:
         turn = iter(range(1 << 30))

@@ -19,7 +19,7 @@ from tilec.model.jit import JitFallback
 from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
 from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec.model.signature import Param, ParamKind
-from tilec.model.table import TableDevice, TableEntry, TuningTable
+from tilec.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
 
 EMPTY = BundleInfo(package=PackageInfo(name="p", version="1", module="p"))
 
@@ -52,7 +52,7 @@ def test_it_is_canonical_json_with_its_version() -> None:
 
 
 def test_every_field_of_the_dataclasses_is_kept() -> None:
-    """A field that is added to the model has to be added to the schema."""
+    """A field that is added to the model has to be added to the schema; some are there only where something is known."""
     plain = json.loads(to_index(Sample().info()))
     kernel = plain["kernels"][0]
     variant = kernel["variants"][0]
@@ -61,7 +61,7 @@ def test_every_field_of_the_dataclasses_is_kept() -> None:
         return {field.name for field in dataclasses.fields(cls)}
 
     assert plain.keys() == names(BundleInfo) | {"schema_version"}
-    assert kernel.keys() == (names(KernelInfo) | {"abis"}) - {"safety", "table", "jit"}  # they are there only where something is known
+    assert kernel.keys() == (names(KernelInfo) | {"abis"}) - {"safety", "table", "jit", "rules"}
     assert variant.keys() == names(VariantInfo)
     assert variant["images"][0].keys() == names(ImageInfo)
     assert variant["images"][0]["resources"].keys() == names(Resources)
@@ -288,6 +288,28 @@ def tabled(**changes: typing.Any) -> BundleInfo:
     device = TableDevice(name="NVIDIA H200", cc=(9, 0), multiprocessors=132, entries=(dataclasses.replace(entry, **changes),))
     table = TuningTable(source="tuning/k.json", sizes=(f"{kernel.params[0].name}.shape[0]",), devices=(device,))
     return dataclasses.replace(info, kernels=(dataclasses.replace(kernel, table=table), *info.kernels[1:]))
+
+
+def ruled(when: str = "", take: tuple[tuple[str, typing.Any], ...] | None = None) -> BundleInfo:
+    """The sample with a dispatch rule of its first kernel."""
+    info = Sample().info()
+    kernel = info.kernels[0]
+    rule = DispatchRule(when=when, take=kernel.variants[0].axes[:1] if take is None else take)
+    return dataclasses.replace(info, kernels=(dataclasses.replace(kernel, rules=(rule,)), *info.kernels[1:]))
+
+
+def test_dispatch_rules_are_kept_and_fit_the_kernel() -> None:
+    name = Sample().info().kernels[0].params[0].name
+    for known in (ruled(), ruled(f"{name}.shape[0] < 64")):
+        data = to_index(known)
+        assert from_index(data) == known
+        assert json.loads(data)["schema_version"] == SCHEMA_VERSION, "older readers would pass over the rules"
+    with pytest.raises(BundleError, match=r"kernels\[0\]\.rules\[0\]\.when: no parameter 'q'"):
+        to_index(ruled("q < 64"))
+    with pytest.raises(BundleError, match=r"kernels\[0\]\.rules\[0\]\.when: "):
+        to_index(ruled(f"{name}.shape[0] <"))
+    with pytest.raises(BundleError, match=r"kernels\[0\]\.rules\[0\]\.take: Q = 1 is no value of an axis of the kernel"):
+        to_index(ruled(take=(("Q", 1),)))
 
 
 def test_tuning_tables_are_kept() -> None:

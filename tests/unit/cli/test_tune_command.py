@@ -27,7 +27,7 @@ from tilec.tune.space import Space
 from tilec.tune.trial import Trial
 
 OTHER = dataclasses.replace(H200, ordinal=1)
-FACTS = Facts(info=planned(), kernel_digest="a" * 64, space_digest="b" * 64, toolchain=(), target="sm_90")
+FACTS = Facts(info=planned(), kernel_digest="a" * 64, space_digest="b" * 64, toolchain=(), target="sm_90", sizes=())
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def tables(shape: Any) -> Iterator[Table]:
 
 ALL_TABLES = {id(table): table for table in tables(keys.MANIFEST)}
 # Fields that hold a table's name, what was worked out, or what several keys make together; and keys that become other fields.
-NOT_KEYS = {"name", "path", "root", "locate", "function", "options", "value", "dtype", "default", "table", "keep"}
+NOT_KEYS = {"name", "path", "root", "locate", "function", "options", "value", "dtype", "default", "table", "keep", "rules", "sizes"}
 OTHER_FIELD = {
     types.Manifest: {
         "edition": "",

@@ -22,6 +22,7 @@ from tilec.manifest.types import (
     Package,
     ParamTable,
     Profile,
+    Rule,
     Targets,
 )
 from tilec.model.arch import Target, TargetKind
@@ -347,6 +348,26 @@ def test_without_args_every_parameter_is_the_launchers() -> None:
         ),
         (tile_kernel(default=(("BM", 256),)), "kernel.gemm.dispatch.default.BM: no variant has BM = 256: built are 128, 64"),
         (tile_kernel(default=(("BQ", 1),)), "kernel.gemm.dispatch.default.BQ: unknown axis 'BQ'; it has T, BM, BN"),
+        (
+            tile_kernel(rules=(Rule(when="q.shape[0] < 9", take=(("BM", 64),)),)),
+            "kernel.gemm.dispatch.rules[0].when: unknown name 'q'; known are BM, BN, T, a, c",
+        ),
+        (
+            tile_kernel(rules=(Rule(when="a.shape[0]", take=(("BM", 64),)),)),
+            "kernel.gemm.dispatch.rules[0].when: 'a.shape[0]' is no condition: compare it, as in x.size == y.size",
+        ),
+        (
+            tile_kernel(rules=(Rule(when="a.shape[7] < BM", take=(("BM", 64),)),)),
+            "kernel.gemm.dispatch.rules[0].when: BM is an axis, which the rule is there to choose: conditions are on the arguments",
+        ),
+        (
+            tile_kernel(rules=(Rule(take=(("T", "f16"),)),)),
+            "kernel.gemm.dispatch.rules[0].take.T: T is bound by the dtype of the arguments: no rule can choose it",
+        ),
+        (
+            tile_kernel(rules=(Rule(take=(("BM", 256),)),)),
+            "kernel.gemm.dispatch.rules[0].take: no variant has BM = 256: the matrix does not make it",
+        ),
         (
             tile_kernel(params=(*tile_kernel().params, ParamTable(name="aa", dtype="T"))),
             "kernel.gemm.params.aa: kernel 'gemm' has no parameter 'aa'; did you mean 'a'",

@@ -9,10 +9,11 @@ import pytest
 
 from tests.unit.plan.test_plan import TILE_DECL, cuda_kernel, plan, problems, tile_kernel
 from tilec.bundle.tuning import record_text
-from tilec.manifest.types import AssumeSet, Kernel, Matrix, Override
+from tilec.manifest.types import AssumeSet, Kernel, Matrix, Override, Rule
 from tilec.model.arch import Target
 from tilec.model.job import InputFile, Source
 from tilec.model.kernel import ToolInfo
+from tilec.model.table import TuningTable
 from tilec.model.tuning import TunedDevice, TunedEntry, TuningRecord
 from tilec.plan.tuning import Tuned, kernel_digest
 
@@ -91,8 +92,43 @@ def test_what_does_not_hold_is_refused_in_the_file(files: dict[str, Tuned], what
         assert message.endswith("run `tilec tune gemm`, or take dispatch.table out of kernel.gemm")
 
 
+def test_the_manifest_may_say_what_tells_launches_apart() -> None:
+    kernel = dataclasses.replace(tile_kernel(), sizes=("c.shape[0]",))
+    assert plan(kernel, tuned=tuned(GOOD, of=kernel)).kernels[0].info.table is not None
+    other = dataclasses.replace(kernel, sizes=("c.shape[1]",))
+    (message,) = refused(tuned(GOOD, of=other), other)
+    assert "sizes: dispatch.sizes has changed since it was tuned: run `tilec tune gemm`" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("c.shape[2]", "c has rank 2: there is no c.shape[2]"),
+        ("c", "'c' is no size of the kernel's arguments"),
+        ("q.shape[0]", "unknown name 'q'"),
+    ],
+)
+def test_sizes_that_no_launch_has_are_refused(text: str, what: str) -> None:
+    (message,) = problems(dataclasses.replace(tile_kernel(), sizes=(text,)))
+    assert what in message
+
+
 def test_entries_of_other_dtypes_may_speak_of_the_same_sizes() -> None:
     assert plan(tile_kernel(), tuned=tuned(GOOD, tuned_entry(1024, 2047, "bf16", 64, 256))).kernels[0].info.table is not None
+
+
+def test_what_is_not_shipped_passes_over_a_file_that_does_not_hold() -> None:
+    """All points are there to be looked at, and launches take one that fits."""
+    kernel = dataclasses.replace(tile_kernel(), table="tuning/gemm.json", keep="winners")
+    held = plan(kernel, tuned=tuned(GOOD, of=kernel), shipped=False).kernels[0]
+    assert held.info.table is not None
+    assert len(held.info.table.devices) == 1
+    stale = plan(kernel, tuned=tuned(GOOD, of=kernel, now="b" * 64), shipped=False)
+    (other,) = stale.kernels
+    assert other.info.table == TuningTable(source="tuning/gemm.json", sizes=(), devices=())
+    assert len(held.jobs) == len(other.jobs) == len(plan(tile_kernel()).kernels[0].jobs)
+    (note,) = (note for note in stale.notes if "tuning" in note)
+    assert note.startswith("tuning/gemm.json is passed over, a build would refuse it: kernel_digest: the kernel has changed")
 
 
 def test_other_versions_are_a_note() -> None:
@@ -124,6 +160,13 @@ def test_winners_and_the_default_are_kept() -> None:
 def test_without_a_default_the_first_point_is_kept() -> None:
     kernel = tile_kernel(keep="winners", default=())
     assert built(kernel, tuned(GOOD, of=kernel)) == ["gemm-f16-BM64-BN128", "gemm-f16-BM64-BN256", "gemm-bf16-BM64-BN128"]
+
+
+def test_points_of_rules_are_kept() -> None:
+    kernel = tile_kernel(keep="winners", rules=(Rule(when="a.shape[0] < 64", take=(("BM", 64), ("BN", 128))),))
+    kept = built(kernel, tuned(GOOD, of=kernel))
+    assert {"gemm-f16-BM64-BN128", "gemm-bf16-BM64-BN128"} <= set(kept)
+    assert len(kept) == len(built(tile_kernel(keep="winners"), tuned(GOOD, of=kernel))) + 2
 
 
 def test_all_are_kept_without_a_file() -> None:

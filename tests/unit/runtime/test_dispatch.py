@@ -1,4 +1,4 @@
-"""Which variant a launch takes: the tuning table, the default, what fits, forced axes, tiles of partitions; and what is said of it."""
+"""Which variant a launch takes: the tuning table, rules, the default, what fits, forced axes, partitions; and what is said of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilec.errors import LayoutError, RequirementError, VariantError
 from tilec.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec.model.safety import Region, Safety
 from tilec.model.signature import Assumption, Param
-from tilec.model.table import Point, TableDevice, TableEntry, TuningTable
+from tilec.model.table import DispatchRule, Point, TableDevice, TableEntry, TuningTable
 from tilec.runtime import Device, Module, Tensor, use_device
 from tilec.testing.fake_driver import H200, FakeDriver
 
@@ -193,6 +193,80 @@ def test_sizes_that_are_no_numbers_leave_it_to_the_default(size: str, alpha: flo
     assert taken(info, z, x, y, alpha) == "add-a16"
     why = loaded(info)[0].add.explain(z, x, y, alpha)
     assert why.reasons == (f"t.json cannot say: {size} is {shown}, and no number of anything", "so the default is tried: the only point")
+
+
+RULED = dataclasses.replace(
+    TILED,
+    table=None,
+    default=(("BN", 64),),
+    rules=(
+        DispatchRule(when="x.shape[0] <= 64", take=(("BM", 64),)),
+        DispatchRule(when="x.shape[1] // (x.shape[0] - 100) > 7", take=(("BM", 64), ("BN", 128))),
+        DispatchRule(when="", take=(("BM", 128),)),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "axes", "variant"),
+    [
+        (64, 64, {}, "tiled-f32-BM64-BN64-div16"),  # what the rule leaves open is the default's
+        (101, 64, {}, "tiled-f32-BM64-BN128-div16"),
+        (100, 64, {}, "tiled-f32-BM128-BN128-div16"),  # the second condition divides by zero; the third rule's point, without the default
+        (8192, 63, {}, "tiled-f32-BM128-BN128"),
+        (8192, 64, {"BM": 64}, "tiled-f32-BM64-BN64-div16"),  # the caller's comes before every rule
+        (64, 64, {"BN": 128}, "tiled-f32-BM64-BN128-div16"),
+        (64, 64, {"BM": 128}, "tiled-f32-BM128-BN128-div16"),
+    ],
+)
+def test_rules_choose_by_the_arguments(rows: int, columns: int, axes: dict[str, Any], variant: str) -> None:
+    assert taken(RULED, *arrays(rows, columns), **axes) == variant
+
+
+def test_a_table_comes_before_rules_and_rules_before_the_default() -> None:
+    info = dataclasses.replace(RULED, table=TABLE)
+    assert taken(info, *arrays(1024)) == "tiled-f32-BM64-BN128-div16"
+    assert taken(info, *arrays(8192)) == "tiled-f32-BM128-BN128-div16"
+    assert taken(dataclasses.replace(RULED, default=(("BM", 64), ("BN", 64))), *arrays(8192)) == "tiled-f32-BM128-BN128-div16"
+
+
+def test_a_rule_whose_variants_do_not_fit_is_passed_over() -> None:
+    launch = dataclasses.replace(TILED.launch, requires=(*TILED.launch.requires, "x.shape[1] % BN == 0 or BM == 64"))
+    why = loaded(dataclasses.replace(RULED, launch=launch))[0].tiled.explain(*arrays(8192))
+    assert why.variant.id == "tiled-f32-BM64-BN64-div16"
+    assert why.reasons == (
+        "dispatch rule 1, x.shape[0] <= 64, does not hold",
+        "dispatch rule 2, x.shape[1] // (x.shape[0] - 100) > 7, does not hold",
+        "dispatch rule 3 holds: T=f32, BM=128, BN=128",
+        "passed over: tiled: requires x.shape[1] % BN == 0 or BM == 64: BM is 128, BN is 128, x.shape is (8192, 64)",
+        "no default: tiled: BM has no default: choose one of 64, 128",
+        "so the next that may fit is tried: tiled-f32-BM64-BN64-div16",
+    )
+    cannot = loaded(RULED)[0].tiled.explain(*arrays(100), BM=64)
+    assert "division by zero" in cannot.reasons[1]
+    assert cannot.reasons[2] == "dispatch rule 3 holds, and says BM=128, which was not built with what is settled already"
+    assert dict(loaded(RULED)[0].tiled.explain(*arrays(64)).origins) == dict.fromkeys(("BM", "BN"), "dispatch rule 1's") | {
+        "T": "the dtype of the arguments"
+    }
+
+
+def test_scalars_in_conditions_decide_a_launch() -> None:
+    """A number that a condition reads is a fact of the call, not only an argument of the kernel."""
+    info = dataclasses.replace(
+        ADD,
+        params=(*ADD.params[:3], Param(name="n", kind=SCALAR, dtype="i32")),
+        axes=(("B", (1, 2)),),
+        variants=tuple(
+            VariantInfo(id=f"add-B{b}", axes=(("B", b),), abi=(slot("ptr", "z.ptr"), slot("i32", "n")), images=(image(f"add_{b}"),))
+            for b in (1, 2)
+        ),
+        rules=(DispatchRule(when="n < 10", take=(("B", 1),)), DispatchRule(when="", take=(("B", 2),))),
+    )
+    module, driver = loaded(info)
+    z, x, y = (Array(64, ptr=0x10000 * place) for place in (1, 2, 3))
+    for n in (5, 50, 5, 50):
+        module.add(0, z, x, y, n)
+    assert [launch.symbol for launch in driver.launches] == ["add_1", "add_2", "add_1", "add_2"]
 
 
 def test_explanations_name_what_decided() -> None:

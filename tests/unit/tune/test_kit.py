@@ -54,7 +54,7 @@ def path(tmp_path: Path) -> Path:
     worker.write_expected(tmp_path / "add.some.npz", case, {"z": np.zeros(64)})
     space = space_of(info, case)
     at = tuple(64 for _ in size_expressions(info))
-    facts = Facts(info=info, kernel_digest="a" * 64, space_digest="b" * 64, toolchain=(), target=str(target))
+    facts = Facts(info=info, kernel_digest="a" * 64, space_digest="b" * 64, toolchain=(), target=str(target), sizes=size_expressions(info))
     made = {point: Made(variants=info.variants, bundle=str(bundle)) for point in space.points}
     prepared = Prepared(space=space, at=at, expected=str(tmp_path / "add.some.npz"))
     write_kit(tmp_path / "a.tune", facts, tmp_path / "tilec.toml", (prepared,), made)

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.tune_samples import built, planned
 from tilec.bundle.tuning import read_record, record_text
-from tilec.errors import ManifestError
+from tilec.errors import ManifestError, UsageError
 from tilec.model.kernel import ToolInfo
-from tilec.model.tuning import Status, size_expressions
+from tilec.model.tuning import Status, TuningRecord, size_expressions
 from tilec.runtime.cpu_driver import CPU
 from tilec.testing.fake_driver import H200
 from tilec.tune import wire
 from tilec.tune.candidates import Facts
 from tilec.tune.cases import spaces_of
-from tilec.tune.record import merged, new_record, read_old, write_record
+from tilec.tune.record import code_of, confirmed, merged, new_record, read_old, write_record
 from tilec.tune.session import CaseResult
 from tilec.tune.trial import Trial
 
 FACTS = Facts(
-    info=planned(), kernel_digest="a" * 64, space_digest="b" * 64, toolchain=(ToolInfo(name="t", version="1", digest="d"),), target="sm_90"
+    info=planned(),
+    kernel_digest="a" * 64,
+    space_digest="b" * 64,
+    toolchain=(ToolInfo(name="t", version="1", digest="d"),),
+    target="sm_90",
+    sizes=size_expressions(planned()),
 )
 READY = wire.Ready(device=H200, driver="580.95.05")
 NAMES = ("gemm/4k[f16]", "gemm/4k[bf16]")
@@ -67,6 +73,41 @@ def test_hints_of_the_winner_are_those_of_its_image(results) -> None:
     variant = dataclasses.replace(built(results[0].best.point), id=results[0].best.variant, hints=(("sm_90", (("occupancy", 2),)),))
     record, _ = new_record(FACTS, READY, results, SIZES, [variant])
     assert record.devices[0].entries[0].hints == (("occupancy", 2),)
+
+
+def coded(results) -> tuple[TuningRecord, dict[tuple[str, Any], str]]:
+    """A record with the code of its entries, and that code by target and point."""
+    variants = [built(result.best.point) for result in results]
+    record, _ = new_record(FACTS, READY, results, SIZES, variants)
+    return record, {("sm_90", variant.axes): code_of([variant]) for variant in variants}
+
+
+def test_files_that_changed_without_the_code_are_confirmed(results) -> None:
+    record, codes = coded(results)
+    assert {entry.code for entry in record.devices[0].entries} == set(codes.values())
+    assert len(set(codes.values())) == 2
+    assert read_record(record_text(record).encode(), "x.json") == record
+    now = dataclasses.replace(FACTS, kernel_digest="c" * 64, toolchain=())
+    assert confirmed(record, now, codes, "x.json") == dataclasses.replace(record, kernel_digest="c" * 64, toolchain=())
+
+
+def test_what_changed_in_earnest_is_not_confirmed(results) -> None:
+    record, codes = coded(results)
+    for facts in (dataclasses.replace(FACTS, space_digest="c" * 64), dataclasses.replace(FACTS, sizes=("c.shape[0]",))):
+        with pytest.raises(UsageError, match=r"x\.json: what there is to choose from has changed since it was tuned") as caught:
+            confirmed(record, facts, codes, "x.json")
+        assert caught.value.fix == "`tilec tune gemm` measures what there is now"
+    other = code_of([built(results[1].best.point, symbol="other")])
+    assert other not in codes.values()
+    what = r"x\.json: the code of T=bf16 BM=64 BK=64 for sm_90 is not what was measured \(case 4k\)"
+    with pytest.raises(UsageError, match=what):
+        confirmed(record, FACTS, {**codes, ("sm_90", results[1].best.point): other}, "x.json")
+    older = record_text(record)
+    for code in codes.values():
+        older = older.replace(f'"code": "{code}", ', "").replace(f'"code": "{code}",', "")
+    assert "code" not in older
+    with pytest.raises(UsageError, match="does not say what the code of case 4k was: it was written by an older tilec"):
+        confirmed(read_record(older.encode(), "x.json"), FACTS, codes, "x.json")
 
 
 def test_a_record_of_the_cpu_device_is_of_no_gpu(results) -> None:

@@ -16,7 +16,7 @@ from tilec.bundle.write import write_bundle
 from tilec.errors import CaseError
 from tilec.manifest.types import Case, Input
 from tilec.model.tuning import Status
-from tilec.runner.cases import bind
+from tilec.runner.cases import bind, small_case
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec.tune import meter, wire, worker
 
@@ -97,6 +97,35 @@ def test_a_launch_that_is_refused_costs_the_candidate_alone(driver: FakeDriver, 
     assert found.status is Status.FAILED
     assert "x.shape[0] == z.shape[0]" in found.reason
     assert not found.fatal
+
+
+def test_what_is_compared_may_be_smaller_than_what_is_measured(
+    driver: FakeDriver, subject: wire.Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reference's results are of `small`; `floats` above would write beyond them if it were not."""
+    large = tuple(dataclasses.replace(i, shape=(str(64 * COUNT),), small=i.shape) if i.shape else i for i in CASE.inputs)
+    counts: list[int] = []
+
+    def counted(z: int, x: int, y: int, n: int, alpha: float) -> None:
+        counts.append(n)
+        add(z, x, y, n, alpha)
+
+    driver.kernels = {name: FakeKernel(abi=kernel.abi, run=counted) for name, kernel in driver.kernels.items()}
+    found = answer(dataclasses.replace(subject, case=dataclasses.replace(CASE, inputs=large)))
+    assert (found.status, found.reason) == (Status.MEASURED, "")
+    assert counts[0] == COUNT
+    assert set(counts[1:]) == {64 * COUNT}
+
+
+def test_what_is_compared_has_to_take_the_variant_that_is_measured(driver: FakeDriver, subject: wire.Subject) -> None:
+    """63 elements fit the general variant alone, 4096 the one that assumes multiples of 16."""
+    inputs = tuple(dataclasses.replace(i, shape=("4096",), small=("63",)) if i.shape else i for i in CASE.inputs)
+    case = dataclasses.replace(CASE, inputs=inputs)
+    made = worker.make_inputs(small_case(case))
+    worker.write_expected(Path(subject.expected), case, {"z": made["x"] + made["y"]})
+    found = answer(dataclasses.replace(subject, case=case))
+    assert (found.status, found.fatal) == (Status.FAILED, False)
+    assert found.reason == "it was checked with the extents of small, which take another variant: add, and with shape add-a16"
 
 
 def test_a_pair_is_measured_in_turn(driver: FakeDriver, subject: wire.Subject) -> None:
