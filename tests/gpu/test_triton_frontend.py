@@ -26,7 +26,7 @@ from tilec.runtime._driver import driver
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "triton"
-KERNELS = ("add", "softmax", "matmul", "matmul_descriptors", "double")
+KERNELS = ("add", "softmax", "matmul", "matmul_descriptors", "double", "layer_norm")
 
 
 @pytest.fixture(scope="module")

@@ -154,6 +154,8 @@ def _check_expressions(kernel: Kernel, params: Sequence[Param], unresolved: Coll
         for index, text in enumerate(texts):
             path = (*base, key) if key == "shared" else (*base, key, index)
             _check_expression(text, kernel, params, unresolved, path, report, truth=key == "requires")
+            if key != "requires":
+                _check_given(text, params, path, report)
     for index, text in enumerate(kernel.args or ()):
         with contextlib.suppress(ExpressionError):  # the loader has reported it
             _check_extents(expr.parse_abi(text)[1], params, ("kernel", kernel.name, "args", index), report)
@@ -162,6 +164,14 @@ def _check_expressions(kernel: Kernel, params: Sequence[Param], unresolved: Coll
             for key, text in (("flops", case.bench.flops), ("bytes", case.bench.bytes)):
                 if text:
                     _check_expression(text, kernel, params, unresolved, ("kernel", kernel.name, "case", case.name, "bench", key), report)
+
+
+def _check_given(text: str, params: Sequence[Param], path: tuple[str | int, ...], report: Report) -> None:
+    with contextlib.suppress(ExpressionError):  # that is reported elsewhere
+        names = expr.parse(text).names
+        for param in params:
+            if param.optional and param.name in names:
+                report(f"{text!r} reads {param.name}, which may be None: read a tensor that every call gives", path)
 
 
 def _check_expression(
@@ -245,7 +255,7 @@ def _check_cases(kernel: Kernel, params: Sequence[Param], unresolved: Collection
             elif item.dtype and item.dtype not in DTYPES and item.dtype not in axes:
                 what = f"{item.dtype!r} is neither a dtype nor an axis{suggest(item.dtype, [*axes, *DTYPES])}"
                 report(what, (*base, "inputs", item.name, "dtype"))
-        missing = [p.name for p in params if p.name not in given and p.default is None]
+        missing = [p.name for p in params if p.name not in given and p.default is None and not p.optional]
         if missing:
             report(f"no input for {', '.join(missing)}", (*base, "inputs"))
         if variants and case.axes and not any(set(case.axes) <= set(variant.axes) for variant in variants):

@@ -89,6 +89,10 @@ class Resolver:
         if kind is None or dtype is None:
             return None
         if kind is not ParamKind.TENSOR:
+            if table.optional:
+                self.report(
+                    f"{name!r} is a {kind.value}, and only tensors may be None", ("kernel", self.kernel.name, "params", name, "optional")
+                )
             size = table.size or (decl.size if decl else 0)
             default = table.default
             if default is None and decl is not None:
@@ -113,6 +117,7 @@ class Resolver:
             stride=self._stride(name, table, rank),
             shape_divisible=table.divisible or (),
             align=table.aligned or 1,
+            optional=self._optional(name, table),
             doc=table.doc,
         )
 
@@ -162,6 +167,12 @@ class Resolver:
                 f"out = true, but the source only reads it ({decl.type} {decl.name})", ("kernel", self.kernel.name, "params", name, "out")
             )
         return table.out
+
+    def _optional(self, name: str, table: ParamTable) -> bool:
+        if table.optional and self.kernel.language != "triton":
+            what = f"a {self.kernel.language} kernel takes no tensor that may be None: its code is one for all launches; Triton's is not"
+            self.report(what, ("kernel", self.kernel.name, "params", name, "optional"))
+        return table.optional
 
     def _rank(self, name: str, table: ParamTable, decl: ParamDecl | None) -> int:
         said = decl.rank if decl else -1
