@@ -70,6 +70,10 @@ def norm(**changes: object) -> Kernel:
 
 
 def planned(kernel: Kernel) -> Plan:
+    return planned_of(kernel, DECL)
+
+
+def planned_of(kernel: Kernel, decl: KernelDecl) -> Plan:
     triton = LanguageFacts(kinds=(TargetKind.CUBIN,), refuse=lambda _: "", simt=True)
     manifest = Manifest(
         path="tilec.toml",
@@ -82,7 +86,7 @@ def planned(kernel: Kernel) -> Plan:
         locate=Locator("", "tilec.toml"),
     )
     languages = {"triton": dataclasses.replace(triton, simt=False), "cuda": triton}
-    return make_plan(manifest, {"norm": DECL}, languages, {"norm": Source(root="project", path="k.py")}, profile="release")
+    return make_plan(manifest, {kernel.name: decl}, languages, {kernel.name: Source(root="project", path="k.py")}, profile="release")
 
 
 def test_a_kernel_is_planned_for_both_kinds_of_calls() -> None:
