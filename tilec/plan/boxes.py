@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from tilec.errors import ExpressionError
 from tilec.model import expr
@@ -22,7 +23,7 @@ def fault_of(text: str, params: Mapping[str, Param], axes: Mapping[str, object])
     if param.align % GRANULE:
         return f"{name} is passed as a tensor descriptor, and nothing says that it is aligned: params.{name}.aligned = {GRANULE}"
     try:
-        extents = [part.evaluate(dict(axes)) for part in box]
+        extents: list[Any] = [part.evaluate(dict(axes)) for part in box]
     except ExpressionError as error:
         return f"{text}: {error.what}: the extents of a box are numbers and axes of the matrix"
     if not all(type(extent) is int and extent > 0 and not extent & (extent - 1) for extent in extents):
