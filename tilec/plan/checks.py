@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Collection, Sequence
 
 from tilec.errors import ExpressionError
 from tilec.manifest.types import Kernel
 from tilec.model import expr
+from tilec.model.arch import Target, TargetKind
 from tilec.model.cpp import cut
 from tilec.model.dtype import DTYPES
 from tilec.model.job import Variant
@@ -16,6 +18,8 @@ from tilec.model.signature import Param, ParamKind
 from tilec.plan.matrix import Report
 from tilec.plan.params import suggest, symbol_places
 from tilec.plan.targets import LanguageFacts
+
+_CLUSTERS = (9, 0)  # compute capability from which on blocks form clusters
 
 
 def check_kernel(
@@ -134,6 +138,16 @@ def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, rep
             report(f"a block of {threads} threads, but {decl.name} is bounded to {decl.max_threads} (__launch_bounds__)", (*path, "block"))
     if launch.cluster and decl.cluster and tuple(launch.cluster) != tuple(decl.cluster):
         report(f"cluster {list(launch.cluster)}, but the source fixes {list(decl.cluster)} (__cluster_dims__)", (*path, "cluster"))
+
+
+def check_clusters(kernel: Kernel, decl: KernelDecl, targets: Sequence[Target], report: Report) -> None:
+    """Report targets of GPUs that have no clusters, where launches have some."""
+    size = math.prod(kernel.launch.cluster or decl.cluster)
+    older = dict.fromkeys(str(t) for t in targets if t.kind is not TargetKind.TILEIR and t.cc < _CLUSTERS)
+    if size > 1 and older:
+        path = ("launch", "cluster") if kernel.launch.cluster else ()
+        what = f"clusters of {size} blocks need compute capability 9.0, and {', '.join(older)} {'is' if len(older) == 1 else 'are'} older"
+        report(f"{what}: limit the kernel to newer targets in [[override]]", ("kernel", kernel.name, *path))
 
 
 def check_hints(given: Sequence[str], path: tuple[str | int, ...], language: str, known: Sequence[str], report: Report) -> None:
