@@ -12,7 +12,7 @@ from tilec.model.kernel import AxisValue
 from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridWish
 from tilec.runtime.images import Function
-from tilec.runtime.limits import check_compiled, check_device_limits, check_loaded, is_tile, opt_in, resident_blocks
+from tilec.runtime.limits import check_compiled, check_device_limits, check_loaded, cluster_of, is_tile, opt_in, resident_blocks
 from tilec.runtime.prepare import Site, explain
 from tilec.runtime.seam import LaunchShape
 from tilec.runtime.seam_types import DeviceInfo
@@ -75,14 +75,16 @@ def held_of(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo,
     opt_in(shape, device, image, function, driver)
     shape = dataclasses.replace(shape, block=_block(shape, image))
     threads, handle = math.prod(shape.block), function.handle
-    clusters = math.prod(shape.cluster) > 1
+    size = math.prod(cluster_of(shape, image))
+    widest = driver.widest_cluster(device.ordinal, handle, shape) if device.cluster else 1
+    fits = size <= widest
     return Residency(
         threads=threads,
         max_active_blocks=driver.active_blocks(device.ordinal, handle, threads, shape.shared),
-        max_cooperative_grid=resident_blocks(shape, device, image, function, driver) if device.cooperative else 0,
+        max_cooperative_grid=resident_blocks(shape, device, image, function, driver) if device.cooperative and fits else 0,
         suggest_block_size=_suggested(shape, device, image, function, driver),
-        max_cluster_size=driver.widest_cluster(device.ordinal, handle, shape) if device.cluster else 1,
-        max_active_clusters=driver.active_clusters(device.ordinal, handle, shape) if clusters else 0,
+        max_cluster_size=widest,
+        max_active_clusters=driver.active_clusters(device.ordinal, handle, shape) if shape.cluster and size > 1 and fits else 0,
     )
 
 

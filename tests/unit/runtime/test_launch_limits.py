@@ -154,6 +154,8 @@ def test_what_is_held_of_launches_without_a_bundle() -> None:
     assert (held.threads, held.max_active_blocks, held.max_cooperative_grid, held.suggest_block_size) == (256, 6, 180, 1024)
     assert (held.max_cluster_size, held.max_active_clusters) == (8, 90)
     assert driver.allowed_shared == {"scale": 60_000}
+    wide = function.residency(LaunchConfig(grid=16, block=256, cluster=16))  # wider than any: the driver counts none of them
+    assert (wide.max_cluster_size, wide.max_active_clusters, wide.max_cooperative_grid) == (8, 0, 0)
     with pytest.raises(LaunchLimitError, match=r"^scale: a block needs 300000 bytes of shared memory"):
         function.residency(LaunchConfig(shared=300_000))
     with pytest.raises(LaunchLimitError, match=r"^scale: block\.x is 2048"):
