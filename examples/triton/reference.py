@@ -18,3 +18,12 @@ def matmul(a, b):
 
 def double(x):
     return 2 * x
+
+
+def layer_norm(x, weight=None, bias=None, eps=1e-5):
+    """Each row with mean 0 and variance 1, scaled and shifted by what is given."""
+    wide = x.astype(np.float64)
+    centred = wide - wide.mean(axis=1, keepdims=True)
+    result = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + eps)
+    result = result if weight is None else result * weight
+    return (result if bias is None else result + bias).astype(np.float32)

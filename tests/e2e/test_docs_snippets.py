@@ -95,6 +95,11 @@ def test_the_frontends_page(reader: Reader) -> None:
         reader.follow(step)
 
 
+def test_the_frontend_that_the_page_shows_has_fifty_lines() -> None:
+    (shown,) = (step.text for step in steps("docs/frontends.md") if step.value == "plugin/acme_ptx.py")
+    assert sum(bool(line.strip()) for line in shown.splitlines()) <= 50
+
+
 def test_the_page_on_triton(reader: Reader) -> None:
     pytest.importorskip("triton")
     for step in steps("docs/triton.md"):

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from tests.e2e.harness import Cli, edit, tree, write
+from tests.toolchain import tile_jobs
 from tests.toolchain.prebuilt_samples import FILL_LL, TILE_ARGS, fatbin, nvrtc_made, tile_made
 from tilec.bundle.read import Bundle
 from tilec.model.digest import sha256
+from tilec.model.signature import Param, ParamKind
 from tilec.runtime import Device, load
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
@@ -199,3 +201,38 @@ launch = {{ grid = ["cdiv(x.size, 1024)"] }}
     done = cli(tmp_path, "build")
     assert done.code == 1
     assert "add_kernel takes other parameters than a launch would pass" in done.err
+
+
+# The order in which cuTile Rust passes what it launches: of a tensor that is written, its address, extents and strides, then those of its
+# partition; of one that is read, the first three.
+RUST_ORDER = """import cuda.tile as ct
+
+
+@ct.kernel
+def double(z, tile, step, x):
+    i = ct.bid(0)
+    ct.store(z, (i,), 2 * ct.load(x, (i,), (128,)))
+"""
+
+
+def test_bytecode_with_the_arguments_of_cutile_rust(cli: Cli, tmp_path: Path) -> None:
+    params = (*tile_jobs.vectors("z"), *(Param(name=name, kind=ParamKind.SCALAR, dtype="i32") for name in ("tile", "step")))
+    root = tile_jobs.write(tmp_path / "made", {"t.py": RUST_ORDER})
+    frontend = tile_jobs.frontend()
+    made = frontend.compile(tile_jobs.job(frontend, root, "t.py", "double", (*params, *tile_jobs.vectors("x")), target="tileir")).data
+    (tmp_path / "k").mkdir()
+    (tmp_path / "k" / "double.tileirbc").write_bytes(made)
+    text = f"""[kernel.double]
+source = "k/double.tileirbc:double_tile"
+sha256 = "{sha256(made)}"
+params = {{ z = {{ rank = 1 }}, x = {{ rank = 1, out = false }} }}
+args = ["z.ptr", "i32(z.shape[0])", "i32(z.stride[0])", "i32(128)", "i32(1)", "x.ptr", "i32(x.shape[0])", "i32(x.stride[0])"]
+launch = {{ requires = ["x.size == z.size"], grid = ["cdiv(z.size, 128)"] }}
+"""
+    (tmp_path / "tilec.toml").write_text(HEAD + text, encoding="utf-8")
+    cli.good(tmp_path, "build", "--targets", "sm_90,tileir")
+    kernels = load(Bundle.open(tmp_path / "dist" / "pre-1.0.0.tilec"), "cpu").kernels
+    x, z = np.arange(300, dtype=np.float32), np.zeros(300, np.float32)
+    kernels["double"](0, z, x)
+    Device("cpu").sync()
+    assert (z == 2 * x).all()

@@ -32,7 +32,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
 def test_every_kernel_is_in_one_bundle(project: Path, cli: Cli) -> None:
     report = cli.good(project, "inspect", BUNDLE, "--json").json()
     languages = {kernel["name"]: kernel["language"] for kernel in report["kernels"]}
-    triton = ("add", "softmax", "matmul", "matmul_descriptors", "double")
+    triton = ("add", "softmax", "matmul", "matmul_descriptors", "double", "layer_norm")
     assert languages == {**dict.fromkeys(triton, "triton"), "scale": "tile"}
     described = next(kernel for kernel in report["kernels"] if kernel["name"] == "matmul_descriptors")
     assert {image["target"] for variant in described["variants"] for image in variant["images"]} == {"sm_90"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from tilec.runtime._driver import driver
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "triton"
-KERNELS = ("add", "softmax", "matmul", "matmul_descriptors", "double")
+KERNELS = ("add", "softmax", "matmul", "matmul_descriptors", "double", "layer_norm")
 
 
 @pytest.fixture(scope="module")
@@ -180,3 +181,65 @@ def test_triton_and_tile_kernels_share_a_stream(torch: Any, module: Module) -> N
     module.scale(stream, z, y.reshape(-1), 2.0)
     torch.cuda.synchronize()
     assert torch.allclose(z.reshape(64, 1024), 2 * torch.softmax(x, 1), rtol=1e-4, atol=1e-6)
+
+
+def test_tensors_that_may_be_none_in_turn(jit: Any, torch: Any, module: Module) -> None:
+    """Known launches tell both kinds of calls apart, and each gives what the JIT gives for it."""
+    stream, kernel = torch.cuda.current_stream(), source("layer_norm").layer_norm_kernel
+    x = torch.randn(300, 1024, device="cuda")
+    weight, bias = torch.randn(1024, device="cuda"), torch.randn(1024, device="cuda")
+    for given in ((None, None), (weight, bias), (weight, None), (None, bias)) * 4:
+        ours, theirs = torch.full_like(x, float("nan")), torch.full_like(x, float("nan"))
+        module.layer_norm(stream, ours, x, *given)
+        kernel[(300,)](theirs, x, *given, 1024, 1e-5, COLS=1024)
+        wanted = torch.nn.functional.layer_norm(x, (1024,), *given)
+        torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+    with pytest.raises(errors.RequirementError, match=r"requires bias\.size == x\.shape\[1\]"):
+        module.layer_norm(stream, ours, x, None, bias[:512])
+
+
+ROUNDS, LAUNCHES = 15, 10
+# Two runs of equal code differ by as much.
+NOISE = 1.03
+
+
+def seconds_of(torch: Any, call: Any) -> float:
+    """The device's time of one launch, of several one after another."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(LAUNCHES):
+        call()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) / LAUNCHES / 1e3
+
+
+@pytest.mark.parametrize("name", ["add", "softmax", "matmul", "layer_norm"])
+def test_kernels_are_as_fast_as_the_jits(jit: Any, torch: Any, module: Module, name: str) -> None:
+    """Paired, and long enough that no launch waits for the host."""
+    stream = torch.cuda.current_stream()
+    kernel = getattr(source(name), f"{name}_kernel")
+    rows = torch.randn((1 << 17, 1024), device="cuda")
+    into = torch.empty_like(rows)
+    if name == "add":
+        x, y, z = rows.view(-1)[: 1 << 26], rows.view(-1)[1 << 26 :], into.view(-1)[: 1 << 26]
+        pair = (lambda: module.add(stream, z, x, y), lambda: kernel[(jit.cdiv(z.numel(), 1024),)](x, y, z, z.numel(), BLOCK=1024))
+    elif name == "softmax":
+        facts = {"COLS": 1024, "num_warps": 8, "num_stages": 2}
+        pair = (lambda: module.softmax(stream, into, rows), lambda: kernel[(1056,)](into, rows, *rows.shape, 1024, 1024, **facts))
+    elif name == "matmul":
+        a, b = (torch.randn((4096, 4096), device="cuda", dtype=torch.float16) for _ in range(2))
+        c, facts = torch.empty_like(a), {"BM": 128, "BN": 128, "BK": 64, "GROUP": 8, "num_warps": 8, "num_stages": 3}
+        pair = (lambda: module.matmul(stream, c, a, b), lambda: kernel[(1024,)](a, b, c, *(4096,) * 6, **facts))
+    else:
+        shift = torch.randn(1024, device="cuda")
+        theirs = (into, rows, None, shift, 1024, 1e-5)
+        pair = (lambda: module.layer_norm(stream, into, rows, bias=shift), lambda: kernel[(rows.shape[0],)](*theirs, COLS=1024))
+    times: list[list[float]] = [[], []]
+    for _ in range(ROUNDS + 2):
+        for place, call in enumerate(pair):
+            times[place].append(seconds_of(torch, call))
+    own, jits = (statistics.median(found[2:]) for found in times)
+    print(f"{name}: tilec {own * 1e6:.1f} us, the JIT {jits * 1e6:.1f} us, ratio {own / jits:.3f}")  # noqa: T201 - with -s, for the record
+    assert own <= NOISE * jits

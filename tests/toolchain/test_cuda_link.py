@@ -78,6 +78,21 @@ def test_a_function_of_another_source_becomes_part_of_the_kernel(tmp_path: Path,
         assert [kernel.name for kernel in read_cubin(image.data).kernels] == [image.info.symbol]
 
 
+def test_a_linked_source_uses_cccl(tmp_path: Path) -> None:
+    """CUB's headers come with the toolkit: nothing is linked for them, and what is used of them is in the image."""
+    total = """#include <cub/warp/warp_reduce.cuh>
+__device__ float total(float x) {
+    __shared__ cub::WarpReduce<float>::TempStorage memory;
+    return cub::WarpReduce<float>(memory).Sum(x);
+}
+"""
+    kernel = "__device__ float total(float x);\n__global__ void k(float* y) { y[0] = total(y[threadIdx.x]); }\n"
+    write(tmp_path, {"k/a.cu": kernel, "lib/total.cu": total})
+    text = frontend().compile(job(tmp_path, "k", "compute_80", options={"link": ("lib/total.cu",)})).data.decode()
+    assert text.count("shfl.sync.down") == 5
+    assert ".extern .func" not in text
+
+
 def test_linked_code_is_what_one_source_would_give(tmp_path: Path) -> None:
     whole = KERNEL.replace('#include "act.h"', "namespace ops { __device__ float act(float x) { return x > 0 ? x : 0.125f * x; } }")
     root = write(tmp_path, {**FILES, "k/b.cu": whole})

@@ -95,6 +95,13 @@ def test_a_descriptor_that_is_passed_as_an_address(tmp_path: Path, body: str) ->
     assert frontend().compile(other).info.symbol == "g"
 
 
+def test_a_declaration_says_at_how_many_offsets_tiles_are_read(tmp_path: Path) -> None:
+    body = "    d.store([0, n], d.load([0, n]))\n    e.load([n])\n    e.load([n, n])\n    f.load([*n])\n    tl.store(x, n)\n"
+    write(tmp_path, {"k/a.py": HEAD + "@triton.jit\ndef move(x, d, e, f, n):\n" + body})
+    (decl,) = frontend().declare(Source(root=str(tmp_path), path="k/a.py"))
+    assert [(param.name, param.rank) for param in decl.params] == [("x", -1), ("d", 2), ("e", -1), ("f", -1), ("n", -1)]
+
+
 MOVE = """@triton.jit
 def move(d, n, B: tl.constexpr):
     tile = d.load([0, n])

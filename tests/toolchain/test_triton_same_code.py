@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.toolchain.triton_jobs import ADD_ABI, ALIGNED, FAST, dot_job, frontend, job, write
+from tests.toolchain.prebuilt_samples import frontend as prebuilt
+from tests.toolchain.prebuilt_samples import source as prebuilt_source
+from tests.toolchain.triton_jobs import ADD_ABI, ALIGNED, FAST, dot_job, frontend, job, slot, write
 from tilec.frontends import _triton_api as api
 from tilec.frontends._sass import _section
 from tilec.frontends._tile_modules import load
 from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
-from tilec.model.job import Job
+from tilec.model.arch import Target
+from tilec.model.job import Job, KernelSpec, Variant
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("triton")
@@ -26,6 +29,14 @@ DOT |= {"BM": "constexpr", "BK": "constexpr"}
 
 def by_triton(own: Job, name: str, types: dict[str, str], constants: dict[Any, Any], divisible: tuple[int, ...], **options: Any) -> bytes:
     """The cubin that `triton.compile` makes, its cache and its assembler given by the environment."""
+    cubin: bytes = made_by_triton(own, name, types, constants, divisible, **options).asm["cubin"]
+    return cubin
+
+
+def made_by_triton(
+    own: Job, name: str, types: dict[str, str], constants: dict[Any, Any], divisible: tuple[int, ...], **options: Any
+) -> Any:
+    """All that it makes."""
     triton = api.load()
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -35,9 +46,7 @@ def by_triton(own: Job, name: str, types: dict[str, str], constants: dict[Any, A
         kernel = api.kernel_of(vars(module.main)[name])
         source = ASTSource(kernel, types, {(k,): v for k, v in constants.items()}, {(p,): [["tt.divisibility", 16]] for p in divisible})
         capability = own.target.cc[0] * 10 + own.target.cc[1]
-        made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"enable_fp_fusion": True, **options})
-    cubin: bytes = made.asm["cubin"]
-    return cubin
+        return triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"enable_fp_fusion": True, **options})
 
 
 @pytest.fixture
@@ -63,3 +72,27 @@ def test_a_product(tmp_path: Path, target: str, options: dict[str, int]) -> None
     own = dot_job(write(tmp_path), target, assume=FAST, hints=options)
     theirs = by_triton(own, "dot", DOT, {5: 1, 8: 64, 9: 32}, (0, 1, 3, 4), **options)
     assert _section(frontend().compile(own).data, ".text.dot") == _section(theirs, ".text.dot")
+
+
+@pytest.mark.usefixtures("same_tools")
+def test_what_triton_made_is_taken_as_a_prebuilt_file(tmp_path: Path) -> None:
+    """Its cubin for its architecture, and its PTX for later ones too; the two addresses that it adds are said in `args`."""
+    abi = (*ADD_ABI, slot("u64", "0", 8), slot("u64", "0", 8))
+    for target, form, wanted in (
+        ("sm_90", "cubin", "sm_90a"),
+        ("sm_80", "ptx", "sm_80"),
+        ("sm_80", "ptx", "compute_80"),
+        ("sm_80", "ptx", "sm_120"),
+    ):
+        own = job(write(tmp_path), target=target, assume=ALIGNED, abi=ADD_ABI)
+        made = made_by_triton(own, "add", POINTERS, {4: 1024}, (0, 1, 2, 3))
+        data = made.asm[form] if form == "cubin" else made.asm[form].encode()
+        where = prebuilt_source(tmp_path, {f"add.{form}": data})
+        (decl,) = prebuilt().declare(where)
+        assert decl.block == (32 * made.metadata.num_warps, 1, 1)
+        spec = KernelSpec(name="add", language="prebuilt", source=where, decl=decl, symbol="add", params=own.spec.params, abi=abi)
+        variant = Variant(kernel="add", id="add", axes=(("T", "f32"),))
+        image = prebuilt().compile(Job(spec=spec, variant=variant, target=Target.parse(wanted)))
+        assert image.abi == abi
+        assert image.info.required_block == (128, 1, 1)
+        assert form != "cubin" or image.data == data

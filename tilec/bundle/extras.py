@@ -5,25 +5,32 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tilec.bundle.codec import Codec, Misfit, enumeration, flag
+from tilec.bundle.codec import Codec, Misfit, enumeration, flag, identifier, row, sequence
 from tilec.bundle.safety import SAFETY
 from tilec.bundle.tables import RULES, TABLE
 from tilec.model.jit import JitFallback
 from tilec.model.kernel import KernelInfo
+from tilec.model.signature import Assumption, ParamKind
 
 _CODECS: dict[str, Codec] = {"safety": SAFETY, "table": TABLE, "jit": enumeration(JitFallback), "rules": RULES}
+
+# Tensors that may be None, and by variant those that are.
+_NAMES = sequence(identifier, most=64)
+OPTIONAL = row(_NAMES, sequence(_NAMES, most=1_000_000))
 
 
 def write_extras(kernel: KernelInfo) -> dict[str, Any]:
     """What there is of them, by key."""
     found = {key: getattr(kernel, key) for key in _CODECS}
     plain = {key: _CODECS[key].write(value) for key, value in found.items() if value not in (None, ())}
+    if kernel.optionals:
+        plain["optional"] = OPTIONAL.write(_optional(kernel))
     return {**plain, "programmatic": True} if kernel.launch.programmatic else plain
 
 
 def read_extras(value: dict[str, Any], fields: dict[str, Any]) -> None:
     """Add the fields that a row has of them. Raises Misfit."""
-    for key, codec in {**_CODECS, "programmatic": flag}.items():
+    for key, codec in {**_CODECS, "optional": OPTIONAL, "programmatic": flag}.items():
         if key not in value:
             continue
         try:
@@ -31,9 +38,35 @@ def read_extras(value: dict[str, Any], fields: dict[str, Any]) -> None:
         except Misfit as misfit:
             misfit.path.append(f".{key}")
             raise
-        if key != "programmatic":
+        if key == "optional":
+            _read_optional(found, fields)
+        elif key != "programmatic":
             fields[key] = found
         elif found:
             fields["launch"] = dataclasses.replace(fields["launch"], programmatic=True)
         else:
             raise Misfit("key 'programmatic' is there and false: it is left out where it is")
+
+
+def _optional(kernel: KernelInfo) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    absent = (tuple(fact.param for fact in variant.assume if fact.absent) for variant in kernel.variants)
+    return tuple(param.name for param in kernel.params if param.optional), tuple(absent)
+
+
+def _read_optional(found: tuple[tuple[str, ...], tuple[tuple[str, ...], ...]], fields: dict[str, Any]) -> None:
+    """Mark parameters, and the assumptions that say nothing else. Raises Misfit."""
+    names, absent = found
+    tensors = [param.name for param in fields["params"] if param.kind is ParamKind.TENSOR]
+    if not names or list(names) != [name for name in tensors if name in names]:
+        raise Misfit("key 'optional' has to name tensors of the kernel, in their order")
+    if len(absent) != len(fields["variants"]):
+        raise Misfit(f"key 'optional' speaks of {len(absent)} variants, and there are {len(fields['variants'])}")
+    fields["params"] = tuple(dataclasses.replace(p, optional=True) if p.name in names else p for p in fields["params"])
+    marked = []
+    for variant, missing in zip(fields["variants"], absent, strict=True):
+        bare = [fact.param for fact in variant.assume if fact == Assumption(param=fact.param) and fact.param in missing]
+        if list(missing) != bare or not set(missing) <= set(names):
+            raise Misfit(f"key 'optional' says that {', '.join(missing)} may be None in {variant.id!r}, whose assumptions say otherwise")
+        facts = (dataclasses.replace(fact, absent=True) if fact.param in missing else fact for fact in variant.assume)
+        marked.append(dataclasses.replace(variant, assume=tuple(facts)))
+    fields["variants"] = tuple(marked)

@@ -134,7 +134,7 @@ def _write_kernel(kernel: KernelInfo) -> Any:
     for variant in plain["variants"]:
         variant["abi"] = places.setdefault(variant["abi"], len(places))
     plain["abis"] = [_ABI.write(abi) for abi in places]
-    if kernel.safety is not None or kernel.table is not None or kernel.jit is not None or kernel.launch.programmatic or kernel.rules:
+    if kernel.safety is not None or kernel.table is not None or kernel.beyond_schema_4:
         from tilec.bundle.extras import write_extras
 
         plain.update(write_extras(kernel))
@@ -170,7 +170,7 @@ def _read_kernel(value: Any) -> Any:
     return KernelInfo(**fields)
 
 
-_EXTRAS = frozenset(("safety", "table", "jit", "rules", "programmatic"))
+_EXTRAS = frozenset(("safety", "table", "jit", "rules", "programmatic", "optional"))
 _APART = _EXTRAS | {"abis"}  # keys of a kernel that are no fields of its record
 _KERNEL = Codec(_write_kernel, _read_kernel)
 _BUNDLE = record(
@@ -202,7 +202,7 @@ def to_index(info: BundleInfo) -> bytes:
         _check(info)
     except Misfit as misfit:
         _refuse(misfit.where, misfit.what)
-    new = any(kernel.jit is not None or kernel.launch.programmatic or kernel.rules or kernel.has_special for kernel in info.kernels)
+    new = any(kernel.beyond_schema_4 for kernel in info.kernels)
     return canonical_json({"schema_version": SCHEMA_VERSION if new else _PLAIN, **_BUNDLE.write(info)})
 
 
@@ -467,8 +467,8 @@ def _check_kernel(here: str, kernel: KernelInfo) -> None:
             if name not in axes:
                 unfit(f"{here}.variants[{index}].axes", f"no axis {name!r}")
         for assumption in variant.assume:
-            if assumption.param not in params:
-                unfit(f"{here}.variants[{index}].assume", f"no parameter {assumption.param!r}")
+            if assumption.param not in (kernel.optionals if assumption.absent else params):
+                unfit(f"{here}.variants[{index}].assume", f"no {'optional ' * assumption.absent}parameter {assumption.param!r}")
         if variant.hints:
             _check_hints(f"{here}.variants[{index}].hints", variant)
         if any(slot.type not in DTYPES and slot.type not in ("ptr", "struct") for slot in variant.abi):

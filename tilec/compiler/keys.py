@@ -14,7 +14,7 @@ from typing import Any
 from tilec.model.arch import Target
 from tilec.model.job import InputFile, Job, KernelSpec, Source, Variant
 from tilec.model.kernel import KernelDecl, ParamDecl, ToolInfo
-from tilec.model.signature import Param
+from tilec.model.signature import Assumption, Param
 
 #: Raised whenever tilec itself compiles the same inputs into something else: everything cached before is then passed over.
 RECIPE = 4
@@ -43,7 +43,7 @@ EXEMPT: Mapping[type, frozenset[str]] = {
         )
     ),
     ParamDecl: frozenset({"location"}),
-    Param: frozenset({"doc"}),
+    Param: frozenset({"doc", "optional"}),  # which tensors are None is among the assumptions
 }
 
 Row = tuple[str, Any]
@@ -194,9 +194,15 @@ def _variant_rows(variant: Variant) -> Iterator[Row]:
         if name == "axes":
             yield from ((f"axis {axis}", _plain(point)) for axis, point in value)
         elif name == "assume":
-            yield from ((f"assume {fact.param}", _plain(fact)) for fact in value)
+            yield from map(_fact_row, value)
         else:
             yield f"variant {name}", _plain(value)
+
+
+def _fact_row(fact: Assumption) -> Row:
+    """A tensor that is None says so in the label: other facts have the keys that they had before there were such tensors."""
+    plain = _plain(fact)
+    return f"{'absent' if plain.pop('absent') else 'assume'} {fact.param}", plain
 
 
 def _own(job: Job) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from tilec.frontends._nvjitlink import Piece
 from tilec.frontends._run import command_line
 from tilec.frontends._tools import Tool
 from tilec.model.arch import TargetKind, Version, dotted
-from tilec.model.driver import BRANCHES, cuda_of_ptx_isa
+from tilec.model.driver import cuda_of_ptx_isa, driver_of_ptx_isa
 from tilec.model.job import Job
 
 
@@ -308,7 +308,7 @@ class ProgramCompiler:
             raise self._asked.error(
                 f"min-driver reads PTX up to ISA {dotted(bound)}, {target} needs ISA {dotted(need)}",
                 cause=f"{target} came with CUDA {dotted(cuda_of_ptx_isa(need))}",
-                fix=f"raise min-driver to {_driver(need)}, or take {target} out of the targets",
+                fix=f"raise min-driver to {driver_of_ptx_isa(need)}, or take {target} out of the targets",
             )
         return bound
 
@@ -322,7 +322,7 @@ class ProgramCompiler:
         listing = "".join(f"\n    {q}" for q in dict.fromkeys(quoted))
         what = f"the PTX cannot be lowered to ISA {dotted(isa)}, which is what min-driver reads{listing}"
         if need is not None:
-            fix = f"it needs ISA {dotted(need)}: raise min-driver to {_driver(need)}, or build this kernel for cubin targets only"
+            fix = f"it needs ISA {dotted(need)}: raise min-driver to {driver_of_ptx_isa(need)}, or build this kernel for cubin targets only"
         else:
             fix = "raise min-driver, or build this kernel for cubin targets only"
         return self._asked.error(what, fix=fix, log=log, command=command)
@@ -361,10 +361,3 @@ class ProgramCompiler:
             command=command,
             overtime=True,
         )
-
-
-def _driver(isa: Version) -> str:
-    """The oldest driver that reads an ISA, in words."""
-    cuda = cuda_of_ptx_isa(isa)
-    branch = BRANCHES.get(cuda)
-    return f"{branch} (CUDA {dotted(cuda)})" if branch else f"the driver of CUDA {dotted(cuda)}"

@@ -16,7 +16,7 @@ from tilec.frontends._prebuilt_tools import Opener
 from tilec.frontends._tile_assemble import assemble as assemble_tile
 from tilec.model.arch import TargetKind, Version, dotted
 from tilec.model.digest import sha256
-from tilec.model.driver import BRANCHES, cuda_of_ptx_isa
+from tilec.model.driver import cuda_of_ptx_isa, driver_of_ptx_isa
 from tilec.model.image import Image, ImageInfo
 from tilec.model.job import Job
 from tilec.model.signature import AbiSlot
@@ -150,7 +150,9 @@ class _Maker:
             return own
         if bound < need:
             what = f"min-driver reads PTX up to ISA {dotted(bound)}, {self._job.target} needs ISA {dotted(need)}"
-            raise fault(self._path, what, fix=f"raise min-driver to {_driver(need)}, or take {self._job.target} out of the targets")
+            raise fault(
+                self._path, what, fix=f"raise min-driver to {driver_of_ptx_isa(need)}, or take {self._job.target} out of the targets"
+            )
         return bound
 
     def _refused(self, done: _cuda_ptxas.Assembled, text: str, lowered: str, isa: Version | None) -> CompileError:
@@ -171,7 +173,11 @@ class _Maker:
         if text != lowered and isa is not None and self._ptxas(text).cubin:
             need = _ptx.needed_isa(done.log)
             what = f"the PTX cannot be lowered to ISA {dotted(isa)}, which is what min-driver reads: {words}"
-            fix = f"raise min-driver to {_driver(need)}" if need else "raise min-driver, or build this kernel for cubin targets only"
+            fix = (
+                f"raise min-driver to {driver_of_ptx_isa(need)}"
+                if need
+                else "raise min-driver, or build this kernel for cubin targets only"
+            )
         else:
             what, fix = f"ptxas refuses this PTX for {self._job.target}: {words or 'without a word'}", ""
         error = fault(self._path, what, fix=fix, log=done.log, command=done.command)
@@ -222,10 +228,3 @@ class _Maker:
 
 def _by(dims: Sequence[int]) -> str:
     return "x".join(str(d) for d in dims)
-
-
-def _driver(isa: Version) -> str:
-    """The oldest driver that reads an ISA, in words."""
-    cuda = cuda_of_ptx_isa(isa)
-    branch = BRANCHES.get(cuda)
-    return f"{branch} (CUDA {dotted(cuda)})" if branch else f"the driver of CUDA {dotted(cuda)}"

@@ -11,7 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from tilec.errors import ToolchainError
@@ -283,6 +283,12 @@ def _stopping() -> Iterator[None]:
         yield
     finally:
         CUDACABICallConv.return_status_propagate = own
+
+
+def declared_name(modules: Iterable[ModuleType], address: int) -> str:
+    """The symbol of a function that `cuda.declare_device` made, by the address that its text has; empty where no module has it."""
+    found = (value for module in modules for value in vars(module).values() if id(value) == address)
+    return next((str(value.name) for value in found if hasattr(value, "name")), "")
 
 
 def places_of(exc: BaseException) -> Iterator[tuple[str, int]]:

@@ -76,6 +76,11 @@ def mapped(abi: Sequence[AbiSlot], maps: Sequence[TensorMap]) -> tuple[AbiSlot, 
     return tuple(dataclasses.replace(slot, type=str(left.pop(0))) if slot.type == expr.DESCRIPTOR else slot for slot in abi)
 
 
+def read_by(slot: AbiSlot) -> frozenset[str]:
+    """Names that an argument's expression reads."""
+    return frozenset((expr.parse_box(slot.expr)[0],)) if slot.type == expr.DESCRIPTOR else expr.parse(slot.expr).names
+
+
 class _MismatchError(Exception):
     """One problem, told by `bind` at the parameter's place."""
 
@@ -93,6 +98,7 @@ class _Binder:
         self._axes: dict[str, AxisValue] = dict(job.variant.axes)
         self._params = {p.name: p for p in job.spec.params}
         self._facts = Facts(job.spec.params, job.variant)
+        self._absent = frozenset(fact.param for fact in job.variant.assume if fact.absent)
         self._given: Sequence[AbiSlot] = job.spec.abi
         self._taken = 0
         self.types: dict[str, str] = {}
@@ -116,6 +122,12 @@ class _Binder:
             self._constant(index, param)
             return
         slot = self._slot(param)
+        if slot is not None and slot.type in ("ptr", expr.DESCRIPTOR) and self._absent & read_by(slot):
+            # Triton passes None as a constant: what the kernel does with the tensor is not compiled.
+            self.types[param.name], self.constants[index] = "constexpr", None
+            return
+        if slot is not None and self._absent & read_by(slot):  # the extent or stride of a tensor that is not there
+            slot = dataclasses.replace(slot, expr="0")
         if slot is not None and slot.type == expr.DESCRIPTOR:
             self._descriptor(param, slot)
             return

@@ -51,7 +51,7 @@ def _kernel(module: LoadedModule, name: str, kernel: Any, syntax_of: Callable[[A
     syntax = syntax_of(kernel)
     stored = written(syntax) if syntax is not None else frozenset()
     params = api.parameters_of(kernel)
-    described = frozenset(p.name for p in params if p.descriptor) | (_described(node) if node is not None else frozenset())
+    ranks = _described(node) if node is not None else {}
     decls = []
     for param in params:
         place, text = _parameter(module.texts, node, at, param.name)
@@ -66,10 +66,12 @@ def _kernel(module: LoadedModule, name: str, kernel: Any, syntax_of: Callable[[A
                 out=True if param.name in stored and kind == "tensor" else None,
                 default=param.default,
                 location=place,
+                rank=ranks.get(param.name, -1),
             )
         )
     doc = inspect.cleandoc(function.__doc__ or "")
     decl = KernelDecl(name=name, qualified=name, location=at, doc=doc, params=tuple(decls), reads=module.reads)
+    described = frozenset(p.name for p in params if p.descriptor).union(ranks)
     return Declared(kernel=kernel, params=params, decl=decl, described=described)
 
 
@@ -109,12 +111,17 @@ def _functions() -> Callable[[Any], Function | None]:
     return function
 
 
-def _described(node: ast.FunctionDef) -> frozenset[str]:
-    """Parameters that are loaded from or stored to at a list of offsets, as in `x.load([i, j])`: addresses have no such methods."""
+def _described(node: ast.FunctionDef) -> dict[str, int]:
+    """Parameters that are loaded from or stored to at a list of offsets, as in `x.load([i, j])`: addresses have no such methods. With the
+    number of offsets; -1 where it is not one number.
+    """
     names = {arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
-    found = set()
+    found: dict[str, int] = {}
     for part in ast.walk(node):
         match part:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="load" | "store"), args=[ast.List(), *_]) if name in names:
-                found.add(name)
-    return frozenset(found)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="load" | "store"), args=[ast.List(elts=offsets), *_]) if (
+                name in names
+            ):
+                count = -1 if any(isinstance(offset, ast.Starred) for offset in offsets) else len(offsets)
+                found[name] = count if found.get(name, count) == count else -1
+    return found

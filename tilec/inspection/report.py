@@ -165,6 +165,7 @@ def param_text(param: Param) -> str:
         case ParamKind.SCALAR:
             kind = param.dtype
     default = "" if param.default is None else f" = {param.default}"
+    default = " = None" if param.optional else default
     return f"{'out ' if param.out else ''}{param.name}: {kind}{default}"
 
 
@@ -180,6 +181,8 @@ def assumption_text(assume: tuple[Assumption, ...]) -> str:
             said.append(f"shape is {','.join('?' if extent is None else str(extent) for extent in one.extent)}")
         if one.contiguous:
             said.append("contiguous")
+        if one.absent:
+            said.append("None")
         if said:
             groups.setdefault(", ".join(said), []).append(one.param)
     return "; ".join(f"{', '.join(params)}: {facts}" for facts, params in groups.items())

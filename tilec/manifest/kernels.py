@@ -331,7 +331,7 @@ def _param(name: str, table: dict[str, Any], scope: Scope) -> ParamTable:
         problems.add((*path, "contiguous"), "stride says it already: give one of both", at_key=True)
     kind = table.get("kind")
     for wrong, allowed in _KEYS_OF_KIND.items():
-        for key in ("rank", "out", "stride", "contiguous", "divisible", "aligned", "size", "default"):
+        for key in ("rank", "out", "stride", "contiguous", "optional", "divisible", "aligned", "size", "default"):
             if kind == wrong and key in table and key not in allowed:
                 problems.add((*path, key), f"does not concern a {wrong}", at_key=True)
     fields = dict(table)
@@ -341,7 +341,7 @@ def _param(name: str, table: dict[str, Any], scope: Scope) -> ParamTable:
 
 
 _KEYS_OF_KIND = {
-    "tensor": ("rank", "out", "stride", "contiguous", "divisible", "aligned"),
+    "tensor": ("rank", "out", "stride", "contiguous", "optional", "divisible", "aligned"),
     "scalar": ("default",),
     "ptr": ("aligned", "out"),
     "struct": ("size",),

@@ -214,6 +214,7 @@ PARAM = Table(
             'Required stride per dimension in elements, "?" where it is free.',
         ),
         Key("contiguous", Flag(), "Must be C-contiguous."),
+        Key("optional", Flag(), "May be None: there are variants with it, and without."),
         Key("divisible", _DIVISORS, "Divisors of the extents, one per dimension: always demanded."),
         Key("aligned", _ALIGNED, "Alignment of the base address in bytes: always demanded."),
         Key("default", Plain(text=False), "Default of a scalar in the launcher."),

@@ -103,6 +103,7 @@ class ParamTable:
     aligned: int | None = None
     default: AxisValue | None = None
     size: int | None = None
+    optional: bool = False
     doc: str = ""
 
 

@@ -74,3 +74,10 @@ def required_driver(cuda: Version) -> str:
     branch = branch_of_cuda(cuda)
     release = f"CUDA {cuda[0]}.{cuda[1]}"
     return f"{release} (driver branch {branch} or later)" if branch else release
+
+
+def driver_of_ptx_isa(isa: Version) -> str:
+    """The oldest driver that reads a PTX ISA, as `min-driver` has it: `580 (CUDA 13.0)`."""
+    cuda = cuda_of_ptx_isa(isa)
+    release, branch = f"CUDA {cuda[0]}.{cuda[1]}", BRANCHES.get(cuda)
+    return f"{branch} ({release})" if branch else f"the driver of {release}"

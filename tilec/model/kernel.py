@@ -199,9 +199,15 @@ class KernelInfo:
     rules: tuple[DispatchRule, ...] = ()
 
     @property
-    def has_special(self) -> bool:
-        """Whether launches of it pass what is neither a value nor a tensor's address: tensor maps, scratch memory."""
-        return any(":" in slot.type for variant in self.variants for slot in variant.abi)
+    def beyond_schema_4(self) -> bool:
+        """Whether its row says what indexes of version 4 have no words for; arguments that are tensor maps or scratch memory, for one."""
+        special = any(":" in slot.type for variant in self.variants for slot in variant.abi)
+        return special or self.jit is not None or self.launch.programmatic or bool(self.rules or self.optionals)
+
+    @property
+    def optionals(self) -> frozenset[str]:
+        """Names of the tensors that may be None."""
+        return frozenset(param.name for param in self.params if param.optional)
 
     @property
     def choices(self) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ class Param:
         align: base address divisible by this (bytes).
         default: default of a scalar, None for none.
         size: bytes of a struct.
+        optional: of a tensor: it may be None. Each variant is for a call that gives it, or for one that does not.
         doc: one line for the docstring.
     """
 
@@ -50,6 +51,7 @@ class Param:
     align: int = 1
     default: int | float | bool | None = None
     size: int = 0
+    optional: bool = False
     doc: str = ""
 
 
@@ -104,6 +106,7 @@ class Assumption:
         align: base address divisible by this (bytes).
         extent: extents that are exactly these, one per dimension, None where it is free; empty for no fact.
         contiguous: strides are those of a C-contiguous tensor.
+        absent: there is no tensor: an optional one that is None. Then there are no other facts.
     """
 
     param: str
@@ -112,6 +115,7 @@ class Assumption:
     align: int = 1
     extent: tuple[int | None, ...] = ()
     contiguous: bool = False
+    absent: bool = False
 
     def extents(self, rank: int) -> tuple[int | None, ...]:
         """The extents that are known, one per dimension."""

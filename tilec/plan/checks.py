@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Collection, Sequence
 
 from tilec.errors import ExpressionError
 from tilec.manifest.types import Kernel
 from tilec.model import expr
+from tilec.model.arch import Target, TargetKind
 from tilec.model.cpp import cut
 from tilec.model.dtype import DTYPES
 from tilec.model.job import Variant
@@ -17,6 +19,8 @@ from tilec.model.table import same_point
 from tilec.plan.matrix import Report
 from tilec.plan.params import suggest, symbol_places
 from tilec.plan.targets import LanguageFacts
+
+_CLUSTERS = (9, 0)  # compute capability from which on blocks form clusters
 
 
 def check_kernel(
@@ -138,6 +142,16 @@ def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, rep
         report(f"cluster {list(launch.cluster)}, but the source fixes {list(decl.cluster)} (__cluster_dims__)", (*path, "cluster"))
 
 
+def check_clusters(kernel: Kernel, decl: KernelDecl, targets: Sequence[Target], report: Report) -> None:
+    """Report targets of GPUs that have no clusters, where launches have some."""
+    size = math.prod(kernel.launch.cluster or decl.cluster)
+    older = dict.fromkeys(str(t) for t in targets if t.kind is not TargetKind.TILEIR and t.cc < _CLUSTERS)
+    if size > 1 and older:
+        path = ("launch", "cluster") if kernel.launch.cluster else ()
+        what = f"clusters of {size} blocks need compute capability 9.0, and {', '.join(older)} {'is' if len(older) == 1 else 'are'} older"
+        report(f"{what}: limit the kernel to newer targets in [[override]]", ("kernel", kernel.name, *path))
+
+
 def check_hints(given: Sequence[str], path: tuple[str | int, ...], language: str, known: Sequence[str], report: Report) -> None:
     """Report hints that a language's compiler does not take."""
     for name in given:
@@ -156,6 +170,8 @@ def _check_expressions(kernel: Kernel, params: Sequence[Param], unresolved: Coll
         for index, text in enumerate(texts):
             path = (*base, key) if key == "shared" else (*base, key, index)
             _check_expression(text, kernel, params, unresolved, path, report, truth=key == "requires")
+            if key != "requires":
+                _check_given(text, params, path, report)
     for index, text in enumerate(kernel.args or ()):
         with contextlib.suppress(ExpressionError):  # the loader has reported it
             _check_extents(expr.parse_abi(text)[1], params, ("kernel", kernel.name, "args", index), report)
@@ -164,6 +180,14 @@ def _check_expressions(kernel: Kernel, params: Sequence[Param], unresolved: Coll
             for key, text in (("flops", case.bench.flops), ("bytes", case.bench.bytes)):
                 if text:
                     _check_expression(text, kernel, params, unresolved, ("kernel", kernel.name, "case", case.name, "bench", key), report)
+
+
+def _check_given(text: str, params: Sequence[Param], path: tuple[str | int, ...], report: Report) -> None:
+    with contextlib.suppress(ExpressionError):  # that is reported elsewhere
+        names = expr.parse(text).names
+        for param in params:
+            if param.optional and param.name in names:
+                report(f"{text!r} reads {param.name}, which may be None: read a tensor that every call gives", path)
 
 
 def _check_expression(
@@ -264,7 +288,7 @@ def _check_cases(kernel: Kernel, params: Sequence[Param], unresolved: Collection
             elif item.dtype and item.dtype not in DTYPES and item.dtype not in axes:
                 what = f"{item.dtype!r} is neither a dtype nor an axis{suggest(item.dtype, [*axes, *DTYPES])}"
                 report(what, (*base, "inputs", item.name, "dtype"))
-        missing = [p.name for p in params if p.name not in given and p.default is None]
+        missing = [p.name for p in params if p.name not in given and p.default is None and not p.optional]
         if missing:
             report(f"no input for {', '.join(missing)}", (*base, "inputs"))
         if variants and case.axes and not any(set(case.axes) <= set(variant.axes) for variant in variants):

@@ -16,6 +16,8 @@ from tilec.model.signature import Assumption, Param, ParamKind
 from tilec.model.suggest import did_you_mean
 
 Point = tuple[tuple[str, AxisValue], ...]
+# A set of assumptions: its part of the variant's id, and the facts.
+Labelled = tuple[str, tuple[Assumption, ...]]
 
 
 class Report(Protocol):
@@ -38,7 +40,8 @@ def expand(kernel: Kernel, params: Sequence[Param], report: Report, *, unresolve
         unresolved: names of parameters that were reported already.
     """
     points = tuple(_points(kernel, report))
-    count = len(points) * len(kernel.assume)
+    optional = [param.name for param in params if param.optional]
+    count = len(points) * len(kernel.assume) * 2 ** len(optional)
     if count > kernel.matrix.max_variants:
         path = ("kernel", kernel.name, "matrix", "max-variants")
         report(f"the matrix gives {count} variants, more than max-variants = {kernel.matrix.max_variants}", path)
@@ -51,7 +54,9 @@ def expand(kernel: Kernel, params: Sequence[Param], report: Report, *, unresolve
     variants = tuple(
         Variant(kernel=kernel.name, id=_variant_id(kernel.name, point, label), axes=point, assume=facts)
         for point in points
-        for label, facts in (assumption_sets(kernel, params, once, unresolved=unresolved, point=point) if named else first)
+        for label, facts in with_absent(
+            assumption_sets(kernel, params, once, unresolved=unresolved, point=point) if named else first, optional
+        )
     )
     seen: dict[str, Variant] = {}
     for variant in variants:
@@ -146,9 +151,9 @@ def _variant_id(kernel: str, point: Point, label: str) -> str:
 
 def assumption_sets(
     kernel: Kernel, params: Sequence[Param], report: Report, *, unresolved: Collection[str] = (), point: Point = ()
-) -> tuple[tuple[str, tuple[Assumption, ...]], ...]:
+) -> tuple[Labelled, ...]:
     """Each set of `assume.sets` at a point as (label for the id, facts per tensor parameter), in manifest order."""
-    result: list[tuple[str, tuple[Assumption, ...]]] = []
+    result: list[Labelled] = []
     labels: dict[str, int] = {}
     for index, assume in enumerate(kernel.assume):
         label = _UNSAFE.sub("_", assume.name) or _label(assume)
@@ -159,6 +164,19 @@ def assumption_sets(
             (label, _facts(kernel, index, assume, _divisible(kernel.name, index, assume, point, report), params, unresolved, report))
         )
     return tuple(result)
+
+
+def with_absent(sets: Sequence[Labelled], optional: Sequence[str]) -> Iterator[Labelled]:
+    """Each set once with every choice of optional tensors that are None: what is known of those is that alone. All given come first."""
+    for missing in (chosen for number in range(len(optional) + 1) for chosen in itertools.combinations(optional, number)):
+        seen = set()
+        for label, facts in sets:
+            left = tuple(fact for fact in facts if fact.param not in missing)
+            if left in seen:  # sets that differ in what is not there
+                continue
+            seen.add(left)
+            names = [label, *(f"no_{name}" for name in missing)]
+            yield "-".join(filter(None, names)), (*left, *(Assumption(param=name, absent=True) for name in missing))
 
 
 def _label(assume: AssumeSet) -> str:

@@ -14,8 +14,10 @@ from tilec.model.kernel import KernelDecl, ParamDecl
 from tilec.model.signature import AbiSlot, Param, ParamKind
 from tilec.model.suggest import did_you_mean
 from tilec.model.tensormap import ALIGN, SIZE
+from tilec.plan.boxes import fault_of
 from tilec.plan.matrix import Report
 
+DESCRIBED = 'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the box that one load takes'
 _PLACE = re.compile(r"\{([^{}]*)\}")
 
 
@@ -51,6 +53,9 @@ class Resolver:
             if name not in names:
                 what = f"kernel {self.decl.name!r} has no parameter {name!r}{suggest(name, names)}"
                 self.report(what, ("kernel", self.kernel.name, "params", name))
+        if self.kernel.language == "triton":
+            for decl in (decl for decl in runtime if decl.rank >= 0):
+                self.report(f"the source takes {_offsets(decl)}: {DESCRIBED}", ("kernel", self.kernel.name))
         return self._resolved({decl.name: decl for decl in runtime})
 
     def _params_of_args(self, args: Sequence[str]) -> tuple[Param, ...]:
@@ -89,6 +94,10 @@ class Resolver:
         if kind is None or dtype is None:
             return None
         if kind is not ParamKind.TENSOR:
+            if table.optional:
+                self.report(
+                    f"{name!r} is a {kind.value}, and only tensors may be None", ("kernel", self.kernel.name, "params", name, "optional")
+                )
             size = table.size or (decl.size if decl else 0)
             default = table.default
             if default is None and decl is not None:
@@ -113,6 +122,7 @@ class Resolver:
             stride=self._stride(name, table, rank),
             shape_divisible=table.divisible or (),
             align=table.aligned or 1,
+            optional=self._optional(name, table),
             doc=table.doc,
         )
 
@@ -163,14 +173,19 @@ class Resolver:
             )
         return table.out
 
+    def _optional(self, name: str, table: ParamTable) -> bool:
+        if table.optional and self.kernel.language != "triton":
+            what = f"a {self.kernel.language} kernel takes no tensor that may be None: its code is one for all launches; Triton's is not"
+            self.report(what, ("kernel", self.kernel.name, "params", name, "optional"))
+        return table.optional
+
     def _rank(self, name: str, table: ParamTable, decl: ParamDecl | None) -> int:
         said = decl.rank if decl else -1
         if table.rank is None:
             return said
         if said >= 0 and table.rank != said and decl:
-            self.report(
-                f"rank {table.rank}, but the source says {decl.type} (rank {said})", ("kernel", self.kernel.name, "params", name, "rank")
-            )
+            source = f"says {decl.type} (rank {said})" if decl.type else f"takes {_offsets(decl)}"
+            self.report(f"rank {table.rank}, but the source {source}", ("kernel", self.kernel.name, "params", name, "rank"))
         return table.rank
 
     def _stride(self, name: str, table: ParamTable, rank: int) -> tuple[int | None, ...] | None:
@@ -199,6 +214,11 @@ class Resolver:
         return False
 
 
+def _offsets(decl: ParamDecl) -> str:
+    """How a Triton kernel reads a tensor that is described."""
+    return f"tiles of {decl.name} at {decl.rank} offset{'' if decl.rank == 1 else 's'}"
+
+
 def abi_of_args(
     kernel: Kernel, decl: KernelDecl, params: Sequence[Param], axes: Mapping[str, object], report: Report
 ) -> tuple[AbiSlot, ...]:
@@ -220,8 +240,12 @@ def abi_of_args(
         if kind == expr.DESCRIPTOR:
             if kernel.language != "triton":
                 report(f"{text!r}: tensor descriptors are made for Triton kernels alone", path)
+            elif fault := fault_of(text, by_name, axes):
+                report(fault, path)
             slots.append(AbiSlot(type=kind, expr=text, size=SIZE, align=ALIGN))
         elif kind in ("ptr", "tensor"):
+            if kernel.language == "triton" and param_decl.rank >= 0:
+                report(f"{text!r} is an address, and the source takes {_offsets(param_decl)}: {DESCRIBED}", path)
             if param_decl.type and param_decl.kind != "tensor":
                 report(f"{text!r} is an address, but the source takes {param_decl.type} {param_decl.name}", path)
             slots.append(AbiSlot(type="ptr", expr=text if kind == "ptr" else f"{parsed.text.strip()}.ptr", size=8, align=8))

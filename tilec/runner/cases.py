@@ -182,7 +182,9 @@ def _expand(case: Case, info: KernelInfo, location: Location | None, *, files: F
             continue
         found = True
         label = ",".join(str(point[name]) for name in open_axes)
-        params = tuple(dataclasses.replace(p, dtype=str(settled.get(p.dtype, p.dtype))) for p in info.params)
+        given = {i.name for i in case.inputs} | {name for name, _, _ in files}
+        here = [p for p in info.params if not p.optional or p.name in given]  # the others are None: nothing is made or compared
+        params = tuple(dataclasses.replace(p, dtype=str(settled.get(p.dtype, p.dtype))) for p in here)
         yield BoundCase(
             name=f"{title}[{label}]" if label else title,
             kernel=info.name,
@@ -212,7 +214,7 @@ def _check_names(title: str, case: Case, info: KernelInfo, files: Sequence[str],
             hint = did_you_mean(name, known) or f"; it takes {', '.join(known)}"
             raise CaseError(f"{title}: the launcher has no parameter {name!r}{hint}", location=location)
     for param in info.params:
-        if param.name not in given and param.default is None:
+        if param.name not in given and param.default is None and not param.optional:
             raise CaseError(f"{title}: nothing is given for {param.name!r}", location=location, fix=_example(param))
     axes = [name for name, _ in info.axes]
     for name, _ in case.axes:

@@ -158,6 +158,12 @@ class Driver(GraphCalls):
         with self.current(ordinal):
             return int(self._ask("cuOccupancyMaxActiveClusters", function, self._config(shape, 0)))
 
+    def widest_cluster(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
+        """The most blocks that a cluster of such a launch can have, whatever cluster it says."""
+        plain = LaunchShape(grid=shape.grid, block=shape.block, shared=shape.shared)
+        with self.current(ordinal):
+            return int(self._ask("cuOccupancyMaxPotentialClusterSize", function, self._config(plain, 0)))
+
     def bind_launch(
         self,
         ordinal: int,

@@ -47,7 +47,9 @@ class Readers(dict[type, Reader]):
     def __missing__(self, cls: type) -> Reader:
         """Classify a type."""
         reader: Reader
-        if _is_torch(cls):
+        if cls is type(None):
+            reader = _look_none
+        elif _is_torch(cls):
             self.torch_types.add(cls)
             reader = _look_torch
         elif hasattr(cls, "_tilec_read_"):
@@ -118,6 +120,11 @@ def _look_any(value: Any) -> Look:
     if facts.device == ON_OTHER:  # only the driver knows: never remembered
         return facts.ptr, (facts.key, facts.ptr)
     return facts.ptr, facts.key
+
+
+def _look_none(_: None) -> Look:
+    """An optional tensor that is not given. No plan of a kernel that needs it has such a key: the slow path then says so."""
+    return 0, None
 
 
 def _is_masked(cls: type) -> bool:

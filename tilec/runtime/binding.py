@@ -35,7 +35,7 @@ def bind(contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
             known = [*contract.index, *contract.axes]
             hint = did_you_mean(key, known)
             raise ArgumentError(f"{name}: there is no argument {key!r}{hint}; it takes {contract.usage}", kernel=name)
-    missing = [p.name for p in params if p.name not in values and p.default is None]
+    missing = [p.name for p in params if p.name not in values and p.default is None and not p.optional]
     if missing:
         listed = ", ".join(repr(m) for m in missing)
         plural = "arguments are" if len(missing) > 1 else "argument is"

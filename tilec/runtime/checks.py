@@ -34,7 +34,7 @@ _OP = "run the op first (sync_on), or call the package's function, which takes o
 
 
 class Call:
-    """One call under check: values in parameter order, facts of the tensors, bound dtype axes; expressions read `env`."""
+    """One call under check: values in parameter order, facts of the tensors that are given, bound dtype axes; expressions read `env`."""
 
     __slots__ = ("axes", "contract", "driver", "env", "tensors", "values")
 
@@ -51,6 +51,8 @@ class Call:
         self.tensors: dict[str, TensorFacts] = {}
         for param, value in zip(contract.params, values, strict=True):
             match param.kind:
+                case ParamKind.TENSOR if value is None and param.optional:
+                    pass
                 case ParamKind.TENSOR:
                     try:
                         self.tensors[param.name] = tensor_facts(value, driver.pointer_device)
@@ -106,6 +108,11 @@ class Call:
         self.check_requires()
         self.check_facts()
 
+    @property
+    def absent(self) -> frozenset[str]:
+        """Names of the optional tensors that are None."""
+        return self.contract.optionals - self.tensors.keys()
+
     def open(self) -> None:
         """Let expressions read the arguments, and the axes as far as they are settled."""
         self.env = {p.name: self.tensors.get(p.name, v) for p, v in zip(self.contract.params, self.values, strict=True)}
@@ -115,10 +122,8 @@ class Call:
         """Bind the dtype axes from the arguments; everything of one axis agrees with it."""
         contract = self.contract
         origin = {axis: "this launcher" for axis in contract.info.dtype_axes if axis in self.axes}
-        for param in contract.params:
-            if param.kind is not ParamKind.TENSOR:
-                continue
-            found = self.tensors[param.name].dtype
+        for param, facts in self._tensor_params():
+            found = facts.dtype
             if param.dtype not in contract.info.dtype_axes:
                 if found != param.dtype:
                     raise self.refuse(DTypeError, param, f"takes {param.dtype}, got {found}")
@@ -225,7 +230,10 @@ class Call:
     def check_requires(self) -> None:
         """Every `requires` of the manifest."""
         name = self.contract.name
+        absent = self.absent
         for condition in self.contract.requires:
+            if absent and absent & condition.names:  # nothing is asked of what is not there
+                continue
             if not self.evaluate(condition):
                 raise RequirementError(f"{name}: requires {condition.text}: {_sides(condition.text, self.env)}", kernel=name)
 
@@ -254,7 +262,7 @@ class Call:
             raise RequirementError(f"{self.contract.name}: {error.what}", kernel=self.contract.name) from error
 
     def _tensor_params(self) -> list[tuple[Param, TensorFacts]]:
-        return [(p, self.tensors[p.name]) for p in self.contract.params if p.kind is ParamKind.TENSOR]
+        return [(p, self.tensors[p.name]) for p in self.contract.params if p.name in self.tensors]
 
 
 def _extent(facts: TensorFacts) -> str:

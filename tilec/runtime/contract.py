@@ -24,6 +24,7 @@ class Contract:
         tensors: places of tensor parameters. others: places of all other ones; structs: of those among them that are structs.
         outs: places of the tensors that the kernel writes.
         pairs: places of two tensors that must not overlap, the first of which is written.
+        optionals: names of the tensors that may be None.
         defaults: of all parameters, None for none. required: number of leading parameters that a call by place must give.
         keyed: places of scalars whose value decides the launch (it stands in an expression), not only a kernel argument.
         pointed: places of tensors whose address stands in an expression.
@@ -50,7 +51,8 @@ class Contract:
         self.structs = tuple(i for i, p in enumerate(info.params) if p.kind is ParamKind.STRUCT)
         self.outs = tuple(i for i in self.tensors if info.params[i].out)
         self.defaults = tuple(p.default for p in info.params)
-        self.required = max((i + 1 for i, p in enumerate(info.params) if p.default is None), default=0)
+        self.required = max((i + 1 for i, p in enumerate(info.params) if p.default is None and not p.optional), default=0)
+        self.optionals = info.optionals
         self.axes = dict(info.axes)
         self.default = dict(info.default)
         self.choices = info.choices
@@ -89,7 +91,7 @@ class Contract:
     @functools.cached_property
     def usage(self) -> str:
         """What the launcher takes, for messages: `z, x, y, alpha=1.0`."""
-        return ", ".join(p.name if p.default is None else f"{p.name}={p.default!r}" for p in self.params)
+        return ", ".join(p.name if p.default is None and not p.optional else f"{p.name}={p.default!r}" for p in self.params)
 
     @functools.cached_property
     def hints(self) -> frozenset[str]:

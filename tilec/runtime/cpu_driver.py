@@ -9,6 +9,7 @@ import ctypes
 import dataclasses
 import functools
 import itertools
+import math
 import os
 import threading
 import weakref
@@ -148,6 +149,10 @@ class CpuDriver(GraphDouble):
     def active_clusters(self, ordinal: int, function: Program, shape: LaunchShape) -> int:
         """Clusters mean nothing here, and all fit."""
         return 1
+
+    def widest_cluster(self, ordinal: int, function: Program, shape: LaunchShape) -> int:
+        """Clusters mean nothing here, and are of any size."""
+        return math.prod(shape.cluster)
 
     # Launches
 

@@ -66,81 +66,108 @@ def _whole(call: Call, noun: str, expression: Expr) -> int:
 
 
 def check_device_limits(name: str, shape: LaunchShape, device: DeviceInfo) -> None:
-    """Grid, block and kind of the launch against what the device allows at all.
+    """What needs no image: the shape in itself, then against what the device allows at all.
 
     Raises:
-        LaunchLimitError: a value is beyond the device's.
+        LaunchLimitError: the first of these that does not hold.
     """
+    _check_itself(name, shape)
     for noun, dims, limits in (("grid", shape.grid, device.max_grid), ("block", shape.block, device.max_block)):
         for axis, has, most in zip(_AXES, dims, limits, strict=True):
             if has > most:
                 fix = f"choose larger tiles or blocks, or give the longest dimension to x, which allows {limits[0]}"
                 raise _refuse(name, f"{noun}.{axis} is {has}, and {device} allows {most}", fix if noun == "grid" and axis != "x" else "")
-            if has == 0 and noun == "block":
-                raise _refuse(name, f"block.{axis} is 0: a block has one thread at least")
-    if shape.programmatic and device.interprets is None and device.cc < _PROGRAMMATIC:
-        own = f"{device.cc[0]}.{device.cc[1]}"
-        raise _refuse(name, f"launch.programmatic needs compute capability 9.0, and {device} is of {own}")
     threads = math.prod(shape.block)
     if threads > device.max_threads:
         raise _refuse(name, f"the block has {threads} threads, and {device} allows {device.max_threads}")
+    if shape.programmatic and device.interprets is None and device.cc < _PROGRAMMATIC:
+        own = f"{device.cc[0]}.{device.cc[1]}"
+        raise _refuse(name, f"launch.programmatic needs compute capability 9.0, and {device} is of {own}")
+
+
+def _check_itself(name: str, shape: LaunchShape) -> None:
+    for noun, dims in (("block", shape.block), ("cluster", shape.cluster)):
+        for axis, has in zip(_AXES, dims, strict=False):
+            if has == 0:
+                raise _refuse(name, f"{noun}.{axis} is 0: a {noun} has one {'thread' if noun == 'block' else 'block'} at least")
     for axis, blocks, extent in zip(_AXES, shape.grid, shape.block, strict=True):
         if blocks * extent > 2**32:
             raise _refuse(name, f"grid.{axis} {blocks} times block.{axis} {extent} is beyond 32-bit coordinates")
+    _check_whole_clusters(name, shape, shape.cluster)
 
 
-def check_image_limits(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function) -> None:
-    """Block and shared memory against the image.
+def check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
+    """Block and cluster against what the image was compiled for; it need not be loaded.
 
     Raises:
-        LaunchLimitError: a value is beyond what the image was compiled for, or beyond the device with what the image uses.
+        LaunchLimitError: the first of these that does not hold.
     """
-    if not is_tile(image):
-        _check_block(name, shape, image, function)
+    if is_tile(image):
+        return
+    threads, required = math.prod(shape.block), (*image.required_block, 1, 1, 1)[:3]
+    if image.required_block and shape.block != required:
+        raise _refuse(name, f"the block is {shape.block}, and the kernel was compiled for exactly {required}")
+    if image.max_threads and threads > image.max_threads:
+        most = image.max_threads
+        raise _refuse(name, f"the block has {threads} threads, and the kernel was compiled for {most} at most (__launch_bounds__)")
+    if not image.cluster:
+        return
+    if shape.cluster and _three(shape.cluster) != _three(image.cluster):
+        raise _refuse(name, f"the cluster is {_three(shape.cluster)}, and the kernel was compiled for {_three(image.cluster)}")
+    _check_whole_clusters(name, shape, image.cluster)
+
+
+def _check_whole_clusters(name: str, shape: LaunchShape, cluster: tuple[int, ...]) -> None:
+    for axis, blocks, extent in zip(_AXES, shape.grid, cluster, strict=False):
+        if blocks % extent:
+            raise _refuse(name, f"grid.{axis} is {blocks}, and must be divisible by cluster.{axis} {extent}")
+
+
+def check_loaded(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function) -> None:
+    """Threads, shared memory and kind of the launch against what the loaded image leaves and the device has; nothing is changed.
+
+    Raises:
+        LaunchLimitError: the first of these that does not hold.
+    """
+    threads, most = math.prod(shape.block), function.facts.max_threads
+    if threads > most and not is_tile(image):
+        raise _refuse(name, f"the block has {threads} threads, and with {function.facts.registers} registers each {most} fit")
     static = function.facts.static_shared
     total = static + shape.shared
     if total > device.shared_optin:
         parts = f" ({static} static and {shape.shared} dynamic)" if static and shape.shared else ""
         raise _refuse(name, f"a block needs {total} bytes of shared memory{parts}, and {device} allows {device.shared_optin}")
+    size = math.prod(cluster_of(shape, image))
+    if size > 1 and not device.cluster:
+        raise _refuse(name, f"the launch has clusters of {size} blocks, and {device} has no clusters")
+    if shape.cooperative and not device.cooperative:
+        raise _refuse(name, f"the launch is cooperative, and {device} has no cooperative launches")
 
 
-def _check_block(name: str, shape: LaunchShape, image: ImageInfo, function: Function) -> None:
-    threads = math.prod(shape.block)
-    required = (*image.required_block, 1, 1, 1)[:3]
-    if image.required_block and shape.block != required:
-        raise _refuse(name, f"the block is {shape.block}, and the kernel was compiled for exactly {required}")
-    most = image.max_threads or function.facts.max_threads
-    if image.max_threads and threads > image.max_threads:
-        raise _refuse(name, f"the block has {threads} threads, and the kernel was compiled for {most} at most (__launch_bounds__)")
-    most = function.facts.max_threads
-    if threads > most:
-        registers = function.facts.registers
-        raise _refuse(name, f"the block has {threads} threads, and with {registers} registers each {most} fit")
+def opt_in(shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> None:
+    """Allow to a function what its launches need to be asked for: much shared memory, wide clusters. Limits only grow: a launch that is
+    being prepared elsewhere keeps what it was promised.
+    """
+    if function.facts.static_shared + shape.shared > device.shared_default:
+        driver.allow_shared(function.handle, shape.shared)
+    if math.prod(cluster_of(shape, image)) > _PORTABLE_CLUSTER:
+        driver.allow_wide_clusters(function.handle)
 
 
 def check_residency(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> None:
-    """Clusters and cooperative launches: supported by the device, of a shape that divides the grid, and resident at once.
+    """Whether the device has room for one cluster, and for all blocks of a cooperative launch, as the driver counts.
 
     Raises:
-        LaunchLimitError: one of these does not hold.
+        LaunchLimitError: it has not; the message has the number that fits.
     """
-    cluster = shape.cluster or (() if is_tile(image) else image.cluster)
-    size = math.prod(cluster)
-    if size > 1:
-        if not device.cluster:
-            raise _refuse(name, f"the launch has clusters of {size} blocks, and {device} has no clusters")
-        for axis, blocks, extent in zip(_AXES, shape.grid, (*cluster, 1, 1), strict=False):
-            if blocks % extent:
-                raise _refuse(name, f"grid.{axis} is {blocks}, and must be divisible by cluster.{axis} {extent}")
-        if shape.cluster and image.cluster and (*shape.cluster, 1, 1)[:3] != (*image.cluster, 1, 1)[:3]:
-            raise _refuse(name, f"the cluster is {shape.cluster}, and the kernel was compiled for {image.cluster}")
-        if size > _PORTABLE_CLUSTER:
-            driver.allow_wide_clusters(function.handle)
-        if shape.cluster and driver.active_clusters(device.ordinal, function.handle, shape) == 0:
-            raise _refuse(name, f"no cluster of {size} blocks with {math.prod(shape.block)} threads fits on {device}")
+    size, threads = math.prod(cluster_of(shape, image)), math.prod(shape.block)
+    if shape.cluster and size > 1:
+        widest = driver.widest_cluster(device.ordinal, function.handle, shape)
+        if size > widest:
+            raise _refuse(name, f"the cluster has {size} blocks, and of {threads} threads each {widest} can be one on {device}")
+        if driver.active_clusters(device.ordinal, function.handle, shape) == 0:
+            raise _refuse(name, f"no cluster of {size} blocks with {threads} threads fits on {device}")
     if shape.cooperative:
-        if not device.cooperative:
-            raise _refuse(name, f"the launch is cooperative, and {device} has no cooperative launches")
         blocks, most = math.prod(shape.grid), resident_blocks(shape, device, image, function, driver)
         if blocks > most:
             of = f" in clusters of {size}" if size > 1 else ""
@@ -149,20 +176,28 @@ def check_residency(name: str, shape: LaunchShape, device: DeviceInfo, image: Im
 
 def resident_blocks(shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> int:
     """How many blocks of a launch the device holds at once: whole clusters of them where it has clusters."""
-    size = math.prod(shape.cluster or (() if is_tile(image) else image.cluster))
+    size = math.prod(cluster_of(shape, image))
     per_processor = driver.active_blocks(device.ordinal, function.handle, math.prod(shape.block), shape.shared)
     most = per_processor * device.multiprocessors
     if size == 1 or not device.cluster or not shape.cluster:
         return most
-    if size > _PORTABLE_CLUSTER:
-        driver.allow_wide_clusters(function.handle)
     # Clusters lie within groups of multiprocessors, so that fewer blocks may fit than without.
     return min(most, driver.active_clusters(device.ordinal, function.handle, shape) * size)
+
+
+def cluster_of(shape: LaunchShape, image: ImageInfo) -> tuple[int, ...]:
+    """The cluster of a launch: what it says, else what the kernel was compiled for; empty for none."""
+    return shape.cluster or (() if is_tile(image) else image.cluster)
 
 
 def is_tile(image: ImageInfo) -> bool:
     """Whether an image is of a tile kernel: its block (1, 1, 1) stands for whatever it needs."""
     return (image.exact or image.target.kind is TargetKind.TILEIR) and not image.block
+
+
+def _three(dims: tuple[int, ...]) -> Dim3:
+    x, y, z = (*dims, 1, 1, 1)[:3]
+    return x, y, z
 
 
 def _refuse(name: str, what: str, fix: str = "") -> LaunchLimitError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilec.bundle.choose import require_image
 from tilec.model.image import ImageInfo
@@ -12,9 +12,13 @@ from tilec.model.kernel import AxisValue
 from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridWish
 from tilec.runtime.images import Function
-from tilec.runtime.limits import check_device_limits, check_image_limits, is_tile, resident_blocks
+from tilec.runtime.limits import check_compiled, check_device_limits, check_loaded, cluster_of, is_tile, opt_in, resident_blocks
 from tilec.runtime.prepare import Site, explain
 from tilec.runtime.seam import LaunchShape
+from tilec.runtime.seam_types import DeviceInfo
+
+if TYPE_CHECKING:
+    from tilec.runtime.seam import DeviceDriver
 
 _WARP = 32
 
@@ -29,12 +33,16 @@ class Residency:
         max_cooperative_grid: the most blocks that a cooperative launch of this kind may have; 0 where the device has none.
         suggest_block_size: threads of a block with which most threads are resident, the largest such; the block that the kernel was
             compiled for where that is fixed.
+        max_cluster_size: the most blocks that a cluster of this kind may have; 1 where the device has no clusters.
+        max_active_clusters: clusters of this launch on the whole device; 0 where it has none.
     """
 
     threads: int
     max_active_blocks: int
     max_cooperative_grid: int
     suggest_block_size: int
+    max_cluster_size: int
+    max_active_clusters: int
 
 
 def residency(
@@ -48,21 +56,35 @@ def residency(
         DriverError: the driver refuses the image.
     """
     found = explain(contract, values, axes, site, grid)
-    name, device, driver, shape = contract.name, site.device, site.driver, found.shape
+    name, device, shape = contract.name, site.device, found.shape
     taken = require_image(found.variant.images, site.facts(contract.info), kernel=found.variant.id, language=contract.info.language)
     image = taken.image
     check_device_limits(name, shape, device)
-    function = site.function(taken, contract.info, found.variant.id)
-    check_image_limits(name, shape, device, image, function)
-    if function.facts.static_shared + shape.shared > device.shared_default:
-        driver.allow_shared(function.handle, shape.shared)
+    check_compiled(name, shape, image)
+    return held_of(name, shape, device, image, site.function(taken, contract.info, found.variant.id), site.driver)
+
+
+def held_of(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> Residency:
+    """What the device holds of launches of a loaded function.
+
+    Raises:
+        LaunchLimitError: no such launch is possible at all, whatever is resident.
+    """
+    one_kind = dataclasses.replace(shape, cooperative=False)  # that the device has no such launches is told by a 0
+    check_loaded(name, one_kind, device, image, function)
+    opt_in(shape, device, image, function, driver)
     shape = dataclasses.replace(shape, block=_block(shape, image))
-    threads = math.prod(shape.block)
+    threads, handle = math.prod(shape.block), function.handle
+    size = math.prod(cluster_of(shape, image))
+    widest = driver.widest_cluster(device.ordinal, handle, shape) if device.cluster else 1
+    fits = size <= widest
     return Residency(
         threads=threads,
-        max_active_blocks=driver.active_blocks(device.ordinal, function.handle, threads, shape.shared),
-        max_cooperative_grid=resident_blocks(shape, device, image, function, driver) if device.cooperative else 0,
-        suggest_block_size=_suggested(shape, image, function, site),
+        max_active_blocks=driver.active_blocks(device.ordinal, handle, threads, shape.shared),
+        max_cooperative_grid=resident_blocks(shape, device, image, function, driver) if device.cooperative and fits else 0,
+        suggest_block_size=_suggested(shape, device, image, function, driver),
+        max_cluster_size=widest,
+        max_active_clusters=driver.active_clusters(device.ordinal, handle, shape) if shape.cluster and size > 1 and fits else 0,
     )
 
 
@@ -74,14 +96,14 @@ def _block(shape: LaunchShape, image: ImageInfo) -> tuple[int, int, int]:
     return shape.block
 
 
-def _suggested(shape: LaunchShape, image: ImageInfo, function: Function, site: Site) -> int:
+def _suggested(shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> int:
     if image.required_block or image.block or is_tile(image):
         return math.prod(shape.block)
-    most = min(function.facts.max_threads, image.max_threads or function.facts.max_threads, site.device.max_threads)
+    most = min(function.facts.max_threads, image.max_threads or function.facts.max_threads, device.max_threads)
     if most < _WARP:
         return most
     resident = {
-        threads: threads * site.driver.active_blocks(site.device.ordinal, function.handle, threads, shape.shared)
+        threads: threads * driver.active_blocks(device.ordinal, function.handle, threads, shape.shared)
         for threads in range(_WARP, most + 1, _WARP)
     }
     return max(resident, key=lambda threads: (resident[threads], threads))

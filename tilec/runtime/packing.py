@@ -27,8 +27,8 @@ class Block:
 
     def __init__(self, template: bytes, offsets: tuple[int, ...]) -> None:
         """Lay out a block: `template` holds the values that stay, `offsets` say where each kernel argument is."""
-        self.values = bytearray(template)
-        self._pin = (ctypes.c_char * max(len(template), 1)).from_buffer(self.values)  # while it lives, the bytearray cannot move
+        self.values = bytearray(template or 1)  # a kernel may take nothing
+        self._pin = (ctypes.c_char * len(self.values)).from_buffer(self.values)  # while it lives, the bytearray cannot move
         base = ctypes.addressof(self._pin)
         self._array = (ctypes.c_void_p * max(len(offsets), 1))(*[base + offset for offset in offsets])
         self.address = ctypes.addressof(self._array)

@@ -19,8 +19,8 @@ from tilec.runtime.checks import Call, Values
 from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish, settle_grid
 from tilec.runtime.images import Function, ImageStore
-from tilec.runtime.layout import byte_range
-from tilec.runtime.limits import as_compiled, check_device_limits, check_image_limits, check_residency, launch_shape
+from tilec.runtime.layout import TensorFacts, byte_range
+from tilec.runtime.limits import as_compiled, check_compiled, check_device_limits, check_loaded, check_residency, launch_shape, opt_in
 from tilec.runtime.packing import Block, Packing
 from tilec.runtime.seam_types import DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
 from tilec.runtime.select import Considered, Settled, settle
@@ -243,13 +243,13 @@ def _prepared(
         shape = as_compiled(shape, image)
         check_device_limits(name, shape, device)
     packing = Packing(call, variant.abi, device.ordinal)
-    addresses = tuple(call.tensors[contract.params[place].name].ptr for place in contract.tensors)
+    addresses = tuple(0 if facts is None else facts.ptr for facts in _facts_by_place(call).values())
     if 0 in shape.grid:
         return Plan(call, packing, _launch_nothing, site, variant.id), addresses
+    check_compiled(name, shape, image)
     function = site.function(taken, contract.info, variant.id)
-    check_image_limits(name, shape, device, image, function)
-    if function.facts.static_shared + shape.shared > device.shared_default:
-        driver.allow_shared(function.handle, shape.shared)
+    check_loaded(name, shape, device, image, function)
+    opt_in(shape, device, image, function, driver)
     check_residency(name, shape, device, image, function, driver)
     bind = functools.partial(driver.bind_launch, device.ordinal, function.handle, shape, parts=_parts(call, variant))
     scratch = [(place, slot.scratch * math.prod(shape.grid)) for place, slot in enumerate(variant.abi) if slot.scratch]
@@ -269,7 +269,7 @@ def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
     """What a driver that runs kernels itself has to know of a launch."""
     contract = call.contract
     names = [contract.params[place].name for place in contract.tensors]
-    tensors = tuple(TensorPart.of(name, call.tensors[name]) for name in names)
+    tensors = tuple(TensorPart.of(name, call.tensors[name]) for name in names if name in call.tensors)
     plain = {param.name for param in contract.params if param.kind is ParamKind.PTR}
     addresses = tuple((place, slot.expr.strip()) for place, slot in enumerate(variant.abi) if slot.expr.strip() in plain)
     sizes, slots = tuple(slot.size for slot in variant.abi), tuple(slot.expr.strip() for slot in variant.abi)
@@ -350,10 +350,15 @@ def _checked(contract: Contract, values: Values, axes: dict[str, AxisValue], sit
     return call, settle(call, axes, site.device)
 
 
+def _facts_by_place(call: Call) -> dict[int, TensorFacts | None]:
+    """The facts of each tensor parameter; None for one that is not given."""
+    return {place: call.tensors.get(call.contract.params[place].name) for place in call.contract.tensors}
+
+
 def _bounds(call: Call) -> tuple[int, ...]:
     """For every pair of tensors that must not overlap: they do where the distance of their addresses lies between these two."""
     contract = call.contract
-    ranges = {place: byte_range(call.tensors[contract.params[place].name]) for place in contract.tensors}
+    ranges = {place: (0, 0) if facts is None else byte_range(facts) for place, facts in _facts_by_place(call).items()}
     bounds: list[int] = []
     for out, other in contract.pairs:
         (low, high), (other_low, other_high) = ranges[out], ranges[other]

@@ -95,6 +95,9 @@ class DeviceDriver(Protocol):
     def active_clusters(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
         """Clusters of a launch that are resident on the device at a time."""
 
+    def widest_cluster(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
+        """The most blocks that a cluster of such a launch can have, whatever cluster it says."""
+
     def tensor_map(self, ordinal: int, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
         """The bytes of a tensor map of these extents, with strides in bytes: all but the last are multiples of 16."""
 

@@ -125,7 +125,8 @@ def select_variant(call: Call) -> tuple[Considered, ...]:
     contract = call.contract
     considered: list[Considered] = []
     for variant in contract.matching(call.axes):
-        why = next((why for fact in variant.assume if (why := _unmet(fact, call.tensors[fact.param]))), "")
+        why = _other_tensors(call, variant) if contract.optionals else ""
+        why = why or next((why for fact in variant.assume if not fact.absent and (why := _unmet(fact, call.tensors[fact.param]))), "")
         if not why:
             reason = "the arguments satisfy all its assumptions" if variant.assume else "it assumes nothing"
             considered.append(Considered(variant=variant, taken=True, reason=reason))
@@ -223,6 +224,14 @@ def _hints_of(variant: VariantInfo, facts: DeviceFacts | None) -> list[dict[str,
         return [variant.hints_of(image.target) for image in variant.images]
     image = choose_image(variant.images, facts).image
     return [variant.hints_of(image.target)] if image is not None else []
+
+
+def _other_tensors(call: Call, variant: VariantInfo) -> str:
+    """Why a variant is for other optional tensors than are given; empty where it is not."""
+    meant = {fact.param for fact in variant.assume if fact.absent}
+    for name in sorted(meant ^ call.absent):
+        return f"{name} is given" if name in meant else f"{name} is None"
+    return ""
 
 
 def _unmet(fact: Assumption, facts: TensorFacts) -> str:

@@ -68,6 +68,7 @@ def param_doc(param: Param) -> str:
         case ParamKind.TENSOR:
             dims = "any number of dimensions" if param.rank < 0 else f"{param.rank} dimension{'' if param.rank == 1 else 's'}"
             facts += [f"{param.dtype} tensor", dims, *_layout(param), "written" if param.out else "read"]
+            facts += ["may be None"] if param.optional else []
         case ParamKind.SCALAR:
             facts.append(param.dtype)
             if param.default is not None:
@@ -127,6 +128,7 @@ def _assumptions(variant: VariantInfo) -> str:
         for text in (
             f"extents ({', '.join('any' if each is None else str(each) for each in assumption.extent)})" if assumption.extent else "",
             "contiguous" if assumption.contiguous else "",
+            "None" if assumption.absent else "",
             f"extents divisible by {assumption.shape}" if any(d > 1 for d in assumption.shape) else "",
             f"strides divisible by {assumption.stride}" if any(d > 1 for d in assumption.stride) else "",
             f"aligned to {assumption.align} bytes" if assumption.align > 1 else "",

@@ -40,7 +40,7 @@ def lazy_view(kernel: KernelInfo, names: tuple[str, ...], launch: str, op: str, 
         exported: the function's name in the module.
     """
     params, axes = names[: len(kernel.params)], names[len(kernel.params) :]
-    tensors = [place for place, param in enumerate(kernel.params) if param.kind is ParamKind.TENSOR]
+    tensors = [place for place, param in enumerate(kernel.params) if param.kind is ParamKind.TENSOR and not param.optional]
     variables = {place: f"_T{number}" for number, place in enumerate(tensors, 1)}
     result = op, list(variables.values())
 

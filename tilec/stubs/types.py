@@ -21,10 +21,10 @@ def signature(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]
         type_of: the type of a parameter, given its place.
     """
     # A parameter without a default cannot follow one that has one: the earlier defaults then hold for the launcher only.
-    last = max((i for i, p in enumerate(kernel.params) if p.default is None), default=-1)
+    last = max((i for i, p in enumerate(kernel.params) if p.default is None and not p.optional), default=-1)
     items = []
     for index, (name, param) in enumerate(zip(params, kernel.params, strict=True)):
-        default = f" = {_number(param.default)}" if index > last and param.default is not None else ""
+        default = f" = {_number(param.default)}" if index > last else ""
         items.append(f"{name}: {type_of(index, param)}{default}")
     if axes:
         items.append("*")
@@ -62,7 +62,7 @@ def param_type(param: Param) -> str:
     """What a launch takes for a parameter."""
     match param.kind:
         case ParamKind.TENSOR:
-            return "TensorLike"
+            return "TensorLike | None" if param.optional else "TensorLike"
         case ParamKind.PTR:
             return "int"
         case ParamKind.STRUCT:

@@ -45,6 +45,7 @@ class FakeKernel:
     facts: FunctionFacts = _PLAIN
     active_blocks: int = 8
     active_clusters: int = 16
+    widest_cluster: int = 16
     run: Callable[..., None] | None = None
 
 
@@ -186,6 +187,10 @@ class FakeDriver(GraphDouble):
     def active_clusters(self, ordinal: int, function: str, shape: LaunchShape) -> int:
         """Clusters of a launch that are resident on the device at a time."""
         return self._kernel(function).active_clusters
+
+    def widest_cluster(self, ordinal: int, function: str, shape: LaunchShape) -> int:
+        """The most blocks that a cluster of such a launch can have."""
+        return self._kernel(function).widest_cluster
 
     def bind_launch(self, ordinal: int, function: str, shape: LaunchShape, stream: int, parts: LaunchParts) -> LaunchCall:
         """A call that decodes its arguments, records itself, and runs the kernel's function.

@@ -18,7 +18,7 @@ from tilec.model.image import ImageInfo, Resources
 from tilec.model.jit import JitFallback
 from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
 from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
-from tilec.model.signature import Param, ParamKind
+from tilec.model.signature import Assumption, Param, ParamKind
 from tilec.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
 
 EMPTY = BundleInfo(package=PackageInfo(name="p", version="1", module="p"))
@@ -65,7 +65,7 @@ def test_every_field_of_the_dataclasses_is_kept() -> None:
     assert variant.keys() == names(VariantInfo)
     assert variant["images"][0].keys() == names(ImageInfo)
     assert variant["images"][0]["resources"].keys() == names(Resources)
-    assert kernel["params"][0].keys() == names(Param)
+    assert kernel["params"][0].keys() == names(Param) - {"optional"}
 
 
 def test_what_is_known_of_safety_is_kept() -> None:
@@ -265,6 +265,46 @@ def test_what_it_says_there_is_known(key: str, value: object, said: str) -> None
     plain["kernels"][0][key] = value
     with pytest.raises(BundleError, match=said):
         from_index(canonical_json({**plain, "schema_version": 5}))
+
+
+def with_optional() -> BundleInfo:
+    """The sample, a tensor of whose first kernel may be None; its first variant is for calls without it."""
+    info = Sample().info()
+    first = info.kernels[0]
+    name = next(param.name for param in first.params if param.kind is ParamKind.TENSOR)
+    params = tuple(dataclasses.replace(param, optional=param.name == name) for param in first.params)
+    gone = tuple(fact for fact in first.variants[0].assume if fact.param != name)
+    variant = dataclasses.replace(first.variants[0], assume=(*gone, Assumption(param=name, absent=True)))
+    kernel = dataclasses.replace(first, params=params, variants=(variant, *first.variants[1:]))
+    return dataclasses.replace(info, kernels=(kernel, *info.kernels[1:]))
+
+
+def test_tensors_that_may_be_none_are_kept() -> None:
+    info = with_optional()
+    data = to_index(info)
+    assert json.loads(data)["schema_version"] == 5
+    assert from_index(data) == info
+    assert to_index(from_index(data)) == data
+
+
+def test_what_is_none_belongs_together() -> None:
+    plain = json.loads(to_index(with_optional()))
+    row = plain["kernels"][0]
+    (name,), absent = row["optional"]
+    for said, what in (
+        ([[], absent], "has to name tensors of the kernel"),
+        ([["nobody"], absent], "has to name tensors of the kernel"),
+        ([[name], absent[:-1]], f"speaks of {len(absent) - 1} variants, and there are {len(absent)}"),
+        ([[name], [["nobody"], *absent[1:]]], r"says that nobody may be None in '\S+', whose assumptions say otherwise"),
+        ([[name], [absent[0], [name], *absent[2:]]], "whose assumptions say otherwise"),
+        ("x", "must be an array of 2 items"),
+    ):
+        row["optional"] = said
+        with pytest.raises(BundleError, match=rf"kernels\[0\].*{what}"):
+            from_index(canonical_json(plain))
+    unknown = dataclasses.replace(with_optional().kernels[0], params=Sample().info().kernels[0].params)
+    with pytest.raises(BundleError, match="no optional parameter"):
+        to_index(dataclasses.replace(with_optional(), kernels=(unknown,)))
 
 
 def test_version_3_is_read_as_strictly() -> None:

@@ -222,7 +222,7 @@ gemm-f16-sm_90      tile      sm_90   -
         "source": "kernels/gemm.py",
         "target": "sm_80",
         "axes": {"T": "f16"},
-        "assume": [{"param": "a", "shape": [16, 16], "stride": [], "align": 16, "extent": [], "contiguous": False}],
+        "assume": [{"param": "a", "shape": [16, 16], "stride": [], "align": 16, "extent": [], "contiguous": False, "absent": False}],
         "hints": {"occupancy": 2},
     }
 

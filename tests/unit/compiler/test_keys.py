@@ -110,7 +110,7 @@ CHANGED: dict[type, dict[str, Any]] = {
     },
     AbiSlot: {"type": "i64", "expr": "x.size", "size": 4, "align": 4},
     Variant: {"kernel": "sub", "id": "add-f32", "axes": (("N", 4), ("T", "f16")), "assume": ()},
-    Assumption: {"param": "y", "shape": (), "stride": (16,), "align": 1, "extent": (4,), "contiguous": True},
+    Assumption: {"param": "y", "shape": (), "stride": (16,), "align": 1, "extent": (4,), "contiguous": True, "absent": True},
     Job: {
         "target": Target.parse("sm_90"),
         "hints": (),
@@ -140,7 +140,7 @@ HARMLESS: dict[type, dict[str, Any]] = {
         "kinds": ("cubin",),
     },
     ParamDecl: {"location": None},
-    Param: {"doc": "another text"},
+    Param: {"doc": "another text", "optional": True},
 }
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tilec.model.arch import Version
-from tilec.model.driver import BRANCHES, branch_of_cuda, cuda_of_branch, cuda_of_ptx_isa, ptx_isa_of_cuda, required_driver
+from tilec.model.driver import (
+    BRANCHES,
+    branch_of_cuda,
+    cuda_of_branch,
+    cuda_of_ptx_isa,
+    driver_of_ptx_isa,
+    ptx_isa_of_cuda,
+    required_driver,
+)
 
 
 @pytest.mark.parametrize(
@@ -75,3 +83,8 @@ def test_branch_of_cuda(cuda: Version, branch: int | None) -> None:
 def test_required_driver() -> None:
     assert required_driver((13, 0)) == "CUDA 13.0 (driver branch 580 or later)"
     assert required_driver((15, 2)) == "CUDA 15.2"
+
+
+def test_the_oldest_driver_of_an_isa_in_words() -> None:
+    assert driver_of_ptx_isa((9, 0)) == "580 (CUDA 13.0)"
+    assert driver_of_ptx_isa((11, 1)) == "the driver of CUDA 15.1"

@@ -15,8 +15,8 @@ from tilec.model.kernel import KernelInfo, VariantInfo
 from tilec.model.signature import Param, ParamKind
 
 
-def tensor(name: str, dtype: str = "T", rank: int = 1, *, out: bool = False) -> Param:
-    return Param(name=name, kind=ParamKind.TENSOR, dtype=dtype, rank=rank, out=out)
+def tensor(name: str, dtype: str = "T", rank: int = 1, **facts: Any) -> Param:
+    return Param(name=name, kind=ParamKind.TENSOR, dtype=dtype, rank=rank, **facts)
 
 
 def info(*params: Param, points: tuple[dict[str, Any], ...] = ({"T": "f32"},), default: dict[str, Any] | None = None) -> KernelInfo:

@@ -326,6 +326,17 @@ def test_shared_memory_limits_only_grow():
     assert [call[2] for call in api.made("cuFuncSetAttribute")] == [1000]
 
 
+def test_the_widest_cluster_is_asked_of_a_launch_without_one():
+    api = Api()
+    api.values["cuOccupancyMaxPotentialClusterSize"] = 8
+    shape = LaunchShape(grid=(16, 1, 1), block=(32, 1, 1), shared=64, cluster=(16,), cooperative=True)
+    assert Driver(api).widest_cluster(0, "f", shape) == 8
+    ((function, config),) = api.made("cuOccupancyMaxPotentialClusterSize")
+    assert (function, config.gridDimX, config.blockDimX, config.sharedMemBytes, config.numAttrs) == ("f", 16, 32, 64, 0)
+    with pytest.raises(DriverError, match="cuOccupancyMaxActiveClusters failed: CUDA_ERROR_INVALID_CLUSTER_SIZE"):
+        Driver(Api(cuOccupancyMaxActiveClusters="INVALID_CLUSTER_SIZE")).active_clusters(0, "f", shape)
+
+
 def test_contexts_are_retained_once():
     api = Api(devices=2)
     driver = Driver(api)

@@ -138,26 +138,25 @@ def test_the_checks_come_in_the_documented_order(add):
 
 
 def test_after_the_signature_they_come_in_the_documented_order_too():
-    """A kernel that is wrong in every way that is left; each step repairs what was told."""
+    """A kernel that is wrong in every way that is left; each step repairs what was told. (All limits: test_launch_limits.py.)"""
     wrong = {
         "requires": ("x.shape[0] == 1",),
         "align": 1 << 20,
         "assume": (Assumption(param="z", shape=(16,)),),
-        "grid": "2147483648",
+        "grid": "1057",
         "target": "sm_80",
         "required_block": (64,),
         "shared": "232449",
-        "cluster": (2,),
+        "block": "2048",
     }
     steps = [
         (RequirementError, "requires x.shape[0] == 1", {"requires": ()}),
         (LayoutError, "output 'z' has address 0x10000, which must be divisible by 1048576", {"align": 1}),
         (VariantError, "no variant", {"assume": ()}),
-        (LaunchLimitError, "grid.x is 2147483648", {"grid": "1057"}),
+        (LaunchLimitError, "block.x is 2048", {"block": "128"}),
         (NoImageError, "no image runs on", {"target": "sm_90"}),
         (LaunchLimitError, "the kernel was compiled for exactly (64, 1, 1)", {"required_block": ()}),
         (LaunchLimitError, "a block needs 232449 bytes of shared memory", {"shared": "0"}),
-        (LaunchLimitError, "grid.x is 1057, and must be divisible by cluster.x 2", {"cluster": ()}),
         (LaunchLimitError, "the cooperative grid has 1057 blocks, and 1056 can be resident", {"grid": "1056"}),
     ]
     arrays = [Array(1023, ptr=0x10000 * i) for i in (1, 2, 3)]
@@ -174,9 +173,8 @@ def test_after_the_signature_they_come_in_the_documented_order_too():
 def wholly(facts):
     launch = LaunchInfo(
         grid=(facts["grid"],),
-        block=("128",),
+        block=(facts["block"],),
         shared=facts["shared"],
-        cluster=facts["cluster"],
         cooperative=True,
         requires=facts["requires"],
     )

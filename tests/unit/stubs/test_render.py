@@ -198,3 +198,12 @@ def test_texts_cannot_become_code(doc, description, param, requires, variant, bu
     assert all(character.isprintable() or character == "\n" for character in text)
     assert not any(line.endswith(" ") for line in text.split("\n"))
     assert code(text) == code(plain)
+
+
+def test_tensors_that_may_be_none_can_be_left_out():
+    params = tuple(dataclasses.replace(param, optional=param.name == "y") for param in ADD.params)
+    text = rendered(dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, params=params),)))
+    assert "y: TensorLike | None = None,\n" in text
+    assert "y: OrOp[TensorLike | None] = None,\n" in text
+    assert "class _AddLaunch(LazyLaunch[tuple[_T1, _T2, TensorLike | None, float]]):" in text
+    assert "y: f32 tensor, 1 dimension, C-contiguous, read, may be None" in text

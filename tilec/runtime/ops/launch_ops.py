@@ -11,7 +11,7 @@ from tilec.model.dtype import BY_NUMPY, DTYPES
 from tilec.runtime.arguments import UnreadableError, tensor_facts
 from tilec.runtime.launch import MOST_PLANS
 from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU
-from tilec.runtime.limits import check_device_limits, check_image_limits, check_residency
+from tilec.runtime.limits import check_compiled, check_device_limits, check_loaded, check_residency, opt_in
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.holding import Held, discard_all, hold_all
 from tilec.runtime.ops.modules import KernelFunction, size_of
@@ -35,6 +35,7 @@ class LaunchConfig:
         shared: dynamic shared memory of a block in bytes.
         cluster: blocks of a cluster, likewise; empty for none.
         cooperative: all blocks are resident at once, so that they may wait for each other.
+        programmatic: it may begin before the launch in front of it in its stream is done (from compute capability 9.0 on).
     """
 
     grid: Dim3 | tuple[int, ...] | int = (1, 1, 1)
@@ -42,6 +43,7 @@ class LaunchConfig:
     shared: int = 0
     cluster: tuple[int, ...] | int = ()
     cooperative: bool = False
+    programmatic: bool = False
     _shape: LaunchShape = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -53,7 +55,14 @@ class LaunchConfig:
         _extents("shared", (self.shared,))
         grid, block = _dim3("grid", self.grid), _dim3("block", self.block)
         cluster = () if self.cluster == () else _dim3("cluster", self.cluster)
-        shape = LaunchShape(grid=grid, block=block, shared=self.shared, cluster=cluster, cooperative=self.cooperative)
+        shape = LaunchShape(
+            grid=grid,
+            block=block,
+            shared=self.shared,
+            cluster=cluster,
+            cooperative=self.cooperative,
+            programmatic=self.programmatic,
+        )
         for name, made in (("grid", grid), ("block", block), ("cluster", cluster), ("_shape", shape)):
             object.__setattr__(self, name, made)
 
@@ -237,9 +246,9 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
             return shape, ways
         check_device_limits(name, shape, device.info)
         if 0 not in shape.grid:
-            check_image_limits(name, shape, device.info, function.image, function.loaded)
-            if function.loaded.facts.static_shared + shape.shared > device.info.shared_default:
-                device.driver.allow_shared(function.handle, shape.shared)
+            check_compiled(name, shape, function.image)
+            check_loaded(name, shape, device.info, function.image, function.loaded)
+            opt_in(shape, device.info, function.image, function.loaded, device.driver)
             check_residency(name, shape, device.info, function.image, function.loaded, device.driver)
         if len(function.ways) >= MOST_PLANS:
             function.ways.clear()

@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tilec.bundle.cubin import Cubin, CubinKernel, read_cubin
 from tilec.errors import BundleError, ContextLostError, DriverError, LaunchLimitError, UsageError
@@ -16,9 +16,14 @@ from tilec.model.image import ImageInfo
 from tilec.runtime.device import Device
 from tilec.runtime.images import Function as LoadedFunction
 from tilec.runtime.images import refused
+from tilec.runtime.limits import check_compiled, check_device_limits
 from tilec.runtime.ops.policy import current_device
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.seam import LaunchShape
+
+if TYPE_CHECKING:
+    from tilec.runtime.occupancy import Residency
+    from tilec.runtime.ops.launch_ops import LaunchConfig
 
 _ELF = b"\x7fELF"
 _FATBIN = bytes.fromhex("50ed55ba")
@@ -167,6 +172,19 @@ class KernelFunction:
         if total > device.info.shared_default:
             device.driver.allow_shared(self.handle, shared)
         return device.driver.active_blocks(device.ordinal, self.handle, threads, shared) * device.info.multiprocessors
+
+    def residency(self, config: LaunchConfig) -> Residency:
+        """What the device holds of such launches at once: `max_active_blocks`, `max_cooperative_grid`, `suggest_block_size` and more.
+
+        Raises:
+            LaunchLimitError: the device has no such launches, whatever is resident.
+        """
+        from tilec.runtime.occupancy import held_of  # no launch needs it
+
+        info = self.device.info
+        check_device_limits(self.symbol, config.shape, info)
+        check_compiled(self.symbol, config.shape, self.image)
+        return held_of(self.symbol, config.shape, info, self.image, self.loaded, self.device.driver)
 
     @functools.cached_property
     def loaded(self) -> LoadedFunction:

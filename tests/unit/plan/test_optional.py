@@ -1,0 +1,121 @@
+"""Tensors that may be None: the variants that they make, and where they cannot stand."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tilec.errors import Location, ManifestError
+from tilec.manifest.locate import Locator
+from tilec.manifest.types import Case, Input, Kernel, Launch, Manifest, Matrix, Package, ParamTable, Profile, Targets
+from tilec.model.arch import Target, TargetKind
+from tilec.model.job import Source
+from tilec.model.kernel import KernelDecl, ParamDecl
+from tilec.model.signature import Assumption
+from tilec.plan import LanguageFacts, Plan, make_plan
+from tilec.plan.matrix import with_absent
+
+AL16 = tuple(Assumption(param=name, align=16) for name in "xyb")
+
+
+def test_each_set_comes_with_and_without() -> None:
+    found = dict(with_absent([("al16", AL16), ("", ())], ["b"]))
+    none = Assumption(param="b", absent=True)
+    assert found == {"al16": AL16, "": (), "al16-no_b": (*AL16[:2], none), "no_b": (none,)}
+
+
+def test_two_give_four_kinds_of_calls() -> None:
+    found = [label for label, _ in with_absent([("", ())], ["b", "m"])]
+    assert found == ["", "no_b", "no_m", "no_b-no_m"]
+
+
+def test_sets_that_differ_in_what_is_not_there_are_one() -> None:
+    sets = [("div16", (Assumption(param="b", shape=(16,)),)), ("", ())]
+    assert [label for label, _ in with_absent(sets, ["b"])] == ["div16", "", "div16-no_b"]
+
+
+def test_without_any_nothing_changes() -> None:
+    assert list(with_absent([("al16", AL16)], [])) == [("al16", AL16)]
+
+
+DECL = KernelDecl(
+    name="norm",
+    location=Location(file="k.py", line=3),
+    params=(
+        *(ParamDecl(name=name, kind="tensor") for name in ("y", "x", "b")),
+        ParamDecl(name="n", kind="scalar", dtype="i32", type="tl.int32"),
+    ),
+)
+
+
+def norm(**changes: object) -> Kernel:
+    tensor = {"dtype": "f32", "rank": 1}
+    kernel = Kernel(
+        name="norm",
+        source="k.py",
+        function="norm",
+        symbol="norm",
+        language="triton",
+        params=(
+            ParamTable(name="y", out=True, **tensor),  # type: ignore[arg-type]
+            ParamTable(name="x", **tensor),  # type: ignore[arg-type]
+            ParamTable(name="b", optional=True, **tensor),  # type: ignore[arg-type]
+        ),
+        args=("y.ptr", "x.ptr", "b.ptr", "i32(b.size)"),
+        launch=Launch(grid=("x.size",), requires=("b.size == x.size",)),
+        cases=(Case(name="plain", inputs=tuple(Input(name=name, shape=("8",)) for name in "yx")),),
+    )
+    return dataclasses.replace(kernel, **changes)  # type: ignore[arg-type]
+
+
+def planned(kernel: Kernel) -> Plan:
+    return planned_of(kernel, DECL)
+
+
+def planned_of(kernel: Kernel, decl: KernelDecl) -> Plan:
+    triton = LanguageFacts(kinds=(TargetKind.CUBIN,), refuse=lambda _: "", simt=True)
+    manifest = Manifest(
+        path="tilec.toml",
+        root="project",
+        package=Package(name="p", version="1", module="p"),
+        targets=Targets(default=(Target.parse("sm_90"),), groups=(), min_driver=580),
+        profiles=(Profile(name="release"),),
+        kernels=(kernel,),
+        overrides=(),
+        locate=Locator("", "tilec.toml"),
+    )
+    languages = {"triton": dataclasses.replace(triton, simt=False), "cuda": triton}
+    return make_plan(manifest, {kernel.name: decl}, languages, {kernel.name: Source(root="project", path="k.py")}, profile="release")
+
+
+def test_a_kernel_is_planned_for_both_kinds_of_calls() -> None:
+    made = planned(norm())
+    assert [job.id for job in made.jobs] == ["norm-sm_90", "norm-no_b-sm_90"]
+    assert made.kernels[0].info.optionals == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        (
+            {"language": "cuda", "launch": Launch(grid=("1",), block=("32",))},
+            "kernel.norm.params.b.optional: a cuda kernel takes no tensor that may be None",
+        ),
+        (
+            {"launch": Launch(grid=("cdiv(b.size, 256)",))},
+            "kernel.norm.launch.grid[0]: 'cdiv(b.size, 256)' reads b, which may be None: read a tensor that every call gives",
+        ),
+        ({"matrix": Matrix(max_variants=1)}, "the matrix gives 2 variants, more than max-variants = 1"),
+    ],
+)
+def test_where_they_cannot_stand(changes: dict[str, object], what: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        planned(norm(**changes))
+    assert what in str(caught.value)
+
+
+def test_only_tensors_may_be_none() -> None:
+    scalar = ParamTable(name="s", dtype="f32", optional=True)
+    with pytest.raises(ManifestError, match=r"kernel\.norm\.params\.s\.optional: 's' is a scalar, and only tensors may be None"):
+        planned(norm(params=(*norm().params, scalar), args=("y.ptr", "x.ptr", "b.ptr", "i32(s)")))
