@@ -156,7 +156,7 @@ def measure_cases(app: App, given: Given, files: Files, place: Place | None, ope
     limit = given.fail_slower if given.fail_slower is not None else LIMIT
     options = BenchOptions(measure=measure, against=given.against, saved=files.base, limit=limit)
     bench = Bench(place, options, root=manifest.root, ceilings=ceilings) if place is not None else None
-    results = _measured(app, bench, opened, plan, Table(app, plan.cases, saved=files.base is not None))
+    results = _measured(app, bench, opened, plan, Table(app, plan.cases, plan.points))
     code = ending(results, given.fail_slower)
     swept = plan.sweep.name if plan.sweep else ""
     for line in plot_lines(results, swept):
