@@ -94,6 +94,8 @@ def open_loose(path: Path, data: bytes, search: ToolSearch) -> LooseCode:
         for image in _images(part):
             images.setdefault(image.symbol, []).append(image)
             blobs[image.digest] = part.data
+    if any(image.required_block for found in images.values() for image in found):
+        notes += ("occupancy is that of launches without dynamic shared memory: how much a launch takes, code does not tell",)
     kernels = tuple(_kernel(decls.get(symbol), symbol, found, path.name) for symbol, found in images.items())
     package = PackageInfo(name=path.name, version="", module="")
     info = BundleInfo(package=package, kernels=kernels, profile="")

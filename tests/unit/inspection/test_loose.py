@@ -46,6 +46,10 @@ def test_ptx(tmp_path: Path) -> None:
     assert (str(add.target), add.ptx_isa, add.max_threads, add.digest) == ("compute_80", (8, 0), 256, found.digest)
     assert more.required_block == (64, 2, 1)
     assert str(found.info.kernels[1].location) == "k.ptx:6"
+    assert opened(tmp_path / "k.ptx", PTX).notes == (
+        "occupancy is that of launches without dynamic shared memory: how much a launch takes, code does not tell",
+    )
+    assert opened(tmp_path / "k.ptx", PTX.partition(".visible .entry more")[0]).notes == ()
 
 
 def test_two_texts_are_compared(tmp_path: Path) -> None:
@@ -81,7 +85,8 @@ def host(machine: int = 62) -> bytes:
 def test_a_library_of_a_host_is_what_is_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     members(monkeypatch, (FileKind.CUBIN, build_cubin()), (FileKind.PTX, PTX.encode()), (FileKind.PTX, b".version 8.0\n.target sm_80\n"))
     code = opened(tmp_path / "lib.so", data)
-    assert (code.kind, code.notes) == ("host code", ())
+    assert code.kind == "host code"
+    assert [note.partition(" ")[0] for note in code.notes] == ["occupancy"]
     kernels = {kernel.name: kernel for kernel in describe(code).info.kernels}
     assert set(kernels) == {"k", "add", "more"}
     assert [str(image.target) for image in kernels["k"].variants[0].images] == ["sm_90"]
