@@ -162,7 +162,7 @@ def entry_index(data: bytes, name: str) -> int:
 
 def is_for_linking(data: bytes) -> bool:
     """Whether a cubin is relocatable code, still to be linked: how much shared memory its kernels take is not known before."""
-    return struct.unpack_from("<H", data, 16)[0] == _ET_REL
+    return bool(struct.unpack_from("<H", data, 16)[0] == _ET_REL)
 
 
 def is_host_code(data: bytes) -> bool:

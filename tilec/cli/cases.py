@@ -107,6 +107,24 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
     if not wish.args and not (set(cased) & set(wish.kernels) if wish.kernels else cased):
         named = [name for name in wish.kernels if name in chains]
         raise UsageError(NO_CASES, fix=f"add [chain.{named[0]}.case.CASE] to tilec.toml" if named else ADD_CASE)
+    _check_case_names(manifest, wish)
+
+
+def _check_case_names(manifest: Manifest, wish: Wish) -> None:
+    """Refuse a name of a case that none of what is asked for has: with others beside it, nobody would see that it is missing.
+
+    Raises:
+        UsageError: there is one.
+    """
+    from tilec.errors import UsageError
+    from tilec.model.suggest import did_you_mean
+
+    asked = [*manifest.kernels, *(manifest.chains if wish.chains else ())]
+    names = list(dict.fromkeys(case.name for one in asked if not wish.kernels or one.name in wish.kernels for case in one.cases))
+    for name in wish.cases:
+        if name not in names:
+            whose = f" of {', '.join(wish.kernels)}" if wish.kernels else ""
+            raise UsageError(f"no case {name!r}{whose}{did_you_mean(name, names)}", fix=f"cases are {_listed(names)}")
 
 
 def require_no_chain(manifest: Manifest, name: str) -> None:
@@ -327,15 +345,21 @@ def _bound(kernel: Kernel, info: KernelInfo, wish: Wish, manifest: Manifest, ref
 
 def _none_matches(bound: Sequence[BoundCase], wish: Wish) -> UsageError:
     from tilec.errors import UsageError
+    from tilec.model.suggest import did_you_mean
     from tilec.runner.selection import unknown_words
 
     if not bound:
         return UsageError(NO_CASES, fix=ADD_CASE)
     names = list(dict.fromkeys(f"{case.kernel}/{case.case}" for case in bound))
     unknown = unknown_words(wish.expression, bound) if wish.expression else []
+    unknown += [f"{glob}{did_you_mean(glob, [*names, *(case.name for case in bound)])}" for glob in wish.select]
     what = f"no case matches{': there is no ' + ', no '.join(unknown) if unknown else ''}"
+    return UsageError(what, fix=f"cases are {_listed(names)}")
+
+
+def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - CASES_SHOWN} more" if len(names) > CASES_SHOWN else ""
-    return UsageError(what, fix=f"cases are {', '.join(names[:CASES_SHOWN])}{more}")
+    return f"{', '.join(names[:CASES_SHOWN])}{more}"
 
 
 def case_of_arguments(app: App, opened: Opened, wish: Wish) -> tuple[BoundCase, ...]:
