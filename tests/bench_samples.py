@@ -23,7 +23,6 @@ from tilec.cli.settings import Settings
 from tilec.errors import MissingError
 from tilec.manifest.load import load_text
 from tilec.manifest.types import Manifest
-from tilec.model.image import ImageInfo
 from tilec.model.kernel import VariantInfo
 from tilec.runner.cases import BoundCase, expand_cases
 
@@ -73,7 +72,7 @@ class PlannedTimed:
     place: PlannedPlace
     times: Iterator[float]
     variant: VariantInfo = ADD.variants[0]
-    image: ImageInfo | None = ADD.variants[0].images[0]
+    code: str = ADD.variants[0].images[0].digest
     cache: str = "rotated"
 
     def seconds(self, launches: int) -> float:

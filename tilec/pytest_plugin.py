@@ -208,5 +208,6 @@ def _told(result: CaseResult) -> Iterator[str]:
         if not output.comparison.ok:
             yield f"  {difference(output)}"
             yield from (f"  {click.unstyle(line)}".rstrip() for line in difference_lines(output, None))
+            yield from (f"  {output.name}: {note}" for note in output.notes)
     if result.error is not None:
         yield from (f"  {line}" for line in str(result.error).splitlines())

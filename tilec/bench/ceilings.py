@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -30,6 +31,8 @@ _SIDE = 8192
 # The dtypes whose products are measured, with torch's names and the part of the side that is enough to be bound by arithmetic.
 _PRODUCTS = {"bf16": ("bfloat16", 1), "f16": ("float16", 1), "f32": ("float32", 1), "f64": ("float64", 2)}
 _OPTIONS = MeasureOptions(sample=0.01, least=9, most=30, seconds=0.6)
+# Seconds of rest behind the products, which may bring a GPU to the limit of its power: what is measured next would be held back for it.
+REST = 1.0
 NO_TORCH = "matrix products are measured by torch, which is not installed"
 
 
@@ -124,11 +127,18 @@ def keep_ceilings(path: Path, ceilings: Ceilings, about: Mapping[str, Any]) -> N
 
 
 def known_ceilings(
-    path: Path | None, device: DeviceInfo, driver: DeviceDriver, torch: Any, about: Mapping[str, Any], *, clock: Clock
+    path: Path | None,
+    device: DeviceInfo,
+    driver: DeviceDriver,
+    torch: Any,
+    about: Mapping[str, Any],
+    *,
+    clock: Clock,
+    rest: Callable[[float], None] = time.sleep,
 ) -> Ceilings:
     """The ceilings that were kept, or new ones: also where torch was missing that is there now.
 
-    A device that cannot be measured has none, and why is said.
+    A device that cannot be measured has none, and why is said. `rest` lets so many seconds pass behind products.
     """
     found = read_ceilings(path) if path else None
     if found is not None and not (found.missing == NO_TORCH and torch is not None):
@@ -139,6 +149,8 @@ def known_ceilings(
         return Ceilings(missing=f"they cannot be measured: {error.what}")
     if path is not None:
         keep_ceilings(path, found, about)
+    if found.products:
+        rest(REST)
     return found
 
 

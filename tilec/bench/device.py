@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from tilec.bench.coldness import plan_cache
 from tilec.bench.measure import MOST_LAUNCHES, Clock, ClockReading
@@ -14,21 +14,64 @@ from tilec.runtime.streams import Stream
 
 if TYPE_CHECKING:
     from tilec.bench.clocks import Clocks
-    from tilec.model.image import ImageInfo
-    from tilec.runtime.bound import BoundLaunch
-    from tilec.runtime.load import Module
-    from tilec.runtime.seam import DeviceDriver
+    from tilec.model.kernel import VariantInfo
+    from tilec.runtime.seam import DeviceDriver, DeviceInfo
 
 Arguments = Mapping[str, Any]
 # Launches that are enqueued in a row to find what one costs the host: fewer than a stream takes before it makes the host wait.
 HOST_LAUNCHES = 64
 
 
+class Bound(Protocol):
+    """A launch that holds its arguments: `launch` enqueues it on a stream."""
+
+    @property
+    def launch(self) -> Callable[[Any], None]:
+        """Enqueues it."""
+
+
+class Explained(Protocol):
+    """What a launch takes: a variant, and an image (by its digest), if there is one for the device."""
+
+    @property
+    def variant(self) -> VariantInfo:
+        """The variant."""
+
+    @property
+    def image(self) -> Any:
+        """The image, which has a `digest`; None where there is none."""
+
+
+class Launched(Protocol):
+    """What launches: the launcher of a kernel, or all of a chain's in one."""
+
+    def __call__(self, stream: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Launch, with all checks."""
+
+    def bind(self, /, *args: Any, **kwargs: Any) -> Bound:
+        """A launch with these arguments, to be enqueued many times."""
+
+    def explain(self, *args: Any, **kwargs: Any) -> Explained:
+        """What a launch with these arguments takes."""
+
+
+class Launchers(Protocol):
+    """A bundle on a device, or what stands for one: `kernels` are what launches, by name."""
+
+    @property
+    def device(self) -> DeviceInfo:
+        """Where it is."""
+
+    @property
+    def kernels(self) -> Mapping[str, Launched]:
+        """By name."""
+
+
 @final
 class LaunchSubject:
     """Launches of one variant. Close it when it is measured: it holds graphs and memory.
 
-    How the cache is kept cold is in `cache`, a value of `coldness.Cache`.
+    How the cache is kept cold is in `cache`, a value of `coldness.Cache`; `variant` and `code`, a digest, say what is launched.
 
     Args:
         module: a bundle on a device.
@@ -42,7 +85,7 @@ class LaunchSubject:
 
     def __init__(
         self,
-        module: Module,
+        module: Launchers,
         driver: DeviceDriver,
         kernel: str,
         axes: Mapping[str, Any],
@@ -64,10 +107,10 @@ class LaunchSubject:
         self.cache = plan.cache.value
         self._flush = DeviceBuffer((plan.flush,), "u8", module.device, driver=driver) if plan.flush else None
         sets = [self._first, *(make() for _ in range(plan.copies - 1))]
-        self._launches: Sequence[BoundLaunch] = [self._launcher.bind(**arguments, **axes) for arguments in sets]
+        self._launches: Sequence[Bound] = [self._launcher.bind(**arguments, **axes) for arguments in sets]
         explained = self._launcher.explain(**self._first, **axes)
         self.variant = explained.variant
-        self.image: ImageInfo | None = explained.image
+        self.code = str(explained.image.digest) if explained.image else ""
 
     def seconds(self, launches: int) -> float:
         """Seconds that the device is busy with so many launches in a row."""

@@ -70,10 +70,9 @@ def read_saved(path: Path, shown: str) -> Saved:
             found = json.loads(file.read(_MOST_BYTES))  # more than that is cut, and is no JSON
     except FileNotFoundError as error:
         others = sorted(other.stem for other in path.parent.glob("*.json"))
+        name = path.stem if path.parent.parts[-2:] == (".tilec", "bench") else shown
         hint = did_you_mean(path.stem, others) or (f"; there are {', '.join(others[:9])}" if others else "")
-        raise UsageError(
-            f"nothing was saved as {shown}{hint}", fix=f"measure what to compare with: `tilec bench --save {path.stem}`"
-        ) from error
+        raise UsageError(f"nothing was saved as {shown}{hint}", fix=f"measure what to compare with: `tilec bench --save {name}`") from error
     except OSError as error:
         raise UsageError(f"{shown} cannot be read: {error.strerror or error}", fix="name a file that can be read") from error
     except (ValueError, RecursionError) as error:

@@ -32,8 +32,11 @@ _RELEASE = re.compile(rb"release (\d{1,3})\.(\d{1,3})")
 # ELF machines that drivers run beside: where kernels are looked for by those who have a program.
 _HOSTS = {62: "x86-64", 183: "aarch64"}
 
+_ET_REL = 1
 _SHT_SYMTAB = 2
 _SHT_NOBITS = 8
+# Sections that take no room in the file: also those for global and shared memory of code that is still to be linked.
+_NO_BITS = {_SHT_NOBITS, 0x70000007, 0x7000000A}
 _STO_ENTRY = 0x10
 
 
@@ -157,6 +160,16 @@ def entry_index(data: bytes, name: str) -> int:
     return next(index for index, symbol in enumerate(_symbols(data, _sections(data))) if symbol.entry and symbol.name == name)
 
 
+def is_for_linking(data: bytes) -> bool:
+    """Whether a cubin is relocatable code, still to be linked: how much shared memory its kernels take is not known before."""
+    return bool(struct.unpack_from("<H", data, 16)[0] == _ET_REL)
+
+
+def is_host_code(data: bytes) -> bool:
+    """Whether bytes are an object, a library or a program of a host; kernels may be inside."""
+    return data[:6] == b"\x7fELF\x02\x01" and len(data) >= 20 and struct.unpack_from("<H", data, 18)[0] in _HOSTS
+
+
 def _read(data: bytes) -> Cubin:
     if len(data) < 64 or data[:6] != b"\x7fELF\x02\x01":
         raise BundleError("these bytes are no cubin (no 64-bit little-endian ELF)")
@@ -262,7 +275,7 @@ def _sections(data: bytes) -> list[_Section]:
         raise BundleError("the cubin is damaged: its section table is out of bounds")
     raw = [struct.unpack_from("<IIQQQQIIQQ", data, table + i * entry) for i in range(count)]
     for _, kind, _, _, offset, size, *_ in raw:
-        if kind != _SHT_NOBITS and offset + size > len(data) and size:
+        if kind not in _NO_BITS and offset + size > len(data) and size:
             raise BundleError("the cubin is damaged: a section is out of bounds")
     strings = data[raw[names][4] : raw[names][4] + raw[names][5]]
     return [
@@ -288,7 +301,7 @@ def _symbols(data: bytes, sections: list[_Section]) -> list[_Symbol]:
 
 
 def _body(data: bytes, section: _Section | None) -> bytes:
-    if section is None or section.kind == _SHT_NOBITS:
+    if section is None or section.kind in _NO_BITS:
         return b""
     return data[section.offset : section.offset + section.size]
 

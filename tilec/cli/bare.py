@@ -62,7 +62,7 @@ def _launch(bare: Bare, told: dict[str, Any]) -> None:
     from tilec.frontends.base import ToolSearch
     from tilec.inspection.container import open_container
     from tilec.project import open_project
-    from tilec.runner.cases import expand_cases, small_case
+    from tilec.runner.cases import fitting_cases, small_case
     from tilec.runner.device import ApartDevice, ModuleDevice
     from tilec.runtime import _driver
     from tilec.runtime.load import load
@@ -71,7 +71,7 @@ def _launch(bare: Bare, told: dict[str, Any]) -> None:
     bundle = open_container(Path(bare.bundle)).bundle
     built = {kernel.name: kernel for kernel in bundle.info.kernels}
     manifest = open_project(Path(bare.manifest), ToolSearch()).manifest
-    cases = [case for kernel in manifest.kernels if kernel.name in built for case in expand_cases(kernel, built[kernel.name])]
+    cases = [case for kernel in manifest.kernels if kernel.name in built for case in fitting_cases(kernel, built[kernel.name])]
     case = next(case for case in cases if case.name == bare.case)
     driver = _driver.driver()
     module = load(bundle, bare.device, driver=driver)

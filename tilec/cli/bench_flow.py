@@ -100,7 +100,7 @@ class Bench:
             name=case.name,
             kernel=case.kernel,
             variant=timed.variant.id,
-            code=timed.image.digest if timed.image else "",
+            code=timed.code,
             inputs=inputs_digest(case),
             cache=timed.cache,
             measurement=mine,
@@ -245,5 +245,7 @@ def inputs_digest(case: BoundCase) -> str:
     """What the inputs of a case are made of: other sizes, dtypes or contents are other measurements."""
     with contextlib.suppress(ValueError):
         rows = [dataclasses.asdict(item) for item in case.inputs]
-        return sha256(canonical_json([rows, [list(pair) for pair in case.files], [list(pair) for pair in case.choose]]))[:16]
+        steps = [[[name, one.name, one.value] for name, one in step.arguments] for step in case.steps]
+        files, choose = [list(pair) for pair in case.files], [list(pair) for pair in case.choose]
+        return sha256(canonical_json([rows, files, choose, *steps]))[:16]
     return ""

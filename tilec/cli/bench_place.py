@@ -17,12 +17,12 @@ from tilec.bench.measure import MOST_LAUNCHES, Clock, ClockReading
 from tilec.bench.report import Setting
 from tilec.bench.work import Ceilings
 from tilec.errors import MissingError
+from tilec.runner.chains import ChainModule, device_of
 from tilec.runner.device import ModuleDevice
 from tilec.runner.inputs import Value
 from tilec.runner.run import arguments_on
 
 if TYPE_CHECKING:
-    from tilec.model.image import ImageInfo
     from tilec.model.kernel import VariantInfo
     from tilec.runner.cases import BoundCase
     from tilec.runtime.load import Module
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 class Timed(Protocol):
-    """A case to time; see `bench.measure.Subject`. `cache` says what its launches find in the L2 cache."""
+    """A case to time; see `bench.measure.Subject`. `code` is a digest of what is launched, `cache` what launches find in the L2 cache."""
 
     variant: VariantInfo
-    image: ImageInfo | None
+    code: str
     cache: str
 
     def seconds(self, launches: int) -> float:
@@ -112,7 +112,7 @@ class DevicePlace:
 
     def refusal(self, case: BoundCase) -> str:
         """Why the device cannot run a case."""
-        return self._places.refusal(case.kernel, dict(case.axes))
+        return device_of(case, self._places).refusal(case.kernel, dict(case.axes))
 
     @contextlib.contextmanager
     def timed(self, case: BoundCase, inputs: Mapping[str, Value]) -> Iterator[Timed]:
@@ -121,8 +121,8 @@ class DevicePlace:
         def make() -> Mapping[str, Any]:
             return arguments_on(case, self._places, inputs)
 
-        choose = dict(case.choose)
-        with LaunchSubject(self._module, self._driver, case.kernel, choose, make, clocks=self._clocks, cold=self._cold) as subject:
+        choose, module = dict(case.choose), ChainModule(self._module, case) if case.steps else self._module
+        with LaunchSubject(module, self._driver, case.kernel, choose, make, clocks=self._clocks, cold=self._cold) as subject:
             yield subject
 
     def library(self, name: str) -> Library:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,11 +11,12 @@ from tilec.bench.work import NO_WORK, Work
 from tilec.cli.app import App
 from tilec.cli.bench_flow import planned_work
 from tilec.cli.bench_show import amount_text
-from tilec.cli.cases import package_json
+from tilec.cli.cases import absence, kernels_of, package_json
 from tilec.cli.run_results import skipped_lines
-from tilec.cli.tables import Cell, bytes_text, columns, count_text, hanging, plural, table, terminal_width
+from tilec.cli.tables import Cell, bytes_text, cells, columns, count_text, hanging, plural, table, terminal_width
 from tilec.errors import TilecError
 from tilec.inspection.occupancy import residency
+from tilec.runner.chains import axes_of
 from tilec.runner.inputs import planned_inputs
 
 if TYPE_CHECKING:
@@ -27,19 +28,23 @@ if TYPE_CHECKING:
     from tilec.runner.cases import BoundCase
 
 
+WIDTH = 80  # where nothing says how wide the terminal is
+
+
 def show_plan(app: App, opened: Opened, manifest: Manifest, cases: Sequence[BoundCase], lacking: NoDeviceError | None) -> None:
     """Show what would be measured; `lacking` is why it is not, None where nobody wanted it to be."""
     kernels = {kernel.name: kernel for kernel in opened.bundle.info.kernels} if opened.bundle else {}
-    rows = [_row(case, kernels[case.kernel]) for case in cases if case.kernel in kernels]
-    absent = [(case.kernel, opened.absent.get(case.kernel, "")) for case in cases if case.kernel not in kernels]
+    there = [case for case in cases if case.error is None and all(name in kernels for name in kernels_of(case))]
+    rows = [_row(case, kernels) for case in there]
+    absent = [(case.kernel, case.error.what if case.error else absence(opened, case)) for case in cases if case not in there]
     if app.json:
         skipped = [{"kernel": kernel, "reason": reason} for kernel, reason in dict.fromkeys(absent)]
         why = {"measured": False, "reason": lacking.what if lacking else "--dry-run"}
         app.document("bench-plan", {**package_json(opened, manifest), **why, "ok": lacking is None, "cases": rows, "skipped": skipped})
         return
     app.say(f"{plural(len(rows), 'case')} would be measured")
-    for variant in dict.fromkeys(row["variant"] for row in rows):
-        _say(app, [row for row in rows if row["variant"] == variant])
+    for variants in dict.fromkeys(_variants(row) for row in rows):
+        _say(app, [row for row in rows if _variants(row) == variants])
     if absent:
         app.say()
     for line in skipped_lines(absent):
@@ -47,21 +52,38 @@ def show_plan(app: App, opened: Opened, manifest: Manifest, cases: Sequence[Boun
     app.say("\nnothing was measured")
 
 
-def _row(case: BoundCase, info: KernelInfo) -> dict[str, Any]:
-    """One case as JSON values."""
-    variants = [v for v in info.variants if all(dict(case.axes).get(name, value) == value for name, value in v.axes)]
-    first = variants[0]
+def _row(case: BoundCase, kernels: Mapping[str, KernelInfo]) -> dict[str, Any]:
+    """One case as JSON values; of a chain, each of its steps has a variant and images of its own."""
     work, problem = _work(case)
+    launches = [_launch(kernels[step.kernel], axes_of(step, kernels[step.kernel], case)) for step in case.steps]
     return {
         "name": case.name,
         "kernel": case.kernel,
-        "variant": first.id,
-        "slower_variants": len(variants) - 1,
+        **({"steps": launches} if launches else _launch(kernels[case.kernel], dict(case.axes))),
         "work": {"flops": work.flops, "bytes": work.bytes, "intensity": work.intensity},
         "problem": problem or None,
         "against": list(case.bench.against) if case.bench else [],
+    }
+
+
+def _launch(info: KernelInfo, axes: Mapping[str, Any]) -> dict[str, Any]:
+    """One launch of a kernel: the first variant that it would try, and its images."""
+    variants = [v for v in info.variants if all(axes.get(name, value) == value for name, value in v.axes)]
+    first = variants[0]
+    return {
+        "kernel": info.name,
+        "variant": first.id,
+        "slower_variants": len(variants) - 1,
         "images": [_image(info, first, image) for image in first.images],
     }
+
+
+def _launches(row: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(row.get("steps") or [row])
+
+
+def _variants(row: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(launch["variant"] for launch in _launches(row))
 
 
 def _work(case: BoundCase) -> tuple[Work, str]:
@@ -87,32 +109,50 @@ def _image(info: KernelInfo, variant: VariantInfo, image: ImageInfo) -> dict[str
 
 
 def _say(app: App, rows: Sequence[dict[str, Any]]) -> None:
-    """The cases that would take one variant, and what it needs."""
-    first = rows[0]
-    others = "; a slower one where its assumptions do not hold" if first["slower_variants"] else ""
+    """The cases that would take one variant, or those of a chain's steps, and what these need."""
+    launches = _launches(rows[0])
+    others = "; a slower one where its assumptions do not hold"
     app.say()
-    for line in hanging(click.style(first["variant"], bold=True), others, width=terminal_width(), indent=2):
-        app.say(line)
+    for number, launch in enumerate(launches):
+        name = f"{'then ' if number else ''}{launch['variant']}"
+        for line in hanging(click.style(name, bold=True), others if launch["slower_variants"] else "", width=terminal_width(), indent=2):
+            app.say(line)
     for row in rows:
-        text = _work_text(row)
-        for line in hanging(f"  {row['name']}{': ' if text else ''}", text, width=terminal_width(), indent=4):
-            app.say(line)
-        for line in hanging("    ", row["problem"], width=terminal_width()) if row["problem"] else ():
-            app.say(line)
+        _say_case(app, row)
     listed: list[list[Cell]] = []
-    for image in first["images"]:
-        held = f"{100 * image['occupancy']:.0f}%, limited by {image['limiter']}" if image["occupancy"] is not None else "-"
-        spills: Cell = (str(image["spills"]), "yellow") if image["spills"] else count_text(image["spills"])
-        listed.append([image["target"], count_text(image["registers"]), spills, bytes_text(image["shared"]), held])
-    for line in table(columns("target", ">regs", ">spills", ">shared", "occupancy"), listed, width=terminal_width(), indent="    "):
+    several = len(launches) > 1
+    for launch in {launch["variant"]: launch for launch in launches}.values():
+        for image in launch["images"]:
+            held = f"{100 * image['occupancy']:.0f}%, limited by {image['limiter']}" if image["occupancy"] is not None else "-"
+            spills: Cell = (str(image["spills"]), "yellow") if image["spills"] else count_text(image["spills"])
+            kernel = [launch["kernel"]] if several else []
+            listed.append([*kernel, image["target"], count_text(image["registers"]), spills, bytes_text(image["shared"]), held])
+    heads = columns(*(["~kernel"] if several else []), "target", ">regs", ">spills", ">shared", "occupancy")
+    for line in table(heads, listed, width=terminal_width(), indent="    "):
+        app.say(line)
+
+
+def _say_case(app: App, row: dict[str, Any]) -> None:
+    """A case and its work on a line; what it is held against each on its own, where the line would be too long for the terminal."""
+    width, text, against = terminal_width(), _work_text(row), ", ".join(row["against"])
+    whole = ", ".join(part for part in (text, f"against {against}" if against else "") if part)
+    name = f"  {row['name']}{': ' if whole else ''}"
+    if against and cells(f"{name}{whole}") > (width or WIDTH):
+        app.say(f"{name}{text}".rstrip(": "))
+        for rival in row["against"]:
+            for line in hanging("    against ", rival, width=width, indent=6):
+                app.say(line)
+    else:
+        for line in hanging(name, whole, width=width, indent=4):
+            app.say(line)
+    for line in hanging("    ", row["problem"], width=width) if row["problem"] else ():
         app.say(line)
 
 
 def _work_text(row: dict[str, Any]) -> str:
-    """`0.27 GFLOP, 3.0 GiB, 0.0833 FLOP/B, against torch:add(x, y)`, as far as the case says."""
+    """`0.27 GFLOP, 3.0 GiB, 0.0833 FLOP/B`, as far as the case says."""
     work = row["work"]
     parts = [amount_text(work["flops"], "FLOP")] if work["flops"] is not None else []
     parts += [bytes_text(int(work["bytes"]))] if work["bytes"] is not None else []
     parts += [f"{work['intensity']:.3g} FLOP/B"] if work["intensity"] is not None else []
-    parts += [f"against {', '.join(row['against'])}"] if row["against"] else []
     return ", ".join(parts)

@@ -21,7 +21,7 @@ from tilec.cli.bench_place import DevicePlace, Place
 from tilec.cli.bench_plan import show_plan
 from tilec.cli.bench_show import Table, end_lines, head_lines, markdown
 from tilec.cli.bench_sweep import all_variants, forgiven, plot_lines, swept_cases
-from tilec.cli.cases import Wish, check_wish, chosen_cases, open_bundle, open_project, package_json
+from tilec.cli.cases import Wish, absence, check_wish, chosen_cases, open_bundle, open_project, package_json
 from tilec.cli.inspect_html import check_html
 from tilec.cli.run_device import AUTO, CpuWish, find_device
 from tilec.cli.tables import fitted, terminal_width
@@ -49,7 +49,7 @@ WARM_UP = 0.1  # least seconds
 def run_bench(app: App, kernels: tuple[str, ...], given: Given) -> int:
     """Carry out one command line."""
     expression = parse_expression(given.expression)
-    wish = Wish(kernels=kernels, select=given.select, cases=given.cases, args=(), axes=(), reference="", expression=expression)
+    wish = Wish(kernels=kernels, select=given.select, cases=given.cases, args=(), axes=(), reference="", expression=expression, chains=True)
     sweep = parse_sweep(given.sweep) if given.sweep else None
     parse_overrides(_settings(given, sweep), (), cwd=app.base)  # what is no setting is refused before anything is built
     project = open_project(app)
@@ -156,7 +156,7 @@ def measure_cases(app: App, given: Given, files: Files, place: Place | None, ope
     limit = given.fail_slower if given.fail_slower is not None else LIMIT
     options = BenchOptions(measure=measure, against=given.against, saved=files.base, limit=limit)
     bench = Bench(place, options, root=manifest.root, ceilings=ceilings) if place is not None else None
-    results = _measured(app, bench, opened, plan, Table(app, plan.cases, saved=files.base is not None))
+    results = _measured(app, bench, opened, plan, Table(app, plan.cases, plan.points))
     code = ending(results, given.fail_slower)
     swept = plan.sweep.name if plan.sweep else ""
     for line in plot_lines(results, swept):
@@ -192,8 +192,9 @@ def _measured(app: App, bench: Bench | None, opened: Opened, plan: Plan, table: 
     results: list[CaseBench] = []
     for case in plan.cases:
         app.pass_by(f"measuring {case.name} ({len(results) + 1} of {len(plan.cases)})")
-        if bench is None or case.kernel in opened.absent:
-            found = CaseBench(name=case.name, kernel=case.kernel, status="skipped", reason=opened.absent.get(case.kernel, ""))
+        lacking = absence(opened, case)
+        if bench is None or lacking:
+            found = CaseBench(name=case.name, kernel=case.kernel, status="skipped", reason=lacking)
         else:
             found = bench.case(case)
         point = plan.points.get(case.name)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
 from tilec.bench.gate import Change, Standing
 from tilec.bench.measure import Measurement
-from tilec.bench.report import CaseBench, RivalResult, Setting
+from tilec.bench.report import CaseBench, Point, RivalResult, Setting
 from tilec.bench.saved import Saved
 from tilec.bench.statistics import Interval, median, series_interval
 from tilec.bench.work import Ceilings, Rates
@@ -28,17 +28,21 @@ TINTS = {Standing.SLOWER: "red", Standing.FASTER: "green", Standing.UNCLEAR: "ye
 class Table:
     """Prints each case as it ends, in columns as wide as its names, up to what the terminal leaves for them.
 
+    Points of a case stand below its name, each by what makes it one.
+
     Args:
         app: prints.
         cases: that will come.
-        saved: whether they are held against what was saved.
+        points: which of them are points, by name.
     """
 
-    def __init__(self, app: App, cases: Sequence[BoundCase], *, saved: bool) -> None:
-        self._app, self._saved, self._begun = app, saved, False
-        names = [case.name for case in cases]
-        names += [f"  {text}" for case in cases for text in (case.bench.against if case.bench else ())]
-        self._width = min(max(MOST_WIDTH, (terminal_width() or WIDTH) - WIDTH + MOST_WIDTH), max(map(cells, names)))
+    def __init__(self, app: App, cases: Sequence[BoundCase], points: Mapping[str, Point]) -> None:
+        self._app, self._begun, self._base = app, False, ""
+        names = [_label(case.name, points.get(case.name)) for case in cases]
+        names += [f"{_lead(points.get(case.name))}  {text}" for case in cases for text in (case.bench.against if case.bench else ())]
+        self._width, width = max(map(cells, names)), terminal_width()
+        if width is not None:
+            self._width = min(self._width, max(MOST_WIDTH, width - WIDTH + MOST_WIDTH))
 
     def print(self, case: CaseBench) -> None:
         """One case."""
@@ -46,26 +50,49 @@ class Table:
             self._begun = True
             head = f"{'case':<{self._width}}  {'time':>9}  {'95%':>6}  {'launch':>7}  {'GB/s':>6}  {'TFLOP/s':>7}  {'of max':>8}"
             self._app.say(click.style(head, bold=True))
+        name, lead = self._head(case), _lead(case.point)
         if case.measurement is None:
             word, tint = ("skip", "yellow") if case.status == "skipped" else ("ERROR", "red")
-            self._app.say(f"{self._name(case.name)}  {click.style(f'{word:>9}', fg=tint, bold=True)}")
+            self._app.say(f"{name}  {click.style(f'{word:>9}', fg=tint, bold=True)}")
             if case.error is not None:
                 self._app.say("\n".join(f"  {line}" for line in located_text(case.error, self._app.show).splitlines()))
             return
         host = host_text(case.host)
         rates = f"{rate_text(case.rates.bytes, 1e9):>6}  {rate_text(case.rates.flops, 1e12):>7}  {share_text(case.rates):>8}"
-        self._app.say(f"{self._name(case.name)}  {_times(case.measurement)}  {host:>7}  {rates}".rstrip())
+        self._app.say(f"{name}  {_times(case.measurement)}  {host:>7}  {rates}".rstrip())
         for rival in case.rivals:
             if rival.measurement is not None and rival.interval is not None:
-                self._app.say(f"{self._name(f'  {rival.text}')}  {_times(rival.measurement)}  {ratio_text(rival.ratio, rival.interval)}")
+                self._app.say(
+                    f"{self._name(f'{lead}  {rival.text}')}  {_times(rival.measurement)}  {ratio_text(rival.ratio, rival.interval)}"
+                )
         if case.change is not None:
             tint = TINTS[case.change.standing]
-            text = f"  {change_text(case.change)}"
+            text = f"{lead}  {change_text(case.change)}"
             self._app.say(click.style(text, fg=tint) if tint else text)
+
+    def _head(self, case: CaseBench) -> str:
+        """What stands in front of a case's numbers; of a point in full, for the middle of its name is what tells it from the others."""
+        base = case.point.base if case.point is not None else ""
+        if base and base != self._base:
+            self._app.say(base)
+        self._base = base
+        label = _label(case.name, case.point)
+        if base and cells(label) > self._width:
+            self._app.say(label)
+            label = ""
+        return self._name(label)
 
     def _name(self, name: str) -> str:
         short = shorten(name, self._width)
         return short + " " * (self._width - cells(short))
+
+
+def _label(name: str, point: Point | None) -> str:
+    return name if point is None else f"{_lead(point)}{name.removeprefix(point.base).strip()}"
+
+
+def _lead(point: Point | None) -> str:
+    return "" if point is None else "  "
 
 
 def head_lines(setting: Setting, ceilings: Ceilings | None, clocks_missing: str) -> Iterator[str]:

@@ -97,9 +97,8 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
     chains = [chain.name for chain in manifest.chains] if wish.chains else []
     known = [*(kernel.name for kernel in manifest.kernels), *chains]
     for name in wish.kernels:
-        if name not in known and any(name == chain.name for chain in manifest.chains):
-            raise UsageError(f"{name!r} is a chain, and here kernels are named: {', '.join(known)}")
         if name not in known:
+            require_no_chain(manifest, name)
             raise UsageError(f"no kernel {name!r}{did_you_mean(name, known) or '; there are ' + ', '.join(known)}")
     if wish.args and wish.kernels[0] in chains:
         raise UsageError(f"--arg runs one kernel, and {wish.kernels[0]} is a chain of several", fix="name one of its kernels")
@@ -108,6 +107,38 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
     if not wish.args and not (set(cased) & set(wish.kernels) if wish.kernels else cased):
         named = [name for name in wish.kernels if name in chains]
         raise UsageError(NO_CASES, fix=f"add [chain.{named[0]}.case.CASE] to tilec.toml" if named else ADD_CASE)
+    _check_case_names(manifest, wish)
+
+
+def _check_case_names(manifest: Manifest, wish: Wish) -> None:
+    """Refuse a name of a case that none of what is asked for has: with others beside it, nobody would see that it is missing.
+
+    Raises:
+        UsageError: there is one.
+    """
+    from tilec.errors import UsageError
+    from tilec.model.suggest import did_you_mean
+
+    asked = [*manifest.kernels, *(manifest.chains if wish.chains else ())]
+    names = list(dict.fromkeys(case.name for one in asked if not wish.kernels or one.name in wish.kernels for case in one.cases))
+    for name in wish.cases:
+        if name not in names:
+            whose = f" of {', '.join(wish.kernels)}" if wish.kernels else ""
+            raise UsageError(f"no case {name!r}{whose}{did_you_mean(name, names)}", fix=f"cases are {_listed(names)}")
+
+
+def require_no_chain(manifest: Manifest, name: str) -> None:
+    """Refuse the name of a chain where kernels are taken one by one.
+
+    Raises:
+        UsageError: it is one.
+    """
+    from tilec.errors import UsageError
+
+    for chain in manifest.chains:
+        if chain.name == name:
+            kernels = dict.fromkeys(step.kernel for step in chain.steps)
+            raise UsageError(f"{name!r} is a chain, and here kernels are taken one by one", fix=f"name its kernels: {', '.join(kernels)}")
 
 
 def kernels_wished(manifest: Manifest, wish: Wish) -> tuple[Kernel, ...]:
@@ -264,7 +295,7 @@ def _of_chains(
         UsageError: a chain is named, and a kernel of it is not in the bundle.
     """
     from tilec.errors import UsageError
-    from tilec.runner.chains import chain_cases
+    from tilec.runner.chains import fitting_chain_cases
 
     for chain in manifest.chains if wish.chains else ():
         if wish.kernels and chain.name not in wish.kernels:
@@ -274,10 +305,15 @@ def _of_chains(
             what = f"kernel {lacking[0]!r} of chain {chain.name!r} is not in the bundle"
             raise UsageError(what, fix="build it, or leave --bundle out")
         if not lacking:
-            yield from chain_cases(chain, built, locate=manifest.locate)
+            yield from fitting_chain_cases(chain, built, locate=manifest.locate)
         if wish.overrides:
             what = f"{wish.overrides[0].text}: {chain.name} is a chain, whose cases run as they are written"
             refused[chain.name] = UsageError(what, fix=f"write another case: [chain.{chain.name}.case.NAME]")
+
+
+def kernels_of(case: BoundCase) -> tuple[str, ...]:
+    """The kernels that a case launches: of a chain each of its steps'."""
+    return tuple(step.kernel for step in case.steps) or (case.kernel,)
 
 
 def absence(opened: Opened, case: BoundCase) -> str:
@@ -291,7 +327,7 @@ def absence(opened: Opened, case: BoundCase) -> str:
 def _bound(kernel: Kernel, info: KernelInfo, wish: Wish, manifest: Manifest, refused: dict[str, UsageError]) -> tuple[BoundCase, ...]:
     """A kernel's cases with what is changed of them; where that cannot be they stay, and `refused` has the reason: none may be chosen."""
     from tilec.errors import CaseError, UsageError
-    from tilec.runner.cases import expand_cases
+    from tilec.runner.cases import expand_cases, fitting_cases
     from tilec.runner.overrides import overridden
 
     chosen = tuple(case for case in kernel.cases if not wish.cases or case.name in wish.cases)
@@ -304,20 +340,26 @@ def _bound(kernel: Kernel, info: KernelInfo, wish: Wish, manifest: Manifest, ref
         except CaseError as error:  # not of the manifest, but of the command line
             what = f"{', '.join(override.text for override in wish.overrides)}: {error.what}"
             refused[kernel.name] = UsageError(what, cause=error.cause, fix=error.fix, kernel=kernel.name)
-    return expand_cases(kernel, info, locate=manifest.locate)
+    return fitting_cases(kernel, info, locate=manifest.locate)
 
 
 def _none_matches(bound: Sequence[BoundCase], wish: Wish) -> UsageError:
     from tilec.errors import UsageError
+    from tilec.model.suggest import did_you_mean
     from tilec.runner.selection import unknown_words
 
     if not bound:
         return UsageError(NO_CASES, fix=ADD_CASE)
     names = list(dict.fromkeys(f"{case.kernel}/{case.case}" for case in bound))
     unknown = unknown_words(wish.expression, bound) if wish.expression else []
+    unknown += [f"{glob}{did_you_mean(glob, [*names, *(case.name for case in bound)])}" for glob in wish.select]
     what = f"no case matches{': there is no ' + ', no '.join(unknown) if unknown else ''}"
+    return UsageError(what, fix=f"cases are {_listed(names)}")
+
+
+def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - CASES_SHOWN} more" if len(names) > CASES_SHOWN else ""
-    return UsageError(what, fix=f"cases are {', '.join(names[:CASES_SHOWN])}{more}")
+    return f"{', '.join(names[:CASES_SHOWN])}{more}"
 
 
 def case_of_arguments(app: App, opened: Opened, wish: Wish) -> tuple[BoundCase, ...]:

@@ -32,6 +32,7 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
         "tilec inspect dist/*.whl --select 'gemm-*'",
         "tilec inspect dist/acme_kernels --json | jq '.kernels[].name'",
         "tilec inspect libfoo.fatbin                        # compiled code that somebody else made",
+        "tilec inspect build/libfoo.so                      # and what is inside of a host's library",
         "tilec inspect dist/acme_kernels --sass --select gemm-f16-BM128-sm_90",
         "tilec inspect dist/acme_kernels --tileir --select softmax-f32-tileir",
         "tilec inspect dist/acme_kernels --safety           # what is guaranteed of each kernel, and how",
@@ -103,7 +104,8 @@ def command(
 ) -> int:
     """Show what is inside FILE: a .tilec bundle, a generated package's directory, or a wheel that holds one.
 
-    A cubin, a fatbin, PTX or Tile IR bytecode will do too, whoever made it: each of its entry points is shown as a kernel.
+    A cubin, a fatbin, PTX or Tile IR bytecode will do too, whoever made it, and so will an object file, an archive, a library or a
+    program with fatbins inside: each entry point is shown as a kernel.
 
     Kernels, signatures, variants, targets, resources, occupancy, sizes, digests and the toolchain that made them. Needs no GPU.
 
@@ -121,11 +123,11 @@ def command(
     _refuse_without_why(arguments, device, driver)
     _refuse(app, shown, form=form, old=old, deny_breaking=deny_breaking, raw=raw)
     page = check_html(app, html) if html else None
-    opened = container.open_code(app.path(file), app.settings.search)
+    opened = _opened(app, file)
     if verify:
         opened.bundle.verify()
     if old:
-        before = container.open_code(app.path(old), app.settings.search)
+        before = _opened(app, old)
         difference(app, before, opened, select, code=form == "sass", deny_breaking=deny_breaking)
         return 0
     if form:
@@ -212,6 +214,16 @@ def _safety(app: App, found: Report) -> None:
                 app.say(f"  {click.style(guarantee.value, fg='yellow' if weak else 'cyan')}")
             for fact in facts:
                 _say(app, "    ", fact.what, indent=6)
+
+
+def _opened(app: App, file: str) -> Code:
+    """What a name on the command line is; what of it is left out is told."""
+    from tilec.inspection.container import open_code
+
+    found = open_code(app.path(file), app.settings.search)
+    for note in found.notes:
+        app.note(f"note: {note}")
+    return found
 
 
 def _dump(app: App, opened: Code, form: str, select: str, *, raw: bool) -> None:

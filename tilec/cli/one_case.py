@@ -15,7 +15,7 @@ import click
 
 from tilec.cli.app import App
 from tilec.cli.bare import PLAIN, Bare
-from tilec.cli.cases import How, Wish, chosen_cases, open_bundle, open_project
+from tilec.cli.cases import How, Wish, chosen_cases, open_bundle, open_project, require_no_chain
 from tilec.cli.chosen import bundle_options
 from tilec.errors import MissingError, NoDeviceError, TilecError, UsageError
 
@@ -103,10 +103,8 @@ def check_case(project: Project, name: str) -> Wish:
         raise UsageError("the project has no cases", fix="add [kernel.NAME.case.CASE] to tilec.toml")
     kernel, _, rest = name.partition("/")
     if kernel not in kernels:
-        if any(kernel == chain.name for chain in project.manifest.chains):
-            what = f"{kernel!r} is a chain of several kernels, and here a case of one is named"
-        else:
-            what = f"no kernel {kernel!r}{did_you_mean(kernel, kernels) or '; there are ' + ', '.join(kernels)}"
+        require_no_chain(project.manifest, kernel)
+        what = f"no kernel {kernel!r}{did_you_mean(kernel, kernels) or '; there are ' + ', '.join(kernels)}"
         raise UsageError(what, fix=f"name a case, such as {every[0]}")
     cases = [case.name for case in kernels[kernel].cases]
     case = rest.partition("[")[0]
@@ -143,6 +141,8 @@ def watched_case(app: App, asked: Asked, tool: Callable[[], str], how: How) -> t
     if len(found) != 1:
         listed = ", ".join(case.name for case in found or chosen_cases(opened, project.manifest, wish))
         raise UsageError(f"{name!r} is {len(found) or 'none'} of the cases: name one", fix=f"cases are {listed}")
+    if found[0].error is not None:
+        raise found[0].error
     return Watched(case=found[0], bundle=opened.bundle, path=opened.path, manifest=project.manifest, device=place), program
 
 

@@ -70,6 +70,8 @@ class Results:
                 app.say(f"  {difference(output)}")
                 for line in difference_lines(output, terminal_width()):
                     app.say(f"  {line}".rstrip())
+            for note in output.notes:
+                app.say(click.style(f"  {output.name}: {note}", fg="yellow"))
         if result.case.steps and result.status == "passed" and not suspect:
             app.say(f"  PASS: {chain_text(result.case)}: one stream, the same arrays, as the reference has it")
         if result.repeats is not None and result.status != "skipped":

@@ -12,6 +12,7 @@ from typing import Any
 
 from tilec.cli.app import App
 from tilec.cli.build import make_request
+from tilec.cli.cases import require_no_chain
 from tilec.cli.tune_show import Display, dry_run_json, result_json, say_dry_run, say_prepared, say_record
 from tilec.compiler.state import WorkDir
 from tilec.errors import MissingError, NoDeviceError, UsageError
@@ -203,9 +204,8 @@ def open_kernel(app: App, name: str) -> tuple[Project, Kernel]:
     """
     project = open_project(app.manifest_path(), app.settings.search)
     names = [kernel.name for kernel in project.manifest.kernels]
-    if any(name == chain.name for chain in project.manifest.chains):
-        raise UsageError(f"{name!r} is a chain, and here kernels are named: {', '.join(names)}")
     if name not in names:
+        require_no_chain(project.manifest, name)
         raise UsageError(f"no kernel {name!r}{did_you_mean(name, names) or '; there are ' + ', '.join(names)}")
     return project, project.manifest.kernels[names.index(name)]
 

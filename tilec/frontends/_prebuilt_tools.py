@@ -19,6 +19,8 @@ from tilec.model.arch import Target, Version
 _NEEDS_ARCH = re.compile(r"\((\d+)\) in LTOIR arch newer than target")
 _PLACE = re.compile(r"\((\d+), (\d+)\)")
 _MEMBER = re.compile(r"^Fatbin (elf|ptx|nvvm|tile ir) code:\n=+\narch = sm_(\d+)", re.MULTILINE)
+_NO_CODE = "does not contain device code"
+_PATIENCE = 60  # seconds
 _FIX = "pip install 'tilec[build]'"
 
 
@@ -109,8 +111,8 @@ class Opener:
         tool = self.path("cuobjdump")
         with tempfile.TemporaryDirectory(prefix="tilec-fatbin-") as folder:
             Path(folder, "k.fatbin").write_bytes(file.data)
-            listed = run_tool([tool, "k.fatbin"], timeout=60, cwd=folder)
-            taken = run_tool([tool, "-xelf", "all", "-xptx", "all", "k.fatbin"], timeout=60, cwd=folder)
+            listed = run_tool([tool, "k.fatbin"], timeout=_PATIENCE, cwd=folder)
+            taken = run_tool([tool, "-xelf", "all", "-xptx", "all", "k.fatbin"], timeout=_PATIENCE, cwd=folder)
             made = sorted(path for path in Path(folder).iterdir() if path.suffix in (".cubin", ".ptx"))
             files = tuple(
                 Prebuilt(
@@ -123,6 +125,11 @@ class Opener:
             )
         names = {"nvvm": FileKind.LTOIR, "tile ir": FileKind.TILEIR}
         others = tuple((names[m[1]], m[2]) for m in _MEMBER.finditer(listed.stdout) if m[1] in names)
+        if listed.timed_out or taken.timed_out:
+            what = f"cuobjdump did not come to its end within {_PATIENCE} s: the file has {len(file.data) >> 20} MiB"
+            raise fault(file.path, what, fix="take out the part that you mean, and name that: cuobjdump --extract-elf NAME FILE")
+        if _NO_CODE in f"{listed.stdout}{listed.stderr}":
+            raise fault(file.path, "there is no code for GPUs in it", cause="it was compiled for its host alone")
         if listed.rc or taken.rc or not (files or others):
             words = (taken.stderr or listed.stderr or listed.stdout).strip()
             raise fault(

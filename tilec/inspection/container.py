@@ -28,19 +28,23 @@ class Container:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Code:
-    """What can be inspected: the same of a bundle, or of compiled code without one; `kind` then says which (`cubin`, …)."""
+    """What can be inspected: the same of a bundle, or of compiled code without one; `kind` then says which (`cubin`, …).
+
+    `notes` say what of a file is left out.
+    """
 
     path: str
     kind: str
     size: int
     bundle: Images
+    notes: tuple[str, ...] = ()
 
 
 def open_code(path: Path, search: ToolSearch) -> Code:
     """Open a bundle as `open_container` does, or a file of compiled code.
 
     Args:
-        path: what `open_container` takes, or a cubin, a fatbin, PTX or Tile IR bytecode.
+        path: what `open_container` takes, or a cubin, a fatbin, PTX, Tile IR bytecode, or a host's object, library or program.
         search: where the tool that takes fatbins apart is looked for.
 
     Raises:
@@ -52,7 +56,7 @@ def open_code(path: Path, search: ToolSearch) -> Code:
     if not head or head.startswith(b"PK") or path.suffix in (SUFFIX, ".whl"):
         found = open_container(path)
         return Code(path=found.path, kind=found.kind, size=found.size, bundle=found.bundle)
-    from tilec.inspection.loose import NAMES, open_loose
+    from tilec.inspection.loose import open_loose
 
     try:
         if path.stat().st_size > MAX_MEMBER:
@@ -61,7 +65,7 @@ def open_code(path: Path, search: ToolSearch) -> Code:
     except OSError as exc:
         raise BundleError(f"{path}: cannot be read: {exc.strerror or exc}", fix="check its permissions") from exc
     loose = open_loose(path, data, search)
-    return Code(path=str(path), kind=NAMES[loose.kind], size=len(data), bundle=loose)
+    return Code(path=str(path), kind=loose.kind, size=len(data), bundle=loose, notes=loose.notes)
 
 
 def _head(path: Path) -> bytes:
@@ -85,7 +89,7 @@ def open_container(path: Path) -> Container:
     if path.is_dir():
         return _from_directory(path)
     if not path.exists():
-        fix = "name a .tilec bundle, a generated package's directory, a wheel, or compiled code: a cubin, a fatbin, PTX, Tile IR"
+        fix = "name a .tilec bundle, a generated package's directory, a wheel, or compiled code: a cubin, a fatbin, PTX, Tile IR, a library"
         raise BundleError(f"{path}: no such file or directory", fix=fix)
     if path.suffix == ".whl":
         return _from_wheel(path)

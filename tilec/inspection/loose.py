@@ -1,11 +1,12 @@
-"""Compiled code without a bundle, whoever made it (cubin, fatbin, PTX, Tile IR), told of as a bundle is."""
+"""Compiled code without a bundle, whoever made it (cubin, fatbin, PTX, Tile IR, a host's object or library), told of as a bundle is."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tilec.bundle.cubin import is_for_linking, is_host_code, read_cubin
 from tilec.errors import BundleError, Location, UsageError
 from tilec.frontends import _sass
 from tilec.frontends._prebuilt_declare import declared, opened_cubin
@@ -23,7 +24,10 @@ from tilec.model.signature import Param, ParamKind
 
 # How a report calls each kind of file.
 NAMES = {FileKind.PTX: "PTX", FileKind.CUBIN: "cubin", FileKind.FATBIN: "fatbin", FileKind.TILEIR: "Tile IR"}
+HOST = "host code"  # an object file, a library or a program, or an archive of objects, with fatbins inside
+_ARCHIVE = b"!<arch>\n"
 _LANGUAGE = "prebuilt"
+_ODD = f"this tilec knows {' to '.join(f'sm_{cc[0]}{cc[1]}' for cc in (min(ARCHS), max(ARCHS)))}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,16 +35,18 @@ class LooseCode:
     """A file of compiled code: every entry point is a kernel of one variant, with an image for each architecture.
 
     Attributes:
-        kind: what the file is.
+        kind: what the file is, as reports call it.
         digest: SHA-256 of the file (hex).
         info: its index.
         blobs: bytes of each image by digest.
+        notes: what of the file is left out, and why.
     """
 
-    kind: FileKind
+    kind: str
     digest: str
     info: BundleInfo
     blobs: dict[str, bytes]
+    notes: tuple[str, ...] = ()
 
     def image(self, digest: str) -> bytes:
         """The bytes of an image."""
@@ -53,7 +59,7 @@ class LooseCode:
             UsageError: always.
         """
         raise UsageError(
-            f"--verify: a file of {NAMES[self.kind]} states no digest of its bytes", fix="bundles do: verify the one that it came from"
+            f"--verify: a file of {self.kind} states no digest of its bytes", fix="bundles do: verify the one that it came from"
         )
 
 
@@ -70,7 +76,9 @@ def open_loose(path: Path, data: bytes, search: ToolSearch) -> LooseCode:
         BundleError: it is code that has no kernels of its own yet (LTO-IR, NVVM IR).
         ToolchainError: it is a fatbin, and cuobjdump is missing.
     """
-    file = Prebuilt(path=str(path), kind=kind_of(str(path), data), data=data, digest=sha256(data))
+    host = is_host_code(data) or data.startswith(_ARCHIVE)
+    kind = FileKind.FATBIN if host else kind_of(str(path), data)  # cuobjdump takes both apart
+    file = Prebuilt(path=str(path), kind=kind, data=data, digest=sha256(data))
     if file.kind not in NAMES:
         raise BundleError(
             f"{path}: {file.kind.value} is no code of an architecture yet",
@@ -78,17 +86,61 @@ def open_loose(path: Path, data: bytes, search: ToolSearch) -> LooseCode:
             fix='take it into a project (`language = "prebuilt"`), build that, and inspect the bundle',
         )
     opener = Opener(search)
-    parts = opener.members(file).files if file.kind is FileKind.FATBIN else (file,)
-    decls = {decl.name: decl for decl in declared(file, opener)}
+    parts, notes = _known(opener.members(file).files) if kind is FileKind.FATBIN else ((file,), ())
+    decls = _declared(file, parts, opener)
     images: dict[str, list[ImageInfo]] = {}
     blobs = {}
     for part in parts:
         for image in _images(part):
             images.setdefault(image.symbol, []).append(image)
             blobs[image.digest] = part.data
+    if any(image.required_block for found in images.values() for image in found):
+        notes += ("occupancy is that of launches without dynamic shared memory: how much a launch takes, code does not tell",)
     kernels = tuple(_kernel(decls.get(symbol), symbol, found, path.name) for symbol, found in images.items())
     package = PackageInfo(name=path.name, version="", module="")
-    return LooseCode(kind=file.kind, digest=file.digest, info=BundleInfo(package=package, kernels=kernels, profile=""), blobs=blobs)
+    info = BundleInfo(package=package, kernels=kernels, profile="")
+    return LooseCode(kind=HOST if host else NAMES[kind], digest=file.digest, info=info, blobs=blobs, notes=notes)
+
+
+def _known(parts: Sequence[Prebuilt]) -> tuple[tuple[Prebuilt, ...], tuple[str, ...]]:
+    """The parts of a container that have kernels for an architecture that is known, and what is said of the others.
+
+    Raises:
+        BundleError: there are others alone.
+    """
+    kept, alien, unlinked = [], dict[str, int](), 0
+    for part in parts:
+        if part.kind is FileKind.CUBIN:
+            try:
+                cubin = read_cubin(part.data)
+            except BundleError:
+                cubin = opened_cubin(part)  # raises, and says which part it is
+            if cubin.cc not in ARCHS:
+                name = f"sm_{cubin.cc[0]}{cubin.cc[1]}"
+                alien[name] = alien.get(name, 0) + 1
+                continue
+            if not cubin.kernels:  # device functions and variables alone
+                continue
+            unlinked += is_for_linking(part.data)
+        elif part.kind is FileKind.PTX and ".entry" not in part.text:
+            continue
+        kept.append(part)
+    notes = tuple(f"{count} cubin{'s' if count > 1 else ''} for {name} left out: {_ODD}" for name, count in sorted(alien.items()))
+    if unlinked:
+        notes += (f"{unlinked} cubin{'s' if unlinked > 1 else ''} still to be linked: shared memory is not known before that",)
+    if parts and not kept:
+        what = "; ".join(notes) or "it holds device functions and variables alone, and no kernel"
+        raise BundleError(f"{parts[0].path.partition(' (')[0]}: {what}", fix="take a newer tilec for a newer architecture" if notes else "")
+    return tuple(kept), notes
+
+
+def _declared(file: Prebuilt, parts: Sequence[Prebuilt], opener: Opener) -> dict[str, KernelDecl]:
+    """What is known of each kernel's parameters: PTX says most of them, so that it is asked first."""
+    found: dict[str, KernelDecl] = {}
+    for part in sorted(parts, key=lambda part: part.kind is not FileKind.PTX) or (file,):
+        for decl in declared(part, opener):
+            found.setdefault(decl.name, decl)
+    return found
 
 
 def _images(part: Prebuilt) -> Iterator[ImageInfo]:
@@ -98,8 +150,10 @@ def _images(part: Prebuilt) -> Iterator[ImageInfo]:
         suffix = "a" if cubin.accelerated and not cubin.tile else ""
         name = f"sm_{cubin.cc[0]}{cubin.cc[1]}{suffix}"
         if cubin.cc not in ARCHS:
-            raise BundleError(f"{part.path}: this cubin is for {name}, which this tilec does not know", fix="take a newer tilec")
+            raise BundleError(f"{part.path}: this cubin is for {name}, which {_ODD}", fix="take a newer tilec for a newer architecture")
+        linked = not is_for_linking(part.data)
         for kernel in cubin.kernels:
+            needs = _sass.resources(part.data, kernel)
             yield ImageInfo(
                 target=Target.parse(name),
                 digest=digest,
@@ -107,7 +161,7 @@ def _images(part: Prebuilt) -> Iterator[ImageInfo]:
                 symbol=kernel.name,
                 exact=cubin.tile,
                 cuda=max(ARCHS[cubin.cc].toolkit, (cubin.toolkit[0], 0)),
-                resources=_sass.resources(part.data, kernel),
+                resources=needs if linked else dataclasses.replace(needs, shared=None),
                 max_threads=kernel.max_threads,
                 required_block=kernel.required_block,
                 cluster=kernel.cluster,

@@ -315,6 +315,7 @@ _REFERENCE = Key(
     "A plain function over NumPy arrays.",
 )
 _TOLERANCE = Key("tolerance", TOLERANCE, "How far results may be from the reference, for all dtypes or by dtype.")
+_BENCH = Key("bench", BENCH, "Work done by one launch, and what to hold it against.")
 CASE = Table(
     of=types.Case,
     keys=(
@@ -322,7 +323,7 @@ CASE = Table(
         _REFERENCE,
         _TOLERANCE,
         Key("axes", Table(names=_axes()), "Axis values that choose the variant."),
-        Key("bench", BENCH, "Work done by one launch, and what to hold it against."),
+        _BENCH,
     ),
 )
 HINTS = Table(
@@ -372,8 +373,8 @@ CHAIN = Table(
         ),
         Key(
             "case",
-            Table(names=Names(values.WORD, "a case's name", Table(keys=(_INPUTS, _REFERENCE, _TOLERANCE)))),
-            "Named inputs of all steps together, and a reference.",
+            Table(names=Names(values.WORD, "a case's name", Table(keys=(_INPUTS, _REFERENCE, _TOLERANCE, _BENCH)))),
+            "Named inputs of all steps together, a reference, and the work of all steps.",
         ),
     ),
 )

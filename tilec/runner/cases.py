@@ -55,6 +55,7 @@ class BoundCase:
         location: where the case is written.
         keys: where some of its keys are, by their paths in it: `("bench", "against", 0)`.
         steps: of a chain, in order; empty for a case of one kernel.
+        error: why it is no more than a name: the manifest's case does not fit what was built.
     """
 
     name: str
@@ -72,6 +73,7 @@ class BoundCase:
     location: Location | None = None
     keys: Mapping[Path, Location] = dataclasses.field(default_factory=dict, compare=False)
     steps: tuple[BoundStep, ...] = ()
+    error: CaseError | None = dataclasses.field(default=None, compare=False)
 
     def place(self, *key: str | int) -> Location | None:
         """Where a key of the case is written; else the case, as where the command line says what the key would."""
@@ -97,7 +99,7 @@ def expand_cases(kernel: Kernel, info: KernelInfo, *, locate: Locator | None = N
     """
     found: list[BoundCase] = []
     for case in kernel.cases:
-        keys = _keys(kernel, case, locate) if locate else {}
+        keys = keys_of("kernel", kernel.name, case, locate) if locate else {}
         found += (dataclasses.replace(bound, keys=keys) for bound in _expand(case, info, _place(kernel, case, locate), files=files))
     return tuple(found)
 
@@ -107,6 +109,21 @@ def small_case(case: BoundCase) -> BoundCase:
     if not any(item.small for item in case.inputs):
         return case
     return dataclasses.replace(case, inputs=tuple(dataclasses.replace(i, shape=i.small or i.shape, small=None) for i in case.inputs))
+
+
+def fitting_cases(kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
+    """Every case of a kernel as `expand_cases` gives it; one that does not fit what was built is there by its name, with its error.
+
+    So that one such case keeps no other from being run.
+    """
+    found: list[BoundCase] = []
+    for case in kernel.cases:
+        alone = dataclasses.replace(kernel, cases=(case,))
+        try:
+            found += expand_cases(alone, info, locate=locate)
+        except CaseError as error:
+            found.append(dataclasses.replace(unbuilt_cases(alone, locate=locate)[0], name=f"{kernel.name}/{case.name}", error=error))
+    return tuple(found)
 
 
 def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
@@ -152,14 +169,14 @@ def bind(case: Case, info: KernelInfo, *, files: Files = (), location: Location 
     return bound[0]
 
 
-def _keys(kernel: Kernel, case: Case, locate: Locator) -> Mapping[Path, Location]:
-    """Places of the keys that only a run can find fault with."""
+def keys_of(table: str, name: str, case: Case, locate: Locator) -> Mapping[Path, Location]:
+    """Places of the keys of a case that only a run can find fault with; `table` is `kernel` or `chain`, `name` that of it."""
     paths: list[Path] = [("inputs", item.name) for item in case.inputs]
     paths += [("reference",)] if case.reference else []
     if case.bench:
         paths += [("bench", key) for key in ("flops", "bytes") if getattr(case.bench, key)]
         paths += [("bench", "against", index) for index in range(len(case.bench.against))]
-    return {path: locate(("kernel", kernel.name, "case", case.name, *path)) for path in paths}
+    return {path: locate((table, name, "case", case.name, *path)) for path in paths}
 
 
 def _place(kernel: Kernel, case: Case, locate: Locator | None) -> Location | None:

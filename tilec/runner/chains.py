@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilec.errors import CaseError, Location
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Case, Chain, Input, Operand, Step
+from tilec.model.digest import sha256
 from tilec.model.dtype import DTYPES
-from tilec.model.kernel import KernelInfo
+from tilec.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec.model.signature import Param, ParamKind
 from tilec.model.suggest import did_you_mean
-from tilec.runner.cases import BoundCase, BoundStep
+from tilec.runner.cases import BoundCase, BoundStep, keys_of
 from tilec.runner.inputs import Array
 from tilec.runner.run import Device
+
+if TYPE_CHECKING:
+    from tilec.runtime.bound import BoundLaunch
+    from tilec.runtime.launch import Launcher
+    from tilec.runtime.load import Module
+    from tilec.runtime.protocols import StreamLike
 
 
 class LaunchesInOrder(Device, Protocol):
@@ -40,11 +47,33 @@ def chain_cases(chain: Chain, built: Mapping[str, KernelInfo], *, locate: Locato
     return tuple(_Binder(chain, built, case, locate).bound() if whole else _unbuilt(chain, case, locate) for case in chain.cases)
 
 
+def fitting_chain_cases(chain: Chain, built: Mapping[str, KernelInfo], *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
+    """Every case of a chain as `chain_cases` gives it; one that does not fit its kernels is there by its name, with its error."""
+    found: list[BoundCase] = []
+    for case in chain.cases:
+        try:
+            found += chain_cases(dataclasses.replace(chain, cases=(case,)), built, locate=locate)
+        except CaseError as error:
+            found.append(dataclasses.replace(_unbuilt(chain, case, locate), error=error))
+    return tuple(found)
+
+
 def _unbuilt(chain: Chain, case: Case, locate: Locator | None) -> BoundCase:
     steps = tuple(BoundStep(kernel=step.kernel) for step in chain.steps)
     return BoundCase(
         name=f"{chain.name}/{case.name}", kernel=chain.name, case=case.name, steps=steps, location=_place(locate, chain, "case", case.name)
     )
+
+
+def axes_of(step: BoundStep, info: KernelInfo, case: BoundCase) -> dict[str, AxisValue]:
+    """The axes of a step's launch that are known before it: those that it chooses, and those that its arrays' dtypes decide."""
+    axes, dtypes, given = dict(step.axes), {param.name: param.dtype for param in case.params}, dict(step.arguments)
+    for param in info.params:
+        if param.dtype in info.dtype_axes and param.name in given and given[param.name].name:
+            axes.setdefault(param.dtype, dtypes[given[param.name].name])
+    for name, value in info.default:
+        axes.setdefault(name, value)
+    return axes
 
 
 class ChainDevice:
@@ -83,6 +112,77 @@ class ChainDevice:
         self._device.launch_in_order(calls)
 
 
+class ChainModule:
+    """A loaded bundle as one that has the chain of a case for its one kernel, whose parameters are the case's.
+
+    Args:
+        module: the bundle on a device.
+        case: of a chain.
+    """
+
+    def __init__(self, module: Module, case: BoundCase) -> None:
+        self.device = module.device
+        self.kernels: Mapping[str, ChainLauncher] = {case.kernel: ChainLauncher(module, case)}
+
+
+class ChainLauncher:
+    """Launches the steps of a chain in order on one stream, over the same arguments; in use like the launcher of one kernel."""
+
+    def __init__(self, module: Module, case: BoundCase) -> None:
+        """Find the launchers of its kernels."""
+        self._names = tuple(param.name for param in case.params)
+        self._steps = [(module.kernels[step.kernel], step.arguments, dict(step.axes)) for step in case.steps]
+
+    def __call__(self, stream: Any, /, *args: Any) -> None:
+        """Launch every step, with all checks of each."""
+        for launcher, given in self._given(dict(zip(self._names, args, strict=True))):
+            launcher(stream, **given)
+
+    def bind(self, /, **arguments: Any) -> BoundChain:
+        """The steps with their arguments, to be enqueued many times."""
+        return BoundChain([launcher.bind(**given) for launcher, given in self._given(arguments)])
+
+    def explain(self, **arguments: Any) -> ChainExplanation:
+        """What the steps take."""
+        taken = [launcher.explain(**given) for launcher, given in self._given(arguments)]
+        digests = [one.image.digest if one.image else "" for one in taken]
+        return ChainExplanation(
+            variant=VariantInfo(id=" -> ".join(one.variant.id for one in taken)), image=ChainCode(digest=sha256(" ".join(digests).encode()))
+        )
+
+    def _given(self, arguments: Mapping[str, Any]) -> Iterator[tuple[Launcher, dict[str, Any]]]:
+        for launcher, taken, axes in self._steps:
+            yield launcher, {name: arguments[one.name] if one.name else one.value for name, one in taken} | axes
+
+
+class BoundChain:
+    """The steps of a chain with their arguments."""
+
+    def __init__(self, steps: Sequence[BoundLaunch]) -> None:
+        """Keep them in order."""
+        self._launches = [step.launch for step in steps]
+
+    def launch(self, stream: StreamLike) -> None:
+        """Enqueue one behind the other."""
+        for launch in self._launches:
+            launch(stream)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ChainCode:
+    """The images of all steps, by a digest of theirs."""
+
+    digest: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ChainExplanation:
+    """What the steps of a chain take: `variant` is called like theirs, in order."""
+
+    variant: VariantInfo
+    image: ChainCode
+
+
 class _Binder:
     """One case of a chain."""
 
@@ -105,7 +205,9 @@ class _Binder:
             steps=steps,
             reference=self._case.reference,
             tolerance=self._case.tolerance,
+            bench=self._case.bench,
             location=_place(self._locate, self._chain, "case", self._case.name),
+            keys=keys_of("chain", self._chain.name, self._case, self._locate) if self._locate else {},
         )
 
     def _step(self, index: int, step: Step) -> BoundStep:

@@ -36,6 +36,7 @@ class Comparison:
         max_rel: largest |actual - expected| / |expected| over the elements that are not expected to be zero.
         max_ulp: most numbers of the dtype from one to the other; None where one alone is NaN.
         mismatches: elements beyond the tolerance. total: all elements.
+        both_nan: elements that are NaN in both, and so fit whatever they ought to be.
         first_index: the first of them in C order, None for none, with both values.
     """
 
@@ -45,6 +46,7 @@ class Comparison:
     max_ulp: int | None = 0
     mismatches: int = 0
     total: int = 0
+    both_nan: int = 0
     first_index: tuple[int, ...] | None = None
     first_actual: int | float | bool | None = None
     first_expected: int | float | bool | None = None
@@ -79,7 +81,7 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) 
     limit = tolerance or tolerance_for((), BY_NUMPY[actual.dtype.name].name)
     left, right = actual.reshape(-1), expected.reshape(-1)
     max_abs = max_rel = 0.0
-    mismatches, first, most = 0, -1, 0
+    mismatches, first, most, both = 0, -1, 0, 0
     for start in range(0, left.size, CHUNK):
         a, e = left[start : start + CHUNK], right[start : start + CHUNK]
         distance, size = _distance(a, e)
@@ -90,6 +92,7 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) 
         known = (size > 0) & np.isfinite(size)
         if known.any():
             max_rel = max(max_rel, float((distance[known] / size[known]).max()))
+        both += _both_nan(a, e)
         count = int(np.count_nonzero(wrong))
         if count and first < 0:
             first = start + int(np.argmax(wrong))
@@ -100,7 +103,14 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) 
         values = {"first_index": index, "first_actual": plain(left[first]), "first_expected": plain(right[first])}
     max_ulp = most if most != UNKNOWN else None
     return Comparison(
-        ok=not mismatches, max_abs=max_abs, max_rel=max_rel, max_ulp=max_ulp, mismatches=mismatches, total=left.size, **values
+        ok=not mismatches,
+        max_abs=max_abs,
+        max_rel=max_rel,
+        max_ulp=max_ulp,
+        mismatches=mismatches,
+        total=left.size,
+        both_nan=both,
+        **values,
     )
 
 
@@ -118,6 +128,13 @@ def _wrong(distance: Array, size: Array, steps: Array, limit: Tolerance) -> Arra
         # Infinity is no neighbour of the largest number: it is right only where the expected value rounds to it.
         wrong &= (steps > limit.ulp) | (np.isinf(distance) & (steps > 0))
     return wrong
+
+
+def _both_nan(actual: Array, expected: Array) -> int:
+    """How many elements are NaN in both."""
+    if actual.dtype.kind in "iub" or expected.dtype.kind in "iub":
+        return 0
+    return int(np.count_nonzero((actual != actual) & (expected != expected)))
 
 
 def _distance(actual: Array, expected: Array) -> tuple[Array, Array]:

@@ -45,9 +45,11 @@ def make_inputs(case: BoundCase) -> dict[str, Value]:
     kernel's dtype, so that kernel and reference see one value.
 
     Raises:
-        CaseError: a shape or distribution that cannot be made, or more memory than there is.
+        CaseError: a shape or distribution that cannot be made, or more memory than there is; or the case's own error.
         MissingError: a dtype needs ml_dtypes, and it is not installed.
     """
+    if case.error is not None:
+        raise case.error
     made: dict[str, Value] = {}
     env: dict[str, Any] = dict(case.axes)
     for name, path in case.files:

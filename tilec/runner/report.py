@@ -47,6 +47,8 @@ def _output_json(output: OutputResult) -> dict[str, Any]:
     comparison = {name: _plain(value) for name, value in dataclasses.asdict(output.comparison).items()}
     tolerance = {"rtol": output.tolerance.rtol, "atol": output.tolerance.atol, "ulp": output.tolerance.ulp}
     row = {"name": output.name, "dtype": output.dtype, "tolerance": tolerance, **comparison}
+    if output.notes:
+        row["notes"] = list(output.notes)
     if output.difference is not None:
         for part in ("window", "histogram"):
             row[part] = [

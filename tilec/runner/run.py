@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from tilec.errors import DeviceError, TilecError
 from tilec.manifest.types import Tolerance
+from tilec.model.dtype import DTYPES, DType
 from tilec.runner.cases import BoundCase, small_case
 from tilec.runner.compare import Comparison, compare, tolerance_for
 from tilec.runner.difference import Difference, difference_of
@@ -33,13 +34,14 @@ class Device(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class OutputResult:
-    """One output of a case: how it compares, within what tolerance, and where it is off, if it is."""
+    """One output of a case: how it compares, within what tolerance, where it is off, if it is, and what makes the comparison doubtful."""
 
     name: str
     dtype: str
     comparison: Comparison
     tolerance: Tolerance
     difference: Difference | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -205,4 +207,19 @@ def compared(case: BoundCase, name: str, actual: Array, expected: Array) -> Outp
     tolerance = tolerance_for(case.tolerance, dtype)
     found = compare(actual, expected, tolerance)
     differs = None if found.first_index is None else difference_of(actual, expected, tolerance, found.first_index)
-    return OutputResult(name=name, dtype=dtype, comparison=found, tolerance=tolerance, difference=differs)
+    notes = tuple(_notes(found, DTYPES[dtype], expected))
+    return OutputResult(name=name, dtype=dtype, comparison=found, tolerance=tolerance, difference=differs, notes=notes)
+
+
+def _notes(found: Comparison, dtype: DType, expected: Array) -> Iterator[str]:
+    """What makes a comparison doubtful, whatever came of it."""
+    if found.both_nan:
+        every = found.both_nan == found.total
+        what = "every element is" if every else f"{found.both_nan} of {found.total} elements are"
+        yield f"{what} NaN, in the reference too{': so nothing was compared' if every else ''}"
+    if found.ok or dtype.kind != "float":
+        return
+    if expected.dtype.kind in "iub":
+        yield f"the reference gives {expected.dtype}, which has no fractions, for an output of {dtype.name}"
+    elif expected.dtype.itemsize * 8 < dtype.bits:
+        yield f"the reference gives {expected.dtype}, which is coarser than the output's {dtype.name}"

@@ -68,6 +68,15 @@ def test_a_copy_is_measured_where_there_is_no_torch_and_once(tmp_path: Path, mon
     assert driver.calls.count("copy_async") == copies
 
 
+def test_behind_products_a_gpu_rests_and_behind_kept_ones_it_need_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the first case would be held back for the power that they took."""
+    monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_args, **_more: DEVICE)
+    driver, path, rested = FakeDriver(devices=(H200,)), tmp_path / "c.json", []
+    for _ in range(2):
+        assert known_ceilings(path, H200, driver, object(), {}, clock=lambda: 0.0, rest=rested.append) == DEVICE
+    assert rested == [ceilings.REST]
+
+
 def test_a_cache_that_cannot_be_written_costs_measuring_again(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     keep_ceilings(tmp_path / "file" / "c.json", DEVICE, {})

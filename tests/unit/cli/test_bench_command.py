@@ -89,7 +89,8 @@ def test_ratios_of_any_size_say_something_in_few_columns(ratio: float, low: floa
     assert len(f"{'':46}{text}") <= 80
 
 
-def test_long_names_are_shortened_to_fit(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_names_are_shortened_to_fit(desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilec.cli.bench_show.terminal_width", lambda: 80)
     long = BENCH + ', against = ["numpy:add(add(x, y), multiply(x, y))"]'
     desk.cases = (("four_thousand_and_ninety_six", 4096, long),)
     desk.bench(lambda _case, _n: 1e-3)
@@ -100,6 +101,12 @@ def test_long_names_are_shortened_to_fit(desk: Desk, capsys: pytest.CaptureFixtu
 
 def test_a_wide_terminal_leaves_names_their_room(desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilec.cli.bench_show.terminal_width", lambda: 120)
+    desk.cases = (("four_thousand_and_ninety_six", 4096, BENCH),)
+    desk.bench(lambda _case, _n: 1e-3)
+    assert "\nadd/four_thousand_and_ninety_six    1.00 ms" in capsys.readouterr().out
+
+
+def test_without_a_terminal_nothing_is_shortened(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     desk.cases = (("four_thousand_and_ninety_six", 4096, BENCH),)
     desk.bench(lambda _case, _n: 1e-3)
     assert "\nadd/four_thousand_and_ninety_six    1.00 ms" in capsys.readouterr().out

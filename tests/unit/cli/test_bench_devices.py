@@ -96,6 +96,82 @@ def test_on_a_gpu_graphs_of_launches_on_other_memory_are_timed(cli: Any, project
     assert "pass --cold or --hot as then" in ran.err
 
 
+CHAIN = """
+[chain.twice]
+steps = ["add(z, x, y)", "add(x, z, y)"]
+[chain.twice.case.4k]
+inputs.x = { shape = [4096] }
+inputs.y = { shape = [4096], seed = 1 }
+inputs.z = { shape = [4096], dist = "empty" }
+bench = { bytes = "6 * nbytes(x)", flops = "2 * x.size", against = ["torch:add(add(x, y), y)"] }
+"""
+
+
+def test_a_chain_is_timed_as_one_launch_of_all_its_steps(cli: Any, project: Path, gpu: FakeDriver) -> None:
+    manifest = project / "tilec.toml"
+    manifest.write_text(manifest.read_text() + CHAIN)
+    ran = cli("bench", "twice", *BARE, "--json", "--samples", "30", "--save", "main")
+    assert ran.code == 0, ran.err
+    (case,) = json.loads(ran.out)["cases"]
+    assert (case["name"], case["variant"], case["l2"]) == ("twice/4k", "add-a16 -> add-a16", "rotated")
+    assert case["time"]["median"] == pytest.approx(2 * EACH)  # each step is a launch
+    assert case["time"]["launches_per_sample"] == 20
+    assert case["rates"]["bytes_per_second"] == pytest.approx(6 * 4 * 4096 / (2 * EACH))
+    assert case["host_seconds"] > 0
+    last = gpu.launches[-2:]  # of the host's cost: over the same arrays, in order
+    (z, x, y), (x_, z_, y_) = (launch.arguments[:3] for launch in last)
+    assert (x, y, z) == (x_, y_, z_)
+    again = cli("bench", "twice", *BARE, "--samples", "30", "--against-saved", "main", "--fail-slower", "5%")
+    assert (again.code, again.out.splitlines()[-1]) == (0, "ok: 1 case held against what was saved, 5% allowed: 1 same")
+    manifest.write_text(manifest.read_text().replace("add(x, z, y)", "add(y, z, x)"))
+    changed = cli("bench", "twice", *BARE, "--samples", "30", "--against-saved", "main")
+    assert "not compared: twice/4k: its inputs are others now" in changed.out
+
+
+def test_a_chain_that_does_not_fit_its_kernels_keeps_no_case_from_being_measured(cli: Any, project: Path, gpu: FakeDriver) -> None:
+    wrong = CHAIN.replace("add(z, x, y)", "add(z, x, y, 1, 2, 3)")
+    (project / "tilec.toml").write_text((project / "tilec.toml").read_text() + wrong)
+    ran = cli("bench", *BARE, "--samples", "6", "--seconds", "0")
+    assert ran.code == 1
+    assert "twice/4k: add takes " in ran.out
+    assert ran.out.splitlines()[-1] == "1 case could not be measured"
+
+
+def test_without_names_chains_are_measured_behind_kernels(cli: Any, project: Path, gpu: FakeDriver) -> None:
+    (project / "tilec.toml").write_text((project / "tilec.toml").read_text() + CHAIN)
+    ran = cli("bench", *BARE, "--json", "--samples", "6", "--seconds", "0")
+    assert [case["name"] for case in json.loads(ran.out)["cases"]] == ["add/4k", "add/odd", "twice/4k"]
+
+
+PLANNED_CHAIN = """\
+1 case would be measured
+
+add-a16; a slower one where its assumptions do not hold
+then add-a16; a slower one where its assumptions do not hold
+  twice/4k: 8.19 kFLOP, 96 KiB, 0.0833 FLOP/B, against torch:add(add(x, y), y)
+"""
+
+
+def test_a_chain_is_planned_with_the_images_of_its_steps(cli: Any, project: Path) -> None:
+    (project / "tilec.toml").write_text((project / "tilec.toml").read_text() + CHAIN)
+    ran = cli("bench", "twice", "--bundle", "sample.tilec", "--dry-run")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith(PLANNED_CHAIN)
+    heads, *rows = [line.split() for line in ran.out.splitlines()[5:-2]]
+    assert heads == ["kernel", "target", "regs", "spills", "shared", "occupancy"]
+    assert [row[:2] for row in rows] == [["add", str(image.target)] for image in ADD.variants[0].images]  # both steps take them
+    (row,) = json.loads(cli("bench", "twice", "--bundle", "sample.tilec", "--dry-run", "--json").out)["cases"]
+    assert [step["variant"] for step in row["steps"]] == ["add-a16", "add-a16"]
+    assert row["work"]["intensity"] == pytest.approx(1 / 12)
+
+
+def test_on_a_device_that_cannot_run_a_step_a_chain_is_skipped(cli: Any, project: Path) -> None:
+    (project / "tilec.toml").write_text((project / "tilec.toml").read_text() + CHAIN)
+    ran = cli("bench", "twice", "--bundle", "sample.tilec", "--device", "cpu", "--no-against")
+    assert ran.code == 3
+    assert "skipped twice: add: it is a CUDA C++ kernel" in ran.out
+
+
 SWEPT = """\
 
 add/odd by n

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
+from tests.bench_samples import app
 from tests.runtime_samples import ADD, GEMM
 from tests.tune_samples import A, B, C, kernel_with
 from tilec.bench.measure import Measurement
 from tilec.bench.report import CaseBench, Point, RivalResult
 from tilec.bench.statistics import Interval
 from tilec.bench.work import NO_WORK, Work
+from tilec.cli.bench_show import Table
 from tilec.cli.bench_sweep import BAR, all_variants, bar_text, forgiven, plot_lines, swept_cases, variants_of
 from tilec.errors import DriverError, LaunchError
-from tilec.manifest.types import Case
+from tilec.manifest.types import Bench, Case
 from tilec.runner.cases import BoundCase, expand_cases
 from tilec.runner.sweeps import parse_sweep
 
@@ -63,6 +66,25 @@ def measured(name: str, seconds: float, *, rival: float = 0.0, work: Work = NO_W
 
 def times(seconds: float) -> Measurement:
     return Measurement(samples=(seconds,) * 9, launches=1, steady=True)
+
+
+@pytest.mark.parametrize("variant", ["BM=64", "BM=128,BN=128,BK=64,STAGES=3"])
+def test_rows_of_points_tell_each_other_apart_in_a_narrow_terminal(
+    variant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The case is said once; what differs is never shortened, though it may take a line of its own."""
+    monkeypatch.setattr("tilec.cli.bench_show.terminal_width", lambda: 80)
+    results = [measured(f"a_kernel_of_long_name/4k n={n} {variant}", 1e-4, rival=1e-4) for n in (1024, 2048)]
+    listed = [dataclasses.replace(cases()[0], name=one.name, bench=Bench(against=("torch:mm(a, b)",))) for one in results]
+    table = Table(app(tmp_path), listed, {one.name: one.point for one in results if one.point})
+    for one in results:
+        table.print(one)
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.strip().partition("  ")[0] for line in lines]
+    assert names.count("a_kernel_of_long_name/4k") == 1
+    assert [name for name in names if name.startswith("n=")] == [f"n={n} {variant}" for n in (1024, 2048)]
+    assert [line[:20] for line in lines if "torch" in line] == ["    torch:mm(a, b)  "] * 2
+    assert max(map(len, lines)) <= 80
 
 
 def test_variants_are_plotted_the_fastest_first() -> None:

@@ -1,14 +1,18 @@
-"""Compiled code without a bundle: PTX and Tile IR, which need no tool to be read."""
+"""Compiled code without a bundle: PTX and Tile IR, which need no tool to be read, and what a tool took out of others."""
 
 from __future__ import annotations
 
 import dataclasses
+import struct
 from pathlib import Path
 
 import pytest
 
 from tests.bundle_samples import write_sample
+from tests.cubin_samples import build_cubin
 from tilec.errors import BundleError, CompileError, UsageError
+from tilec.frontends._prebuilt_files import FileKind, Prebuilt
+from tilec.frontends._prebuilt_tools import Members, Opener
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.container import Code, describe, open_code
 from tilec.inspection.diff import compare
@@ -42,6 +46,10 @@ def test_ptx(tmp_path: Path) -> None:
     assert (str(add.target), add.ptx_isa, add.max_threads, add.digest) == ("compute_80", (8, 0), 256, found.digest)
     assert more.required_block == (64, 2, 1)
     assert str(found.info.kernels[1].location) == "k.ptx:6"
+    assert opened(tmp_path / "k.ptx", PTX).notes == (
+        "occupancy is that of launches without dynamic shared memory: how much a launch takes, code does not tell",
+    )
+    assert opened(tmp_path / "k.ptx", PTX.partition(".visible .entry more")[0]).notes == ()
 
 
 def test_two_texts_are_compared(tmp_path: Path) -> None:
@@ -57,6 +65,52 @@ def test_a_bundle_against_one_text(tmp_path: Path) -> None:
     write_sample(tmp_path / "acme.tilec")
     found = compare(describe(open_code(tmp_path / "acme.tilec", NOWHERE)), describe(opened(tmp_path / "new.ptx", PTX)))
     assert {change.kernel for change in found.changes} == {"add", "rmsnorm", "more"}
+
+
+SM_70 = 0x06004604
+RELOCATABLE = struct.pack("<H", 1)
+
+
+def members(monkeypatch: pytest.MonkeyPatch, *parts: tuple[FileKind, bytes]) -> None:
+    """What cuobjdump would take out of any file."""
+    files = tuple(Prebuilt(path=f"lib.so (k.{i})", kind=kind, data=data, digest=str(i)) for i, (kind, data) in enumerate(parts))
+    monkeypatch.setattr(Opener, "members", lambda *_: Members(files=files, others=()))
+
+
+def host(machine: int = 62) -> bytes:
+    return b"\x7fELF\x02\x01".ljust(16, b"\0") + struct.pack("<HH", 3, machine) + bytes(60)
+
+
+@pytest.mark.parametrize("data", [host(), host(183), b"!<arch>\n"])
+def test_a_library_of_a_host_is_what_is_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    members(monkeypatch, (FileKind.CUBIN, build_cubin()), (FileKind.PTX, PTX.encode()), (FileKind.PTX, b".version 8.0\n.target sm_80\n"))
+    code = opened(tmp_path / "lib.so", data)
+    assert code.kind == "host code"
+    assert [note.partition(" ")[0] for note in code.notes] == ["occupancy"]
+    kernels = {kernel.name: kernel for kernel in describe(code).info.kernels}
+    assert set(kernels) == {"k", "add", "more"}
+    assert [str(image.target) for image in kernels["k"].variants[0].images] == ["sm_90"]
+    assert signature(kernels["more"]) == "more(param_0: struct of 12 bytes)"
+
+
+def test_cubins_for_what_is_not_known_are_left_out_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    members(monkeypatch, (FileKind.CUBIN, build_cubin(flags=SM_70)), (FileKind.CUBIN, build_cubin()))
+    code = opened(tmp_path / "lib.so", host())
+    assert code.notes == ("1 cubin for sm_70 left out: this tilec knows sm_75 to sm_121",)
+    assert len(describe(code).info.kernels[0].variants[0].images) == 1
+    members(monkeypatch, (FileKind.CUBIN, build_cubin(flags=SM_70)))
+    with pytest.raises(BundleError, match=r"lib.so: 1 cubin for sm_70 left out: this tilec knows sm_75 to sm_121") as caught:
+        opened(tmp_path / "lib.so", host())
+    assert "newer tilec" in caught.value.fix
+
+
+def test_of_code_that_is_still_to_be_linked_shared_memory_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = build_cubin()
+    members(monkeypatch, (FileKind.CUBIN, whole[:16] + RELOCATABLE + whole[18:]))
+    code = opened(tmp_path / "k.o", host())
+    (image,) = describe(code).info.kernels[0].variants[0].images
+    assert (image.resources.registers, image.resources.shared) == (40, None)
+    assert code.notes == ("1 cubin still to be linked: shared memory is not known before that",)
 
 
 def test_bundles_are_bundles(tmp_path: Path) -> None:

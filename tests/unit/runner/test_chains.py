@@ -14,6 +14,7 @@ import pytest
 from tests.cpu_samples import ADD, add, device
 from tests.runtime_samples import image
 from tests.unit.runner.test_run_command import ABI, IMAGE, INFO, MANIFEST, Ran, scale
+from tests.unit.runner.test_run_command import REFERENCE as OF_SCALE
 from tilec.build import BuildRequest
 from tilec.bundle.write import write_bundle
 from tilec.cli.main import run
@@ -50,6 +51,7 @@ REFERENCE = """
 def both(x, factor):
     return x * 3, x * 3 * factor
 """
+ONE_BY_ONE = "'both' is a chain, and here kernels are taken one by one\n  fix: name its kernels: scale\n"
 Tilec = Callable[..., Ran]
 
 
@@ -102,12 +104,11 @@ def test_a_step_that_is_refused_is_the_cases_error(tilec: Tilec) -> None:
         (["run", "bth"], "no kernel 'bth'; did you mean 'both'"),
         (["run", "both", "--arg", "x=f32[3]"], "no kernel 'both' in the bundle; it has scale"),
         (["run", "both", "--set", "factor=2"], "factor=2: both is a chain, whose cases run as they are written"),
-        (["run", "both", "--check"], "'both' is a chain, and here kernels are named: scale"),
-        (["bench", "both"], "'both' is a chain, and here kernels are named: scale"),
-        (
-            ["profile", "both/good"],
-            "'both' is a chain of several kernels, and here a case of one is named\n  fix: name a case, such as scale",
-        ),
+        (["bench", "both", "--set", "factor=2"], "factor=2: both is a chain, whose cases run as they are written"),
+        (["run", "both", "--check"], ONE_BY_ONE),
+        (["sanitize", "both"], ONE_BY_ONE),
+        (["profile", "both/good"], ONE_BY_ONE),
+        (["debug", "both/good"], ONE_BY_ONE),
     ],
 )
 def test_what_a_chain_is_not_taken_for(tilec: Tilec, arguments: list[str], told: str) -> None:
@@ -118,7 +119,25 @@ def test_what_a_chain_is_not_taken_for(tilec: Tilec, arguments: list[str], told:
 
 def test_tuning_takes_kernels(tilec: Tilec, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tune", "both", "--device", "cpu"], {"HOME": str(tmp_path)}, tmp_path) == 2
-    assert "'both' is a chain, and here kernels are named: scale" in capsys.readouterr().err
+    assert ONE_BY_ONE in capsys.readouterr().err
+
+
+def test_a_case_that_does_not_fit_its_kernels_is_an_error_of_its_own(tilec: Tilec, tmp_path: Path) -> None:
+    """Of a chain and of a kernel: the other cases are run all the same."""
+    wrong = CHAIN.replace("scale(mid, x, 3)", "scale(mid, x, 3, 4)")
+    alien = '[kernel.scale.case.alien]\ninputs.z = { shape = [4] }\ninputs.x = { shape = [4], dtype = "f16" }\n'
+    (tmp_path / "tilec.toml").write_text(MANIFEST.replace("[kernel.scale.case.good]", f"{alien}[kernel.scale.case.good]") + wrong)
+    (tmp_path / "reference.py").write_text(OF_SCALE)
+    done = tilec("run", "--json")
+    found = {row["name"]: row for row in json.loads(done.out)["cases"]}
+    assert done.code == 1
+    assert {name: row["status"] for name, row in found.items() if row["case"] in ("good", "alien")} == {
+        "scale/alien": "error",
+        "scale/good": "passed",
+        "both/good": "error",
+    }
+    assert "both/good: scale takes 3 arguments (z, x, alpha), got 4" in found["both/good"]["error"]["message"]
+    assert "scale/alien: x has dtype f16, but the kernel takes f32" in found["scale/alien"]["error"]["message"]
 
 
 def test_a_chain_without_cases_has_nothing_to_run(tilec: Tilec, tmp_path: Path) -> None:

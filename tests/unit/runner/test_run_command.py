@@ -278,7 +278,9 @@ def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["scael"], "no kernel 'scael'; did you mean 'scale'"),
-        (["--case", "none"], "no case matches"),
+        (["--case", "none"], "no case 'none'\n  fix: cases are good, bad, refused"),
+        (["scale", "--case", "good", "--case", "bda"], "no case 'bda' of scale; did you mean 'bad'"),
+        (["--select", "scale/godo"], "no case matches: there is no scale/godo; did you mean 'scale/good'"),
         (["--arg", "x=1"], "--arg runs one kernel: name it"),
         (["--repeat", "2", "--check"], "--repeat and --check do not go together"),
         (["--repeat", "0"], "0 is not in the range x>=1"),

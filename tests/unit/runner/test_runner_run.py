@@ -18,6 +18,7 @@ from tilec.manifest.types import Tolerance
 from tilec.model.signature import Param, ParamKind
 from tilec.runner.cases import BoundCase, expand_cases
 from tilec.runner.reference import References
+from tilec.runner.report import case_json
 from tilec.runner.run import CaseResult, run_case, run_cases
 
 INFO = info(tensor("z", out=True), tensor("x"), tensor("y"), points=({"T": "f16"}, {"T": "f32"}))
@@ -61,6 +62,18 @@ def too_many(x, y):
     return {"z": x, "q": y}
 
 import numpy as np
+
+def unknown(x, y):
+    return x * np.nan
+
+def holes(x, y):
+    return np.where(np.arange(x.size) < 2, np.nan, x + y)
+
+def whole(x, y):
+    return (x + y).astype(np.int64)
+
+def coarse(x, y):
+    return (x + y).astype(np.float16)
 
 def leaves(x):
     raise SystemExit(0)
@@ -137,6 +150,29 @@ def test_an_output_that_was_not_written_fails(project: Path, ticks: Callable[[],
     assert result.outputs[0].comparison.mismatches == 33
 
 
+@pytest.mark.parametrize(
+    ("function", "status", "note"),
+    [
+        ("unknown", "passed", "every element is NaN, in the reference too: so nothing was compared"),
+        ("holes", "passed", "2 of 33 elements are NaN, in the reference too"),
+        ("whole", "failed", "the reference gives int64, which has no fractions, for an output of f32"),
+        ("coarse", "failed", "the reference gives float16, which is coarser than the output's f32"),
+        ("add", "passed", ""),
+    ],
+)
+def test_what_makes_a_comparison_doubtful_is_told(project: Path, ticks: Callable[[], float], function: str, status: str, note: str) -> None:
+    """NaN on both sides fits whatever it ought to be: a kernel that writes nothing leaves such an output."""
+
+    def code(z: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
+        z[...] = x + y
+        z[: {"unknown": 33, "holes": 2}.get(function, 0)] = np.nan
+
+    result = run(project, cases(function)[1], ticks, code)
+    (output,) = result.outputs
+    assert (result.status, output.notes) == (status, (note,) if note else ())
+    assert case_json(result)["outputs"][0].get("notes", []) == list(output.notes)
+
+
 def test_without_a_reference_it_runs_and_saves(project: Path, ticks: Callable[[], float]) -> None:
     saved: dict[str, np.ndarray] = {}
     bound = cases("")[1]
@@ -163,7 +199,7 @@ def test_a_device_error_is_a_result_and_the_run_goes_on(project: Path, ticks: Ca
         ("positional", "its parameter 'x' cannot be given by name", "refs/reference.py:30"),
         ("in_place", "the reference raised ValueError: output array is read-only", "refs/reference.py:14"),
         ("divides", "the reference raised ZeroDivisionError: division by zero", "refs/reference.py:18"),
-        ("leaves", "the reference raised SystemExit: 0", "refs/reference.py:43"),
+        ("leaves", "the reference raised SystemExit: 0", "refs/reference.py:55"),
         ("short", "z has shape [32]; the kernel's has [33]", "tilec.toml:9"),
         ("nothing", "it returned None for 'z'", "tilec.toml:9"),
         ("text", "z has dtype <U1; the kernel's has float32", "tilec.toml:9"),
