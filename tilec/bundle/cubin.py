@@ -157,6 +157,21 @@ def entry_index(data: bytes, name: str) -> int:
     return next(index for index, symbol in enumerate(_symbols(data, _sections(data))) if symbol.entry and symbol.name == name)
 
 
+def section(data: bytes, name: str) -> bytes:
+    """The bytes of a section of a cubin; empty where it has none of that name.
+
+    Raises:
+        BundleError: the bytes are no cubin, or are damaged.
+    """
+    try:
+        if data[:4] != b"\x7fELF":
+            raise BundleError("it is no cubin: it does not begin as an ELF file")
+        found = next((one for one in _sections(data) if one.name == name), None)
+    except (struct.error, IndexError, UnicodeDecodeError) as exc:
+        raise BundleError(f"the cubin is damaged: {exc}") from exc
+    return _body(data, found)
+
+
 def _read(data: bytes) -> Cubin:
     if len(data) < 64 or data[:6] != b"\x7fELF\x02\x01":
         raise BundleError("these bytes are no cubin (no 64-bit little-endian ELF)")
