@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 GRACE = 10.0  # seconds that an interrupted command has to end its own processes
@@ -58,7 +58,8 @@ class _Process:
         start = "from tilec.cli.standby import main; main()"
         with os.fdopen(read), os.fdopen(write):
             command = [sys.executable, "-c", start, str(read), str(write), *words]
-            self._process = subprocess.Popen(command, cwd=folder, pass_fds=(read, write))
+            with _held_back():
+                self._process = subprocess.Popen(command, cwd=folder, pass_fds=(read, write))
         self._order(json.dumps(list(modules)))
 
     def go(self) -> bool:
@@ -99,6 +100,16 @@ class _Process:
         return True
 
 
+@contextlib.contextmanager
+def _held_back() -> Iterator[None]:
+    """While it lasts, Ctrl-C waits: in this process until it is over, in one that is started until it knows what to do then."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
 def _all(descriptor: int) -> bytes:
     parts = []
     while part := os.read(descriptor, 1 << 16):
@@ -113,6 +124,7 @@ def main() -> None:
     """Import what it is told to, wait for the word, and be `tilec` from then on."""
     orders, told = int(sys.argv[1]), int(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to tell of who waits
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     for descriptor in (orders, told):
         os.set_inheritable(descriptor, False)
     with os.fdopen(orders) as lines:

@@ -66,6 +66,16 @@ def test_one_that_ended_meanwhile_is_replaced(standby: Standby, capfd) -> None:
     assert '"type": "object"' in capfd.readouterr().out
 
 
+def test_ctrl_c_ends_one_that_waits_without_a_word(standby: Standby, capfd) -> None:
+    """It may come before Python is up, whose own words would be a traceback."""
+    standby.prepare()
+    assert standby._next is not None
+    process = standby._next._process
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(timeout=60) == -signal.SIGINT
+    assert capfd.readouterr().err == ""
+
+
 def test_one_that_nobody_needs_any_more_is_ended(standby: Standby, capfd) -> None:
     standby.prepare()
     assert standby._next is not None
