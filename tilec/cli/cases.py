@@ -108,6 +108,22 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
     if not wish.args and not (set(cased) & set(wish.kernels) if wish.kernels else cased):
         named = [name for name in wish.kernels if name in chains]
         raise UsageError(NO_CASES, fix=f"add [chain.{named[0]}.case.CASE] to tilec.toml" if named else ADD_CASE)
+    _check_cases(manifest, wish)
+
+
+def _check_cases(manifest: Manifest, wish: Wish) -> None:
+    """Refuse names of cases that none of the kernels has: what is built says no more of them."""
+    from tilec.errors import UsageError
+    from tilec.model.suggest import did_you_mean
+
+    holders = (*manifest.kernels, *(manifest.chains if wish.chains else ()))
+    names = [(one.name, case.name) for one in holders if not wish.kernels or one.name in wish.kernels for case in one.cases]
+    known = list(dict.fromkeys(case for _, case in names))
+    if wish.cases and not set(wish.cases) & set(known):
+        missing = ", no ".join(f"case {name!r}{did_you_mean(name, known)}" for name in wish.cases)
+        more = f" and {len(names) - CASES_SHOWN} more" if len(names) > CASES_SHOWN else ""
+        shown = ", ".join(f"{holder}/{case}" for holder, case in names[:CASES_SHOWN])
+        raise UsageError(f"no {missing}", fix=f"cases are {shown}{more}")
 
 
 def kernels_wished(manifest: Manifest, wish: Wish) -> tuple[Kernel, ...]:

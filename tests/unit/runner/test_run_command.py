@@ -278,7 +278,7 @@ def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["scael"], "no kernel 'scael'; did you mean 'scale'"),
-        (["--case", "none"], "no case matches"),
+        (["--case", "none", "--case", "god"], "no case 'none', no case 'god'; did you mean 'good'\n  fix: cases are scale/good, scale/bad"),
         (["--arg", "x=1"], "--arg runs one kernel: name it"),
         (["--repeat", "2", "--check"], "--repeat and --check do not go together"),
         (["--repeat", "0"], "0 is not in the range x>=1"),
