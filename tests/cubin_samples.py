@@ -19,7 +19,14 @@ class Attribute:
         return struct.pack("<BBH", 4, self.number, length) + self.payload
 
 
-def build_cubin(*, abi: int = 8, flags: int = 0x06005A04, accelerated: bool = False, extra: tuple[Attribute, ...] = ()) -> bytes:
+def build_cubin(
+    *,
+    abi: int = 8,
+    flags: int = 0x06005A04,
+    accelerated: bool = False,
+    extra: tuple[Attribute, ...] = (),
+    sections: tuple[tuple[str, bytes], ...] = (),
+) -> bytes:
     """One kernel `k`: 40 registers, 96 bytes of stack, 256 of shared memory, three parameters, at most 256 threads, clusters of two."""
     facts = [
         Attribute(0x2F, struct.pack("<II", 1, 40)),
@@ -49,6 +56,7 @@ def build_cubin(*, abi: int = 8, flags: int = 0x06005A04, accelerated: bool = Fa
         (".nv.constant0.k", 1, bytes(552), 0),
         (".nv.shared.reserved.0", 8, 0, 0),
         (".nv.shared.k", 8, 1024 + 256, 0),
+        *((name, 1, body, 0) for name, body in sections),
     ]
     return _elf(bodies, abi, flags)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import json
 from pathlib import Path
 
+from tests.dwarf_samples import debug_cubin
 from tests.page_samples import SASS, SOURCE
 from tilec.bundle.write import write_bundle
 from tilec.errors import Location
@@ -71,6 +73,16 @@ def write_project(folder: Path) -> None:
     (folder / "tilec.toml").write_text(MANIFEST)
     (folder / "scale.cu").write_text(SOURCE)
     write_bundle(folder / "acme.tilec", INFO, lambda _digest: IMAGE)
+
+
+def write_debug_bundle(folder: Path) -> None:
+    """The bundle, with an image that knows its variables."""
+    image = debug_cubin()
+    (kernel,) = INFO.kernels
+    (variant,) = kernel.variants
+    images = tuple(dataclasses.replace(one, digest=sha256(image), size=len(image)) for one in variant.images)
+    changed = dataclasses.replace(kernel, variants=(dataclasses.replace(variant, images=images),))
+    write_bundle(folder / "acme.tilec", dataclasses.replace(INFO, kernels=(changed,)), lambda _digest: image)
 
 
 def write_tool(folder: Path, name: str, script: str) -> Path:

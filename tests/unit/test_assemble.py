@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from tests.runtime_samples import ADD, ADD_ABI, image, slot
-from tilec.assemble import _with_images
+from tilec.assemble import _over_budget, _with_images
 from tilec.errors import CompileError
+from tilec.manifest.types import Budget
 from tilec.model.arch import Target
+from tilec.model.image import Resources
 from tilec.model.job import Variant
 from tilec.model.signature import AbiSlot
 
@@ -40,3 +42,15 @@ def test_an_image_that_takes_other_arguments_is_refused() -> None:
     with pytest.raises(CompileError, match="add: the image for sm_90 takes other arguments than those for other targets") as caught:
         together(ADD_ABI, (*ADD_ABI, slot("i32", "z.size")))
     assert (caught.value.kernel, caught.value.target) == ("add", "sm_90")
+
+
+@pytest.mark.parametrize(("debug", "found"), [(False, ["add: registers 72, over the budget of 64"]), (True, [])])
+def test_budgets_are_of_optimized_code(debug: bool, found: list[str]) -> None:
+    kernel = SimpleNamespace(
+        manifest=SimpleNamespace(budget=Budget(registers=64)),
+        info=SimpleNamespace(name="add"),
+        jobs=[SimpleNamespace(spec=SimpleNamespace(debug=debug))],
+    )
+    done = SimpleNamespace(info=SimpleNamespace(resources=Resources(registers=72), target="sm_90"))
+    errors = _over_budget(kernel, "add", done, lambda _path: None)  # type: ignore[arg-type]
+    assert [error.what for error in errors] == found

@@ -170,6 +170,21 @@ def is_host_code(data: bytes) -> bool:
     return data[:6] == b"\x7fELF\x02\x01" and len(data) >= 20 and struct.unpack_from("<H", data, 18)[0] in _HOSTS
 
 
+def section(data: bytes, name: str) -> bytes:
+    """The bytes of a section of a cubin; empty where it has none of that name.
+
+    Raises:
+        BundleError: the bytes are no cubin, or are damaged.
+    """
+    try:
+        if data[:4] != b"\x7fELF":
+            raise BundleError("it is no cubin: it does not begin as an ELF file")
+        found = next((one for one in _sections(data) if one.name == name), None)
+    except (struct.error, IndexError, UnicodeDecodeError) as exc:
+        raise BundleError(f"the cubin is damaged: {exc}") from exc
+    return _body(data, found)
+
+
 def _read(data: bytes) -> Cubin:
     if len(data) < 64 or data[:6] != b"\x7fELF\x02\x01":
         raise BundleError("these bytes are no cubin (no 64-bit little-endian ELF)")

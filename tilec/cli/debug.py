@@ -17,12 +17,20 @@ from tilec.errors import ToolchainError, UsageError
 if TYPE_CHECKING:
     from tilec.cli.bare import Bare
 
-SHEET = (
+HERE = "/proc/self/cwd"  # as code that is made for debuggers calls the project's directory, wherever it was built
+NAMED = 4  # variables that the sheet names
+FIRST = (
     ("run", "launch the case; it stops at its kernel's first instruction"),
     ("break {place}", "stop at a source line; `next`, `step` and `continue` go on from there"),
     ("info cuda kernels", "kernels on the GPU; `info cuda blocks`, `warps`, `lanes`: where they are"),
     ("cuda block (1,0,0) thread (32,0,0)", "look at another block and thread; `cuda kernel block thread` says which it is"),
-    ("print $R4", "a register; `info registers` shows all. The code knows its lines, not its variables"),
+)
+WITH_VARIABLES = (
+    ("info locals", "what the variables hold in this thread; `info args`: the parameters. Here are {names}"),
+    ("print {name}", "one of them; `display {name}` shows it at every stop, `watch {name}` stops where it changes"),
+)
+WITHOUT = (("print $R4", "a register; `info registers` shows all. {why}"),)
+LAST = (
     ("x/8i $pc", "the instructions that come next; `display/i $pc` shows them at every stop, `info line` their source line"),
     ("print *(@global float*)p@8", "memory behind an address: @global, @shared or @local"),
     ("set cuda break_on_launch none", "stop at no launch any more; `backtrace`, `quit`"),
@@ -49,8 +57,8 @@ def command(
 ) -> int:
     """Start cuda-gdb on CASE (such as gemm/4k[f16]), which a process of its own launches once.
 
-    The kernel is built aside, with the profile debug: source lines are in its code, and what else the profile says. `opt = 0` in
-    [profile.debug] keeps more of the source's order.
+    The kernel is built aside, with the profile debug: not optimized, so that it goes line by line, and with its variables. Tile kernels
+    have lines and no variables: Tile IR does not keep them.
     """
     from tilec.cli.cases import How
     from tilec.runner.tools import find_outside_tool
@@ -68,14 +76,37 @@ def command(
 
 
 def _print_sheet(app: App, watched: Watched) -> None:
+    from tilec.cli.tables import fitted, terminal_width
+
     (kernel,) = (one for one in watched.bundle.info.kernels if one.name == watched.case.kernel)
     place = f"{kernel.location.file}:{kernel.location.line}"
+    names = _variables(watched)
     app.say(f"{click.style(watched.case.name, bold=True)} on {watched.device.name}, stops in {', '.join(watched.symbols)}")
-    rows = [(order.format(place=place), what) for order, what in SHEET]
+    shown = ", ".join((*names[:NAMED], *(["…"] if len(names) > NAMED else [])))
+    facts = {"place": place, "names": shown, "name": names[-1] if names else "", "why": _why_none(kernel.language)}
+    rows = [(order.format(**facts), what.format(**facts)) for order, what in (*FIRST, *(WITH_VARIABLES if names else WITHOUT), *LAST)]
     width = max(len(order) for order, _ in rows)
     for order, what in rows:
-        app.say(f"  {click.style(f'{order:<{width}}', fg='cyan')}  {what}")
+        app.say(fitted(f"  {click.style(f'{order:<{width}}', fg='cyan')}  {what}", terminal_width(), indent=width + 4))
     app.say()
+
+
+def _variables(watched: Watched) -> tuple[str, ...]:
+    """Variables of the function that the case launches, as far as its code names them."""
+    from tilec.inspection.variables import variables
+
+    found: dict[str, None] = {}
+    for image in watched.images:
+        functions = variables(watched.bundle.image(image.digest))
+        fits = [name for name in functions if name.partition("<")[0] in image.symbol]
+        found.update(dict.fromkeys(functions[max(fits, key=len)] if fits else ()))
+    return tuple(found)
+
+
+def _why_none(language: str) -> str:
+    if language == "tile":
+        return "Tile IR keeps the lines of a source and not its variables: `tilec run --trace CASE` shows what they hold, without a GPU"
+    return "This code does not know its variables: leave --bundle out, or say debug = true in its profile"
 
 
 def _command(program: str, watched: Watched, bare: Bare, orders: Sequence[str], *, batch: bool) -> list[str]:
@@ -86,6 +117,7 @@ def _command(program: str, watched: Watched, bare: Bare, orders: Sequence[str], 
         "set print thread-events off",
         "set breakpoint pending on",
         f"directory {watched.manifest.root}",
+        f'set substitute-path {HERE} "{watched.manifest.root}"',
         "set cuda break_on_launch application",
     ]
     asked = [word for order in (*first, *orders) for word in ("-ex", order)]

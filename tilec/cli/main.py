@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +115,13 @@ cli = LazyGroup(
 cli = click.version_option(tilec.__version__, prog_name="tilec", message="%(prog)s %(version)s")(cli)
 
 
-def main() -> None:
-    """The whole life of the command's process, once it is imported."""
+def main(args: Sequence[str] | None = None, *, ended: Callable[[], None] | None = None) -> None:
+    """The whole life of the command's process, once it is imported.
+
+    Args:
+        args: the command line without the program's name, default the process's own.
+        ended: called once the command has ended.
+    """
     _fill_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -126,11 +131,13 @@ def main() -> None:
     with contextlib.suppress(KeyboardInterrupt):  # between the guards of `run`
         if early is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        code = run(sys.argv[1:])
+        code = run(sys.argv[1:] if args is None else args)
         signal.signal(signal.SIGINT, early)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
+    if ended is not None:
+        ended()
     # Taking the interpreter apart takes longer than an up-to-date build; nothing of tilec waits for it.
     os._exit(code)
 

@@ -60,12 +60,17 @@ class Watched:
     device: DeviceInfo
 
     @property
-    def symbols(self) -> tuple[str, ...]:
-        """Entry points that its launch may take."""
+    def images(self) -> tuple[ImageInfo, ...]:
+        """What its launch may take."""
         axes = dict(self.case.axes)
         (kernel,) = (one for one in self.bundle.info.kernels if one.name == self.case.kernel)
         found = (v for v in kernel.variants if all(axes.get(name, value) == value for name, value in v.axes))
-        return tuple(dict.fromkeys(image.symbol for variant in found for image in variant.images))
+        return tuple(image for variant in found for image in variant.images)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Entry points that its launch may take."""
+        return tuple(dict.fromkeys(image.symbol for image in self.images))
 
     def image(self, told: dict[str, Any]) -> tuple[VariantInfo, ImageInfo] | None:
         """The variant and image that the launch said it takes."""

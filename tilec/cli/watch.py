@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,11 +22,10 @@ SUFFIXES = frozenset(
     f".{name}" for name in ("py", "toml", "cu", "cuh", "cpp", "cc", "c", "h", "hpp", "hh", "inl", "ptx", "cubin", "fatbin", "ltoir", "bc")
 )
 PASSED_OVER = frozenset(("__pycache__", "node_modules"))
-POLL = 0.2  # seconds between looks
+POLL = 0.1  # seconds between looks
 SHARE = 20  # a look takes at most one part in so many of the time: large projects are looked at less often
 SETTLE = 20  # looks until files that go on changing count as they are
 NAMES_SHOWN = 3
-GRACE = 10.0
 
 Status = tuple[int, int, int]
 
@@ -70,19 +68,24 @@ def command(app: App, words: tuple[str, ...]) -> None:
     It watches sources and headers in the project's directory, but for outputs and hidden directories, and whatever else the last build
     read. Only what changed is compiled again.
     """
+    from tilec.cli.standby import Standby
+
     _check(words)
     manifest = app.manifest_path()
-    arguments = _arguments(app, words or ("build",))
     shown = " ".join(("tilec", *(words or ("build",))))
+    # A process of its own for each round: whatever the user's modules do, and whatever was kept of them, is gone after it.
+    standby = Standby(_arguments(app, words or ("build",)), app.base)
 
     def go() -> None:
-        _carry_out(arguments, app.base)
+        standby.go()
         app.pass_by(f"watching {manifest.parent.name}; Ctrl-C ends it")
+        standby.prepare()
 
     def look() -> Snapshot:
         return snapshot(manifest.parent)
 
-    watch(go, changes(look, pause), lambda names: app.note(click.style(f"── {_listed(names)}: {shown}", bold=True)))
+    with contextlib.closing(standby):
+        watch(go, changes(look, pause), lambda names: app.note(click.style(f"── {_listed(names)}: {shown}", bold=True)))
 
 
 def watch(go: Callable[[], None], changed: Iterable[tuple[str, ...]], say: Callable[[tuple[str, ...]], None]) -> None:
@@ -194,23 +197,7 @@ def _arguments(app: App, words: tuple[str, ...]) -> list[str]:
     given = {"--manifest": str(app.manifest_path()), "--color": "always" if app.colored(sys.stdout) else app.color}
     options = [word for name, value in given.items() if value for word in (name, value)]
     flags = [name for name, value in (("-q", app.quiet), ("-v", app.verbose), ("--debug", app.debug)) if value]
-    # A process of its own: whatever the user's modules do, and whatever was kept of them, is gone after each round.
-    return [sys.executable, "-c", "from tilec.cli.main import main; main()", *options, *flags, *words]
-
-
-def _carry_out(arguments: list[str], folder: Path) -> None:
-    process = subprocess.Popen(arguments, cwd=folder)
-    try:
-        process.wait()
-    except KeyboardInterrupt:
-        try:
-            process.wait(GRACE)  # it was interrupted too, and ends its own processes
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            if process.poll() is None:
-                process.kill()
-        raise
+    return [*options, *flags, *words]
 
 
 def _listed(names: tuple[str, ...]) -> str:

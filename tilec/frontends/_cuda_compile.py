@@ -67,7 +67,7 @@ class Compiler:
         options = self._asked.options
         files = _cuda_includes.closure(spec.source.root, spec.source.path, options.include, [value for _, value in options.define])
         files += self._asked.files.inputs(spec.source.root, options)
-        return (spec.source, job.target.number, spec.opt, spec.lineinfo, expressions, tuple(files))
+        return (spec.source, job.target.number, spec.opt, spec.lineinfo, spec.debug, expressions, tuple(files))
 
     def _expression(self, member: Member) -> str:
         base, _ = cut(member.symbol)

@@ -53,7 +53,7 @@ def link(asked: Asked, files: LinkedFiles, ltoir: bytes, symbols: Mapping[str, s
         ToolchainError: a tool is missing.
     """
     spec, library = asked.job.spec, asked.tools[_LIBRARY].path
-    options = [f"-arch=sm_{asked.job.target.number}", f"-O{spec.opt}", *(["-lineinfo"] if spec.lineinfo else [])]
+    options = [f"-arch=sm_{asked.job.target.number}", f"-O{spec.opt}", *(["-lineinfo"] if spec.lineinfo or spec.debug else [])]
     options += arithmetic(asked.options.flags)
     # A source's other kernels may need what is not linked.
     options += [f"-kernels-used={symbol}" for symbol in symbols.values() if symbol]
@@ -85,7 +85,7 @@ def assemble(asked: Asked, text: str, libraries: Sequence[Piece]) -> Assembled:
     spec = asked.job.spec
     if asked.ptx:
         raise _cuda_link_errors.no_ltoir(asked, libraries)
-    options = [f"-arch=sm_{asked.job.target.number}", f"-O{spec.opt}", *(["-lineinfo"] if spec.lineinfo else [])]
+    options = [f"-arch=sm_{asked.job.target.number}", f"-O{spec.opt}", *(["-lineinfo"] if spec.lineinfo or spec.debug else [])]
     options += [f"-Xptxas={flag}" for flag in asked.options.ptxas]
     pieces = [Piece(name=spec.source.path, kind="PTX", data=text.encode("utf-8", "surrogateescape") + b"\0"), *libraries]
     command = command_line(["nvJitLink", *options, *(piece.name for piece in pieces)])

@@ -79,7 +79,7 @@ class LinkedFiles:
         make = self._python_functions if entry.kind is LinkKind.PYTHON else _cuda_functions
         spec, options = asked.job.spec, asked.options
         state = tuple(self._inputs_of(root, entry, options))
-        key = (entry, asked.job.target.number, spec.source.options, spec.opt, spec.lineinfo, root, state)
+        key = (entry, asked.job.target.number, spec.source.options, spec.opt, spec.lineinfo or spec.debug, root, state)
         return Piece(name=entry.path, kind="LTOIR", data=self._kept(key, lambda: make(asked, entry)))
 
     def _kept(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
@@ -132,7 +132,7 @@ def located(what: str, path: str, *, cause: str = "", fix: str = "", log: str = 
 def _cuda_functions(asked: Asked, entry: LinkEntry) -> bytes:
     spec, options, toolkit = asked.job.spec, asked.options, asked.toolkit
     arch = f"compute_{asked.job.target.number}"
-    arguments = [*options.arguments(), *(["-lineinfo"] if spec.lineinfo else [])]
+    arguments = [*options.arguments(), *(["-lineinfo"] if spec.lineinfo or spec.debug else [])]
     source = _read(spec.source.root, entry.path)
     if b"\0" in source:
         raise located(f"{entry.path} holds a zero byte: it is no C++ text", entry.path)

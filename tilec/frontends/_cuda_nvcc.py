@@ -13,11 +13,13 @@ from pathlib import Path, PurePosixPath
 from tilec.errors import ToolchainError
 from tilec.frontends import _ptx
 from tilec.frontends._cuda_diagnostics import MARK_FILE
+from tilec.frontends._cuda_nvrtc import HERE
 from tilec.frontends._digests import DigestTable
 from tilec.frontends._run import command_line, run_tool
 from tilec.model.job import InputFile
 
 _MARK = "tilec_entry"
+_PATH_LENGTH = 200
 _STEM = "tilec_entry"
 _NEXT = r"(?:,|\s*\n\s*\.b8\s+)"
 
@@ -135,13 +137,32 @@ def _run(
     host_compiler(path)
     # NVRTC looks for headers beside the source as well; here the source lies in another directory.
     flags = [*flags[:2], "-frandom-seed=tilec", *flags[2:], f"-I{PurePosixPath(name).parent}"]
-    with tempfile.TemporaryDirectory(prefix="tilec-nvcc-") as folder:
+    debug = "-G" in flags
+    with tempfile.TemporaryDirectory(prefix=_prefix(name) if debug else "tilec-nvcc-") as folder:
         entry, out = Path(folder, f"{stem}.cu"), Path(folder, "entry.out")
         entry.write_bytes(text)
-        done = run_tool([nvcc, *flags, "-o", str(out), str(entry)], timeout=timeout, cwd=root, env={"PATH": path, "TMPDIR": folder})
+        env = {"PATH": path, "TMPDIR": folder, **({"PWD": HERE} if debug else {})}
+        done = run_tool([nvcc, *flags, "-o", str(out), str(entry)], timeout=timeout, cwd=root, env=env)
         data = out.read_bytes() if done.rc == 0 and out.is_file() else b""
+        if debug:
+            data = _renamed(data, str(entry), f"{HERE}{name:/>{len(str(entry)) - len(HERE)}}")
         log = (done.stderr + done.stdout).replace(str(entry), name)
     return data, NvccResult(log=log, command=command_line(["nvcc", *flags, name]), timed_out=done.timed_out)
+
+
+def _prefix(name: str) -> str:
+    """Begin a temporary directory's name so that paths in it are of one length, wherever it lies, and longer than a source's.
+
+    Debug information names the file that was compiled, and places in it are counted: another name has to have that length.
+    """
+    wanted = max(_PATH_LENGTH, len(HERE) + len(name) + 1)
+    return "tilec-nvcc-".ljust(wanted - len(tempfile.gettempdir()) - len(f"/12345678/{_STEM}.cu"), "-")
+
+
+def _renamed(ptx: bytes, old: str, new: str) -> bytes:
+    """The PTX with another name, of the same length, in its debug sections, which hold texts as numbers."""
+    found = re.compile(_NEXT.join(str(code) for code in old.encode()).encode())
+    return found.sub(",".join(str(code) for code in new.encode()).encode(), ptx)
 
 
 def _without_path_hash(text: str, stem: str, name: str) -> str:

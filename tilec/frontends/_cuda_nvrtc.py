@@ -16,6 +16,8 @@ from tilec.errors import ToolchainError
 _CANCEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _CWD = threading.Lock()
 _CANCELLED = 14
+# What every process can call the directory that it works in: images with the real one would depend on where they are made.
+HERE = "/proc/self/cwd"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,9 +154,12 @@ def load(library: str, builtins: str) -> Nvrtc:
 
 
 @contextlib.contextmanager
-def inside(folder: str) -> Iterator[None]:
-    """Work in a directory, so that names given to a compiler in this process are relative to it."""
-    with _CWD:
+def inside(folder: str, *, unnamed: bool = False) -> Iterator[None]:
+    """Work in a directory, so that names given to a compiler in this process are relative to it.
+
+    Where it is to be `unnamed`, what is compiled tells debuggers of the directory that they work in, in place of this one.
+    """
+    with _CWD, _called(HERE) if unnamed else contextlib.nullcontext():
         try:
             before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
@@ -166,3 +171,17 @@ def inside(folder: str) -> Iterator[None]:
             if before >= 0:
                 os.fchdir(before)
                 os.close(before)
+
+
+@contextlib.contextmanager
+def _called(name: str) -> Iterator[None]:
+    """While it lasts, compilers of this process take a name for the working directory; they ask for it as a shell tells it."""
+    before = os.environ.get("PWD")
+    os.environ["PWD"] = name
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PWD"]
+        else:
+            os.environ["PWD"] = before

@@ -32,7 +32,8 @@ _OWNED = {
     "`include`": ("-I", "--include-path", "-isystem", "--system-include", "-include", "--pre-include", "--use-bundled-headers"),
     "`define`": ("-D", "--define-macro"),
     "`std`": ("-std", "--std"),
-    "the profile's `lineinfo`": ("-lineinfo", "--generate-line-info", "-G", "--device-debug"),
+    "the profile's `lineinfo`": ("-lineinfo", "--generate-line-info"),
+    "the profile's `debug`": ("-G", "--device-debug"),
     "the kind of output": (
         *("-ptx", "--ptx", "-cubin", "--cubin", "-fatbin", "--fatbin", "-c", "--compile", "-dc", "--device-c", "-dw", "--device-w"),
         *("-dlto", "--dlink-time-opt", "-rdc", "--relocatable-device-code", "-lib", "-link", "-run", "-E", "-M", "-optix-ir", "--optix-ir"),

@@ -13,7 +13,7 @@ from tilec.frontends import _cuda_includes, _cuda_link, _cuda_link_errors, _cuda
 from tilec.frontends._cuda_diagnostics import read_log
 from tilec.frontends._cuda_linked import LinkedFiles
 from tilec.frontends._cuda_nvcc import compile_ltoir, compile_ptx
-from tilec.frontends._cuda_nvrtc import Program, inside, load
+from tilec.frontends._cuda_nvrtc import HERE, Program, inside, load
 from tilec.frontends._cuda_options import CudaOptions
 from tilec.frontends._cuda_parse import Found
 from tilec.frontends._cuda_pch import HEADERS
@@ -127,8 +127,11 @@ class ProgramCompiler:
         self._spec = asked.job.spec
         self._expressions = expressions
         self._limit = asked.job.spec.timeout * len(expressions)
+        # Code that is linked is optimized as one program by then, and keeps its lines.
+        self._debug = asked.job.spec.debug and not asked.options.link
+        self._lineinfo = asked.job.spec.lineinfo or asked.job.spec.debug
         # Line information holds absolute paths: through PTX they can be made relative, a cubin's cannot.
-        self._virtual = asked.ptx or asked.job.spec.lineinfo or asked.options.compiler == "nvcc" or bool(asked.options.link)
+        self._virtual = asked.ptx or self._lineinfo or asked.options.compiler == "nvcc" or bool(asked.options.link)
 
     def compile(self) -> Made:
         """What the compiler makes of the source: PTX, with machine code where that is made in one go.
@@ -171,7 +174,7 @@ class ProgramCompiler:
         made = dataclasses.replace(made, cubin=b"", log=log)
         asked = self._asked
         toolkit = asked.toolkit
-        places = ((self._spec.source.root, ""), (toolkit, "<cuda>"), (str(Path(toolkit).parent), "<cuda>"))
+        places = ((self._spec.source.root, ""), (HERE, ""), (toolkit, "<cuda>"), (str(Path(toolkit).parent), "<cuda>"))
         text = _ptx.relative_files(made.text, places)
         own = _ptx.isa(text)
         isa = self._isa(own) if asked.ptx else None
@@ -180,7 +183,8 @@ class ProgramCompiler:
     # --- compilers ----------------------------------------------------------------------------------------------------------------
 
     def _arguments(self) -> list[str]:
-        return [*self._asked.options.arguments(), *(["-lineinfo"] if self._spec.lineinfo else [])]
+        told = ["-G"] if self._debug else ["-lineinfo"] if self._lineinfo else []
+        return [*self._asked.options.arguments(), *told]
 
     def _nvrtc(self) -> Made:
         spec, target, toolkit = self._spec, self._asked.job.target, self._asked.toolkit
@@ -212,7 +216,7 @@ class ProgramCompiler:
         def compile_with(*extra: str) -> Program:
             told = [*arguments, *extra]
             lto = {"lto": True} if asked.options.link else {}
-            with inside(place[0]):
+            with inside(place[0], unnamed=self._debug):
                 return library.compile(source, place[1], told, names=self._expressions, ptx=ptx, timeout=self._limit, **lto)
 
         minimal = ["--minimal"] if _cuda_includes.is_small(*place) else []
@@ -291,7 +295,8 @@ class ProgramCompiler:
             text,
             arch=f"sm_{self._asked.job.target.number}",
             opt=spec.opt,
-            lineinfo=spec.lineinfo,
+            lineinfo=self._lineinfo,
+            debug=self._debug,
             extra=self._asked.options.ptxas,
             timeout=self._limit,
         )

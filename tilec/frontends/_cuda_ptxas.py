@@ -31,14 +31,22 @@ def flags(*, opt: int, extra: Sequence[str]) -> list[str]:
     return [*([] if opt >= 3 else [f"-O{opt}"]), *extra]
 
 
-def assemble(ptxas: str, text: str, *, arch: str, opt: int, lineinfo: bool, extra: Sequence[str], timeout: float) -> Assembled:
-    """Run ptxas on a text for `arch` (`sm_90a`).
+def information(*, lineinfo: bool, debug: bool) -> list[str]:
+    """Flags of ptxas for what the code is to tell of its source; for a debugger it is not optimized, and ptxas refuses to be told so."""
+    return ["-g"] if debug else ["-lineinfo"] if lineinfo else []
+
+
+def assemble(
+    ptxas: str, text: str, *, arch: str, opt: int, lineinfo: bool, debug: bool = False, extra: Sequence[str], timeout: float
+) -> Assembled:
+    """Run ptxas on a text for `arch` (`sm_90a`); `debug` makes code for a debugger, whatever `opt` says.
 
     Raises:
         ToolchainError: ptxas cannot be started.
     """
     # Fixed names in a directory of its own: ptxas writes its command line into the cubin.
-    arguments = [f"-arch={arch}", "-v", *(["-lineinfo"] if lineinfo else []), *flags(opt=opt, extra=extra), "k.ptx", "-o", "k.cubin"]
+    told = [*information(lineinfo=lineinfo, debug=debug), *flags(opt=3 if debug else opt, extra=extra)]
+    arguments = [f"-arch={arch}", "-v", *told, "k.ptx", "-o", "k.cubin"]
     with tempfile.TemporaryDirectory(prefix="tilec-ptxas-") as folder:
         Path(folder, "k.ptx").write_text(text, encoding="utf-8", errors="surrogateescape")
         done = run_tool([ptxas, *arguments], timeout=timeout, cwd=folder)

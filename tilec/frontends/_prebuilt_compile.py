@@ -125,7 +125,8 @@ class _Maker:
     def _text(self) -> str:
         if self._member.form is FileKind.PTX:
             return self._member.file.text
-        return self._opener.ptx(self._member.file, self._job.target, opt=self._job.spec.opt, lineinfo=self._job.spec.lineinfo)
+        spec = self._job.spec
+        return self._opener.ptx(self._member.file, self._job.target, opt=spec.opt, lineinfo=spec.lineinfo or spec.debug)
 
     def _ptxas(self, text: str) -> _cuda_ptxas.Assembled:
         spec = self._job.spec
@@ -135,6 +136,7 @@ class _Maker:
             arch=f"sm_{self._job.target.number}",
             opt=spec.opt,
             lineinfo=spec.lineinfo,
+            debug=spec.debug,
             extra=(),
             timeout=spec.timeout,
         )
@@ -201,6 +203,7 @@ class _Maker:
                 target=str(job.target),
                 opt=job.spec.opt,
                 lineinfo=job.spec.lineinfo,
+                debug=job.spec.debug,
                 timeout=job.spec.timeout,
                 texts={},
                 kernel=job.spec.name,

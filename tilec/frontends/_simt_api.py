@@ -16,9 +16,11 @@ from typing import Any
 
 from tilec.errors import ToolchainError
 from tilec.frontends import _simt_text as text
+from tilec.frontends._cuda_nvrtc import HERE
 from tilec.frontends._ptx import relative_files
 from tilec.frontends._simt_bounds import checked, stop_on_error
 from tilec.frontends._simt_entry import NAMES, Argument, entry, inner, numba_type
+from tilec.frontends._simt_merged import merged
 from tilec.frontends._simt_readonly import refused
 from tilec.model.arch import Version
 from tilec.simt import Kernel, Options
@@ -41,7 +43,7 @@ class Asked:
         arguments: of the function, in order.
         line: of its definition, which the entry's code is said to be in.
         arch: as libNVVM names it (`compute_90a`). capability: the same as numbers.
-        optimize, lineinfo, bounds: as the profile and the kernel say.
+        optimize, lineinfo, debug, bounds: as the profile and the kernel say.
         values: variables of modules that hold axes of the matrix, with what they have in this variant.
     """
 
@@ -53,6 +55,7 @@ class Asked:
     capability: Version
     optimize: bool
     lineinfo: bool
+    debug: bool
     bounds: bool
     options: Options
     values: Sequence[tuple[dict[str, Any], str, Any]] = ()
@@ -208,13 +211,15 @@ def compile_ptx(asked: Asked) -> Made:
         warnings.simplefilter("always")
         library = _lowered(asked)
         irs = text.canonical(library.llvm_strs)
+        here = os.getcwd()  # noqa: PTH109 - text, not a path: numba makes names of files absolute by it
+        if asked.debug:
+            irs = [merged(irs).replace(f'directory: "{here}', f'directory: "{HERE}')]
         ptx = _nvvm(irs, asked)
         log = "\n".join(str(item.message) for item in told if item.category.__name__ == "NvvmWarning")
         sources, needs = _linked(library._linking_files)  # noqa: SLF001 - this file's job
         if "numba_attempt_nocopy_reshape" in ptx:
             sources += (_reshape(),)
-        # numba makes names of files absolute by the working directory.
-        ptx = relative_files(text.without_environments(ptx), ((os.getcwd(), ""),))  # noqa: PTH109 - text, not a path
+        ptx = relative_files(text.without_environments(ptx), ((here, ""), (HERE, "")))
         return Made(ptx=ptx, sources=sources, needs=needs, cooperative=library.use_cooperative, log=log)
 
 
@@ -311,7 +316,8 @@ def _lowered(asked: Asked) -> Any:
     from numba.cuda import compiler, types
     from numba.cuda.cudadrv import nvvm
 
-    options = {"fastmath": asked.options.fastmath, "lineinfo": asked.lineinfo, "opt": asked.optimize}
+    told = {"debug": asked.debug, "lineinfo": asked.lineinfo and not asked.debug}
+    options = {"fastmath": asked.options.fastmath, **told, "opt": asked.optimize}
     device = cuda.jit(device=True, **options)(asked.function)
     # On its own first: an error of the kernel is then told as one of the kernel, and not of the entry that calls it.
     made = device.compile_device(tuple(inner(argument) for argument in asked.arguments))
@@ -322,7 +328,7 @@ def _lowered(asked: Asked) -> Any:
         launched,
         types.void,
         arguments,
-        lineinfo=asked.lineinfo,
+        **told,
         fastmath=asked.options.fastmath,
         nvvm_options={},
         cc=asked.capability,
@@ -337,6 +343,24 @@ def _lowered(asked: Asked) -> Any:
     return library
 
 
+@contextlib.contextmanager
+def _dividing() -> Iterator[None]:
+    """While it lasts, code for debuggers divides as all other code does: numba would raise at zero, where a release gives infinity."""
+    from numba.cuda import compiler
+
+    own = compiler.compile_extra
+
+    def compile_extra(*args: Any, flags: Any, **more: Any) -> Any:
+        flags.error_model = "numpy"
+        return own(*args, flags=flags, **more)
+
+    compiler.compile_extra = compile_extra
+    try:
+        yield
+    finally:
+        compiler.compile_extra = own
+
+
 class ReturnsError(Exception):
     """The kernel returns something."""
 
@@ -344,7 +368,8 @@ class ReturnsError(Exception):
 def _nvvm(irs: Sequence[str], asked: Asked) -> str:
     from numba.cuda.cudadrv import nvvm
 
-    made: bytes = nvvm.compile_ir(list(irs), arch=asked.arch, opt=3 if asked.optimize else 0, fastmath=asked.options.fastmath)
+    told = {"g": None} if asked.debug else {}
+    made: bytes = nvvm.compile_ir(list(irs), arch=asked.arch, opt=3 if asked.optimize else 0, fastmath=asked.options.fastmath, **told)
     return made.decode().strip("\0").strip() + "\n"
 
 
@@ -397,7 +422,7 @@ def _compiling(asked: Asked) -> Iterator[None]:
     def compile_device(self: Any, args: Any, return_type: Any = None) -> Any:
         made.append((self, args))
         said = self.targetoptions
-        self.targetoptions = {**said, "lineinfo": asked.lineinfo, "debug": False, "opt": asked.optimize}
+        self.targetoptions = {**said, "lineinfo": asked.lineinfo and not asked.debug, "debug": asked.debug, "opt": asked.optimize}
         try:
             return own(self, args, return_type)
         finally:
@@ -406,7 +431,7 @@ def _compiling(asked: Asked) -> Iterator[None]:
     dispatcher.CUDADispatcher.compile_device = compile_device
     dispatcher.get_current_device = Device
     try:
-        with refused(), checked() if asked.bounds else contextlib.nullcontext():
+        with refused(), checked() if asked.bounds else contextlib.nullcontext(), _dividing() if asked.debug else contextlib.nullcontext():
             yield
     finally:
         dispatcher.CUDADispatcher.compile_device = own

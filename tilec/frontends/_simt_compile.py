@@ -164,8 +164,9 @@ class _Compile:
             line=kernel.decl.location.line,
             arch=f"compute_{job.target.number}",
             capability=job.target.cc,
-            optimize=job.spec.opt > 0,
+            optimize=job.spec.opt > 0 and not job.spec.debug,
             lineinfo=job.spec.lineinfo,
+            debug=job.spec.debug,
             bounds=job.spec.bounds if options.bounds is None else options.bounds,
             options=options,
             values=[(scope, name, api.value(held)) for scope, name, held in scopes],
@@ -232,6 +233,7 @@ class _Compile:
             arch=f"sm_{job.target.number}",
             opt=job.spec.opt,
             lineinfo=job.spec.lineinfo,
+            debug=job.spec.debug,
             extra=[f"--maxrregcount={most}"] if most else [],
             timeout=job.spec.timeout,
         )

@@ -177,6 +177,7 @@ def _llvm(module: LoadedModule, function: DeviceFunction, arch: str) -> list[str
         capability=Target.parse(arch).cc,
         optimize=True,
         lineinfo=False,
+        debug=False,
         bounds=False,
         options=declared.kernel.options,
     )

@@ -67,7 +67,7 @@ class LinkedSources:
     def _text(self, job: Job, path: str, tools: Mapping[str, Tool]) -> str:
         root = job.spec.source.root
         state = (file.digest for file in _cuda_includes.closure(root, path, ()))
-        key = (root, path, job.target.number, str(job.spec.lineinfo), *state)
+        key = (root, path, job.target.number, str(job.spec.lineinfo or job.spec.debug), *state)
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
@@ -81,7 +81,7 @@ def _compiled(job: Job, path: str, tools: Mapping[str, Tool]) -> str:
     if b"\0" in source:
         what = f"{path} holds a zero byte: it is no C++ text"
         raise CompileError(what, diagnostics=(Diagnostic(message=what, location=Location(file=path, line=1)),))
-    arguments = [f"-std={_STD}", *(["-lineinfo"] if spec.lineinfo else [])]
+    arguments = [f"-std={_STD}", *(["-lineinfo"] if spec.lineinfo or spec.debug else [])]
     own = [f"-arch=compute_{job.target.number}", "-rdc=true", "-frandom-seed=tilec", f"-I{headers}", f"-I{headers}/cccl"]
     library = load(tools["libnvrtc"].path, tools["libnvrtc-builtins"].path)
     with inside(spec.source.root):

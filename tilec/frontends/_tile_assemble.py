@@ -24,7 +24,16 @@ class Assembled:
 
 
 def assemble(
-    bytecode: bytes, *, tileiras: str, target: str, opt: int, lineinfo: bool, timeout: float, texts: Mapping[str, str], kernel: str
+    bytecode: bytes,
+    *,
+    tileiras: str,
+    target: str,
+    opt: int,
+    lineinfo: bool,
+    debug: bool = False,
+    timeout: float,
+    texts: Mapping[str, str],
+    kernel: str,
 ) -> Assembled:
     """Assemble bytecode for `target` (`sm_90`).
 
@@ -34,6 +43,7 @@ def assemble(
         target: plain architecture name.
         opt: optimisation level, 0 to 3.
         lineinfo: keep source lines, and with them the PTX text, in the cubin: about twice its size.
+        debug: make code for a debugger, whatever `opt` says: it knows its functions and lines, for Tile IR has no variables.
         timeout: seconds it may take.
         texts: the project's source files, for places in messages.
         kernel: name, for messages.
@@ -42,7 +52,8 @@ def assemble(
         CompileError: tileiras refuses the code, crashes or runs out of time.
         ToolchainError: it cannot be started.
     """
-    argv = [tileiras, _INPUT, "-o", _OUTPUT, "--gpu-name", target, f"-O{opt}", *(["--lineinfo"] if lineinfo else [])]
+    told = ["-O0", "--device-debug"] if debug else [f"-O{opt}", *(["--lineinfo"] if lineinfo else [])]
+    argv = [tileiras, _INPUT, "-o", _OUTPUT, "--gpu-name", target, *told]
     with tempfile.TemporaryDirectory(prefix="tilec-") as folder:
         Path(folder, _INPUT).write_bytes(bytecode)
         # ptxas and the intermediate files of tileiras go to TMPDIR.

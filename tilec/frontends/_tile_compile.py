@@ -137,6 +137,7 @@ class Compiler:
             target=str(job.target),
             opt=exported.opt,
             lineinfo=job.spec.lineinfo,
+            debug=job.spec.debug,
             timeout=job.spec.timeout,
             texts=module.texts,
             kernel=job.spec.name,

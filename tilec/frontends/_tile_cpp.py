@@ -181,6 +181,7 @@ class _Maker:
             target=str(target),
             opt=opt,
             lineinfo=spec.lineinfo,
+            debug=spec.debug,
             timeout=spec.timeout,
             texts=self._texts(),
             kernel=spec.name,

@@ -95,6 +95,7 @@ class Asked:
     capability: int
     ptx_isa: Version
     lineinfo: bool
+    debug: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -246,7 +247,8 @@ def compile_ptx(asked: Asked) -> Made:
 
     with environment(), knobs.compilation.scope(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        knobs.compilation.disable_line_info = not asked.lineinfo
+        knobs.compilation.disable_line_info = not (asked.lineinfo or asked.debug)
+        knobs.compilation.dump_ir_extract_di_local_variables = asked.debug
         target = GPUTarget("cuda", asked.capability, 32)
         backend = make_backend(target)
         isa = asked.ptx_isa[0] * 10 + asked.ptx_isa[1]

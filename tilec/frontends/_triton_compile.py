@@ -159,6 +159,7 @@ class _Compile:
             capability=job.target.cc[0] * 10 + job.target.cc[1],
             ptx_isa=self._isa(),
             lineinfo=job.spec.lineinfo,
+            debug=job.spec.debug,
         )
         what = f"{job.spec.source.path}: kernel {job.spec.decl.name!r} does not compile for {job.target}"
         try:
@@ -214,6 +215,7 @@ class _Compile:
             arch=f"sm_{number}",
             opt=job.spec.opt,
             lineinfo=job.spec.lineinfo,
+            debug=job.spec.debug,
             extra=extra,
             timeout=job.spec.timeout,
         )

@@ -76,6 +76,7 @@ PROFILE = Table(
         Key("inherits", Text("a profile's name", pattern=values.WORD), "Profile whose values hold where this one says nothing."),
         Key("opt", Integer(0, 3), "Optimisation level of the compilers."),
         Key("lineinfo", Flag(), "Keep source lines in the code, for profilers."),
+        Key("debug", Flag(), "Make code for a debugger: with variables where the language has them, and not optimized whatever opt says."),
         Key("bounds", Flag(), "Check the indices of SIMT Python kernels, and stop a kernel that leaves an array."),
     ),
 )

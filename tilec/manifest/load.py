@@ -20,7 +20,10 @@ from tilec.model.jit import JitFallback
 from tilec.model.job import Options
 
 SIZE_LIMIT = 16 * 2**20
-BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {"release": {}, "debug": {"inherits": "release", "lineinfo": True, "bounds": True}}
+BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
+    "release": {},
+    "debug": {"inherits": "release", "lineinfo": True, "debug": True, "bounds": True},
+}
 
 
 def load(path: Path, *, languages: Languages, shown: str = "") -> Manifest:

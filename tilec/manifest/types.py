@@ -40,6 +40,7 @@ class Profile:
     name: str
     opt: int = 3
     lineinfo: bool = False
+    debug: bool = False
     bounds: bool = False
 
 

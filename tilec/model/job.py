@@ -62,6 +62,7 @@ class KernelSpec:
         cooperative: whether its launches are.
         opt: optimisation level, 0 to 3.
         lineinfo: keep source lines in the code.
+        debug: make code for a debugger: not optimized, and with its variables where the language has them.
         bounds: check indices in languages that can.
         max_isa: newest PTX ISA (and Tile IR version) that the oldest supported driver reads, None for no bound.
         timeout: seconds one compile may take.
@@ -79,6 +80,7 @@ class KernelSpec:
     cooperative: bool = False
     opt: int = 3
     lineinfo: bool = False
+    debug: bool = False
     bounds: bool = False
     max_isa: tuple[int, int] | None = None
     timeout: float = 300.0

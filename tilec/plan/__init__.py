@@ -256,6 +256,7 @@ class _Specs:
             cooperative=kernel.launch.cooperative,
             opt=profile.opt,
             lineinfo=profile.lineinfo,
+            debug=profile.debug,
             bounds=profile.bounds,
             max_isa=ptx_isa_of_cuda(cuda) if cuda else None,
             timeout=manifest.toolchain.timeout,

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import dataclasses
+import re
 import signal
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tests.watched_project import driver, write_project, write_tool
+from tests.watched_project import IMAGE, INFO, driver, write_debug_bundle, write_project, write_tool
+from tilec.bundle.write import write_bundle
 from tilec.runtime import _driver
 
 SHEET = [
@@ -44,6 +47,7 @@ def test_the_debugger_starts_on_the_case_under_a_sheet(debug, folder: Path) -> N
         "set print thread-events off",
         "set breakpoint pending on",
         f"directory {folder}",
+        f'set substitute-path /proc/self/cwd "{folder}"',
         "set cuda break_on_launch application",
         "info cuda devices",
     ]
@@ -58,6 +62,35 @@ def test_the_debugger_starts_on_the_case_under_a_sheet(debug, folder: Path) -> N
         "plain",
     ]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def sheet(text: str) -> dict[str, str]:
+    """Commands of the sheet, each with what it is for."""
+    joined = re.sub(r"\n {20,}", " ", text)
+    return {line[2:].split("  ")[0]: line[2:].split("  ", 1)[1].strip() for line in joined.splitlines() if line.startswith("  ")}
+
+
+def test_the_sheet_names_variables(debug, folder: Path) -> None:
+    write_debug_bundle(folder)
+    rows = sheet(debug("scale/some", "--bundle", "acme.tilec").out)
+    assert rows["info locals"] == "what the variables hold in this thread; `info args`: the parameters. Here are y, index, loaded"
+    assert rows["print loaded"].startswith("one of them; `display loaded` shows it at every stop")
+    assert "print $R4" not in rows
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("cuda", "This code does not know its variables: leave --bundle out, or say debug = true in its profile"),
+        ("tile", "Tile IR keeps the lines of a source and not its variables: `tilec run --trace CASE` shows what they hold, without a GPU"),
+    ],
+)
+def test_the_sheet_says_why_there_are_none(debug, folder: Path, language: str, words: str) -> None:
+    info = dataclasses.replace(INFO, kernels=(dataclasses.replace(INFO.kernels[0], language=language),))
+    write_bundle(folder / "acme.tilec", info, lambda _digest: IMAGE)
+    rows = sheet(debug("scale/some", "--bundle", "acme.tilec").out)
+    assert rows["print $R4"] == f"a register; `info registers` shows all. {words}"
+    assert "info locals" not in rows
 
 
 def test_in_scripts_it_asks_nothing(debug, folder: Path) -> None:

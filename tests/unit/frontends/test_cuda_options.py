@@ -41,7 +41,7 @@ def test_flags_of_ptxas_are_taken_out() -> None:
         ("-DX=1", "`define`"),
         ("-std=c++20", "`std`"),
         ("-lineinfo", "the profile's `lineinfo`"),
-        ("-G", "the profile's `lineinfo`"),
+        ("-G", "the profile's `debug`"),
         ("--ptx", "the kind of output"),
         ("-rdc=true", "the kind of output"),
         ("--pch", "precompiled headers"),

@@ -43,7 +43,7 @@ def test_defaults() -> None:
     assert manifest.package.module == "acme_kernels"
     assert manifest.targets.default == (Target.parse("sm_80"), Target.parse("compute_80"))
     assert (manifest.targets.min_driver, manifest.targets.jit_fallback) == (0, None)
-    assert manifest.profiles == (Profile(name="release"), Profile(name="debug", lineinfo=True, bounds=True))
+    assert manifest.profiles == (Profile(name="release"), Profile(name="debug", lineinfo=True, debug=True, bounds=True))
     assert manifest.output == Output()
     (kernel,) = manifest.kernels
     assert (kernel.language, kernel.source, kernel.function) == ("tile", "k.py", "add")
@@ -58,11 +58,11 @@ def test_every_table() -> None:
     assert manifest.package.module == "acme"
     assert dict(manifest.targets.groups)["ci"] == (Target.parse("sm_90"),)
     assert (manifest.targets.min_driver, manifest.targets.jit_fallback) == (580, JitFallback.WARN)
-    assert {p.name: (p.opt, p.lineinfo) for p in manifest.profiles} == {
-        "release": (2, False),
-        "debug": (2, True),
-        "fast": (3, False),
-        "traced": (3, True),
+    assert {p.name: (p.opt, p.lineinfo, p.debug) for p in manifest.profiles} == {
+        "release": (2, False, False),
+        "debug": (2, True, True),
+        "fast": (3, False, False),
+        "traced": (3, True, True),
     }
     assert (manifest.toolchain.cuda, manifest.toolchain.prefer, manifest.toolchain.timeout) == (">=13.2,<13.5", "system", 60.0)
     assert dict(manifest.frontends)["cuda"] == (

@@ -1,0 +1,148 @@
+"""Code for debuggers: its variables by language, read off the image; the same wherever it is built; and nothing of it in a release."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.toolchain import cuda_jobs, tile_jobs
+from tilec.bundle.cubin import section
+from tilec.inspection.variables import variables
+from tilec.model.image import Image
+
+pytestmark = pytest.mark.toolchain
+
+SOURCE = """#include "h.h"
+__global__ void scale(float* y, const float* x, int n)
+{
+    int index = blockIdx.x * blockDim.x + threadIdx.x;
+    if (index < n) {
+        float loaded = x[index];
+        y[index] = twice(loaded);
+    }
+}
+"""
+HEADER = "__device__ float twice(float value) { float doubled = value * 2.0f; return doubled; }\n"
+FOUND = {"twice": ("value", "doubled"), "scale": ("y", "x", "n", "index", "loaded")}
+PTX = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 y) { .reg .b64 %rd<2>; ld.param.u64 %rd1, [y]; st.global.u32 [%rd1], 7; ret; }
+"""
+
+
+def cuda(root: Path, target: str = "sm_90", options: Mapping[str, Any] = {}, **spec: Any) -> Image:
+    cuda_jobs.write(root, {"k/a.cu": SOURCE, "include/h.h": HEADER})
+    return cuda_jobs.frontend().compile(
+        cuda_jobs.job(root, "scale", target, options={"include": ("include",), **options}, **{"debug": True, **spec})
+    )
+
+
+def simt(root: Path, target: str = "sm_90", **spec: Any) -> Image:
+    pytest.importorskip("numba_cuda")
+    from tests.toolchain import simt_jobs
+
+    return simt_jobs.frontend().compile(simt_jobs.job(simt_jobs.write(root), "add", target, **{"debug": True, **spec}))
+
+
+def triton(root: Path, target: str = "sm_90", **spec: Any) -> Image:
+    pytest.importorskip("triton")
+    from tests.toolchain import triton_jobs
+
+    return triton_jobs.frontend().compile(triton_jobs.job(triton_jobs.write(root), target=target, **{"debug": True, **spec}))
+
+
+def tile(root: Path, target: str = "sm_90", **spec: Any) -> Image:
+    frontend = tile_jobs.frontend()
+    params = (tile_jobs.tensor("a"), tile_jobs.tensor("b"), tile_jobs.tensor("c", out=True))
+    made = tile_jobs.job(
+        frontend,
+        tile_jobs.sample_at(root),
+        "kernels/vector.py",
+        "add",
+        params,
+        axes={"TILE": 256},
+        target=target,
+        **{"debug": True, **spec},
+    )
+    return frontend.compile(made)
+
+
+@pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
+def test_cuda_kernels_have_their_variables(tmp_path: Path, compiler: str) -> None:
+    if compiler == "nvcc" and not shutil.which("g++"):
+        pytest.skip("no host compiler")
+    image = cuda(tmp_path, options={"compiler": compiler})
+    assert variables(image.data) == FOUND
+    assert image.info.resources.code > cuda(tmp_path, debug=False, options={"compiler": compiler}).info.resources.code
+
+
+def test_ptx_of_a_debug_build_is_assembled_with_its_variables(tmp_path: Path) -> None:
+    text = cuda(tmp_path, "compute_80").data.decode()
+    assert ".target sm_80, debug" in text
+    assert ".section\t.debug_info" in text
+
+
+def test_simt_kernels_have_their_variables(tmp_path: Path) -> None:
+    found = variables(simt(tmp_path).data)
+    assert found["add"] == ("z", "x", "a", "i")
+    assert found["scaled"] == ("value", "factor")  # of another module: libNVVM takes one unit alone
+
+
+def test_triton_kernels_have_their_variables(tmp_path: Path) -> None:
+    found = variables(triton(tmp_path).data)["add"]
+    assert {"x_ptr", "y_ptr", "z_ptr", "n", "o"} <= set(found)
+
+
+def test_tile_kernels_have_lines_in_order_and_no_variables(tmp_path: Path) -> None:
+    image, release = tile(tmp_path / "debug", opt=3), tile(tmp_path / "release", debug=False, lineinfo=True)
+    assert section(image.data, ".debug_info")
+    assert section(image.data, ".debug_line")
+    assert variables(image.data) == {}
+    assert image.info.resources.code > release.info.resources.code  # it is not optimized
+
+
+def test_linked_kernels_keep_their_lines(tmp_path: Path) -> None:
+    cuda_jobs.write(tmp_path, {"k/b.cu": 'extern "C" __device__ float twice(float value) { return value * 2.0f; }\n'})
+    cuda_jobs.write(
+        tmp_path, {"k/a.cu": 'extern "C" __device__ float twice(float);\n__global__ void k(float* y) { y[0] = twice(y[1]); }\n'}
+    )
+    job = cuda_jobs.job(tmp_path, options={"link": ("k/b.cu",)}, debug=True, opt=0)
+    image = cuda_jobs.frontend().compile(job)
+    assert section(image.data, ".debug_line")
+    assert variables(image.data) == {}
+
+
+@pytest.mark.parametrize("make", [cuda, simt, triton, tile])
+def test_the_directory_does_not_show(tmp_path: Path, make: Callable[..., Image]) -> None:
+    one, other = (make(tmp_path / name) for name in ("one", "two/with a longer name"))
+    assert one.data == other.data
+    assert str(tmp_path).encode() not in one.data
+
+
+def test_the_directory_does_not_show_of_nvcc(tmp_path: Path) -> None:
+    if not shutil.which("g++"):
+        pytest.skip("no host compiler")
+    one, other = (cuda(tmp_path / name, options={"compiler": "nvcc"}) for name in ("one", "two/with a longer name"))
+    assert one.data == other.data
+
+
+@pytest.mark.parametrize("make", [cuda, simt, triton, tile])
+def test_a_release_knows_nothing_of_it(tmp_path: Path, make: Callable[..., Image]) -> None:
+    release = make(tmp_path, debug=False)
+    assert not section(release.data, ".debug_info")
+    assert variables(release.data) == {}
+
+
+def test_ptx_that_comes_as_it_is_can_be_stepped_through(tmp_path: Path) -> None:
+    from tilec.frontends._cuda_ptxas import assemble
+    from tilec.frontends._tools import require
+
+    ptxas = require(("ptxas",), tile_jobs.ToolSearch(), digest=False)["ptxas"].path
+    made = assemble(ptxas, PTX, arch="sm_90", opt=3, lineinfo=True, debug=True, extra=(), timeout=60.0)
+    assert made.cubin, made.log
+    assert section(made.cubin, ".debug_line")
