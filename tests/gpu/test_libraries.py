@@ -71,6 +71,8 @@ def _jax() -> Library:
 
 def _numba() -> Library:
     cuda = pytest.importorskip("numba.cuda")
+    if not cuda.is_available():
+        pytest.skip("Numba sees no GPU")
 
     def address(found: Any) -> int:
         return int(found.__cuda_array_interface__["data"][0])
