@@ -47,6 +47,22 @@ def test_conversions_to_every_dtype(source):
             equal(lambda target=target: api.from_host(array).then(lambda t: api.convert(t, target)))
 
 
+@pytest.mark.parametrize("name", CONVERTED)
+def test_conversions_of_packed_elements(name):
+    array = every_bits(name)
+    for size in (array.size // 2 * 2, 2, 6):
+        if size <= array.size:
+            part = array[:size]
+            equal(lambda part=part: api.from_host(part).then(lambda t: api.convert(t, "f4e2m1")).reinterpret("u8"))
+    pairs = np.arange(256 * 9, dtype=np.uint32).astype(np.uint8)
+    for start in (0, 1, 3):  # bytes that are not aligned to what a thread takes
+        part = pairs[start:]
+        equal(lambda part=part: api.from_host(part).then(lambda t: api.convert(t.reinterpret("f4e2m1"), name)))
+    with use_device("cuda"):
+        odd = api.convert(api.ones(8, name), "f4e2m1").sync().to_host()
+    assert odd.astype(np.float32).tolist() == [1.0] * 8
+
+
 def test_parts_of_tensors_that_are_not_aligned_are_converted():
     array = np.arange(4099, dtype=np.float32)
     for start in (0, 1, 2):

@@ -132,6 +132,22 @@ def test_shared_and_unzipped_ops(function: KernelFunction) -> None:
     assert (one.then(host).sync() == 1.0).all()
 
 
+def test_a_step_that_runs_ops_itself(function: KernelFunction) -> None:
+    """On other streams, between what the op did before and what it does next."""
+    seen: list[float] = []
+
+    def look(t: Tensor) -> DeviceOp[Tensor]:
+        seen.append(float(t.to_host().max()))
+        return value(scaled(function, t, 5.0).enqueue_on(Device(0).new_stream()))
+
+    op = ones()
+    for _ in range(3):
+        op = op.then(lambda t: scaled(function, t, 2.0)).then_unchecked(look).then(lambda t: scaled(function, t, 0.1))
+    found = op.then(host).sync()
+    assert seen == pytest.approx([2.0, 2.0, 2.0])
+    assert np.allclose(found, 1.0)
+
+
 def test_hundreds_of_awaits_and_cancellations(function: KernelFunction) -> None:
     async def one(number: int) -> float:
         back = await ones().then(lambda t: scaled(function, t, float(number))).then(host)

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,6 +21,7 @@ from tilec.runtime import use_device
 # Seconds after which a program hangs.
 PATIENCE = 120.0
 Step = Callable[[World, Numbers], None]
+T = TypeVar("T")
 # With how often each is drawn.
 WEIGHTS: dict[Step, int] = {
     tensor_steps.nothing: 1,
@@ -91,15 +92,20 @@ def as_wanted(default: int) -> Callable[[Any], Any]:
 
 def carry_out(program: Program, site: Site) -> World:
     """Carry out a program; AssertionError where the device and the model part."""
+    return watched(lambda: _steps(program, site))
+
+
+def watched(work: Callable[[], T]) -> T:
+    """What a function gives, which runs in a thread of its own; AssertionError where it hangs."""
     box: list[Any] = []
 
-    def work() -> None:
+    def run() -> None:
         try:
-            box.append(_steps(program, site))
+            box.append(work())
         except BaseException as error:  # noqa: BLE001 - raised by who waits
             box.append(error)
 
-    thread = threading.Thread(target=work, daemon=True)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(PATIENCE)
     if thread.is_alive():
@@ -116,9 +122,19 @@ def _steps(program: Program, site: Site) -> World:
         for number in range(3):
             tensor_steps.make(world, Numbers(0, number, number, 0))
         for name, number in program:
-            with running.within(world):
-                STEPS[name](world, Numbers(number % 8, number // 8 % 8, number // 64 % 8, number // 512))
-            world.check()
-        world.close()
-        running.policy(world, Numbers(0, 0, 0, 0))
+            one_step(world, STEPS[name], number)
+        end(world)
     return world
+
+
+def one_step(world: World, step: Step, number: int) -> None:
+    """Carry out a step, which chooses by a number, on the device and in the model."""
+    with running.within(world):
+        step(world, Numbers(number % 8, number // 8 % 8, number // 64 % 8, number // 512))
+    world.check()
+
+
+def end(world: World) -> None:
+    """See that all contents are right, and that nothing is left once all is dropped."""
+    world.close()
+    running.policy(world, Numbers(0, 0, 0, 0))

@@ -52,3 +52,6 @@ def ops(tensor: DeviceOp[Tensor], shared: DeviceOp[SharedTensor]) -> None:
     tensor.unpartition()  # wrong: a tensor is no partition
     shared.share()  # wrong: shared tensors are cloned
     tensor.try_partition(4)  # wrong: a tensor has one owner
+    value(1).then(lambda x: x)  # wrong: a number is no op
+    value(1).then_unchecked(lambda x: x)  # wrong: likewise
+    value(1).first()  # wrong: a number has no elements

@@ -49,7 +49,7 @@ def capsule(view: View, keep: Any, *, versioned: bool) -> Any:
         strides=ctypes.cast(stride, ctypes.POINTER(ctypes.c_int64)),
         byte_offset=0,
     )
-    deleter = ctypes.cast(_DELETER, ctypes.c_void_p)
+    deleter = _NO_DELETER if _ended else ctypes.cast(_DELETER, ctypes.c_void_p).value
     managed: RawManaged | RawVersioned
     if versioned:
         flags = READ_ONLY if view.readonly else 0
@@ -57,7 +57,9 @@ def capsule(view: View, keep: Any, *, versioned: bool) -> Any:
     else:
         managed = RawManaged(tensor=tensor, context=None, deleter=deleter)
     address = ctypes.addressof(managed)
-    _EXPORTED[address] = (managed, shape, stride, keep)
+    held = _EXPORTED[address] = (managed, shape, stride, keep)
+    if _ended:
+        _leave(held)
     made = _new(address, _VERSIONED if versioned else _PLAIN, _DESTRUCTOR)
     _look_over()
     _OFFERED.append(made)
@@ -76,6 +78,23 @@ def _look_over() -> None:
         del one
 
 
+def _end() -> None:
+    """The process ends. Consumers (JAX) may let go after the interpreter is gone, when no function of Python can run: then nothing is to be
+    done, and descriptions and memory stay where they are.
+    """
+    global _ended
+    _ended = True
+    _OFFERED.clear()
+    for held in list(_EXPORTED.values()):
+        held[0].deleter = _NO_DELETER
+        _leave(held)
+
+
+def _leave(held: tuple[Any, ...]) -> None:
+    """Never let go of what a consumer holds."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+
+
 def _delete(address: int) -> None:
     _EXPORTED.pop(address, None)
 
@@ -92,5 +111,9 @@ def _destroy(address: int) -> None:
 _OURS = 2
 _DELETER = _Deleter(_delete)
 _DESTRUCTOR = _Destructor(_destroy)
+# What a consumer may call when there is no Python any more: a function of C that changes nothing. Null would do by DLPack's rules, if all
+# consumers knew them.
+_NO_DELETER = ctypes.cast(ctypes.pythonapi.Py_IsInitialized, ctypes.c_void_p).value
+_ended = False
 COLLECTED.append(_look_over)
-atexit.register(_OFFERED.clear)
+atexit.register(_end)

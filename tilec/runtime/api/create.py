@@ -177,7 +177,8 @@ def convert(source: Any, dtype: Any) -> DeviceOp[Tensor]:
 
     Numbers are rounded once, to nearest even. Floats become integers towards zero: what is too large becomes the nearest bound, and NaN 0.
     Integers become integers by their low bits, and bools by being other than 0. What is too large for a float becomes infinite, or NaN for
-    f8e4m3 and f8e8m0; f8e8m0 has powers of two alone, and NaN for what is not above 0.
+    f8e4m3 and f8e8m0; f8e8m0 has powers of two alone, and NaN for what is not above 0. f4e2m1 has neither infinity nor NaN: both become
+    its largest number, 6, and what is too large too.
 
     Args:
         source: a tensor, view, shared tensor or borrow, which is claimed for reading until the op has run; a tensor of another library; or
@@ -185,14 +186,12 @@ def convert(source: Any, dtype: Any) -> DeviceOp[Tensor]:
         dtype: tilec's name, or a dtype of NumPy or torch.
 
     Raises:
-        TensorError: it is no tensor, or a dtype is none that converts. OwnershipError: it cannot be read.
+        TensorError: it is no tensor, the dtype is none, or its elements would not fill their bytes. OwnershipError: it cannot be read.
     """
-    name = known("convert", dtype, but=_UNKNOWN)
+    name = known("convert", dtype)
     if isinstance(source, DeviceOp):
         return source.then(lambda found: convert(found, name))
-    tensor = source if isinstance(source, Described) else Tensor.from_foreign(source)
-    known("convert", tensor.dtype, but=_UNKNOWN)
-    return Convert(tensor, name)
+    return Convert(source if isinstance(source, Described) else Tensor.from_foreign(source), name)
 
 
 def meta(shape: Any, dtype: Any = "f32") -> DeviceOp[MetaTensor]:

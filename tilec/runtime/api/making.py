@@ -110,8 +110,10 @@ class Convert(Transfer[Tensor]):
         """Claim the tensor for reading, until the op has run.
 
         Raises:
-            OwnershipError: it cannot be read. TensorError: it has strides that cannot be copied.
+            OwnershipError: it cannot be read. TensorError: it has strides that cannot be copied, or the dtype's elements share bytes and
+                would not fill them.
         """
+        checked_packing(dtype, source.shape)
         self._dtype = dtype
         contiguous = source.is_contiguous and source.dtype != dtype
         # Elements that lie apart are put together first; and a copy is all that the same dtype takes.

@@ -77,10 +77,11 @@ def memcpy(target: Described, source: Any) -> DeviceOp[None]:
     Args:
         target: a tensor, a mutable borrow, or a partition. It is claimed for writing until the op has run, and does not move.
         source: a tensor or view of the same dtype, shape and device, which is claimed for reading, strides being free on both sides; an
-            op that gives one; or a host array, which is read while the op is enqueued.
+            op that gives one; or a host array, which is read while the op is enqueued. The shape may be another of as many elements where
+            neither side has gaps.
 
     Raises:
-        TensorError: dtype or shape differ, or the target is no tensor. AliasError: they share memory.
+        TensorError: the contents do not fit, or the target is no tensor. AliasError: they share memory.
         OwnershipError: the target cannot be written, or the source not be read.
     """
     written = require_tensor(target, "memcpy")

@@ -19,23 +19,12 @@ struct Bits<kFloat32> {
     using Type = unsigned;
 };
 
-/// Integers of 8 to 64 bits as i64 (or u64).
-__device__ __forceinline__ void integers(const unsigned long long (&bits)[kPack], int code, unsigned long long (&numbers)[kPack]) {
-    using Word = unsigned long long;
-    if (code == elements::kBool) return elements::each(bits, numbers, [](Word x) { return Word(x != 0); });
-    const int unused = 64 - (8 << elements::width(code));
-    if (elements::is_signed(code))
-        elements::each(bits, numbers, [=](Word x) { return static_cast<Word>(static_cast<long long>(x << unused) >> unused); });
-    else
-        elements::each(bits, numbers, [](Word x) { return x; });
-}
-
 template <int HELD>
 __device__ __forceinline__ void converted(
     const typename Bits<HELD>::Type (&bits)[kPack], int target, int source, unsigned long long (&result)[kPack]) {
     if constexpr (HELD == kInteger) {
         unsigned long long numbers[kPack];
-        integers(bits, source, numbers);
+        elements::integers(bits, source, numbers);
         elements::encode(numbers, target, source == elements::kU64, result);
     } else if constexpr (HELD == kFloat64) {
         double numbers[kPack];

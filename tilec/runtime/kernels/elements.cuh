@@ -107,6 +107,15 @@ __device__ __forceinline__ unsigned narrow_e8m0(float number) {
     return bits < 0x00600000u ? 0u : bits < 0x00800000u ? 1u : (bits + 0x00400000u) >> 23;
 }
 
+/// Four bits: the largest number where it is too large, and for NaN, which there is none of; as the instruction of sm_100 gives them.
+__device__ __forceinline__ unsigned narrow_e2m1(float number) {
+    const unsigned bits = __float_as_uint(number), size = bits & 0x7FFFFFFFu;
+    return size > 0x7F800000u ? 7u : cut<1, 1>(size, 7u) | (bits >> 28 & 8u);
+}
+
+/// What four bits stand for: a number of f16, whose exponent's bias is 14 more.
+__device__ __forceinline__ float widen_e2m1(unsigned bits) { return widen16((bits & 8u) << 12 | (bits & 7u) << 9) * 16384.0f; }
+
 /// The bits of the nearest small floats. Numbers may have been rounded to odd.
 template <int V, typename Bits>
 __device__ __forceinline__ void narrow(const float (&numbers)[V], int code, Bits (&bits)[V]) {
@@ -187,6 +196,18 @@ __device__ __forceinline__ void encode(const unsigned long long (&numbers)[V], i
     for (int i = 0; i < V; ++i) found[i] = signs[i] ? -found[i] : found[i];
     if (code == kF32) each(found, bits, [](float x) { return __float_as_uint(x); });
     else narrow(found, code, bits);
+}
+
+/// Integers of 8 to 64 bits as i64 (or u64).
+template <int V>
+__device__ __forceinline__ void integers(const unsigned long long (&bits)[V], int code, unsigned long long (&numbers)[V]) {
+    using Word = unsigned long long;
+    if (code == kBool) return each(bits, numbers, [](Word x) { return Word(x != 0); });
+    const int unused = 64 - (8 << width(code));
+    if (is_signed(code))
+        each(bits, numbers, [=](Word x) { return static_cast<Word>(static_cast<long long>(x << unused) >> unused); });
+    else
+        each(bits, numbers, [](Word x) { return x; });
 }
 
 /// V elements that move in one piece.

@@ -14,7 +14,7 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
 class Small(NamedTuple):
-    """A float of 8 or 16 bits: digits behind the point, bias of the exponent, the first code beyond all finite numbers, and NaN."""
+    """A float of 4 to 16 bits: digits behind the point, bias of the exponent, the first code beyond all finite numbers, and NaN."""
 
     digits: int
     bias: int
@@ -28,7 +28,10 @@ SMALL = {
     "f8e4m3": Small(3, 7, 0x7F, 0x7F),  # NaN follows the largest number
     "f8e5m2": Small(2, 15, 0x7C, 0x7E),
 }
-_SCALE = "f8e8m0"
+_SCALE, _FOURS = "f8e8m0", "f4e2m1"
+# Four bits have neither infinity nor NaN: what is too large, and NaN, become the largest number.
+_SMALLEST = Small(1, 1, 7, 7)
+_NUMBERS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 _NAN32, _NAN64 = np.uint32(0x7FC00000), np.uint64(0x7FF8000000000000)
 _SIZE, _INFINITE = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
 # Digits beyond these of an integer are put together into one before it becomes a float64: what is rounded to has fewer by far.
@@ -42,10 +45,19 @@ def convert(bits: Array, source: str, target: str) -> Array:
     bits. Every NaN is the same one.
 
     Args:
-        bits: unsigned integers of the source's size.
+        bits: unsigned integers of the source's size; of f4e2m1, bytes of two elements, the first in the low half.
         source: its dtype.
         target: the dtype wanted, another one.
     """
+    if source == _FOURS:
+        bits = np.stack([bits & np.uint8(15), bits >> np.uint8(4)], axis=-1).reshape(-1)
+    elif target == _FOURS:
+        codes = _converted(bits, source, target)
+        return codes[0::2] | codes[1::2] << np.uint8(4)
+    return _converted(bits, source, target)
+
+
+def _converted(bits: Array, source: str, target: str) -> Array:
     with np.errstate(all="ignore"):
         if DTYPES[source].kind == "float":
             return encode(numbers(bits, source), target)
@@ -58,6 +70,8 @@ def numbers(bits: Array, dtype: str) -> Array:
         return bits.view(DTYPES[dtype].numpy)
     if dtype == "f16":
         return bits.view(np.float16).astype(np.float32)
+    if dtype == _FOURS:
+        return _NUMBERS[bits]
     if dtype == _SCALE:
         found = np.where(bits == 0, np.uint32(0x00400000), bits.astype(np.uint32) << np.uint32(23))
         found[bits == 0xFF] = _NAN32
@@ -81,12 +95,27 @@ def encode(values: Array, dtype: str) -> Array:
 
 
 def narrow(values: Array, dtype: str) -> Array:
-    """The bits of the nearest numbers of 8 or 16 bits. The float32 numbers may have been rounded to odd."""
+    """The bits of the nearest numbers of 4 to 16 bits. The float32 numbers may have been rounded to odd."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     size = bits & _SIZE
     if dtype == _SCALE:
         return _scales(bits, size)
-    digits, bias, beyond, nan = SMALL[dtype]
+    if dtype == _FOURS:
+        result = _cut(size, _SMALLEST) | (bits >> np.uint32(28)) & np.uint32(8)
+        result[size > _INFINITE] = _SMALLEST.nan
+        return result.astype(np.uint8)
+    small = SMALL[dtype]
+    result = _cut(size, small)
+    missing = (size > _INFINITE) | (result == small.nan)  # of f8e4m3, also what is too large
+    width = 8 * DTYPES[dtype].bytes
+    result |= (bits >> np.uint32(32 - width)) & np.uint32(1 << (width - 1))
+    result[missing] = small.nan
+    return result.astype(f"u{width // 8}")
+
+
+def _cut(size: Array, small: Small) -> Array:
+    """The bits of the nearest float of fewer digits, without a sign."""
+    digits, bias, beyond, _ = small
     shift = 23 - digits
     result = (size >> np.uint32(shift)) & np.uint32(1)
     result += size
@@ -97,12 +126,8 @@ def narrow(values: Array, dtype: str) -> Array:
     tiny = size < np.uint32((128 - bias) << 23)
     if tiny.any():
         result[tiny] = (size[tiny].view(np.float32) + last.view(np.float32)).view(np.uint32) - last
-    np.minimum(result, np.uint32(beyond), out=result)
-    missing = (size > _INFINITE) | (result == nan)  # of f8e4m3, also what is too large
-    width = 8 * DTYPES[dtype].bytes
-    result |= (bits >> np.uint32(32 - width)) & np.uint32(1 << (width - 1))
-    result[missing] = nan
-    return result.astype(f"u{width // 8}")
+    found: Array = np.minimum(result, np.uint32(beyond), out=result)
+    return found
 
 
 def _scales(bits: Array, size: Array) -> Array:

@@ -79,18 +79,31 @@ def convert(ctx: ExecutionContext, to: Place, source: Place) -> None:
         return
     wanted, given = to.facts.dtype, source.facts.dtype
     if ctx.driver.device(ctx.device).interprets is None:
-        _module(ctx).convert(ctx.stream, to.raw, source.raw, to.facts.size, to.code, source.code, HELD=held_of(given, wanted))
+        _launch_convert(ctx, to, source)
         return
 
     def work(target: Array, origin: Array) -> None:
         from tilec.runtime.kernels import elements
 
         into, of = target.view(f"u{DTYPES[wanted].bytes}"), origin.view(f"u{DTYPES[given].bytes}")
-        for start in range(0, into.size, _CHUNK):
-            into[start : start + _CHUNK] = elements.convert(of[start : start + _CHUNK], given, wanted)
+        each, every = (_CHUNK // DTYPES[dtype].per_byte for dtype in (wanted, given))
+        for part in range(-(-into.size // each)):
+            into[part * each : (part + 1) * each] = elements.convert(of[part * every : (part + 1) * every], given, wanted)
 
     host: Any = ctx.driver
     host.call(ctx.stream, "convert", work, [(to.facts.ptr, to.nbytes), (source.facts.ptr, source.nbytes)])
+
+
+def _launch_convert(ctx: ExecutionContext, to: Place, source: Place) -> None:
+    """By the kernel for packed elements on one side, or by that for all others."""
+    module, count = _module(ctx), to.facts.size
+    wanted, given = to.facts.dtype, source.facts.dtype
+    if DTYPES[wanted].packed:
+        module.pack(ctx.stream, to.raw, source.raw, count, source.code, HELD=held_of(given, wanted))
+    elif DTYPES[given].packed:
+        module.unpack(ctx.stream, to.raw, source.raw, count, to.code)
+    else:
+        module.convert(ctx.stream, to.raw, source.raw, count, to.code, source.code, HELD=held_of(given, wanted))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

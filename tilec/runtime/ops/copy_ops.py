@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from tilec.errors import AliasError, PlacementError, TensorError
 from tilec.model.dtype import DTYPES
-from tilec.runtime.layout import ON_CPU, TensorFacts, device_words, may_overlap, overlaps_itself
+from tilec.runtime.layout import ON_CPU, TensorFacts, contiguous_stride, device_words, may_overlap, overlaps_itself
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.execution import refuse_nested
 from tilec.runtime.ops.op import DeviceOp
@@ -258,16 +258,17 @@ class Memcpy(Transfer[None]):
         """Claim both.
 
         Raises:
-            TensorError: dtype or shape differ, or the copy would take too many calls of the driver. AliasError: they share memory.
+            TensorError: the contents do not fit, or the copy would take too many calls of the driver. AliasError: they share memory.
             OwnershipError: one cannot be used so.
         """
         who = holder("memcpy")
         written, read = End(target, who, write=True), End(source, who)
         to, of = written.facts, read.facts
-        _check_same(to, of.dtype, of.shape)
+        _check_fits(to, of.dtype, of.shape, dense=source.is_contiguous)
         if target is source or may_overlap(to, of):  # the same one without elements shares none
             raise AliasError(f"memcpy: the source {source!r} shares memory with the target {target!r}", fix="copy it first (dup)")
-        self._calls = boxes(byte_layout(to), byte_layout(of))
+        there = byte_layout(to)
+        self._calls = boxes(there, byte_layout(of) if to.shape == of.shape else there)  # of another shape, both lie without gaps
         # One that is refused leaves the other one free.
         with contextlib.ExitStack() as stack:
             stack.enter_context(read.take())
@@ -296,13 +297,13 @@ class Upload(Transfer[None]):
         """Claim the target, and keep the array until the op runs.
 
         Raises:
-            TensorError: no tensor can be made of the array, dtype or shape differ, or the target has gaps.
+            TensorError: no tensor can be made of the array, it does not fit, or the target has gaps.
             OwnershipError: the target cannot be written.
         """
         self._array: Array | None = host.as_array(source)
         self._dtype = host.dtype_of(self._array)
         written = End(target, holder("memcpy"), write=True)
-        _check_same(written.facts, self._dtype, self._array.shape)
+        _check_fits(written.facts, self._dtype, self._array.shape, dense=True)
         if not target.is_contiguous:
             what = f"memcpy from the host takes a contiguous target, and this is {target!r}"
             raise TensorError(what, fix="copy to the device first: api.from_host(x).then(lambda y: api.memcpy(t, y))")
@@ -403,9 +404,14 @@ def _on_host(storage: Storage) -> bool:
     return storage.ordinal == ON_CPU and storage.foreign
 
 
-def _check_same(target: TensorFacts, dtype: str, shape: tuple[int, ...]) -> None:
-    if (target.dtype, target.shape) != (dtype, shape):
+def _check_fits(target: TensorFacts, dtype: str, shape: tuple[int, ...], *, dense: bool) -> None:
+    """See that contents can go to a tensor element by element: of the same shape, or as many on both sides without gaps (`dense`)."""
+    in_order = dense and target.size == math.prod(shape) and target.stride == contiguous_stride(target.shape)
+    if target.dtype != dtype or not (target.shape == shape or in_order):
         what = f"memcpy: the source is {dtype} of shape {shape}, and the target {target.dtype} of shape {target.shape}"
-        raise TensorError(what, fix="reshape or reinterpret one of them; api.convert changes the dtype")
+        cause = "shapes may differ where there are as many elements, and neither side has gaps"
+        raise TensorError(
+            what, cause=cause, fix="reshape or reinterpret one of them, or dup() what has gaps; api.convert changes the dtype"
+        )
     if overlaps_itself(target):
         raise AliasError(f"memcpy: strides {target.stride} of the target name elements more than once", fix="write a tensor of its own")

@@ -96,6 +96,16 @@ def executing(op: DeviceOp[object]) -> Iterator[None]:
         _RUNNING.op = None
 
 
+@contextlib.contextmanager
+def unguarded() -> Iterator[None]:
+    """While it lasts, this thread may execute ops although it enqueues one: that one said so."""
+    outer, _RUNNING.op = _RUNNING.op, None
+    try:
+        yield
+    finally:
+        _RUNNING.op = outer
+
+
 def refuse_nested(op: DeviceOp[object]) -> None:
     """See that this thread may execute an op.
 

@@ -163,6 +163,15 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
             require_function("then", function)
         return self._chain("then", function)
 
+    def then_unchecked(self, function: Callable[[T_co], DeviceOp[U]]) -> DeviceOp[U]:
+        """As `then`, with a function that may execute other ops (`sync`, `to_host`, `graph`), on whatever streams.
+
+        Tensors of tilec are ordered as ever; what is passed on by address, and arrays of other libraries, are the function's to order.
+        """
+        from tilec.runtime.ops.unchecked import ThenUnchecked
+
+        return ThenUnchecked(self, function)
+
     def map(self, function: Callable[[T_co], U]) -> DeviceOp[U]:
         """Make something else of the result on the host. The device may not have made it yet: do not read it."""
         require_function("map", function)

@@ -122,6 +122,9 @@ class Described:
         self.require(Holder(what="the address"))
         return self._facts.ptr
 
+    # What cuTile Rust calls these.
+    device_id, num_bytes, device_pointer = device, nbytes, ptr
+
     def __len__(self) -> int:
         """Extent of the first dimension.
 

@@ -280,7 +280,7 @@ def test_gaps_are_not_filled():
         (lambda: api.eye_rect(2, True), TensorError, "columns is True"),
         (lambda: api.eye(2, "f8e8m0"), TensorError, "eye makes no tensors of f8e8m0"),
         (lambda: api.convert(np.zeros(3), "f33"), TensorError, "no dtype"),
-        (lambda: api.convert(np.zeros(3), "f4e2m1"), TensorError, "convert makes no tensors of f4e2m1"),
+        (lambda: api.convert(np.zeros(3), "f4e2m1"), TensorError, "does not fill its bytes"),
         (lambda: api.rand((2, -2)), TensorError, "negative extent"),
         (lambda: api.rand(3, dtype="i32"), TensorError, "rand makes no tensors of i32"),
         (lambda: api.rand(3, seed=-1), UsageError, r"the seed is -1, and must be from 0 to 2\^64 - 1"),

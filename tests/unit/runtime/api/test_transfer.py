@@ -375,6 +375,27 @@ def test_what_cannot_be_copied(cpu: Device, use: Callable[[Tensor], Any], kind: 
     t.borrow_mut().release()
 
 
+def test_as_many_elements_in_another_shape(cpu: Device) -> None:
+    """As a token goes to a row of a batch: in the order of the elements, where neither side has gaps."""
+    t = api.from_host(counting(2, 6)).sync()
+    api.memcpy(t, api.from_host(counting(12) + 1).sync()).sync()
+    assert np.array_equal(t.to_host(), counting(2, 6) + 1)
+    api.memcpy(t, np.asfortranarray(counting(3, 4) + 2)).sync()
+    assert np.array_equal(t.to_host(), counting(2, 6) + 2)
+    with t.borrow_mut() as m:
+        api.memcpy(m[1], api.from_host(counting(3, 2)).sync()).sync()
+    assert np.array_equal(t.to_host()[1], counting(6))
+    wide = api.from_host(counting(3, 8)).sync()
+    with (
+        wide[:, ::2] as gaps,
+        pytest.raises(TensorError, match=r"^memcpy: the source is f32 of shape \(3, 4\), and .* of shape \(2, 6\)") as e,
+    ):
+        api.memcpy(t, gaps)
+    assert "neither side has gaps" in e.value.cause
+    with wide.borrow_mut() as m, m[:, 4:] as gaps, pytest.raises(TensorError, match=r"^memcpy: the source is f32 of shape \(2, 6\)"):
+        api.memcpy(gaps, t)
+
+
 def test_memory_is_not_copied_onto_itself(cpu: Device) -> None:
     source = counting(8)
     a, b = (Tensor.from_foreign(part, driver=cpu.driver) for part in (source[:6], source[2:]))

@@ -272,11 +272,10 @@ def test_the_guard_is_released_on_every_exception(held: Held, error: BaseExcepti
         assert value(1).sync() == 1
 
 
-def test_there_is_no_unchecked_then() -> None:
-    """The way to nest that messages recommend exists, and no second `then` only pretends to be another."""
-    assert not hasattr(value(1), "then_unchecked")
-    with use_device("cpu"):
-        assert with_context(lambda ctx: ctx.run(value(4))).sync() == 4
+def test_what_the_message_recommends_works(held: Held) -> None:
+    """`ctx.run`, and `then_unchecked` (test_unchecked.py), which is no other name of `then`."""
+    assert with_context(lambda ctx: ctx.run(value(4))).sync() == 4
+    assert value(4).then_unchecked(lambda x: value(value(x).sync())).sync() == 4
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ def test_metadata_asks_no_device(gpu: FakeDriver, on_gpu: Make) -> None:
     gpu.calls.clear()
     assert (t.shape, t.strides, t.dtype, t.device, t.ndim, t.size, t.itemsize, t.nbytes) == ((4, 8), (8, 1), "f32", 0, 2, 32, 4, 128)
     assert (t.is_contiguous, t.readonly, len(t), t.ptr) == (True, False, 4, t.storage.address)
+    assert (t.device_id, t.num_bytes, t.device_pointer) == (t.device, t.nbytes, t.ptr), "as cuTile Rust calls them"
     assert repr(t) == "<Tensor f32[4, 8] on cuda:0>"
     part = t[1:3, 2:6]
     assert repr(part) == "<TensorView f32[2, 4], strides (8, 1) on cuda:0>"

@@ -1,0 +1,150 @@
+"""Real libraries on the cpu device, both ways and in every dtype: torch and JAX, where they are installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilec.errors import BorrowError
+from tilec.model.dtype import DTYPES
+from tilec.runtime import Tensor, api, use_device
+from tilec.runtime.tensors.host import numpy_dtype
+
+ROOT = Path(__file__).resolve().parents[4]
+WHOLE = [name for name, row in DTYPES.items() if not row.packed]
+# What holds memory of tilec's while the process ends, by the library that it is for. Writing to what they have would be seen.
+HOLDERS = {
+    "torch": "import torch\nheld = [torch.from_dlpack(t) for t in tensors]\nassert float(held[0].sum()) == 32",
+    "jax": "import jax\nheld = [jax.dlpack.from_dlpack(t) for t in tensors]\nassert float(held[0].sum()) == 32",
+    "numpy": "import numpy\nheld = [numpy.from_dlpack(t) for t in tensors]\nassert float(held[0].sum()) == 32",
+}
+
+
+@pytest.fixture(params=["torch", "jax"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """What makes the library's array of an exporter, and of a NumPy array."""
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    found = pytest.importorskip(request.param)
+    if request.param == "torch":
+        return found.from_dlpack, lambda array: found.from_numpy(array.view(np.uint8)).view(getattr(found, str(array.dtype)))
+    found.config.update("jax_enable_x64", True)  # it has no numbers of 64 bits otherwise
+    return found.dlpack.from_dlpack, found.numpy.asarray
+
+
+def _address(array: Any) -> int:
+    return int(array.data_ptr() if hasattr(array, "data_ptr") else array.unsafe_buffer_pointer())
+
+
+def _numbers(name: str) -> np.ndarray[Any, Any]:
+    return np.array([[1, 2, 4, 8], [16, 32, 1, 2]], np.float32).astype(numpy_dtype(name))
+
+
+def test_tensors_of_every_dtype_are_given_out(library: Any) -> None:
+    take, _ = library
+    for name in WHOLE:
+        with use_device("cpu"):
+            t = api.from_host(_numbers(name)).sync()
+        theirs = take(t)
+        assert (tuple(theirs.shape), _address(theirs)) == ((2, 4), t.ptr), name
+        back = Tensor.from_foreign(theirs)
+        assert (back.dtype, back.ptr) == (name, t.ptr)
+        assert back.to_host().tolist() == _numbers(name).tolist(), name
+
+
+def test_arrays_of_every_dtype_are_taken(library: Any) -> None:
+    _, make = library
+    for name in WHOLE:
+        theirs = make(_numbers(name))
+        t = Tensor.from_foreign(theirs)
+        assert (t.dtype, t.shape, t.ptr, t.device) == (name, (2, 4), _address(theirs), -1)
+        assert t.to_host().tolist() == _numbers(name).tolist(), name
+        with use_device("cpu"):
+            copy = api.from_host(theirs).sync()
+        assert (copy.dtype, copy.ptr != t.ptr, copy.to_host().tolist()) == (name, True, _numbers(name).tolist())
+
+
+def test_memory_outlives_the_tensor(library: Any) -> None:
+    take, _ = library
+    with use_device("cpu"):
+        theirs = take(api.full((64, 64), 3).sync())
+        for _ in range(4):  # of the size of what would have been freed
+            api.full((64, 64), 7).sync()
+    assert float(theirs.min()) == float(theirs.max()) == 3
+
+
+def test_parts_go_where_strides_and_reading_are_known(library: Any) -> None:
+    take, make = library
+    with use_device("cpu"):
+        t = api.arange(12).reshape(3, 4).sync()
+    with t.borrow_mut() as m:
+        assert np.asarray(take(m)).tolist() == _rows(0, 3)
+    if not hasattr(make(_numbers("f32")), "data_ptr"):  # JAX, whose arrays have no gaps and never change
+        with t[1:3] as part, pytest.raises(BufferError, match=r"use borrow_mut\(\), or a copy"):
+            take(part)
+        frozen = Tensor.from_foreign(make(_numbers("f32")))
+        with pytest.raises(BorrowError, match="for reading only"):
+            frozen.borrow_mut()
+    else:
+        with t[1:3, ::2] as part:
+            assert take(part).tolist() == [row[::2] for row in _rows(1, 3)]
+
+
+def _rows(start: int, stop: int) -> list[list[float]]:
+    return np.arange(12, dtype=np.float32).reshape(3, 4)[start:stop].tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+def test_a_process_ends_while_they_hold_tensors(name: str) -> None:
+    pytest.importorskip(name)
+    code = (
+        "from tilec.runtime import api, use_device\n"
+        "with use_device('cpu'):\n"
+        "    tensors = [api.ones((4, 8)).sync() for _ in range(20)]\n"
+        f"{HOLDERS[name]}\n"
+        "print('end')\n"
+    )
+    done = _run(code)
+    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
+
+
+def test_a_consumer_may_let_go_when_there_is_no_interpreter_any_more() -> None:
+    """As JAX does, whose arrays go with its libraries: at the end of the process, behind all of Python."""
+    code = (
+        "import atexit, ctypes\n"
+        "libc = ctypes.CDLL(None)\n"
+        "held = []\n"
+        "def at_the_end():\n"  # registered before tilec is imported, so it runs behind all that tilec does at the end
+        "    for managed in held:\n"
+        "        libc.__cxa_atexit(ctypes.c_void_p(managed.deleter), ctypes.c_void_p(ctypes.addressof(managed)), None)\n"
+        "atexit.register(at_the_end)\n"
+        "from tilec.runtime import api, use_device\n"
+        "from tilec.runtime.dlpack import RawManaged\n"
+        "pointer = ctypes.pythonapi.PyCapsule_GetPointer\n"
+        "pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)\n"
+        "rename = ctypes.pythonapi.PyCapsule_SetName\n"
+        "rename.argtypes = (ctypes.py_object, ctypes.c_void_p)\n"
+        "used = ctypes.create_string_buffer(b'used_dltensor')\n"
+        "def consume(t):\n"
+        "    capsule = t.__dlpack__()\n"
+        "    held.append(RawManaged.from_address(pointer(capsule, b'dltensor')))\n"
+        "    rename(capsule, ctypes.addressof(used))\n"
+        "with use_device('cpu'):\n"
+        "    t = api.ones((4, 8)).sync()\n"
+        "consume(t)\n"
+        "atexit.register(lambda: consume(t))\n"
+        "print('end')\n"
+    )
+    done = _run(code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+def _run(code: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, cwd=ROOT, env=environment)
