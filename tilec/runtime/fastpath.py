@@ -7,11 +7,13 @@ from __future__ import annotations
 import functools
 import operator
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from tilec.runtime.arguments import READERS, torch_strided
 from tilec.runtime.contract import Contract
+from tilec.runtime.fastpath_text import KEY_OF, LEASED, PATHS, READ, TAIL
 from tilec.runtime.handles import HANDLES
 from tilec.runtime.packing import Block
 from tilec.runtime.prepare import Plan
@@ -26,161 +28,6 @@ CONSTANTS = frozenset((bool, int, float))
 
 # Launches of ops that one kernel keeps, by the tensors.
 _MOST_KNOWN = 64
-
-# Three ways to find what a launch needs, the shortest first:
-# - `recent`: the last launch of tilec's own tensors, of which nothing is changed; its argument memory is never written again;
-# - `guard`: the facts of torch tensors are those of a launch before, by one test for all of them;
-# - `plans`: by everything that was read of the arguments.
-_TEMPLATE = """
-def meet(kind):
-    global Tensor
-    Tensor = kind
-
-def launch(stream, values, choices=()):
-    global recent, guard, plan_before
-    if choices:
-        return chosen(stream, values, choices)
-    try:
-        {unpack} = values
-        s = stream._handle if type(stream) is Stream else stream if type(stream) is int else handles[type(stream)](stream)
-        t = {kind}
-        if t is Tensor:
-            {same} = recent
-            known = {known}
-        else:
-            known = False
-        if not known:
-            plan = None
-            if t in torch_types:
-                {guard} = guard
-                if {guarded}:
-                    {addresses}
-                    if {even}:
-                        plan = guarded
-            if plan is None:
-{read}
-                plan = plans[{key}]
-                if t in torch_types:
-                    if plan is plan_before and {even}:
-                        made = plan.guard({tensors})
-                        if made is not None:
-                            guard = {guards}
-                    plan_before = plan
-            call = plan.calls[s]
-    except Exception:
-        known, plan = False, None
-    if known:
-        result = function(first, second, address, {held})[0]
-        if result:
-            recent = none_before
-            failed(*parts, stream, result)
-        return
-    if plan is None:
-        return slow(stream, values)
-{tail}
-
-def owned(ctx, op):
-    global latest, other
-    values, looks = op._values, op._looks
-    {unpack} = values
-    wrote, read = ctx._wrote, ctx._read
-    inside = {inside}
-    if not inside:
-{touch}
-    s = ctx.stream
-    {latest} = latest
-    if (looks is ql or looks == ql) and qs == s{numbers}:
-        result = function(first, second, address, {held})[0]
-        if result:
-            known.clear()
-            latest = other = none_latest
-            failed(*parts, s, result)
-    else:
-        launch_anew(s, values, looks)
-    alone = references(values) == n
-    if alone and inside and {alone}:
-        {looked} = looks
-        {free} = None
-        op._values, op._looks = (), None
-        if op._way is not None:
-            op._origin.spare[0] = op
-        return values
-    return op._settled(ctx, alone)
-
-def launch_anew(stream, values, looks):
-    global latest, other
-    s = stream
-    found = other if looks is other_looks(other) else known.get(looks)
-    if found is not None:
-        {unpack} = values
-        {latest} = found
-        if qs == s{numbers}:
-            if found is not other:
-                latest, other = found, latest
-            result = function(first, second, address, {held})[0]
-            if result:
-                known.clear()
-                latest = other = none_latest
-                failed(*parts, s, result)
-            return
-    {unpack} = values
-    try:
-{looks}
-        plan = plans[{key}]
-        call = plan.calls[s]
-    except Exception:
-        return launch(s, {raw})
-{tail_of_owned}
-"""
-_KEY_OF = """
-def key_of(values):
-    {unpack} = values
-{look}
-    return {key}
-"""
-# With a plan, a call and packed arguments: to the driver.
-_TAIL = """    try:
-        block = plan.blocks.pop()
-    except IndexError:
-        block = plan.new_block()
-    packed = {packed}
-    same = packed == block.packed
-    if {changed}:
-        if plan.plain:
-{apart}
-            try:
-                plan.pack(block.values, 0, *packed)
-                block.packed = packed
-            except Exception:
-                plan.refill(block, packed, values)
-        else:
-            plan.refill(block, packed, values)
-    result = call(block.address, {held})[0]
-    if result:
-        failed(plan, call, block, stream, result)
-        plan.blocks.append(block)
-    elif {often}:
-        {remember}
-    else:
-        plan.blocks.append(block)
-"""
-# Tensors of tilec's own see to the order of streams, and refuse what their leases forbid; of the usual kind all is read in place.
-_LEASED = """    elif t is Tensor and {ordered} and not a{i}.lease._held:
-        p{i}, f{i} = l{i} = a{i}._look
-    elif t in leased_types:
-        p{i}, f{i} = l{i} = a{i}.{method}(s, device)
-"""
-# torch's attributes are read in place: a call per tensor would cost as much as two of them.
-_READ = """
-    t = type(a{i})
-    if t is Buffer:
-        p{i}, f{i} = a{i}._tilec_look_
-{leased}    elif t in torch_types:
-        p{i} = a{i}.data_ptr()
-        f{i} = (a{i}.dtype, a{i}.shape, a{i}.get_device()) if a{i}.is_contiguous() and not a{i}.is_neg() else torch_strided(a{i})
-    else:
-        p{i}, f{i} = readers[t](a{i})
-"""
 
 
 class SlowPath(Protocol):
@@ -208,6 +55,7 @@ class Paths:
 
     launch: Launch
     owned: Callable[[Any, Any], tuple[Any, ...]]
+    along: Callable[..., tuple[Any, Any]]
     meet: Callable[[type | None], None]
 
 
@@ -243,6 +91,7 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "other": latest,
         "other_looks": operator.itemgetter(len(contract.others) + 1),
         "leased_types": READERS.leased_types,
+        "local": LOCAL,
         "n": LOCAL + 1,  # arguments: held by a variable and by their op
         "moved": LOCAL + 2,  # tensors: held by a variable, by the arguments, and by the record of moves
         "none_latest": latest,
@@ -254,9 +103,10 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "recent": remembered,
         "slow": slow.slow,
         "unrolled": unrolled,
+        "weakrefs": weakref.getweakrefcount,
     }
     exec(compile(source, "<tilec launch path>", "exec"), names)  # noqa: S102 - built from numbers alone
-    return Paths(launch=names["launch"], owned=names["owned"], meet=names["meet"])
+    return Paths(launch=names["launch"], owned=names["owned"], along=names["along"], meet=names["meet"])
 
 
 def key_path(contract: Contract) -> KeyOf:
@@ -268,7 +118,7 @@ def key_path(contract: Contract) -> KeyOf:
     """
     names = _names()
     key, _ = _key(contract)
-    source = _KEY_OF.format(unpack=_unpack(contract), look="\n".join(_reading(contract, leased=False)) or "    pass", key=key)
+    source = KEY_OF.format(unpack=_unpack(contract), look="\n".join(_reading(contract, leased=False)) or "    pass", key=key)
     exec(compile(source, "<tilec launch key>", "exec"), names)  # noqa: S102 - built from numbers alone
     key_of: KeyOf = names["key_of"]
     return key_of
@@ -352,9 +202,9 @@ def _source(contract: Contract, held: str) -> str:
         "apart": apart.strip("\n") if pairs else "",
         **facts,
     }
-    again = _TAIL.format(often=f"same and t is Tensor and {facts['constant']}", remember=f"recent = {facts['remembered']}", **tail)
-    owned = _TAIL.format(often="same or repeated(looks)", remember=f"other = latest; latest = known[looks] = {facts['noted']}", **tail)
-    return _TEMPLATE.format(
+    again = TAIL.format(often=f"same and t is Tensor and {facts['constant']}", remember=f"recent = {facts['remembered']}", **tail)
+    owned = TAIL.format(often="same or repeated(looks)", remember=f"other = latest; latest = known[looks] = {facts['noted']}", **tail)
+    return PATHS.format(
         tail=again.strip("\n"),
         tail_of_owned=owned.strip("\n"),
         read="\n".join(f"            {line}" for line in read) or "                pass",
@@ -387,15 +237,18 @@ def _owning(contract: Contract) -> dict[str, str]:
         write = contract.params[i].out
         touch += [f"m = a{i}.storage", "u = ctx._touched.get(id(m))"]
         touch += [f"if u is None{' or not u[1]' if write else ''}:", f"    ctx.{'writes' if write else 'reads'}(m)"]
-        inside.append(f"a{i}._within is wrote" if write else f"(a{i}._within is wrote or a{i}._within is read)")
+        inside.append(f"a{i}._within is wrote" if write else f"(a{i}._within is read or a{i}._within is wrote)")
     return {
         "touch": "\n".join(f"        {line}" for line in touch) or "        pass",
         "inside": " and ".join(inside) or "False",
         "alone": " and ".join(f"references(a{i}) == moved" for i in tensors) or "False",
+        "alone_here": " and ".join(f"count(a{i}) == there" for i in tensors) or "False",
         "latest": f"{''.join(f'q{i}, ' for i in others)}qs, ql, function, first, second, address, parts, packed",
+        "second_latest": f"{''.join(f'o{i}, ' for i in others)}os, ol, ofunction, ofirst, osecond, oaddress, oparts, opacked",
         "numbers": "".join(f" and a{i} is q{i}" for i in others),
+        "second_numbers": "".join(f" and a{i} is o{i}" for i in others),
+        "drop": " = ".join(["values", *(f"a{i}" for i in range(len(contract.params)))]),
         "looked": "".join(f"a{i}._look, " for i in tensors).rstrip() or "()",
-        "free": " = ".join(f"a{i}._moved" for i in tensors) or "_",
         "looks": "\n".join(f"        p{i}, f{i} = looks[{place}]" for place, i in enumerate(tensors)) or "        pass",
         "noted": f"({''.join(f'a{i}, ' for i in others)}s, looks, *unrolled(call), block.address, (plan, call, block), packed)",
         "raw": _tuple([f"a{i}.raw()" if i in tensors else f"a{i}" for i in range(len(contract.params))]),
@@ -435,8 +288,8 @@ def _reading(contract: Contract, *, leased: bool) -> list[str]:
     lines = []
     for i in contract.tensors:
         method = "_tilec_write_" if contract.params[i].out else "_tilec_read_"
-        own = _LEASED.format(i=i, method=method, ordered=_ordered(contract, i)) if leased else ""
-        lines += _READ.format(i=i, leased=own).strip("\n").split("\n")
+        own = LEASED.format(i=i, method=method, ordered=_ordered(contract, i)) if leased else ""
+        lines += READ.format(i=i, leased=own).strip("\n").split("\n")
     return lines
 
 

@@ -59,6 +59,7 @@ class Launcher:
         # No methods: what takes their place in time would cost as much as some of the checks, were there a method of the same name.
         self.launch: Launch = self._launch
         self.owned: Callable[[Any, Any], tuple[Any, ...]] = self._owned
+        self.along: Callable[..., tuple[Any, Any]] = self._along
         self._grid = grid
         self._gridded: dict[tuple[GridWish, ...], Launcher] = {}
         self._lock = threading.Lock()
@@ -124,6 +125,11 @@ class Launcher:
         self.path()
         return self.owned(ctx, op)
 
+    def _along(self, *arguments: Any) -> tuple[Any, Any]:
+        """`along`, likewise."""
+        self.path()
+        return self.along(*arguments)
+
     def chosen(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...]) -> None:
         """`launch` of calls that choose axes."""
         # True equals 1 and 64.0 equals 64, and they are no values of the same axis: types are part of the key.
@@ -146,7 +152,7 @@ class Launcher:
                 holds, device = self._site.driver.holds_arguments, self._site.device.ordinal
                 made = fast_path(contract, self._plans, self, holds=holds, device=device)
                 self._meet = made.meet
-                self.launch, self.owned = made.launch, made.owned
+                self.launch, self.owned, self.along = made.launch, made.owned, made.along
                 self._fast = made.launch  # last: who sees it may use the rest
         return self._fast
 

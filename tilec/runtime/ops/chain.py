@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from sys import _getframe
-from types import CodeType, FunctionType
-from typing import Any, TypeVar, final
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar, final
 from weakref import getweakrefcount as weakrefs
 
 from tilec.errors import UsageError
@@ -16,11 +16,12 @@ from tilec.runtime.ops.site import Site, label, location, site
 from tilec.runtime.ops.tensor_steps import MOVES, RUNS
 from tilec.runtime.references import LOCAL, references
 
+if TYPE_CHECKING:
+    from tilec.runtime.launch import Launcher
+
 U = TypeVar("U")
-# A step of a chain: verb, function, and place.
-Step = tuple[str, Callable[[Any], Any], Site]
-# Code outside of tilec that called `Chain.then` last: most calls come from there again, and to know it costs less than to look whose it is.
-_caller: CodeType | None = None
+# A step of a chain: verb, function (None where it was called already), and place.
+Step = tuple[str, Callable[[Any], Any] | None, Site]
 # Steps of a chain that its repr shows.
 _SHOWN = 4
 _new: Any = object.__new__
@@ -32,10 +33,22 @@ class _Line:
     __slots__ = ("last", "name", "source", "steps")
 
     def __init__(self, source: DeviceOp[Any]) -> None:
-        self.name = ""  # of what it begins with, once that has gone
+        self.name = ""  # of all of it, once it has run
         self.source = source
-        self.last: object = None
         self.steps: list[Step] = []
+        self.forget()
+
+    def met(self, function: Callable[[Any], Any], place: Site) -> Step:
+        """The step of a `then`, which is the same one for those in a loop."""
+        if type(function) is not FunctionType or function.__code__.co_flags & COROUTINE:
+            require_function("then", function)
+        step: Step = ("then", function, place)
+        self.last = (function, *place, step)
+        return step
+
+    def forget(self) -> None:
+        """Hold no function any more."""
+        self.last: tuple[object, object, int, Any] = (None, None, 0, None)
 
 
 @final
@@ -51,26 +64,20 @@ class Chain(DeviceOp[Any]):
     def name(self) -> str:
         """`zip.then.map`."""
         line = self._line
-        first, verbs = line.name or line.source.name, [verb for verb, _, _ in line.steps]
-        if len(verbs) > _SHOWN:
-            return f"{first}.{verbs[0]} … {verbs[-1]} ({len(verbs)} steps)"
-        return ".".join([first, *verbs])
+        first, steps = line.source.name, line.steps
+        if line.name:
+            return line.name
+        if len(steps) > _SHOWN:
+            return f"{first}.{steps[0][0]} … {steps[-1][0]} ({len(steps)} steps)"
+        return ".".join([first, *(verb for verb, _, _ in steps)])
 
     def then(self, function: Callable[[Any], DeviceOp[U]]) -> DeviceOp[U]:
         """As that of any op, in one call: chains grow step by step."""
-        global _caller
-        line = self._line
-        if function is not line.last:
-            if type(function) is not FunctionType or function.__code__.co_flags & COROUTINE:
-                require_function("then", function)
-            line.last = function
-        frame = _getframe(1)
-        code = frame.f_code
-        if code is _caller:
-            place = code, frame.f_lasti
-        else:
-            place = site(2)
-            _caller = code if place[0] is code else None
+        line, frame = self._line, _getframe(1)
+        last, code, offset, step = line.last
+        if function is not last or frame.f_code is not code or frame.f_lasti != offset:
+            step = line.met(function, (code, frame.f_lasti) if frame.f_code is code else site(2))
+        place = step[2]
         try:
             self._fresh.pop()
         except IndexError:
@@ -83,7 +90,7 @@ class Chain(DeviceOp[Any]):
             made = _new(Chain)
             made._fresh, made._line = [None], line
         made._site, made._before = place, self
-        line.steps.append(("then", function, place))
+        line.steps.append(step)
         return made
 
     def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
@@ -107,58 +114,61 @@ class Chain(DeviceOp[Any]):
         here = site()
         # Chains that functions of `then` gave run in this loop too, on a stack of its own: they may be as deep as one likes.
         outer: list[tuple[Iterator[Step], int]] = []
+        way: object = None  # of the launch before
+        handed: list[Any] = []
+        step: Step | None = None
         while True:
-            for verb, function, place in left:
-                try:
-                    if verb == "then":  # before the others, since most steps are
-                        value = function(value)
+            if step is None:
+                step = next(left, None)
+                if step is None:
+                    if not outer:
+                        ctx._joins = outside
+                        return value
+                    left, start = outer.pop()
+                    ctx._joins = start
+                    if len(moves) > start:
+                        joined(moves)
+                    continue
+            (verb, function, place), step = step, None
+            try:
+                if function is not None:
+                    value = _moved(ctx, value, function) if verb in MOVES else function(value)
+                    if verb not in RUNS:
+                        continue
+                before, way = way, getattr(value, "_way", None)  # what is no op at all has none
+                launcher = way_of(way)
+                if launcher is not None and references(value) == LOCAL and weakrefs(value) == 0:  # nobody sees this op any more
+                    if way is before:
+                        handed, value = [value], None  # it is the only one who has it
+                        value, step = launcher.along(ctx, handed, left, _told)
                     else:
-                        value = _moved(ctx, value, function) if verb in MOVES else function(value)
-                        if verb not in RUNS:
-                            continue
-                    try:
-                        run = way_of(value._way)
-                    except AttributeError:  # no op at all
-                        run = None
-                    if run is not None and references(value) == LOCAL and weakrefs(value) == 0:
-                        try:
-                            value = run(ctx, value)  # nobody sees this op any more
-                        except BaseException as error:
-                            value._failed(error)
-                            raise
-                        continue
-                    _require_op(value)
-                    if type(value) is not Chain:
-                        value = value._run_step(ctx, here)
-                        if len(moves) > start:
-                            joined(moves)
-                        continue
-                    value._take("executed as a part of another op", here)
-                    outer.append((left, start))
-                    ctx._joins = start = len(moves) + 1
-                    inner, left = value._opened()
-                    value = inner._run_in(ctx)
-                    del inner
-                    break
-                except BaseException as error:
-                    label(error, f"{verb}, created at {location(place)}")
-                    raise
-            else:
-                if not outer:
-                    ctx._joins = outside
-                    return value
-                left, start = outer.pop()
-                ctx._joins = start
-                if len(moves) > start:
-                    joined(moves)
+                        value = _launched(launcher, ctx, value)
+                    continue
+                _require_op(value)
+                if type(value) is not Chain:
+                    value = value._run_step(ctx, here)
+                    if len(moves) > start:
+                        joined(moves)
+                    continue
+                value._take("executed as a part of another op", here)
+                outer.append((left, start))
+                ctx._joins = start = len(moves) + 1
+                inner, left = value._opened()
+                value = inner._run_in(ctx)
+                del inner
+            except BaseException as error:
+                if handed:
+                    handed.pop()._failed(error)
+                _told(error, verb, place)
+                raise
 
     def _opened(self) -> tuple[DeviceOp[Any], Iterator[Step]]:
         """What it is made of. Nothing of the chain outlives its execution: what the functions hold may be tensors."""
         self._before, line = None, self._line
-        source, steps = line.source, list(line.steps)
-        line.name = source.name
-        line.steps[:] = [(verb, _spent, place) for verb, _, place in steps]  # in place: ops that it was made of have this list too
-        line.source, line.last = _NOTHING, None
+        source, steps = line.source, line.steps
+        line.name = self.name
+        line.source, line.steps = _NOTHING, []
+        line.forget()
         return source, iter(steps)
 
 
@@ -190,6 +200,20 @@ def _moved(ctx: ExecutionContext, value: Any, function: Callable[[Any], Any]) ->
     return made
 
 
+def _told(error: BaseException, verb: str, place: Site) -> None:
+    """Let an error say which step it came out of."""
+    label(error, f"{verb}, created at {location(place)}")
+
+
+def _launched(launcher: Launcher, ctx: ExecutionContext, op: Any) -> tuple[Any, ...]:
+    """What a launch gives that moves on into the next step."""
+    try:
+        return launcher.owned(ctx, op)
+    except BaseException as error:
+        op._failed(error)
+        raise
+
+
 def _require_op(value: Any) -> None:
     if IS_OP[type(value)]:
         return
@@ -205,8 +229,3 @@ class _Nothing(DeviceOp[None]):
 
 
 _NOTHING = _Nothing()
-
-
-def _spent(value: Any) -> Any:
-    """In place of a chain's functions once it has run."""
-    return value

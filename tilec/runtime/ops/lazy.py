@@ -163,7 +163,7 @@ class LazyLaunch(DeviceOp[R_co]):
         way, simple = self._way, self._looks is not None and type(ctx) is ExecutionContext and not ctx.driver.holds_arguments
         given = super()._run_step(ctx, place)
         if way is not None and simple:
-            ctx._ways[way] = self._picked(ctx).owned  # noqa: SLF001 - the two are one thing
+            ctx._ways[way] = self._picked(ctx)  # noqa: SLF001 - the two are one thing
         return given
 
     def _take(self, where: str, place: Site | None = None) -> None:

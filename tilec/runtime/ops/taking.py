@@ -32,28 +32,29 @@ _TEMPLATE = """
 def make(values, choices=(), depth=2):
     global before, earlier, caller
     {unpack} = values
-    axes, way = chosen(choices) if choices else nothing
+    if choices:
+        axes, way = chosen(choices)
     frame = getframe(depth)
-    code = frame.f_code
-    if code is caller:
-        place = code, frame.f_lasti
-    else:
-        place = site(depth + 1)
-        caller = code if place[0] is code else None
-    who = what, place
+    code, offset, place, who = caller
+    if frame.f_code is not code or frame.f_lasti != offset:
+        place = (code, frame.f_lasti) if frame.f_code is code else site(depth + 1)
+        who = what, place
+        if place[0] is frame.f_code:
+            caller = *place, place, who
     op, spare[0] = spare[0], None
-    if op is None or references(op) != {alone}:
+    if op is None or op._way is not usual and not choices or references(op) != {alone}:
         op = new()
-    looks = None
-    {known} = before
+        op._axes, op._way = {{}}, usual
     try:
-        if {same}: {taken} = None; {mark} = who; looks = again
+        {known} = before
+        if {same}: {taken} = None; {mark} = who
         else:
             {known} = earlier
-            if {same}: {taken} = None; {mark} = who; looks = again
+            if {same}: {taken} = None; {mark} = who
+            else: again = None
     except AttributeError:
-        pass
-    if looks is None:
+        again = None
+    if again is None:
         if not ({plain}):
             return make_any(values, choices)
         {take}
@@ -61,13 +62,13 @@ def make(values, choices=(), depth=2):
             {restore}
             return make_any(values, choices)
         {mark} = who
-        looks = {looks}
+        again = {looks}
         before, earlier = {remembered}, before
     op._values = values
-    op._looks = looks
+    op._looks = again
     op._site = place
-    op._axes = axes
-    op._way = way
+    if choices:
+        op._axes, op._way = axes, way
     return op
 """
 
@@ -109,21 +110,21 @@ def make_function(
         known=f"{''.join(f'r{i}, ' for i in range(count))}{''.join(f'h{i}, ' for i in tensors)}again",
         same=" and ".join([*(f"a{i}._look is r{i}" for i in tensors), *(f"a{i} is r{i}" for i in others), f"not ({claims})"]),
         taken=" = ".join(f"a{i}._look" for i in tensors),
-        remembered=f"({''.join(f'{name}, ' for name in kept)}{''.join(f'a{i}.lease._held, ' for i in tensors)}looks)",
+        remembered=f"({''.join(f'{name}, ' for name in kept)}{''.join(f'a{i}.lease._held, ' for i in tensors)}again)",
     )
     nobody = (*(object() for _ in range(count)), *(None for _ in tensors), None)
     names: dict[str, Any] = {
         "__name__": __name__,  # frames of tilec are no place that messages name
         "Tensor": Tensor,
         "before": nobody,
-        "caller": None,  # code that called last, if it is outside of tilec: most calls come from there again
+        "caller": (None, 0, None, None),  # who called last, if that is outside of tilec: most calls come from there again
         "chosen": chosen,
         "getframe": _getframe,
         "constants": CONSTANTS,
         "earlier": nobody,
         "make_any": make_any,
         "new": new,
-        "nothing": chosen(()),
+        "usual": chosen(())[1],
         "references": references,
         "site": site,
         "spare": spare,

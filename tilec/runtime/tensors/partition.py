@@ -81,7 +81,7 @@ class Partition(Exchanged, Generic[T]):
         take_back = getattr(self.base, "take_back", None)
         if take_back is not None:
             take_back(moved)
-            if getattr(self.base, "_moved", None) is None:
+            if self.base._look is not None:  # noqa: SLF001 - of the same family
                 self._look = self._fresh()
 
     def give_up(self) -> bool:

@@ -29,8 +29,8 @@ class Tensor(Readable):
     it for a while borrows it: `borrow()` and views to read, `borrow_mut()` to write.
     """
 
-    # Where it went: a `Holder`, or a plain tuple of the same, which takes less time to make. And the mark of the execution whose record of
-    # moves has it, see `ExecutionContext.wrote`.
+    # Where it went, once it has no `_look`: a `Holder`, or a plain tuple of the same, which takes less time to make. And the mark of the
+    # execution whose record of moves has it, see `ExecutionContext.wrote`.
     __slots__ = ("_moved", "_within")
 
     def __init__(self, storage: Storage, shape: Any, dtype: Any, strides: Shape | None = None, *, address: int = 0) -> None:
@@ -137,7 +137,7 @@ class Tensor(Readable):
 
     def give_up(self) -> bool:
         """Own the memory no more, if this does."""
-        if self._moved is not None:
+        if self._look is None:
             return False
         self._moved, self._look = RETURNED, None
         return True
@@ -229,17 +229,18 @@ class Tensor(Readable):
         Raises:
             UseAfterMoveError: it was, and where to; or it is about to be.
         """
-        moved = self._moved
-        if moved is not None:
-            what = f"{who} cannot use the tensor: it was moved into {Holder(*moved)}"
-            raise UseAfterMoveError(what, fix="use what that gave back, share() the tensor first, or borrow it")
-        if self._look is None:  # only debuggers that go line by line let anybody see this
+        if self._look is None:
+            moved = self._moved
+            if moved is not None:
+                what = f"{who} cannot use the tensor: it was moved into {Holder(*moved)}"
+                raise UseAfterMoveError(what, fix="use what that gave back, share() the tensor first, or borrow it")
+            # only debuggers that go line by line let anybody see this
             what = f"{who} cannot use the tensor: a launch is taking it now"
             cause = "another thread makes a launch of it, or a debugger ended in the middle of that"
             raise UseAfterMoveError(what, cause=cause, fix="share() the tensor first, or give each thread its own")
 
     def _state(self) -> str:
-        return f", moved into {Holder(*self._moved)}" if self._moved else ""
+        return f", moved into {Holder(*self._moved)}" if self._look is None and self._moved else ""
 
 
 class TensorMut(Viewable["TensorMut"]):

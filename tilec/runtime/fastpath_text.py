@@ -1,0 +1,215 @@
+"""The text of a kernel's fast paths, which `fastpath.py` fills in and unrolls over the parameters."""
+
+from __future__ import annotations
+
+# Three ways to find what a launch needs, the shortest first:
+# - `recent`: the last launch of tilec's own tensors, of which nothing is changed; its argument memory is never written again;
+# - `guard`: the facts of torch tensors are those of a launch before, by one test for all of them;
+# - `plans`: by everything that was read of the arguments.
+PATHS = """
+def meet(kind):
+    global Tensor
+    Tensor = kind
+
+def launch(stream, values, choices=()):
+    global recent, guard, plan_before
+    if choices:
+        return chosen(stream, values, choices)
+    try:
+        {unpack} = values
+        s = stream._handle if type(stream) is Stream else stream if type(stream) is int else handles[type(stream)](stream)
+        t = {kind}
+        if t is Tensor:
+            {same} = recent
+            known = {known}
+        else:
+            known = False
+        if not known:
+            plan = None
+            if t in torch_types:
+                {guard} = guard
+                if {guarded}:
+                    {addresses}
+                    if {even}:
+                        plan = guarded
+            if plan is None:
+{read}
+                plan = plans[{key}]
+                if t in torch_types:
+                    if plan is plan_before and {even}:
+                        made = plan.guard({tensors})
+                        if made is not None:
+                            guard = {guards}
+                    plan_before = plan
+            call = plan.calls[s]
+    except Exception:
+        known, plan = False, None
+    if known:
+        result = function(first, second, address, {held})[0]
+        if result:
+            recent = none_before
+            failed(*parts, stream, result)
+        return
+    if plan is None:
+        return slow(stream, values)
+{tail}
+
+def owned(ctx, op):
+    global latest, other
+    values, looks = op._values, op._looks
+    {unpack} = values
+    wrote, read = ctx._wrote, ctx._read
+    inside = {inside}
+    if not inside:
+{touch}
+    s = ctx.stream
+    {latest} = latest
+    if (looks is ql or looks == ql) and qs == s{numbers}:
+        result = function(first, second, address, {held})[0]
+        if result:
+            known.clear()
+            latest = other = none_latest
+            failed(*parts, s, result)
+    else:
+        launch_anew(s, values, looks)
+    alone = references(values) == n
+    if alone and inside and {alone}:
+        {looked} = looks
+        op._values, op._looks = (), None
+        if op._way is not None:
+            op._origin.spare[0] = op
+        return values
+    return op._settled(ctx, alone)
+
+def along(ctx, handed, left, told):
+    global latest, other
+    count, there, empty = references, moved, ()
+    value, verb, place = None, "", None
+    kind, way, spare, s = type(handed[0]), handed[0]._way, handed[0]._origin.spare, ctx.stream
+    try:
+        value = handed.pop()
+        while True:
+            value = owned(ctx, value)
+            wrote, read = ctx._wrote, ctx._read
+            {latest} = latest
+            {second_latest} = other
+            if qs != s:
+                ql = None
+            if os != s:
+                ol = None
+            for verb, step, place in left:
+                if verb != "then":
+                    return value, (verb, step, place)
+                value = step(value)
+                try:
+                    if value._way is not way or count(value) != local or weakrefs(value):
+                        return value, (verb, None, place)
+                except AttributeError:
+                    return value, (verb, None, place)
+                looks, values = value._looks, value._values
+                {unpack} = values
+                if not ({inside} and ctx._wrote is wrote):
+                    break
+                if looks is ql{numbers}:
+                    result = function(first, second, address, {held})[0]
+                elif looks is ol{second_numbers}:
+                    result = ofunction(ofirst, osecond, oaddress, {held})[0]
+                    if result:
+                        parts = oparts
+                else:
+                    break
+                if result:
+                    known.clear()
+                    latest = other = none_latest
+                    ql = ol = None
+                    failed(*parts, s, result)
+                if {alone_here}:
+                    {looked} = looks
+                    value._values = empty; value._looks = None; spare[0] = value
+                    value = values
+                else:
+                    value = value._settled(ctx, True)
+            else:
+                return value, None
+            {drop} = None
+    except BaseException as error:
+        if type(value) is kind and value._looks is not None:
+            value._failed(error)
+        if place is not None:
+            told(error, verb, place)
+        raise
+
+def launch_anew(stream, values, looks):
+    global latest, other
+    s = stream
+    found = other if looks is other_looks(other) else known.get(looks)
+    if found is not None:
+        {unpack} = values
+        {latest} = found
+        if qs == s{numbers}:
+            if found is not other:
+                latest, other = found, latest
+            result = function(first, second, address, {held})[0]
+            if result:
+                known.clear()
+                latest = other = none_latest
+                failed(*parts, s, result)
+            return
+    {unpack} = values
+    try:
+{looks}
+        plan = plans[{key}]
+        call = plan.calls[s]
+    except Exception:
+        return launch(s, {raw})
+{tail_of_owned}
+"""
+KEY_OF = """
+def key_of(values):
+    {unpack} = values
+{look}
+    return {key}
+"""
+# With a plan, a call and packed arguments: to the driver.
+TAIL = """    try:
+        block = plan.blocks.pop()
+    except IndexError:
+        block = plan.new_block()
+    packed = {packed}
+    same = packed == block.packed
+    if {changed}:
+        if plan.plain:
+{apart}
+            try:
+                plan.pack(block.values, 0, *packed)
+                block.packed = packed
+            except Exception:
+                plan.refill(block, packed, values)
+        else:
+            plan.refill(block, packed, values)
+    result = call(block.address, {held})[0]
+    if result:
+        failed(plan, call, block, stream, result)
+        plan.blocks.append(block)
+    elif {often}:
+        {remember}
+    else:
+        plan.blocks.append(block)
+"""
+# Tensors of tilec's own see to the order of streams, and refuse what their leases forbid; of the usual kind all is read in place.
+LEASED = """    elif t is Tensor and {ordered} and not a{i}.lease._held:
+        p{i}, f{i} = l{i} = a{i}._look
+    elif t in leased_types:
+        p{i}, f{i} = l{i} = a{i}.{method}(s, device)
+"""
+# torch's attributes are read in place: a call per tensor would cost as much as two of them.
+READ = """
+    t = type(a{i})
+    if t is Buffer:
+        p{i}, f{i} = a{i}._tilec_look_
+{leased}    elif t in torch_types:
+        p{i} = a{i}.data_ptr()
+        f{i} = (a{i}.dtype, a{i}.shape, a{i}.get_device()) if a{i}.is_contiguous() and not a{i}.is_neg() else torch_strided(a{i})
+    else:
+        p{i}, f{i} = readers[t](a{i})
+"""
