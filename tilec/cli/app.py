@@ -195,12 +195,17 @@ def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
 def named(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Callback of an option that names something: refuse an empty name, as an unset variable of a shell leaves it.
 
-    It would do the same as no option at all: save nothing, or compare with nothing, and succeed.
+    It would do the same as no option at all: save nothing, or compare with nothing, and succeed. The option's default is None: whether an
+    empty text came from the command line is not known to callbacks in every release of click.
     """
-    source = ctx.get_parameter_source(param.name or "")
-    if value == "" and source is not click.core.ParameterSource.DEFAULT:
+    if value == "":
         raise click.BadParameter("it names nothing; leave the option out, or fill the variable that it comes from", ctx, param)
     return value
+
+
+def named_or_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    """As `named`, for what takes an empty text where the option is left out."""
+    return named(ctx, param, value) or ""
 
 
 MOST_SECONDS = 1_000_000

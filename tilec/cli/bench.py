@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tilec.cli.app import App, SecondsRange, examples, json_option, named
+from tilec.cli.app import App, SecondsRange, examples, json_option, named_or_empty
 from tilec.cli.chosen import bundle_options, case_options, set_option
 from tilec.cli.complete import completes, swept
 
@@ -34,7 +34,7 @@ def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     """Callback of `--sweep`: the one that is given, for a second would silently take its place."""
     if len(values) > 1:
         raise click.BadParameter("one sweep at a time; --variants sweeps the matrix beside it", ctx, param)
-    return (named(ctx, param, values[0]) or "") if values else ""
+    return named_or_empty(ctx, param, values[0] if values else None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,15 +101,14 @@ class Given:
 @click.option("--against/--no-against", default=True, help="Measure what cases are held against too, in turn with the kernel.")
 @click.option(
     "--save",
-    default="",
-    callback=named,
+    callback=named_or_empty,
     metavar="NAME",
     help="Save the times, as .tilec/bench/NAME.json (or as a path that ends in .json).",
 )
-@click.option("--against-saved", default="", callback=named, metavar="NAME", help="Hold the times against those that were saved.")
+@click.option("--against-saved", callback=named_or_empty, metavar="NAME", help="Hold the times against those that were saved.")
 @click.option("--fail-slower", type=Percent(), metavar="PART", help="With --against-saved: exit 1 where a case is slower by more: 5%.")
-@click.option("--markdown", default="", callback=named, metavar="FILE", help="Write a table in Markdown too.")
-@click.option("--html", default="", callback=named, metavar="FILE", help="Write plots and tables as one HTML file too.")
+@click.option("--markdown", callback=named_or_empty, metavar="FILE", help="Write a table in Markdown too.")
+@click.option("--html", callback=named_or_empty, metavar="FILE", help="Write plots and tables as one HTML file too.")
 @click.option("--measure-ceilings", is_flag=True, help="Measure what the device can do at most anew, which is otherwise done once.")
 @click.option("--variants", is_flag=True, help="Measure each built variant of a case, not only the one a launch takes, and plot them.")
 @click.option("--dry-run", is_flag=True, help="Measure nothing: show what would run, its resources, occupancy and intensity.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, examples, json_option, named
+from tilec.cli.app import App, examples, json_option, named_or_empty
 from tilec.cli.complete import architectures, completes, kernels_inside
 from tilec.cli.inspect_code import difference, print_instructions, share_text
 from tilec.cli.inspect_html import check_html, write_html
@@ -60,16 +60,15 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
 @click.option("--tileir", "form", flag_value="tileir", help="Print the Tile IR of one image, with its source lines.")
 @click.option("--safety", is_flag=True, help="Show what is guaranteed of each kernel, what is checked and where, and what is not.")
 @click.option("--instructions", is_flag=True, help="Count the instructions of every cubin by class, and say what to look at.")
-@click.option("--html", default="", callback=named, metavar="PATH", help="Write one HTML file: tables, and code beside its source lines.")
+@click.option("--html", callback=named_or_empty, metavar="PATH", help="Write one HTML file: tables, and code beside its source lines.")
 @click.option(
-    "--diff", "old", default="", callback=named, metavar="OLD", help="Show what FILE changes against OLD; with --sass, in one image's code."
+    "--diff", "old", callback=named_or_empty, metavar="OLD", help="Show what FILE changes against OLD; with --sass, in one image's code."
 )
 @click.option("--deny-breaking", is_flag=True, help="With --diff: exit 1 if callers of the old launchers may break.")
 @click.option("--raw", is_flag=True, help="Print Tile IR as NVIDIA's tileirdisasm does.")
 @click.option(
     "--why",
-    default="",
-    callback=named,
+    callback=named_or_empty,
     metavar="KERNEL",
     shell_complete=completes(kernels_inside),
     help="Say what a launch with these arguments would take, and why not the rest.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, examples, json_option, named
+from tilec.cli.app import App, examples, json_option, named_or_empty
 from tilec.cli.cases import Wish, check_wish, open_project
 from tilec.cli.chosen import bundle_options, case_options, set_option
 from tilec.cli.complete import case_names, completes, devices, input_names
@@ -79,9 +79,8 @@ class _Given:
     "--output-dir",
     "--save",
     "save",
-    default="",
     type=click.Path(file_okay=False),
-    callback=named,
+    callback=named_or_empty,
     metavar="DIR",
     help="Write every output as DIR/CASE.OUTPUT.npy.",
 )
