@@ -22,6 +22,7 @@ from tilec.errors import CaseError, ExpressionError, Location, MissingError, Til
 from tilec.model import expr
 from tilec.model.digest import canonical_json, sha256
 from tilec.runner.cases import BoundCase
+from tilec.runner.counting import require_countable
 from tilec.runner.inputs import Value, environment, make_inputs
 from tilec.runner.reference import References
 
@@ -68,6 +69,7 @@ class Bench:
         if reason:
             return CaseBench(name=case.name, kernel=case.kernel, status="skipped", reason=reason)
         try:
+            require_countable(case)
             inputs = make_inputs(case)
             found = self._measured(case, inputs)
             if self._options.saved is not None:

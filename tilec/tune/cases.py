@@ -14,6 +14,7 @@ from tilec.model import expr
 from tilec.model.kernel import KernelInfo
 from tilec.model.suggest import did_you_mean
 from tilec.runner.cases import BoundCase, expand_cases, small_case
+from tilec.runner.counting import require_countable
 from tilec.runner.inputs import make_inputs, planned_inputs
 from tilec.runner.reference import References
 from tilec.tune.space import Space, space_of
@@ -79,6 +80,7 @@ def prepare_case(
         CaseError: inputs cannot be made, or are so that nothing is launched, or the reference fails.
     """
     case, small = space.case, small_case(space.case)
+    require_countable(case)
     env = planned_inputs(case)
     inputs = make_inputs(small)
     empty = [name for name in case.outs if not env[name].size]
