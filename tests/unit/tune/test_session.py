@@ -159,6 +159,44 @@ def test_every_search_finds_it_on_one_device_and_on_three(tune, search: Search) 
         assert sum(len(place.tiles) for place in places) == 3
 
 
+def test_devices_measure_at_the_same_time_and_trials_say_which(tune) -> None:
+    """Each waits for the other to be at a candidate too: one after the other would not do."""
+    both, first = threading.Barrier(2), threading.local()
+
+    def answer(request: wire.Measure) -> wire.Measured:
+        if not getattr(first, "done", False):
+            first.done = True
+            both.wait(timeout=60)
+        return measured(request.subject)
+
+    places = [Place(f"cuda:{number}", answer=answer) for number in range(2)]
+    result = tune(*places, batch=4)
+    assert {trial.device for trial in result.trials} == {"cuda:0", "cuda:1"}
+    by_name = {place.name: place.tiles for place in places}
+    assert all(dict(trial.point)["BM"] in by_name[trial.device] for trial in result.trials)
+
+
+def test_candidates_are_compiled_while_others_are_measured(tune) -> None:
+    """The measurement of the first does not end before the second is compiled."""
+    compiled = threading.Event()
+
+    class Compiling(Maker):
+        def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
+            made = super().make(points)
+            if any(dict(point)["BM"] == 64 for point in points):
+                compiled.set()
+            return made
+
+    def answer(request: wire.Measure) -> wire.Measured:
+        assert tile(request.subject) != 32 or compiled.wait(timeout=60)
+        return measured(request.subject)
+
+    maker = Compiling()
+    result = tune(Place(answer=answer), maker=maker, batch=1)
+    assert dict(result.best.point)["BM"] == 64
+    assert [[dict(point)["BM"] for point in points] for points in maker.calls] == [[32], [64], [128]]
+
+
 def test_the_run_off_may_turn_the_order_round(tune, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place()
     fast = {32: 3e-3, 64: 2.5e-3, 128: 2e-3}
