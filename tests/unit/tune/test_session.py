@@ -150,6 +150,35 @@ def test_the_fastest_wins_and_the_best_two_are_held_side_by_side(tune) -> None:
     assert bests == [32, 64, 64]
 
 
+def test_where_clocks_were_held_back_all_that_are_near_are_held_side_by_side(tune) -> None:
+    """Measured one after the other, 128 was slow because the clock was; side by side it wins."""
+    alone, beside = {32: 1.02, 64: 1.0, 128: 1.05}, {32: 1.02, 64: 1.0, 128: 0.9}
+
+    class Throttled(Place):
+        held = ("power",)
+
+        def ask(self, request: wire.Request, limit: float) -> wire.Answer:
+            super().ask(request, limit)
+            if isinstance(request, wire.MeasurePair):
+                return tuple(timed(one, beside) for one in (request.first, request.second))
+            return timed(request.subject, alone)
+
+    def timed(subject: wire.Subject, times: Mapping[int, float]) -> wire.Measured:
+        measurement = Measurement(samples=(1e-3 * times[tile(subject)],) * 30, launches=1, steady=True, held_back=Throttled.held)
+        return wire.Measured(status=Status.MEASURED, measurement=measurement, variant="v")
+
+    place = Throttled()
+    result = tune(place)
+    assert [dict(trial.point)["BM"] for trial in (result.best, result.second)] == [128, 64]
+    assert result.runoff.ratio == pytest.approx(0.9)
+    pairs = [(tile(request.first), tile(request.second)) for request in place.asked if isinstance(request, wire.MeasurePair)]
+    assert pairs == [(64, 32), (64, 128)]
+    Throttled.held = ()
+    place = Throttled()
+    assert dict(tune(place).best.point)["BM"] == 64
+    assert sum(isinstance(request, wire.MeasurePair) for request in place.asked) == 1
+
+
 @pytest.mark.parametrize("search", list(Search))
 def test_every_search_finds_it_on_one_device_and_on_three(tune, search: Search) -> None:
     for count in (1, 3):
