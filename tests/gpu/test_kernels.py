@@ -150,6 +150,21 @@ def test_gemm(kernels, torch, stream, dtype, m, n, k):
         close(torch, c, a.float() @ b.float())
 
 
+@pytest.mark.parametrize(("rows", "length"), [(4096, 512), (300, 1024), (64, 4096), (7, 8192), (16, 32768)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_softmax_takes_what_tuning_found(kernels, torch, stream, dtype, rows, length):
+    """Rows of the lengths that were measured, however many, on a device of the tuned one's architecture."""
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("the table is of compute capability 9.0")
+    x = randn(torch, rows, length, dtype=getattr(torch, dtype))
+    y = torch.full_like(x, math.nan)
+    why = kernels["softmax"].explain(y, x)
+    assert set(dict(why.origins).values()) <= {"the tuning table's", "the dtype of the arguments"}
+    assert dict(why.variant.axes)["COLS"] == length
+    kernels.softmax(stream, y, x)
+    close(torch, y, torch.softmax(x.float(), 1))
+
+
 def test_rows_of_odd_length_at_a_pitch_take_the_fast_variant(kernels, torch, stream):
     a, b, c = (randn(torch, 1031, 1032, dtype=torch.bfloat16)[:, :1031] for _ in range(3))
     assert kernels["gemm"].explain(c, a, b).variant.id.endswith("pitch16")

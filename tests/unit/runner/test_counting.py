@@ -53,3 +53,9 @@ def test_what_is_compared_is_looked_at_by_itself() -> None:
     require_countable(small_case(large))
     with pytest.raises(CaseError):
         require_countable(large)
+
+
+def test_saved_benchmarks_stay_comparable_when_a_case_is_compared_at_other_extents() -> None:
+    from tilec.cli.bench_flow import inputs_digest
+
+    assert inputs_digest(case("4096", ADD_ABI)) == inputs_digest(case("4096", ADD_ABI, small="8")) != inputs_digest(case("8", ADD_ABI))
