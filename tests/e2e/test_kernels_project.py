@@ -43,7 +43,7 @@ def package(project: Path):
 
 def test_every_case_passes_on_the_cpu_device(project: Path, cli: Cli) -> None:
     report = cli.good(project, "run", "--device", "cpu").out
-    assert "52 cases on the cpu device: 52 passed" in report
+    assert "89 cases on the cpu device: 89 passed" in report
 
 
 def test_every_kernel_has_a_case(project: Path) -> None:
@@ -91,13 +91,22 @@ def test_the_same_seed_drops_the_same(package):
     assert abs((found[0] != 0).mean() - 0.5) < 0.02
 
 
+@pytest.mark.parametrize(
+    ("length", "columns"), [(1, 1024), (777, 1024), (1024, 1024), (2000, 2048), (8192, 8192), (8193, 16384), (30000, 32768)]
+)
+def test_softmax_takes_a_variant_that_the_rows_fit_into(package, length, columns):
+    x = np.ones((4, length), np.float32)
+    why = package.load("cpu")["softmax"].explain(np.zeros_like(x), x)
+    assert dict(why.variant.axes)["COLS"] == columns
+
+
 def test_rows_that_are_too_long_are_refused(package):
     with use_device("cpu"):
-        x = tensor(np.zeros((2, 2000), np.float32))
+        x = tensor(np.zeros((2, 40000), np.float32))
         with pytest.raises(RequirementError, match=r"softmax: .*y\.shape\[1\] <= COLS"):
-            package.softmax(tensor(np.zeros((2, 2000), np.float32)), x.share()).sync()
+            package.softmax(tensor(np.zeros((2, 40000), np.float32)), x.share()).sync()
         with pytest.raises(VariantError):
-            package.softmax(tensor(np.zeros((2, 2000), np.float32)), tensor(np.zeros((2, 2000), np.float32)).share(), COLS=2048).sync()
+            package.softmax(tensor(np.zeros((2, 2000), np.float32)), tensor(np.zeros((2, 2000), np.float32)).share(), COLS=2000).sync()
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,11 @@ def test_checks_inside_can_be_left_out_and_that_shows(cli: Cli, project: Path, t
 
 
 PLAIN = '[kernel.plain]\nsource = "kernels.py"\n'
+FAR = """[kernel.add]
+case.far.inputs.z = { shape = [3, 2147483648], dtype = "f32" }
+case.far.inputs.x = { shape = [3, 2147483648], dtype = "f32" }
+case.far.inputs.y = { shape = [3, 2147483648], dtype = "f32" }
+"""
 MANIFESTS = {
     "an axis without values": (
         "matrix = { T = ['f32'], BM = [16], BN = [64] }",
@@ -205,6 +210,7 @@ MANIFESTS = {
         "[kernel.add]\nparams = { x = { out = true } }\n",
         "kernel.add.params.x.out: out = true, but the source only reads it (tl.Ref[T, 2] x)",
     ),
+    "a case beyond what is counted": ("[kernel.add]\n", FAR, "add/far: z.shape[1] is 2147483648, which the kernel's i32 cannot hold"),
     "checks of what says nothing": (
         PLAIN,
         PLAIN + 'checks = "deny"\n',

@@ -136,12 +136,33 @@ def test_argmax(kernels, torch, stream, length):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(("m", "n", "k"), [(4096, 4096, 4096), (2048, 1024, 512), (4104, 4088, 4120), (257, 131, 99)])
-@pytest.mark.parametrize("columns", [64, 256])
-def test_gemm(kernels, torch, stream, dtype, m, n, k, columns):
+def test_gemm(kernels, torch, stream, dtype, m, n, k):
     a, b = (randn(torch, *shape, dtype=getattr(torch, dtype)) for shape in ((m, k), (k, n)))
     c = torch.full((m, n), math.nan, device="cuda", dtype=a.dtype)
-    kernels.gemm(stream, c, a, b, BN=columns)
+    kernels.gemm(stream, c, a, b)
     close(torch, c, a.float() @ b.float())
+    info = kernels["gemm"].info
+    open_axes = [name for name, values in info.axes if name != "T" and len(values) > 1]
+    for point in dict.fromkeys(
+        variant.axes for variant in info.variants if ("T", {"float16": "f16", "bfloat16": "bf16"}[dtype]) in variant.axes
+    ):
+        kernels.gemm(stream, c.fill_(math.nan), a, b, **{name: value for name, value in point if name in open_axes})
+        close(torch, c, a.float() @ b.float())
+
+
+@pytest.mark.parametrize(("rows", "length"), [(4096, 512), (300, 1024), (64, 4096), (7, 8192), (16, 32768)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_softmax_takes_what_tuning_found(kernels, torch, stream, dtype, rows, length):
+    """Rows of the lengths that were measured, however many, on a device of the tuned one's architecture."""
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("the table is of compute capability 9.0")
+    x = randn(torch, rows, length, dtype=getattr(torch, dtype))
+    y = torch.full_like(x, math.nan)
+    why = kernels["softmax"].explain(y, x)
+    assert set(dict(why.origins).values()) <= {"the tuning table's", "the dtype of the arguments"}
+    assert dict(why.variant.axes)["COLS"] == length
+    kernels.softmax(stream, y, x)
+    close(torch, y, torch.softmax(x.float(), 1))
 
 
 def test_rows_of_odd_length_at_a_pitch_take_the_fast_variant(kernels, torch, stream):

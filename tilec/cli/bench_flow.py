@@ -22,6 +22,7 @@ from tilec.errors import CaseError, ExpressionError, Location, MissingError, Til
 from tilec.model import expr
 from tilec.model.digest import canonical_json, sha256
 from tilec.runner.cases import BoundCase
+from tilec.runner.counting import require_countable
 from tilec.runner.inputs import Value, environment, make_inputs
 from tilec.runner.reference import References
 
@@ -68,6 +69,7 @@ class Bench:
         if reason:
             return CaseBench(name=case.name, kernel=case.kernel, status="skipped", reason=reason)
         try:
+            require_countable(case)
             inputs = make_inputs(case)
             found = self._measured(case, inputs)
             if self._options.saved is not None:
@@ -244,7 +246,8 @@ def _product_dtype(case: BoundCase, env: Mapping[str, Any]) -> str:
 def inputs_digest(case: BoundCase) -> str:
     """What the inputs of a case are made of: other sizes, dtypes or contents are other measurements."""
     with contextlib.suppress(ValueError):
-        rows = [dataclasses.asdict(item) for item in case.inputs]
+        # What is held against a reference is none of what is measured.
+        rows = [{key: value for key, value in dataclasses.asdict(item).items() if key != "small"} for item in case.inputs]
         steps = [[[name, one.name, one.value] for name, one in step.arguments] for step in case.steps]
         files, choose = [list(pair) for pair in case.files], [list(pair) for pair in case.choose]
         return sha256(canonical_json([rows, files, choose, *steps]))[:16]

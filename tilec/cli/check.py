@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from typing import TYPE_CHECKING
 
 import click
@@ -46,6 +48,7 @@ def command(app: App, targets: tuple[str, ...]) -> None:
     try:
         plan = build.check(request, SilentObserver())
         _check_chains(plan)
+        _check_cases(plan)
     except (ManifestError, BuildError) as exc:
         if not app.json:
             raise
@@ -78,6 +81,30 @@ def _check_chains(plan: Plan) -> None:
         except CaseError as error:
             excerpt = manifest.locate.excerpt(error.location) if error.location else ""
             problems.append(Diagnostic(message=error.what, location=error.location, excerpt=excerpt, hint=error.fix))
+    if problems:
+        raise ManifestError(tuple(problems))
+
+
+def _check_cases(plan: Plan) -> None:
+    """Refuse cases that are too large for what their kernels count in: making their inputs takes minutes, and no launch would take them."""
+    from tilec.errors import CaseError, Diagnostic, ManifestError
+    from tilec.model.kernel import VariantInfo
+    from tilec.runner.cases import expand_cases
+    from tilec.runner.counting import require_countable
+
+    manifest, problems = plan.manifest, []
+    for kernel in plan.kernels:
+        if kernel.info.safety is None:
+            continue  # what others count in is known when they are compiled
+        variants = tuple(dict.fromkeys(VariantInfo(id=job.variant.id, axes=job.variant.axes) for job in kernel.jobs))
+        info = dataclasses.replace(kernel.info, variants=variants)
+        with contextlib.suppress(CaseError):  # a case that fits no variant of these targets may fit others
+            for case in expand_cases(kernel.manifest, info, locate=manifest.locate):
+                try:
+                    require_countable(case)
+                except CaseError as error:
+                    excerpt = manifest.locate.excerpt(error.location) if error.location else ""
+                    problems.append(Diagnostic(message=error.what, location=error.location, excerpt=excerpt, hint=error.fix))
     if problems:
         raise ManifestError(tuple(problems))
 

@@ -220,7 +220,7 @@ def _taken_up(
         return variants, empty
     scope.remarks.extend(newer_tools(scope.tuned))
     table = shipped_table(scope.tuned, targets)
-    return (winners(kernel, params, variants, table) if kernel.keep == "winners" and scope.shipped else variants), table
+    return (winners(kernel, params, variants, scope.tuned.record) if kernel.keep == "winners" and scope.shipped else variants), table
 
 
 def _with_axes(hints: tuple[tuple[str, int], ...], variant: Variant, language: LanguageFacts) -> tuple[tuple[str, int], ...]:

@@ -110,12 +110,12 @@ def shipped_table(tuned: Tuned, targets: Sequence[Target]) -> TuningTable:
     return table_of(tuned.record, tuned.path, targets)
 
 
-def winners(kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], table: TuningTable) -> tuple[Variant, ...]:
+def winners(kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], record: TuningRecord) -> tuple[Variant, ...]:
     """The variants at points that win somewhere, and at one point for each combination of dtypes that all other launches fall back to.
 
     That is the default's, or where there is none the first of the matrix. All assumption sets of a point stay.
     """
-    won = {entry.point for device in table.devices for entry in device.entries}
+    won = {entry.point for device in record.devices for entry in device.entries}  # also of targets that are not built: sizes are the same
     dtypes, default = _dtype_axes(params), dict(kernel.default)
     kept = {point for variant in variants if _same(point := variant.axes, won)}
     fallback: dict[Point, Point] = {}

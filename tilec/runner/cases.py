@@ -11,7 +11,7 @@ from tilec.manifest.locate import Locator, Path
 from tilec.manifest.types import Bench, Case, Input, Kernel, Operand, Tolerance
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue, KernelInfo
-from tilec.model.signature import Param, ParamKind
+from tilec.model.signature import AbiSlot, Param, ParamKind
 from tilec.model.suggest import did_you_mean
 
 Axes = tuple[tuple[str, AxisValue], ...]
@@ -45,7 +45,8 @@ class BoundCase:
         case: the case's name in the manifest; empty for a run from the command line.
         axes: every axis whose value is known, dtypes included; what expressions see.
         choose: the axes that the launcher is told by keyword (those that its arguments do not decide).
-        variants: ids of the variants that were built at these axes, of which a launch takes one.
+        variants: ids of the variants that were built at these axes, of which a launch takes one. abis: what their entry points take; where
+            nothing is compiled yet, what they will take of extents and strides, as far as that is known.
         params: what the launcher takes, in order, with dtypes in place of axis names.
         inputs: in the order in which they are made, each with its dtype.
         files: arrays that are read from files instead, as (parameter, `x.npy` or `x.npz:key`).
@@ -64,6 +65,7 @@ class BoundCase:
     axes: Axes = ()
     choose: Axes = ()
     variants: tuple[str, ...] = ()
+    abis: tuple[tuple[AbiSlot, ...], ...] = dataclasses.field(default=(), compare=False, repr=False)
     params: tuple[Param, ...] = ()
     inputs: tuple[Input, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
@@ -209,6 +211,7 @@ def _expand(case: Case, info: KernelInfo, location: Location | None, *, files: F
             axes=tuple((name, settled[name]) for name in axes if name in settled),
             choose=tuple((name, value) for name, value in case.axes if name not in info.dtype_axes),
             variants=variants,
+            abis=_abis(info, variants),
             params=params,
             inputs=tuple(_with_dtype(i, params, settled) for i in _with_scalars(case.inputs, info)),
             files=tuple((name, path) for name, _, path in files),
@@ -277,6 +280,16 @@ def _with_defaults(info: KernelInfo, known: dict[str, AxisValue]) -> dict[str, A
     single = {name: values[0] for name, values in info.axes if len(values) == 1}
     settled = {**single, **dict(info.default), **known}
     return settled if info.table is None or _built_at(info, settled) else {**single, **known}
+
+
+def _abis(info: KernelInfo, variants: Sequence[str]) -> tuple[tuple[AbiSlot, ...], ...]:
+    """What a case's variants take. Kernels in the safe language count in 32 bits, whatever is compiled."""
+    found = tuple(dict.fromkeys(variant.abi for variant in info.variants if variant.id in variants and variant.abi))
+    if found or info.safety is None:
+        return found
+    ranks = {param.name: param.rank for param in info.params if param.kind is ParamKind.TENSOR}
+    texts = [f"{name}.{part}[{axis}]" for name, rank in ranks.items() for part in ("shape", "stride") for axis in range(rank)]
+    return (tuple(AbiSlot(type="i32", expr=text, size=4, align=4) for text in texts),)
 
 
 def _built_at(info: KernelInfo, axes: Mapping[str, AxisValue]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from tilec.manifest.types import Tolerance
 from tilec.model.dtype import DTYPES, DType
 from tilec.runner.cases import BoundCase, small_case
 from tilec.runner.compare import Comparison, compare, tolerance_for
+from tilec.runner.counting import require_countable
 from tilec.runner.difference import Difference, difference_of
 from tilec.runner.inputs import Array, Value, make_inputs
 from tilec.runner.reference import References
@@ -133,6 +134,7 @@ def run_case(
     if reason:
         return CaseResult(case=case, status="skipped", reason=reason)
     try:
+        require_countable(case)
         inputs = make_inputs(case)
         # Before the launch: a reference that cannot be called is known without touching the device.
         expected, lacking = _expected(case, references, inputs)

@@ -12,6 +12,7 @@ import numpy as np
 from tilec.errors import FaultError, TilecError
 from tilec.runner.cases import BoundCase, small_case
 from tilec.runner.compare import compare, tolerance_for
+from tilec.runner.counting import require_countable
 from tilec.runner.device import ModuleDevice
 from tilec.runner.inputs import Array, make_inputs
 from tilec.runner.run import arguments_on
@@ -167,6 +168,7 @@ class Sanitizer:
     def _run(self, seen: _Seen, order: str | int, device: ModuleDevice) -> bool:
         """Run a case in one order; whether it came to its end."""
         case = seen.case
+        require_countable(case)
         arguments = arguments_on(case, device, make_inputs(case))
         try:
             device.launch(case.kernel, arguments, dict(case.choose))

@@ -15,6 +15,9 @@ from tilec.runtime.scalars import encoder_of, format_of
 
 _POINTER = 8
 
+# What helps where an extent or a stride is beyond what a kernel counts in.
+WIDER = "pass parts of the tensor whose extents and strides fit, or build the kernel with 64-bit ones (`ct.IndexedWithInt64`, `i64(…)`)"
+
 
 class Block:
     """Memory for the arguments of one launch in flight: values, and the array of their addresses that the driver reads.
@@ -141,10 +144,7 @@ def _constant(call: Call, slot: AbiSlot) -> bytes:
     except (struct.error, OverflowError, TypeError) as error:
         name = call.contract.name
         what = f"{name}: {slot.expr} is {value!r}, which the kernel's {slot.type} cannot hold"
-        fix = (
-            "pass parts of the tensor whose extents and strides fit, or build the kernel with 64-bit ones (`ct.IndexedWithInt64`, `i64(…)`)"
-        )
-        raise LayoutError(what, fix=fix, kernel=name) from error
+        raise LayoutError(what, fix=WIDER, kernel=name) from error
 
 
 def _struct_encoder(size: int) -> Callable[[Any], bytes]:

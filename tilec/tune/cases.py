@@ -7,13 +7,16 @@ import fnmatch
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tilec.errors import CaseError, UsageError
+import numpy as np
+
+from tilec.errors import CaseError, ExpressionError, UsageError
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Kernel
 from tilec.model import expr
 from tilec.model.kernel import KernelInfo
 from tilec.model.suggest import did_you_mean
 from tilec.runner.cases import BoundCase, expand_cases, small_case
+from tilec.runner.counting import require_countable
 from tilec.runner.inputs import make_inputs, planned_inputs
 from tilec.runner.reference import References
 from tilec.tune.space import Space, space_of
@@ -79,15 +82,19 @@ def prepare_case(
         CaseError: inputs cannot be made, or are so that nothing is launched, or the reference fails.
     """
     case, small = space.case, small_case(space.case)
+    require_countable(case)
     env = planned_inputs(case)
     inputs = make_inputs(small)
-    empty = [name for name in case.outs if not env[name].size]
+    empty = [name for name in case.outs if not env[name].size or not np.size(inputs[name])]
     if empty and len(empty) == len(case.outs):
         what = f"{case.name}: {', '.join(empty)} {'has' if len(empty) == 1 else 'have'} no elements: such a launch does nothing"
         raise CaseError(what, fix="give the case sizes above 0, or leave it out with --case", location=case.location)
     at = []
     for text in sizes:
-        value = expr.parse(text).evaluate(env)
+        try:
+            value = expr.parse(text).evaluate(env)
+        except ExpressionError as error:
+            raise CaseError(f"{case.name}: the size {text} cannot be worked out: {error.what}", location=case.location) from error
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise CaseError(f"{case.name}: {text} is {value!r}, which is no size", location=case.location)
         at.append(value)

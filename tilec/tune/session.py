@@ -25,6 +25,8 @@ from tilec.tune.workplace import StoppedError, Workplace
 _LOOK = 0.2
 # Of samples and warm-up, what even a measurement of the least effort gets.
 _PART = 0.4
+# Of the best's median, and how many: who is measured side by side with it where clocks were held back, since one after the other says less.
+_NEAR, _RIVALS = 1.1, 4
 _MEASURE, _RUN_OFF = MeasureOptions(), MeasureOptions(least=30, seconds=1.0)
 
 
@@ -266,17 +268,25 @@ class Session:
         untried = len(space.points) - len(trials)
         why = ("the time was up" if timed_out else f"--max-candidates is {self._options.most}") if untried else ""
         result = CaseResult(space=space, best=ranked[0] if ranked else None, trials=trials, untried=untried, why_untried=why)
-        self._have(trial.point for trial in ranked[:2])  # they may be known from the log alone
-        if len(ranked) < 2:
-            return result
-        first, second = ranked[:2]
-        samples = self._run_off(space, first, second)
-        if samples is None:
-            return result
-        found = compare_pairs(*samples)
-        if found.verdict is Verdict.SECOND:
-            first, second, found = second, first, compare_pairs(*reversed(samples))
-        return dataclasses.replace(result, best=first, second=second, runoff=found, pairs=len(samples[0]))
+        rivals = _rivals(ranked, trials)
+        self._have(trial.point for trial in (*ranked[:1], *rivals))  # they may be known from the log alone
+        return self._side_by_side(result, ranked[0], rivals) if rivals else result
+
+    def _side_by_side(self, result: CaseResult, best: Trial, rivals: Sequence[Trial]) -> CaseResult:
+        """A result with whom of these is the fastest where both are measured in turn, and by how much over the nearest that it met."""
+        met: list[tuple[Trial, Comparison, int]] = []
+        for rival in rivals:
+            samples = self._run_off(result.space, best, rival)
+            if samples is None:
+                break
+            found = compare_pairs(*samples)
+            if found.verdict is Verdict.SECOND:
+                best, rival, found, met = rival, best, compare_pairs(*reversed(samples)), []
+            met.append((rival, found, len(samples[0])))
+        if not met:
+            return dataclasses.replace(result, best=best)
+        second, runoff, pairs = max(met, key=lambda one: one[1].ratio)
+        return dataclasses.replace(result, best=best, second=second, runoff=runoff, pairs=pairs)
 
     def _have(self, points: Iterable[Point]) -> None:
         """Compile what is not: of a winner, its code and hints are recorded."""
@@ -301,3 +311,12 @@ class Session:
             a, b = (part.measurement.samples for part in answer if part.measurement is not None)
             return a, b
         return None
+
+
+def _rivals(ranked: Sequence[Trial], trials: Sequence[Trial]) -> list[Trial]:
+    """Whom the best is held against: the second; where clocks were held back, all who may be faster, given up early or not."""
+    second = list(ranked[1:2])
+    if not ranked or not any(trial.held_back for trial in trials):
+        return second
+    near = [trial for trial in trials if trial.measured and trial not in ranked[:2] and trial.seconds < _NEAR * ranked[0].seconds]
+    return [*second, *sorted(near, key=lambda trial: trial.seconds)][:_RIVALS]

@@ -279,7 +279,7 @@ def test_check_counts_what_there_is(cli, project: Path, fake_build) -> None:
     )
     (project / "k.cu").write_text("")
     manifest = SimpleNamespace(chains=())
-    fake_build.check = lambda request, observer: SimpleNamespace(manifest=manifest, jobs=jobs(project), notes=("left out",))
+    fake_build.check = lambda request, observer: SimpleNamespace(manifest=manifest, kernels=(), jobs=jobs(project), notes=("left out",))
     done = cli("check")
     assert (done.code, done.out, done.err) == (0, "tilec.toml: no problems; 1 kernel, 4 jobs\n", "note: left out\n")
     document = json.loads(cli("check", "--json").out)

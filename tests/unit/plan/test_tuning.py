@@ -157,6 +157,15 @@ def test_winners_and_the_default_are_kept() -> None:
     assert plan(kernel, tuned=tuned(GOOD, of=kernel)).kernels[0].info.axes[1:] == (("BM", (64, 128)), ("BN", (256, 128)))
 
 
+def test_winners_of_targets_that_are_not_built_are_kept_too() -> None:
+    """A build for some targets alone ships the same points: launches have the sizes that were tuned for."""
+    kernel = tile_kernel(keep="winners")
+    made = plan(kernel, tuned=tuned(GOOD, of=kernel), targets=["tileir"]).kernels[0]
+    assert made.info.table is not None
+    assert made.info.table.devices == ()
+    assert [variant.id for variant in dict.fromkeys(job.variant for job in made.jobs)] == built(kernel, tuned(GOOD, of=kernel))
+
+
 def test_without_a_default_the_first_point_is_kept() -> None:
     kernel = tile_kernel(keep="winners", default=())
     assert built(kernel, tuned(GOOD, of=kernel)) == ["gemm-f16-BM64-BN128", "gemm-f16-BM64-BN256", "gemm-bf16-BM64-BN128"]

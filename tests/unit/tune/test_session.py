@@ -150,6 +150,35 @@ def test_the_fastest_wins_and_the_best_two_are_held_side_by_side(tune) -> None:
     assert bests == [32, 64, 64]
 
 
+def test_where_clocks_were_held_back_all_that_are_near_are_held_side_by_side(tune) -> None:
+    """Measured one after the other, 128 was slow because the clock was; side by side it wins."""
+    alone, beside = {32: 1.02, 64: 1.0, 128: 1.05}, {32: 1.02, 64: 1.0, 128: 0.9}
+
+    class Throttled(Place):
+        held = ("power",)
+
+        def ask(self, request: wire.Request, limit: float) -> wire.Answer:
+            super().ask(request, limit)
+            if isinstance(request, wire.MeasurePair):
+                return tuple(timed(one, beside) for one in (request.first, request.second))
+            return timed(request.subject, alone)
+
+    def timed(subject: wire.Subject, times: Mapping[int, float]) -> wire.Measured:
+        measurement = Measurement(samples=(1e-3 * times[tile(subject)],) * 30, launches=1, steady=True, held_back=Throttled.held)
+        return wire.Measured(status=Status.MEASURED, measurement=measurement, variant="v")
+
+    place = Throttled()
+    result = tune(place)
+    assert [dict(trial.point)["BM"] for trial in (result.best, result.second)] == [128, 64]
+    assert result.runoff.ratio == pytest.approx(0.9)
+    pairs = [(tile(request.first), tile(request.second)) for request in place.asked if isinstance(request, wire.MeasurePair)]
+    assert pairs == [(64, 32), (64, 128)]
+    Throttled.held = ()
+    place = Throttled()
+    assert dict(tune(place).best.point)["BM"] == 64
+    assert sum(isinstance(request, wire.MeasurePair) for request in place.asked) == 1
+
+
 @pytest.mark.parametrize("search", list(Search))
 def test_every_search_finds_it_on_one_device_and_on_three(tune, search: Search) -> None:
     for count in (1, 3):
@@ -157,6 +186,44 @@ def test_every_search_finds_it_on_one_device_and_on_three(tune, search: Search) 
         result = tune(*places, search=search)
         assert dict(result.best.point)["BM"] == 64
         assert sum(len(place.tiles) for place in places) == 3
+
+
+def test_devices_measure_at_the_same_time_and_trials_say_which(tune) -> None:
+    """Each waits for the other to be at a candidate too: one after the other would not do."""
+    both, first = threading.Barrier(2), threading.local()
+
+    def answer(request: wire.Measure) -> wire.Measured:
+        if not getattr(first, "done", False):
+            first.done = True
+            both.wait(timeout=60)
+        return measured(request.subject)
+
+    places = [Place(f"cuda:{number}", answer=answer) for number in range(2)]
+    result = tune(*places, batch=4)
+    assert {trial.device for trial in result.trials} == {"cuda:0", "cuda:1"}
+    by_name = {place.name: place.tiles for place in places}
+    assert all(dict(trial.point)["BM"] in by_name[trial.device] for trial in result.trials)
+
+
+def test_candidates_are_compiled_while_others_are_measured(tune) -> None:
+    """The measurement of the first does not end before the second is compiled."""
+    compiled = threading.Event()
+
+    class Compiling(Maker):
+        def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
+            made = super().make(points)
+            if any(dict(point)["BM"] == 64 for point in points):
+                compiled.set()
+            return made
+
+    def answer(request: wire.Measure) -> wire.Measured:
+        assert tile(request.subject) != 32 or compiled.wait(timeout=60)
+        return measured(request.subject)
+
+    maker = Compiling()
+    result = tune(Place(answer=answer), maker=maker, batch=1)
+    assert dict(result.best.point)["BM"] == 64
+    assert [[dict(point)["BM"] for point in points] for points in maker.calls] == [[32], [64], [128]]
 
 
 def test_the_run_off_may_turn_the_order_round(tune, monkeypatch: pytest.MonkeyPatch) -> None:

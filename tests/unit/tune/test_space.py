@@ -10,6 +10,7 @@ from tests.tune_samples import A, B, C, kernel_with
 from tilec.errors import CaseError, UsageError
 from tilec.manifest.types import Case
 from tilec.model.kernel import KernelInfo
+from tilec.model.tuning import size_expressions
 from tilec.runner.cases import expand_cases
 from tilec.runner.reference import References
 from tilec.tune.cases import file_name, prepare_case, spaces_of
@@ -74,14 +75,25 @@ def test_a_case_that_is_not_there_gets_a_hint(info: KernelInfo, kernel) -> None:
         spaces_of(kernel, info, ("4K",))
 
 
-def test_a_case_that_launches_nothing_is_refused(info: KernelInfo, kernel, tmp_path) -> None:
-    """Its time would be none, and the record would choose by it."""
-    inputs = tuple(dataclasses.replace(item, shape=("0", "128") if item.name == "c" else item.shape) for item in kernel.cases[0].inputs)
+@pytest.mark.parametrize("key", ["shape", "small"])
+def test_a_case_that_launches_nothing_is_refused(info: KernelInfo, kernel, tmp_path, key: str) -> None:
+    """Its time would be none, and the record would choose by it; or whatever is compared would be right."""
+    inputs = tuple(dataclasses.replace(item, **{key: ("0", "128")} if item.name == "c" else {}) for item in kernel.cases[0].inputs)
     (space, _) = spaces_of(kernel_with(dataclasses.replace(kernel.cases[0], inputs=inputs)), info, ())
     with pytest.raises(CaseError) as caught:
-        prepare_case(space, info, References(str(tmp_path)), tmp_path, on_reference=lambda _: None)
+        prepare_case(space, size_expressions(info), References(str(tmp_path)), tmp_path, on_reference=lambda _: None)
     assert caught.value.what == "gemm/4k[f16]: c has no elements: such a launch does nothing"
     assert caught.value.fix == "give the case sizes above 0, or leave it out with --case"
+
+
+def test_sizes_that_cannot_be_worked_out_name_the_case(info: KernelInfo, kernel, tmp_path) -> None:
+    (space, _) = spaces_of(kernel, info, ())
+    for text, what in (
+        ("1 // (c.shape[0] - 128)", r"gemm/4k\[f16\]: the size 1 // .* cannot be worked out: division by zero"),
+        ("c.shape[0] - 129", r"gemm/4k\[f16\]: c.shape\[0\] - 129 is -1, which is no size"),
+    ):
+        with pytest.raises(CaseError, match=what):
+            prepare_case(space, (text,), References(str(tmp_path)), tmp_path, on_reference=lambda _: None)
 
 
 def test_names_of_files_are_plain() -> None:
