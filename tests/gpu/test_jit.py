@@ -39,11 +39,12 @@ def on_an_older_driver(isa, root: Path) -> Module:
 
 
 def test_the_driver_compiles_what_it_reads(torch) -> None:
-    module = load(ptx_bundle(OLD), 0)
+    with pytest.raises(NoImageError, match="PTX that the driver would compile, and jit-fallback is deny by default") as caught:
+        scaled(torch, load(ptx_bundle(OLD), 0))
+    assert 'jit-fallback = "allow" in [targets], or TILEC_JIT_FALLBACK=allow' in caught.value.fix
+    module = load(ptx_bundle(OLD, jit=JitFallback.ALLOW), 0)
     scaled(torch, module)
     assert [made.by for made in module.compiled] == [JitBy.DRIVER]
-    with pytest.raises(NoImageError, match="PTX that the driver would compile, and jit-fallback is deny"):
-        scaled(torch, load(ptx_bundle(OLD, jit=JitFallback.DENY), 0))
     with pytest.warns(RuntimeWarning, match="compute_80 is compiled at load by the driver"):
         scaled(torch, Module(dataclasses.replace(load(ptx_bundle(OLD), 0, jit_fallback="warn")._site, store=ImageStore())))
 

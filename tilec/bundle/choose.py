@@ -25,7 +25,7 @@ LACKS_TILE_IR = "the kernel was built without portable Tile IR"
 _EXACT, _FAMILY, _CUBIN, _PTX, _TILEIR, _LINKED = range(6)
 # What a process says to let anything be compiled at load.
 JIT_VARIABLE = "TILEC_JIT_FALLBACK"
-_ALLOW = f'or let it be compiled at load: jit-fallback = "allow" in [targets], or {JIT_VARIABLE}=allow'
+_ALLOW = f'let it be compiled at load: jit-fallback = "allow" in [targets], or {JIT_VARIABLE}=allow'
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
@@ -37,8 +37,7 @@ class DeviceFacts:
         driver: CUDA release that its driver serves, such as (13, 0).
         name: its name, for messages.
         interprets: oldest and newest version of Tile IR that the device runs without a driver: it is the cpu device. None for a GPU.
-        jit: what is said of compiling at load; None where nothing is: the driver may compile what it reads, since only targets that the
-            manifest names bring such images into a bundle, and nothing else may.
+        jit: what is said of compiling at load; None where nothing is, which denies it: what a bundle holds may still be of no use here.
     """
 
     cc: Version = (0, 0)
@@ -82,8 +81,8 @@ class Choice:
 
 
 def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
-    """The best image for a device: exact cubin, family cubin, same-major cubin, PTX, Tile IR, and where that is allowed PTX that the driver
-    does not read; the order of `images` does not matter.
+    """The best image for a device: exact cubin, family cubin, same-major cubin; where compiling at load is allowed also PTX, Tile IR, and
+    PTX that the driver does not read. The order of `images` does not matter.
 
     Among equals the newest architecture wins, then (for PTX and Tile IR) the newest ISA, then the digest.
     """
@@ -147,19 +146,28 @@ def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
         return _cpu_refusal(image, *device.interprets)
     if not target.runs_on(device.cc, exact=image.exact):
         return _architecture_refusal(image, device.cc)
-    reads = f"the driver serves CUDA {dotted(device.driver)}"
-    if target.kind is TargetKind.PTX and _needed_cuda(image) > device.driver:
-        if device.jit in (JitFallback.WARN, JitFallback.ALLOW):
-            return ""
-        version = f" ISA {dotted(image.ptx_isa)}" if image.ptx_isa else ""
-        return f"PTX{version} needs a driver of {required_driver(_needed_cuda(image))}, {reads}"
-    if image.cuda > device.driver:
-        what = "Tile IR" if target.kind is TargetKind.TILEIR else target.kind.value
-        version = f" {dotted(image.ptx_isa)}" if target.kind is TargetKind.TILEIR and image.ptx_isa else ""
-        return f"this {what}{version} needs a driver of {required_driver(image.cuda)}, {reads}"
-    if target.kind is not TargetKind.CUBIN and device.jit is JitFallback.DENY:
-        return f"{'PTX' if target.kind is TargetKind.PTX else 'Tile IR'} that the driver would compile, and jit-fallback is deny"
-    return ""
+    if _waits(image, device):
+        form = {TargetKind.PTX: "PTX ISA", TargetKind.TILEIR: "this Tile IR"}.get(target.kind)
+        what = f"{form} {dotted(image.ptx_isa)}" if form and image.ptx_isa else f"this {target.kind.value}"
+        return f"{what} needs a driver of {required_driver(_needed_cuda(image))}, the driver serves CUDA {dotted(device.driver)}"
+    if target.kind is TargetKind.CUBIN or _allowed(device):
+        return ""
+    denied = "jit-fallback is deny" if device.jit else "jit-fallback is deny by default"
+    if _needed_cuda(image) > device.driver:
+        reads = f"a driver of CUDA {dotted(device.driver)} does not read it"
+        return f"PTX ISA {dotted(image.ptx_isa or (0, 0))} that nvJitLink would compile, since {reads}, and {denied}"
+    return f"{'PTX' if target.kind is TargetKind.PTX else 'Tile IR'} that the driver would compile, and {denied}"
+
+
+def _waits(image: ImageInfo, device: DeviceFacts) -> bool:
+    """Whether an image is of no use before there is a newer driver, whatever may be compiled."""
+    needed = _needed_cuda(image)
+    # nvJitLink compiles PTX that a driver does not read; but what one of a newer major release makes, the driver does not load.
+    return needed > device.driver and (image.target.kind is not TargetKind.PTX or needed[0] > device.driver[0])
+
+
+def _allowed(device: DeviceFacts) -> bool:
+    return device.jit in (JitFallback.WARN, JitFallback.ALLOW)
 
 
 def _cpu_refusal(image: ImageInfo, oldest: Version, newest: Version) -> str:
@@ -218,16 +226,8 @@ def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]
 
 def _advice(choice: Choice, device: DeviceFacts) -> str:
     fitting = [c.image for c in choice.candidates if c.image.target.runs_on(device.cc, exact=c.image.exact)]
-    waiting = [needed for image in fitting if (needed := _needed_cuda(image)) > device.driver]
-    denied = len(waiting) < len(fitting)
-    if denied:  # by `jit-fallback = "deny"` alone
-        return f"{machine_code(device)}; {_ALLOW}" if device.cc in ARCHS else _ALLOW.removeprefix("or ")
-    if waiting:
-        linked = f"; {_ALLOW}" if any(image.target.kind is TargetKind.PTX for image in fitting) else ""
-        # A driver loads machine code of every toolkit of its own major release, and portable code of no newer one.
-        portable = all(image.target.kind is not TargetKind.CUBIN for image in fitting)
-        built = f"{machine_code(device)}; or " if portable and device.cc in ARCHS and min(waiting)[0] == device.driver[0] else ""
-        return f"{built}install a driver of {required_driver(min(waiting))}; or rebuild with a lower min-driver in [targets]{linked}"
+    if fitting:
+        return _advice_of(fitting, device)
     tile = bool(choice.candidates) and all(c.image.exact and not c.image.target.suffix for c in choice.candidates)
     known = ARCHS.get(device.cc)
     if known and (known.tile or not tile):
@@ -239,6 +239,18 @@ def _advice(choice: Choice, device: DeviceFacts) -> str:
     if not older:
         return f"use a GPU of compute capability {dotted(min(ARCHS))} or later"
     return f"add compute_{max(older)[0]}{max(older)[1]} to [targets] and build again: PTX is what GPUs newer than tilec run"
+
+
+def _advice_of(fitting: Sequence[ImageInfo], device: DeviceFacts) -> str:
+    """What to do where nothing is wrong with the architecture of these images: a policy is in the way, or an old driver."""
+    waiting = [_needed_cuda(image) for image in fitting if _waits(image, device)]
+    portable = all(image.target.kind is not TargetKind.CUBIN for image in fitting)
+    # A driver loads machine code of every toolkit of its own major release.
+    built = portable and device.cc in ARCHS and min(map(_needed_cuda, fitting))[0] <= device.driver[0]
+    steps = [machine_code(device)] if built else []
+    steps += [_ALLOW] if len(waiting) < len(fitting) else []  # a policy alone is in the way of the others
+    steps += [f"install a driver of {required_driver(min(waiting))}", "rebuild with a lower min-driver in [targets]"] if waiting else []
+    return "; or ".join(steps)
 
 
 def machine_code(device: DeviceFacts) -> str:
