@@ -21,8 +21,11 @@ LANGUAGES = {
 }
 LACKS_TILE_IR = "the kernel was built without portable Tile IR"
 
-# Rank of what fits: lower is tried first.
-_EXACT, _FAMILY, _CUBIN, _PTX, _TILEIR, _LINKED = range(6)
+# Rank of what fits: lower is tried first. What the driver compiles goes before what nvJitLink does, which has to be installed and of a
+# release that reads it. LTO-IR goes before PTX there: its code is optimized for the device, that of PTX was for the oldest one.
+_EXACT, _FAMILY, _CUBIN, _PTX, _TILEIR, _LTOIR, _LINKED = range(7)
+# What has to be compiled at load, in words.
+FORMS = {TargetKind.PTX: "PTX", TargetKind.LTOIR: "LTO-IR", TargetKind.TILEIR: "Tile IR"}
 # What a process says to let anything be compiled at load.
 JIT_VARIABLE = "TILEC_JIT_FALLBACK"
 _ALLOW = f'let it be compiled at load: jit-fallback = "allow" in [targets], or {JIT_VARIABLE}=allow'
@@ -81,10 +84,10 @@ class Choice:
 
 
 def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
-    """The best image for a device: exact cubin, family cubin, same-major cubin; where compiling at load is allowed also PTX, Tile IR, and
-    PTX that the driver does not read. The order of `images` does not matter.
+    """The best image for a device: exact cubin, family cubin, same-major cubin; where compiling at load is allowed also PTX, Tile IR,
+    LTO-IR, and PTX that the driver does not read. The order of `images` does not matter.
 
-    Among equals the newest architecture wins, then (for PTX and Tile IR) the newest ISA, then the digest.
+    Among equals the newest architecture wins, then (for what is compiled) the newest version, then the digest.
     """
     taken: list[tuple[tuple[Any, ...], Candidate]] = []
     refused: list[tuple[tuple[Any, ...], Candidate]] = []
@@ -147,16 +150,18 @@ def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
     if not target.runs_on(device.cc, exact=image.exact):
         return _architecture_refusal(image, device.cc)
     if _waits(image, device):
-        form = {TargetKind.PTX: "PTX ISA", TargetKind.TILEIR: "this Tile IR"}.get(target.kind)
+        form = {TargetKind.PTX: "PTX ISA", TargetKind.TILEIR: "this Tile IR", TargetKind.LTOIR: "this LTO-IR of CUDA"}.get(target.kind)
         what = f"{form} {dotted(image.ptx_isa)}" if form and image.ptx_isa else f"this {target.kind.value}"
         return f"{what} needs a driver of {required_driver(_needed_cuda(image))}, the driver serves CUDA {dotted(device.driver)}"
     if target.kind is TargetKind.CUBIN or _allowed(device):
         return ""
     denied = "jit-fallback is deny" if device.jit else "jit-fallback is deny by default"
+    if target.kind is TargetKind.LTOIR:
+        return f"LTO-IR that nvJitLink would link, and {denied}"
     if _needed_cuda(image) > device.driver:
         reads = f"a driver of CUDA {dotted(device.driver)} does not read it"
         return f"PTX ISA {dotted(image.ptx_isa or (0, 0))} that nvJitLink would compile, since {reads}, and {denied}"
-    return f"{'PTX' if target.kind is TargetKind.PTX else 'Tile IR'} that the driver would compile, and {denied}"
+    return f"{FORMS[target.kind]} that the driver would compile, and {denied}"
 
 
 def _waits(image: ImageInfo, device: DeviceFacts) -> bool:
@@ -175,6 +180,8 @@ def _cpu_refusal(image: ImageInfo, oldest: Version, newest: Version) -> str:
         return "machine code of a GPU"
     if image.target.kind is TargetKind.PTX:
         return "PTX, which only the driver of a GPU compiles"
+    if image.target.kind is TargetKind.LTOIR:
+        return "LTO-IR, which nvJitLink links for a GPU"
     if image.ptx_isa is not None and not oldest <= image.ptx_isa <= newest:
         return f"Tile IR {dotted(image.ptx_isa)}; the cpu device knows {dotted(oldest)} to {dotted(newest)}"
     return ""
@@ -186,17 +193,17 @@ def _architecture_refusal(image: ImageInfo, cc: Version) -> str:
     if target.kind is TargetKind.TILEIR:
         return f"Tile IR cannot be assembled for compute capability {dotted(cc)}"
     own = dotted(target.cc)
-    ptx = target.kind is TargetKind.PTX
+    form = FORMS.get(target.kind)
     if target.suffix == "a":
-        subject = "architecture-specific PTX" if ptx else "an architecture-specific cubin"
+        subject = f"architecture-specific {form}" if form else "an architecture-specific cubin"
         return f"{subject} runs on compute capability {own} only, {here}"
     if image.exact:
         return f"a tile cubin runs on compute capability {own} only, {here}"
     if target.suffix == "f":
-        subject = "family-specific PTX" if ptx else "a family-specific cubin"
+        subject = f"family-specific {form}" if form else "a family-specific cubin"
         return f"{subject} runs on compute capability {own} and later {target.cc[0]}.x only, {here}"
-    if ptx:
-        return f"PTX for compute capability {own} runs on {own} and later, {here}"
+    if form:
+        return f"{form} for compute capability {own} runs on {own} and later, {here}"
     if cc[0] == target.cc[0] and cc[1] > target.cc[1]:
         chip = target.cc if target.arch.soc else cc
         return f"machine code for {own} does not run on {dotted(cc)}: {dotted(chip)} is a system on a chip with its own"
@@ -211,6 +218,9 @@ def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]
         return _TILEIR, f"Tile IR{f' {dotted(image.ptx_isa)}' if image.ptx_isa else ''} that the cpu device interprets", None
     if target.kind is TargetKind.TILEIR:
         return _TILEIR, "Tile IR that the driver assembles", JitBy.DRIVER
+    if target.kind is TargetKind.LTOIR:
+        version = f" of CUDA {dotted(image.ptx_isa)}" if image.ptx_isa else ""
+        return _LTOIR, f"LTO-IR{version} for {own}, linked by nvJitLink for {here}", JitBy.NVJITLINK
     if target.kind is TargetKind.PTX:
         version = f" of ISA {dotted(image.ptx_isa)}" if image.ptx_isa else ""
         if _needed_cuda(image) > device.driver:

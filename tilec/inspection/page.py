@@ -245,6 +245,8 @@ class _Maker:
                 listing = sass_listing(text)
             case TargetKind.PTX:
                 listing = ptx_listing(ptx_text(data, image.symbol, name))
+            case TargetKind.LTOIR:
+                return _Code(note="LTO-IR has no text: nvJitLink makes machine code of it where it is loaded")
             case TargetKind.TILEIR:
                 listing = tileir_listing(read_module(data))
         code, most = f"code{len(self._read)}", self._limits.lines

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tilec.errors import Diagnostic, Location
-from tilec.model.arch import Target
+from tilec.model.arch import Target, TargetKind
 from tilec.model.image import ImageInfo
 from tilec.model.jit import JitFallback
 from tilec.model.safety import Safety  # its name has to be there: declarations are decoded by their annotations
@@ -200,6 +200,11 @@ class KernelInfo:
     def has_special(self) -> bool:
         """Whether launches of it pass what is neither a value nor a tensor's address: tensor maps, scratch memory."""
         return any(":" in slot.type for variant in self.variants for slot in variant.abi)
+
+    @property
+    def has_ltoir(self) -> bool:
+        """Whether there is LTO-IR among its images."""
+        return any(image.target.kind is TargetKind.LTOIR for variant in self.variants for image in variant.images)
 
     @property
     def choices(self) -> tuple[str, ...]:

@@ -53,8 +53,8 @@ def target_for(manifest: Manifest, kernel: str, device: DeviceInfo | None, wante
 def _known(manifest: Manifest) -> Sequence[Target]:
     """Targets of the project, what suits a device best first."""
     found = {target for targets in (manifest.targets.default, *(each for _, each in manifest.targets.groups)) for target in targets}
-    rank = {TargetKind.CUBIN: 0, TargetKind.PTX: 1, TargetKind.TILEIR: 2}
-    return sorted(found, key=lambda target: (rank[target.kind], [-part for part in target.cc], ("a", "f", "").index(target.suffix)))
+    kinds = list(TargetKind)
+    return sorted(found, key=lambda target: (kinds.index(target.kind), [-part for part in target.cc], ("a", "f", "").index(target.suffix)))
 
 
 def _runs(target: Target, device: DeviceInfo) -> bool:

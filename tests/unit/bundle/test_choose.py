@@ -75,6 +75,16 @@ TABLE: list[tuple[str, Version, Version, str]] = [
     ("tileir@13.3>=13.3", (8, 0), CUDA_13_4, "tileir"),
     ("tileir@13.3>=13.3", (9, 0), CUDA_13_0, ""),
     ("tileir@13.3>=13.3", (7, 5), CUDA_13_4, ""),
+    # LTO-IR is linked for its architecture and later ones, behind what the driver compiles, before PTX that it does not read.
+    ("lto_80@13.4>=13.0", (9, 0), CUDA_13_0, "lto_80"),
+    ("lto_80@13.4>=13.0", (7, 5), CUDA_13_0, ""),
+    ("lto_80@13.4>=13.0", (9, 0), (12, 9), ""),
+    ("lto_90a@13.4>=13.0", (9, 0), CUDA_13_0, "lto_90a"),
+    ("lto_90a@13.4>=13.0", (10, 0), CUDA_13_0, ""),
+    ("lto_80@13.4>=13.0 compute_80@8.0", (9, 0), CUDA_13_0, "compute_80"),
+    ("lto_80@13.4>=13.0 compute_80@9.4", (9, 0), CUDA_13_0, "lto_80"),
+    ("lto_80@13.4>=13.0 lto_90@13.4>=13.0", (12, 0), CUDA_13_0, "lto_90"),
+    ("lto_80@13.4>=13.0 sm_80", (8, 9), CUDA_13_0, "sm_80"),
     # The order of kinds.
     ("compute_90a@8.0 sm_90 sm_90a tileir@13.0>=13.0", (9, 0), CUDA_13_0, "sm_90a"),
     ("compute_90@8.0 sm_90 tileir@13.0>=13.0", (9, 0), CUDA_13_0, "sm_90"),
@@ -144,6 +154,20 @@ def test_only_machine_code_is_taken_unless_more_is_allowed(given: str, cc: Versi
         ("compute_90@8.0", (8, 9), CUDA_13_0, "PTX for compute capability 9.0 runs on 9.0 and later, not on 8.9"),
         ("compute_80@9.0", (9, 0), CUDA_13_4, "PTX that the driver would compile, and jit-fallback is deny by default"),
         ("tileir@13.4", (9, 0), CUDA_13_4, "Tile IR that the driver would compile, and jit-fallback is deny by default"),
+        ("lto_80@13.4>=13.0", (9, 0), CUDA_13_0, "LTO-IR that nvJitLink would link, and jit-fallback is deny by default"),
+        ("lto_80@13.4>=13.0", (7, 5), CUDA_13_0, "LTO-IR for compute capability 8.0 runs on 8.0 and later, not on 7.5"),
+        (
+            "lto_100f@13.4>=13.0",
+            (12, 0),
+            CUDA_13_0,
+            "family-specific LTO-IR runs on compute capability 10.0 and later 10.x only, not on 12.0",
+        ),
+        (
+            "lto_80@13.4>=13.0",
+            (9, 0),
+            (12, 9),
+            "this LTO-IR of CUDA 13.4 needs a driver of CUDA 13.0 (driver branch 580 or later), the driver serves CUDA 12.9",
+        ),
         (
             "compute_80@9.4",
             (9, 0),
@@ -188,13 +212,14 @@ def test_reasons_of_refusal(given: str, cc: Version, driver: Version, reason: st
         ("sm_89", (8, 9), "machine code for 8.9"),
         ("compute_80@8.0", (9, 0), "PTX of ISA 8.0 for 8.0, compiled by the driver for 9.0"),
         ("tileir@13.0", (9, 0), "Tile IR that the driver assembles"),
+        ("lto_80@13.4>=13.0", (9, 0), "LTO-IR of CUDA 13.4 for 8.0, linked by nvJitLink for 9.0"),
     ],
 )
 def test_reasons_of_acceptance(given: str, cc: Version, reason: str) -> None:
     (candidate,) = choose_image([image(given)], DeviceFacts(cc=cc, driver=CUDA_13_4, jit=JitFallback.WARN)).candidates
     assert candidate.accepted
     assert candidate.reason == reason
-    assert candidate.jit is (None if given.startswith("sm_") else JitBy.DRIVER)
+    assert candidate.jit is (None if given.startswith("sm_") else JitBy.NVJITLINK if given.startswith("lto_") else JitBy.DRIVER)
 
 
 def test_require_lists_every_candidate() -> None:
@@ -226,6 +251,7 @@ def test_require_lists_every_candidate() -> None:
         ("compute_80@9.0", (9, 0), f"add sm_90 to [targets] and build again; or {ALLOW}"),
         ("sm_80:tile tileir@13.0", (9, 0), f"add sm_90 to [targets] and build again; or {ALLOW}"),
         ("compute_80@9.0", (14, 0), ALLOW),
+        ("lto_80@13.4>=13.0", (9, 0), f"add sm_90 to [targets] and build again; or {ALLOW}"),
     ],
 )
 def test_what_to_do(given: str, cc: Version, fix: str) -> None:
@@ -266,12 +292,13 @@ CPU = DeviceFacts(interprets=((13, 1), (13, 4)))
 
 
 def test_the_cpu_device_takes_tile_ir_whatever_its_driver_would_have_to_be() -> None:
-    held = [image("sm_90:tile"), image("compute_80@8.0"), image("tileir@13.3>=99.0")]
+    held = [image("sm_90:tile"), image("compute_80@8.0"), image("tileir@13.3>=99.0"), image("lto_80")]
     choice = choose_image(held, CPU)
     assert choice.image is held[2]
     assert [(str(c.image.target), c.reason) for c in choice.candidates] == [
         ("tileir", "Tile IR 13.3 that the cpu device interprets"),
         ("compute_80", "PTX, which only the driver of a GPU compiles"),
+        ("lto_80", "LTO-IR, which nvJitLink links for a GPU"),
         ("sm_90", "machine code of a GPU"),
     ]
 
