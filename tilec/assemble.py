@@ -138,7 +138,7 @@ def beyond_min_driver(info: BundleInfo) -> Iterator[str]:
 def never_compiled(info: BundleInfo) -> Iterator[str]:
     """What no GPU takes unless who loads the bundle allows it, for nothing is said of that. (Tile IR serves the cpu device.)"""
     images = (image for kernel in info.kernels if kernel.jit is None for variant in kernel.variants for image in variant.images)
-    targets = dict.fromkeys(str(image.target) for image in images if image.target.kind is TargetKind.PTX)
+    targets = dict.fromkeys(str(image.target) for image in images if image.target.kind in (TargetKind.PTX, TargetKind.LTOIR))
     if targets:
-        what = 'no GPU compiles it at load, for jit-fallback is deny by default: say "allow" in [targets], or "deny" if that is meant'
+        what = 'compiled on no GPU at load, for jit-fallback is deny by default: say "allow" in [targets], or "deny" if that is meant'
         yield f"{', '.join(targets)}: {what}"

@@ -259,7 +259,10 @@ def _advice_of(fitting: Sequence[ImageInfo], device: DeviceFacts) -> str:
     built = portable and device.cc in ARCHS and min(map(_needed_cuda, fitting))[0] <= device.driver[0]
     steps = [machine_code(device)] if built else []
     steps += [_ALLOW] if len(waiting) < len(fitting) else []  # a policy alone is in the way of the others
-    steps += [f"install a driver of {required_driver(min(waiting))}", "rebuild with a lower min-driver in [targets]"] if waiting else []
+    steps += [f"install a driver of {required_driver(min(waiting))}"] if waiting else []
+    # Of no other image a build asks what drivers read.
+    lowered = any(image.target.kind is TargetKind.PTX and _waits(image, device) for image in fitting)
+    steps += ["rebuild with a lower min-driver in [targets]"] if lowered else []
     return "; or ".join(steps)
 
 

@@ -66,9 +66,10 @@ class PageImage:
     warnings: tuple[str, ...]
 
     @property
-    def form(self) -> Form:
-        """Which text it has."""
-        return FORMS[self.image.target.kind]
+    def form(self) -> str:
+        """Which text it has: a form's name, or the kind of an image that has none."""
+        kind = self.image.target.kind
+        return FORMS[kind].value if kind in FORMS else kind.value
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -58,6 +58,7 @@ class Jit:
         self._linker: Linker | None = None
         self._lock = threading.Lock()
         self._compiled: dict[tuple[str, str], Compiled] = {}
+        self._found: set[str] = set()  # digests of images whose code was in the cache
 
     @property
     def compiled(self) -> tuple[Compiled, ...]:
@@ -87,14 +88,18 @@ class Jit:
             code = image()
         else:
             code, kept = self._machine_code(taken.image, image, device, variant)
-        self.note(taken, variant, kept=kept)
+        if kept:
+            with self._lock:
+                self._found.add(taken.image.digest)
+        self.note(taken, variant)
         return code
 
-    def note(self, taken: Candidate, variant: str, *, kept: bool = False) -> None:
+    def note(self, taken: Candidate, variant: str) -> None:
         """Take down that a variant runs code that was compiled: for this bundle, or before for another one that has the same image."""
         assert taken.jit is not None
         target = str(taken.image.target)
         with self._lock:
+            kept = taken.image.digest in self._found
             self._compiled.setdefault((variant, target), Compiled(variant=variant, target=target, by=taken.jit, kept=kept))
 
     def _machine_code(self, image: ImageInfo, data: Callable[[], bytes], device: DeviceFacts, variant: str) -> tuple[bytes, bool]:

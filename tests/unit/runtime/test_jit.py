@@ -316,6 +316,18 @@ def test_linked_code_is_kept_under_what_it_was_linked_with(tmp_path: Path) -> No
     assert len(entries(tmp_path)) == 2
 
 
+def test_variants_that_share_an_image_share_what_became_of_it(tmp_path: Path) -> None:
+    (one,) = lto().variants
+    axes = (("B", (1, 2)),)
+    two = tuple(dataclasses.replace(one, id=f"add-B{value}", axes=(("B", value),)) for value in (1, 2))
+    kernel = dataclasses.replace(lto(), axes=axes, variants=two)
+    for kept in (False, True):
+        module, _ = placed(kernel, FakeLinker(), tmp_path)
+        for value in (1, 2):
+            module.add(5, Z, X, Y, B=value)
+        assert [(made.variant, made.kept) for made in module.compiled] == [("add-B1", kept), ("add-B2", kept)]
+
+
 def test_ltoir_is_denied_by_default() -> None:
     error = refused(lto())
     assert "lto_80: LTO-IR that nvJitLink would link, and jit-fallback is deny by default" in error.what
