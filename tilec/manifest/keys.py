@@ -69,7 +69,7 @@ TARGETS = Table(
         Key(
             "jit-fallback",
             Text("policy", choices=tuple(policy.value for policy in JitFallback)),
-            "Whether GPUs without machine code in the bundle may compile its PTX and Tile IR when it is loaded.",
+            "Whether GPUs without machine code in the bundle may compile its PTX, LTO-IR and Tile IR when it is loaded; by default not.",
         ),
     ),
 )

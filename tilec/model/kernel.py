@@ -179,7 +179,7 @@ class KernelInfo:
         variants: in the order in which a launch tries them (assumption sets fastest first, fallback last).
         safety: what is known of its safety, None where its language does not say.
         table: what tuning found, None where the manifest names none.
-        jit: whether images may be compiled at load, None where the manifest does not say.
+        jit: whether images may be compiled at load, None where the manifest does not say, which denies it.
     """
 
     name: str
