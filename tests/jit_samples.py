@@ -1,4 +1,4 @@
-"""A kernel as PTX text of any ISA, in a bundle without machine code."""
+"""A kernel as PTX text of any ISA, or as LTO-IR of any CUDA release, in a bundle without machine code."""
 
 from __future__ import annotations
 
@@ -47,8 +47,16 @@ DONE:
 
 def ptx_scale(isa: Version, *, line: str = "", jit: JitFallback | None = None) -> KernelInfo:
     """`y = x * s` as PTX; `line` is one more line of it."""
-    data = _TEXT.format(isa=f"{isa[0]}.{isa[1]}", line=line).encode()
-    row = ImageInfo(target=Target.parse("compute_80"), digest=sha256(data), size=len(data), symbol="scale", ptx_isa=isa)
+    return _scale(_TEXT.format(isa=f"{isa[0]}.{isa[1]}", line=line).encode(), "compute_80", isa, jit)
+
+
+def ltoir_scale(data: bytes, made_by: Version, *, jit: JitFallback | None = None) -> KernelInfo:
+    """The same kernel as LTO-IR for 8.0 that is said to be of a CUDA release."""
+    return _scale(data, "lto_80", made_by, jit)
+
+
+def _scale(data: bytes, target: str, version: Version, jit: JitFallback | None) -> KernelInfo:
+    row = ImageInfo(target=Target.parse(target), digest=sha256(data), size=len(data), symbol="scale", ptx_isa=version)
     IMAGES[row.digest] = data
     params = (
         Param(name="y", kind=TENSOR, dtype="f32", rank=1, out=True),

@@ -9,6 +9,7 @@ from tilec import __version__
 from tilec.compiler.events import Done, Failed, Outcome
 from tilec.errors import BudgetError, BuildError, CompileError, Diagnostic, TilecError
 from tilec.manifest.locate import Locator
+from tilec.model.arch import TargetKind
 from tilec.model.driver import branch_of_cuda
 from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
 from tilec.model.signature import Param, ParamKind, joined_abi
@@ -134,3 +135,12 @@ def beyond_min_driver(info: BundleInfo) -> Iterator[str]:
     for branch, targets in needed.items():
         wants = f"driver {branch} or later" if branch else "a driver that tilec does not know yet"
         yield f"{', '.join(targets)}: needs {wants}, which is newer than min-driver {info.min_driver}; older drivers cannot load it"
+
+
+def never_compiled(info: BundleInfo) -> Iterator[str]:
+    """What no GPU takes unless who loads the bundle allows it, for nothing is said of that. (Tile IR serves the cpu device.)"""
+    images = (image for kernel in info.kernels if kernel.jit is None for variant in kernel.variants for image in variant.images)
+    targets = dict.fromkeys(str(image.target) for image in images if image.target.kind in (TargetKind.PTX, TargetKind.LTOIR))
+    if targets:
+        what = 'compiled on no GPU at load, for jit-fallback is deny by default: say "allow" in [targets], or "deny" if that is meant'
+        yield f"{', '.join(targets)}: {what}"

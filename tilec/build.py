@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilec.assemble import beyond_min_driver, bundle_info, require_done
+from tilec.assemble import beyond_min_driver, bundle_info, never_compiled, require_done
 from tilec.compiler import stamp
 from tilec.compiler.cache import Cache
 from tilec.compiler.events import Observer
@@ -149,7 +149,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         seconds=time.monotonic() - started,
         up_to_date=False,
         warnings=warnings,
-        notes=(*plan.notes, *beyond_min_driver(info)),
+        notes=(*plan.notes, *beyond_min_driver(info), *never_compiled(info)),
     )
 
 

@@ -4,8 +4,8 @@
   const ROW = 18; // pixels, as --row in the style
   const MARGIN = 30; // rows that are drawn beyond those in sight
   const MOST = 1000; // images that a table shows at a time: a browser lays out so many at once
-  const NAMES = { sass: "SASS", ptx: "PTX", tileir: "Tile IR" };
-  const ORDER = ["tileir", "ptx", "sass"];
+  const NAMES = { sass: "SASS", ptx: "PTX", ltoir: "LTO-IR", tileir: "Tile IR" };
+  const ORDER = ["tileir", "ltoir", "ptx", "sass"];
   const by = (id) => document.getElementById(id);
   const data = JSON.parse(by("data").textContent);
 

@@ -1,4 +1,4 @@
-"""Compiling at load on a GPU: code of the driver and of nvJitLink gives the same numbers, and where that is denied nothing is made."""
+"""Compiling at load on a GPU: denied by default; where it is allowed, code of the driver and of nvJitLink gives the same numbers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.jit_samples import ptx_bundle
+from tests.jit_samples import ltoir_scale, ptx_bundle
+from tests.runtime_samples import bundle_of
 from tilec.errors import MissingError, NoImageError
+from tilec.model.arch import Version
 from tilec.model.driver import ptx_isa_of_cuda
 from tilec.model.jit import JitBy, JitFallback
 from tilec.runtime import Module, load
@@ -21,6 +23,11 @@ from tilec.runtime.prepare import Site
 pytestmark = pytest.mark.gpu
 
 OLD = (8, 0)
+SCALE = b"""extern "C" __global__ void scale(float* y, const float* x, float s, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] * s;
+}
+"""
 
 
 def scaled(torch, module) -> None:
@@ -31,28 +38,65 @@ def scaled(torch, module) -> None:
     assert torch.equal(y, x * 3)
 
 
-def on_an_older_driver(isa, root: Path) -> Module:
-    """PTX that this driver reads, on one that is said to be of CUDA 11.8: nvJitLink's code runs on the real one."""
+@pytest.fixture(scope="module")
+def ltoir() -> tuple[bytes, Version]:
+    """The kernel as LTO-IR, and the release that made it; nothing where there is no NVRTC."""
+    nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
+    try:
+        _, major, minor = nvrtc.nvrtcVersion()
+    except RuntimeError as error:
+        pytest.skip(f"NVRTC is not installed: {error}")
+    _, program = nvrtc.nvrtcCreateProgram(SCALE, b"scale.cu", 0, [], [])
+    (status,) = nvrtc.nvrtcCompileProgram(program, 2, [b"-arch=compute_80", b"-dlto"])
+    assert not status
+    _, size = nvrtc.nvrtcGetLTOIRSize(program)
+    data = bytearray(size)
+    nvrtc.nvrtcGetLTOIR(program, data)
+    return bytes(data), (major, minor)
+
+
+def linked_by_nvjitlink(ltoir: tuple[bytes, Version], root: Path, made_by: Version | None = None) -> Module:
+    data, release = ltoir
     driver, jit = process_driver(), Jit(cache=JitCache(root))
-    device = dataclasses.replace(driver.device(0), driver=(11, 8))
-    return Module(Site(bundle=ptx_bundle(isa), device=device, driver=driver, store=ImageStore(), asked=JitFallback.ALLOW, jit=lambda: jit))
+    bundle = bundle_of(ltoir_scale(data, made_by or release))
+    store = ImageStore()  # of its own: what one test has loaded is not there for the next
+    return Module(Site(bundle=bundle, device=driver.device(0), driver=driver, store=store, asked=JitFallback.ALLOW, jit=lambda: jit))
 
 
 def test_the_driver_compiles_what_it_reads(torch) -> None:
-    module = load(ptx_bundle(OLD), 0)
+    with pytest.raises(NoImageError, match="PTX that the driver would compile, and jit-fallback is deny by default") as caught:
+        scaled(torch, load(ptx_bundle(OLD), 0))
+    assert 'jit-fallback = "allow" in [targets], or TILEC_JIT_FALLBACK=allow' in caught.value.fix
+    module = load(ptx_bundle(OLD, jit=JitFallback.ALLOW), 0)
     scaled(torch, module)
     assert [made.by for made in module.compiled] == [JitBy.DRIVER]
-    with pytest.raises(NoImageError, match="PTX that the driver would compile, and jit-fallback is deny"):
-        scaled(torch, load(ptx_bundle(OLD, jit=JitFallback.DENY), 0))
     with pytest.warns(RuntimeWarning, match="compute_80 is compiled at load by the driver"):
         scaled(torch, Module(dataclasses.replace(load(ptx_bundle(OLD), 0, jit_fallback="warn")._site, store=ImageStore())))
 
 
-def test_nvjitlinks_code_is_loaded_and_kept(torch, tmp_path: Path) -> None:
+def test_ltoir_is_linked_and_its_code_is_kept(torch, ltoir, tmp_path: Path) -> None:
     for kept in (False, True):
-        module = on_an_older_driver(OLD, tmp_path)
+        module = linked_by_nvjitlink(ltoir, tmp_path)
+        try:
+            scaled(torch, module)
+        except MissingError as error:
+            pytest.skip(f"no nvJitLink of NVRTC's release: {error.what}")
+        assert [(made.target, made.by, made.kept) for made in module.compiled] == [("lto_80", JitBy.NVJITLINK, kept)]
+
+
+def test_ltoir_is_denied_by_default(torch, ltoir) -> None:
+    with pytest.raises(NoImageError, match="LTO-IR that nvJitLink would link, and jit-fallback is deny by default"):
+        scaled(torch, load(bundle_of(ltoir_scale(*ltoir)), 0))
+
+
+def test_an_nvjitlink_that_is_older_than_the_ltoir(torch, ltoir, tmp_path: Path) -> None:
+    module = linked_by_nvjitlink(ltoir, tmp_path, (13, 99))
+    with pytest.raises(
+        MissingError, match=r"links LTO-IR of CUDA 13\.0 to 13\.[0-9]+, and the LTO-IR for lto_80 is of CUDA 13\.99"
+    ) as caught:
         scaled(torch, module)
-        assert [(made.by, made.kept) for made in module.compiled] == [(JitBy.NVJITLINK, kept)]
+    assert "pip install --upgrade 'nvidia-nvjitlink<14'; or add sm_" in caught.value.fix
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_ptx_that_this_driver_does_not_read(torch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,9 +104,11 @@ def test_ptx_that_this_driver_does_not_read(torch, tmp_path: Path, monkeypatch: 
     newer = ptx_isa_of_cuda(process_driver().version())[0], ptx_isa_of_cuda(process_driver().version())[1] + 1
     with pytest.raises(NoImageError, match="TILEC_JIT_FALLBACK=allow"):
         scaled(torch, load(ptx_bundle(newer), 0))
-    module = load(ptx_bundle(newer), 0, jit_fallback="allow")
-    try:
-        scaled(torch, module)
-    except MissingError as error:
-        pytest.skip(f"no nvJitLink that is newer than the driver: {error.what}")
-    assert [made.by for made in module.compiled] == [JitBy.NVJITLINK]
+    for kept in (False, True):
+        allowed = load(ptx_bundle(newer), 0, jit_fallback="allow")
+        module = Module(dataclasses.replace(allowed._site, store=ImageStore()))
+        try:
+            scaled(torch, module)
+        except MissingError as error:
+            pytest.skip(f"no nvJitLink that is newer than the driver: {error.what}")
+        assert [(made.by, made.kept) for made in module.compiled] == [(JitBy.NVJITLINK, kept)]

@@ -19,6 +19,7 @@ from tilec.frontends.base import ToolSearch
 from tilec.model.arch import Target
 from tilec.model.digest import sha256
 from tilec.model.image import ImageInfo
+from tilec.model.jit import JitFallback
 from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
 from tilec.model.signature import AbiSlot, Param, ParamKind
 from tilec.runner.tools import find_outside_tool
@@ -83,6 +84,7 @@ def project(tmp_path: Path) -> Path:
         params=(Param(name="y", kind=ParamKind.TENSOR, dtype="f32", rank=1, out=True),),
         launch=LaunchInfo(grid=("cdiv(y.size, 256)",), block=("256",)),
         variants=(VariantInfo(id="twice", abi=slots, images=(image,)),),
+        jit=JitFallback.ALLOW,
     )
     info = BundleInfo(package=PackageInfo(name="watched", version="1.0", module="watched"), kernels=(kernel,))
     write_bundle(tmp_path / "watched.tilec", info, lambda _digest: data)

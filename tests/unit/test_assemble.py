@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.runtime_samples import ADD, ADD_ABI, image, slot
-from tilec.assemble import _over_budget, _with_images
+from tests.runtime_samples import ADD, ADD_ABI, bundle_of, image, slot
+from tilec.assemble import _over_budget, _with_images, never_compiled
 from tilec.errors import CompileError
 from tilec.manifest.types import Budget
 from tilec.model.arch import Target
 from tilec.model.image import Resources
+from tilec.model.jit import JitFallback
 from tilec.model.job import Variant
+from tilec.model.kernel import VariantInfo
 from tilec.model.signature import AbiSlot
 
 SCRATCH = AbiSlot(type="scratch:96", expr="0", size=8, align=8)
@@ -54,3 +57,15 @@ def test_budgets_are_of_optimized_code(debug: bool, found: list[str]) -> None:
     done = SimpleNamespace(info=SimpleNamespace(resources=Resources(registers=72), target="sm_90"))
     errors = _over_budget(kernel, "add", done, lambda _path: None)  # type: ignore[arg-type]
     assert [error.what for error in errors] == found
+
+
+def test_what_no_gpu_compiles_is_noted_where_nothing_is_said() -> None:
+    images = tuple(image("k", target) for target in ("sm_90", "compute_80", "lto_80", "tileir"))
+    kernel = dataclasses.replace(ADD, variants=(VariantInfo(id="add", abi=ADD_ABI, images=images),))
+    (note,) = never_compiled(bundle_of(kernel).info)
+    what = 'compiled on no GPU at load, for jit-fallback is deny by default: say "allow" in [targets], or "deny" if that is meant'
+    assert note == f"compute_80, lto_80: {what}"
+    for said in JitFallback:
+        assert list(never_compiled(bundle_of(dataclasses.replace(kernel, jit=said)).info)) == []
+    cubins = dataclasses.replace(kernel, variants=(dataclasses.replace(kernel.variants[0], images=images[:1]),))
+    assert list(never_compiled(bundle_of(cubins).info)) == []

@@ -21,11 +21,14 @@ LANGUAGES = {
 }
 LACKS_TILE_IR = "the kernel was built without portable Tile IR"
 
-# Rank of what fits: lower is tried first.
-_EXACT, _FAMILY, _CUBIN, _PTX, _TILEIR, _LINKED = range(6)
+# Rank of what fits: lower is tried first. What the driver compiles goes before what nvJitLink does, which has to be installed and of a
+# release that reads it. LTO-IR goes before PTX there: its code is optimized for the device, that of PTX was for the oldest one.
+_EXACT, _FAMILY, _CUBIN, _PTX, _TILEIR, _LTOIR, _LINKED = range(7)
+# What has to be compiled at load, in words.
+FORMS = {TargetKind.PTX: "PTX", TargetKind.LTOIR: "LTO-IR", TargetKind.TILEIR: "Tile IR"}
 # What a process says to let anything be compiled at load.
 JIT_VARIABLE = "TILEC_JIT_FALLBACK"
-_ALLOW = f'or let it be compiled at load: jit-fallback = "allow" in [targets], or {JIT_VARIABLE}=allow'
+_ALLOW = f'let it be compiled at load: jit-fallback = "allow" in [targets], or {JIT_VARIABLE}=allow'
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
@@ -37,8 +40,7 @@ class DeviceFacts:
         driver: CUDA release that its driver serves, such as (13, 0).
         name: its name, for messages.
         interprets: oldest and newest version of Tile IR that the device runs without a driver: it is the cpu device. None for a GPU.
-        jit: what is said of compiling at load; None where nothing is: the driver may compile what it reads, since only targets that the
-            manifest names bring such images into a bundle, and nothing else may.
+        jit: what is said of compiling at load; None where nothing is, which denies it: what a bundle holds may still be of no use here.
     """
 
     cc: Version = (0, 0)
@@ -82,10 +84,10 @@ class Choice:
 
 
 def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
-    """The best image for a device: exact cubin, family cubin, same-major cubin, PTX, Tile IR, and where that is allowed PTX that the driver
-    does not read; the order of `images` does not matter.
+    """The best image for a device: exact cubin, family cubin, same-major cubin; where compiling at load is allowed also PTX, Tile IR,
+    LTO-IR, and PTX that the driver does not read. The order of `images` does not matter.
 
-    Among equals the newest architecture wins, then (for PTX and Tile IR) the newest ISA, then the digest.
+    Among equals the newest architecture wins, then (for what is compiled) the newest version, then the digest.
     """
     taken: list[tuple[tuple[Any, ...], Candidate]] = []
     refused: list[tuple[tuple[Any, ...], Candidate]] = []
@@ -147,19 +149,30 @@ def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
         return _cpu_refusal(image, *device.interprets)
     if not target.runs_on(device.cc, exact=image.exact):
         return _architecture_refusal(image, device.cc)
-    reads = f"the driver serves CUDA {dotted(device.driver)}"
-    if target.kind is TargetKind.PTX and _needed_cuda(image) > device.driver:
-        if device.jit in (JitFallback.WARN, JitFallback.ALLOW):
-            return ""
-        version = f" ISA {dotted(image.ptx_isa)}" if image.ptx_isa else ""
-        return f"PTX{version} needs a driver of {required_driver(_needed_cuda(image))}, {reads}"
-    if image.cuda > device.driver:
-        what = "Tile IR" if target.kind is TargetKind.TILEIR else target.kind.value
-        version = f" {dotted(image.ptx_isa)}" if target.kind is TargetKind.TILEIR and image.ptx_isa else ""
-        return f"this {what}{version} needs a driver of {required_driver(image.cuda)}, {reads}"
-    if target.kind is not TargetKind.CUBIN and device.jit is JitFallback.DENY:
-        return f"{'PTX' if target.kind is TargetKind.PTX else 'Tile IR'} that the driver would compile, and jit-fallback is deny"
-    return ""
+    if _waits(image, device):
+        form = {TargetKind.PTX: "PTX ISA", TargetKind.TILEIR: "this Tile IR", TargetKind.LTOIR: "this LTO-IR of CUDA"}.get(target.kind)
+        what = f"{form} {dotted(image.ptx_isa)}" if form and image.ptx_isa else f"this {target.kind.value}"
+        return f"{what} needs a driver of {required_driver(_needed_cuda(image))}, the driver serves CUDA {dotted(device.driver)}"
+    if target.kind is TargetKind.CUBIN or _allowed(device):
+        return ""
+    denied = "jit-fallback is deny" if device.jit else "jit-fallback is deny by default"
+    if target.kind is TargetKind.LTOIR:
+        return f"LTO-IR that nvJitLink would link, and {denied}"
+    if _needed_cuda(image) > device.driver:
+        reads = f"a driver of CUDA {dotted(device.driver)} does not read it"
+        return f"PTX ISA {dotted(image.ptx_isa or (0, 0))} that nvJitLink would compile, since {reads}, and {denied}"
+    return f"{FORMS[target.kind]} that the driver would compile, and {denied}"
+
+
+def _waits(image: ImageInfo, device: DeviceFacts) -> bool:
+    """Whether an image is of no use before there is a newer driver, whatever may be compiled."""
+    needed = _needed_cuda(image)
+    # nvJitLink compiles PTX that a driver does not read; but what one of a newer major release makes, the driver does not load.
+    return needed > device.driver and (image.target.kind is not TargetKind.PTX or needed[0] > device.driver[0])
+
+
+def _allowed(device: DeviceFacts) -> bool:
+    return device.jit in (JitFallback.WARN, JitFallback.ALLOW)
 
 
 def _cpu_refusal(image: ImageInfo, oldest: Version, newest: Version) -> str:
@@ -167,6 +180,8 @@ def _cpu_refusal(image: ImageInfo, oldest: Version, newest: Version) -> str:
         return "machine code of a GPU"
     if image.target.kind is TargetKind.PTX:
         return "PTX, which only the driver of a GPU compiles"
+    if image.target.kind is TargetKind.LTOIR:
+        return "LTO-IR, which nvJitLink links for a GPU"
     if image.ptx_isa is not None and not oldest <= image.ptx_isa <= newest:
         return f"Tile IR {dotted(image.ptx_isa)}; the cpu device knows {dotted(oldest)} to {dotted(newest)}"
     return ""
@@ -178,17 +193,17 @@ def _architecture_refusal(image: ImageInfo, cc: Version) -> str:
     if target.kind is TargetKind.TILEIR:
         return f"Tile IR cannot be assembled for compute capability {dotted(cc)}"
     own = dotted(target.cc)
-    ptx = target.kind is TargetKind.PTX
+    form = FORMS.get(target.kind)
     if target.suffix == "a":
-        subject = "architecture-specific PTX" if ptx else "an architecture-specific cubin"
+        subject = f"architecture-specific {form}" if form else "an architecture-specific cubin"
         return f"{subject} runs on compute capability {own} only, {here}"
     if image.exact:
         return f"a tile cubin runs on compute capability {own} only, {here}"
     if target.suffix == "f":
-        subject = "family-specific PTX" if ptx else "a family-specific cubin"
+        subject = f"family-specific {form}" if form else "a family-specific cubin"
         return f"{subject} runs on compute capability {own} and later {target.cc[0]}.x only, {here}"
-    if ptx:
-        return f"PTX for compute capability {own} runs on {own} and later, {here}"
+    if form:
+        return f"{form} for compute capability {own} runs on {own} and later, {here}"
     if cc[0] == target.cc[0] and cc[1] > target.cc[1]:
         chip = target.cc if target.arch.soc else cc
         return f"machine code for {own} does not run on {dotted(cc)}: {dotted(chip)} is a system on a chip with its own"
@@ -203,6 +218,9 @@ def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]
         return _TILEIR, f"Tile IR{f' {dotted(image.ptx_isa)}' if image.ptx_isa else ''} that the cpu device interprets", None
     if target.kind is TargetKind.TILEIR:
         return _TILEIR, "Tile IR that the driver assembles", JitBy.DRIVER
+    if target.kind is TargetKind.LTOIR:
+        version = f" of CUDA {dotted(image.ptx_isa)}" if image.ptx_isa else ""
+        return _LTOIR, f"LTO-IR{version} for {own}, linked by nvJitLink for {here}", JitBy.NVJITLINK
     if target.kind is TargetKind.PTX:
         version = f" of ISA {dotted(image.ptx_isa)}" if image.ptx_isa else ""
         if _needed_cuda(image) > device.driver:
@@ -218,16 +236,8 @@ def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]
 
 def _advice(choice: Choice, device: DeviceFacts) -> str:
     fitting = [c.image for c in choice.candidates if c.image.target.runs_on(device.cc, exact=c.image.exact)]
-    waiting = [needed for image in fitting if (needed := _needed_cuda(image)) > device.driver]
-    denied = len(waiting) < len(fitting)
-    if denied:  # by `jit-fallback = "deny"` alone
-        return f"{machine_code(device)}; {_ALLOW}" if device.cc in ARCHS else _ALLOW.removeprefix("or ")
-    if waiting:
-        linked = f"; {_ALLOW}" if any(image.target.kind is TargetKind.PTX for image in fitting) else ""
-        # A driver loads machine code of every toolkit of its own major release, and portable code of no newer one.
-        portable = all(image.target.kind is not TargetKind.CUBIN for image in fitting)
-        built = f"{machine_code(device)}; or " if portable and device.cc in ARCHS and min(waiting)[0] == device.driver[0] else ""
-        return f"{built}install a driver of {required_driver(min(waiting))}; or rebuild with a lower min-driver in [targets]{linked}"
+    if fitting:
+        return _advice_of(fitting, device)
     tile = bool(choice.candidates) and all(c.image.exact and not c.image.target.suffix for c in choice.candidates)
     known = ARCHS.get(device.cc)
     if known and (known.tile or not tile):
@@ -239,6 +249,21 @@ def _advice(choice: Choice, device: DeviceFacts) -> str:
     if not older:
         return f"use a GPU of compute capability {dotted(min(ARCHS))} or later"
     return f"add compute_{max(older)[0]}{max(older)[1]} to [targets] and build again: PTX is what GPUs newer than tilec run"
+
+
+def _advice_of(fitting: Sequence[ImageInfo], device: DeviceFacts) -> str:
+    """What to do where nothing is wrong with the architecture of these images: a policy is in the way, or an old driver."""
+    waiting = [_needed_cuda(image) for image in fitting if _waits(image, device)]
+    portable = all(image.target.kind is not TargetKind.CUBIN for image in fitting)
+    # A driver loads machine code of every toolkit of its own major release.
+    built = portable and device.cc in ARCHS and min(map(_needed_cuda, fitting))[0] <= device.driver[0]
+    steps = [machine_code(device)] if built else []
+    steps += [_ALLOW] if len(waiting) < len(fitting) else []  # a policy alone is in the way of the others
+    steps += [f"install a driver of {required_driver(min(waiting))}"] if waiting else []
+    # Of no other image a build asks what drivers read.
+    lowered = any(image.target.kind is TargetKind.PTX and _waits(image, device) for image in fitting)
+    steps += ["rebuild with a lower min-driver in [targets]"] if lowered else []
+    return "; or ".join(steps)
 
 
 def machine_code(device: DeviceFacts) -> str:

@@ -17,18 +17,17 @@ from tilec.bundle.codec import (
     integer,
     literal,
     optional,
-    parsed,
     record,
     row,
     sequence,
     text,
     unfit,
 )
+from tilec.bundle.images import COUNT, DIMS, IMAGE
 from tilec.errors import BundleError, Location
-from tilec.model.arch import Target
 from tilec.model.digest import canonical_json
 from tilec.model.dtype import DTYPES
-from tilec.model.image import ImageInfo, Resources
+from tilec.model.image import ImageInfo
 from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
 
@@ -36,56 +35,25 @@ SCHEMA_VERSION = 5
 _PLAIN, _OLDEST = 4, 1  # an index is of version 5 where a row has what version 4 does not know, else of version 4
 INDEX_NAME = "bundle.json"
 MAX_INDEX = 256 << 20
-MAX_IMAGE = 1 << 30
 MAX_IMAGES = 200_000
 
 _TEXT = text()
-_COUNT = integer(0)
-_SIZE = integer(0, MAX_IMAGE)
 _FILE = text(most=4096)
-_VERSION = row(integer(0, 999), integer(0, 999))
-_DIMS = sequence(integer(1, 1 << 31), most=3)
-_FACTS = sequence(_COUNT, most=64)
+_FACTS = sequence(COUNT, most=64)
 EXPRESSION = text(most=10_000)
-LOCATION = record(Location, file=_FILE, line=_COUNT, column=_COUNT)
+LOCATION = record(Location, file=_FILE, line=COUNT, column=COUNT)
 _AXES = sequence(row(identifier, literal), most=64)
 
-_RESOURCES = record(
-    Resources,
-    registers=optional(_COUNT),
-    spill_stores=optional(_COUNT),
-    spill_loads=optional(_COUNT),
-    stack=optional(_COUNT),
-    shared=optional(_COUNT),
-    constant=optional(_COUNT),
-    code=optional(_COUNT),
-)
-_IMAGE = record(
-    ImageInfo,
-    target=parsed(Target.parse),
-    digest=digest,
-    size=_SIZE,
-    symbol=text(most=100_000),
-    exact=flag,
-    ptx_isa=optional(_VERSION),
-    cuda=_VERSION,
-    resources=_RESOURCES,
-    max_threads=_COUNT,
-    required_block=_DIMS,
-    cluster=_DIMS,
-    block=_DIMS,
-    dynamic_shared=_COUNT,
-)
-_EXTENTS = sequence(optional(_COUNT), most=64)
+_EXTENTS = sequence(optional(COUNT), most=64)
 _ASSUMPTION = record(Assumption, param=identifier, shape=_FACTS, stride=_FACTS, align=integer(1), extent=_EXTENTS, contiguous=flag)
-_ABI = sequence(record(AbiSlot, type=text(most=100), expr=EXPRESSION, size=_COUNT, align=integer(1)), most=10_000)
+_ABI = sequence(record(AbiSlot, type=text(most=100), expr=EXPRESSION, size=COUNT, align=integer(1)), most=10_000)
 _VARIANT = record(
     dict,  # of fields: the ABI is looked up in the kernel's table, see _read_kernel
     id=text(most=10_000),
     axes=_AXES,
     assume=sequence(_ASSUMPTION, most=1000),
-    abi=Codec(lambda abi: abi, _COUNT.read),
-    images=sequence(_IMAGE, most=1000),
+    abi=Codec(lambda abi: abi, COUNT.read),
+    images=sequence(IMAGE, most=1000),
     hints=sequence(row(text(most=100), sequence(row(identifier, integer()), most=100)), most=1000),
 )
 _PARAM = record(
@@ -100,7 +68,7 @@ _PARAM = record(
     stride_divisible=_FACTS,
     align=integer(1),
     default=optional(literal),
-    size=_COUNT,
+    size=COUNT,
     doc=_TEXT,
 )
 _LAUNCH = record(
@@ -108,7 +76,7 @@ _LAUNCH = record(
     grid=sequence(EXPRESSION, most=3),
     block=sequence(EXPRESSION, most=3),
     shared=EXPRESSION,
-    cluster=_DIMS,
+    cluster=DIMS,
     cooperative=flag,
     requires=sequence(EXPRESSION, most=10_000),
 )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 #: Part of the directory's name: raised when the files' layout or the fields that they hold change, so that old and new never meet.
-FORMAT = "v2"
+FORMAT = "v3"
 KINDS = ("images", "records", "jit")
 TOUCH_AFTER = 3600.0  # seconds: how precise "least recently used" is, against a write for every look-up
 

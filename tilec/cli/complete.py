@@ -94,7 +94,7 @@ def known_targets(ctx: click.Context) -> list[str]:
     with contextlib.suppress(OSError, ValueError, RecursionError, TilecError):  # there are targets without a project
         table = _table(_manifest(ctx), "targets")
         own = [*_listed(table.get("default")), *_table(table, "groups")]
-    return [*own, "tileir", *(f"sm_{number}" for number in numbers), *(f"compute_{number}" for number in numbers)]
+    return [*own, "tileir", *(f"{kind}_{number}" for kind in ("sm", "compute", "lto") for number in numbers)]
 
 
 def architectures(_ctx: click.Context) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
+from tilec.bundle.choose import JIT_VARIABLE
 from tilec.cli.app import App, examples, json_option
 from tilec.model.driver import required_driver
 
@@ -66,7 +68,7 @@ def _print(app: App, found: Machine) -> None:
     app.say()
     _driver(app, found.driver)
     if found.match is not None:
-        for line in _match_lines(found.match):
+        for line in (*_match_lines(found.match), *_policy_lines(found.match)):
             app.say(_wrapped("code     ", line))
     cache = found.cache
     state = _bad(cache.problem) if cache.problem else "writable"
@@ -131,6 +133,14 @@ def _match_lines(match: Match) -> Iterator[str]:
     yield f"toolkit {release}: machine code loads, and {portable}{older}"
     if not match.tile_ir:
         yield f"Tile IR does not, which takes {required_driver((13, 1))}: build tile kernels for sm_NN"
+
+
+def _policy_lines(match: Match) -> Iterator[str]:
+    """What decides whether this driver, or nvJitLink, compiles anything."""
+    said = os.environ.get(JIT_VARIABLE)
+    if match.machine_code:
+        policy = f": {JIT_VARIABLE} is {said} here" if said else ", which it does not by default"
+        yield f"what is no machine code is compiled at load where jit-fallback allows it{policy}"
 
 
 def _tools(app: App, found: Machine) -> None:

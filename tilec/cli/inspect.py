@@ -14,12 +14,13 @@ from tilec.cli.inspect_code import difference, print_instructions, share_text
 from tilec.cli.inspect_html import check_html, write_html
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, hanging, table, terminal_width
 from tilec.errors import UsageError
+from tilec.model.arch import TargetKind
 
 if TYPE_CHECKING:
     from tilec.inspection.container import Code
     from tilec.inspection.report import Report
     from tilec.model.image import ImageInfo
-    from tilec.model.kernel import KernelInfo, VariantInfo
+    from tilec.model.kernel import BundleInfo, KernelInfo, VariantInfo
 
 IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ", ">size", "driver", "-sha256")
 
@@ -241,6 +242,15 @@ def _sources(app: App) -> Path:
         return app.base
 
 
+def _policies(info: BundleInfo) -> dict[str, None]:
+    """What is said of compiling at load; and what holds where nothing is said, if there is anything that a GPU would have to compile."""
+    said = {kernel.jit.value: None for kernel in info.kernels if kernel.jit}
+    images = (image for kernel in info.kernels if kernel.jit is None for variant in kernel.variants for image in variant.images)
+    if info.package.module and any(image.target.kind is not TargetKind.CUBIN for image in images):
+        said["deny (by default)"] = None
+    return said
+
+
 def _print(app: App, found: Report, *, verified: bool) -> None:
     from tilec.cli.summary import HEADS, kernel_rows
 
@@ -254,7 +264,7 @@ def _print(app: App, found: Report, *, verified: bool) -> None:
     facts = [f"import {package.module}", f"profile {info.profile}"] if package.module else []
     facts += [f"licence {package.license}"] if package.license else []
     facts += [f"drivers from {info.min_driver}"] if info.min_driver else []
-    facts += [f"jit-fallback {said}" for said in dict.fromkeys(kernel.jit.value for kernel in info.kernels if kernel.jit)]
+    facts += [f"jit-fallback {said}" for said in _policies(info)]
     facts += [f"by {info.builder}"] if info.builder else []
     if facts:
         _say(app, "", ", ".join(facts))

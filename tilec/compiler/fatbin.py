@@ -12,7 +12,7 @@ from tilec.model.image import ImageInfo
 
 # Compressed entries are unreadable to drivers that are older than their method, so nothing is compressed.
 _OPTIONS = ["-compress=false", "-host=linux"]
-_SUFFIX = {TargetKind.CUBIN: "cubin", TargetKind.PTX: "ptx", TargetKind.TILEIR: "tileir"}
+_SUFFIX = {TargetKind.CUBIN: "cubin", TargetKind.PTX: "ptx", TargetKind.LTOIR: "ltoir", TargetKind.TILEIR: "tileir"}
 
 
 def write_fatbin(images: Sequence[tuple[ImageInfo, bytes]]) -> bytes:
@@ -77,6 +77,8 @@ def _add(nvfatbin: Any, handle: int, info: ImageInfo, data: bytes) -> None:
                 nvfatbin.add_cubin(handle, data, len(data), _number(info.target, exact=info.exact), name)
             case TargetKind.PTX:
                 nvfatbin.add_ptx(handle, data, len(data), info.target.number, name, "")
+            case TargetKind.LTOIR:
+                nvfatbin.add_ltoir(handle, data, len(data), info.target.number, name, " ".join(info.linking))
             case TargetKind.TILEIR:
                 nvfatbin.add_tile_ir(handle, data, len(data), name, "")
     except nvfatbin.nvFatbinError as exc:

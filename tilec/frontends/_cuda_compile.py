@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilec.bundle.cubin import CubinKernel
 from tilec.errors import BundleError, CompileError
-from tilec.frontends import _cuda_abi, _cuda_declare, _cuda_includes, _cuda_ptxas, _cuda_symbol, _ptx, _sass
+from tilec.frontends import _cuda_abi, _cuda_declare, _cuda_includes, _cuda_ptxas, _cuda_symbol, _ltoir, _ptx, _sass
 from tilec.frontends._cuda_groups import Programs
 from tilec.frontends._cuda_program import Asked, Made, ProgramCompiler
 from tilec.model.arch import Version
@@ -36,7 +36,8 @@ class Compiler:
             spec.symbol, dict(self._job.variant.axes), found.decl, required=found.required, variadic=found.variadic
         )
         self._check_cluster_target()
-        return self._image(self._together(expression) or self._program((expression,)), expression)
+        linking = self._linking() if self._asked.lto else ()
+        return self._image(self._together(expression) or self._program((expression,)), expression, linking)
 
     def _together(self, own: str) -> Made | None:
         """The program of the job's whole group; None where it has none, or where the group does not compile as one."""
@@ -76,7 +77,7 @@ class Compiler:
 
     # --- results ------------------------------------------------------------------------------------------------------------------
 
-    def _image(self, made: Made, expression: str) -> Image:
+    def _image(self, made: Made, expression: str, linking: tuple[str, ...]) -> Image:
         asked, target = self._asked, self._job.target
         symbol = made.symbols.get(expression, "")
         try:
@@ -90,21 +91,38 @@ class Compiler:
             _cuda_abi.check(abi, kernel.params, decl, stated=bool(spec.abi))
         except CompileError as exc:
             raise asked.error(exc.what, diagnostics=exc.diagnostics, fix=exc.fix, log=made.log, command=made.command) from exc
-        data = made.text.encode("utf-8", "surrogateescape") if asked.ptx else made.cubin
+        data = made.text.encode("utf-8", "surrogateescape") if asked.ptx else made.ltoir if asked.lto else made.cubin
         isa = made.isa
         info = ImageInfo(
             target=target,
             digest=sha256(data),
             size=len(data),
             symbol=symbol,
-            ptx_isa=isa,
+            ptx_isa=asked.tools["libnvrtc"].release if asked.lto else isa,
             cuda=cuda_of_ptx_isa(isa) if isa else self._oldest_cuda(),
             resources=_resources(kernel, made, symbol),
             max_threads=kernel.max_threads or decl.max_threads,
             required_block=kernel.required_block,
             cluster=self._cluster(kernel, made),
+            linking=linking,
         )
         return Image(info=info, data=data, abi=abi, warnings=made.warnings)
+
+    def _linking(self) -> tuple[str, ...]:
+        """What a link of the LTO-IR has to be told, which whoever loads it does.
+
+        Raises:
+            CompileError: it cannot be said to a linker, or the compiler's LTO-IR is not to be shipped.
+        """
+        options, target = self._asked.options, self._job.target
+        if options.compiler == "nvcc":
+            what = f'compiler = "nvcc" makes no {target}: its LTO-IR holds paths of this machine, which no build of another one repeats'
+            raise self._asked.error(what, fix='take compiler = "nvrtc", or compute_NN (PTX), which is put right')
+        registers, other = _ltoir.registers_of(options.ptxas)
+        if other:
+            what = f"{other} is a flag of ptxas, and {target} is made into machine code by whoever loads it, without ptxas"
+            raise self._asked.error(what, fix="take the flag out, or leave lto_NN to other kernels in [[override]]")
+        return _ltoir.linking(opt=self._job.spec.opt, flags=options.flags, registers=registers)
 
     def _oldest_cuda(self) -> Version:
         target = self._job.target

@@ -10,6 +10,7 @@ from tilec.frontends import _cuda_link_errors, _ptx
 from tilec.frontends._cuda_linked import LinkedFiles
 from tilec.frontends._cuda_nvcc import settle, stems
 from tilec.frontends._cuda_ptxas import Assembled
+from tilec.frontends._ltoir import arithmetic, as_one, level
 from tilec.frontends._nvjitlink import Outcome, Piece, link_code, link_ptx
 from tilec.frontends._run import command_line
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from tilec.frontends._cuda_program import Asked
 
 _LIBRARY = "libnvJitLink"
-# What NVRTC's flags for arithmetic mean to the linker, which generates the code: it does not find them in LTO-IR.
-_ARITHMETIC = {"ftz": "-ftz", "prec-div": "-prec-div", "prec-sqrt": "-prec-sqrt", "fmad": "-fma"}
-_FAST = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,17 +28,19 @@ class LinkedProgram:
         text: PTX, with whatever the libraries have to give still declared as external.
         symbols: of the entry points, by C++ name.
         libraries: libraries that hold no LTO-IR: their code joins when the text is assembled.
+        ltoir: the whole as one module of LTO-IR, where that is what is wanted.
         command: what was linked, in nvJitLink's own words.
     """
 
     text: str
     symbols: Mapping[str, str]
     libraries: tuple[Piece, ...]
+    ltoir: bytes = b""
     command: str
 
 
 def link(asked: Asked, files: LinkedFiles, ltoir: bytes, symbols: Mapping[str, str]) -> LinkedProgram:
-    """Link a program's LTO-IR with the files that the manifest names.
+    """Link a program's LTO-IR with the files that the manifest names, if any.
 
     Args:
         asked: the job.
@@ -53,14 +53,14 @@ def link(asked: Asked, files: LinkedFiles, ltoir: bytes, symbols: Mapping[str, s
         ToolchainError: a tool is missing.
     """
     spec, library = asked.job.spec, asked.tools[_LIBRARY].path
-    options = [f"-arch=sm_{asked.job.target.number}", f"-O{spec.opt}", *(["-lineinfo"] if spec.lineinfo or spec.debug else [])]
+    options = [f"-arch=sm_{asked.job.target.number}", level(spec.opt), *(["-lineinfo"] if asked.lineinfo else [])]
     options += arithmetic(asked.options.flags)
     # A source's other kernels may need what is not linked.
     options += [f"-kernels-used={symbol}" for symbol in symbols.values() if symbol]
     own = Piece(name=spec.source.path, kind="LTOIR", data=ltoir)
     pieces = files.pieces(asked)
     plain, late = _parted(library, own, pieces, options)
-    done = link_ptx(library, [own, *plain], options)
+    done, ltoir = _linked(asked, [own, *plain], options)
     command = command_line(["nvJitLink", "-lto", "-ptx", *options, own.name, *(piece.name for piece in plain)])
     if not done.data:
         raise _cuda_link_errors.refused(asked, pieces, done.log, command)
@@ -72,20 +72,20 @@ def link(asked: Asked, files: LinkedFiles, ltoir: bytes, symbols: Mapping[str, s
     for expression, symbol in symbols.items():
         if not symbol or _ptx.entry_params(text, symbol) is None:
             raise _cuda_link_errors.dropped(asked, expression, symbol, done.log, command)
-    return LinkedProgram(text=text, symbols=symbols, libraries=tuple(late), command=command)
+    return LinkedProgram(text=text, symbols=symbols, libraries=tuple(late), ltoir=ltoir, command=command)
 
 
 def assemble(asked: Asked, text: str, libraries: Sequence[Piece]) -> Assembled:
     """Machine code of a linked text and of the libraries that hold no LTO-IR.
 
     Raises:
-        CompileError: PTX is what is wanted, which machine code cannot become.
+        CompileError: PTX or LTO-IR is what is wanted, which machine code cannot become.
         ToolchainError: nvJitLink cannot be used.
     """
     spec = asked.job.spec
-    if asked.ptx:
+    if asked.ptx or asked.lto:
         raise _cuda_link_errors.no_ltoir(asked, libraries)
-    options = [f"-arch=sm_{asked.job.target.number}", f"-O{spec.opt}", *(["-lineinfo"] if spec.lineinfo or spec.debug else [])]
+    options = [f"-arch=sm_{asked.job.target.number}", level(spec.opt), *(["-lineinfo"] if asked.lineinfo else [])]
     options += [f"-Xptxas={flag}" for flag in asked.options.ptxas]
     pieces = [Piece(name=spec.source.path, kind="PTX", data=text.encode("utf-8", "surrogateescape") + b"\0"), *libraries]
     command = command_line(["nvJitLink", *options, *(piece.name for piece in pieces)])
@@ -98,16 +98,13 @@ def assemble(asked: Asked, text: str, libraries: Sequence[Piece]) -> Assembled:
     return Assembled(cubin=done.data, log=done.log, command=command, timed_out=done.timed_out)
 
 
-def arithmetic(flags: Sequence[str]) -> list[str]:
-    """nvJitLink's options for a compiler's flags of arithmetic."""
-    found: list[str] = []
-    for flag in flags:
-        name, _, value = flag.lstrip("-").partition("=")
-        if name == "use_fast_math":
-            found += _FAST
-        elif name in _ARITHMETIC and value in ("true", "false"):
-            found.append(f"{_ARITHMETIC[name]}={int(value == 'true')}")
-    return found
+def _linked(asked: Asked, pieces: Sequence[Piece], options: list[str]) -> tuple[Outcome, bytes]:
+    """The PTX of some pieces, and what LTO-IR is wanted of them."""
+    linker, (arch, *more) = asked.tools[_LIBRARY], options
+    if not asked.lto:
+        return link_ptx(linker.path, pieces, options), b""
+    made = as_one(linker, pieces, arch.removeprefix("-arch="), more)
+    return Outcome(data=made.text.encode("utf-8", "surrogateescape"), log=made.log), made.ltoir
 
 
 def _parted(library: str, own: Piece, pieces: Sequence[Piece], options: Sequence[str]) -> tuple[list[Piece], list[Piece]]:

@@ -106,9 +106,10 @@ def refused(asked: Asked, pieces: Sequence[Piece], log: str, command: str) -> Co
 
 
 def no_ltoir(asked: Asked, libraries: Sequence[Piece]) -> CompileError:
-    """The error for machine code where PTX is wanted."""
+    """The error for machine code where PTX or LTO-IR is wanted."""
     names = _listed([piece.name for piece in libraries])
-    what = f"{names} cannot be linked for {asked.job.target}: no LTO-IR in it, and machine code cannot become PTX"
+    wanted = "LTO-IR" if asked.lto else "PTX"
+    what = f"{names} cannot be linked for {asked.job.target}: no LTO-IR in it, and machine code cannot become {wanted}"
     fix = "make it with LTO-IR (nvcc -dc -gencode arch=compute_80,code=lto_80), or give the kernel's cubin targets alone in [[override]]"
     place = Diagnostic(message=what, location=Location(file=libraries[0].name, line=1), hint=fix)
     return asked.error(what, diagnostics=(place,), fix=fix)

@@ -12,7 +12,7 @@ from tilec.errors import CompileError, Diagnostic, Location, ToolchainError
 from tilec.frontends import _cuda_includes, base
 from tilec.frontends._cuda_diagnostics import read_log
 from tilec.frontends._cuda_nvcc import compile_ltoir
-from tilec.frontends._cuda_nvrtc import inside, load
+from tilec.frontends._cuda_nvrtc import Folders, compile_nowhere, inside, load
 from tilec.frontends._cuda_options import CudaOptions
 from tilec.frontends._cuda_prototypes import check
 from tilec.frontends._nvjitlink import Piece, kind_of
@@ -79,7 +79,7 @@ class LinkedFiles:
         make = self._python_functions if entry.kind is LinkKind.PYTHON else _cuda_functions
         spec, options = asked.job.spec, asked.options
         state = tuple(self._inputs_of(root, entry, options))
-        key = (entry, asked.job.target.number, spec.source.options, spec.opt, spec.lineinfo or spec.debug, root, state)
+        key = (entry, asked.job.target.number, asked.lto, spec.source.options, spec.opt, asked.lineinfo, root, state)
         return Piece(name=entry.path, kind="LTOIR", data=self._kept(key, lambda: make(asked, entry)))
 
     def _kept(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
@@ -132,7 +132,7 @@ def located(what: str, path: str, *, cause: str = "", fix: str = "", log: str = 
 def _cuda_functions(asked: Asked, entry: LinkEntry) -> bytes:
     spec, options, toolkit = asked.job.spec, asked.options, asked.toolkit
     arch = f"compute_{asked.job.target.number}"
-    arguments = [*options.arguments(), *(["-lineinfo"] if spec.lineinfo or spec.debug else [])]
+    arguments = [*options.arguments(), *(["-lineinfo"] if asked.lineinfo else [])]
     source = _read(spec.source.root, entry.path)
     if b"\0" in source:
         raise located(f"{entry.path} holds a zero byte: it is no C++ text", entry.path)
@@ -144,9 +144,15 @@ def _cuda_functions(asked: Asked, entry: LinkEntry) -> bytes:
     else:
         library = load(asked.tools["libnvrtc"].path, asked.tools["libnvrtc-builtins"].path)
         command = command_line(["nvcc", "-dc", "-dlto", f"-arch={arch}", *arguments, entry.path])
-        own = [f"--gpu-architecture={arch}", "-dlto", "-rdc=true", "-frandom-seed=tilec", f"-I{toolkit}", f"-I{toolkit}/cccl"]
-        with inside(spec.source.root):
-            done = library.compile(source, entry.path, [*own, *arguments], names=(), ptx=False, timeout=spec.timeout, lto=True)
+        own = [f"--gpu-architecture={arch}", "-dlto", "-rdc=true", "-frandom-seed=tilec"]
+        if asked.lto:
+            own += [argument for argument in arguments if not argument.startswith("-I")]
+            folders = Folders(root=spec.source.root, toolkit=toolkit, include=options.include)
+            done = compile_nowhere(library, source, entry.path, own, folders, timeout=spec.timeout)
+        else:
+            own += [f"-I{toolkit}", f"-I{toolkit}/cccl", *arguments]
+            with inside(spec.source.root):
+                done = library.compile(source, entry.path, own, names=(), ptx=False, timeout=spec.timeout, lto=True)
         made, log, late = done.ltoir, done.log or done.result, done.timed_out
     if made:
         return made

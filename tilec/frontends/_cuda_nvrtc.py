@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import errno
 import functools
 import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 
 from tilec.errors import ToolchainError
 
@@ -18,6 +20,7 @@ _CWD = threading.Lock()
 _CANCELLED = 14
 # What every process can call the directory that it works in: images with the real one would depend on where they are made.
 HERE = "/proc/self/cwd"
+_FIRST = 240  # of the numbers that `_numbered` gives: below every limit, above what a process has open
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -185,3 +188,57 @@ def _called(name: str) -> Iterator[None]:
             del os.environ["PWD"]
         else:
             os.environ["PWD"] = before
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Folders:
+    """Where headers are: the project's directory, that of the toolkit's headers, and include directories relative to the project."""
+
+    root: str
+    toolkit: str
+    include: Sequence[str] = ()
+
+
+def compile_nowhere(
+    library: Nvrtc, source: bytes, name: str, options: Sequence[str], where: Folders, *, timeout: float, names: Sequence[str] = ()
+) -> Program:
+    """LTO-IR of a source that says nothing of where it was compiled: it names the working directory and the headers that it took code of.
+
+    Args:
+        library: NVRTC.
+        source: CUDA C++ text.
+        name: its name, relative to the project.
+        options: without include directories.
+        where: these, and what they are relative to.
+        timeout: seconds after which the compiler is asked to stop.
+        names: name expressions to lower.
+
+    Raises:
+        ToolchainError: the directories cannot be named.
+    """
+    with inside("/"), _numbered((where.root, where.toolkit)) as (project, tools):
+        folders = [f"{project}/{folder}" for folder in (str(PurePosixPath(name).parent), *where.include)]
+        told = [*options, *(f"-I{folder}" for folder in (*folders, tools, f"{tools}/cccl"))]
+        made = library.compile(source, name, told, names=names, ptx=True, timeout=timeout, lto=True)
+    return dataclasses.replace(made, log=made.log.replace(f"{project}/", "").replace(tools, where.toolkit))
+
+
+@contextlib.contextmanager
+def _numbered(folders: Sequence[str]) -> Iterator[list[str]]:
+    """Directories by numbers of open files, which are the same on every machine. Only under the lock of `inside`."""
+    held: list[int] = []
+    try:
+        for number, folder in enumerate(folders, _FIRST):
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                if os.path.lexists(f"/proc/self/fd/{number}"):
+                    raise OSError(errno.EMFILE, f"file {number} of this process is in use")
+                held.append(os.dup2(opened, number, inheritable=False))
+            finally:
+                os.close(opened)
+        yield [f"/proc/self/fd/{number}" for number in held]
+    except OSError as exc:
+        raise ToolchainError(f"LTO-IR cannot be compiled: {exc}", fix="build with fewer open files, or for other targets") from exc
+    finally:
+        for number in held:
+            os.close(number)

@@ -13,7 +13,7 @@ from tilec.frontends import _cuda_includes, _cuda_link, _cuda_link_errors, _cuda
 from tilec.frontends._cuda_diagnostics import read_log
 from tilec.frontends._cuda_linked import LinkedFiles
 from tilec.frontends._cuda_nvcc import compile_ltoir, compile_ptx
-from tilec.frontends._cuda_nvrtc import HERE, Program, inside, load
+from tilec.frontends._cuda_nvrtc import HERE, Folders, Program, compile_nowhere, inside, load
 from tilec.frontends._cuda_options import CudaOptions
 from tilec.frontends._cuda_parse import Found
 from tilec.frontends._cuda_pch import HEADERS
@@ -57,6 +57,16 @@ class Asked:
         """Whether PTX is what is wanted."""
         return self.job.target.kind is TargetKind.PTX
 
+    @property
+    def lto(self) -> bool:
+        """Whether LTO-IR is what is wanted."""
+        return self.job.target.kind is TargetKind.LTOIR
+
+    @property
+    def lineinfo(self) -> bool:
+        """Whether source lines are kept: LTO-IR would name their files by directories of this machine."""
+        return (self.job.spec.lineinfo or self.job.spec.debug) and not self.lto
+
     def error(
         self,
         what: str,
@@ -93,7 +103,7 @@ class Made:
         log: all words; `warnings` are those among them.
         command: what was run, as nvcc would be told.
         isa: of the PTX, where that is what was wanted.
-        ltoir: instead of PTX, before it is linked.
+        ltoir: instead of PTX, before it is linked; and where that is what is wanted, afterwards.
         libraries: what is linked to the PTX when it is assembled.
     """
 
@@ -127,11 +137,11 @@ class ProgramCompiler:
         self._spec = asked.job.spec
         self._expressions = expressions
         self._limit = asked.job.spec.timeout * len(expressions)
+        self._separate = bool(asked.options.link) or asked.lto  # compiled to LTO-IR
         # Code that is linked is optimized as one program by then, and keeps its lines.
-        self._debug = asked.job.spec.debug and not asked.options.link
-        self._lineinfo = asked.job.spec.lineinfo or asked.job.spec.debug
+        self._debug = asked.job.spec.debug and not self._separate
         # Line information holds absolute paths: through PTX they can be made relative, a cubin's cannot.
-        self._virtual = asked.ptx or self._lineinfo or asked.options.compiler == "nvcc" or bool(asked.options.link)
+        self._virtual = asked.ptx or asked.lineinfo or asked.options.compiler == "nvcc" or self._separate
 
     def compile(self) -> Made:
         """What the compiler makes of the source: PTX, with machine code where that is made in one go.
@@ -145,11 +155,13 @@ class ProgramCompiler:
             return made
         linked = _cuda_link.link(self._asked, self._asked.files, made.ltoir, made.symbols)
         command = f"{made.command} && {linked.command}"
-        return dataclasses.replace(made, text=linked.text, ltoir=b"", symbols=linked.symbols, libraries=linked.libraries, command=command)
+        made = dataclasses.replace(made, text=linked.text, ltoir=linked.ltoir, symbols=linked.symbols, command=command)
+        return dataclasses.replace(made, libraries=linked.libraries)
 
     def will_do(self, compiled: Made) -> bool:
         """Whether what was compiled for a job of the same architecture will do for this one: PTX for `sm_80` is that for `compute_80`."""
-        return self._virtual or bool(compiled.cubin)
+        # What was linked for LTO-IR's sake has gone through another compiler than PTX that was not.
+        return bool(compiled.ltoir) == self._asked.lto and (self._virtual or bool(compiled.cubin))
 
     def finish(self, compiled: Made) -> Made:
         """The program as this job wants it, with machine code, and what that needs.
@@ -183,12 +195,12 @@ class ProgramCompiler:
     # --- compilers ----------------------------------------------------------------------------------------------------------------
 
     def _arguments(self) -> list[str]:
-        told = ["-G"] if self._debug else ["-lineinfo"] if self._lineinfo else []
+        told = ["-G"] if self._debug else ["-lineinfo"] if self._asked.lineinfo else []
         return [*self._asked.options.arguments(), *told]
 
     def _nvrtc(self) -> Made:
         spec, target, toolkit = self._spec, self._asked.job.target, self._asked.toolkit
-        ptx, link = self._virtual, bool(self._asked.options.link)
+        ptx, link = self._virtual, self._separate
         arch = f"compute_{target.number}" if ptx else f"sm_{target.number}"
         assembler = ["-v", *_cuda_ptxas.flags(opt=spec.opt, extra=self._asked.options.ptxas)]
         arguments = [f"--gpu-architecture={arch}", *self._arguments(), *([] if ptx else [f"--ptxas-options={flag}" for flag in assembler])]
@@ -212,10 +224,14 @@ class ProgramCompiler:
         asked = self._asked
         place = (self._spec.source.root, self._spec.source.path, asked.options.include)
         library = load(asked.tools["libnvrtc"].path, asked.tools["libnvrtc-builtins"].path)
+        if asked.lto:
+            own = [argument for argument in arguments if not argument.startswith("-I")]
+            folders = Folders(root=place[0], toolkit=asked.toolkit, include=place[2])
+            return compile_nowhere(library, source, place[1], own, folders, names=self._expressions, timeout=self._limit)
 
         def compile_with(*extra: str) -> Program:
             told = [*arguments, *extra]
-            lto = {"lto": True} if asked.options.link else {}
+            lto = {"lto": True} if self._separate else {}
             with inside(place[0], unnamed=self._debug):
                 return library.compile(source, place[1], told, names=self._expressions, ptx=ptx, timeout=self._limit, **lto)
 
@@ -295,7 +311,7 @@ class ProgramCompiler:
             text,
             arch=f"sm_{self._asked.job.target.number}",
             opt=spec.opt,
-            lineinfo=self._lineinfo,
+            lineinfo=self._asked.lineinfo,
             debug=self._debug,
             extra=self._asked.options.ptxas,
             timeout=self._limit,

@@ -40,9 +40,10 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What came of a link: PTX or a cubin (empty where it failed), and the linker's words."""
+    """What came of a link: PTX or a cubin (empty where it failed), one module of LTO-IR where that was asked for, the linker's words."""
 
     data: bytes = b""
+    ltoir: bytes = b""
     log: str = ""
     timed_out: bool = False
 
@@ -69,6 +70,15 @@ def link_ptx(library: str, pieces: Sequence[Piece], options: Sequence[str]) -> O
         ToolchainError: nvJitLink cannot be used.
     """
     return _link(_load(library), pieces, ["-lto", "-ptx", *options])
+
+
+def link_ltoir(library: str, pieces: Sequence[Piece], options: Sequence[str], *, whole: bool) -> Outcome:
+    """As `link_ptx`, with the linked LTO-IR where it is asked for `whole`; empty from an nvJitLink that gives none.
+
+    Raises:
+        ToolchainError: nvJitLink cannot be used.
+    """
+    return _link(_load(library), pieces, ["-lto", "-ptx", *options], ltoir=whole)
 
 
 def link_code(library: str, pieces: Sequence[Piece], options: Sequence[str], *, timeout: float) -> Outcome:
@@ -101,7 +111,7 @@ def answer(asked: Any) -> None:
         Path("linked.cubin").write_bytes(done.data)
 
 
-def _link(nvjitlink: Any, pieces: Sequence[Piece], options: Sequence[str]) -> Outcome:
+def _link(nvjitlink: Any, pieces: Sequence[Piece], options: Sequence[str], *, ltoir: bool = False) -> Outcome:
     handle = nvjitlink.create(len(options), list(options))
     try:
         for piece in pieces:
@@ -111,11 +121,18 @@ def _link(nvjitlink: Any, pieces: Sequence[Piece], options: Sequence[str]) -> Ou
             data = _taken(nvjitlink.get_linked_ptx_size, nvjitlink.get_linked_ptx, handle).rstrip(b"\0 ")
         else:
             data = _taken(nvjitlink.get_linked_cubin_size, nvjitlink.get_linked_cubin, handle)
-        return Outcome(data=data, log=_log(nvjitlink, handle))
+        return Outcome(data=data, ltoir=_linked_ltoir(nvjitlink, handle) if ltoir else b"", log=_log(nvjitlink, handle))
     except nvjitlink.nvJitLinkError as exc:
         return Outcome(log=_log(nvjitlink, handle) or str(exc))
     finally:
         nvjitlink.destroy(handle)
+
+
+def _linked_ltoir(nvjitlink: Any, handle: Any) -> bytes:
+    try:
+        return _taken(nvjitlink.get_linked_ltoir_size, nvjitlink.get_linked_ltoir, handle)
+    except (AttributeError, RuntimeError):  # neither older bindings nor older libraries have it
+        return b""
 
 
 def _log(nvjitlink: Any, handle: Any) -> str:

@@ -131,7 +131,7 @@ def _rank(member: Member, target: Target) -> int | None:
             return 0
         return 1 if member.number == plain else None
     if member.form is FileKind.PTX:
-        return 2 if _compiles(member.number, target) else None
+        return 2 if target.kind is not TargetKind.LTOIR and _compiles(member.number, target) else None
     if member.form is FileKind.TILEIR:
         fits = target.kind is TargetKind.CUBIN and not target.suffix and target.arch.tile and not _in_fatbin(member)
         return 5 if fits else None
@@ -164,6 +164,7 @@ def _advice(target: Target) -> str:
     have = {
         TargetKind.CUBIN: "a cubin for it, or PTX for an older architecture,",
         TargetKind.PTX: "PTX for it",
+        TargetKind.LTOIR: "LTO-IR for it or for an older architecture, or NVVM IR,",
         TargetKind.TILEIR: "Tile IR",
     }
     return f"add {have[target.kind]} to `files`, or limit the kernel to other targets with [[override]]"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tilec.bundle.cubin import Cubin, CubinKernel, CubinParam, read_cubin
 from tilec.errors import BundleError, CompileError, Diagnostic, Location
-from tilec.frontends import _cuda_abi, _cuda_ptxas, _prebuilt_abi, _ptx, _sass
+from tilec.frontends import _cuda_abi, _cuda_ptxas, _ltoir, _prebuilt_abi, _ptx, _sass
 from tilec.frontends._prebuilt_choose import Member, choose, members, passed_over
 from tilec.frontends._prebuilt_files import FileKind, fault, prebuilt_files
 from tilec.frontends._prebuilt_ptx import read_ptx
@@ -106,27 +106,46 @@ class _Maker:
         self._check_cluster(kernel)
         abi = self._checked(kernel.params)
         spills = _cuda_ptxas.spills(done.log, self._symbol, _ptx.calls(text, self._symbol))
-        data = lowered.encode("utf-8", "surrogateescape") if isa else done.cubin
+        lto = target.kind is TargetKind.LTOIR
+        data = lowered.encode("utf-8", "surrogateescape") if isa else self._ltoir() if lto else done.cubin
         toolkit = self._opener.release("ptxas")
         info = ImageInfo(
             target=target,
             digest=sha256(data),
             size=len(data),
             symbol=self._symbol,
-            ptx_isa=isa,
+            # Which release wrote the LTO-IR is in no file: that of this toolkit read it.
+            ptx_isa=self._opener.release("libnvJitLink") if lto else isa,
             cuda=cuda_of_ptx_isa(isa) if isa else max(target.arch.toolkit, (toolkit[0], 0), (12, 9) if target.suffix == "f" else (0, 0)),
             resources=kernel.resources(spills),
             max_threads=kernel.max_threads or entry.max_threads,
             required_block=kernel.required_block or entry.block,
             cluster=kernel.cluster,
+            linking=_ltoir.linking(opt=self._job.spec.opt) if lto else (),
         )
         return Image(info=info, data=data, abi=abi)
+
+    def _ltoir(self) -> bytes:
+        return self._opener.ltoir(self._member.file, self._job.target, opt=self._job.spec.opt)
 
     def _text(self) -> str:
         if self._member.form is FileKind.PTX:
             return self._member.file.text
         spec = self._job.spec
+        if self._member.form is FileKind.NVVM and self._job.target.kind is TargetKind.LTOIR:
+            return self._text_of_ltoir()
         return self._opener.ptx(self._member.file, self._job.target, opt=spec.opt, lineinfo=spec.lineinfo or spec.debug)
+
+    def _text_of_ltoir(self) -> str:
+        """What a linker makes of the LTO-IR that libNVVM made: functions that nothing uses are gone from it."""
+        made = dataclasses.replace(self._member.file, kind=FileKind.LTOIR, data=self._ltoir(), digest=f"{self._member.file.digest}/ltoir")
+        text = self._opener.ptx(made, self._job.target, opt=self._job.spec.opt)
+        if _ptx.entry_params(text, self._symbol) is None:
+            what = f"the LTO-IR of this NVVM IR has no kernel {self._symbol!r} any more"
+            named = f"[ptr @{self._symbol}]"
+            fix = f'say in the IR that it is used: @llvm.used = appending global [1 x ptr] {named}, section "llvm.metadata"'
+            raise fault(self._path, what, cause="a link keeps what is said to be used, and nothing says that of it", fix=fix)
+        return text
 
     def _ptxas(self, text: str) -> _cuda_ptxas.Assembled:
         spec = self._job.spec

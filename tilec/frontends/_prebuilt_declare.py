@@ -20,8 +20,8 @@ from tilec.model.kernel import KernelDecl, ParamDecl
 _GIVES = {
     FileKind.PTX: (TargetKind.CUBIN, TargetKind.PTX),
     FileKind.CUBIN: (TargetKind.CUBIN,),
-    FileKind.LTOIR: (TargetKind.CUBIN, TargetKind.PTX),
-    FileKind.NVVM: (TargetKind.CUBIN, TargetKind.PTX),
+    FileKind.LTOIR: (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR),
+    FileKind.NVVM: (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR),
     FileKind.TILEIR: (TargetKind.CUBIN, TargetKind.TILEIR),
 }
 # PTX says how many bits an integer has, and rarely means the sign that it writes.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tilec.errors import CompileError, ToolchainError
 from tilec.frontends import _tools
+from tilec.frontends._ltoir import level
+from tilec.frontends._nvjitlink import Piece, link_ltoir
 from tilec.frontends._prebuilt_files import FileKind, Prebuilt, fault
 from tilec.frontends._run import command_line, run_tool
 from tilec.frontends.base import ToolSearch
@@ -91,9 +93,28 @@ class Opener:
         """
         key = (file.digest, target.number, opt, lineinfo)
         if key not in self._texts:
-            made = _compiled(file, target, opt, lineinfo) if file.kind is FileKind.NVVM else _linked(file, target, opt, lineinfo)
+            made = _compiled(file, target, opt, lineinfo=lineinfo) if file.kind is FileKind.NVVM else _linked(file, target, opt, lineinfo)
             self._texts[key] = made.rstrip(b"\0 ").decode("utf-8", "surrogateescape")
         return self._texts[key]
+
+    def ltoir(self, file: Prebuilt, target: Target, *, opt: int = 3) -> bytes:
+        """LTO-IR of LTO-IR, which it is already, of that in a fatbin, or of NVVM IR.
+
+        Raises:
+            CompileError: it cannot be made, or the file is damaged; with the tool's words.
+            ToolchainError: a tool is missing, or too old to take LTO-IR out of a fatbin.
+        """
+        if file.kind is FileKind.LTOIR:
+            return file.data
+        if file.kind is FileKind.NVVM:
+            return _compiled(file, target, opt, lineinfo=False, more=("-gen-lto",))
+        done = link_ltoir(
+            self.path("libnvJitLink"), [Piece(name="k", kind="FATBIN", data=file.data)], [f"-arch=sm_{target.number}"], whole=True
+        )
+        if not done.ltoir:
+            what = f"{file.path}: nvJitLink takes no LTO-IR out of a fatbin: {_first(done.log) or 'it is older than CUDA 13.4'}"
+            raise ToolchainError(what, fix="name the LTO-IR itself as a file (.ltoir), or pip install --upgrade 'tilec[build]'")
+        return done.ltoir
 
     def members(self, file: Prebuilt) -> Members:
         """What a fatbin holds.
@@ -144,7 +165,7 @@ class Opener:
 
 def _linked(file: Prebuilt, target: Target, opt: int, lineinfo: bool) -> bytes:
     nvjitlink = _import("nvjitlink", "libnvJitLink")
-    options = [f"-arch=sm_{target.number}", "-lto", "-ptx", f"-O{opt}", *(["-lineinfo"] if lineinfo else [])]
+    options = [f"-arch=sm_{target.number}", "-lto", "-ptx", level(opt), *(["-lineinfo"] if lineinfo else [])]
     handle = nvjitlink.create(len(options), options)
     kind = nvjitlink.InputType.FATBIN if file.kind is FileKind.FATBIN else nvjitlink.InputType.LTOIR
     try:
@@ -164,9 +185,9 @@ def _linked(file: Prebuilt, target: Target, opt: int, lineinfo: bool) -> bytes:
         nvjitlink.destroy(handle)
 
 
-def _compiled(file: Prebuilt, target: Target, opt: int, lineinfo: bool) -> bytes:
+def _compiled(file: Prebuilt, target: Target, opt: int, *, lineinfo: bool, more: Sequence[str] = ()) -> bytes:
     nvvm = _import("nvvm", "libnvvm")
-    options = [f"-arch=compute_{target.number}", f"-opt={3 if opt else 0}", *(["-generate-line-info"] if lineinfo else [])]
+    options = [f"-arch=compute_{target.number}", f"-opt={3 if opt else 0}", *(["-generate-line-info"] if lineinfo else []), *more]
     program = nvvm.create_program()
     data = file.data.rstrip(b"\0") if b"\0" not in file.data.rstrip(b"\0") else file.data
     try:

@@ -66,13 +66,14 @@ class Made:
     """PTX.
 
     Attributes:
-        ptx: the text.
+        ptx: the text. modules: the LLVM modules that it is made of.
         sources: CUDA C++ with functions that it may call. needs: other files that numba links when a kernel is launched.
         cooperative: the grid synchronizes.
         log: what libNVVM said.
     """
 
     ptx: str
+    modules: tuple[str, ...]
     sources: tuple[str, ...]
     needs: tuple[str, ...]
     cooperative: bool
@@ -220,7 +221,7 @@ def compile_ptx(asked: Asked) -> Made:
         if "numba_attempt_nocopy_reshape" in ptx:
             sources += (_reshape(),)
         ptx = relative_files(text.without_environments(ptx), ((here, ""), (HERE, "")))
-        return Made(ptx=ptx, sources=sources, needs=needs, cooperative=library.use_cooperative, log=log)
+        return Made(ptx=ptx, modules=tuple(irs), sources=sources, needs=needs, cooperative=library.use_cooperative, log=log)
 
 
 def lower_device(asked: Asked, result: str) -> tuple[list[str], tuple[str, ...], str]:
@@ -251,13 +252,13 @@ def lower_device(asked: Asked, result: str) -> tuple[list[str], tuple[str, ...],
         return modules, (*(["CUDA C++ of numba's"] if sources else []), *needs), ""
 
 
-def ltoir(modules: Sequence[str], arch: str) -> bytes:
+def ltoir(modules: Sequence[str], arch: str, *, optimize: bool = True) -> bytes:
     """LTO-IR of LLVM modules, for an architecture as libNVVM names it."""
     from numba.cuda.cudadrv import nvvm
 
     with environment(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made: bytes = nvvm.compile_ir(list(modules), arch=arch, opt=3, **{"gen-lto": None})
+        made: bytes = nvvm.compile_ir(list(modules), arch=arch, opt=3 if optimize else 0, **{"gen-lto": None})
         return made
 
 

@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from tilec.bundle.cubin import CubinKernel, read_cubin
 from tilec.errors import BundleError, CompileError, Diagnostic
-from tilec.frontends import _cuda_abi, _cuda_ptxas, _ptx, _simt_device, _simt_link
+from tilec.frontends import _cuda_abi, _cuda_ptxas, _ltoir, _ptx, _simt_device, _simt_link
 from tilec.frontends import _simt_api as api
+from tilec.frontends._nvjitlink import Piece
 from tilec.frontends._simt_bind import Bound, bind
 from tilec.frontends._simt_declare import Declared, declared
 from tilec.frontends._simt_errors import kernel_error
 from tilec.frontends._simt_function import capturing, with_constants
 from tilec.frontends._simt_linked import LinkedSources, mismatch
 from tilec.frontends._simt_text import external, functions, spliced, symbol_of
-from tilec.frontends._simt_toolchain import TOOLS
+from tilec.frontends._simt_toolchain import LINKER, TOOLS
 from tilec.frontends._tile_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule, load
 from tilec.frontends._tools import Tool, require
@@ -63,8 +64,9 @@ class Compiler:
         kernel = kernels.get(job.spec.decl.name)
         if kernel is None:
             raise _absent(job, module, kernels)
-        if self._tools is None:
-            self._tools = require(TOOLS, self._search, digest=False)
+        wanted = (*TOOLS, LINKER) if job.target.kind is TargetKind.LTOIR else TOOLS
+        if self._tools is None or wanted[-1] not in self._tools:
+            self._tools = require(wanted, self._search, digest=False)
         return _Compile(job, module, kernel, self._tools, self._sources).run()
 
     def prototypes(self, source: Source, names: Sequence[str]) -> Sequence[Prototype]:
@@ -92,6 +94,9 @@ class _Compile:
     def __init__(self, job: Job, module: LoadedModule, kernel: Declared, tools: Mapping[str, Tool], sources: LinkedSources) -> None:
         self._job, self._module, self._kernel, self._tools, self._sources = job, module, kernel, tools, sources
         self._is_ptx = job.target.kind is TargetKind.PTX
+        self._is_lto = job.target.kind is TargetKind.LTOIR
+        # LTO-IR would name files by directories of this machine.
+        self._lineinfo, self._debug = job.spec.lineinfo and not self._is_lto, job.spec.debug and not self._is_lto
         self._symbol = symbol_of(kernel.decl.name)
 
     def run(self) -> Image:
@@ -104,7 +109,9 @@ class _Compile:
         self._check_asked()
         bound = bind(self._job, self._kernel)
         made = self._made(bound)
-        text = self._finished(made)
+        text, ltoir = self._finished(made), b""
+        if self._is_lto:
+            text, ltoir = self._linked(made)
         assembled = self._assemble(text)
         try:
             entry = read_cubin(assembled.cubin).kernel(self._symbol)
@@ -116,27 +123,26 @@ class _Compile:
             raise self._error(exc.what, fix=exc.fix) from exc
         self._check_shared(entry)
         warned = tuple(Diagnostic(message=line, severity="warning") for line in made.log.splitlines() if line.strip())
-        return self._image(text, assembled, entry, bound, (*warned, *self._unmet(made)))
+        data = text.encode() if self._is_ptx else ltoir or assembled.cubin
+        return self._image(text, data, assembled.log, entry, bound, (*warned, *self._unmet(made)))
 
-    def _image(
-        self, text: str, assembled: _cuda_ptxas.Assembled, entry: CubinKernel, bound: Bound, warned: tuple[Diagnostic, ...]
-    ) -> Image:
+    def _image(self, text: str, data: bytes, log: str, entry: CubinKernel, bound: Bound, warned: tuple[Diagnostic, ...]) -> Image:
         target = self._job.target
-        data = text.encode() if self._is_ptx else assembled.cubin
         isa = _ptx.isa(text) if self._is_ptx else None
-        spills = _cuda_ptxas.spills(assembled.log, self._symbol, _ptx.calls(text, self._symbol))
+        spills = _cuda_ptxas.spills(log, self._symbol, _ptx.calls(text, self._symbol))
         family = (12, 9) if target.suffix == "f" else (0, 0)
         info = ImageInfo(
             target=target,
             digest=sha256(data),
             size=len(data),
             symbol=self._symbol,
-            ptx_isa=isa,
+            ptx_isa=self._tools["libnvvm"].release if self._is_lto else isa,
             cuda=cuda_of_ptx_isa(isa) if isa else max(target.arch.toolkit, (self._tools["ptxas"].release[0], 0), family),
             resources=entry.resources(spills),
             max_threads=entry.max_threads or self._kernel.decl.max_threads,
             required_block=entry.required_block,
             cluster=entry.cluster,
+            linking=self._linking() if self._is_lto else (),
         )
         return Image(info=info, data=data, abi=bound.abi, warnings=warned)
 
@@ -164,9 +170,9 @@ class _Compile:
             line=kernel.decl.location.line,
             arch=f"compute_{job.target.number}",
             capability=job.target.cc,
-            optimize=job.spec.opt > 0 and not job.spec.debug,
-            lineinfo=job.spec.lineinfo,
-            debug=job.spec.debug,
+            optimize=job.spec.opt > 0 and not self._debug,
+            lineinfo=self._lineinfo,
+            debug=self._debug,
             bounds=job.spec.bounds if options.bounds is None else options.bounds,
             options=options,
             values=[(scope, name, api.value(held)) for scope, name, held in scopes],
@@ -207,6 +213,24 @@ class _Compile:
             )
         return _ptx.with_isa(text, bound)
 
+    def _linked(self, made: api.Made) -> tuple[str, bytes]:
+        """(PTX, LTO-IR) of the kernel and all that it calls, as one module."""
+        job, arch = self._job, f"compute_{self._job.target.number}"
+        code = api.ltoir(_simt_link.own_names(made.modules), arch, optimize=job.spec.opt > 0)
+        pieces = [Piece(name=job.spec.source.path, kind="LTOIR", data=code)]
+        pieces += _simt_link.pieces(made.ptx, made.sources, arch=arch, tools=self._tools, timeout=job.spec.timeout)
+        pieces += self._sources.pieces(job, self._tools)
+        done = _ltoir.as_one(self._tools[LINKER], pieces, f"sm_{job.target.number}", self._linking())
+        if not done.ltoir:
+            raise self._error(f"nvJitLink does not link it for {job.target}: {next(iter(done.log.splitlines()), '')}", log=done.log)
+        return done.text, done.ltoir
+
+    def _linking(self) -> tuple[str, ...]:
+        """What a link of the LTO-IR has to be told: what libNVVM was, of arithmetic, and what ptxas would be."""
+        options = self._kernel.kernel.options
+        fast = ("--use_fast_math",) if options.fastmath else ()
+        return _ltoir.linking(opt=self._job.spec.opt, flags=fast, registers=options.max_registers)
+
     def _with_linked(self, text: str) -> str:
         """The PTX with those functions of linked sources that it calls."""
         taken: dict[str, str] = {}
@@ -232,8 +256,8 @@ class _Compile:
             text,
             arch=f"sm_{job.target.number}",
             opt=job.spec.opt,
-            lineinfo=job.spec.lineinfo,
-            debug=job.spec.debug,
+            lineinfo=self._lineinfo,
+            debug=self._debug,
             extra=[f"--maxrregcount={most}"] if most else [],
             timeout=job.spec.timeout,
         )

@@ -9,7 +9,8 @@ from pathlib import Path
 from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _cuda_includes
 from tilec.frontends._cuda_diagnostics import read_log
-from tilec.frontends._cuda_nvrtc import inside, load
+from tilec.frontends._cuda_nvrtc import Folders, Program, compile_nowhere, inside, load
+from tilec.frontends._nvjitlink import Piece
 from tilec.frontends._run import command_line
 from tilec.frontends._tools import Tool
 from tilec.model.job import InputFile, Job, Source
@@ -54,7 +55,7 @@ class LinkedSources:
 
     def __init__(self) -> None:
         """Start with nothing."""
-        self._kept: dict[tuple[str, ...], str] = {}
+        self._kept: dict[tuple[str, ...], Program] = {}
 
     def texts(self, job: Job, tools: Mapping[str, Tool]) -> list[tuple[str, str]]:
         """(path, PTX) of each linked source, for the job's architecture.
@@ -62,32 +63,46 @@ class LinkedSources:
         Raises:
             CompileError: one does not compile; with its own lines.
         """
-        return [(entry.path, self._text(job, entry.path, tools)) for entry in linked(job.spec.source)]
+        return [(entry.path, self._program(job, entry.path, tools).ptx) for entry in linked(job.spec.source)]
 
-    def _text(self, job: Job, path: str, tools: Mapping[str, Tool]) -> str:
+    def pieces(self, job: Job, tools: Mapping[str, Tool]) -> list[Piece]:
+        """LTO-IR of each linked source, for the job's architecture.
+
+        Raises:
+            CompileError: one does not compile; with its own lines.
+        """
+        paths = [entry.path for entry in linked(job.spec.source)]
+        return [Piece(name=path, kind="LTOIR", data=self._program(job, path, tools, lto=True).ltoir) for path in paths]
+
+    def _program(self, job: Job, path: str, tools: Mapping[str, Tool], *, lto: bool = False) -> Program:
         root = job.spec.source.root
         state = (file.digest for file in _cuda_includes.closure(root, path, ()))
-        key = (root, path, job.target.number, str(job.spec.lineinfo or job.spec.debug), *state)
+        key = (root, path, job.target.number, str(job.spec.lineinfo or job.spec.debug), str(lto), *state)
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
-            self._kept[key] = _compiled(job, path, tools)
+            self._kept[key] = _compiled(job, path, tools, lto=lto)
         return self._kept[key]
 
 
-def _compiled(job: Job, path: str, tools: Mapping[str, Tool]) -> str:
+def _compiled(job: Job, path: str, tools: Mapping[str, Tool], *, lto: bool) -> Program:
     spec, headers = job.spec, tools["headers"].path
     source = Path(spec.source.root, path).read_bytes()
     if b"\0" in source:
         what = f"{path} holds a zero byte: it is no C++ text"
         raise CompileError(what, diagnostics=(Diagnostic(message=what, location=Location(file=path, line=1)),))
-    arguments = [f"-std={_STD}", *(["-lineinfo"] if spec.lineinfo or spec.debug else [])]
-    own = [f"-arch=compute_{job.target.number}", "-rdc=true", "-frandom-seed=tilec", f"-I{headers}", f"-I{headers}/cccl"]
+    arguments = [f"-std={_STD}", *(["-dlto"] if lto else ["-lineinfo"] if spec.lineinfo or spec.debug else [])]
+    own = [f"-arch=compute_{job.target.number}", "-rdc=true", "-frandom-seed=tilec"]
     library = load(tools["libnvrtc"].path, tools["libnvrtc-builtins"].path)
-    with inside(spec.source.root):
-        made = library.compile(source, path, [*own, *arguments], names=(), ptx=True, timeout=spec.timeout)
+    if lto:
+        folders = Folders(root=spec.source.root, toolkit=headers)
+        made = compile_nowhere(library, source, path, [*own, *arguments], folders, timeout=spec.timeout)
+    else:
+        told = [*own, f"-I{headers}", f"-I{headers}/cccl", *arguments]
+        with inside(spec.source.root):
+            made = library.compile(source, path, told, names=(), ptx=True, timeout=spec.timeout)
     if made.ok:
-        return made.ptx
+        return made
     log = made.log or made.result
     words = read_log(log, spec.source.root, toolkit=headers, fallback=Location(file=path, line=1))
     what = f"{path}, which {spec.source.path} is linked with, does not compile for {job.target}"

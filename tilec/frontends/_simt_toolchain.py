@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tilec.frontends import _simt_api as api
 from tilec.frontends import _tile_toolchain as python
-from tilec.frontends._tools import require
+from tilec.frontends._tools import locate, require
 from tilec.frontends.base import ToolSearch
 from tilec.model.kernel import ToolInfo
 
 TOOLS = ("libnvvm", "libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers")
+LINKER = "libnvJitLink"  # of several modules of LTO-IR
 
 
 def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
@@ -27,5 +28,8 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
     ]
     api.require_version(made[0].version)
     tools = require(TOOLS, search)
+    linker, _ = locate(LINKER, search)
+    if linker is not None and linker.release == tools["libnvrtc"].release:
+        tools = {**tools, **require((LINKER,), search)}
     rows = (ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in tools.values() if t.name != "crt-headers")
     return (*made, python.interpreter(), *rows)

@@ -32,7 +32,7 @@ class CudaFrontend:
 
     name = "cuda"
     suffixes: tuple[str, ...] = (".cu", ".cuh")
-    kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX)
+    kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR)
     simt: bool = True
     hints: tuple[str, ...] = ()
 
@@ -44,7 +44,7 @@ class CudaFrontend:
         self._linked: LinkedFiles | None = None
 
     def refuse(self, target: Target) -> str:
-        """Every cubin and PTX target of the architecture table can be compiled for."""
+        """Every target of the architecture table can be compiled for."""
         if target.kind is TargetKind.TILEIR:
             return "CUDA C++ makes no portable Tile IR: use compute_80 (PTX)"
         return ""
@@ -125,7 +125,8 @@ class CudaFrontend:
         options = read_options(job.spec.source.options)
         try:
             self._check_include(job, options)
-            names = (*(_NVCC if options.compiler == "nvcc" else _ALWAYS), *((_LINKER,) if options.link else ()))
+            linked = options.link or job.target.kind is TargetKind.LTOIR
+            names = (*(_NVCC if options.compiler == "nvcc" else _ALWAYS), *((_LINKER,) if linked else ()))
             tools = self._require(names, digest=False)
             candidates = kernels(job.spec.source)
             found = find(job, candidates)

@@ -25,7 +25,7 @@ class PrebuiltFrontend:
 
     name = "prebuilt"
     suffixes: tuple[str, ...] = (".ptx", ".cubin", ".fatbin", ".ltoir", ".ll", ".bc", ".tileirbc", ".tilebc")
-    kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX, TargetKind.TILEIR)
+    kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR, TargetKind.TILEIR)
     simt: bool = True
     hints: tuple[str, ...] = ()
 

@@ -25,7 +25,7 @@ class SimtFrontend:
     name = "simt"
     # Python files are those of tile kernels where the manifest does not say another language.
     suffixes: tuple[str, ...] = ()
-    kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX)
+    kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR)
     simt: bool = True
     hints: tuple[str, ...] = ()
 

@@ -173,15 +173,12 @@ def _launch(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
             yield Change(what=f"{what} {now}; was {was}", breaking=False)
     if old.jit is not new.jit:
         was, now = (kernel.jit.value if kernel.jit else "not said" for kernel in (old, new))
-        yield Change(what=f"jit-fallback {now}; was {was}", breaking=_STRICTNESS.index(_group(new)) < _STRICTNESS.index(_group(old)))
+        yield Change(what=f"jit-fallback {now}; was {was}", breaking=_compiles(old) and not _compiles(new))
 
 
-# What may be compiled at load, less of it first: to warn takes nothing away.
-_STRICTNESS = (JitFallback.DENY, None, JitFallback.ALLOW)
-
-
-def _group(kernel: KernelInfo) -> JitFallback | None:
-    return JitFallback.ALLOW if kernel.jit is JitFallback.WARN else kernel.jit
+def _compiles(kernel: KernelInfo) -> bool:
+    """Whether code that is no machine code may be compiled at load: to warn takes nothing away."""
+    return kernel.jit in (JitFallback.WARN, JitFallback.ALLOW)
 
 
 def _variants(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:

@@ -79,7 +79,7 @@ def _image_json(one: PageImage, amount: Amount) -> dict[str, Any]:
         "kernel": one.kernel.name,
         "variant": one.variant.id,
         "target": str(one.image.target),
-        "form": one.form.value,
+        "form": one.form,
         "facts": _facts(one, amount),
         "mix": [list(pair) for pair in one.mix.classes] if one.mix else [],
         "total": one.mix.total if one.mix else 0,

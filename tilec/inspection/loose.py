@@ -80,13 +80,11 @@ def open_loose(path: Path, data: bytes, search: ToolSearch) -> LooseCode:
     kind = FileKind.FATBIN if host else kind_of(str(path), data)  # cuobjdump takes both apart
     file = Prebuilt(path=str(path), kind=kind, data=data, digest=sha256(data))
     if file.kind not in NAMES:
-        raise BundleError(
-            f"{path}: {file.kind.value} is no code of an architecture yet",
-            cause="it is compiled or linked before it runs",
-            fix='take it into a project (`language = "prebuilt"`), build that, and inspect the bundle',
-        )
+        raise _not_yet(path, file.kind)
     opener = Opener(search)
     parts, notes = _known(opener.members(file).files) if kind is FileKind.FATBIN else ((file,), ())
+    if not parts and (others := opener.members(file).others):
+        raise _not_yet(path, others[0][0])
     decls = _declared(file, parts, opener)
     images: dict[str, list[ImageInfo]] = {}
     blobs = {}
@@ -141,6 +139,14 @@ def _declared(file: Prebuilt, parts: Sequence[Prebuilt], opener: Opener) -> dict
         for decl in declared(part, opener):
             found.setdefault(decl.name, decl)
     return found
+
+
+def _not_yet(path: Path, kind: FileKind) -> BundleError:
+    return BundleError(
+        f"{path}: {kind.value} is no code of an architecture yet",
+        cause="it is compiled or linked before it runs",
+        fix='take it into a project (`language = "prebuilt"`), build that, and inspect the bundle',
+    )
 
 
 def _images(part: Prebuilt) -> Iterator[ImageInfo]:

@@ -66,9 +66,10 @@ class PageImage:
     warnings: tuple[str, ...]
 
     @property
-    def form(self) -> Form:
-        """Which text it has."""
-        return FORMS[self.image.target.kind]
+    def form(self) -> str:
+        """Which text it has: a form's name, or the kind of an image that has none."""
+        kind = self.image.target.kind
+        return FORMS[kind].value if kind in FORMS else kind.value
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -245,6 +246,8 @@ class _Maker:
                 listing = sass_listing(text)
             case TargetKind.PTX:
                 listing = ptx_listing(ptx_text(data, image.symbol, name))
+            case TargetKind.LTOIR:
+                return _Code(note="LTO-IR has no text: nvJitLink makes machine code of it where it is loaded")
             case TargetKind.TILEIR:
                 listing = tileir_listing(read_module(data))
         code, most = f"code{len(self._read)}", self._limits.lines

@@ -55,7 +55,10 @@ TARGETS = Table(
     of=types.Targets,
     keys=(
         Key(
-            "default", _TARGETS, "What `tilec build` builds for: sm_NN (cubin), compute_NN (PTX), tileir (portable Tile IR).", required=True
+            "default",
+            _TARGETS,
+            "What `tilec build` builds for: sm_NN (cubin), compute_NN (PTX), lto_NN (LTO-IR), tileir (portable Tile IR).",
+            required=True,
         ),
         Key("groups", Table(names=Names(values.WORD, "a group's name", _TARGETS)), "Lists of targets by name, for `--targets NAME`."),
         Key(
@@ -66,7 +69,7 @@ TARGETS = Table(
         Key(
             "jit-fallback",
             Text("policy", choices=tuple(policy.value for policy in JitFallback)),
-            "Whether GPUs without machine code in the bundle may compile its PTX and Tile IR when it is loaded.",
+            "Whether GPUs without machine code in the bundle may compile its PTX, LTO-IR and Tile IR when it is loaded; by default not.",
         ),
     ),
 )

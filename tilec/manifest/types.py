@@ -25,7 +25,7 @@ class Package:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Targets:
-    """[targets]: what it is built for, and what may be compiled at load (None: it does not say)."""
+    """[targets]: what it is built for, and what may be compiled at load (None: it does not say, which denies it)."""
 
     default: tuple[Target, ...]
     groups: tuple[tuple[str, tuple[Target, ...]], ...] = ()

@@ -38,7 +38,7 @@ _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2*
 def target_names() -> tuple[str, ...]:
     """Every target there is."""
     names: list[str] = []
-    for kind in ("sm", "compute"):
+    for kind in ("sm", "compute", "lto"):
         for (major, minor), arch in ARCHS.items():
             forms = (("", arch.ptx), ("f", arch.ptx_f), ("a", arch.ptx_a))
             names.extend(f"{kind}_{major}{minor}{suffix}" for suffix, isa in forms if isa)
@@ -61,7 +61,7 @@ def target(text: str) -> Target:
 
 def looks_like_target(text: str) -> bool:
     """Whether a name is, or was meant to be, a target's."""
-    return text == "tileir" or re.match(r"(sm|compute)_?[0-9]", text) is not None
+    return text == "tileir" or re.match(r"(sm|compute|lto)_?[0-9]", text) is not None
 
 
 def project_path(text: str) -> str:

@@ -109,13 +109,19 @@ class TargetKind(enum.Enum):
 
     CUBIN = "cubin"
     PTX = "ptx"
+    LTOIR = "ltoir"
     TILEIR = "tileir"
+
+
+# What names of targets begin with; Tile IR is of no architecture.
+_PREFIXES = {TargetKind.CUBIN: "sm", TargetKind.PTX: "compute", TargetKind.LTOIR: "lto"}
+_KINDS = {prefix: kind for kind, prefix in _PREFIXES.items()}
 
 
 @functools.total_ordering
 @value_class(frozen=True, slots=True)
 class Target:
-    """What code is made for: `sm_90a` (cubin), `compute_80` (PTX) or `tileir` (portable Tile IR bytecode)."""
+    """What code is made for: `sm_90a` (cubin), `compute_80` (PTX), `lto_80` (LTO-IR) or `tileir` (portable Tile IR bytecode)."""
 
     kind: TargetKind
     cc: Version = (0, 0)
@@ -153,10 +159,10 @@ class Target:
         """The target's name."""
         if self.kind is TargetKind.TILEIR:
             return "tileir"
-        return f"{'sm' if self.kind is TargetKind.CUBIN else 'compute'}_{self.number}"
+        return f"{_PREFIXES[self.kind]}_{self.number}"
 
     def __lt__(self, other: object) -> bool:
-        """Cubins first, then PTX, then Tile IR; each by capability, plain before `f` before `a`."""
+        """Cubins first, then PTX, then LTO-IR, then Tile IR; each by capability, plain before `f` before `a`."""
         if not isinstance(other, Target):
             return NotImplemented
         return self._rank < other._rank
@@ -168,7 +174,7 @@ class Target:
     def runs_on(self, cc: Version, *, exact: bool = False) -> bool:
         """Whether a device of capability `cc` can run code of this target; `exact` is the rule of tile cubins.
 
-        PTX here means its architecture rule only: whether the driver reads its ISA is another question.
+        Of PTX and LTO-IR this is the architecture's rule alone: whether anything there reads their version is another question.
         """
         if self.kind is TargetKind.TILEIR:
             return cc in ARCHS and ARCHS[cc].tile
@@ -194,8 +200,9 @@ def _parse(text: str) -> Target:
     prefix, _, number = text.partition("_")
     suffix = number[-1:] if number.endswith(("a", "f")) else ""
     digits = number.removesuffix(suffix)
-    if prefix not in ("sm", "compute") or not digits.isdecimal() or len(digits) not in (2, 3):
-        raise ValueError(f"unknown target {text!r}: targets are sm_NN (cubin), compute_NN (PTX) and tileir; for example sm_90, compute_80")
+    if prefix not in _KINDS or not digits.isdecimal() or len(digits) not in (2, 3):
+        there_are = "sm_NN (cubin), compute_NN (PTX), lto_NN (LTO-IR) and tileir"
+        raise ValueError(f"unknown target {text!r}: targets are {there_are}; for example sm_90, compute_80")
     cc = (int(digits[:-1]), int(digits[-1]))
     if cc not in ARCHS:
         known = ", ".join(f"{prefix}_{major}{minor}" for major, minor in ARCHS)
@@ -204,4 +211,4 @@ def _parse(text: str) -> Target:
     if suffix and {"a": arch.ptx_a, "f": arch.ptx_f}[suffix] is None:
         forms = [f"{prefix}_{digits}{s}" for s, isa in (("", arch.ptx), ("a", arch.ptx_a), ("f", arch.ptx_f)) if isa]
         raise ValueError(f"target {text!r} does not exist: compute capability {cc[0]}.{cc[1]} has {', '.join(forms)}")
-    return Target(TargetKind.CUBIN if prefix == "sm" else TargetKind.PTX, cc, suffix)
+    return Target(_KINDS[prefix], cc, suffix)

@@ -39,7 +39,7 @@ class ImageInfo:
         digest: SHA-256 of the bytes (hex). size: their length.
         symbol: entry point to look up after loading.
         exact: runs on exactly the target's compute capability (tile cubins), not on later minor ones.
-        ptx_isa: PTX ISA of PTX text, or bytecode version of Tile IR; None for cubins.
+        ptx_isa: PTX ISA of PTX text, bytecode version of Tile IR, or the CUDA release whose form LTO-IR has; None for cubins.
         cuda: oldest CUDA release whose driver loads it.
         resources: what it needs.
         max_threads: threads per block it was bounded to, 0 for none.
@@ -48,6 +48,7 @@ class ImageInfo:
         block: block that it is launched with, where its compiler chose it and the driver does not know it (Triton); empty where the
             kernel's launch says. Its launches then take `dynamic_shared` and `cluster` from here too, and their grid counts clusters.
         dynamic_shared: dynamic shared memory of such a launch in bytes.
+        linking: of LTO-IR, what nvJitLink is told beside the architecture: it is the linker that generates the code.
     """
 
     target: Target
@@ -63,6 +64,7 @@ class ImageInfo:
     cluster: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
     dynamic_shared: int = 0
+    linking: tuple[str, ...] = ()
 
 
 @value_class(frozen=True, kw_only=True, slots=True)

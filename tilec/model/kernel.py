@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tilec.errors import Diagnostic, Location
-from tilec.model.arch import Target
+from tilec.model.arch import Target, TargetKind
 from tilec.model.image import ImageInfo
 from tilec.model.jit import JitFallback
 from tilec.model.safety import Safety  # its name has to be there: declarations are decoded by their annotations
@@ -179,7 +179,7 @@ class KernelInfo:
         variants: in the order in which a launch tries them (assumption sets fastest first, fallback last).
         safety: what is known of its safety, None where its language does not say.
         table: what tuning found, None where the manifest names none.
-        jit: whether images may be compiled at load, None where the manifest does not say.
+        jit: whether images may be compiled at load, None where the manifest does not say, which denies it.
         rules: what launches take by their arguments, first rule first; a tuning table comes before them.
     """
 
@@ -200,14 +200,19 @@ class KernelInfo:
 
     @property
     def beyond_schema_4(self) -> bool:
-        """Whether its row says what indexes of version 4 have no words for; arguments that are tensor maps or scratch memory, for one."""
+        """Whether its row says what indexes of version 4 have no words for; tensor maps, scratch memory and LTO-IR among it."""
         special = any(":" in slot.type for variant in self.variants for slot in variant.abi)
-        return special or self.jit is not None or self.launch.programmatic or bool(self.rules or self.optionals)
+        return special or self.has_ltoir or self.jit is not None or self.launch.programmatic or bool(self.rules or self.optionals)
 
     @property
     def optionals(self) -> frozenset[str]:
         """Names of the tensors that may be None."""
         return frozenset(param.name for param in self.params if param.optional)
+
+    @property
+    def has_ltoir(self) -> bool:
+        """Whether there is LTO-IR among its images."""
+        return any(image.target.kind is TargetKind.LTOIR for variant in self.variants for image in variant.images)
 
     @property
     def choices(self) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def choose_targets(language: LanguageFacts, wanted: Sequence[Target]) -> Chosen:
 
 def no_target(kernel: Kernel, language: LanguageFacts, wanted: Sequence[Target]) -> str:
     """What to say of a kernel that no wanted target concerns."""
-    kinds = " or ".join({"cubin": "sm_*", "ptx": "compute_*", "tileir": "tileir"}[kind.value] for kind in language.kinds)
+    kinds = " or ".join({"cubin": "sm_*", "ptx": "compute_*", "ltoir": "lto_*", "tileir": "tileir"}[kind.value] for kind in language.kinds)
     shown = ", ".join(map(str, wanted))
     return f"none of the targets {shown} concerns {kernel.language} kernels, which are made for {kinds}"
 
@@ -101,7 +101,7 @@ class Selection:
     def hints(self, kernel: Kernel, variant: str, target: Target) -> tuple[tuple[str, int], ...]:
         """Hints of the manifest for this target, then of every override that matches; the last one counts."""
         merged: dict[str, int] = {}
-        plain = f"sm_{target.number}" if target.kind is TargetKind.PTX else str(target)
+        plain = f"sm_{target.number}" if target.kind in (TargetKind.PTX, TargetKind.LTOIR) else str(target)
         for name, values in kernel.hints:
             if name in ("", str(target), plain):
                 merged.update(values)

@@ -1,8 +1,10 @@
-"""nvJitLink through cuda.bindings: compiles PTX that the driver is too old for. Imported when it is first needed."""
+"""nvJitLink through cuda.bindings: links LTO-IR, and compiles PTX that the driver is too old for. Imported when it is first needed."""
 
 from __future__ import annotations
 
+import enum
 import threading
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from tilec.errors import MissingError, TilecError
@@ -16,15 +18,22 @@ class LinkError(TilecError):
     """nvJitLink made no machine code; `what` is its log."""
 
 
+class Form(enum.Enum):
+    """What is made into machine code, as nvJitLink calls it."""
+
+    PTX = "PTX"
+    LTOIR = "LTOIR"
+
+
 class Linker(Protocol):
-    """What compiles PTX to machine code without a driver."""
+    """What makes machine code without a driver."""
 
     @property
     def version(self) -> Version:
         """CUDA release that it is of."""
 
-    def compile(self, ptx: bytes, name: str, arch: str) -> bytes:
-        """The cubin of a PTX text for an architecture such as `sm_90a`.
+    def compile(self, data: bytes, name: str, arch: str, form: Form = Form.PTX, options: Sequence[str] = ()) -> bytes:
+        """The cubin of a PTX text, or of LTO-IR, for an architecture such as `sm_90a`.
 
         Raises:
             LinkError: there is none.
@@ -55,20 +64,21 @@ class NvJitLink:
         """CUDA release that it is of."""
         return self._version
 
-    def compile(self, ptx: bytes, name: str, arch: str) -> bytes:
-        """The cubin of a PTX text for an architecture.
+    def compile(self, data: bytes, name: str, arch: str, form: Form = Form.PTX, options: Sequence[str] = ()) -> bytes:
+        """The cubin of a PTX text, or of LTO-IR, for an architecture.
 
         Raises:
             LinkError: there is none.
         """
         api = self._api
+        told = [f"-arch={arch}", *(["-lto"] if form is Form.LTOIR else []), *options]
         with _LOCK:
             try:
-                handle = api.create(1, [f"-arch={arch}"])
+                handle = api.create(len(told), told)
             except api.nvJitLinkError as error:
-                raise LinkError(f"{error} (-arch={arch})") from error
+                raise LinkError(f"{error} ({' '.join(told)})") from error
             try:
-                api.add_data(handle, api.InputType.PTX, ptx, len(ptx), name)
+                api.add_data(handle, getattr(api.InputType, form.value), data, len(data), name)
                 api.complete(handle)
                 cubin = bytearray(api.get_linked_cubin_size(handle))
                 api.get_linked_cubin(handle, cubin)

@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tilec.bundle.choose import Candidate, machine_code
+from tilec.bundle.choose import FORMS, Candidate, machine_code
 from tilec.errors import BundleError, CompileError, MissingError, UsageError
-from tilec.model.arch import Version, dotted
+from tilec.model.arch import TargetKind, Version, dotted
 from tilec.model.driver import ptx_isa_of_cuda
 from tilec.model.image import ImageInfo
 from tilec.model.jit import JitBy, JitFallback
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tilec.runtime._nvjitlink import Linker
     from tilec.runtime.jit_cache import JitCache
 
-_RECIPE = 1  # raised when what is asked of the linker changes
+_RECIPE = 2  # raised when what is asked of the linker changes
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
@@ -58,6 +58,7 @@ class Jit:
         self._linker: Linker | None = None
         self._lock = threading.Lock()
         self._compiled: dict[tuple[str, str], Compiled] = {}
+        self._found: set[str] = set()  # digests of images whose code was in the cache
 
     @property
     def compiled(self) -> tuple[Compiled, ...]:
@@ -75,7 +76,7 @@ class Jit:
             variant: id of its variant, for messages.
 
         Raises:
-            MissingError: there is no nvJitLink, or one that is too old. CompileError: it refuses the text, with its log.
+            MissingError: there is no nvJitLink, or one that is too old. CompileError: it refuses the image, with its log.
             RuntimeWarning: the policy is to warn, and warnings are errors in this process.
         """
         assert taken.jit is not None
@@ -87,18 +88,22 @@ class Jit:
             code = image()
         else:
             code, kept = self._machine_code(taken.image, image, device, variant)
-        self.note(taken, variant, kept=kept)
+        if kept:
+            with self._lock:
+                self._found.add(taken.image.digest)
+        self.note(taken, variant)
         return code
 
-    def note(self, taken: Candidate, variant: str, *, kept: bool = False) -> None:
+    def note(self, taken: Candidate, variant: str) -> None:
         """Take down that a variant runs code that was compiled: for this bundle, or before for another one that has the same image."""
         assert taken.jit is not None
         target = str(taken.image.target)
         with self._lock:
+            kept = taken.image.digest in self._found
             self._compiled.setdefault((variant, target), Compiled(variant=variant, target=target, by=taken.jit, kept=kept))
 
-    def _machine_code(self, image: ImageInfo, ptx: Callable[[], bytes], device: DeviceFacts, variant: str) -> tuple[bytes, bool]:
-        """PTX as machine code, by nvJitLink; and whether it was in the cache."""
+    def _machine_code(self, image: ImageInfo, data: Callable[[], bytes], device: DeviceFacts, variant: str) -> tuple[bytes, bool]:
+        """PTX or LTO-IR as machine code, by nvJitLink; and whether it was in the cache."""
         linker = self._linker_for(image, device, variant)
         arch = f"sm_{device.cc[0]}{device.cc[1]}{image.target.suffix}"
         key = _key(image, linker.version, device.driver, arch)
@@ -108,22 +113,28 @@ class Jit:
             if not _unsound(found, image.symbol, device.cc):
                 return found, True
             cache.drop(key)
-        made = self._link(linker, image, ptx(), arch, variant)
+        made = self._link(linker, image, data(), arch, variant)
         why = _unsound(made, image.symbol, device.cc)
         if why:
-            raise CompileError(f"{variant}: what nvJitLink made of the PTX for {image.target} is no code for {arch}: {why}", kernel=variant)
+            form = FORMS[image.target.kind]
+            raise CompileError(
+                f"{variant}: what nvJitLink made of the {form} for {image.target} is no code for {arch}: {why}", kernel=variant
+            )
         cache.put(key, made)
         return made, False
 
-    def _link(self, linker: Linker, image: ImageInfo, ptx: bytes, arch: str, variant: str) -> bytes:
-        from tilec.runtime._nvjitlink import LinkError
+    def _link(self, linker: Linker, image: ImageInfo, data: bytes, arch: str, variant: str) -> bytes:
+        from tilec.runtime._nvjitlink import Form, LinkError
 
         try:
-            return linker.compile(ptx, f"{variant}.ptx", arch)
+            if image.target.kind is TargetKind.LTOIR:
+                return linker.compile(data, f"{variant}.ltoir", arch, Form.LTOIR, image.linking)
+            return linker.compile(data, f"{variant}.ptx", arch)
         except LinkError as error:
             log = "\n".join(f"  {line}" for line in error.what.splitlines())
             raise CompileError(
-                f"{variant}: nvJitLink {dotted(linker.version)} does not compile the PTX for {image.target} for {arch}:\n{log}",
+                f"{variant}: nvJitLink {dotted(linker.version)} does not compile the {FORMS[image.target.kind]} for {image.target} "
+                f"for {arch}:\n{log}",
                 log=error.what,
                 fix=f"add {arch} to [targets] and build again: a build finds such errors",
                 kernel=variant,
@@ -135,13 +146,14 @@ class Jit:
             try:
                 linker = self._linker = self._linker or self._make()
             except MissingError as error:
-                what = f"{variant}: the PTX for {image.target} has to go through nvJitLink, for the driver is too old: {error.what}"
+                why = ", for the driver is too old" if image.target.kind is TargetKind.PTX else ""
+                form = FORMS[image.target.kind]
+                what = f"{variant}: the {form} for {image.target} has to go through nvJitLink{why}: {error.what}"
                 raise MissingError(what, cause=error.cause, fix=f"{error.fix}; or {machine_code(device)}", kernel=variant) from error
-        isa = image.ptx_isa
-        if isa is not None and ptx_isa_of_cuda(linker.version) < isa:
-            reads = f"nvJitLink {dotted(linker.version)} reads PTX up to ISA {dotted(ptx_isa_of_cuda(linker.version))}"
+        beyond = _beyond(image, linker.version)
+        if beyond:
             fix = f"pip install --upgrade 'nvidia-nvjitlink<14'; or {machine_code(device)}"
-            raise MissingError(f"{variant}: {reads}, and the PTX for {image.target} is of ISA {dotted(isa)}", fix=fix, kernel=variant)
+            raise MissingError(f"{variant}: nvJitLink {dotted(linker.version)} {beyond}", fix=fix, kernel=variant)
         return linker
 
     def _kept(self) -> JitCache:
@@ -175,8 +187,28 @@ def _nvjitlink() -> Linker:
     return NvJitLink()
 
 
+def _beyond(image: ImageInfo, linker: Version) -> str:
+    """Why an image is of no version that a linker reads; empty where it is."""
+    version, own = image.ptx_isa, ptx_isa_of_cuda(linker)
+    if version is None:
+        return ""
+    if image.target.kind is TargetKind.PTX:
+        return f"reads PTX up to ISA {dotted(own)}, and the PTX for {image.target} is of ISA {dotted(version)}" if own < version else ""
+    # LTO-IR is what the compiler's intermediate code is at the time: of no other major release, and of no newer one.
+    if version[0] == linker[0] and version <= linker:
+        return ""
+    return f"links LTO-IR of CUDA {linker[0]}.0 to {dotted(linker)}, and the LTO-IR for {image.target} is of CUDA {dotted(version)}"
+
+
 def _key(image: ImageInfo, linker: Version, driver: Version, arch: str) -> dict[str, Any]:
-    return {"arch": arch, "driver": dotted(driver), "linker": f"nvJitLink {dotted(linker)}", "ptx": image.digest, "recipe": _RECIPE}
+    return {
+        "arch": arch,
+        "driver": dotted(driver),
+        "image": image.digest,
+        "linker": f"nvJitLink {dotted(linker)}",
+        "linking": list(image.linking),
+        "recipe": _RECIPE,
+    }
 
 
 def _unsound(cubin: bytes, symbol: str, cc: Version) -> str:

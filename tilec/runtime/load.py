@@ -41,7 +41,7 @@ def load(
             is named.
         driver: what to launch through; the process's driver of the device by default.
         jit_fallback: whether images that are no machine code of the device may be compiled at the first launch: `"deny"`, `"warn"` or
-            `"allow"`; by default what `TILEC_JIT_FALLBACK` says, or else the bundle.
+            `"allow"`; by default what `TILEC_JIT_FALLBACK` says, or else the bundle, and deny where neither says anything.
 
     Raises:
         UsageError: there is no such policy.

@@ -72,7 +72,7 @@ def check_attributes(sample: Sample) -> None:
         _require(tool.name and tool.version, f"a tool without name or version: {tool}")
         _require(re.fullmatch(r"[0-9a-f]{64}", tool.digest), f"the digest of {tool.name} is no SHA-256: {tool.digest!r}")
     _require(tuple(frontend.toolchain()) == tuple(sample.make(sample.search).toolchain()), "two instances find different tools")
-    for name in ("sm_75", "sm_80", "sm_90a", "sm_100f", "sm_121", "compute_80", "tileir"):
+    for name in ("sm_75", "sm_80", "sm_90a", "sm_100f", "sm_121", "compute_80", "lto_80", "tileir"):
         target = Target.parse(name)
         if target.kind in frontend.kinds:
             _require(isinstance(frontend.refuse(target), str), f"refuse({name}) gives no text")

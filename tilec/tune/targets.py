@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tilec.errors import UsageError
 from tilec.manifest.types import Manifest
 from tilec.model.arch import ARCHS, Target, TargetKind
+from tilec.model.jit import JitFallback
 from tilec.runtime.seam_types import DeviceInfo
 
 _TILEIR = Target(TargetKind.TILEIR)
@@ -33,11 +34,14 @@ def target_for(manifest: Manifest, kernel: str, device: DeviceInfo | None, wante
         if target not in known:
             what = f"--target {target} is no target of this project, and a build would take up no record of it"
             raise UsageError(what, fix=f"add it to [targets]; there are {', '.join(map(str, known))}")
-        if device is not None and not _runs(target, device):
+        if device is not None and target.kind is TargetKind.PTX and not _compiles(manifest) and target.runs_on(device.cc):
+            what = f"--target {target}: {device} would have to compile it at load, and jit-fallback is deny"
+            raise UsageError(what, fix='say jit-fallback = "allow" in [targets], or tune for machine code')
+        if device is not None and not _runs(target, device, manifest):
             raise UsageError(f"--target {target} does not run on {device}", fix="leave --target out, or choose another device")
         return target
     if device is not None:
-        fits = [target for target in known if _runs(target, device)]
+        fits = [target for target in known if _runs(target, device, manifest)]
         if fits:
             return fits[0]
         need = "tileir" if device.interprets else f"sm_{device.cc[0]}{device.cc[1]}"
@@ -53,15 +57,21 @@ def target_for(manifest: Manifest, kernel: str, device: DeviceInfo | None, wante
 def _known(manifest: Manifest) -> Sequence[Target]:
     """Targets of the project, what suits a device best first."""
     found = {target for targets in (manifest.targets.default, *(each for _, each in manifest.targets.groups)) for target in targets}
-    rank = {TargetKind.CUBIN: 0, TargetKind.PTX: 1, TargetKind.TILEIR: 2}
-    return sorted(found, key=lambda target: (rank[target.kind], [-part for part in target.cc], ("a", "f", "").index(target.suffix)))
+    kinds = list(TargetKind)
+    return sorted(found, key=lambda target: (kinds.index(target.kind), [-part for part in target.cc], ("a", "f", "").index(target.suffix)))
 
 
-def _runs(target: Target, device: DeviceInfo) -> bool:
+def _compiles(manifest: Manifest) -> bool:
+    return manifest.targets.jit_fallback in (JitFallback.WARN, JitFallback.ALLOW)
+
+
+def _runs(target: Target, device: DeviceInfo, manifest: Manifest) -> bool:
     if device.interprets:
         return target == _TILEIR
-    if target == _TILEIR:
-        return False  # the driver's own compiler would be measured, not what is shipped
+    if target.kind in (TargetKind.TILEIR, TargetKind.LTOIR):
+        return False  # the compiler of the machine at hand would be measured, not what is shipped
+    if target.kind is TargetKind.PTX and not _compiles(manifest):
+        return False
     # Whether a plain cubin is one of a tile kernel, which runs on its own capability alone, shows when it is built: exact is safe.
     exact = target.kind is TargetKind.CUBIN and target.cc in ARCHS
     return target.runs_on(device.cc, exact=exact)

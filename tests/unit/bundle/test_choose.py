@@ -9,8 +9,10 @@ from tilec.bundle.choose import DeviceFacts, choose_image, require_image
 from tilec.errors import NoImageError
 from tilec.model.arch import ARCHS, Target, Version
 from tilec.model.image import ImageInfo
+from tilec.model.jit import JitBy, JitFallback
 
 CUDA_13_0, CUDA_13_4 = (13, 0), (13, 4)
+ALLOW = 'let it be compiled at load: jit-fallback = "allow" in [targets], or TILEC_JIT_FALLBACK=allow'
 
 # (images, capability, driver, chosen): an image is target, "tile" for a tile cubin, "@9.4" for its ISA, ">=13.4" for its oldest CUDA.
 TABLE: list[tuple[str, Version, Version, str]] = [
@@ -55,8 +57,9 @@ TABLE: list[tuple[str, Version, Version, str]] = [
     ("compute_80@8.0", (12, 1), CUDA_13_0, "compute_80"),
     ("compute_80@8.0", (7, 5), CUDA_13_0, ""),
     ("compute_80@9.0", (9, 0), CUDA_13_0, "compute_80"),
-    ("compute_80@9.4", (9, 0), CUDA_13_0, ""),
+    ("compute_80@9.4", (9, 0), CUDA_13_0, "compute_80"),  # through nvJitLink
     ("compute_80@9.4", (9, 0), CUDA_13_4, "compute_80"),
+    ("compute_80@9.4", (9, 0), (12, 9), ""),  # whose machine code such a driver does not load
     ("compute_80@8.0", (9, 0), (11, 8), ""),
     ("compute_80@7.8", (9, 0), (11, 8), "compute_80"),
     ("compute_80@8.0 compute_90@8.0", (10, 0), CUDA_13_0, "compute_90"),
@@ -72,6 +75,16 @@ TABLE: list[tuple[str, Version, Version, str]] = [
     ("tileir@13.3>=13.3", (8, 0), CUDA_13_4, "tileir"),
     ("tileir@13.3>=13.3", (9, 0), CUDA_13_0, ""),
     ("tileir@13.3>=13.3", (7, 5), CUDA_13_4, ""),
+    # LTO-IR is linked for its architecture and later ones, behind what the driver compiles, before PTX that it does not read.
+    ("lto_80@13.4>=13.0", (9, 0), CUDA_13_0, "lto_80"),
+    ("lto_80@13.4>=13.0", (7, 5), CUDA_13_0, ""),
+    ("lto_80@13.4>=13.0", (9, 0), (12, 9), ""),
+    ("lto_90a@13.4>=13.0", (9, 0), CUDA_13_0, "lto_90a"),
+    ("lto_90a@13.4>=13.0", (10, 0), CUDA_13_0, ""),
+    ("lto_80@13.4>=13.0 compute_80@8.0", (9, 0), CUDA_13_0, "compute_80"),
+    ("lto_80@13.4>=13.0 compute_80@9.4", (9, 0), CUDA_13_0, "lto_80"),
+    ("lto_80@13.4>=13.0 lto_90@13.4>=13.0", (12, 0), CUDA_13_0, "lto_90"),
+    ("lto_80@13.4>=13.0 sm_80", (8, 9), CUDA_13_0, "sm_80"),
     # The order of kinds.
     ("compute_90a@8.0 sm_90 sm_90a tileir@13.0>=13.0", (9, 0), CUDA_13_0, "sm_90a"),
     ("compute_90@8.0 sm_90 tileir@13.0>=13.0", (9, 0), CUDA_13_0, "sm_90"),
@@ -109,7 +122,7 @@ def images(text: str) -> list[ImageInfo]:
 
 @pytest.mark.parametrize(("given", "cc", "driver", "chosen"), TABLE)
 def test_table(given: str, cc: Version, driver: Version, chosen: str) -> None:
-    device = DeviceFacts(cc=cc, driver=driver)
+    device = DeviceFacts(cc=cc, driver=driver, jit=JitFallback.ALLOW)
     choice = choose_image(images(given), device)
     assert (str(choice.image.target) if choice.image else "") == chosen
     assert len(choice.candidates) == len(given.split())
@@ -119,6 +132,13 @@ def test_table(given: str, cc: Version, driver: Version, chosen: str) -> None:
     if choice.image:
         assert choice.candidates[0].image is choice.image
         assert choice.candidates[0].accepted
+
+
+@pytest.mark.parametrize(("given", "cc", "driver", "chosen"), TABLE)
+def test_only_machine_code_is_taken_unless_more_is_allowed(given: str, cc: Version, driver: Version, chosen: str) -> None:
+    for policy in (None, JitFallback.DENY):
+        choice = choose_image(images(given), DeviceFacts(cc=cc, driver=driver, jit=policy))
+        assert (str(choice.image.target) if choice.image else "") == (chosen if chosen.startswith("sm_") else "")
 
 
 @pytest.mark.parametrize(
@@ -132,11 +152,33 @@ def test_table(given: str, cc: Version, driver: Version, chosen: str) -> None:
         ("sm_80", (9, 0), CUDA_13_0, "a cubin runs on compute capability 8.0 and later 8.x only, not on 9.0"),
         ("sm_80", (8, 7), CUDA_13_0, "machine code for 8.0 does not run on 8.7: 8.7 is a system on a chip with its own"),
         ("compute_90@8.0", (8, 9), CUDA_13_0, "PTX for compute capability 9.0 runs on 9.0 and later, not on 8.9"),
+        ("compute_80@9.0", (9, 0), CUDA_13_4, "PTX that the driver would compile, and jit-fallback is deny by default"),
+        ("tileir@13.4", (9, 0), CUDA_13_4, "Tile IR that the driver would compile, and jit-fallback is deny by default"),
+        ("lto_80@13.4>=13.0", (9, 0), CUDA_13_0, "LTO-IR that nvJitLink would link, and jit-fallback is deny by default"),
+        ("lto_80@13.4>=13.0", (7, 5), CUDA_13_0, "LTO-IR for compute capability 8.0 runs on 8.0 and later, not on 7.5"),
+        (
+            "lto_100f@13.4>=13.0",
+            (12, 0),
+            CUDA_13_0,
+            "family-specific LTO-IR runs on compute capability 10.0 and later 10.x only, not on 12.0",
+        ),
+        (
+            "lto_80@13.4>=13.0",
+            (9, 0),
+            (12, 9),
+            "this LTO-IR of CUDA 13.4 needs a driver of CUDA 13.0 (driver branch 580 or later), the driver serves CUDA 12.9",
+        ),
         (
             "compute_80@9.4",
             (9, 0),
             CUDA_13_0,
-            "PTX ISA 9.4 needs a driver of CUDA 13.4 (driver branch 615 or later), the driver serves CUDA 13.0",
+            "PTX ISA 9.4 that nvJitLink would compile, since a driver of CUDA 13.0 does not read it, and jit-fallback is deny by default",
+        ),
+        (
+            "compute_80@9.0",
+            (9, 0),
+            (12, 9),
+            "PTX ISA 9.0 needs a driver of CUDA 13.0 (driver branch 580 or later), the driver serves CUDA 12.9",
         ),
         (
             "tileir@13.4>=13.4",
@@ -170,12 +212,14 @@ def test_reasons_of_refusal(given: str, cc: Version, driver: Version, reason: st
         ("sm_89", (8, 9), "machine code for 8.9"),
         ("compute_80@8.0", (9, 0), "PTX of ISA 8.0 for 8.0, compiled by the driver for 9.0"),
         ("tileir@13.0", (9, 0), "Tile IR that the driver assembles"),
+        ("lto_80@13.4>=13.0", (9, 0), "LTO-IR of CUDA 13.4 for 8.0, linked by nvJitLink for 9.0"),
     ],
 )
 def test_reasons_of_acceptance(given: str, cc: Version, reason: str) -> None:
-    (candidate,) = choose_image([image(given)], DeviceFacts(cc=cc, driver=CUDA_13_4)).candidates
+    (candidate,) = choose_image([image(given)], DeviceFacts(cc=cc, driver=CUDA_13_4, jit=JitFallback.WARN)).candidates
     assert candidate.accepted
     assert candidate.reason == reason
+    assert candidate.jit is (None if given.startswith("sm_") else JitBy.NVJITLINK if given.startswith("lto_") else JitBy.DRIVER)
 
 
 def test_require_lists_every_candidate() -> None:
@@ -184,12 +228,11 @@ def test_require_lists_every_candidate() -> None:
         require_image(images("sm_100f compute_80@9.4 sm_80:tile"), device, kernel="gemm-f16-BM128")
     assert str(caught.value) == (
         "gemm-f16-BM128: no image runs on NVIDIA H200 (compute capability 9.0, driver of CUDA 13.0)\n"
-        "  compute_80: PTX ISA 9.4 needs a driver of CUDA 13.4 (driver branch 615 or later), the driver serves CUDA 13.0\n"
+        "  compute_80: PTX ISA 9.4 that nvJitLink would compile, since a driver of CUDA 13.0 does not read it, "
+        "and jit-fallback is deny by default\n"
         "  sm_100f: a family-specific cubin runs on compute capability 10.0 and later 10.x only, not on 9.0\n"
         "  sm_80: a tile cubin runs on compute capability 8.0 only, not on 9.0\n"
-        "  fix: add sm_90 to [targets] and build again; or install a driver of CUDA 13.4 (driver branch 615 or later); "
-        "or rebuild with a lower min-driver in [targets]; "
-        'or let it be compiled at load: jit-fallback = "allow" in [targets], or TILEC_JIT_FALLBACK=allow'
+        f"  fix: add sm_90 to [targets] and build again; or {ALLOW}"
     )
     assert caught.value.kernel == "gemm-f16-BM128"
     assert caught.value.exit_code == 1
@@ -205,6 +248,10 @@ def test_require_lists_every_candidate() -> None:
         ("sm_80:tile", (9, 0), "add sm_90 to [targets] and build again"),
         ("sm_90:tile sm_80:tile", (14, 0), "add tileir to [targets] and build again: Tile IR is what GPUs newer than tilec run"),
         ("sm_80:tile", (7, 5), "use a GPU of compute capability 8.0 or later"),
+        ("compute_80@9.0", (9, 0), f"add sm_90 to [targets] and build again; or {ALLOW}"),
+        ("sm_80:tile tileir@13.0", (9, 0), f"add sm_90 to [targets] and build again; or {ALLOW}"),
+        ("compute_80@9.0", (14, 0), ALLOW),
+        ("lto_80@13.4>=13.0", (9, 0), f"add sm_90 to [targets] and build again; or {ALLOW}"),
     ],
 )
 def test_what_to_do(given: str, cc: Version, fix: str) -> None:
@@ -216,10 +263,13 @@ def test_what_to_do(given: str, cc: Version, fix: str) -> None:
 def test_machine_code_is_no_way_out_where_it_waits_for_a_driver_itself() -> None:
     with pytest.raises(NoImageError) as caught:
         require_image(images("sm_90>=13.4"), DeviceFacts(cc=(9, 0), driver=CUDA_13_0))
-    assert caught.value.fix == "install a driver of CUDA 13.4 (driver branch 615 or later); or rebuild with a lower min-driver in [targets]"
+    assert caught.value.fix == "install a driver of CUDA 13.4 (driver branch 615 or later)"
     with pytest.raises(NoImageError) as caught:
         require_image(images("compute_80@9.0"), DeviceFacts(cc=(9, 0), driver=(12, 8)))
-    assert caught.value.fix.startswith("install a driver of CUDA 13.0 (driver branch 580 or later); ")
+    assert caught.value.fix == "install a driver of CUDA 13.0 (driver branch 580 or later); or rebuild with a lower min-driver in [targets]"
+    with pytest.raises(NoImageError) as caught:
+        require_image(images("sm_90>=13.4 compute_80@9.0"), DeviceFacts(cc=(9, 0), driver=CUDA_13_0))
+    assert caught.value.fix == f"{ALLOW}; or install a driver of CUDA 13.4 (driver branch 615 or later)"
 
 
 def test_require_gives_the_chosen_image() -> None:
@@ -242,12 +292,13 @@ CPU = DeviceFacts(interprets=((13, 1), (13, 4)))
 
 
 def test_the_cpu_device_takes_tile_ir_whatever_its_driver_would_have_to_be() -> None:
-    held = [image("sm_90:tile"), image("compute_80@8.0"), image("tileir@13.3>=99.0")]
+    held = [image("sm_90:tile"), image("compute_80@8.0"), image("tileir@13.3>=99.0"), image("lto_80")]
     choice = choose_image(held, CPU)
     assert choice.image is held[2]
     assert [(str(c.image.target), c.reason) for c in choice.candidates] == [
         ("tileir", "Tile IR 13.3 that the cpu device interprets"),
         ("compute_80", "PTX, which only the driver of a GPU compiles"),
+        ("lto_80", "LTO-IR, which nvJitLink links for a GPU"),
         ("sm_90", "machine code of a GPU"),
     ]
 

@@ -13,6 +13,7 @@ from tests.bundle_samples import Sample
 from tilec.bundle import format as fmt
 from tilec.bundle.format import SCHEMA_VERSION, from_index, images_of, to_index
 from tilec.errors import BundleError, Location
+from tilec.model.arch import Target
 from tilec.model.digest import canonical_json
 from tilec.model.image import ImageInfo, Resources
 from tilec.model.jit import JitFallback
@@ -63,7 +64,7 @@ def test_every_field_of_the_dataclasses_is_kept() -> None:
     assert plain.keys() == names(BundleInfo) | {"schema_version"}
     assert kernel.keys() == (names(KernelInfo) | {"abis"}) - {"safety", "table", "jit", "rules"}
     assert variant.keys() == names(VariantInfo)
-    assert variant["images"][0].keys() == names(ImageInfo)
+    assert variant["images"][0].keys() == names(ImageInfo) - {"linking"}  # likewise
     assert variant["images"][0]["resources"].keys() == names(Resources)
     assert kernel["params"][0].keys() == names(Param) - {"optional"}
 
@@ -89,6 +90,28 @@ def test_what_is_known_of_safety_is_checked() -> None:
     plain["kernels"][0]["safety"] = {"facts": [], "regions": [], "checks": "perhaps"}
     with pytest.raises(BundleError, match=r"kernels\[0\].safety.checks: must be one of on, deny, off"):
         from_index(canonical_json(plain))
+
+
+def test_ltoir_says_what_its_link_is_told() -> None:
+    info = Sample().info()
+    assert json.loads(to_index(info))["schema_version"] < SCHEMA_VERSION
+    kernel = info.kernels[1]
+    row = dataclasses.replace(kernel.variants[0].images[2], target=Target.parse("lto_80"), ptx_isa=(13, 4), linking=("-O0", "-fma=1"))
+    variant = dataclasses.replace(kernel.variants[0], images=(*kernel.variants[0].images, row))
+    told = dataclasses.replace(info, kernels=(info.kernels[0], dataclasses.replace(kernel, variants=(variant, *kernel.variants[1:]))))
+    assert from_index(to_index(told)) == told
+    plain = json.loads(to_index(told))
+    assert plain["schema_version"] == SCHEMA_VERSION
+    made = plain["kernels"][1]["variants"][0]["images"][-1]
+    assert (made["target"], made["linking"]) == ("lto_80", ["-O0", "-fma=1"])
+    for wrong, says in (
+        ([], "there and empty"),
+        (["-o=/etc/passwd"], "must be an option of a link"),
+        (["-Xptxas=-v"], "an option of a link"),
+    ):
+        made["linking"] = wrong
+        with pytest.raises(BundleError, match=says):
+            from_index(canonical_json(plain))
 
 
 def test_variants_share_their_abi() -> None:

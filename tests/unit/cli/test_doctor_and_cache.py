@@ -155,12 +155,23 @@ def test_doctor_says_that_compute_sanitizer_is_for_gpus(cli, full, monkeypatch: 
     ],
 )
 def test_a_driver_is_held_against_the_toolkit(cli, full, monkeypatch, driver: tuple[int, int], told: list[str]) -> None:
+    if driver >= (13, 0):
+        told = [
+            *told,
+            "what is no machine code is compiled at load where jit-fallback allows it, which it does not by default",
+        ]
     found = SimpleNamespace(version=lambda: driver, device_count=lambda: 0)
     monkeypatch.setattr(machine, "_real_driver", lambda: found)
     lines = cli("doctor").out.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("driver "))
     assert [line.removeprefix("code").strip() for line in lines[at + 1 : at + 1 + len(told)]] == told
     assert lines[at + 1 + len(told)].startswith("cache ")
+
+
+def test_what_the_environment_says_of_compiling_at_load(cli, full, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEC_JIT_FALLBACK", "warn")
+    lines = cli("doctor").out.splitlines()
+    assert "code     what is no machine code is compiled at load where jit-fallback allows it: TILEC_JIT_FALLBACK is warn here" in lines
 
 
 def test_a_tool_that_does_not_fit_counts_as_missing(cli, full, monkeypatch) -> None:

@@ -5,6 +5,7 @@ import errno
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,10 @@ import pytest
 from tests.bundle_samples import Sample, write_sample
 from tests.conftest import Golden, Terminal
 from tilec.bundle.write import write_bundle
+from tilec.model.arch import TargetKind
+from tilec.model.image import ImageInfo
 from tilec.model.jit import JitFallback
+from tilec.model.kernel import BundleInfo
 
 
 @pytest.fixture
@@ -26,7 +30,7 @@ def sample(tmp_path: Path) -> Path:
 TEXT = """\
 acme-kernels 0.3.0  bundle acme.tilec, {size}
 Kernels
-import acme_kernels, profile release, licence Apache-2.0, drivers from 580, by tilec 0.1.0
+import acme_kernels, profile release, licence Apache-2.0, drivers from 580, jit-fallback deny (by default), by tilec 0.1.0
 sha256 {digest}
 
 kernel  variants  images  regs  spills  shared  stack     size
@@ -70,6 +74,23 @@ def test_what_may_be_compiled_at_load_is_shown(cli, tmp_path: Path) -> None:
     assert facts == "import acme_kernels, profile release, licence Apache-2.0, drivers from 580, jit-fallback warn, by tilec 0.1.0"
     document = json.loads(cli("inspect", "warned.tilec", "--json").out)
     assert [kernel["jit_fallback"] for kernel in document["kernels"]] == ["warn", "warn"]
+
+
+def test_what_is_denied_by_default_is_shown_where_that_matters(cli, tmp_path: Path) -> None:
+    made = Sample()
+    info = made.info()
+
+    def only(keep: Callable[[ImageInfo], bool]) -> BundleInfo:
+        kernels = (
+            dataclasses.replace(k, variants=tuple(dataclasses.replace(v, images=tuple(filter(keep, v.images))) for v in k.variants))
+            for k in info.kernels
+        )
+        return dataclasses.replace(info, kernels=tuple(kernels))
+
+    write_bundle(tmp_path / "all.tilec", info, made.images.__getitem__)
+    write_bundle(tmp_path / "cubins.tilec", only(lambda image: image.target.kind is TargetKind.CUBIN), made.images.__getitem__)
+    assert ", jit-fallback deny (by default), by tilec" in cli("inspect", "all.tilec").out
+    assert "jit-fallback" not in cli("inspect", "cubins.tilec").out
 
 
 def test_verify_reads_every_image(cli, sample: Path) -> None:

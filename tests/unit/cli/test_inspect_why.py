@@ -41,6 +41,7 @@ WIDE = kernel(
     axes=(("CAUSAL", (False, True)),),
     default=(("CAUSAL", False),),
 )
+DENIED = "PTX that the driver would compile, and jit-fallback is deny by default"
 
 
 @pytest.fixture
@@ -90,11 +91,24 @@ def test_how_it_looks(
     golden(GOLDEN / f"why-{name}-{width}.txt", done.out)
 
 
-def test_drivers_are_named_by_release_or_branch(cli: Cli, bundle: Path) -> None:
+def test_drivers_are_named_by_release_or_branch(cli: Cli, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEC_JIT_FALLBACK", "allow")
     for driver, taken in (("13.4", "compute_90"), ("615.1", "compute_90"), ("13.0", "compute_80"), ("580.65.06", "compute_80")):
         done = cli("inspect", str(bundle), "--why", "attention", "--device", "sm_120", "--driver", driver, "--json")
         (first, *_) = json.loads(done.out)["variants"]
         assert [row["target"] for row in first["images"] if row["verdict"] == "takes"] == [taken]
+
+
+def test_what_would_have_to_be_compiled_is_denied_by_default(cli: Cli, bundle: Path) -> None:
+    asked = ("inspect", str(bundle), "--why", "attention", "--device", "sm_120")
+    done = cli(*asked, "--json")
+    document = json.loads(done.out)
+    assert (done.code, document["runs"]) == (1, False)
+    assert document["fix"].startswith("add sm_120 to [targets] and build again; or let it be compiled at load: jit-fallback = ")
+    (first, *_) = document["variants"]
+    assert {row["target"]: row["reason"] for row in first["images"]}["compute_80"] == DENIED
+    shown = cli(*asked)
+    assert (shown.code, "no image runs there" in shown.out) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_a_launch_that_may_begin_early() -> None:
 
 @pytest.mark.parametrize(
     ("was", "now", "breaking"),
-    [("", "deny", True), ("allow", "", True), ("warn", "deny", True), ("deny", "", False), ("", "allow", False), ("allow", "warn", False)],
+    [("", "deny", False), ("allow", "", True), ("warn", "deny", True), ("deny", "", False), ("", "allow", False), ("allow", "warn", False)],
 )
 def test_what_may_be_compiled_at_load(was: str, now: str, breaking: bool) -> None:
     old, new = (replace(KERNEL, jit=JitFallback(said) if said else None) for said in (was, now))

@@ -64,12 +64,15 @@ def test_parse(name: str, kind: TargetKind, cc: Version, suffix: str) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("sm90", "unknown target 'sm90': targets are sm_NN (cubin), compute_NN (PTX) and tileir; for example sm_90, compute_80"),
+        (
+            "sm90",
+            "unknown target 'sm90': targets are sm_NN (cubin), compute_NN (PTX), lto_NN (LTO-IR) and tileir; for example sm_90, compute_80",
+        ),
         ("", "unknown target ''"),
         ("SM_90", "unknown target 'SM_90'"),
         ("sm_9", "unknown target 'sm_9'"),
         ("sm_90b", "unknown target 'sm_90b'"),
-        ("lto_90", "unknown target 'lto_90'"),
+        ("ltoir_90", "unknown target 'ltoir_90'"),
         ("sm_70", "unknown architecture in target 'sm_70': known are sm_75, sm_80"),
         ("compute_101", "unknown architecture in target 'compute_101': known are compute_75, compute_80"),
         ("sm_80a", "target 'sm_80a' does not exist: compute capability 8.0 has sm_80"),

@@ -142,6 +142,14 @@ def test_ids_are_readable_stable_and_unique() -> None:
 
 def test_targets_of_another_kind_are_left_out() -> None:
     assert plan(tile_kernel()).notes == ("compute_80 concerns none of the kernels",)
+
+
+def test_ltoir_is_for_languages_that_have_it() -> None:
+    made = plan(tile_kernel(), targets=("sm_90", "lto_80"))
+    assert made.notes == ("lto_80 concerns none of the kernels",)
+    assert problems(tile_kernel(), targets=("lto_80",)) == [
+        "kernel.gemm: none of the targets lto_80 concerns tile kernels, which are made for sm_* or tileir"
+    ]
     result = plan(tile_kernel(), cuda_kernel())
     assert result.notes == ()
     assert {str(j.target) for j in result.kernels[0].jobs} == {"sm_80", "sm_90", "tileir"}

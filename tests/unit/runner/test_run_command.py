@@ -166,15 +166,15 @@ def test_what_was_compiled_at_load_is_told(tilec: Tilec, tmp_path: Path, monkeyp
     info = dataclasses.replace(INFO, kernels=(dataclasses.replace(kernel, variants=(variant,)),))
     write_bundle(tmp_path / "ptx.tilec", info, lambda _digest: IMAGE)
     done = tilec("scale", "--case", "good", "--bundle", "ptx.tilec")
+    assert done.code == 1
+    assert "compute_80: PTX that the driver would compile, and jit-fallback is deny by default" in done.out
+    monkeypatch.setenv("TILEC_JIT_FALLBACK", "allow")
+    done = tilec("scale", "--case", "good", "--bundle", "ptx.tilec")
     assert done.code == 0
     assert "scale: compute_80 was compiled at load by the driver" in done.err
     document = json.loads(tilec("scale", "--case", "good", "--bundle", "ptx.tilec", "--json").out)
     assert document["compiled"] == [{"variant": "scale", "target": "compute_80", "by": "the driver", "kept": False}]
     assert "compiled" not in json.loads(tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--json").out)
-    monkeypatch.setenv("TILEC_JIT_FALLBACK", "deny")
-    done = tilec("scale", "--case", "good", "--bundle", "ptx.tilec")
-    assert done.code == 1
-    assert "compute_80: PTX that the driver would compile, and jit-fallback is deny" in done.out
 
 
 def test_repeats_say_whether_the_bits_are_the_same(tilec: Tilec) -> None:

@@ -132,7 +132,7 @@ print(*(name for name in defined if name.rpartition(".")[0] in path | late))
 # What a first launch of arrays of other libraries imports. Each module more is a third of a millisecond in front of every first launch.
 ON_THE_PATH = {
     "": "bundle errors model runtime values",
-    "bundle": "archive choose codec format read",
+    "bundle": "archive choose codec format images read",
     "model": "arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature suggest",
     "runtime": "_driver _driver_calls _driver_graphs _driver_memory arguments binding checks contract defaults devices fastpath grid "
     "handles images launch layout limits load lost package packing prepare scalars seam_types select tensors uncopied",

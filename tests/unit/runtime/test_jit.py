@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from tilec.model.arch import Version
 from tilec.model.jit import JitBy, JitFallback
 from tilec.model.kernel import KernelInfo, VariantInfo
 from tilec.runtime import Module, load
-from tilec.runtime._nvjitlink import LinkError, NvJitLink
+from tilec.runtime._nvjitlink import Form, LinkError, NvJitLink
 from tilec.runtime.images import store_of
 from tilec.runtime.jit import Jit
 from tilec.runtime.jit_cache import JitCache
@@ -30,13 +30,19 @@ from tilec.testing.fake_driver import FakeDriver
 
 Z, X, Y = (Array(1000, ptr=0x100000 * k + 4) for k in (1, 2, 3))
 CUBIN = build_cubin()  # of a kernel `k`, for compute capability 9.0
-FIX = 'or let it be compiled at load: jit-fallback = "allow" in [targets], or TILEC_JIT_FALLBACK=allow'
+FIX = 'let it be compiled at load: jit-fallback = "allow" in [targets], or TILEC_JIT_FALLBACK=allow'
 
 
 def ptx(isa: Version, jit: JitFallback | None = None, *more: str) -> KernelInfo:
     """The kernel `add` with PTX for 8.0 of an ISA, and images for more targets."""
     images = (image("k", "compute_80", ptx_isa=isa), *(image("k", target) for target in more))
     return dataclasses.replace(ADD, variants=(VariantInfo(id="add", abi=ADD_ABI, images=images),), jit=jit)
+
+
+def lto(made_by: Version = (13, 4), *linking: str) -> KernelInfo:
+    """The kernel `add` as LTO-IR for 8.0 that a CUDA release made."""
+    row = dataclasses.replace(image("k", "lto_80", ptx_isa=made_by, cuda=(made_by[0], 0)), linking=linking)
+    return dataclasses.replace(ADD, variants=(VariantInfo(id="add", abi=ADD_ABI, images=(row,)),))
 
 
 OLD = ptx((8, 0))  # what a driver of CUDA 13.0 reads
@@ -49,9 +55,11 @@ class FakeLinker:
     def __init__(self, made: bytes = CUBIN, version: Version = (13, 4), log: str = "") -> None:
         self.made, self.version, self.log = made, version, log
         self.asked: list[tuple[bytes, str, str]] = []
+        self.told: list[tuple[Form, tuple[str, ...]]] = []
 
-    def compile(self, ptx: bytes, name: str, arch: str) -> bytes:
-        self.asked.append((ptx, name, arch))
+    def compile(self, data: bytes, name: str, arch: str, form: Form = Form.PTX, options: Sequence[str] = ()) -> bytes:
+        self.asked.append((data, name, arch))
+        self.told.append((form, tuple(options)))
         if self.log:
             raise LinkError(self.log)
         return self.made
@@ -74,8 +82,17 @@ def refused(kernel: KernelInfo, **more: object) -> NoImageError:
     return caught.value
 
 
-def test_targets_that_the_manifest_names_are_compiled_by_the_driver_where_nothing_is_said() -> None:
-    module, driver = loaded(OLD)
+def test_nothing_is_compiled_where_nothing_is_said() -> None:
+    error = refused(OLD)
+    assert error.what == (
+        "add: no image runs on Fake H200 (compute capability 9.0, driver of CUDA 13.0)\n"
+        "  compute_80: PTX that the driver would compile, and jit-fallback is deny by default"
+    )
+    assert error.fix == f"add sm_90 to [targets] and build again; or {FIX}"
+
+
+def test_the_driver_compiles_what_it_reads_where_that_is_allowed() -> None:
+    module, driver = loaded(ptx((8, 0), JitFallback.ALLOW))
     module.add(5, Z, X, Y)
     assert driver.loads == [(0, b"image of k for compute_80")]
     (made,) = module.compiled
@@ -97,7 +114,7 @@ def test_nothing_is_compiled_where_that_is_denied() -> None:
         "add: no image runs on Fake H200 (compute capability 9.0, driver of CUDA 13.0)\n"
         "  compute_80: PTX that the driver would compile, and jit-fallback is deny"
     )
-    assert error.fix == f"add sm_90 to [targets] and build again; {FIX}"
+    assert error.fix == f"add sm_90 to [targets] and build again; or {FIX}"
 
 
 def test_tile_ir_is_denied_too() -> None:
@@ -113,9 +130,9 @@ def test_tile_ir_is_denied_too() -> None:
 def test_ptx_that_the_driver_does_not_read_is_refused_unless_allowed() -> None:
     for jit in (None, JitFallback.DENY):
         error = refused(ptx((9, 4), jit))
-        assert "compute_80: PTX ISA 9.4 needs a driver of CUDA 13.4 (driver branch 615 or later), the driver serves CUDA 13.0" in error.what
-        driver = "install a driver of CUDA 13.4 (driver branch 615 or later); or rebuild with a lower min-driver in [targets]"
-        assert error.fix == f"add sm_90 to [targets] and build again; or {driver}; {FIX}"
+        told = "PTX ISA 9.4 that nvJitLink would compile, since a driver of CUDA 13.0 does not read it, and jit-fallback is deny"
+        assert f"compute_80: {told}" in error.what
+        assert error.fix == f"add sm_90 to [targets] and build again; or {FIX}"
 
 
 def test_it_goes_through_nvjitlink_where_that_is_allowed(tmp_path: Path) -> None:
@@ -273,6 +290,72 @@ def test_an_nvjitlink_that_is_too_old() -> None:
         module.add(5, Z, X, Y)
     assert caught.value.what == "add: nvJitLink 13.0 reads PTX up to ISA 9.0, and the PTX for compute_80 is of ISA 9.4"
     assert caught.value.fix == "pip install --upgrade 'nvidia-nvjitlink<14'; or add sm_90 to [targets] and build again"
+    assert driver.loads == []
+
+
+# LTO-IR
+
+
+def test_ltoir_is_linked_as_it_was_built(tmp_path: Path) -> None:
+    linker = FakeLinker()
+    module, driver = placed(lto((13, 4), "-ftz=1", "-maxrregcount=24"), linker, tmp_path)
+    assert "takes image lto_80: LTO-IR of CUDA 13.4 for 8.0, linked by nvJitLink for 9.0" in str(module.add.explain(Z, X, Y))
+    module.add(5, Z, X, Y)
+    assert linker.asked == [(b"image of k for lto_80", "add.ltoir", "sm_90")]
+    assert linker.told == [(Form.LTOIR, ("-ftz=1", "-maxrregcount=24"))]
+    assert driver.loads == [(0, CUBIN)]
+    assert [str(made) for made in module.compiled] == ["add: lto_80 was compiled at load by nvJitLink"]
+
+
+def test_linked_code_is_kept_under_what_it_was_linked_with(tmp_path: Path) -> None:
+    kernels = [lto(), lto(), lto((13, 4), "-ftz=1")]
+    linkers = [FakeLinker() for _ in kernels]
+    for kernel, linker in zip(kernels, linkers, strict=True):
+        placed(kernel, linker, tmp_path)[0].add(5, Z, X, Y)
+    assert [len(linker.asked) for linker in linkers] == [1, 0, 1]
+    assert len(entries(tmp_path)) == 2
+
+
+def test_variants_that_share_an_image_share_what_became_of_it(tmp_path: Path) -> None:
+    (one,) = lto().variants
+    axes = (("B", (1, 2)),)
+    two = tuple(dataclasses.replace(one, id=f"add-B{value}", axes=(("B", value),)) for value in (1, 2))
+    kernel = dataclasses.replace(lto(), axes=axes, variants=two)
+    for kept in (False, True):
+        module, _ = placed(kernel, FakeLinker(), tmp_path)
+        for value in (1, 2):
+            module.add(5, Z, X, Y, B=value)
+        assert [(made.variant, made.kept) for made in module.compiled] == [("add-B1", kept), ("add-B2", kept)]
+
+
+def test_ltoir_is_denied_by_default() -> None:
+    error = refused(lto())
+    assert "lto_80: LTO-IR that nvJitLink would link, and jit-fallback is deny by default" in error.what
+    assert error.fix == f"add sm_90 to [targets] and build again; or {FIX}"
+
+
+@pytest.mark.parametrize(("version", "made_by"), [((13, 0), (13, 4)), ((14, 1), (13, 4)), ((13, 9), (14, 0))])
+def test_ltoir_that_the_linker_does_not_read(version: Version, made_by: Version) -> None:
+    linker = FakeLinker(version=version)
+    driver, jit, kernel = fake_driver(lto(made_by)), Jit(cache=JitCache(None), linker=lambda: linker), lto(made_by)
+    device = dataclasses.replace(driver.device(0), driver=(14, 0))
+    site = Site(bundle=bundle_of(kernel), device=device, driver=driver, store=store_of(driver), asked=JitFallback.ALLOW, jit=lambda: jit)
+    with pytest.raises(MissingError) as caught:
+        Module(site).add(5, Z, X, Y)
+    own, other = (f"{major}.{minor}" for major, minor in (version, made_by))
+    reads = f"links LTO-IR of CUDA {version[0]}.0 to {own}"
+    assert caught.value.what == f"add: nvJitLink {own} {reads}, and the LTO-IR for lto_80 is of CUDA {other}"
+    assert caught.value.fix == "pip install --upgrade 'nvidia-nvjitlink<14'; or add sm_90 to [targets] and build again"
+    assert (linker.asked, driver.loads) == ([], [])
+
+
+def test_what_the_linker_says_of_ltoir() -> None:
+    log = "error: Invalid abbrev number\nERROR NVVM_ERROR_COMPILATION (9) in nvvmCompileProgram callback"
+    module, driver = placed(lto(), FakeLinker(log=log))
+    with pytest.raises(
+        CompileError, match=r"add: nvJitLink 13.4 does not compile the LTO-IR for lto_80 for sm_90:\n  error: Invalid abbrev"
+    ):
+        module.add(5, Z, X, Y)
     assert driver.loads == []
 
 

@@ -18,8 +18,9 @@ HEAD = 'edition = 1\n[package]\nname = "a"\nversion = "1.0"\n[targets]\ndefault 
 B200 = dataclasses.replace(H200, name="B200", cc=(10, 0))
 
 
-def project(*default: str, more: str = "sm_80") -> Manifest:
+def project(*default: str, more: str = "sm_80", jit: str = "deny") -> Manifest:
     text = HEAD.format(", ".join(f'"{name}"' for name in default), f'"{more}"')
+    text = text.replace("[kernel.k]", f'jit-fallback = "{jit}"\n[kernel.k]')
     return load_text(text, Path("tilec.toml"), languages={"tile": (".py",)})
 
 
@@ -35,7 +36,19 @@ def project(*default: str, more: str = "sm_80") -> Manifest:
     ],
 )
 def test_the_best_of_the_project_that_the_device_runs(default, more, device, found) -> None:
-    assert str(target_for(project(*default, more=more), "k", device, "")) == found
+    assert str(target_for(project(*default, more=more, jit="allow"), "k", device, "")) == found
+
+
+def test_what_the_device_would_have_to_compile_is_not_tuned_for_unless_that_is_allowed() -> None:
+    found = project("sm_80", "compute_80", "lto_80", "tileir")
+    with pytest.raises(UsageError, match=r"cannot be tuned on .*: no target of this project runs there") as caught:
+        target_for(found, "k", H200, "")
+    assert caught.value.fix.startswith("add sm_90 to [targets]; ")
+    with pytest.raises(UsageError, match=r"--target compute_80: .* would have to compile it at load, and jit-fallback is deny") as caught:
+        target_for(found, "k", H200, "compute_80")
+    assert caught.value.fix == 'say jit-fallback = "allow" in [targets], or tune for machine code'
+    with pytest.raises(UsageError, match="--target lto_80 does not run on device 0"):
+        target_for(project("lto_80", jit="allow"), "k", H200, "lto_80")
 
 
 def test_without_a_device_the_only_machine_code_is_meant() -> None:

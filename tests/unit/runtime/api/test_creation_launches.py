@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 import subprocess
 import sys
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 
 from tilec.bundle.read import Bundle
+from tilec.errors import NoImageError
 from tilec.model.digest import sha256
+from tilec.model.jit import JitBy
 from tilec.runtime import Device, Stream, Tensor, api, kernels, use_device
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 
@@ -69,6 +72,19 @@ def test_a_matrix_is_zeroed_before_its_diagonal_is_written(gpu):
     assert (symbol, grid, arguments) == ("diagonal", (2, 1, 1), (made.ptr, 300, 501, 0x3C00, 1))
     calls = [step.call for step in gpu.steps if step.call in ("fill", "launch")]
     assert calls == ["fill", "launch"]
+
+
+def test_a_gpu_that_tilec_does_not_know_gets_them_from_its_driver(known, monkeypatch):
+    newer = dataclasses.replace(FakeDriver().devices[0], cc=(14, 0), driver=(13, 4))
+    driver = FakeDriver(kernels=known, devices=(newer,))
+    with use_device(Device(0, driver=driver)):
+        api.full(10, 1.5).sync()
+    (made,) = kernels.kernels(driver, 0).compiled
+    assert (made.target, made.by) == ("compute_75", JitBy.DRIVER)
+    monkeypatch.setenv("TILEC_JIT_FALLBACK", "deny")  # the deployer's word is before that of tilec's own manifest
+    denied = FakeDriver(kernels=known, devices=(newer,))
+    with use_device(Device(0, driver=denied)), pytest.raises(NoImageError, match="compute_75: PTX that the driver would compile"):
+        api.full(10, 1.5).sync()
 
 
 def test_counting(gpu):
@@ -153,6 +169,7 @@ def test_making_tensors_on_a_gpu_imports_no_numpy_twin_and_no_compiler(tmp_path)
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 from tilec.bundle.read import Bundle
+from tilec.errors import NoImageError
 from tilec.runtime import Device, api, kernels, use_device
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from pathlib import Path
