@@ -147,6 +147,23 @@ def test_early_launches_without_a_bundle_need_a_device_that_has_them() -> None:
     assert driver.launches == []
 
 
+def test_a_cluster_that_a_function_without_a_bundle_was_compiled_for() -> None:
+    facts = FunctionFacts(max_threads=1024, static_shared=0, registers=32, cluster=(2, 1, 1))
+    driver = FakeDriver(kernels={"scale": FakeKernel(facts=facts)})
+    device = Device(0, driver=driver)
+    function = load_module_from_ptx(PTX, device).function("scale", ())
+    with use_device(device):
+        for config, what in (
+            (LaunchConfig(grid=4, cluster=4), "the cluster is (4, 1, 1), and the kernel was compiled for (2, 1, 1)"),
+            (LaunchConfig(grid=3), "grid.x is 3, and must be divisible by cluster.x 2"),
+        ):
+            with pytest.raises(LaunchLimitError) as caught:
+                AsyncKernelLaunch(function).set_launch_config(config).sync()
+            assert caught.value.what == f"scale: {what}"
+        AsyncKernelLaunch(function).set_launch_config(LaunchConfig(grid=4, cluster=2)).sync()
+    assert len(driver.launches) == 1
+
+
 def test_what_is_held_of_launches_without_a_bundle() -> None:
     driver = FakeDriver(kernels={"scale": FakeKernel(active_blocks=6, active_clusters=90, widest_cluster=8)})
     function = load_module_from_ptx(PTX, Device(0, driver=driver)).function("scale", ())
