@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tests.runtime_samples import ADD, ADD_ABI, Array, image, loaded
-from tilec.errors import LaunchLimitError, NoImageError, TilecError
+from tilec.errors import ArgumentError, LaunchLimitError, NoImageError, TilecError, UseAfterMoveError
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.runtime import AsyncKernelLaunch, Device, LaunchConfig, Module, load_module_from_ptx, use_device
 from tilec.runtime.seam import FunctionFacts, LaunchShape
+from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 
 ARRAYS = [Array(1024, ptr=0x10000 * i) for i in (1, 2, 3)]
@@ -102,6 +103,23 @@ def test_every_limit_is_told_in_the_documented_order() -> None:
         LaunchShape(grid=(1056, 1, 1), block=(128, 1, 1), shared=100000, cluster=(2,), cooperative=True, programmatic=True)
     ]
     assert driver.allowed_shared == {"limits": 100000}
+
+
+def test_ownership_is_looked_at_before_what_the_arguments_are() -> None:
+    module, driver = loaded(ADD)
+    found: Any = driver
+    tensors = [Tensor.uninitialized((64,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)]
+    with use_device(Device(0, driver=driver)):
+        held = module.lazy.add(*tensors)
+        for values in (tensors, [*tensors[:2], "no tensor"]):
+            with pytest.raises(
+                UseAfterMoveError, match=r"^the launch of add .* cannot use the tensor: it was moved into the launch of add"
+            ):
+                module.add(5, *values)
+        with pytest.raises(ArgumentError, match=r"^add: the stream is None"):
+            module.add(None, *tensors)
+        held.sync()
+    assert len(driver.launches) == 1
 
 
 def test_a_cluster_that_the_source_fixes_divides_the_grid() -> None:
