@@ -219,7 +219,7 @@ def _variants(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
 
 
 def _fallback(variant: VariantInfo) -> tuple[Any, frozenset[str]] | None:
-    """The calls that a variant takes whatever is known of them: its point, and which optional tensors are None. None where it assumes more."""
+    """The calls that a variant takes whatever is known of them: its point, and which tensors are None. None where it assumes more."""
     if not all(fact.absent for fact in variant.assume):
         return None
     return variant.axes, frozenset(fact.param for fact in variant.assume)
