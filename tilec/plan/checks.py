@@ -178,10 +178,10 @@ def _check_expressions(kernel: Kernel, params: Sequence[Param], unresolved: Coll
         if case.bench is not None:
             for key, text in (("flops", case.bench.flops), ("bytes", case.bench.bytes)):
                 if text:
-                    path = ("kernel", kernel.name, "case", case.name, "bench", key)
-                    _check_expression(text, kernel, params, unresolved, path, report)
+                    at = ("kernel", kernel.name, "case", case.name, "bench", key)
+                    _check_expression(text, kernel, params, unresolved, at, report)
                     given = {item.name for item in case.inputs}
-                    _check_given(text, [param for param in params if param.name not in given], path, report)
+                    _check_given(text, [param for param in params if param.name not in given], at, report)
 
 
 def _check_given(text: str, params: Sequence[Param], path: tuple[str | int, ...], report: Report) -> None:
@@ -197,8 +197,11 @@ def _check_bound(kernel: Kernel, params: Sequence[Param], report: Report) -> Non
     said = {param.dtype for param in params if not param.optional}
     for param in params:
         if param.optional and param.dtype not in DTYPES and param.dtype not in said:
-            what = f"{param.dtype} is said by {param.name} alone, which may be None: give it a dtype, or {param.dtype} to a tensor of every call"
-            report(what, ("kernel", kernel.name, "params", param.name, "dtype"))
+            what = f"{param.dtype} is said by {param.name} alone, which may be None"
+            report(
+                f"{what}: give it a dtype, or {param.dtype} to a tensor of every call",
+                ("kernel", kernel.name, "params", param.name, "dtype"),
+            )
 
 
 def _check_expression(
