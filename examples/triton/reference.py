@@ -27,3 +27,9 @@ def layer_norm(x, weight=None, bias=None, eps=1e-5):
     result = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + eps)
     result = result if weight is None else result * weight
     return (result if bias is None else result + bias).astype(np.float32)
+
+
+def add_scale(x, y, factor):
+    """What each step of the chain writes."""
+    total = x + y
+    return {"total": total, "scaled": total * np.float32(factor)}

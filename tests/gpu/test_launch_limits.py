@@ -94,6 +94,9 @@ def test_launches_that_may_begin_early(nothing: KernelFunction) -> None:
 def test_a_cluster_that_the_kernel_was_compiled_for(loaded: KernelModule) -> None:
     pairs = loaded.function("pairs", ())
     launch(pairs, LaunchConfig(grid=4, block=64, cluster=2))
-    assert pairs.residency(LaunchConfig(grid=4, block=64, cluster=2)).max_cluster_size == 2
-    with pytest.raises(LaunchLimitError, match="the cluster has 4 blocks, and of 64 threads each 2 can be one on"):
-        launch(pairs, LaunchConfig(grid=4, block=64, cluster=4))
+    for config, what in (
+        (LaunchConfig(grid=4, block=64, cluster=4), r"the cluster is \(4, 1, 1\), and the kernel was compiled for \(2, 1, 1\)"),
+        (LaunchConfig(grid=3, block=64), r"grid\.x is 3, and must be divisible by cluster\.x 2"),
+    ):
+        with pytest.raises(LaunchLimitError, match=what):
+            launch(pairs, config)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import statistics
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -243,3 +245,19 @@ def test_kernels_are_as_fast_as_the_jits(jit: Any, torch: Any, module: Module, n
     own, jits = (statistics.median(found[2:]) for found in times)
     print(f"{name}: tilec {own * 1e6:.1f} us, the JIT {jits * 1e6:.1f} us, ratio {own / jits:.3f}")  # noqa: T201 - with -s, for the record
     assert own <= NOISE * jits
+
+
+def test_a_triton_kernel_and_a_tile_kernel_are_one_chain(module: Module) -> None:
+    folder = Path(os.environ.get("TILEC_TRITON_DIST", str(EXAMPLE / "dist"))).resolve()
+    assert module.device is not None
+    done = subprocess.run(
+        [sys.executable, "-m", "tilec", "run", "add_scale", "--bundle", str(folder / "tilec-triton-examples-0.1.0.tilec")],
+        cwd=EXAMPLE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(EXAMPLE.parents[1]), os.environ.get("PYTHONPATH", "")))},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PASS: add (triton) -> scale (tile): one stream, the same arrays" in done.stdout

@@ -25,6 +25,13 @@ _SPELLED = (
     (re.compile(r"<numba\S* object at 0x[0-9a-f]+>, \(List\(.*"), "a list of the module is no constant: make it a tuple"),
     (re.compile(r"\.?\. Raised from .*"), ""),
     (re.compile(r"<ufunc '(\w+)'>"), r"numba-cuda does not compile numpy.\1 in kernels"),
+    (
+        re.compile(r"Cannot bind 'args=\((.*)\) kws=\{.*\}' to signature '(\(.*?\))' due to \"TypeError: (.*?)\"\.?"),
+        r"a function of \2 is called with (\1): \3",
+    ),
+    (re.compile(r"Unknown attribute '(\w+)' of type Module\(<module '([\w.]+)' from '[^']*'>\)"), r"kernels have no \2.\1"),
+    (re.compile(r"'CUDATargetContext' object has no attribute 'build_(\w+)'"), r"kernels have no \1"),
+    (re.compile(r"\('wrong tuple length for \S+: ', '(.*)'\)"), r"wrong tuple length: \1"),
     (re.compile(r".*(?:insert_unresolved_ref|compiler re-entrant).*"), "a function calls itself, which numba does not compile for GPUs"),
 )
 # A function that `cuda.declare_device` made, what it is called with, and what it was declared with.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 from tilec.inspection.report import param_text
 from tilec.model.arch import ARCHS, Version
@@ -56,8 +57,9 @@ def _params(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
     for name, param in after.items():
         if name not in before:
             last = list(after).index(name) >= len(before)
-            fits = param.default is not None and last
-            why = "" if fits else ", in front of others" if param.default is not None else ", without a default"
+            spared = param.default is not None or param.optional
+            fits = spared and last
+            why = "" if fits else ", in front of others" if spared else ", without a default"
             yield Change(what=f"parameter {param_text(param)} added{why}", breaking=not fits)
     kept = [name for name in before if name in after]
     order = [name for name in after if name in before]
@@ -82,6 +84,9 @@ def _param(old: Param, new: Param, old_kernel: KernelInfo, new_kernel: KernelInf
         now, was = ("written" if param.out else "only read" for param in (new, old))
         yield Change(what=f"{new.name} is {now}; was {was}", breaking=True)
     yield from _layout(old, new)
+    if old.optional != new.optional:
+        what = f"{new.name} may be None; it was required" if new.optional else f"{new.name} may not be None any more"
+        yield Change(what=what, breaking=old.optional)
     if old.default != new.default:
         defaults = ["none" if param.default is None else param.default for param in (new, old)]
         yield Change(what=f"default of {new.name} is {defaults[0]}; was {defaults[1]}", breaking=new.default is None)
@@ -183,8 +188,10 @@ def _compiles(kernel: KernelInfo) -> bool:
 
 def _variants(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
     after = {variant.id: variant for variant in new.variants}
-    fallbacks = {variant.axes for variant in new.variants if not variant.assume}
-    gone = [variant for variant in old.variants if not variant.assume and variant.axes not in fallbacks]
+    fallbacks = {_fallback(variant) for variant in new.variants}
+    gone = [variant for variant in old.variants if (found := _fallback(variant)) is not None and found not in fallbacks]
+    if lost_kinds := old.optionals - new.optionals:  # that they may not be None is told
+        gone = [variant for variant in gone if not lost_kinds & {fact.param for fact in variant.assume}]
     # A point that is not built at all is told with its axis.
     narrower = [variant.id for variant in gone if any(other.axes == variant.axes for other in new.variants)]
     if narrower:
@@ -206,6 +213,13 @@ def _variants(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
     for (was_cuda, cuda), capabilities in later.items():
         what = f"on {_capabilities(capabilities)} needs a driver of {required_driver(cuda)}; was {required_driver(was_cuda)}"
         yield Change(what=what, breaking=True)
+
+
+def _fallback(variant: VariantInfo) -> tuple[Any, frozenset[str]] | None:
+    """The calls that a variant takes whatever is known of them: its point, and which tensors are None. None where it assumes more."""
+    if not all(fact.absent for fact in variant.assume):
+        return None
+    return variant.axes, frozenset(fact.param for fact in variant.assume)
 
 
 def _drivers(variant: VariantInfo) -> dict[Version, Version]:

@@ -38,6 +38,7 @@ def check_kernel(
     _check_launch(kernel, decl, language, report)
     _check_expressions(kernel, params, unresolved, report)
     _check_used(kernel, params, report)
+    _check_bound(kernel, params, report)
     _check_default(kernel, params, variants, report)
     _check_rules(kernel, params, unresolved, variants, report)
     for target, hints in kernel.hints:
@@ -179,7 +180,10 @@ def _check_expressions(kernel: Kernel, params: Sequence[Param], unresolved: Coll
         if case.bench is not None:
             for key, text in (("flops", case.bench.flops), ("bytes", case.bench.bytes)):
                 if text:
-                    _check_expression(text, kernel, params, unresolved, ("kernel", kernel.name, "case", case.name, "bench", key), report)
+                    at = ("kernel", kernel.name, "case", case.name, "bench", key)
+                    _check_expression(text, kernel, params, unresolved, at, report)
+                    given = {item.name for item in case.inputs}
+                    _check_given(text, [param for param in params if param.name not in given], at, report)
 
 
 def _check_given(text: str, params: Sequence[Param], path: tuple[str | int, ...], report: Report) -> None:
@@ -188,6 +192,18 @@ def _check_given(text: str, params: Sequence[Param], path: tuple[str | int, ...]
         for param in params:
             if param.optional and param.name in names:
                 report(f"{text!r} reads {param.name}, which may be None: read a tensor that every call gives", path)
+
+
+def _check_bound(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
+    """Report axes of dtypes that a call does not say where optional tensors are None."""
+    said = {param.dtype for param in params if not param.optional}
+    for param in params:
+        if param.optional and param.dtype not in DTYPES and param.dtype not in said:
+            what = f"{param.dtype} is said by {param.name} alone, which may be None"
+            report(
+                f"{what}: give it a dtype, or {param.dtype} to a tensor of every call",
+                ("kernel", kernel.name, "params", param.name, "dtype"),
+            )
 
 
 def _check_expression(

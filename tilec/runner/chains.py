@@ -232,7 +232,7 @@ class _Binder:
             else:
                 axes[name] = self._axis_value(step.kernel, name, operand, dict(info.axes)[name], at)
         for param in info.params:
-            if param.name not in arguments and param.default is None:
+            if param.name not in arguments and param.default is None and not param.optional:
                 raise CaseError(f"{self._title}: {step.kernel} is given nothing for {param.name!r}", location=at)
             if param.name in arguments:
                 self._meet(step.kernel, param, arguments[param.name], dict(info.axes), at)

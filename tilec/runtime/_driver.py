@@ -109,7 +109,13 @@ class Driver(GraphCalls):
         def fact(name: str) -> int:
             return int(self._ask("cuFuncGetAttribute", getattr(names, f"CU_FUNC_ATTRIBUTE_{name}"), function))
 
-        return FunctionFacts(max_threads=fact("MAX_THREADS_PER_BLOCK"), static_shared=fact("SHARED_SIZE_BYTES"), registers=fact("NUM_REGS"))
+        cluster = tuple(fact(f"REQUIRED_CLUSTER_{axis}") for axis in ("WIDTH", "HEIGHT", "DEPTH")) if fact("REQUIRED_CLUSTER_WIDTH") else ()
+        return FunctionFacts(
+            max_threads=fact("MAX_THREADS_PER_BLOCK"),
+            static_shared=fact("SHARED_SIZE_BYTES"),
+            registers=fact("NUM_REGS"),
+            cluster=cluster,
+        )
 
     def allow_shared(self, function: FunctionHandle, size: int) -> None:
         """Let launches of the function use up to `size` bytes of dynamic shared memory."""

@@ -63,11 +63,14 @@ class DeviceInfo:
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class FunctionFacts:
-    """What the driver says of a loaded entry point: most threads per block, static shared memory in bytes, registers per thread."""
+    """What the driver says of a loaded entry point: most threads per block, static shared memory in bytes, registers per thread; and the
+    cluster that it was compiled for, empty for none.
+    """
 
     max_threads: int
     static_shared: int
     registers: int
+    cluster: tuple[int, ...] = ()
 
 
 @value_class(frozen=True, kw_only=True, slots=True)

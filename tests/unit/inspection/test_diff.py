@@ -15,7 +15,7 @@ from tilec.inspection.report import Report
 from tilec.model.image import Resources
 from tilec.model.jit import JitFallback
 from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, ToolInfo
-from tilec.model.signature import Param, ParamKind
+from tilec.model.signature import Assumption, Param, ParamKind
 
 KERNEL = Sample().kernel("rmsnorm")
 replace = dataclasses.replace
@@ -173,3 +173,18 @@ def test_images() -> None:
     assert body["breaking"] == len(found.breaking) == 1
     assert body["images"]["changed"][0]["worse"] == ["spills", "occupancy"]
     assert body["images"]["same"] == 22
+
+
+def test_tensors_that_may_be_none() -> None:
+    name = next(param.name for param in KERNEL.params if param.kind is ParamKind.TENSOR)
+    params = tuple(replace(param, optional=param.name == name) for param in KERNEL.params)
+    absent = tuple(replace(v, id=f"{v.id}-no", assume=(Assumption(param=name, absent=True),)) for v in KERNEL.variants[:1])
+    optional = replace(KERNEL, params=params, variants=(*KERNEL.variants, *absent))
+    assert told(optional) == [(f"{name} may be None; it was required", False)]
+    assert told(KERNEL, optional) == [(f"{name} may not be None any more", True)]
+    fewer = replace(optional, variants=KERNEL.variants)
+    (told_of,) = told(fewer, optional)
+    assert told_of == (f"arguments without the assumed facts are refused: no {', '.join(variant.id for variant in absent)}", True)
+    added = replace(KERNEL, params=(*KERNEL.params, Param(name="b", kind=ParamKind.TENSOR, dtype="f32", rank=1, optional=True)))
+    assert [change.partition(" added")[2] for change, _ in told(added)] == [""]
+    assert [breaking for _, breaking in told(added)] == [False]

@@ -8,7 +8,7 @@ import pytest
 
 from tilec.errors import Location, ManifestError
 from tilec.manifest.locate import Locator
-from tilec.manifest.types import Case, Input, Kernel, Launch, Manifest, Matrix, Package, ParamTable, Profile, Targets
+from tilec.manifest.types import Bench, Case, Input, Kernel, Launch, Manifest, Matrix, Package, ParamTable, Profile, Targets
 from tilec.model.arch import Target, TargetKind
 from tilec.model.job import Source
 from tilec.model.kernel import KernelDecl, ParamDecl
@@ -49,19 +49,18 @@ DECL = KernelDecl(
 )
 
 
+def norm_params() -> tuple[ParamTable, ParamTable]:
+    return ParamTable(name="y", out=True, dtype="f32", rank=1), ParamTable(name="x", dtype="f32", rank=1)
+
+
 def norm(**changes: object) -> Kernel:
-    tensor = {"dtype": "f32", "rank": 1}
     kernel = Kernel(
         name="norm",
         source="k.py",
         function="norm",
         symbol="norm",
         language="triton",
-        params=(
-            ParamTable(name="y", out=True, **tensor),  # type: ignore[arg-type]
-            ParamTable(name="x", **tensor),  # type: ignore[arg-type]
-            ParamTable(name="b", optional=True, **tensor),  # type: ignore[arg-type]
-        ),
+        params=(*norm_params(), ParamTable(name="b", dtype="f32", rank=1, optional=True)),
         args=("y.ptr", "x.ptr", "b.ptr", "i32(b.size)"),
         launch=Launch(grid=("x.size",), requires=("b.size == x.size",)),
         cases=(Case(name="plain", inputs=tuple(Input(name=name, shape=("8",)) for name in "yx")),),
@@ -105,6 +104,17 @@ def test_a_kernel_is_planned_for_both_kinds_of_calls() -> None:
         (
             {"launch": Launch(grid=("cdiv(b.size, 256)",))},
             "kernel.norm.launch.grid[0]: 'cdiv(b.size, 256)' reads b, which may be None: read a tensor that every call gives",
+        ),
+        (
+            {
+                "matrix": Matrix(axes=(("T", ("f16", "f32")),)),
+                "params": (*norm_params(), ParamTable(name="b", dtype="T", rank=1, optional=True)),
+            },
+            "kernel.norm.params.b.dtype: T is said by b alone, which may be None: give it a dtype",
+        ),
+        (
+            {"cases": (Case(name="c", inputs=tuple(Input(name=n, shape=("8",)) for n in "yx"), bench=Bench(bytes="nbytes(b)")),)},
+            "kernel.norm.case.c.bench.bytes: 'nbytes(b)' reads b, which may be None",
         ),
         ({"matrix": Matrix(max_variants=1)}, "the matrix gives 2 variants, more than max-variants = 1"),
     ],

@@ -241,6 +241,13 @@ def test_a_step_that_does_not_fit_its_kernel(steps: list[str], what: str) -> Non
         bound(*steps)
 
 
+def test_a_step_may_leave_out_what_may_be_none() -> None:
+    params = tuple(dataclasses.replace(param, optional=param.name == "x") for param in SCALE.params)
+    chain = Chain(name="c", steps=(parse_step("scale(z)"),), cases=(Case(name="one", inputs=INPUTS[:1]),))
+    (made,) = chain_cases(chain, {"scale": dataclasses.replace(SCALE, params=params)})
+    assert [name for name, _ in made.steps[0].arguments] == ["z"]
+
+
 def test_a_dtype_without_quotes_is_taken_for_an_input() -> None:
     with pytest.raises(CaseError, match="'T' of any takes a value, not an input; there are f16, f32") as caught:
         bound("any(z, x, T=f16)", inputs=(*INPUTS, Input(name="f16", value=1)))

@@ -326,6 +326,24 @@ def test_shared_memory_limits_only_grow():
     assert [call[2] for call in api.made("cuFuncSetAttribute")] == [1000]
 
 
+def test_facts_of_a_function_have_its_cluster():
+    api = Api()
+    assert Driver(api).function_facts("f").cluster == ()
+    asked = []
+
+    class Clustered(Api):
+        def value(self, name: str, arguments: tuple[object, ...]):
+            if name != "cuFuncGetAttribute":
+                return super().value(name, arguments)
+            asked.append(arguments[0].name)
+            sizes = {"WIDTH": 4, "HEIGHT": 2, "DEPTH": 1}
+            return next((size for word, size in sizes.items() if f"REQUIRED_CLUSTER_{word}" in arguments[0].name), 128)
+
+    facts = Driver(Clustered()).function_facts("f")
+    assert (facts.cluster, facts.max_threads) == ((4, 2, 1), 128)
+    assert "CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH" in asked
+
+
 def test_the_widest_cluster_is_asked_of_a_launch_without_one():
     api = Api()
     api.values["cuOccupancyMaxPotentialClusterSize"] = 8

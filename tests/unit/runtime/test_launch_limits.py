@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tests.runtime_samples import ADD, ADD_ABI, Array, image, loaded
-from tilec.errors import LaunchLimitError, NoImageError, TilecError
+from tilec.errors import ArgumentError, LaunchLimitError, NoImageError, TilecError, UseAfterMoveError
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.runtime import AsyncKernelLaunch, Device, LaunchConfig, Module, load_module_from_ptx, use_device
 from tilec.runtime.seam import FunctionFacts, LaunchShape
+from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 
 ARRAYS = [Array(1024, ptr=0x10000 * i) for i in (1, 2, 3)]
@@ -104,6 +105,23 @@ def test_every_limit_is_told_in_the_documented_order() -> None:
     assert driver.allowed_shared == {"limits": 100000}
 
 
+def test_ownership_is_looked_at_before_what_the_arguments_are() -> None:
+    module, driver = loaded(ADD)
+    found: Any = driver
+    tensors = [Tensor.uninitialized((64,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)]
+    with use_device(Device(0, driver=driver)):
+        held = module.lazy.add(*tensors)
+        for values in (tensors, [*tensors[:2], "no tensor"]):
+            with pytest.raises(
+                UseAfterMoveError, match=r"^the launch of add .* cannot use the tensor: it was moved into the launch of add"
+            ):
+                module.add(5, *values)
+        with pytest.raises(ArgumentError, match=r"^add: the stream is None"):
+            module.add(None, *tensors)
+        held.sync()
+    assert len(driver.launches) == 1
+
+
 def test_a_cluster_that_the_source_fixes_divides_the_grid() -> None:
     """Also where the launch does not say it."""
     variant = VariantInfo(id="add", abi=ADD_ABI, images=(image("fixed", cluster=(2, 2)),))
@@ -145,6 +163,23 @@ def test_early_launches_without_a_bundle_need_a_device_that_has_them() -> None:
     with use_device(device), pytest.raises(LaunchLimitError, match=r"^scale: launch\.programmatic needs compute capability 9\.0"):
         launch.set_launch_config(LaunchConfig(programmatic=True)).sync()
     assert driver.launches == []
+
+
+def test_a_cluster_that_a_function_without_a_bundle_was_compiled_for() -> None:
+    facts = FunctionFacts(max_threads=1024, static_shared=0, registers=32, cluster=(2, 1, 1))
+    driver = FakeDriver(kernels={"scale": FakeKernel(facts=facts)})
+    device = Device(0, driver=driver)
+    function = load_module_from_ptx(PTX, device).function("scale", ())
+    with use_device(device):
+        for config, what in (
+            (LaunchConfig(grid=4, cluster=4), "the cluster is (4, 1, 1), and the kernel was compiled for (2, 1, 1)"),
+            (LaunchConfig(grid=3), "grid.x is 3, and must be divisible by cluster.x 2"),
+        ):
+            with pytest.raises(LaunchLimitError) as caught:
+                AsyncKernelLaunch(function).set_launch_config(config).sync()
+            assert caught.value.what == f"scale: {what}"
+        AsyncKernelLaunch(function).set_launch_config(LaunchConfig(grid=4, cluster=2)).sync()
+    assert len(driver.launches) == 1
 
 
 def test_what_is_held_of_launches_without_a_bundle() -> None:

@@ -197,7 +197,7 @@ class KernelFunction:
         cubin = self._cubin
         target = Target.parse("tileir" if self.device.info.interprets else "compute_80")
         if cubin is None:
-            return ImageInfo(target=target, digest="", size=0, symbol=self.symbol)
+            return ImageInfo(target=target, digest="", size=0, symbol=self.symbol, cluster=self.loaded.facts.cluster)
         return ImageInfo(
             target=target,
             digest="",
