@@ -174,7 +174,7 @@ def open_bundle(
     if bundle:
         if targets and how is None:  # else they are the device's own
             raise UsageError(f"--targets {' '.join(targets)}: what --bundle names is built already", fix="leave one of the two out")
-        path = app.path(bundle)
+        path = app.built_path(bundle)
         return Opened(bundle=open_container(path).bundle, advice="build the bundle for the target tileir too", path=path)
     assert project is not None
     words = tuple(word.strip() for text in targets for word in text.split(",") if word.strip())

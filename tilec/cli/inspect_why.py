@@ -37,7 +37,7 @@ def print_why(app: App, file: str, kernel: str, arguments: Sequence[str], *, dev
     from tilec.inspection.container import open_container
     from tilec.inspection.why import explain_choice
 
-    found = explain_choice(open_container(app.path(file)).bundle, kernel, arguments, find_place(app, device, driver))
+    found = explain_choice(open_container(app.built_path(file)).bundle, kernel, arguments, find_place(app, device, driver))
     if app.json:
         app.document("why", to_json(found))
     elif found.explanation is not None:

@@ -89,7 +89,10 @@ def open_container(path: Path) -> Container:
     if path.is_dir():
         return _from_directory(path)
     if not path.exists():
-        fix = "name a .tilec bundle, a generated package's directory, a wheel, or compiled code: a cubin, a fatbin, PTX, Tile IR, a library"
+        fix = (
+            "name a .tilec bundle, a generated package (its directory, or its name where it is installed), a wheel, "
+            "or compiled code: a cubin, a fatbin, PTX, Tile IR, a library"
+        )
         raise BundleError(f"{path}: no such file or directory", fix=fix)
     if path.suffix == ".whl":
         return _from_wheel(path)

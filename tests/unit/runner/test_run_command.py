@@ -274,6 +274,23 @@ def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
     assert "ok" in checked.out
 
 
+def test_a_package_that_is_installed_goes_by_its_name(tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is found as Python finds it, and not imported; a path of that name goes first."""
+    package = tmp_path / "site" / "acme_installed"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('imported')\n")
+    write_bundle(package / "acme.tilec", INFO, lambda _digest: IMAGE)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    done = tilec("--case", "good", "--bundle", "acme_installed")
+    assert (done.code, done.out.splitlines()[1].split()[:2]) == (0, ["scale/good", "ok"])
+    for name in ("acme_instaled", "json", "os.path.no", "pathlib"):
+        done = tilec("--case", "good", "--bundle", name)
+        assert done.code == 1
+        assert "no such file or directory" in done.err or "holds no .tilec bundle" in done.err
+    (tmp_path / "acme_installed").mkdir()
+    assert "acme_installed holds no .tilec bundle" in tilec("--case", "good", "--bundle", "acme_installed").err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
