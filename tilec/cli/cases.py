@@ -119,8 +119,9 @@ def _check_case_names(manifest: Manifest, wish: Wish) -> None:
     from tilec.errors import UsageError
     from tilec.model.suggest import did_you_mean
 
-    asked = [*manifest.kernels, *(manifest.chains if wish.chains else ())]
-    names = list(dict.fromkeys(case.name for one in asked if not wish.kernels or one.name in wish.kernels for case in one.cases))
+    known = [(kernel.name, kernel.cases) for kernel in manifest.kernels]
+    known += [(chain.name, chain.cases) for chain in manifest.chains if wish.chains]
+    names = list(dict.fromkeys(case.name for name, cases in known if not wish.kernels or name in wish.kernels for case in cases))
     for name in wish.cases:
         if name not in names:
             whose = f" of {', '.join(wish.kernels)}" if wish.kernels else ""
