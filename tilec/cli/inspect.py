@@ -178,7 +178,7 @@ def _refuse(app: App, shown: Sequence[str], *, form: str | None, old: str, deny_
         click.UsageError: two are such.
     """
     wrong = ""
-    if form and app.json:
+    if form and app.json and not old:
         wrong = f"--json and --{form} cannot be combined"
     elif "--html" in shown and app.json:
         wrong = "--json and --html cannot be combined"
