@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from tilec.model.signature import Param, ParamKind
 # How a report calls each kind of file.
 NAMES = {FileKind.PTX: "PTX", FileKind.CUBIN: "cubin", FileKind.FATBIN: "fatbin", FileKind.TILEIR: "Tile IR"}
 HOST = "host code"  # an object file, a library or a program, or an archive of objects, with fatbins inside
+_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)", re.MULTILINE)
 _ARCHIVE = b"!<arch>\n"
 _LANGUAGE = "prebuilt"
 _ODD = f"this tilec knows {' to '.join(f'sm_{cc[0]}{cc[1]}' for cc in (min(ARCHS), max(ARCHS)))}"
@@ -122,10 +124,15 @@ def _known(parts: Sequence[Prebuilt]) -> tuple[tuple[Prebuilt, ...], tuple[str, 
             if not cubin.kernels:  # device functions and variables alone
                 continue
             unlinked += is_for_linking(part.data)
-        elif part.kind is FileKind.PTX and ".entry" not in part.text:
-            continue
+        elif part.kind is FileKind.PTX:
+            target = _TARGET.search(part.text)
+            if target is not None and (int(target[1]) // 10, int(target[1]) % 10) not in ARCHS:
+                alien[f"compute_{target[1]}"] = alien.get(f"compute_{target[1]}", 0) + 1
+                continue
+            if ".entry" not in part.text:
+                continue
         kept.append(part)
-    notes = tuple(f"{count} cubin{'s' if count > 1 else ''} for {name} left out: {_ODD}" for name, count in sorted(alien.items()))
+    notes = tuple(f"{count} of its images, for {name}, left out: {_ODD}" for name, count in sorted(alien.items()))
     if unlinked:
         notes += (f"{unlinked} cubin{'s' if unlinked > 1 else ''} still to be linked: shared memory is not known before that",)
     if parts and not kept:
