@@ -334,7 +334,7 @@ def test_a_clean_kernel_passes_the_check(cli: Cli, planted: Path) -> None:
         (["all_write_first_tyle"], "no kernel 'all_write_first_tyle'; did you mean 'all_write_first_tile'"),
         (["--device", "gpu"], "Invalid value for '--device': 'gpu' is no device that can check: take cpu, cuda, or cuda:N"),
         (["--tool", "memcheck"], "--tool means nothing for --device cpu"),
-        (["--case", "absent"], "no case 'absent'"),
+        (["--case", "absent"], "no case 'absent'\n  fix: cases are "),
         (["--seed", "-1"], "Invalid value for '--seed'"),
         (["--steps", "0"], "Invalid value for '--steps'"),
     ],

@@ -14,7 +14,7 @@ from tilec.frontends._prebuilt_declare import declared, opened_cubin
 from tilec.frontends._prebuilt_files import FileKind, Prebuilt, kind_of
 from tilec.frontends._prebuilt_ptx import read_ptx
 from tilec.frontends._prebuilt_tile import read_tile
-from tilec.frontends._prebuilt_tools import Opener
+from tilec.frontends._prebuilt_tools import Members, Opener
 from tilec.frontends.base import ToolSearch
 from tilec.model.arch import ARCHS, Target, TargetKind
 from tilec.model.digest import sha256
@@ -82,14 +82,15 @@ def open_loose(path: Path, data: bytes, search: ToolSearch) -> LooseCode:
     kind = FileKind.FATBIN if host else kind_of(str(path), data)  # cuobjdump takes both apart
     file = Prebuilt(path=str(path), kind=kind, data=data, digest=sha256(data))
     if file.kind not in NAMES:
-        raise BundleError(
-            f"{path}: {file.kind.value} is no code of an architecture yet",
-            cause="it is compiled or linked before it runs",
-            fix='take it into a project (`language = "prebuilt"`), build that, and inspect the bundle',
-        )
+        raise _not_yet(path, file.kind)
     opener = Opener(search)
-    parts, notes = _known(opener.members(file).files) if kind is FileKind.FATBIN else ((file,), ())
-    decls = _declared(file, parts, opener)
+    members = opener.members(file) if kind is FileKind.FATBIN else Members(files=(file,), others=())
+    if not members.files:
+        if all(other is FileKind.TILEIR for other, _ in members.others):
+            declared(file, opener)  # raises, and says which file to name
+        raise _not_yet(path, members.others[0][0])
+    parts, notes = _known(members.files) if kind is FileKind.FATBIN else (members.files, ())
+    decls = _declared(parts, opener)
     images: dict[str, list[ImageInfo]] = {}
     blobs = {}
     for part in parts:
@@ -102,6 +103,14 @@ def open_loose(path: Path, data: bytes, search: ToolSearch) -> LooseCode:
     package = PackageInfo(name=path.name, version="", module="")
     info = BundleInfo(package=package, kernels=kernels, profile="")
     return LooseCode(kind=HOST if host else NAMES[kind], digest=file.digest, info=info, blobs=blobs, notes=notes)
+
+
+def _not_yet(path: Path, kind: FileKind) -> BundleError:
+    return BundleError(
+        f"{path}: {kind.value} is no code of an architecture yet",
+        cause="it is compiled or linked before it runs",
+        fix='take it into a project (`language = "prebuilt"`), build that, and inspect the bundle',
+    )
 
 
 def _known(parts: Sequence[Prebuilt]) -> tuple[tuple[Prebuilt, ...], tuple[str, ...]]:
@@ -135,16 +144,16 @@ def _known(parts: Sequence[Prebuilt]) -> tuple[tuple[Prebuilt, ...], tuple[str, 
     notes = tuple(f"{count} of its images, for {name}, left out: {_ODD}" for name, count in sorted(alien.items()))
     if unlinked:
         notes += (f"{unlinked} cubin{'s' if unlinked > 1 else ''} still to be linked: shared memory is not known before that",)
-    if parts and not kept:
+    if not kept:
         what = "; ".join(notes) or "it holds device functions and variables alone, and no kernel"
         raise BundleError(f"{parts[0].path.partition(' (')[0]}: {what}", fix="take a newer tilec for a newer architecture" if notes else "")
     return tuple(kept), notes
 
 
-def _declared(file: Prebuilt, parts: Sequence[Prebuilt], opener: Opener) -> dict[str, KernelDecl]:
+def _declared(parts: Sequence[Prebuilt], opener: Opener) -> dict[str, KernelDecl]:
     """What is known of each kernel's parameters: PTX says most of them, so that it is asked first."""
     found: dict[str, KernelDecl] = {}
-    for part in sorted(parts, key=lambda part: part.kind is not FileKind.PTX) or (file,):
+    for part in sorted(parts, key=lambda part: part.kind is not FileKind.PTX):
         for decl in declared(part, opener):
             found.setdefault(decl.name, decl)
     return found

@@ -266,7 +266,7 @@ def test_without_a_gpu(sanitize, monkeypatch) -> None:
         (("--timeout", "0"), "cuda", "--timeout"),
         (("--timeout", "inf"), "cuda", "'inf' is more than anybody waits: take 1,000,000 or less"),
         (("scael",), "cuda", "no kernel 'scael'; did you mean 'scale'"),
-        (("--case", "sme"), "cuda", "no case 'sme'; did you mean 'some'"),
+        (("--case", "sme"), "cuda", "no case 'sme'; did you mean 'some'\n  fix: cases are scale/some, scale/more"),
     ],
 )
 def test_command_lines_that_are_off(sanitize, folder: Path, args: tuple[str, ...], device: str, words: str) -> None:
