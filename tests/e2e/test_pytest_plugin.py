@@ -86,6 +86,11 @@ def test_cases_are_tests(run: Run, tmp_path: Path) -> None:
     assert "fill" not in listed
     assert not (tmp_path / ".tilec").exists()
 
+    # Without a conftest.py: by pytest's own options.
+    (tmp_path / "conftest.py").unlink()
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p tilec.pytest_plugin\n")
+    assert run("--collect-only", "-q").count("twice/") == 3
+
 
 def test_errors_are_told_as_the_command_does(run: Run, tmp_path: Path) -> None:
     kernel = tmp_path / "k/twice.py"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.toolchain.cuda_jobs import compile_text
 from tests.toolchain.prebuilt_samples import fatbin
-from tilec.errors import CompileError
+from tilec.errors import BundleError, CompileError
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.code import image_codes
 from tilec.inspection.container import describe, open_code
@@ -111,3 +111,9 @@ def test_a_fatbin_of_others(tmp_path: Path) -> None:
     (tmp_path / "cut.fatbin").write_bytes(fatbin()[:60])
     with pytest.raises(CompileError, match="the fatbin cannot be read"):
         open_code(tmp_path / "cut.fatbin", SEARCH)
+    (tmp_path / "tile.fatbin").write_bytes(fatbin(cubin=False, ptx=False, ltoir=False))
+    with pytest.raises(CompileError, match="this fatbin holds Tile IR alone"):
+        open_code(tmp_path / "tile.fatbin", SEARCH)
+    (tmp_path / "lto.fatbin").write_bytes(fatbin(cubin=False, ptx=False, tileir=False))
+    with pytest.raises(BundleError, match="LTO-IR is no code of an architecture yet"):
+        open_code(tmp_path / "lto.fatbin", SEARCH)

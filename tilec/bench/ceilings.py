@@ -14,7 +14,7 @@ from tilec.bench.libraries import TorchContender, tensor_cores
 from tilec.bench.measure import Clock, ClockReading, MeasureOptions, measure
 from tilec.bench.work import Ceilings
 from tilec.bundle.atomic import atomic_write
-from tilec.errors import OutputError, TilecError
+from tilec.errors import OutputError
 from tilec.model.digest import sha256
 from tilec.runtime.events import Event
 from tilec.runtime.memory import DeviceBuffer
@@ -111,12 +111,19 @@ def read_ceilings(path: Path) -> Ceilings | None:
     """The ceilings that were kept; None where there are none that can be used."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        if found["schema_version"] != SCHEMA:
-            return None
-        copy, products = _rate(found["copy"]), {str(name): _rate(value) for name, value in dict(found["products"]).items()}
-        return Ceilings(copy=copy, products=products, by=str(found["by"]), missing=str(found["missing"]))
+        return read_rates(found) if found["schema_version"] == SCHEMA else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def read_rates(found: Any) -> Ceilings:
+    """Ceilings as `ceilings_json` gives them.
+
+    Raises:
+        ValueError, KeyError, TypeError: these are none.
+    """
+    copy, products = _rate(found["copy"]), {str(name): _rate(value) for name, value in dict(found["products"]).items()}
+    return Ceilings(copy=copy, products=products, by=str(found["by"]), missing=str(found["missing"]))
 
 
 def keep_ceilings(path: Path, ceilings: Ceilings, about: Mapping[str, Any]) -> None:
@@ -128,26 +135,26 @@ def keep_ceilings(path: Path, ceilings: Ceilings, about: Mapping[str, Any]) -> N
 
 def known_ceilings(
     path: Path | None,
-    device: DeviceInfo,
-    driver: DeviceDriver,
-    torch: Any,
     about: Mapping[str, Any],
+    measure: Callable[[], Ceilings],
     *,
-    clock: Clock,
+    torch_is_there: Callable[[], bool],
     rest: Callable[[float], None] = time.sleep,
 ) -> Ceilings:
     """The ceilings that were kept, or new ones: also where torch was missing that is there now.
 
-    A device that cannot be measured has none, and why is said. `rest` lets so many seconds pass behind products.
+    Args:
+        path: where they are kept; None for nowhere.
+        about: what is kept with them.
+        measure: measures them; those of a device that cannot be measured are not kept.
+        torch_is_there: whether torch is installed.
+        rest: lets so many seconds pass, behind products.
     """
     found = read_ceilings(path) if path else None
-    if found is not None and not (found.missing == NO_TORCH and torch is not None):
+    if found is not None and not (found.missing == NO_TORCH and torch_is_there()):
         return found
-    try:
-        found = measure_ceilings(device, driver, torch, clock=clock)
-    except TilecError as error:
-        return Ceilings(missing=f"they cannot be measured: {error.what}")
-    if path is not None:
+    found = measure()
+    if path is not None and found.copy is not None:
         keep_ceilings(path, found, about)
     if found.products:
         rest(REST)

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tilec import __version__
 from tilec.bench.gate import LIMIT, Change, settled
 from tilec.bench.report import CaseBench, Setting, setting_json
+from tilec.bench.rivals import LIBRARIES
 from tilec.bundle.atomic import atomic_write
 from tilec.errors import UsageError
 from tilec.model.suggest import did_you_mean
@@ -34,10 +36,17 @@ class SavedCase:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Saved:
-    """A file of saved measurements, by name of the case."""
+    """A file of saved measurements, by name of the case.
+
+    Attributes:
+        setting: where they were taken. cases: by name.
+        by: the tilec that took them. beside: libraries that were measured in the same process, `torch`, `cupy`.
+    """
 
     setting: Setting
     cases: Mapping[str, SavedCase]
+    by: str = ""
+    beside: tuple[str, ...] = ()
 
 
 def path_of(name: str, folder: Path, base: Path) -> Path:
@@ -84,7 +93,8 @@ def read_saved(path: Path, shown: str) -> Saved:
         raise UsageError(f"{shown} is of schema version {version!r}, and this tilec reads {SCHEMA}", fix=again)
     try:
         setting = Setting(**{field.name: _typed(found["setting"][field.name], str(field.type)) for field in dataclasses.fields(Setting)})
-        return Saved(setting=setting, cases={str(name): _case(row) for name, row in found["cases"].items()})
+        cases = {str(name): _case(row) for name, row in found["cases"].items()}
+        return Saved(setting=setting, cases=cases, by=str(found.get("tilec", "")), beside=tuple(map(str, found.get("beside", ()))))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"{shown} is damaged: {type(error).__name__}: {error}", fix=again) from error
 
@@ -109,6 +119,24 @@ def require_comparable(saved: Saved, now: Setting, shown: str) -> None:
         raise UsageError(f"{shown} was measured elsewhere: {'; '.join(differ)}", cause=cause, fix=fix)
 
 
+def unlike(saved: Saved, cases: Sequence[CaseBench]) -> str:
+    """What else differs between a run and a saved one than the kernels, in words; empty for nothing. It refuses no comparison."""
+    if saved.by and saved.by != __version__:
+        return f"it was saved by tilec {saved.by}, which may measure otherwise than {__version__}"
+    if not saved.beside and not beside(cases):
+        return ""
+    then, now = (", ".join(names) or "nothing" for names in (saved.beside, beside(cases)))
+    if then == now:
+        return ""
+    return f"it was measured beside {then}, now beside {now}: what a library leaves in a GPU's memory may be seen in the kernels' times"
+
+
+def beside(cases: Sequence[CaseBench]) -> tuple[str, ...]:
+    """The libraries that were measured too, and have memory on the GPU."""
+    words = {rival.text.partition(":")[0] for case in cases for rival in case.rivals if rival.measurement is not None}
+    return tuple(sorted({LIBRARIES[word] for word in words} - {"numpy"}))
+
+
 def write_saved(path: Path, setting: Setting, cases: Sequence[CaseBench], kept: Mapping[str, SavedCase]) -> None:
     """Save measurements.
 
@@ -126,7 +154,8 @@ def write_saved(path: Path, setting: Setting, cases: Sequence[CaseBench], kept: 
         if case.measurement is not None:
             rows[case.name] = SavedCase(samples=case.measurement.samples, code=case.code, inputs=case.inputs)
     listed = {name: {"image": row.code, "inputs": row.inputs, "samples": list(row.samples)} for name, row in sorted(rows.items())}
-    body = {"schema_version": SCHEMA, "kind": KIND, "setting": setting_json(setting), "cases": listed}
+    about = {"tilec": __version__, "beside": list(beside(cases))}
+    body = {"schema_version": SCHEMA, "kind": KIND, **about, "setting": setting_json(setting), "cases": listed}
     with atomic_write(path) as file:
         file.write((json.dumps(body, indent=1) + "\n").encode())
 

@@ -147,6 +147,16 @@ def read_cubin(data: bytes) -> Cubin:
         raise BundleError(f"the cubin is damaged: {exc}") from exc
 
 
+def is_for_linking(data: bytes) -> bool:
+    """Whether a cubin is relocatable code, still to be linked: how much shared memory its kernels take is not known before."""
+    return bool(struct.unpack_from("<H", data, 16)[0] == _ET_REL)
+
+
+def is_host_code(data: bytes) -> bool:
+    """Whether bytes are an object, a library or a program of a host; kernels may be inside."""
+    return data[:6] == b"\x7fELF\x02\x01" and len(data) >= 20 and struct.unpack_from("<H", data, 18)[0] in _HOSTS
+
+
 def entry_index(data: bytes, name: str) -> int:
     """The place of an entry point in the symbol table of a cubin, as disassemblers count; 0 where it has no other entry points.
 
@@ -158,16 +168,6 @@ def entry_index(data: bytes, name: str) -> int:
     if len(cubin.kernels) == 1:
         return 0
     return next(index for index, symbol in enumerate(_symbols(data, _sections(data))) if symbol.entry and symbol.name == name)
-
-
-def is_for_linking(data: bytes) -> bool:
-    """Whether a cubin is relocatable code, still to be linked: how much shared memory its kernels take is not known before."""
-    return bool(struct.unpack_from("<H", data, 16)[0] == _ET_REL)
-
-
-def is_host_code(data: bytes) -> bool:
-    """Whether bytes are an object, a library or a program of a host; kernels may be inside."""
-    return data[:6] == b"\x7fELF\x02\x01" and len(data) >= 20 and struct.unpack_from("<H", data, 18)[0] in _HOSTS
 
 
 def section(data: bytes, name: str) -> bytes:

@@ -54,6 +54,19 @@ class App:
         """A path of the command line as an absolute one."""
         return self.base / text
 
+    def built_path(self, text: str) -> Path:
+        """What is built, as the command line names it: a path, or else the name of a package that is installed; it is not imported."""
+        path = self.path(text)
+        if path.exists() or not all(part.isidentifier() for part in text.split(".")):
+            return path
+        from importlib.util import find_spec
+
+        try:
+            spec = find_spec(text)
+        except (ImportError, ValueError):  # of a parent that is no package, or a module without a spec
+            return path
+        return Path(spec.submodule_search_locations[0]) if spec is not None and spec.submodule_search_locations else path
+
     def manifest_path(self) -> Path:
         """The manifest to work on: `--manifest`, or the first tilec.toml in `base` or above it.
 

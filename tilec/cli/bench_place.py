@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tilec.bench.apart import measured_apart
 from tilec.bench.ceilings import known_ceilings, path_of
 from tilec.bench.clocks import Clocks, uuid_of
 from tilec.bench.coldness import plan_cache
@@ -103,12 +105,9 @@ class DevicePlace:
         if fresh and path is not None:
             with contextlib.suppress(OSError):
                 path.unlink()
-        try:
-            torch = self.library("torch").module
-        except MissingError:
-            torch = None
         about = {"device": self._device.name, "uuid": self._uuid, "driver": self.setting.driver}
-        return known_ceilings(path, self._device, self._driver, torch, about, clock=self.clock)
+        name = f"cuda:{self._device.ordinal}"
+        return known_ceilings(path, about, lambda: measured_apart(name), torch_is_there=lambda: find_spec("torch") is not None)
 
     def refusal(self, case: BoundCase) -> str:
         """Why the device cannot run a case."""

@@ -135,6 +135,11 @@ class Files:
         before = self._before()
         return before.cases if before is not None and before.setting == setting else {}
 
+    def replaced(self, setting: Setting) -> str:
+        """Where else than here it was measured what lies there, and is not kept; empty for nothing."""
+        before = self._before()
+        return before.setting.device if before is not None and before.setting != setting and before.cases else ""
+
     def _before(self) -> Saved | None:
         """What lies where it is to be saved, whose other cases are kept; anything else is not written over."""
         return read_saved(self.save, self._shown_save) if self.save is not None and self.save.exists() else None
@@ -238,6 +243,8 @@ def _write(app: App, files: Files, setting: Setting, results: Sequence[CaseBench
         return
     names = {case.name for case in measured}
     kept = {name: row for name, row in files.kept(setting).items() if name not in names}
+    if device := files.replaced(setting):
+        app.note(f"note: what {app.show(files.save)} had was measured elsewhere (on {device}, or in another state), and is replaced")
     write_saved(files.save, setting, measured, kept)
     more = f", beside {len(kept)} saved before" if kept else ""
     app.say(f"saved {len(measured)} case{'s' if len(measured) != 1 else ''} as {app.show(files.save)}{more}")

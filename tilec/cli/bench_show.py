@@ -9,7 +9,7 @@ import click
 from tilec.bench.gate import Change, Standing
 from tilec.bench.measure import Measurement
 from tilec.bench.report import CaseBench, Point, RivalResult, Setting
-from tilec.bench.saved import Saved
+from tilec.bench.saved import Saved, unlike
 from tilec.bench.statistics import Interval, median, series_interval
 from tilec.bench.work import Ceilings, Rates
 from tilec.cli.app import App
@@ -163,6 +163,8 @@ def _saved_lines(results: Sequence[CaseBench], saved: Saved, limit: float, *, ga
             uncompared.setdefault(case.uncompared, []).append(case.name)
     for reason, names in uncompared.items():
         yield f"not compared: {_some(names)}: {reason}"
+    if other := unlike(saved, results):
+        yield f"note: {other}"
     left = [name for name in saved.cases if name not in {case.name for case in results}]
     if left:
         yield f"saved and not measured now: {_some(left)}"
@@ -223,7 +225,8 @@ def change_text(change: Change) -> str:
     low, high = change.interval.low - 1, change.interval.high - 1
     again = ""
     if change.repeated:
-        again = ", also when measured again" if change.standing is Standing.SLOWER else " when measured again, not at first"
+        sure = change.standing not in (Standing.SLOWER, Standing.UNCLEAR)
+        again = ", also when measured again" if not sure else " when measured again, not at first"
     return f"{change.ratio - 1:+.1%} against saved ({low:+.1%} to {high:+.1%}): {change.standing.value}{again}"
 
 

@@ -107,24 +107,22 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
     if not wish.args and not (set(cased) & set(wish.kernels) if wish.kernels else cased):
         named = [name for name in wish.kernels if name in chains]
         raise UsageError(NO_CASES, fix=f"add [chain.{named[0]}.case.CASE] to tilec.toml" if named else ADD_CASE)
-    _check_case_names(manifest, wish)
+    _check_cases(manifest, wish)
 
 
-def _check_case_names(manifest: Manifest, wish: Wish) -> None:
-    """Refuse a name of a case that none of what is asked for has: with others beside it, nobody would see that it is missing.
-
-    Raises:
-        UsageError: there is one.
-    """
+def _check_cases(manifest: Manifest, wish: Wish) -> None:
+    """Refuse names of cases that none of the kernels has: what is built says no more of them, and beside others nobody would miss them."""
     from tilec.errors import UsageError
     from tilec.model.suggest import did_you_mean
 
-    asked = [*manifest.kernels, *(manifest.chains if wish.chains else ())]
-    names = list(dict.fromkeys(case.name for one in asked if not wish.kernels or one.name in wish.kernels for case in one.cases))
-    for name in wish.cases:
-        if name not in names:
-            whose = f" of {', '.join(wish.kernels)}" if wish.kernels else ""
-            raise UsageError(f"no case {name!r}{whose}{did_you_mean(name, names)}", fix=f"cases are {_listed(names)}")
+    holders = [(kernel.name, kernel.cases) for kernel in manifest.kernels]
+    holders += [(chain.name, chain.cases) for chain in manifest.chains if wish.chains]
+    names = [(name, case.name) for name, cases in holders if not wish.kernels or name in wish.kernels for case in cases]
+    known = list(dict.fromkeys(case for _, case in names))
+    missing = [name for name in wish.cases if name not in known]
+    if missing:
+        what = ", no ".join(f"case {name!r}{did_you_mean(name, known)}" for name in missing)
+        raise UsageError(f"no {what}", fix=f"cases are {_listed([f'{holder}/{case}' for holder, case in names])}")
 
 
 def require_no_chain(manifest: Manifest, name: str) -> None:
@@ -174,7 +172,7 @@ def open_bundle(
     if bundle:
         if targets and how is None:  # else they are the device's own
             raise UsageError(f"--targets {' '.join(targets)}: what --bundle names is built already", fix="leave one of the two out")
-        path = app.path(bundle)
+        path = app.built_path(bundle)
         return Opened(bundle=open_container(path).bundle, advice="build the bundle for the target tileir too", path=path)
     assert project is not None
     words = tuple(word.strip() for text in targets for word in text.split(",") if word.strip())

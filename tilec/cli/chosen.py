@@ -47,7 +47,7 @@ def bundle_options(default: str) -> Callable[[F], F]:
     """`--bundle` (`bundle`) and `--targets` (`targets`); `default` says which targets are built for without it."""
 
     def declare(function: F) -> F:
-        built = "A bundle, package or wheel that is built already."
+        built = "What is built already: a bundle, a package, a wheel, or an installed package by its name."
         targets = click.option(
             "--targets",
             multiple=True,

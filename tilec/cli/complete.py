@@ -121,7 +121,7 @@ def kernels_inside(ctx: click.Context) -> list[str]:
         return project_kernels(ctx)
     from tilec.inspection.container import open_container
 
-    return list(open_container(_app(ctx).path(words[0])).bundle.kernels)
+    return list(open_container(_app(ctx).built_path(words[0])).bundle.kernels)
 
 
 def _app(ctx: click.Context) -> App:

@@ -30,6 +30,7 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
     epilog=examples(
         "tilec inspect dist/acme_kernels-0.3.0.tilec",
         "tilec inspect dist/acme_kernels                    # a generated package",
+        "tilec inspect acme_kernels                         # one that is installed",
         "tilec inspect dist/*.whl --select 'gemm-*'",
         "tilec inspect dist/acme_kernels --json | jq '.kernels[].name'",
         "tilec inspect libfoo.fatbin                        # compiled code that somebody else made",
@@ -102,7 +103,7 @@ def command(
     driver: str,
     verify: bool,
 ) -> int:
-    """Show what is inside FILE: a .tilec bundle, a generated package's directory, or a wheel that holds one.
+    """Show what is inside FILE: a .tilec bundle, a generated package (its directory, or its name where it is installed), or a wheel.
 
     A cubin, a fatbin, PTX or Tile IR bytecode will do too, whoever made it, and so will an object file, an archive, a library or a
     program with fatbins inside: each entry point is shown as a kernel.
@@ -177,7 +178,7 @@ def _refuse(app: App, shown: Sequence[str], *, form: str | None, old: str, deny_
         click.UsageError: two are such.
     """
     wrong = ""
-    if form and app.json:
+    if form and app.json and not old:
         wrong = f"--json and --{form} cannot be combined"
     elif "--html" in shown and app.json:
         wrong = "--json and --html cannot be combined"
@@ -220,7 +221,7 @@ def _opened(app: App, file: str) -> Code:
     """What a name on the command line is; what of it is left out is told."""
     from tilec.inspection.container import open_code
 
-    found = open_code(app.path(file), app.settings.search)
+    found = open_code(app.built_path(file), app.settings.search)
     for note in found.notes:
         app.note(f"note: {note}")
     return found

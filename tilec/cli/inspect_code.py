@@ -33,7 +33,11 @@ def difference(app: App, old: Code, new: Code, select: str, *, code: bool, deny_
     from tilec.inspection import container, diff, report
 
     if code:
-        _print_code(app, machine.code_difference(old.bundle, new.bundle, select, app.settings.search))
+        changed = machine.code_difference(old.bundle, new.bundle, select, app.settings.search)
+        if app.json:
+            app.document("code-diff", dataclasses.asdict(changed))
+        else:
+            _print_code(app, changed)
         return
     reports = [container.describe(one) for one in (old, new)]
     found = diff.compare(*([report.narrow(one, select) for one in reports] if select else reports))

@@ -11,7 +11,7 @@ import click
 
 from tilec.cli.app import App
 from tilec.cli.tables import TEXT_LEAST, cells, hanging, plural, terminal_width
-from tilec.errors import MissingError, UsageError
+from tilec.errors import BundleError, MissingError, UsageError
 
 if TYPE_CHECKING:
     from tilec.bundle.choose import Candidate, Choice
@@ -31,13 +31,18 @@ def print_why(app: App, file: str, kernel: str, arguments: Sequence[str], *, dev
     """Say what a device would take of a kernel, and give the exit code: 1 where it could run none of it.
 
     Raises:
-        UsageError: the file is no bundle, or something on the command line is off.
+        BundleError: the file is no bundle.
+        UsageError: something on the command line is off.
         LaunchError: a launch with these arguments would be refused.
     """
-    from tilec.inspection.container import open_container
+    from tilec.inspection.container import is_code, open_container
     from tilec.inspection.why import explain_choice
 
-    found = explain_choice(open_container(app.path(file)).bundle, kernel, arguments, find_place(app, device, driver))
+    path = app.built_path(file)
+    if is_code(path):
+        what = f"--why: {app.show(path)} is no bundle: no launch chooses among what is in it"
+        raise BundleError(what, fix="name the bundle or the package that it was made for")
+    found = explain_choice(open_container(path).bundle, kernel, arguments, find_place(app, device, driver))
     if app.json:
         app.document("why", to_json(found))
     elif found.explanation is not None:

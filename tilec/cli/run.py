@@ -57,6 +57,7 @@ class _Given:
         "tilec run --trace softmax/odd --block 3   # each operation of one block",
         "tilec run fill --arg z=f32[1000]:empty --arg alpha=2.5",
         "tilec run --bundle dist/acme_kernels-0.3.0.tilec   # built elsewhere",
+        "tilec run --bundle acme_kernels         # the cases on the package that is installed",
     )
     + "\n\nExit codes: 0 every result is within its tolerance, 1 one is not or could not be had, 2 usage or manifest, 3 no GPU and no "
     "case (or not the kernel that was named) that runs without one, 86 --check found something. Cases that need a GPU are skipped on "

@@ -152,7 +152,7 @@ class Opener:
         if _NO_CODE in f"{listed.stdout}{listed.stderr}":
             raise fault(file.path, "there is no code for GPUs in it", cause="it was compiled for its host alone")
         if listed.rc or taken.rc or not (files or others):
-            words = (taken.stderr or listed.stderr or listed.stdout).strip()
+            words = (taken.stderr or listed.stderr or listed.stdout).strip().replace(str(Path(folder, "k.fatbin")), file.path)
             raise fault(
                 file.path,
                 f"the fatbin cannot be read: {words.splitlines()[0] if words else 'it has no members'}",

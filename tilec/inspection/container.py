@@ -52,8 +52,7 @@ def open_code(path: Path, search: ToolSearch) -> Code:
         CompileError: a damaged file of compiled code.
         ToolchainError: a fatbin, and cuobjdump is missing.
     """
-    head = _head(path)
-    if not head or head.startswith(b"PK") or path.suffix in (SUFFIX, ".whl"):
+    if not is_code(path):
         found = open_container(path)
         return Code(path=found.path, kind=found.kind, size=found.size, bundle=found.bundle)
     from tilec.inspection.loose import open_loose
@@ -66,6 +65,12 @@ def open_code(path: Path, search: ToolSearch) -> Code:
         raise BundleError(f"{path}: cannot be read: {exc.strerror or exc}", fix="check its permissions") from exc
     loose = open_loose(path, data, search)
     return Code(path=str(path), kind=loose.kind, size=len(data), bundle=loose, notes=loose.notes)
+
+
+def is_code(path: Path) -> bool:
+    """Whether a path is a file of compiled code, or of something else that is neither a bundle nor holds one."""
+    head = _head(path)
+    return bool(head) and not head.startswith(b"PK") and path.suffix not in (SUFFIX, ".whl")
 
 
 def _head(path: Path) -> bytes:
@@ -89,7 +94,10 @@ def open_container(path: Path) -> Container:
     if path.is_dir():
         return _from_directory(path)
     if not path.exists():
-        fix = "name a .tilec bundle, a generated package's directory, a wheel, or compiled code: a cubin, a fatbin, PTX, Tile IR, a library"
+        fix = (
+            "name a .tilec bundle, a generated package (its directory, or its name where it is installed), a wheel, "
+            "or compiled code: a cubin, a fatbin, PTX, Tile IR, a library"
+        )
         raise BundleError(f"{path}: no such file or directory", fix=fix)
     if path.suffix == ".whl":
         return _from_wheel(path)

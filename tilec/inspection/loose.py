@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tilec.frontends._prebuilt_declare import declared, opened_cubin
 from tilec.frontends._prebuilt_files import FileKind, Prebuilt, kind_of
 from tilec.frontends._prebuilt_ptx import read_ptx
 from tilec.frontends._prebuilt_tile import read_tile
-from tilec.frontends._prebuilt_tools import Opener
+from tilec.frontends._prebuilt_tools import Members, Opener
 from tilec.frontends.base import ToolSearch
 from tilec.model.arch import ARCHS, Target, TargetKind
 from tilec.model.digest import sha256
@@ -25,6 +26,7 @@ from tilec.model.signature import Param, ParamKind
 # How a report calls each kind of file.
 NAMES = {FileKind.PTX: "PTX", FileKind.CUBIN: "cubin", FileKind.FATBIN: "fatbin", FileKind.TILEIR: "Tile IR"}
 HOST = "host code"  # an object file, a library or a program, or an archive of objects, with fatbins inside
+_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)", re.MULTILINE)
 _ARCHIVE = b"!<arch>\n"
 _LANGUAGE = "prebuilt"
 _ODD = f"this tilec knows {' to '.join(f'sm_{cc[0]}{cc[1]}' for cc in (min(ARCHS), max(ARCHS)))}"
@@ -82,10 +84,13 @@ def open_loose(path: Path, data: bytes, search: ToolSearch) -> LooseCode:
     if file.kind not in NAMES:
         raise _not_yet(path, file.kind)
     opener = Opener(search)
-    parts, notes = _known(opener.members(file).files) if kind is FileKind.FATBIN else ((file,), ())
-    if not parts and (others := opener.members(file).others):
-        raise _not_yet(path, others[0][0])
-    decls = _declared(file, parts, opener)
+    members = opener.members(file) if kind is FileKind.FATBIN else Members(files=(file,), others=())
+    if not members.files:
+        if all(other is FileKind.TILEIR for other, _ in members.others):
+            declared(file, opener)  # raises, and says which file to name
+        raise _not_yet(path, members.others[0][0])
+    parts, notes = _known(members.files) if kind is FileKind.FATBIN else (members.files, ())
+    decls = _declared(parts, opener)
     images: dict[str, list[ImageInfo]] = {}
     blobs = {}
     for part in parts:
@@ -98,6 +103,14 @@ def open_loose(path: Path, data: bytes, search: ToolSearch) -> LooseCode:
     package = PackageInfo(name=path.name, version="", module="")
     info = BundleInfo(package=package, kernels=kernels, profile="")
     return LooseCode(kind=HOST if host else NAMES[kind], digest=file.digest, info=info, blobs=blobs, notes=notes)
+
+
+def _not_yet(path: Path, kind: FileKind) -> BundleError:
+    return BundleError(
+        f"{path}: {kind.value} is no code of an architecture yet",
+        cause="it is compiled or linked before it runs",
+        fix='take it into a project (`language = "prebuilt"`), build that, and inspect the bundle',
+    )
 
 
 def _known(parts: Sequence[Prebuilt]) -> tuple[tuple[Prebuilt, ...], tuple[str, ...]]:
@@ -120,22 +133,27 @@ def _known(parts: Sequence[Prebuilt]) -> tuple[tuple[Prebuilt, ...], tuple[str, 
             if not cubin.kernels:  # device functions and variables alone
                 continue
             unlinked += is_for_linking(part.data)
-        elif part.kind is FileKind.PTX and ".entry" not in part.text:
-            continue
+        elif part.kind is FileKind.PTX:
+            target = _TARGET.search(part.text)
+            if target is not None and (int(target[1]) // 10, int(target[1]) % 10) not in ARCHS:
+                alien[f"compute_{target[1]}"] = alien.get(f"compute_{target[1]}", 0) + 1
+                continue
+            if ".entry" not in part.text:
+                continue
         kept.append(part)
-    notes = tuple(f"{count} cubin{'s' if count > 1 else ''} for {name} left out: {_ODD}" for name, count in sorted(alien.items()))
+    notes = tuple(f"{count} of its images, for {name}, left out: {_ODD}" for name, count in sorted(alien.items()))
     if unlinked:
         notes += (f"{unlinked} cubin{'s' if unlinked > 1 else ''} still to be linked: shared memory is not known before that",)
-    if parts and not kept:
+    if not kept:
         what = "; ".join(notes) or "it holds device functions and variables alone, and no kernel"
         raise BundleError(f"{parts[0].path.partition(' (')[0]}: {what}", fix="take a newer tilec for a newer architecture" if notes else "")
     return tuple(kept), notes
 
 
-def _declared(file: Prebuilt, parts: Sequence[Prebuilt], opener: Opener) -> dict[str, KernelDecl]:
+def _declared(parts: Sequence[Prebuilt], opener: Opener) -> dict[str, KernelDecl]:
     """What is known of each kernel's parameters: PTX says most of them, so that it is asked first."""
     found: dict[str, KernelDecl] = {}
-    for part in sorted(parts, key=lambda part: part.kind is not FileKind.PTX) or (file,):
+    for part in sorted(parts, key=lambda part: part.kind is not FileKind.PTX):
         for decl in declared(part, opener):
             found.setdefault(decl.name, decl)
     return found

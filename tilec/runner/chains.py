@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilec.errors import CaseError, Location
@@ -130,29 +130,69 @@ class ChainLauncher:
 
     def __init__(self, module: Module, case: BoundCase) -> None:
         """Find the launchers of its kernels."""
-        self._names = tuple(param.name for param in case.params)
-        self._steps = [(module.kernels[step.kernel], step.arguments, dict(step.axes)) for step in case.steps]
+        self._names = [param.name for param in case.params]
+        self._calls = [_call(module.kernels[step.kernel], step, self._names) for step in case.steps]
 
     def __call__(self, stream: Any, /, *args: Any) -> None:
         """Launch every step, with all checks of each."""
-        for launcher, given in self._given(dict(zip(self._names, args, strict=True))):
-            launcher(stream, **given)
+        for call in self._calls:
+            values = [value if place is None else args[place] for place, value in call.taken]
+            call.launcher(stream, *values[: call.leading], **dict(zip(call.rest, values[call.leading :], strict=True)), **call.axes)
 
     def bind(self, /, **arguments: Any) -> BoundChain:
         """The steps with their arguments, to be enqueued many times."""
-        return BoundChain([launcher.bind(**given) for launcher, given in self._given(arguments)])
+        given = [arguments[name] for name in self._names]
+        return BoundChain([call.launcher.bind(**call.given(given)) for call in self._calls])
 
     def explain(self, **arguments: Any) -> ChainExplanation:
         """What the steps take."""
-        taken = [launcher.explain(**given) for launcher, given in self._given(arguments)]
+        given = [arguments[name] for name in self._names]
+        taken = [call.launcher.explain(**call.given(given)) for call in self._calls]
         digests = [one.image.digest if one.image else "" for one in taken]
         return ChainExplanation(
             variant=VariantInfo(id=" -> ".join(one.variant.id for one in taken)), image=ChainCode(digest=sha256(" ".join(digests).encode()))
         )
 
-    def _given(self, arguments: Mapping[str, Any]) -> Iterator[tuple[Launcher, dict[str, Any]]]:
-        for launcher, taken, axes in self._steps:
-            yield launcher, {name: arguments[one.name] if one.name else one.value for name, one in taken} | axes
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Call:
+    """How a step's launcher is called.
+
+    Attributes:
+        launcher: of its kernel. axes: that the step chooses.
+        names: its parameters that are given, in its order. taken: for each the place among the chain's arguments, or None and a value.
+        leading: how many of them are given by place, which takes the launcher less time.
+    """
+
+    launcher: Launcher
+    axes: Mapping[str, Any]
+    names: tuple[str, ...]
+    taken: tuple[tuple[int | None, Any], ...]
+    leading: int
+
+    @property
+    def rest(self) -> tuple[str, ...]:
+        """Those that are given by name."""
+        return self.names[self.leading :]
+
+    def given(self, arguments: Sequence[Any]) -> dict[str, Any]:
+        """Parameters and axes by name."""
+        values = (value if place is None else arguments[place] for place, value in self.taken)
+        return dict(zip(self.names, values, strict=True)) | dict(self.axes)
+
+
+def _call(launcher: Launcher, step: BoundStep, arguments: Sequence[str]) -> _Call:
+    """How a launcher is called for a step of a chain with these arguments."""
+    operands = dict(step.arguments)
+    params = [param.name for param in launcher.info.params]
+    names = tuple(name for name in params if name in operands)
+    return _Call(
+        launcher=launcher,
+        axes=dict(step.axes),
+        names=names,
+        taken=tuple((arguments.index(one.name) if one.name else None, one.value) for one in (operands[name] for name in names)),
+        leading=next((place for place, (one, other) in enumerate(zip(params, names, strict=False)) if one != other), len(names)),
+    )
 
 
 class BoundChain:

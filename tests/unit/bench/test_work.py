@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from tilec.bench import ceilings
-from tilec.bench.ceilings import NO_TORCH, Ceilings, keep_ceilings, known_ceilings, path_of, read_ceilings
+from tilec.bench import apart, ceilings
+from tilec.bench.apart import measured_apart
+from tilec.bench.ceilings import (
+    NO_TORCH,
+    Ceilings,
+    ceilings_json,
+    keep_ceilings,
+    known_ceilings,
+    measure_ceilings,
+    path_of,
+    read_ceilings,
+)
 from tilec.bench.work import NO_RATES, Work, amount_of, rates_of
+from tilec.errors import MissingError
 from tilec.testing.fake_driver import H200, FakeDriver
 
 DEVICE = Ceilings(copy=4e12, products={"bf16": 800e12})
@@ -59,22 +72,67 @@ def test_a_copy_is_measured_where_there_is_no_torch_and_once(tmp_path: Path, mon
     monkeypatch.setattr(ceilings, "COPY", 1 << 10)  # the fake driver copies for real
     driver, path = FakeDriver(devices=(H200,)), tmp_path / "devices" / "c.json"
     ticks = iter(range(10_000))
-    found = known_ceilings(path, H200, driver, None, {}, clock=lambda: float(next(ticks)))
+
+    def known(*, torch: bool = False) -> Ceilings:
+        return known_ceilings(
+            path, {}, lambda: measure_ceilings(H200, driver, None, clock=lambda: float(next(ticks))), torch_is_there=lambda: torch
+        )
+
+    found = known()
     assert found.copy is not None
     assert (dict(found.products), found.missing) == ({}, NO_TORCH)
     copies = driver.calls.count("copy_async")
     assert copies > 0
-    assert known_ceilings(path, H200, driver, None, {}, clock=lambda: float(next(ticks))) == found
+    assert known() == found
     assert driver.calls.count("copy_async") == copies
+    known(torch=True)  # which may measure products now
+    assert driver.calls.count("copy_async") > copies
 
 
-def test_behind_products_a_gpu_rests_and_behind_kept_ones_it_need_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_behind_products_a_gpu_rests_and_behind_kept_ones_it_need_not(tmp_path: Path) -> None:
     """Else the first case would be held back for the power that they took."""
-    monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_args, **_more: DEVICE)
-    driver, path, rested = FakeDriver(devices=(H200,)), tmp_path / "c.json", []
+    rested: list[float] = []
     for _ in range(2):
-        assert known_ceilings(path, H200, driver, object(), {}, clock=lambda: 0.0, rest=rested.append) == DEVICE
+        assert known_ceilings(tmp_path / "c.json", {}, lambda: DEVICE, torch_is_there=lambda: True, rest=rested.append) == DEVICE
     assert rested == [ceilings.REST]
+
+
+def saying(text: str, code: int = 0) -> tuple[str, ...]:
+    return (sys.executable, "-c", f"import sys; print({text!r}, file=sys.{'stderr' if code else 'stdout'}); sys.exit({code})")
+
+
+def test_a_process_of_its_own_measures_them() -> None:
+    """Nothing of what it did is left where kernels are measured."""
+    assert measured_apart("cuda:0", saying(f"a library says something\n{json.dumps(ceilings_json(DEVICE))}")) == DEVICE
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (saying("there is no GPU number 7", 1), "there is no GPU number 7"),
+        (saying("[]"), "the process that measures them says nothing"),
+        (saying('{"copy": -1, "products": {}, "by": "", "missing": ""}'), "the process that measures them says nothing"),
+        (("/no/such/python",), "[Errno 2] No such file or directory: '/no/such/python'"),
+    ],
+)
+def test_a_process_that_gives_none_says_why(command: tuple[str, ...], why: str) -> None:
+    assert measured_apart("cuda:0", command) == Ceilings(missing=f"they cannot be measured: {why}")
+
+
+def test_what_the_process_prints(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    driver = FakeDriver(devices=(H200,))
+    monkeypatch.setattr(apart, "driver_of", lambda _name: driver)
+    monkeypatch.setattr(apart, "measure_ceilings", lambda *_args, **_more: dataclasses.replace(DEVICE, products={}))
+    for what, missing in (("torch is not installed", NO_TORCH), ("torch 2.13.0+cpu sees no GPU", "torch 2.13.0+cpu sees no GPU")):
+
+        def refuse(*_args: object, what: str = what) -> None:
+            raise MissingError(what)
+
+        monkeypatch.setattr(apart, "open_library", refuse)
+        assert apart.main(["cuda:0"]) == 0
+        assert json.loads(capsys.readouterr().out)["missing"] == missing
+    assert apart.main(["cuda:3"]) == 1
+    assert capsys.readouterr().err == "there is no device 3: this process sees 1, numbered from 0\n"
 
 
 def test_a_cache_that_cannot_be_written_costs_measuring_again(tmp_path: Path) -> None:
@@ -83,10 +141,7 @@ def test_a_cache_that_cannot_be_written_costs_measuring_again(tmp_path: Path) ->
     assert (tmp_path / "file").read_text() == ""
 
 
-def test_a_device_that_refuses_has_no_ceilings(tmp_path: Path) -> None:
-    driver = FakeDriver(devices=(H200,))
-    driver.fail = {"allocate": "CUDA_ERROR_OUT_OF_MEMORY"}
-    found = known_ceilings(tmp_path / "c.json", H200, driver, None, {}, clock=lambda: 0.0)
-    assert found.copy is None
-    assert found.missing.startswith("they cannot be measured: ")
-    assert not (tmp_path / "c.json").exists()
+def test_ceilings_of_a_device_that_refuses_are_not_kept(tmp_path: Path) -> None:
+    path, none = tmp_path / "c.json", Ceilings(missing="they cannot be measured: no memory")
+    assert known_ceilings(path, {}, lambda: none, torch_is_there=lambda: True) == none
+    assert not path.exists()

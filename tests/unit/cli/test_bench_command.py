@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.bench_samples import BENCH, GIVEN, H200, SHOWN, SLOWER, PlannedPlace, app, bound, manifest, opened
+from tilec.bench.libraries import Library
 from tilec.bench.measure import ClockReading
 from tilec.bench.saved import read_saved
 from tilec.bench.statistics import Interval
@@ -158,6 +159,44 @@ def test_cases_that_are_not_measured_stay_saved_and_are_named(desk: Desk, capsys
     assert "not compared: add/4k: its inputs are others now\n" in shown
     assert "saved and not measured now: add/bare\n" in shown
     assert "FAIL: 0 cases held against what was saved, 5% allowed: nothing to compare" in shown
+
+
+class WithTorch(PlannedPlace):
+    """A place where torch is there too."""
+
+    def library(self, name: str) -> Library:
+        return super().library("numpy")
+
+
+def test_libraries_that_were_measured_on_one_side_alone_are_told(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """What torch leaves in a GPU's memory made a kernel 8 % slower: no comparison is refused for it, and nobody has to guess."""
+    told = "note: it was measured beside torch, now beside nothing: what a library leaves in a GPU's memory may be seen"
+    desk.bench(save="main", place=WithTorch(times))
+    capsys.readouterr()
+    assert desk.bench(against_saved="main")[0] == 0  # where torch is not installed
+    assert told in capsys.readouterr().out
+    desk.bench(against_saved="main", place=WithTorch(times))
+    assert "measured beside" not in capsys.readouterr().out
+
+
+def test_another_tilec_may_measure_otherwise(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.bench(save="main")
+    path = desk.root / ".tilec/bench/main.json"
+    saved = json.loads(path.read_text())
+    path.write_text(json.dumps(saved | {"tilec": "0.0.7"}))
+    desk.bench(against_saved="main")
+    assert "note: it was saved by tilec 0.0.7, which may measure otherwise than" in capsys.readouterr().out
+    del saved["tilec"], saved["beside"]  # as it was saved before these were
+    path.write_text(json.dumps(saved))
+    desk.bench(against_saved="main")
+    assert "note: it was" not in capsys.readouterr().out
+
+
+def test_saving_over_what_was_measured_elsewhere_is_told(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.bench(save="main")
+    capsys.readouterr()
+    desk.bench(save="main", place=PlannedPlace(times, setting=dataclasses.replace(H200, device="NVIDIA A100")))
+    assert "main.json had was measured elsewhere (on Fake H200, or in another state), and is replaced" in capsys.readouterr().err
 
 
 def test_what_another_run_saves_meanwhile_stays(desk: Desk) -> None:

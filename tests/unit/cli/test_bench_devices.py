@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from tests.bench_samples import BENCH, CASE, HEAD
 from tests.runtime_samples import ADD, IMAGES
+from tilec.bench.ceilings import measure_ceilings
 from tilec.bench.clocks import Clocks
 from tilec.bundle.write import write_bundle
 from tilec.cli import bench_place
@@ -68,6 +70,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     monkeypatch.setattr(bench_place, "uuid_of", lambda _ordinal: "GPU-1")
     monkeypatch.setattr(bench_place, "open_library", missing)
     monkeypatch.setattr("tilec.bench.ceilings.COPY", 1 << 20)
+    monkeypatch.setattr(
+        bench_place, "measured_apart", lambda _name: measure_ceilings(driver.device(0), driver, None, clock=time.perf_counter)
+    )
     return driver
 
 

@@ -229,6 +229,8 @@ def test_equal_bundles(cli, sample: Path) -> None:
         cli("inspect", "acme.tilec", "--diff", "acme.tilec", "--sass", "--select", "add-f16-B64-sm_80").out
         == "add-f16-B64-sm_80: the same bytes\n"
     )
+    found = json.loads(cli("inspect", "acme.tilec", "--diff", "acme.tilec", "--sass", "--select", "add-f16-B64-sm_80", "--json").out)
+    assert (found["schema_version"], found["kind"], found["id"], found["equal"]) == (1, "code-diff", "add-f16-B64-sm_80", True)
 
 
 @pytest.mark.parametrize(

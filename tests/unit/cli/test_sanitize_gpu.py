@@ -243,7 +243,7 @@ def test_without_compute_sanitizer(sanitize, folder: Path) -> None:
 def test_a_case_that_is_not_there_is_told_before_a_tool_that_is_not(sanitize, folder: Path) -> None:
     (folder / "bin" / "compute-sanitizer").unlink()
     done = sanitize("--case", "sme", bundle="")
-    assert (done.code, done.err) == (2, "error: no case 'sme'; did you mean 'some'\n  fix: cases are some, more\n")
+    assert (done.code, done.err) == (2, "error: no case 'sme'; did you mean 'some'\n  fix: cases are scale/some, scale/more\n")
 
 
 def test_without_a_gpu(sanitize, monkeypatch) -> None:
@@ -272,7 +272,7 @@ def test_without_a_gpu(sanitize, monkeypatch) -> None:
         (("--timeout", "0"), "cuda", "--timeout"),
         (("--timeout", "inf"), "cuda", "'inf' is more than anybody waits: take 1,000,000 or less"),
         (("scael",), "cuda", "no kernel 'scael'; did you mean 'scale'"),
-        (("--case", "sme"), "cuda", "no case 'sme'; did you mean 'some'\n  fix: cases are some, more"),
+        (("--case", "sme"), "cuda", "no case 'sme'; did you mean 'some'\n  fix: cases are scale/some, scale/more"),
     ],
 )
 def test_command_lines_that_are_off(sanitize, folder: Path, args: tuple[str, ...], device: str, words: str) -> None:

@@ -96,10 +96,12 @@ def test_a_library_of_a_host_is_what_is_inside(tmp_path: Path, monkeypatch: pyte
 def test_cubins_for_what_is_not_known_are_left_out_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     members(monkeypatch, (FileKind.CUBIN, build_cubin(flags=SM_70)), (FileKind.CUBIN, build_cubin()))
     code = opened(tmp_path / "lib.so", host())
-    assert code.notes == ("1 cubin for sm_70 left out: this tilec knows sm_75 to sm_121",)
+    assert code.notes == ("1 of its images, for sm_70, left out: this tilec knows sm_75 to sm_121",)
     assert len(describe(code).info.kernels[0].variants[0].images) == 1
+    members(monkeypatch, (FileKind.PTX, PTX.replace("sm_80", "sm_52").encode()), (FileKind.CUBIN, build_cubin()))
+    assert opened(tmp_path / "lib.so", host()).notes == ("1 of its images, for compute_52, left out: this tilec knows sm_75 to sm_121",)
     members(monkeypatch, (FileKind.CUBIN, build_cubin(flags=SM_70)))
-    with pytest.raises(BundleError, match=r"lib.so: 1 cubin for sm_70 left out: this tilec knows sm_75 to sm_121") as caught:
+    with pytest.raises(BundleError, match=r"lib.so: 1 of its images, for sm_70, left out: this tilec knows sm_75 to sm_121") as caught:
         opened(tmp_path / "lib.so", host())
     assert "newer tilec" in caught.value.fix
 

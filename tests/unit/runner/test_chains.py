@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from tests.cpu_samples import ADD, add, device
@@ -25,11 +26,12 @@ from tilec.model.kernel import KernelInfo
 from tilec.model.signature import Param, ParamKind
 from tilec.project import open_project
 from tilec.runner.cases import BoundCase
-from tilec.runner.chains import chain_cases, device_of
+from tilec.runner.chains import ChainModule, chain_cases, device_of
 from tilec.runner.device import ModuleDevice
 from tilec.runner.reference import References
 from tilec.runner.run import run_case
 from tilec.runtime import _driver
+from tilec.runtime.memory import DeviceBuffer
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 
 CHAIN = """
@@ -270,6 +272,23 @@ def test_on_the_cpu_device_a_step_sees_what_the_one_before_it_wrote(tmp_path: Pa
     result = run_case(made, where, References(str(tmp_path)), clock=time.perf_counter)
     assert (result.status, str(result.error)) == ("passed", "None")
     assert [output.name for output in result.outputs] == ["y", "z"]
+
+
+def test_the_launcher_of_a_chain_gives_each_step_what_is_its_own() -> None:
+    """However the step names it; called, and bound."""
+    module, driver = device()
+    inputs = tuple(Input(name=n, shape=("64",)) for n in "xyz")
+    steps = (parse_step("add(y, x, x)"), parse_step("add(z=z, x=y, y=x, alpha=-1)"))
+    chain = Chain(name="c", steps=steps, cases=(Case(name="one", inputs=inputs),))
+    (made,) = chain_cases(chain, {"add": ADD})
+    launcher = ChainModule(module, made).kernels["c"]
+    for launch in (lambda *given: launcher(0, *given), lambda *given: launcher.bind(**dict(zip("yxz", given, strict=True))).launch(0)):
+        y, x, z = (DeviceBuffer.from_host(np.full(64, value, np.float32), "cpu", driver=driver) for value in (9, 3, 9))
+        assert [param.name for param in made.params] == ["y", "x", "z"]
+        launch(y, x, z)
+        assert (y.to_host()[0], z.to_host()[0]) == (6, 3 - 6)
+    explained = launcher.explain(z=z, x=x, y=y)
+    assert explained.variant.id.count(" -> ") == 1
 
 
 def test_where_one_kernel_needs_a_gpu_the_chain_does() -> None:

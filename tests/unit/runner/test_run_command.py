@@ -275,13 +275,28 @@ def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
     assert "ok" in checked.out
 
 
+def test_a_package_that_is_installed_goes_by_its_name(tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is found as Python finds it, and not imported; a path of that name goes first."""
+    package = tmp_path / "site" / "acme_installed"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('imported')\n")
+    write_bundle(package / "acme.tilec", INFO, lambda _digest: IMAGE)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    done = tilec("--case", "good", "--bundle", "acme_installed")
+    assert (done.code, done.out.splitlines()[1].split()[:2]) == (0, ["scale/good", "ok"])
+    for name in ("acme_instaled", "json", "os.path.no", "pathlib"):
+        done = tilec("--case", "good", "--bundle", name)
+        assert done.code == 1
+        assert "no such file or directory" in done.err or "holds no .tilec bundle" in done.err
+    (tmp_path / "acme_installed").mkdir()
+    assert "acme_installed holds no .tilec bundle" in tilec("--case", "good", "--bundle", "acme_installed").err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["scael"], "no kernel 'scael'; did you mean 'scale'"),
-        (["--case", "none"], "no case 'none'\n  fix: cases are good, bad, refused"),
-        (["scale", "--case", "good", "--case", "bda"], "no case 'bda' of scale; did you mean 'bad'"),
-        (["--select", "scale/godo"], "no case matches: there is no scale/godo; did you mean 'scale/good'"),
+        (["--case", "none", "--case", "god"], "no case 'none', no case 'god'; did you mean 'good'\n  fix: cases are scale/good, scale/bad"),
         (["--arg", "x=1"], "--arg runs one kernel: name it"),
         (["--repeat", "2", "--check"], "--repeat and --check do not go together"),
         (["--repeat", "0"], "0 is not in the range x>=1"),
@@ -296,6 +311,8 @@ def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
         (["--set", "alpah=3"], "--set alpah=3: kernel scale has no parameter or axis 'alpah'; did you mean 'alpha'"),
         (["--input", "x=none.npz:a"], "none.npz:a cannot be read: No such file or directory"),
         (["scale", "--arg", "x=f32[3]", "--set", "alpha=3"], "--set and --input change cases, and --arg runs a kernel without one"),
+        (["scale", "--case", "good", "--case", "bda"], "no case 'bda'; did you mean 'bad'"),
+        (["--select", "scale/godo"], "no case matches: there is no scale/godo; did you mean 'scale/good'"),
         (["--trace", "scale/good", "--output-dir", "out"], "--output-dir and --trace do not go together"),
         (["scale", "--device", "cuda:"], "--device: 'cuda:' is no device that kernels run on"),
     ],
