@@ -83,7 +83,7 @@ def _print_sheet(app: App, watched: Watched) -> None:
     names = _variables(watched)
     app.say(f"{click.style(watched.case.name, bold=True)} on {watched.device.name}, stops in {', '.join(watched.symbols)}")
     shown = ", ".join((*names[:NAMED], *(["…"] if len(names) > NAMED else [])))
-    facts = {"place": place, "names": shown, "name": names[-1] if names else "", "why": _why_none(kernel.language)}
+    facts = {"place": place, "names": shown, "name": names[0] if names else "", "why": _why_none(kernel.language)}
     rows = [(order.format(**facts), what.format(**facts)) for order, what in (*FIRST, *(WITH_VARIABLES if names else WITHOUT), *LAST)]
     width = max(len(order) for order, _ in rows)
     for order, what in rows:
