@@ -203,7 +203,7 @@ def _show(app: App, watched: Watched, taken: dict[str, Any], report: Path, found
     facts += [f"{found.registers:.0f} registers a thread"] if found.registers is not None else []
     facts += [f"{found.hertz / 1e9:.2f} GHz"] if found.hertz else []
     if facts:
-        app.say(f"  {', '.join(facts)}")
+        app.tell(f"  {', '.join(facts)}")
     width = terminal_width()
     for sentence in words(found):
         app.say(f"  {sentence}" if width is None else click.wrap_text(sentence, width, initial_indent="  ", subsequent_indent="    "))
@@ -217,9 +217,9 @@ def _show(app: App, watched: Watched, taken: dict[str, Any], report: Path, found
         for line in table(columns(">samples", "line", "~waits for", "~source"), rows, width=width, indent="  "):
             app.say(line)
     if note:
-        app.say(f"  note: {note}")
+        app.tell(f"  note: {note}")
     app.say()
-    app.say(f"report: {app.show(report)} (`ncu-ui` shows all of it)")
+    app.tell(f"report: {app.show(report)} (`ncu-ui` shows all of it)")
 
 
 def time_text(seconds: float) -> str:

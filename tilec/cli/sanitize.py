@@ -168,7 +168,7 @@ def sanitize(app: App, opened: Opened, cases: tuple[BoundCase, ...], options: Sa
         head = {**package_json(opened, manifest), "device": {"name": "cpu"}, "orders": list(options.orders)}
         app.document("sanitize", {**head, **to_json(results)})
     else:
-        app.say(_summary(results))
+        app.tell(_summary(results))
     return code
 
 
@@ -192,13 +192,13 @@ def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
         what = f"{plural(len(result.findings), 'finding')}, {what}".removesuffix(", ")
     app.say(f"{result.case.name:<{width}}  {click.style(word, fg=tint, bold=True)}{' ' * (6 - len(word))}  {what}".rstrip())
     for finding in result.findings:
-        app.say("\n" + render_finding(finding, result, lines.line))
+        app.tell("\n" + render_finding(finding, result, lines.line))
     if result.findings:
         app.say("")
     for note in result.notes:
-        app.say(f"  note: {note}")
+        app.tell(f"  note: {note}")
     if result.error is not None:
-        app.say("\n".join(f"  {row}" for row in located_text(result.error, app.show).splitlines()))
+        app.tell("\n".join(f"  {row}" for row in located_text(result.error, app.show).splitlines()))
 
 
 def _summary(results: Sequence[CaseFindings]) -> str:
