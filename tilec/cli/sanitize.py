@@ -10,7 +10,7 @@ import click
 
 from tilec.cli.app import App, SecondsRange, examples, json_option
 from tilec.cli.chosen import bundle_options, case_options
-from tilec.cli.complete import completes, completes_list, profiles
+from tilec.cli.complete import checkers, completes, completes_list, profiles
 from tilec.cli.findings import FOUND
 
 if TYPE_CHECKING:
@@ -65,7 +65,13 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 )
 @case_options
 @click.option(
-    "--device", default="cpu", show_default=True, callback=_device, metavar="NAME", help="Where the kernels are run: cpu, cuda or cuda:N."
+    "--device",
+    default="cpu",
+    show_default=True,
+    callback=_device,
+    metavar="NAME",
+    shell_complete=completes(checkers),
+    help="Where the kernels are run: cpu, cuda or cuda:N.",
 )
 @click.option("--seed", "seeds", multiple=True, type=click.IntRange(0, 2**63 - 1), help="cpu: a random order of the blocks.  [default: 0]")
 @click.option("--nan", is_flag=True, help="cpu: report the first NaN or infinity that is made from finite numbers.")

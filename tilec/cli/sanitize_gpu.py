@@ -189,7 +189,7 @@ def _failure(check: _Check, watched: Watched, tool: Tool, seen: _Seen) -> TilecE
         )
     output = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
     words = [*log.troubles, *output[-TAIL:]]
-    shown = "\n".join(f"    {line.strip()}" for line in words) or f"    nothing (status {done.rc})"
+    shown = "\n".join(f"    {line.strip()}" for line in words) or f"    it said nothing (status {done.rc})"
     if not seen.told.get("ended") and any(word in text for word in _UNFIT for text in words):
         return MissingError(
             f"compute-sanitizer cannot work on {watched.device.name} here{WORDS}{shown}",
