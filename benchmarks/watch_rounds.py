@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from common import environment, median, options, save, spent, tilec, timed
+from common import cores, environment, median, options, save, spent, tilec, timed
 
 COMMANDS = {
     "check": ("check",),
@@ -51,7 +51,8 @@ def main() -> None:
             table.append((f"tilec watch {name}", f"{watched:.0f} ms (wanted: under 500); {beside}"))
             used, fresh = (median(results[name][f"{kind} cpu"]) * 1e3 for kind in ("watch", "afresh"))
             table.append((f"processor time of {name}", f"{used:.0f} ms, compiling included; started afresh {fresh:.0f} ms"))
-    save("watch_rounds", arguments.out, results, table)
+    busy = f"{os.getloadavg()[0]:.1f} processes on {cores()} cores"  # wall times are those of a machine that does other things too
+    save("watch_rounds", arguments.out, {**results, "load": busy}, [*table, ("load of the machine", busy)])
 
 
 def rounds(words: tuple[str, ...], project: Path, source: Path, repeats: int) -> dict[str, list[float]]:
@@ -65,7 +66,7 @@ def rounds(words: tuple[str, ...], project: Path, source: Path, repeats: int) ->
             before, start = tree_seconds(process), time.perf_counter()
             source.write_text(f"{text}\n# {time.time_ns()}\n")
             found["watch"].append(read_round(terminal) - start)
-            found["watch cpu"].append(tree_seconds(process) - before)
+            found["watch cpu"].append(tree_seconds(process, ended=True) - before)  # the next one, which starts now, is no part of it
     for _ in range(repeats):
         source.write_text(f"{text}\n# {time.time_ns()}\n")
         told: list[str] = []
@@ -98,15 +99,15 @@ def errors_of(command: list[str], folder: Path) -> str:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment({})).stderr
 
 
-def tree_seconds(root: int) -> float:
-    """Processor seconds of a process, of what it started, and of what of it has ended."""
+def tree_seconds(root: int, *, ended: bool = False) -> float:
+    """Processor seconds of a process and of what it started; with `ended`, of the latter only what has come to its end."""
     rows = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             words = path.read_text().rpartition(")")[2].split()
             rows[int(path.parent.name)] = (int(words[1]), sum(map(int, words[11:15])))
     family = {root}
-    while more := {pid for pid, (parent, _) in rows.items() if parent in family} - family:
+    while not ended and (more := {pid for pid, (parent, _) in rows.items() if parent in family} - family):
         family |= more
     return sum(rows[pid][1] for pid in family if pid in rows) / os.sysconf("SC_CLK_TCK")
 

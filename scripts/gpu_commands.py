@@ -93,7 +93,17 @@ STEPS = (
     Step(words="profile reduce_sum/16m --bundle {bundle} --out {scratch}/p.ncu-rep", shows=("%", "DRAM|memory")),
     Step(words="debug reduce_sum/odd --bundle {debug} --ex quit", codes=(0,), shows=("info locals", "stops in")),
     debug("reduce_sum/odd", "debug", "reduce_sum.cu:42", "backtrace", "info args", "info locals", shows=(r"n = 1", r"first = ", "sum = ")),
-    debug("saxpy/odd[f32]", "simt", "elementwise.py:17", "info locals", "print a", shows=(r"i = ", r"= 2\.5"), where="examples/simt"),
+    debug(
+        "saxpy/odd[f32]",
+        "simt",
+        "elementwise.py:17",
+        "info locals",
+        "print x.shape",
+        "up",
+        "info args",
+        shows=(r"i = \d",),
+        where="examples/simt",
+    ),
     debug("add/odd[f32]", "triton", "add.py:12", "info locals", "info args", shows=(r"n = ",), where="examples/triton"),
     Step(words="debug softmax/odd --bundle {debug} --batch --ex run --ex 'info line' --ex next --ex next", shows=(r"softmax\.py",)),
 )

@@ -78,6 +78,8 @@ def test_cuda_kernels_have_their_variables(tmp_path: Path, compiler: str) -> Non
         pytest.skip("no host compiler")
     image = cuda(tmp_path, options={"compiler": compiler})
     assert variables(image.data) == FOUND
+    assert b"include\0" in section(image.data, ".debug_line")  # sources by the project's names, which a debugger finds
+    assert b"<system>" not in image.data
     assert image.info.resources.code > cuda(tmp_path, debug=False, options={"compiler": compiler}).info.resources.code
 
 

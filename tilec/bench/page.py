@@ -11,8 +11,7 @@ from tilec.bench.report import CaseBench, Setting
 from tilec.bench.series import GB, TFLOP, Group, Spot, groups_of
 from tilec.bench.statistics import Interval
 from tilec.bench.work import Ceilings
-from tilec.stubs.pages import page_environment, page_policy
-from tilec.stubs.render import templates
+from tilec.stubs.pages import page_environment, page_policy, page_style
 
 # Limits are drawn up to so many times what was measured.
 NEAR = 4
@@ -48,7 +47,7 @@ def render(report: Report, *, time_text: Callable[[float], str]) -> bytes:
         report: what to show.
         time_text: says seconds as text.
     """
-    style = (templates("bench") / "report.css").read_text(encoding="utf-8")
+    style = page_style("bench")
     groups = groups_of(report.results, report.sweep)
     text = (
         page_environment("bench")

@@ -131,6 +131,13 @@ class App:
             self.passing = False
             click.echo("\r\x1b[2K", err=True, nl=False, color=True)
 
+    def tell(self, text: str) -> None:
+        """Print result lines that are sentences: broken at words where a terminal would break them anywhere."""
+        if not self.quiet and not self.json:
+            from tilec.cli.tables import fitted, terminal_width
+
+            self.say(fitted(text, terminal_width()))
+
     def say(self, text: str = "") -> None:
         """Print a result line (not with `--quiet`, not with `--json`)."""
         self.wipe()

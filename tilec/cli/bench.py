@@ -10,7 +10,7 @@ import click
 
 from tilec.cli.app import App, SecondsRange, examples, json_option, named_or_empty
 from tilec.cli.chosen import bundle_options, case_options, set_option
-from tilec.cli.complete import completes, swept
+from tilec.cli.complete import checkers, completes, swept
 
 _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*%?")
 
@@ -90,7 +90,14 @@ class Given:
     shell_complete=completes(swept),
     help="Measure at each value, and plot: n=256..8192, n=300,500, and --set x=[n,2*n].",
 )
-@click.option("--device", default="auto", show_default=True, metavar="NAME", help="cuda, cuda:N, or cpu, which is never taken unasked.")
+@click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    shell_complete=completes(checkers),
+    help="cuda, cuda:N, or cpu, which is never taken unasked.",
+)
 @click.option("--samples", type=click.IntRange(6, 10_000), metavar="N", help="Take no more samples than this of a case.  [default: 300]")
 @click.option(
     "--seconds", type=SecondsRange(0, 3600), metavar="S", default=1.0, show_default=True, help="Time for each case and each rival."

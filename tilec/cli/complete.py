@@ -62,6 +62,11 @@ def project_cases(ctx: click.Context) -> list[str]:
     return [case for kernel in _named(ctx).values() for case in _table(kernel, "case")]
 
 
+def whole_cases(ctx: click.Context) -> list[str]:
+    """Whole names of all cases, `gemm/4k`."""
+    return [f"{name}/{case}" for name, kernel in _kernels(ctx).items() for case in _table(kernel, "case")]
+
+
 def case_names(ctx: click.Context) -> list[str]:
     """Whole names of cases, `gemm/4k`, and kernels."""
     named = _named(ctx)
@@ -112,6 +117,16 @@ def profiles(ctx: click.Context) -> list[str]:
 def devices(_ctx: click.Context) -> Sequence[str]:
     """Devices of `tilec run`; no driver is asked."""
     return DEVICES
+
+
+def checkers(_ctx: click.Context) -> Sequence[str]:
+    """Devices of commands that take one, and have to be told which."""
+    return ("cpu", *gpus(_ctx))
+
+
+def gpus(_ctx: click.Context) -> Sequence[str]:
+    """GPUs."""
+    return ("cuda", "cuda:0")
 
 
 def kernels_inside(ctx: click.Context) -> list[str]:

@@ -7,6 +7,8 @@ from click.shell_completion import get_completion_class
 
 from tilec.cli.app import examples
 
+ZSH = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }"
+
 
 @click.command(
     short_help="Print a shell completion script.",
@@ -25,4 +27,8 @@ def command(ctx: click.Context, shell: str) -> None:
         raise click.UsageError(f"no completion for {shell}", ctx)
     # bash's generator runs bash to learn its version and warns by itself; the script does not depend on it.
     script = kind(ctx.find_root().command, {}, "tilec", "_TILEC_COMPLETE")
-    click.echo(script.source_template % script.source_vars())
+    text = script.source_template % script.source_vars()
+    if shell == "zsh":
+        # A .zshrc that does not begin with compinit has no compdef yet; without it nothing is completed, and nothing says why.
+        text = text.replace("#compdef tilec\n", f"#compdef tilec\n\n{ZSH}\n", 1)
+    click.echo(text)

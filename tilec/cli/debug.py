@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tilec.cli.app import App, examples
+from tilec.cli.complete import completes, profiles
 from tilec.cli.one_case import Asked, Watched, bare_launch, case_option, environment, watched_case
 from tilec.errors import ToolchainError, UsageError
 
@@ -48,7 +49,9 @@ LAST = (
     "what a tile kernel does without a GPU.",
 )
 @case_option
-@click.option("--profile", "profile", default="debug", show_default=True, metavar="NAME", help="Build with this profile.")
+@click.option(
+    "--profile", default="debug", show_default=True, metavar="NAME", shell_complete=completes(profiles), help="Build with this profile."
+)
 @click.option("--ex", "orders", multiple=True, metavar="COMMAND", help="A command for cuda-gdb, at its start.")
 @click.option("--batch", is_flag=True, help="End after the commands of --ex.")
 @click.pass_obj
@@ -83,7 +86,7 @@ def _print_sheet(app: App, watched: Watched) -> None:
     names = _variables(watched)
     app.say(f"{click.style(watched.case.name, bold=True)} on {watched.device.name}, stops in {', '.join(watched.symbols)}")
     shown = ", ".join((*names[:NAMED], *(["…"] if len(names) > NAMED else [])))
-    facts = {"place": place, "names": shown, "name": names[-1] if names else "", "why": _why_none(kernel.language)}
+    facts = {"place": place, "names": shown, "name": names[0] if names else "", "why": _why_none(kernel.language)}
     rows = [(order.format(**facts), what.format(**facts)) for order, what in (*FIRST, *(WITH_VARIABLES if names else WITHOUT), *LAST)]
     width = max(len(order) for order, _ in rows)
     for order, what in rows:

@@ -269,7 +269,7 @@ def _print(app: App, found: Report, *, verified: bool) -> None:
     facts += [f"by {info.builder}"] if info.builder else []
     if facts:
         _say(app, "", ", ".join(facts))
-    app.say(f"sha256 {found.digest}{', every image verified' if verified else ''}")
+    app.tell(f"sha256 {found.digest}{', every image verified' if verified else ''}")
     app.say()
     for line in table(HEADS, kernel_rows(found.kernels), width=terminal_width()):
         app.say(line)

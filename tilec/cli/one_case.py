@@ -17,6 +17,7 @@ from tilec.cli.app import App
 from tilec.cli.bare import PLAIN, Bare
 from tilec.cli.cases import How, Wish, chosen_cases, open_bundle, open_project, require_no_chain
 from tilec.cli.chosen import bundle_options
+from tilec.cli.complete import completes, gpus, whole_cases
 from tilec.errors import MissingError, NoDeviceError, TilecError, UsageError
 
 if TYPE_CHECKING:
@@ -86,8 +87,10 @@ def case_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """What commands on one case have in common."""
     for option in (
         bundle_options("the GPU's own"),
-        click.option("--device", default="cuda:0", show_default=True, metavar="NAME", help="cuda or cuda:N."),
-        click.argument("case", metavar="CASE"),
+        click.option(
+            "--device", default="cuda:0", show_default=True, metavar="NAME", shell_complete=completes(gpus), help="cuda or cuda:N."
+        ),
+        click.argument("case", metavar="CASE", shell_complete=completes(whole_cases)),
     ):
         command = option(command)
     return command

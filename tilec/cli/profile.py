@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, SecondsRange, examples, json_option
+from tilec.cli.app import App, SecondsRange, examples, json_option, named
 from tilec.cli.one_case import Asked, Watched, bare_launch, case_option, environment, watched_case
 from tilec.errors import MissingError, OutputError, TilecError, UsageError
 
@@ -45,7 +45,9 @@ TAIL = 12
     show_default=True,
     help="How much ncu measures.",
 )
-@click.option("-o", "--out", default="", metavar="PATH", help="Where the report goes.  [default: .tilec/profile/CASE.ncu-rep]")
+@click.option(
+    "-o", "--out", default="", metavar="PATH", callback=named, help="Where the report goes.  [default: .tilec/profile/CASE.ncu-rep]"
+)
 @click.option("--timeout", type=SecondsRange(min=1), default=600.0, show_default=True, metavar="SECONDS", help="Give up after so long.")
 @json_option
 @click.pass_obj
@@ -203,7 +205,7 @@ def _show(app: App, watched: Watched, taken: dict[str, Any], report: Path, found
     facts += [f"{found.registers:.0f} registers a thread"] if found.registers is not None else []
     facts += [f"{found.hertz / 1e9:.2f} GHz"] if found.hertz else []
     if facts:
-        app.say(f"  {', '.join(facts)}")
+        app.tell(f"  {', '.join(facts)}")
     width = terminal_width()
     for sentence in words(found):
         app.say(f"  {sentence}" if width is None else click.wrap_text(sentence, width, initial_indent="  ", subsequent_indent="    "))
@@ -217,9 +219,9 @@ def _show(app: App, watched: Watched, taken: dict[str, Any], report: Path, found
         for line in table(columns(">samples", "line", "~waits for", "~source"), rows, width=width, indent="  "):
             app.say(line)
     if note:
-        app.say(f"  note: {note}")
+        app.tell(f"  note: {note}")
     app.say()
-    app.say(f"report: {app.show(report)} (`ncu-ui` shows all of it)")
+    app.tell(f"report: {app.show(report)} (`ncu-ui` shows all of it)")
 
 
 def time_text(seconds: float) -> str:

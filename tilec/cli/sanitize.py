@@ -10,7 +10,7 @@ import click
 
 from tilec.cli.app import App, SecondsRange, examples, json_option
 from tilec.cli.chosen import bundle_options, case_options
-from tilec.cli.complete import completes, completes_list, profiles
+from tilec.cli.complete import checkers, completes, completes_list, profiles
 from tilec.cli.findings import FOUND
 
 if TYPE_CHECKING:
@@ -65,7 +65,13 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 )
 @case_options
 @click.option(
-    "--device", default="cpu", show_default=True, callback=_device, metavar="NAME", help="Where the kernels are run: cpu, cuda or cuda:N."
+    "--device",
+    default="cpu",
+    show_default=True,
+    callback=_device,
+    metavar="NAME",
+    shell_complete=completes(checkers),
+    help="Where the kernels are run: cpu, cuda or cuda:N.",
 )
 @click.option("--seed", "seeds", multiple=True, type=click.IntRange(0, 2**63 - 1), help="cpu: a random order of the blocks.  [default: 0]")
 @click.option("--nan", is_flag=True, help="cpu: report the first NaN or infinity that is made from finite numbers.")
@@ -168,7 +174,7 @@ def sanitize(app: App, opened: Opened, cases: tuple[BoundCase, ...], options: Sa
         head = {**package_json(opened, manifest), "device": {"name": "cpu"}, "orders": list(options.orders)}
         app.document("sanitize", {**head, **to_json(results)})
     else:
-        app.say(_summary(results))
+        app.tell(_summary(results))
     return code
 
 
@@ -192,13 +198,13 @@ def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
         what = f"{plural(len(result.findings), 'finding')}, {what}".removesuffix(", ")
     app.say(f"{result.case.name:<{width}}  {click.style(word, fg=tint, bold=True)}{' ' * (6 - len(word))}  {what}".rstrip())
     for finding in result.findings:
-        app.say("\n" + render_finding(finding, result, lines.line))
+        app.tell("\n" + render_finding(finding, result, lines.line))
     if result.findings:
         app.say("")
     for note in result.notes:
-        app.say(f"  note: {note}")
+        app.tell(f"  note: {note}")
     if result.error is not None:
-        app.say("\n".join(f"  {row}" for row in located_text(result.error, app.show).splitlines()))
+        app.tell("\n".join(f"  {row}" for row in located_text(result.error, app.show).splitlines()))
 
 
 def _summary(results: Sequence[CaseFindings]) -> str:

@@ -57,6 +57,7 @@ NAMES = {
     "skipped": "not built for this GPU",
 }
 # What the tool says where it cannot work on a machine at all: no other case will fare better.
+WORDS = ", in its words:\n"
 _UNFIT = ("Device not supported", "GPU debugging features are disabled", "unsupported driver version", "Confidential compute mode")
 
 
@@ -111,7 +112,7 @@ def sanitize_on_gpu(app: App, project: Project, wish: Wish, asked: GpuWish) -> i
     if app.json:
         app.document("sanitize", _document(opened, project.manifest, device, check, results))
     else:
-        app.say(_summary(results, check, device))
+        app.tell(_summary(results, check, device))
     return _ending(results)
 
 
@@ -188,10 +189,10 @@ def _failure(check: _Check, watched: Watched, tool: Tool, seen: _Seen) -> TilecE
         )
     output = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
     words = [*log.troubles, *output[-TAIL:]]
-    shown = "\n".join(f"    {line.strip()}" for line in words) or f"    nothing (status {done.rc})"
+    shown = "\n".join(f"    {line.strip()}" for line in words) or f"    it said nothing (status {done.rc})"
     if not seen.told.get("ended") and any(word in text for word in _UNFIT for text in words):
         return MissingError(
-            f"compute-sanitizer cannot work on {watched.device.name} here, in its words:\n{shown}",
+            f"compute-sanitizer cannot work on {watched.device.name} here{WORDS}{shown}",
             cause="it needs a driver as new as itself, and the GPU's debugging features, which some virtual machines do not have",
             fix="install the nvidia-cuda-sanitizer-api of the driver's release, or go to another machine; tile kernels can be checked "
             "with --device cpu",
@@ -202,7 +203,7 @@ def _failure(check: _Check, watched: Watched, tool: Tool, seen: _Seen) -> TilecE
     if told is not None:
         return told
     if not log.ended:
-        return TilecError(f"{tool.value} could not check {name}, in its words:\n{shown}", fix="see all of it with --verbose")
+        return TilecError(f"{tool.value} could not check {name}{WORDS}{shown}", fix="see all of it with --verbose")
     if not seen.told.get("ended"):
         return TilecError(f"the launch of {name} did not come to its end under {tool.value}", fix="see all of it with --verbose")
     return None
@@ -268,18 +269,19 @@ def _show(app: App, result: CheckedCase, width: int, lines: Sources) -> None:
     what = ", ".join(words)
     app.say(f"{result.case.name:<{width}}  {click.style(word, fg=tint, bold=True)}{' ' * (6 - len(word))}  {what}".rstrip())
     for finding in found:
-        app.say("\n" + render_gpu_finding(finding, result, lines.line))
+        app.tell("\n" + render_gpu_finding(finding, result, lines.line))
     if found:
         app.say("")
     for run in result.runs:
         for reason in run.weak:
-            app.say(f"  {run.tool.value} is weakened: {reason}")
+            app.tell(f"  {run.tool.value} is weakened: {reason}")
         if run.error is not None and found:  # the finding is why
-            app.say(f"  {run.tool.value} could not check it: {run.error.what.splitlines()[0]}")
+            what, _, words = run.error.what.partition(WORDS)
+            app.tell(f"  {run.tool.value} could not check it: {(words or what).strip().splitlines()[0]}")
         elif run.error is not None:
-            app.say("\n".join(f"  {row}" for row in located_text(run.error, app.show).splitlines()))
+            app.tell("\n".join(f"  {row}" for row in located_text(run.error, app.show).splitlines()))
     for note in result.notes:
-        app.say(f"  note: {note}")
+        app.tell(f"  note: {note}")
 
 
 def _summary(results: Sequence[CheckedCase], check: _Check, device: DeviceInfo) -> str:

@@ -137,6 +137,7 @@ def main() -> None:
             os._exit(0)
 
     def ended() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is over but for this
         with contextlib.suppress(OSError):
             os.write(told, json.dumps(installed(sys.modules)).encode())
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilec.cli.app import App, examples, json_option
-from tilec.cli.complete import completes, known_targets, project_cases, project_kernels
+from tilec.cli.complete import checkers, completes, known_targets, project_cases, project_kernels
 
 if TYPE_CHECKING:
     from tilec.cli.tune_flow import Wish
@@ -63,7 +63,14 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     shell_complete=completes(project_cases),
     help="Only these cases of the kernels, by name or glob (default: all).",
 )
-@click.option("--device", "devices", multiple=True, metavar="NAME", help="cuda:N (several share the work) or cpu (default: all GPUs).")
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completes(checkers),
+    help="cuda:N (several share the work) or cpu (default: all GPUs).",
+)
 @click.option(
     "--target",
     default="",

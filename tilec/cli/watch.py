@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from tilec.cli.app import App, examples
+from tilec.cli.complete import completes, project_kernels, whole_cases
 from tilec.errors import UsageError
 
 # What starts, ends or asks is not to be done again and again.
@@ -49,6 +50,11 @@ class Snapshot:
         return tuple(sorted(sources | read))
 
 
+def _next_words(ctx: click.Context) -> list[str]:
+    """What may stand next behind `tilec watch`: a command, then what commands are of."""
+    return [*project_kernels(ctx), *whole_cases(ctx)] if ctx.params.get("words") else _able()
+
+
 @click.command(
     short_help="Build, or do another command, again whenever a source changes.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
@@ -60,7 +66,7 @@ class Snapshot:
     )
     + "\n\nCtrl-C ends it, with exit code 130; 2 usage or manifest.",
 )
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND [ARGS]...]")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND [ARGS]...]", shell_complete=completes(_next_words))
 @click.pass_obj
 def command(app: App, words: tuple[str, ...]) -> None:
     """Carry out COMMAND (default: build) now, and again whenever a file of the project changes.
@@ -185,11 +191,17 @@ def _check(words: tuple[str, ...]) -> None:
     from tilec.cli.main import COMMANDS
     from tilec.model.suggest import did_you_mean
 
-    able = [name for name in COMMANDS if name not in NOT_AGAIN]
+    able = _able()
     if not words or words[0] in able:
         return
     why = "cannot be watched" if words[0] in COMMANDS else f"is no command{did_you_mean(words[0], able)}"
     raise UsageError(f"watch: {words[0]!r} {why}", fix=f"watch one of {', '.join(able)}, with its options behind it")
+
+
+def _able() -> list[str]:
+    from tilec.cli.main import COMMANDS
+
+    return [name for name in COMMANDS if name not in NOT_AGAIN]
 
 
 def _arguments(app: App, words: tuple[str, ...]) -> list[str]:

@@ -10,7 +10,7 @@ from tilec.inspection.page import Page, PageImage
 from tilec.inspection.report import assumption_text, hints_text, rule_text, signature, spills, table_text
 from tilec.model.driver import branch_of_cuda
 from tilec.model.kernel import KernelInfo
-from tilec.stubs.pages import page_environment, page_policy
+from tilec.stubs.pages import page_environment, page_policy, page_style
 from tilec.stubs.render import templates
 
 Amount: TypeAlias = Callable[[int | None], str]
@@ -24,9 +24,9 @@ def render(page: Page, *, amount: Amount, title: str) -> bytes:
         amount: says a number of bytes as text.
         title: of the document.
     """
-    folder, environment = templates("inspect"), page_environment("inspect")
+    environment = page_environment("inspect")
     environment.filters["amount"] = amount
-    style, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    style, script = page_style("inspect"), (templates("inspect") / "report.js").read_text(encoding="utf-8")
     text = environment.get_template("report.html.jinja").render(
         title=title,
         style=style,

@@ -1,7 +1,8 @@
 """What commands show in terminals of 80 and 120 columns, as golden text: nothing is wider, and whoever changes it reads it.
 
 Each capture takes a sample that another test makes. Times are planned, and what differs between machines (paths, versions) is left out.
-The captures of `inspect` and of failing runs are with their own tests.
+Those of tools around launches are in `test_tool_captures.py`, those of `inspect` and of failing runs with their own tests. `schema` and
+`completion` print for programs.
 """
 
 from __future__ import annotations
@@ -201,12 +202,17 @@ def test_how_it_looks(
     terminal(width)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     text = click.unstyle(CAPTURES[name](Scene(cli, tmp_path, request, capsys)))
-    shown = _alike(text, tmp_path)
-    assert max(map(len, text.replace(str(tmp_path), "").splitlines())) <= width
+    hold(name, text, tmp_path, width, golden)
+
+
+def hold(name: str, text: str, folder: Path, width: int, golden: Golden) -> None:
+    """Hold what a terminal shows against the golden text."""
+    shown = alike(text, folder)
+    assert max(map(len, text.replace(str(folder), "").splitlines())) <= width
     golden(GOLDEN / f"{name}-{width}.txt", shown)
 
 
-def _alike(text: str, folder: Path) -> str:
+def alike(text: str, folder: Path) -> str:
     """Without what is this machine's own: directories, and the line of versions at the head of `doctor`."""
     text = re.sub(r"^tilec \S+, Python .*\n.*\n", "tilec …\n", text, flags=re.MULTILINE) if text.startswith("tilec ") else text
     return re.sub(r"(?m)[ \t]+$", "", text.replace(str(folder), "…"))

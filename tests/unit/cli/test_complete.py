@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.shell_completion import BashComplete
 
+import tilec
 from tests.bundle_samples import write_sample
 from tilec.cli.app import App
 from tilec.cli.complete import MOST_WORDS
@@ -66,6 +70,15 @@ def project(tmp_path: Path) -> Path:
         (("build", "--emit", "bundle,w"), ["bundle,wheel"]),
         (("inspect", "--why", "t"), ["twice"]),
         (("inspect", "x", "--device", "sm_12"), ["sm_120", "sm_121"]),
+        (("profile", "t"), ["twice/small"]),
+        (("debug", ""), ["twice/small", "fill/odd"]),
+        (("debug", "fill/odd", "--profile", "d"), ["debug"]),
+        (("debug", "fill/odd", "--device", ""), ["cuda", "cuda:0"]),
+        (("sanitize", "--device", "c"), ["cpu", "cuda", "cuda:0"]),
+        (("bench", "--device", "cu"), ["cuda", "cuda:0"]),
+        (("tune", "--device", "cp"), ["cpu"]),
+        (("watch", "b"), ["build", "bench"]),
+        (("watch", "run", "t"), ["twice", "twice/small"]),
     ],
 )
 def test_words(project: Path, line: tuple[str, ...], found: list[str]) -> None:
@@ -122,3 +135,20 @@ def test_nothing_is_said_in_the_middle_of_a_command_line(
         monkeypatch.setenv(name, value)
     assert run([], {"TILEC_CACHE_MAX": "nonsense"}, project) in (0, 1)
     assert capfd.readouterr().err == ""
+
+
+def test_bash_completes(project: Path) -> None:
+    """As the help says to set it up, in bash itself."""
+    command = project / "bin" / "tilec"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m tilec "$@"\n')
+    command.chmod(0o755)
+    script = 'eval "$(tilec completion bash)"; COMP_WORDS=(tilec debug t) COMP_CWORD=2; _tilec_completion tilec; echo "${COMPREPLY[@]}"'
+    env = {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": str(Path(tilec.__file__).parents[1])}
+    done = subprocess.run(["bash", "--norc", "-c", script], cwd=project, env=env, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "twice/small\n"
+
+
+def test_zsh_needs_no_compinit_of_its_user(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", "zsh"], {}, project) == 0
+    assert capsys.readouterr().out.startswith("#compdef tilec\n\n(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }\n")

@@ -74,7 +74,7 @@ def test_the_sheet_names_variables(debug, folder: Path) -> None:
     write_debug_bundle(folder)
     rows = sheet(debug("scale/some", "--bundle", "acme.tilec").out)
     assert rows["info locals"] == "what the variables hold in this thread; `info args`: the parameters. Here are y, index, loaded"
-    assert rows["print loaded"].startswith("one of them; `display loaded` shows it at every stop")
+    assert rows["print y"].startswith("one of them; `display y` shows it at every stop")
     assert "print $R4" not in rows
 
 

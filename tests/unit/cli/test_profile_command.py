@@ -98,6 +98,14 @@ def test_json(profile, folder: Path) -> None:
     assert document["report"] == str(folder / ".tilec" / "profile" / "scale.some.ncu-rep")
 
 
+def test_a_report_without_a_name(profile, folder: Path) -> None:
+    """As an unset variable of a shell leaves it."""
+    done = profile("scale/some", "-o", "")
+    assert done.code == 2
+    assert "Invalid value for '-o' / '--out': it names nothing" in done.err
+    assert not (folder / "calls").exists()
+
+
 def test_without_source_lines_instructions_are_told(profile, folder: Path) -> None:
     lines = [line for line in (folder / "sass.txt").read_text().splitlines() if "//##" not in line]
     (folder / "sass.txt").write_text("\n".join(lines))
