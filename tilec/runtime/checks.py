@@ -220,7 +220,17 @@ class Call:
                 if other is not param and may_overlap(facts, other_facts):
                     noun = "output" if other.out else "argument"
                     what = f"overlaps {noun} {other.name!r}: {_extent(facts)} and {_extent(other_facts)}"
-                    raise self.refuse(AliasError, param, what, "pass separate memory, or a copy of the input")
+                    error = self.refuse(AliasError, param, what, "pass separate memory, or a copy of the input")
+                    error.cause = self._both(param, other)
+                    raise error
+
+    def _both(self, one: Param, two: Param) -> str:
+        """What two arguments are, where they were made as far as that is known, and who passes them."""
+        from tilec.runtime.tensors.lease import holder  # for messages alone
+
+        values = dict(zip((param.name for param in self.contract.params), self.values, strict=True))
+        words = " and ".join(f"{param.name!r} is {_origin(values[param.name])}" for param in (one, two))
+        return f"{words}, in {holder(f'the launch of {self.contract.name}')}"
 
     def check_requires(self) -> None:
         """Every `requires` of the manifest."""
@@ -255,6 +265,12 @@ class Call:
 
     def _tensor_params(self) -> list[tuple[Param, TensorFacts]]:
         return [(p, self.tensors[p.name]) for p in self.contract.params if p.kind is ParamKind.TENSOR]
+
+
+def _origin(value: Any) -> str:
+    found: str | None = getattr(value, "_tilec_origin_", None)
+    kind = type(value)
+    return found or f"a {kind.__module__.partition('.')[0]} {kind.__qualname__}"
 
 
 def _extent(facts: TensorFacts) -> str:

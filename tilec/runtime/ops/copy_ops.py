@@ -266,7 +266,9 @@ class Memcpy(Transfer[None]):
         to, of = written.facts, read.facts
         _check_fits(to, of.dtype, of.shape, dense=source.is_contiguous)
         if target is source or may_overlap(to, of):  # the same one without elements shares none
-            raise AliasError(f"memcpy: the source {source!r} shares memory with the target {target!r}", fix="copy it first (dup)")
+            what = f"memcpy: the source {source!r} shares memory with the target {target!r}"
+            cause = f"the source is {source._tilec_origin_} and the target {target._tilec_origin_}, in {who}"
+            raise AliasError(what, cause=cause, fix="copy it first (dup)")
         there = byte_layout(to)
         self._calls = boxes(there, byte_layout(of) if to.shape == of.shape else there)  # of another shape, both lie without gaps
         # One that is refused leaves the other one free.
