@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tilec.runtime.seam import DeviceDriver
 
 Values = tuple[Any, ...]
+_CONFIG = "leave it out: the manifest has grid and block; .grid(...) of an op gives another grid, and AsyncKernelLaunch takes configs"
 _OP = "run the op first (sync_on), or call the package's function, which takes ops and gives one"
 
 
@@ -56,7 +57,7 @@ class Call:
                         self.tensors[param.name] = tensor_facts(value, driver.pointer_device)
                     except UnreadableError as error:
                         what = "takes a tensor (DLPack or __cuda_array_interface__)"
-                        fix = _OP if hasattr(type(value), "enqueue_on") else ""
+                        fix = _OP if hasattr(type(value), "enqueue_on") else _CONFIG if hasattr(value, "for_num_elems") else ""
                         raise self.refuse(ArgumentError, param, f"{what}: {error}", fix) from error
                 case ParamKind.SCALAR:
                     if not is_number(value):
