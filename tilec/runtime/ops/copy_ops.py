@@ -359,9 +359,11 @@ class _Now(DeviceOp[None]):
 
 
 def packed_error(name: str) -> TensorError:
-    """Elements that share bytes cannot be given out as they lie there."""
-    what = f"elements of {name} share bytes, and an op cannot take them apart: only the host can, once they have arrived"
-    return TensorError(what, fix='use t.to_host(), which waits; or take the bytes: t.reinterpret("u8") first')
+    """Elements that share bytes are not copied to an array that is there, which has one in each byte."""
+    what = f"elements of {name} share bytes, and a device does not copy them to an array that is there and has one in each byte"
+    return TensorError(
+        what, fix='use the op without `out`, or t.to_host(out=...), which waits; or take the bytes: t.reinterpret("u8") first'
+    )
 
 
 def _send(ctx: ExecutionContext, storage: Storage, address: int, memory: Array) -> None:
