@@ -219,13 +219,17 @@ class ToHost(Transfer["Array"]):
 class Dup(Transfer[Tensor]):
     """A contiguous copy of a tensor in memory of its own."""
 
-    def __init__(self, tensor: Described) -> None:
+    def __init__(self, tensor: Described, what: str = "dup") -> None:
         """Claim the tensor.
+
+        Args:
+            tensor: of any kind.
+            what: whose claim it is, for messages.
 
         Raises:
             TensorError: the copy would take too many calls of the driver. OwnershipError: the tensor cannot be read.
         """
-        source = End(tensor, holder("dup"))
+        source = End(tensor, holder(what))
         layout = byte_layout(source.facts)
         self._calls = boxes(layout.dense, layout)
         self._ends = (source.take(),)

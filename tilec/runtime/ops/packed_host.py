@@ -37,7 +37,7 @@ class PackedToHost(DeviceOp["Array"]):
         Raises:
             TensorError: it has strides that cannot be copied. OwnershipError: it cannot be read.
         """
-        self._copy: Dup | None = Dup(tensor)
+        self._copy: Dup | None = Dup(tensor, "to_host")
 
     @property
     def name(self) -> str:

@@ -71,7 +71,7 @@ def test_the_op_of_to_host_gives_one_element_in_a_byte() -> None:
             assert np.array_equal(api.to_host(part).sync().view(np.uint8), np.tile(FOURS, (3, 2)).view(np.uint8)[1:, 4:10])
         assert api.to_host(api.zeros((2, 0), "f4e2m1")).sync().shape == (2, 0)
         op = api.to_host(t)
-        with pytest.raises(BorrowError, match="to_host|dup"):
+        with pytest.raises(BorrowError, match=r": to_host \(.* still reads it"):
             t.borrow_mut()
         with pytest.raises(GraphCaptureError):
             op.graph()
