@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.gpu.busy import Busy
+from tilec.errors import ArgumentError
 from tilec.model.dtype import DTYPES
 from tilec.runtime import Device, Module, Stream, Tensor, api
 from tilec.runtime.tensors.host import numpy_dtype
@@ -141,6 +142,9 @@ def test_their_arrays_are_arguments(library: Library, module: Module) -> None:
         z, one = api.zeros(SIZE).sync_on(stream), api.ones(SIZE).sync_on(stream)
         module.vector_add(stream, z, theirs, one)
         assert set(z.to_host().tolist()) == {4.0}
+        if type(theirs).__module__.startswith("jax"):  # whose arrays never change
+            with pytest.raises(ArgumentError, match=r"is read-only, and the kernel writes it"):
+                module.vector_add(stream, theirs, z, one)
         z, _, _ = module.lazy.vector_add(z, Tensor.from_foreign(theirs), one).sync_on(stream)
         assert set(z.to_host().tolist()) == {4.0}
 

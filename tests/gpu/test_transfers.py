@@ -52,8 +52,9 @@ def test_every_dtype(name: str) -> None:
     with t[3:9, 4:64] as part:
         assert same(part.to_host(), np.ascontiguousarray(source[3:9, 4:64]))
         assert same(part.dup().sync().to_host(), np.ascontiguousarray(source[3:9, 4:64]))
+        assert same(np.ascontiguousarray(api.to_host(part).sync()), np.ascontiguousarray(source[3:9, 4:64]))
+    assert same(api.to_host(t).sync(), source)
     if not DTYPES[name].packed:
-        assert same(api.to_host(t).sync(), source)
         assert same(api.to_host(t, out=api.pinned((16, 256), name)).sync(), source)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.programs.deferred import Copy, Deferred, Once, element, first_handle, launch, launch_wrong, listed, unwrap
+from tests.programs.deferred import MOVES, Copy, Deferred, Once, element, first_handle, give_back, launch, launch_wrong, listed, unwrap
 from tests.programs.model import Handle, Kind, RefusedError, Wrong, unreadable, unwritable
 from tests.programs.tensor_steps import BYTES, contents, slot
 from tests.programs.world import SIZES, Numbers, World
@@ -280,6 +280,39 @@ def _refuse(wrong: Wrong) -> Callable[[Any], Any]:
 
 
 _THEN = (_then_read, _then_write, _then_new, _then_copy, _then_new, _then_raise, _then_nothing, _then_nested)
+
+
+def unchecked(w: World, n: Numbers) -> None:
+    """`then_unchecked` with a function that executes a launch itself, in one of the ways to do so, maybe on another stream."""
+    op = _op(w, n.a)
+    if op is None or op.used:
+        return
+    captured = slot(w, n.c)
+    kind = n.b % 3 if captured is not None else 2
+    real_function, model = _THEN[kind](w, captured, n.d)
+    ways: tuple[Callable[[Any], Any], ...] = (
+        lambda inner: inner.sync(),
+        lambda inner: inner.sync_on(w.site.streams[n.d % 3]),  # the one of then: streams are closed and replaced
+        lambda inner: inner.enqueue_on(w.site.streams[n.d % 3]),
+        lambda inner: inner.future().result(30),
+    )
+
+    def nested(found: Any) -> Any:
+        return value(ways[n.b // 2](real_function(found)))
+
+    def run() -> Any:
+        found = op.run()
+        since = len(MOVES)
+        try:
+            result = model(found)
+        except RefusedError:
+            give_back(since)
+            raise
+        del MOVES[since:]  # that execution is over, whatever becomes of the outer one
+        return result
+
+    parts = [captured] if kind in (0, 1) else []
+    _combined(w, [op], "then_unchecked", op.real.then_unchecked(nested), run, alone=kind in (0, 1), parts=parts)
 
 
 def share_op(w: World, n: Numbers) -> None:

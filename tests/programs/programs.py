@@ -51,6 +51,7 @@ WEIGHTS: dict[Step, int] = {
     op_steps.together: 2,
     op_steps.chain: 3,
     op_steps.then: 4,
+    op_steps.unchecked: 2,
     op_steps.share_op: 2,
     op_steps.unzip: 2,
     op_steps.broken: 1,

@@ -65,7 +65,16 @@ class Readers(dict[type, Reader]):
         return reader
 
 
+class _Frozen(dict[type, bool]):
+    """Whether arrays of a type never change, although no protocol of theirs says so: those of JAX."""
+
+    def __missing__(self, cls: type) -> bool:
+        found = self[cls] = cls.__module__.partition(".")[0] in ("jax", "jaxlib")
+        return found
+
+
 READERS = Readers()
+FROZEN = _Frozen()
 
 
 def tensor_facts(value: Any, pointer_device: Callable[[int], int | None]) -> TensorFacts:
@@ -203,7 +212,7 @@ def _interface_facts(value: Any) -> TensorFacts:
         stride=settled_stride(shape, stride),
         dtype=dtype.name if dtype else foreign,
         device=device,
-        readonly=bool(readonly),
+        readonly=bool(readonly) or FROZEN[type(value)],
     )
 
 
@@ -249,7 +258,7 @@ def _dlpack_facts(value: Any) -> TensorFacts:
         stride=settled_stride(view.shape, view.stride),
         dtype=dtype.name if dtype else "DLPack type code {} of {} bits".format(*view.dtype),
         device=ON_ANY if 0 in view.shape and device != ON_GPU else device,
-        readonly=view.readonly,
+        readonly=view.readonly or FROZEN[type(value)],
     )
 
 
@@ -276,7 +285,7 @@ def _host_facts(value: Any) -> TensorFacts:
         stride=settled_stride(shape, stride),
         dtype=dtype.name if dtype else name,
         device=ON_CPU,
-        readonly=bool(readonly),
+        readonly=bool(readonly) or FROZEN[type(value)],
     )
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tilec.runtime.seam import DeviceDriver
 
 Values = tuple[Any, ...]
+_CONFIG = "leave it out: the manifest has grid and block; .grid(...) of an op gives another grid, and AsyncKernelLaunch takes configs"
 _OP = "run the op first (sync_on), or call the package's function, which takes ops and gives one"
 
 
@@ -58,7 +59,7 @@ class Call:
                         self.tensors[param.name] = tensor_facts(value, driver.pointer_device)
                     except UnreadableError as error:
                         what = "takes a tensor (DLPack or __cuda_array_interface__)"
-                        fix = _OP if hasattr(type(value), "enqueue_on") else ""
+                        fix = _OP if hasattr(type(value), "enqueue_on") else _CONFIG if hasattr(value, "for_num_elems") else ""
                         raise self.refuse(ArgumentError, param, f"{what}: {error}", fix) from error
                 case ParamKind.SCALAR:
                     if not is_number(value):
@@ -225,7 +226,17 @@ class Call:
                 if other is not param and may_overlap(facts, other_facts):
                     noun = "output" if other.out else "argument"
                     what = f"overlaps {noun} {other.name!r}: {_extent(facts)} and {_extent(other_facts)}"
-                    raise self.refuse(AliasError, param, what, "pass separate memory, or a copy of the input")
+                    error = self.refuse(AliasError, param, what, "pass separate memory, or a copy of the input")
+                    error.cause = self._both(param, other)
+                    raise error
+
+    def _both(self, one: Param, two: Param) -> str:
+        """What two arguments are, where they were made as far as that is known, and who passes them."""
+        from tilec.runtime.tensors.lease import holder  # for messages alone
+
+        values = dict(zip((param.name for param in self.contract.params), self.values, strict=True))
+        words = " and ".join(f"{param.name!r} is {_origin(values[param.name])}" for param in (one, two))
+        return f"{words}, in {holder(f'the launch of {self.contract.name}')}"
 
     def check_requires(self) -> None:
         """Every `requires` of the manifest."""
@@ -263,6 +274,12 @@ class Call:
 
     def _tensor_params(self) -> list[tuple[Param, TensorFacts]]:
         return [(p, self.tensors[p.name]) for p in self.contract.params if p.name in self.tensors]
+
+
+def _origin(value: Any) -> str:
+    found: str | None = getattr(value, "_tilec_origin_", None)
+    kind = type(value)
+    return found or f"a {kind.__module__.partition('.')[0]} {kind.__qualname__}"
 
 
 def _extent(facts: TensorFacts) -> str:

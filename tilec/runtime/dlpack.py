@@ -11,6 +11,8 @@ CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
 READ_ONLY = 1
 # What the array standard says for "do not synchronise": the launch names its stream, and its order is the caller's.
 _NO_SYNC = -1
+# Libraries that take it for the handle of a stream. Asked without one, they wait on the host until the tensor is made.
+_WITHOUT_NO_SYNC = ("jax", "jaxlib")
 
 
 class RawDevice(ctypes.Structure):
@@ -74,12 +76,15 @@ def view(exporter: Any, *, stream: int | None = _NO_SYNC) -> View:
 
     Args:
         exporter: the tensor.
-        stream: what it is asked to synchronise with; None for host memory, which has no streams.
+        stream: what it is asked to synchronise with; None for host memory, which has no streams. JAX, which cannot be asked for no
+            synchronisation, waits on the host instead.
 
     Raises:
         ValueError: what it gave is no DLPack capsule of a version known here.
         Exception: whatever the exporter itself raises.
     """
+    if stream == _NO_SYNC and type(exporter).__module__.partition(".")[0] in _WITHOUT_NO_SYNC:
+        stream = None
     try:
         capsule = exporter.__dlpack__(stream=stream, max_version=(1, 0))
     except TypeError:  # an exporter from before DLPack 1.0

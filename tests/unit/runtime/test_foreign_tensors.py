@@ -271,3 +271,23 @@ def test_what_is_no_tensor():
     for value, kind in ((3, "a int"), (None, "None"), (types, "a module")):
         with pytest.raises(UnreadableError, match=f"^got {kind}$"):
             tensor_facts(value, nowhere)
+
+
+@pytest.mark.parametrize("protocol", ["__cuda_array_interface__", "__dlpack__", "__array_interface__"])
+def test_arrays_of_jax_are_not_written(protocol):
+    """They never change, and no protocol has a word for that."""
+    array = np.zeros(8, np.float32)
+    interface = {"shape": (8,), "typestr": "<f4", "data": (0x1000, False), "version": 3, "strides": None}
+    given = {
+        "__cuda_array_interface__": {"__cuda_array_interface__": interface},
+        "__dlpack__": {"__dlpack__": lambda _, **how: array.__dlpack__(), "__dlpack_device__": lambda _: (1, 0), "dtype": "float32"},
+        "__array_interface__": {
+            "__array_interface__": array.__array_interface__,
+            "__dlpack__": array.__dlpack__,
+            "__dlpack_device__": lambda _: (1, 0),
+            "dtype": "float32",
+        },
+    }[protocol]
+    for module, readonly in (("jaxlib._jax", True), ("jax._src.array", True), ("cupy", False)):
+        kind = type("ArrayImpl", (), {"__module__": module, **given})
+        assert tensor_facts(kind(), lambda _: 0).readonly is readonly

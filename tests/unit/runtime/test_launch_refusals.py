@@ -23,7 +23,7 @@ from tilec.errors import (
 )
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.model.signature import Assumption, Param
-from tilec.runtime import api
+from tilec.runtime import LaunchConfig, api
 from tilec.testing.fake_driver import H200
 
 Z, X, Y = (Array(1024, ptr=0x10000 * i) for i in (1, 2, 3))
@@ -68,6 +68,12 @@ def test_ops_are_for_functions_that_give_ops(add):
     with pytest.raises(ArgumentError, match=r"argument 'x' takes a tensor .*: got a .*Make") as caught:
         add(5, Z, api.zeros(1024), Y)
     assert caught.value.fix == "run the op first (sync_on), or call the package's function, which takes ops and gives one"
+
+
+def test_configs_are_for_functions_without_a_manifest(add):
+    with pytest.raises(ArgumentError, match=r"argument 'x' takes a tensor .*: got a .*LaunchConfig") as caught:
+        add(5, Z, LaunchConfig.for_num_elems(1024), Y)
+    assert caught.value.fix.startswith("leave it out: the manifest has grid and block")
 
 
 def test_generated_code_with_another_number_of_values(add):

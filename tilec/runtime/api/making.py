@@ -117,7 +117,7 @@ class Convert(Transfer[Tensor]):
         self._dtype = dtype
         contiguous = source.is_contiguous and source.dtype != dtype
         # Elements that lie apart are put together first; and a copy is all that the same dtype takes.
-        self._copy: Dup | None = None if contiguous else Dup(source)
+        self._copy: Dup | None = None if contiguous else Dup(source, "convert")
         self._ends = (End(source, holder("convert")).take(),) if contiguous else ()
 
     @property

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from tilec.model.dtype import DTYPES
 from tilec.runtime.device import Device
-from tilec.runtime.ops.copy_ops import Dup, FromHost, Memcpy, ToHost, Upload, packed_error
+from tilec.runtime.ops.copy_ops import Dup, FromHost, Memcpy, Upload, packed_error
 from tilec.runtime.ops.op import DeviceOp
+from tilec.runtime.ops.packed_host import to_host_op
 from tilec.runtime.ops.policy import current_device
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.tensors import host
@@ -48,12 +49,12 @@ def to_host(tensor: Described | DeviceOp[Any], *, out: Array | None = None) -> D
             the device. Without `out` the array is made of such memory; one of a tensor with gaps may have strides.
 
     Raises:
-        TensorError: it is no tensor, its dtype is packed, or `out` does not fit.
+        TensorError: it is no tensor, or `out` does not fit: nothing is copied to `out` from packed elements.
         OwnershipError: it cannot be read.
     """
     if isinstance(tensor, DeviceOp):
         return tensor.then(lambda found: to_host(found, out=out))
-    return ToHost(require_tensor(tensor, "to_host"), out)
+    return to_host_op(require_tensor(tensor, "to_host"), out)
 
 
 def dup(tensor: Described | DeviceOp[Any]) -> DeviceOp[Tensor]:

@@ -50,11 +50,16 @@ def convert(bits: Array, source: str, target: str) -> Array:
         target: the dtype wanted, another one.
     """
     if source == _FOURS:
-        bits = np.stack([bits & np.uint8(15), bits >> np.uint8(4)], axis=-1).reshape(-1)
+        bits = spread(bits)
     elif target == _FOURS:
         codes = _converted(bits, source, target)
         return codes[0::2] | codes[1::2] << np.uint8(4)
     return _converted(bits, source, target)
+
+
+def spread(pairs: Array) -> Array:
+    """The bits of f4e2m1, one element in a byte."""
+    return np.stack([pairs & np.uint8(15), pairs >> np.uint8(4)], axis=-1).reshape(-1)
 
 
 def _converted(bits: Array, source: str, target: str) -> Array:

@@ -8,6 +8,9 @@ constexpr int kPacks = 4;  // per thread
 // What a kernel holds numbers in, as in convert.cu.
 enum Held { kInteger, kFloat32, kFloat64 };
 
+// In place of a dtype: the bits of the elements as they are.
+constexpr int kCodes = 16;
+
 /// Numbers that hold enough of elements to round to four bits: what f64 has more is in the last digit, and large integers are too large.
 template <int HELD>
 __device__ __forceinline__ void numbers_of(const unsigned long long (&bits)[kPack], int source, float (&numbers)[kPack]) {
@@ -43,9 +46,11 @@ __global__ void __launch_bounds__(kThreads)
     }
 }
 
+/// To another dtype, or, as bytes, to the four bits themselves, which ml_dtypes has one of in a byte.
 __global__ void __launch_bounds__(kThreads)
     unpack(unsigned char* __restrict__ to, const unsigned char* __restrict__ from, long long n, int target) {
-    const bool loads = reinterpret_cast<unsigned long long>(from) % 2 == 0, stores = elements::aligned<kPack>(to, target);
+    const int stored = target == kCodes ? elements::kU8 : target;
+    const bool loads = reinterpret_cast<unsigned long long>(from) % 2 == 0, stores = elements::aligned<kPack>(to, stored);
     long long i = static_cast<long long>(blockIdx.x) * kThreads * kPack * kPacks + threadIdx.x * kPack;
 #pragma unroll 1
     for (int k = 0; k < kPacks && i < n; ++k, i += kThreads * kPack) {
@@ -54,8 +59,11 @@ __global__ void __launch_bounds__(kThreads)
         unsigned long long bits[kPack];
         elements::load<2>(from, elements::kU8, i / 2, n / 2, loads, pairs);
 #pragma unroll
-        for (int j = 0; j < kPack; ++j) numbers[j] = elements::widen_e2m1(pairs[j / 2] >> 4 * (j % 2) & 15u);
-        elements::encode(numbers, target, bits);
-        elements::store<kPack>(to, target, i, n, stores, bits);
+        for (int j = 0; j < kPack; ++j) bits[j] = pairs[j / 2] >> 4 * (j % 2) & 15u;
+        if (target != kCodes) {
+            elements::each(bits, numbers, [](unsigned long long b) { return elements::widen_e2m1(static_cast<unsigned>(b)); });
+            elements::encode(numbers, target, bits);
+        }
+        elements::store<kPack>(to, stored, i, n, stores, bits);
     }
 }

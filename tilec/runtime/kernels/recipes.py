@@ -94,6 +94,23 @@ def convert(ctx: ExecutionContext, to: Place, source: Place) -> None:
     host.call(ctx.stream, "convert", work, [(to.facts.ptr, to.nbytes), (source.facts.ptr, source.nbytes)])
 
 
+def spread(ctx: ExecutionContext, to: Place, source: Place) -> None:
+    """The bits of packed elements, one of them in each byte of a place: what ml_dtypes has on the host."""
+    if not to.nbytes:
+        return
+    if ctx.driver.device(ctx.device).interprets is None:
+        _module(ctx).unpack(ctx.stream, to.raw, source.raw, to.facts.size, len(CODES))
+        return
+
+    def work(target: Array, origin: Array) -> None:
+        from tilec.runtime.kernels import elements
+
+        target.view("u1")[...] = elements.spread(origin.view("u1"))
+
+    host: Any = ctx.driver
+    host.call(ctx.stream, "spread", work, [(to.facts.ptr, to.nbytes), (source.facts.ptr, source.nbytes)])
+
+
 def _launch_convert(ctx: ExecutionContext, to: Place, source: Place) -> None:
     """By the kernel for packed elements on one side, or by that for all others."""
     module, count = _module(ctx), to.facts.size

@@ -219,13 +219,17 @@ class ToHost(Transfer["Array"]):
 class Dup(Transfer[Tensor]):
     """A contiguous copy of a tensor in memory of its own."""
 
-    def __init__(self, tensor: Described) -> None:
+    def __init__(self, tensor: Described, what: str = "dup") -> None:
         """Claim the tensor.
+
+        Args:
+            tensor: of any kind.
+            what: whose claim it is, for messages.
 
         Raises:
             TensorError: the copy would take too many calls of the driver. OwnershipError: the tensor cannot be read.
         """
-        source = End(tensor, holder("dup"))
+        source = End(tensor, holder(what))
         layout = byte_layout(source.facts)
         self._calls = boxes(layout.dense, layout)
         self._ends = (source.take(),)
@@ -266,7 +270,9 @@ class Memcpy(Transfer[None]):
         to, of = written.facts, read.facts
         _check_fits(to, of.dtype, of.shape, dense=source.is_contiguous)
         if target is source or may_overlap(to, of):  # the same one without elements shares none
-            raise AliasError(f"memcpy: the source {source!r} shares memory with the target {target!r}", fix="copy it first (dup)")
+            what = f"memcpy: the source {source!r} shares memory with the target {target!r}"
+            cause = f"the source is {source._tilec_origin_} and the target {target._tilec_origin_}, in {who}"
+            raise AliasError(what, cause=cause, fix="copy it first (dup)")
         there = byte_layout(to)
         self._calls = boxes(there, byte_layout(of) if to.shape == of.shape else there)  # of another shape, both lie without gaps
         # One that is refused leaves the other one free.
@@ -357,9 +363,11 @@ class _Now(DeviceOp[None]):
 
 
 def packed_error(name: str) -> TensorError:
-    """Elements that share bytes cannot be given out as they lie there."""
-    what = f"elements of {name} share bytes, and an op cannot take them apart: only the host can, once they have arrived"
-    return TensorError(what, fix='use t.to_host(), which waits; or take the bytes: t.reinterpret("u8") first')
+    """Elements that share bytes are not copied to an array that is there, which has one in each byte."""
+    what = f"elements of {name} share bytes, and a device does not copy them to an array that is there and has one in each byte"
+    return TensorError(
+        what, fix='use the op without `out`, or t.to_host(out=...), which waits; or take the bytes: t.reinterpret("u8") first'
+    )
 
 
 def _send(ctx: ExecutionContext, storage: Storage, address: int, memory: Array) -> None:

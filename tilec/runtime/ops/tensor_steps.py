@@ -91,9 +91,9 @@ class TensorSteps(Generic[T_co]):
         """The contents of the tensor as a NumPy array, complete when the op is; see `tilec.runtime.api.to_host`."""
 
         def go_on(found: Any) -> Any:
-            from tilec.runtime.ops.copy_ops import ToHost
+            from tilec.runtime.ops.packed_host import to_host_op
 
-            return ToHost(_with(found, "to_host"), out)
+            return to_host_op(_with(found, "to_host"), out)
 
         return self._chain("to_host", go_on)
 

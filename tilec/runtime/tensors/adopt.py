@@ -19,8 +19,6 @@ from tilec.runtime.tensors.storage import Storage, freeing_stream
 
 _LEGACY = 1
 _LARGEST = 2**63 - 1
-# Libraries whose arrays never change, although their DLPack does not say so.
-_IMMUTABLE = ("jax", "jaxlib")
 
 
 _MALFORMED = "what the library says of its tensor is wrong, or it is a view of bytes at an odd place"
@@ -60,10 +58,9 @@ def adopt(source: Any, *, stream: Any = None, driver: DeviceDriver | None = None
         what = f"address {facts.ptr:#x} is not aligned to elements of {facts.itemsize} bytes"
         raise TensorError(what, cause=_MALFORMED, fix="make a contiguous copy, which is aligned")
     _check_inside(facts, nbytes, driver)
-    readonly = facts.readonly or type(source).__module__.partition(".")[0] in _IMMUTABLE
-    storage = Storage(driver, ordinal, facts.ptr, nbytes, owner=source, readonly=readonly)
+    storage = Storage(driver, ordinal, facts.ptr, nbytes, owner=source, readonly=facts.readonly)
     _order(storage, source, stream)
-    return storage, dataclasses.replace(facts, device=ordinal, readonly=readonly)
+    return storage, dataclasses.replace(facts, device=ordinal)
 
 
 def adopt_raw(

@@ -153,6 +153,12 @@ class Described:
     def _state(self) -> str:
         return ""
 
+    @property
+    def _tilec_origin_(self) -> str:
+        """What it is, for messages; of a borrow, who has it and since which line."""
+        claim = getattr(self, "_claim", None)
+        return repr(self) if claim is None else str(claim.who)
+
     # Use
 
     def require(self, who: Holder) -> None:
@@ -271,6 +277,12 @@ class Raw:
 
     def _tilec_facts_(self) -> TensorFacts:
         return self._facts
+
+    @property
+    def _tilec_origin_(self) -> str:
+        """What it is, for messages."""
+        extents = ", ".join(str(extent) for extent in self._facts.shape)
+        return f"a tensor of {self._facts.dtype}[{extents}]"
 
 
 def facts_of(

@@ -53,6 +53,11 @@ class Partition(Exchanged, Generic[T]):
         checked_packing(tensor.dtype, extents)
 
     @property
+    def _tilec_origin_(self) -> str:
+        """What it is cut out of, for messages."""
+        return self.base._tilec_origin_
+
+    @property
     def tiles(self) -> int:
         """Number of tiles."""
         return math.prod(self.grid)

@@ -12,8 +12,8 @@ import pytest
 from tests.unit.runtime.api.creation_samples import CONVERTED, every_bits
 from tests.unit.runtime.api.test_creation import expected, once
 from tilec.bundle.read import Bundle
-from tilec.errors import TensorError
-from tilec.runtime import Device, api, kernels, use_device
+from tilec.errors import BorrowError, GraphCaptureError, TensorError
+from tilec.runtime import Device, api, kernels, use_device, value
 from tilec.runtime.kernels import elements
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 
@@ -60,6 +60,25 @@ def test_parts_chunks_and_copies(monkeypatch: pytest.MonkeyPatch) -> None:
         assert copy.reinterpret("u8").to_host().tolist() == four.reinterpret("u8").to_host().tolist()
 
 
+def test_the_op_of_to_host_gives_one_element_in_a_byte() -> None:
+    with use_device("cpu"):
+        t = api.from_host(np.tile(FOURS, (3, 2))).sync()
+        for found in (api.to_host(t).sync(), value(t.share()).to_host().sync()):
+            assert found.dtype == FOURS.dtype
+            assert np.array_equal(found.view(np.uint8), np.tile(FOURS, (3, 2)).view(np.uint8))
+        t = api.from_host(np.tile(FOURS, (3, 2))).sync()
+        with t[1:, 4:10] as part:
+            assert np.array_equal(api.to_host(part).sync().view(np.uint8), np.tile(FOURS, (3, 2)).view(np.uint8)[1:, 4:10])
+        assert api.to_host(api.zeros((2, 0), "f4e2m1")).sync().shape == (2, 0)
+        op = api.to_host(t)
+        with pytest.raises(BorrowError, match=r": to_host \(.* still reads it"):
+            t.borrow_mut()
+        with pytest.raises(GraphCaptureError):
+            op.graph()
+        del op
+        t.borrow_mut().release()
+
+
 def test_elements_that_would_not_fill_a_byte() -> None:
     with use_device("cpu"):
         t = api.ones((2, 3)).sync()
@@ -77,7 +96,12 @@ def test_kernels_of_their_own_do_it_on_a_gpu(source: str, held: int) -> None:
         t = api.empty(5000, source).sync()
         four = api.convert(t, "f4e2m1").sync()
         back = api.convert(four, source).sync()
-    there, here = driver.launches
+        driver.launches, launches = [], driver.launches
+        api.to_host(four).sync()
+    (apart,) = driver.launches
+    assert "unpack" in apart.symbol
+    assert apart.arguments[2:] == (5000, len(kernels.CODES))
+    there, here = launches
     assert f"packILi{held}E" in there.symbol
     assert "unpack" in here.symbol
     assert there.arguments == (four.ptr, t.ptr, 5000, kernels.CODES[source])

@@ -253,6 +253,19 @@ def test_arrays_of_jax_never_change(gpu: FakeDriver, on_gpu: Make) -> None:
         t.require_writable(Holder(what="the op"))
 
 
+def test_jax_is_never_asked_for_no_synchronisation(gpu: FakeDriver, on_gpu: Make) -> None:
+    """It takes -1 for the handle of a stream; and its arrays of small floats have no other protocol."""
+
+    def refuse(self: Exporter, *, stream: Any = None, max_version: Any = None) -> Any:
+        if stream == -1:
+            raise RuntimeError("INTERNAL: CUDA error: : CUDA_ERROR_INVALID_HANDLE")
+        return Exporter.__dlpack__(self, stream=stream, max_version=max_version)
+
+    exporter = type("ArrayImpl", (Exporter,), {"__module__": "jaxlib._jax", "__dlpack__": refuse})(on_gpu(4, 8, dtype="bf16"))
+    t = Tensor.from_foreign(exporter, stream=7, driver=gpu)
+    assert (t.dtype, t.readonly, exporter.streams) == ("bf16", True, [None, 7])
+
+
 def test_ml_dtypes_arrays() -> None:
     import ml_dtypes
 

@@ -15,8 +15,8 @@ import pytest
 
 from tests.cpu_samples import device
 from tests.runtime_samples import ADD, bundle_of, fake_driver
-from tilec.errors import ArgumentError, BorrowError, FaultError, UseAfterMoveError
-from tilec.runtime import Module, Stream, load
+from tilec.errors import AliasError, ArgumentError, BorrowError, FaultError, UseAfterMoveError
+from tilec.runtime import Device, Module, Stream, api, load
 from tilec.runtime.arguments import READERS
 from tilec.runtime.cpu_driver import CpuDriver
 from tilec.runtime.tensors.tensor import Tensor
@@ -260,3 +260,25 @@ def test_decisions_are_logged_where_that_is_asked_for() -> None:
             r"^tilec: 256 bytes at 0x\w+: stream \(0, 6\) waits for stream \(0, 5\), to read$",
         ):
             assert re.search(words, done.stderr, re.MULTILINE), done.stderr
+
+
+def test_arguments_that_share_memory_are_told_with_what_they_are_and_where_they_were_made() -> None:
+    """Of tensors of one memory, leases speak first; these are of two, and arrays of others have none."""
+    module, cpu = device(lambda run: None)
+    array = np.zeros(2048, np.float32)
+    one, two = Tensor.from_foreign(array, driver=cpu), Tensor.from_foreign(array, driver=cpu)
+    with one.borrow_mut() as z, two[512:1536] as x, pytest.raises(AliasError) as caught:
+        module.add(0, z[0:1024], x, np.ones(1024, np.float32))
+    words = r"'z' is the slice \(.*test_tensor_launches\.py:\d+\) and 'x' is the slice \(.*:\d+\), in the launch of add \(.*:\d+\)"
+    assert re.fullmatch(words, caught.value.cause)
+    with pytest.raises(AliasError) as caught:
+        module.add(0, array[:1024], array[8:1032], two[1024:])
+    assert re.fullmatch(r"'z' is a numpy ndarray and 'x' is a numpy ndarray, in the launch of add \(.*:\d+\)", caught.value.cause)
+    with Stream(Device("cpu", driver=cpu)) as stream, pytest.raises(AliasError) as caught:
+        module.lazy.add(Tensor.from_foreign(array[:1024], driver=cpu), array[8:1032], two[1024:]).sync_on(stream)
+    assert "'x' is a numpy ndarray" in caught.value.cause
+    assert caught.value.op.startswith("launch of add, created at ")
+    with pytest.raises(AliasError) as caught:
+        api.memcpy(one, two)
+    same = r"<Tensor f32\[2048\] on cpu>"
+    assert re.fullmatch(rf"the source is {same} and the target {same}, in memcpy \(.*test_tensor_launches\.py:\d+\)", caught.value.cause)
