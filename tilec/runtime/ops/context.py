@@ -212,7 +212,7 @@ class ExecutionContext:
         before = self._touched.get(id(storage))
         if before is not None and (before[1] or not write):
             return  # this execution uses it in this way already, and a stream waits for itself
-        if not self._in_order(storage, write=write):
+        if not self._noted or not self._in_order(storage, write=write):
             storage.enter(self.stream, write=write, ordinal=self.device)
         self._touched[id(storage)] = (storage, write)
 

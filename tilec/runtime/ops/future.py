@@ -241,6 +241,7 @@ class DeviceFuture(Uncopied, Generic[T]):
                     _LOG.exception("what had moved into %s could not be given back", self.label)
                 self._outcome = _Failed(error)
             elif execution is not None:
+                execution.mark.done = True
                 self._outcome = _Done(execution.value)
             if self._watched is not None:
                 self._watched.future = None
