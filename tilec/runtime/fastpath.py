@@ -204,9 +204,8 @@ def _source(contract: Contract, held: str) -> str:
         **facts,
     }
     again = TAIL.format(often=f"same and t is Tensor and {facts['constant']}", remember=f"recent = {facts['remembered']}", **tail)
-    owned = TAIL.format(
-        often="same or repeated((s, looks))", remember=f"other = latest; latest = known[s, looks] = {facts['noted']}", **tail
-    )
+    noted = f"other = latest; latest = known[s, looks] = {facts['noted']}"
+    owned = TAIL.format(often="same or repeated((s, looks))", remember=noted, **tail)
     return PATHS.format(
         tail=again.strip("\n"),
         tail_of_owned=owned.strip("\n"),

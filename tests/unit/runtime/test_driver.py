@@ -397,9 +397,8 @@ def test_what_goes_wrong_without_a_context_is_done_in_the_right_one(result: str)
     driver = Driver(api)
     driver.create_event(0)
     driver.create_stream(0)
-    api.results |= {
-        name: getattr(real.CUresult, f"CUDA_ERROR_{result}") for name in ("cuEventRecord", "cuEventQuery", "cuEventSynchronize")
-    }
+    failed = getattr(real.CUresult, f"CUDA_ERROR_{result}")
+    api.results |= dict.fromkeys(("cuEventRecord", "cuEventQuery", "cuEventSynchronize"), failed)
     for call, ask in (
         ("cuEventRecord", lambda: driver.record_event(0, 0x99, 0x77)),
         ("cuEventQuery", lambda: driver.event_reached(0, 0x99)),
