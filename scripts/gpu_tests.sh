@@ -5,7 +5,7 @@ set -euo pipefail
 usage() {
     cat <<'TEXT'
 usage: scripts/gpu_tests.sh [--dist DIR] [--wheels DIR] [--out DIR] [--device cuda:0] [-k GLOB]
-                            [--sanitize memcheck|racecheck|all] [--sanitize-limit SECONDS]
+                            [--sanitize memcheck|racecheck|initcheck|synccheck|all] [--sanitize-limit SECONDS]
 
 Runs on any machine with an NVIDIA GPU and its driver; no CUDA toolkit is needed. There:
   1. pytest -m gpu tests/gpu
@@ -22,12 +22,13 @@ Then carry the checkout with dist/ (and wheels/) over.
   --out DIR      where results go (default: benchmarks/results/gpu)
   --device NAME  torch's name of the GPU (default: cuda:0)
   -k GLOB        only these cases, such as 'gemm/*' (the tests run all the same)
-  --sanitize T   run some cases of the tests that compute-sanitizer can follow under its tool T (all: both, one after the other), and nothing
-                 else: findings are in sanitizer-T.txt, the tests' output in sanitizer-T-tests.txt, the numbers in sanitizer.json.
+  --sanitize T   run some cases of the tests that compute-sanitizer can follow under its tool T (all: its four, one after the other), and
+                 nothing else, each file of tests in a process of its own, several at once: findings are in sanitizer-T-FILE.txt, the tests'
+                 output in sanitizer-T-FILE-tests.txt, the numbers in sanitizer.json.
                  compute-sanitizer is COMPUTE_SANITIZER, that of a wheel in --wheels (nvidia-cuda-sanitizer-api), or the one in PATH.
                  TILEC_PROGRAMS says how many random programs it follows (8 here)
   --sanitize-limit S
-                 seconds for each tool (default: 240); what was not run by then is said
+                 seconds after which no test of a tool begins any more (default: 240); what was not run by then is said
 
 Environment: PYTHON (default: python3), with numpy, torch, click, rich, jinja2, cuda-bindings, cuda-core.
 Exit codes: 0 all passed, 1 something failed or was found, 2 usage, 3 no GPU, no package or no compute-sanitizer,
@@ -60,8 +61,8 @@ done
 
 case $sanitize in
     "") ;;
-    memcheck | racecheck) tools=(--tool "$sanitize") ;;
-    all) tools=(--tool memcheck --tool racecheck) ;;
+    memcheck | racecheck | initcheck | synccheck) tools=(--tool "$sanitize") ;;
+    all) tools=(--tool memcheck --tool racecheck --tool initcheck --tool synccheck) ;;
     *) echo "unknown tool: $sanitize" >&2 && usage >&2 && exit 2 ;;
 esac
 

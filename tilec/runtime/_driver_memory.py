@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from tilec.runtime._driver_calls import Calls, is_final
@@ -25,6 +26,7 @@ class MemoryCalls(Calls):
         """
         super().__init__(api)
         self._own_pools: dict[int, PoolHandle] = {}
+        self._known: dict[int, Any] = {}  # events and streams that were made here, as the bindings have them: they take a number for longer
         self._pool_lock = threading.RLock()  # the collector may free from inside
         self._leaving: collections.deque[tuple[int, PoolHandle]] = collections.deque()
 
@@ -217,10 +219,14 @@ class MemoryCalls(Calls):
     def create_stream(self, ordinal: int) -> int:
         """A stream that does not wait for the legacy default stream."""
         with self.current(ordinal):
-            return int(self._ask("cuStreamCreate", self._api.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
+            made = self._ask("cuStreamCreate", self._api.CUstream_flags.CU_STREAM_NON_BLOCKING.value)
+        stream = int(made)
+        self._known[stream] = made
+        return stream
 
     def destroy_stream(self, ordinal: int, stream: int) -> None:
         """Give a stream back; work on it still finishes."""
+        self._known.pop(stream, None)
         self._give_back(ordinal, "cuStreamDestroy", stream)
 
     def synchronize(self, ordinal: int, stream: int) -> None:
@@ -239,10 +245,14 @@ class MemoryCalls(Calls):
         """A mark that can be set in streams; one that only orders them, without times, costs less."""
         kinds = self._api.CUevent_flags
         with self.current(ordinal):
-            return int(self._ask("cuEventCreate", (kinds.CU_EVENT_DEFAULT if timed else kinds.CU_EVENT_DISABLE_TIMING).value))
+            made = self._ask("cuEventCreate", (kinds.CU_EVENT_DEFAULT if timed else kinds.CU_EVENT_DISABLE_TIMING).value)
+        event = int(made)
+        self._known[event] = made
+        return event
 
     def destroy_event(self, ordinal: int, event: int) -> None:
         """Give an event back; streams that wait for it still do."""
+        self._known.pop(event, None)
         self._give_back(ordinal, "cuEventDestroy", event)
 
     def position(self, ordinal: int, stream: int) -> int:  # noqa: ARG002 - only drivers that tell works apart count
@@ -251,8 +261,9 @@ class MemoryCalls(Calls):
 
     def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:  # noqa: ARG002 - as `position`
         """Set the mark behind what a stream has to do; it was elsewhere before."""
-        with self.current(ordinal):
-            self._ask("cuEventRecord", event, stream)
+        if not self._at_once(stream, self._api.cuEventRecord, event, stream):
+            with self.current(ordinal):
+                self._ask("cuEventRecord", event, stream)
 
     def event_failure(self, ordinal: int, event: int) -> BaseException | None:  # noqa: ARG002 - as `position`
         """Nothing: a failure is raised by whoever asks whether the mark is reached."""
@@ -260,11 +271,18 @@ class MemoryCalls(Calls):
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:  # noqa: ARG002 - as `position`
         """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
-        with self.current(ordinal):
-            self._ask("cuStreamWaitEvent", stream, event, 0)
+        if not self._at_once(stream, self._api.cuStreamWaitEvent, stream, event, 0):
+            with self.current(ordinal):
+                self._ask("cuStreamWaitEvent", stream, event, 0)
 
     def event_reached(self, ordinal: int, event: int) -> bool:
         """Whether everything before the mark is done."""
+        if (known := self._known.get(event)) is not None:  # as `_at_once`, and no answer is one too
+            result = self._api.cuEventQuery(known)[0]
+            if result == self._success:
+                return True
+            if result == _NOT_READY:
+                return False
         with self.current(ordinal):
             result = self._api.cuEventQuery(event)[0]
         if int(result) == _NOT_READY:
@@ -275,8 +293,22 @@ class MemoryCalls(Calls):
 
     def synchronize_event(self, ordinal: int, event: int) -> None:
         """Wait until the mark is reached."""
-        with self.current(ordinal):
-            self._ask("cuEventSynchronize", event)
+        if not self._at_once(event, self._api.cuEventSynchronize, event):
+            with self.current(ordinal):
+                self._ask("cuEventSynchronize", event)
+
+    def _at_once(self, handle: int, call: Callable[..., Any], *arguments: int) -> bool:
+        """Make a call about an event or a stream that this driver made, whatever context the thread has: most have one, and the handles
+        say whose they are. Whether it went well: if not, the right context is what the caller gives it, or what it tells of.
+        """
+        known = self._known
+        if handle not in known:  # what others made may be the legacy default stream, which is the current context's
+            return False
+        try:
+            result = call(*[known.get(argument, argument) for argument in arguments])[0]
+        except ValueError:  # one that the bindings do not know
+            return False
+        return bool(result == self._success)
 
     def elapsed(self, ordinal: int, start: int, end: int) -> float:
         """Seconds between two marks that were reached."""

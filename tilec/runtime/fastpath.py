@@ -90,6 +90,7 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "latest": latest,
         "other": latest,
         "other_looks": operator.itemgetter(len(contract.others) + 1),
+        "other_stream": operator.itemgetter(len(contract.others)),
         "leased_types": READERS.leased_types,
         "local": LOCAL,
         "n": LOCAL + 1,  # arguments: held by a variable and by their op
@@ -203,7 +204,8 @@ def _source(contract: Contract, held: str) -> str:
         **facts,
     }
     again = TAIL.format(often=f"same and t is Tensor and {facts['constant']}", remember=f"recent = {facts['remembered']}", **tail)
-    owned = TAIL.format(often="same or repeated(looks)", remember=f"other = latest; latest = known[looks] = {facts['noted']}", **tail)
+    noted = f"other = latest; latest = known[s, looks] = {facts['noted']}"
+    owned = TAIL.format(often="same or repeated((s, looks))", remember=noted, **tail)
     return PATHS.format(
         tail=again.strip("\n"),
         tail_of_owned=owned.strip("\n"),

@@ -142,7 +142,7 @@ def along(ctx, handed, left, told):
 def launch_anew(stream, values, looks):
     global latest, other
     s = stream
-    found = other if looks is other_looks(other) else known.get(looks)
+    found = other if looks is other_looks(other) and s == other_stream(other) else known.get((s, looks))
     if found is not None:
         {unpack} = values
         {latest} = found

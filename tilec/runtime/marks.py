@@ -22,9 +22,10 @@ class Mark:
 
     Attributes:
         driver, ordinal: whose event it is. event: the handle.
+        done: whether somebody knows that all of it is done, and well: nobody has to wait for it any more.
     """
 
-    __slots__ = ("__weakref__", "_pool", "driver", "event", "ordinal")
+    __slots__ = ("__weakref__", "_pool", "done", "driver", "event", "ordinal")
 
     def __init__(self, driver: DeviceDriver, ordinal: int, stream: int, since: int | None = None) -> None:
         """Record an event on a stream.
@@ -43,12 +44,14 @@ class Mark:
         self.driver = driver
         self.ordinal = ordinal
         self.event = event
+        self.done = False
         self._pool = pool
         driver.record_event(ordinal, event, stream, since)
 
     def hold(self, ordinal: int, stream: int, *, anyway: bool = False) -> None:
         """Let what a stream (of this device) is given from now on wait; it goes on `anyway` where what it waits for fails."""
-        self.driver.wait_event(ordinal, stream, self.event, anyway=anyway)
+        if not self.done:
+            self.driver.wait_event(ordinal, stream, self.event, anyway=anyway)
 
     @property
     def reached(self) -> bool:

@@ -42,12 +42,12 @@ def test_without_a_gpu_nothing_is_run(tmp_path: Path) -> None:
     assert "nothing was run" in done.stderr
 
 
-# A compute-sanitizer that runs nothing: it says what pytest would say of the first of its tests, and what it would have found itself.
+# A compute-sanitizer that runs nothing: it says what pytest would say of its tests, and what it would have found itself.
 FAKE = """#!/bin/bash
 echo "$@" > {asked}
 while [[ $1 != --log-file ]]; do shift; done
 log=$2
-for test in "$@"; do [[ $test == tests/* ]] && echo "$test {outcome} [ 50%]" && break; done
+for test in "$@"; do [[ $test == tests/* ]] && echo "$test {outcome} [ 50%]"{first}; done
 trap 'echo "========= {summary}" > "$log"; exit 2' INT
 if [[ -n "{hangs}" ]]; then while true; do sleep 0.05; done; fi
 [[ -n "{summary}" ]] && echo "========= {summary}" > "$log"
@@ -55,9 +55,9 @@ exit {code}
 """
 
 
-def sanitizer(folder: Path, summary: str, *, outcome: str = "PASSED", code: int = 0, hangs: str = "") -> str:
+def sanitizer(folder: Path, summary: str, *, outcome: str = "PASSED", code: int = 0, hangs: str = "", first: str = "") -> str:
     path = folder / "compute-sanitizer"
-    path.write_text(FAKE.format(asked=folder / "asked", summary=summary, outcome=outcome, code=code, hangs=hangs))
+    path.write_text(FAKE.format(asked=folder / "asked", summary=summary, outcome=outcome, code=code, hangs=hangs, first=first))
     path.chmod(0o755)
     return str(path)
 
@@ -85,7 +85,8 @@ HAZARDS = "RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)"
         ("ERROR SUMMARY: 10 errors", "PASSED", 0, False),
         (HAZARDS, "PASSED", 0, False),
         (NOTHING, "FAILED", 1, False),
-        (NOTHING, "SKIPPED (no GPU)", 0, False),
+        (NOTHING, "SKIPPED (no GPU)", 0, True),
+        (NOTHING, "came to nothing", 0, False),
         ("the target did not start", "PASSED", 0, False),
         ("", "PASSED", 0, False),
     ],
@@ -97,13 +98,16 @@ def test_findings_of_compute_sanitizer_and_failing_tests_are_no_success(
     result = script.followed(path, "racecheck", ["tests/gpu/test_x.py::one", "tests/gpu/test_x.py::two"], 60.0, tmp_path)
     assert script.clean(result) is clean
     assert (result["cut"], result["tests"], result["exit"]) == (False, 2, code)
-    assert script.told(result).startswith("racecheck: 1 of 2 tests ran, ")
+    assert script.told(result).startswith(f"racecheck: {0 if 'nothing' in outcome else 2} of 2 tests ran, ")
     assert (tmp_path / "asked").read_text().startswith("--tool racecheck --report-api-errors no --log-file ")
 
 
 @pytest.mark.parametrize(("summary", "clean"), [(NOTHING, True), (HAZARDS, False)])
-def test_a_run_that_takes_too_long_is_cut_and_says_how_far_it_came(script: Any, tmp_path: Path, summary: str, clean: bool) -> None:
-    path = sanitizer(tmp_path, summary, hangs="yes")
+def test_a_run_that_takes_too_long_is_cut_and_says_how_far_it_came(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, summary: str, clean: bool
+) -> None:
+    monkeypatch.setattr(script, "GRACE", 0.5)
+    path = sanitizer(tmp_path, summary, hangs="yes", first=" && break")
     result = script.followed(path, "memcheck", ["tests/gpu/test_x.py::one", "tests/gpu/test_x.py::two"], 2.0, tmp_path)
     assert (result["cut"], result["passed"], script.clean(result)) == (True, 1, clean)
     words = script.told(result)
@@ -111,10 +115,38 @@ def test_a_run_that_takes_too_long_is_cut_and_says_how_far_it_came(script: Any, 
     assert words.endswith(f" s (cut at its limit of 2 s); compute-sanitizer: {summary}")
 
 
-def test_some_cases_of_each_test_are_followed(script: Any) -> None:
-    tests = [f"tests/gpu/test_x.py::many[{n}]" for n in range(309)] + ["tests/gpu/test_x.py::one"]
-    tests.append(f"tests/gpu/test_x.py::{script.LEFT_OUT[0]}")
-    assert script.chosen(tests) == [*(f"tests/gpu/test_x.py::many[{n}]" for n in (0, 102, 205, 308)), "tests/gpu/test_x.py::one"]
+def test_all_is_followed_but_what_says_why_not(script: Any) -> None:
+    kept = ["tests/gpu/test_x.py::many[0]", "tests/gpu/test_x.py::many[1]", "tests/gpu/test_y.py::one"]
+    out = [f"tests/gpu/test_x.py::{name}" for name in script.LEFT_OUT]
+    assert script.chosen([*out, *kept, f"{out[0]}[a case]"]) == kept
+    assert script.by_file(kept) == {"test_x": kept[:2], "test_y": kept[2:]}
+    folder = SCRIPT.parents[1] / script.TESTS
+    text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("test_*.py"))
+    assert all((folder / f"{name}.py").is_file() for name in script.NOT_FOLLOWED)
+    assert all(f"def {name.partition('[')[0]}(" in text for name in script.LEFT_OUT)
+
+
+def test_no_test_begins_once_the_time_is_up(tmp_path: Path) -> None:
+    (tmp_path / "test_three.py").write_text("def test_a(): pass\ndef test_b(): pass\ndef test_c(): pass\n")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "stop_after",
+        "--rootdir",
+        str(tmp_path),
+        str(tmp_path),
+    ]
+    found = []
+    for stop in ("0", "inf"):
+        env = {**os.environ, "PYTHONPATH": str(SCRIPT.parent), "TILEC_STOP_AT": stop}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=env, cwd=tmp_path)
+        found.append((done.returncode, "1 passed" in done.stdout, "the time is up" in done.stdout, "3 passed" in done.stdout))
+    assert found == [(2, True, True, False), (0, False, False, True)]
 
 
 def test_both_tools_come_to_one_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,18 +158,20 @@ def test_both_tools_come_to_one_document(tmp_path: Path, monkeypatch: pytest.Mon
     done = run("--sanitize", "all", "--sanitize-limit", "60", "--out", str(out), python=str(python))
     assert done.returncode == 1, done.stdout + done.stderr
     document = json.loads((out / "sanitizer.json").read_text())
-    assert [(row["tool"], row["limit"], row["summary"]) for row in document] == [
-        (tool, 60.0, HAZARDS) for tool in ("memcheck", "racecheck")
+    assert [(row["tool"], row["limit"]) for row in document] == [
+        (tool, 60.0) for tool in ("memcheck", "racecheck", "initcheck", "synccheck")
     ]
-    assert 10 < document[0]["tests"] < 150
-    assert "tests/gpu/test_programs.py" in (tmp_path / "asked").read_text()
-    assert done.stdout.count(f"compute-sanitizer: {HAZARDS}") == 2
+    assert {row["summary"] for row in document} == {f"{len(document[0]['files'])} x {HAZARDS}"}
+    assert document[0]["tests"] == sum(row["tests"] for row in document[0]["files"])
+    assert document[0]["tests"] > 300
+    assert {row["file"] for row in document[0]["files"]} >= {"test_programs", "test_device_ops"}
+    assert done.stdout.count(f"compute-sanitizer: {HAZARDS}") == 4 * len(document[0]["files"])
 
 
 def test_tools_of_compute_sanitizer_are_known() -> None:
-    done = run("--sanitize", "initcheck")
+    done = run("--sanitize", "leakcheck")
     assert done.returncode == 2
-    assert "unknown tool: initcheck" in done.stderr
+    assert "unknown tool: leakcheck" in done.stderr
 
 
 @pytest.mark.parametrize(("name", "word"), [("gpu_cases.py", "torch"), ("gpu_sanitize.py", "compute-sanitizer")])

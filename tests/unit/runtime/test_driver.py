@@ -398,6 +398,51 @@ def test_events() -> None:
         Driver(Api(cuEventSynchronize="INVALID_HANDLE")).synchronize_event(0, 0x99)
 
 
+def test_what_was_made_here_needs_no_context_to_be_asked() -> None:
+    """Handles say whose they are; only what goes wrong is done again in the right context, and told."""
+    api = Api()
+    api.values |= {"cuEventCreate": real.CUevent(0x99), "cuStreamCreate": real.CUstream(0x77)}
+    driver = Driver(api)
+    assert (driver.create_event(0), driver.create_stream(0)) == (0x99, 0x77)
+    api.calls.clear()
+    driver.record_event(0, 0x99, 0x77)
+    driver.wait_event(0, 0x77, 0x98)
+    driver.synchronize_event(0, 0x99)
+    assert driver.event_reached(0, 0x99)
+    assert [call[0] for call in api.calls] == ["cuEventRecord", "cuStreamWaitEvent", "cuEventSynchronize", "cuEventQuery"]
+    assert [int(argument) for argument in api.calls[0][1:]] == [0x99, 0x77]
+    api.calls.clear()
+    driver.record_event(0, 0x99, 0)  # the legacy default stream is that of the current context
+    names = [call[0] for call in api.calls]
+    assert names.index("cuCtxGetCurrent") < names.index("cuEventRecord")
+    api.results["cuEventQuery"] = real.CUresult.CUDA_ERROR_NOT_READY
+    assert not driver.event_reached(0, 0x99)
+
+
+@pytest.mark.parametrize("result", ["INVALID_CONTEXT", "LAUNCH_FAILED"])
+def test_what_goes_wrong_without_a_context_is_done_in_the_right_one(result: str) -> None:
+    api = Api()
+    api.values |= {"cuEventCreate": real.CUevent(0x99), "cuStreamCreate": real.CUstream(0x77)}
+    driver = Driver(api)
+    driver.create_event(0)
+    driver.create_stream(0)
+    failed = getattr(real.CUresult, f"CUDA_ERROR_{result}")
+    api.results |= dict.fromkeys(("cuEventRecord", "cuEventQuery", "cuEventSynchronize"), failed)
+    for call, ask in (
+        ("cuEventRecord", lambda: driver.record_event(0, 0x99, 0x77)),
+        ("cuEventQuery", lambda: driver.event_reached(0, 0x99)),
+        ("cuEventSynchronize", lambda: driver.synchronize_event(0, 0x99)),
+    ):
+        api.calls.clear()
+        with pytest.raises(DriverError, match=f"{call} failed: CUDA_ERROR_{result}|is lost"):
+            ask()
+        names = [made[0] for made in api.calls]
+        if result == "INVALID_CONTEXT":
+            assert names.count(call) == 2
+            assert api.calls[names.index("cuCtxPushCurrent")][1] is not None
+            assert names.index(call) < names.index("cuCtxPushCurrent") < len(names) - 1 - names[::-1].index(call)
+
+
 def test_waiting_for_a_device_waits_for_its_context():
     api = Api()
     Driver(api).synchronize_device(0)

@@ -134,8 +134,8 @@ ON_THE_PATH = {
     "": "bundle errors model runtime values",
     "bundle": "archive choose codec format images read",
     "model": "arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature suggest",
-    "runtime": "_driver _driver_calls _driver_graphs _driver_memory arguments binding checks contract defaults devices fastpath grid "
-    "handles images launch layout limits load lost package packing prepare scalars seam_types select tensors uncopied",
+    "runtime": "_driver _driver_calls _driver_graphs _driver_memory arguments binding checks contract defaults devices fastpath "
+    "fastpath_text grid handles images launch layout limits load lost package packing prepare scalars seam_types select tensors uncopied",
     "runtime.tensors": "recording",
 }
 

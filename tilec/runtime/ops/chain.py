@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 U = TypeVar("U")
 # A step of a chain: verb, function (None where it was called already), and place.
 Step = tuple[str, Callable[[Any], Any] | None, Site]
+# A call of `then`: function, code and offset of who called, and the step.
+_Call = tuple[object, object, int, Any]
+_NO_CALL: _Call = (None, None, 0, None)
 # Steps of a chain that its repr shows.
 _SHOWN = 4
 _new: Any = object.__new__
 
 
 class _Line:
-    """What all ops of a chain share: the op that it begins with, the steps behind that, and the function that `then` was given last."""
+    """What all ops of a chain share: the op that it begins with, the steps behind that, and how `then` was called last."""
 
     __slots__ = ("last", "name", "source", "steps")
 
@@ -36,19 +39,15 @@ class _Line:
         self.name = ""  # of all of it, once it has run
         self.source = source
         self.steps: list[Step] = []
-        self.forget()
+        self.last: _Call = _NO_CALL
 
     def met(self, function: Callable[[Any], Any], place: Site) -> Step:
-        """The step of a `then`, which is the same one for those in a loop."""
+        """The step that a call of `then` adds: the same one for each call of a loop, which is how chains grow long."""
         if type(function) is not FunctionType or function.__code__.co_flags & COROUTINE:
             require_function("then", function)
         step: Step = ("then", function, place)
         self.last = (function, *place, step)
         return step
-
-    def forget(self) -> None:
-        """Hold no function any more."""
-        self.last: tuple[object, object, int, Any] = (None, None, 0, None)
 
 
 @final
@@ -167,8 +166,7 @@ class Chain(DeviceOp[Any]):
         self._before, line = None, self._line
         source, steps = line.source, line.steps
         line.name = self.name
-        line.source, line.steps = _NOTHING, []
-        line.forget()
+        line.source, line.steps, line.last = _NOTHING, [], _NO_CALL
         return source, iter(steps)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from tilec.errors import TilecError, UsageError
@@ -18,6 +17,7 @@ from tilec.runtime.tensors.storage import Storage, allocate_bytes
 if TYPE_CHECKING:
     import numpy as np
 
+    from tilec.runtime.launch import Launcher
     from tilec.runtime.ops.op import DeviceOp
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class ExecutionContext:
 
     # Tensors that launches here give are marked (`Tensor._within`) with `_wrote` or `_read`: their memory is in the order of the stream, to
     # be written, or only to be read; and the record of moves, `_moves`, holds them once, as what something moved to. A mark that is here no
-    # more says nothing. `_ways`: what launches of a kernel run by, for those that share a `LazyLaunch._way`. `_joins`:
+    # more says nothing. `_ways`: launchers, by what their launches share (`LazyLaunch._way`). `_joins`:
     # length of that record behind which a chain joins what goes from launch to launch.
     __slots__ = (
         *("_allocated", "_joins", "_kept", "_moves", "_noted", "_owner", "_read", "_since", "_touched", "_ways", "_wrote"),
@@ -59,7 +59,7 @@ class ExecutionContext:
         self._allocated: set[int] = set()
         self._moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
         self._wrote, self._read = object(), object()
-        self._ways: dict[object, Callable[..., Any]] = {}
+        self._ways: dict[object, Launcher] = {}
         self._joins = 0
 
     def __cuda_stream__(self) -> tuple[int, int]:
@@ -217,7 +217,7 @@ class ExecutionContext:
         before = self._touched.get(id(storage))
         if before is not None and (before[1] or not write):
             return  # this execution uses it in this way already, and a stream waits for itself
-        if not self._in_order(storage, write=write):
+        if not self._noted or not self._in_order(storage, write=write):
             storage.enter(self.stream, write=write, ordinal=self.device)
         self._touched[id(storage)] = (storage, write)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)  # a frozen one takes three times as long to make, and every op has one
 class Execution(Generic[T]):
     """An op that was enqueued.
 
@@ -139,6 +139,7 @@ def wait(execution: Execution[T], op: DeviceOp[object]) -> T:
         execution.context._leave(mark)  # noqa: SLF001
         raise
     if error is None:
+        mark.done = True
         return execution.value
     execution.context._give_back()  # noqa: SLF001
     label(error, op.label)

@@ -23,9 +23,9 @@ from tilec.runtime.uncopied import Uncopied
 
 T = TypeVar("T")
 _LOG = logging.getLogger("tilec.runtime")
-# Seconds for which a task that awaits asks by itself, before it lets others run: small ops are done by then. Fewer where others want to:
-# the smallest are.
-_SPIN, _SHORT = 20e-6, 8e-6
+# Seconds for which a task that awaits asks by itself, before it lets others run: small ops are done by then. Where others want to, it asks
+# once: what they have to enqueue counts more.
+_SPIN, _SHORT = 20e-6, 0.0
 # Set once the process ends: what fails from then on is nobody's to be told.
 _ENDING: list[bool] = []
 atexit.register(_ENDING.append, True)  # before the watcher's own, which was registered earlier, waits for the device
@@ -241,6 +241,7 @@ class DeviceFuture(Uncopied, Generic[T]):
                     _LOG.exception("what had moved into %s could not be given back", self.label)
                 self._outcome = _Failed(error)
             elif execution is not None:
+                execution.mark.done = True
                 self._outcome = _Done(execution.value)
             if self._watched is not None:
                 self._watched.future = None

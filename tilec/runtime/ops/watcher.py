@@ -23,8 +23,8 @@ _LOG = logging.getLogger("tilec.runtime")
 Told = Callable[[BaseException | None], None]
 # Seconds between two rounds: the first, and the most, where somebody waits, and where things only are to be let go.
 _SOON, _LATE, _LAZY = 25e-6, 1e-3, 5e-3
-# By which pauses grow: what is told is late by about a twentieth of the time that it took.
-_LATER = 1.05
+# By which pauses grow: what is told is late by a thirtieth of the time that it took, at most.
+_LATER = 1.03
 # Seconds without work after which the thread ends, and for which the end of the process waits for the device.
 _LINGER, _PATIENCE = 0.5, 2.0
 # What prctl(2) calls it, and nanoseconds by which pauses may be longer.

@@ -66,6 +66,8 @@ def site(depth: int = 1) -> Site:
         while (str(names.get("__name__")).startswith("tilec.") or "_tilec_package_" in names) and frame.f_back is not None:
             frame = frame.f_back
             names = frame.f_globals
+            if names is _last:
+                return frame.f_code, frame.f_lasti
         module = sys.modules.get(names.get("__name__", ""))
         if getattr(module, "__dict__", None) is names:  # they stay anyway; those of code that was executed may have to go
             _last = names

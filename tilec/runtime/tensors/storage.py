@@ -120,6 +120,8 @@ class Storage:
         key = self._key(stream, ordinal)
         with self.lock:
             for use in self.uses.before(key, write=write):
+                if use.mark is not None and use.mark.done:
+                    continue
                 hold(self.driver, use, key, anyway=write)
                 if (log := leases()) is not None:
                     log.debug("%s: stream %s waits for stream %s, to %s", self.lease.about, key, use.stream, "write" if write else "read")

@@ -124,7 +124,7 @@ def test_conversions_take_the_type_that_holds_their_source(gpu, source, held):
 def test_a_conversion_waits_for_who_writes_its_source(gpu):
     device = Device(0, driver=gpu)
     with Stream(device) as one, Stream(device) as two:
-        t = api.full(64, 1.5).sync_on(one)
+        t = api.full(64, 1.5).enqueue_on(one)
         gpu.steps.clear()
         made = api.convert(t, "f16").sync_on(two)
         assert ("wait", two.handle) in [(step.call, step.stream) for step in gpu.steps]

@@ -22,7 +22,7 @@ from tilec.errors import (
 )
 from tilec.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec.model.signature import Param
-from tilec.runtime import Device, DeviceOp, LazyLauncher, Module, use_device, value, zip_ops
+from tilec.runtime import Device, DeviceOp, LazyLauncher, Module, SingleStream, use_device, value, zip_ops
 from tilec.runtime.tensors.partition import Partition
 from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
@@ -162,6 +162,26 @@ def test_launches_on_different_streams_are_ordered(held: Held) -> None:
     for stream in streams:
         stream.sync()
     assert (np.asarray(z).tolist(), np.asarray(x).tolist()) == ([4.0] * 8, [3.0] * 8)
+
+
+def test_nothing_waits_for_what_is_known_to_be_done(gpu: tuple[Module, FakeDriver]) -> None:
+    """Whoever waited for an op knows that its memory is free to use, on whatever stream; an op that was only enqueued is waited for."""
+    module, driver = gpu
+    device = Device(0, driver=driver)
+    streams = [device.new_stream() for _ in range(4)]
+    found: tuple[Any, ...] = tuple(on(driver, 512) for _ in range(3))
+    for _ in found:  # each of them is written once
+        x, y, z, _ = module.lazy.add(*found).sync_on(streams[0])
+        found = z, x, y
+    driver.steps.clear()
+    driver.launches.clear()
+    found = module.lazy.add(*found).sync_on(streams[1])[:3]
+    found = module.lazy.add(*found).schedule(SingleStream(device)).result()[:3]
+    assert [step for step in driver.steps if step.call == "wait"] == []
+    found = module.lazy.add(*found).enqueue_on(streams[2])[:3]
+    module.lazy.add(*found).sync_on(streams[3])
+    assert [step.stream for step in driver.steps if step.call == "wait"] == [streams[3].handle]
+    assert len({launch.arguments for launch in driver.launches}) == 1
 
 
 def test_independent_launches_overlap(held: Held) -> None:
