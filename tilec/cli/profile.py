@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, SecondsRange, examples, json_option, named
+from tilec.cli.app import App, SecondsRange, examples, json_option, named_or_empty
 from tilec.cli.one_case import Asked, Watched, bare_launch, case_option, environment, watched_case
 from tilec.errors import MissingError, OutputError, TilecError, UsageError
 
@@ -45,9 +45,7 @@ TAIL = 12
     show_default=True,
     help="How much ncu measures.",
 )
-@click.option(
-    "-o", "--out", default="", metavar="PATH", callback=named, help="Where the report goes.  [default: .tilec/profile/CASE.ncu-rep]"
-)
+@click.option("-o", "--out", metavar="PATH", callback=named_or_empty, help="Where the report goes.  [default: .tilec/profile/CASE.ncu-rep]")
 @click.option("--timeout", type=SecondsRange(min=1), default=600.0, show_default=True, metavar="SECONDS", help="Give up after so long.")
 @json_option
 @click.pass_obj

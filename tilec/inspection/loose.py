@@ -159,14 +159,6 @@ def _declared(parts: Sequence[Prebuilt], opener: Opener) -> dict[str, KernelDecl
     return found
 
 
-def _not_yet(path: Path, kind: FileKind) -> BundleError:
-    return BundleError(
-        f"{path}: {kind.value} is no code of an architecture yet",
-        cause="it is compiled or linked before it runs",
-        fix='take it into a project (`language = "prebuilt"`), build that, and inspect the bundle',
-    )
-
-
 def _images(part: Prebuilt) -> Iterator[ImageInfo]:
     digest, size = sha256(part.data), len(part.data)
     if part.kind is FileKind.CUBIN:
