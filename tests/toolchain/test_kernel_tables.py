@@ -16,7 +16,7 @@ from tilec.model.tuning import TuningRecord
 pytestmark = pytest.mark.toolchain
 
 ROOT = Path(__file__).resolve().parents[2] / "examples" / "kernels"
-KERNELS = ("softmax", "gemm", "attention")
+KERNELS = ("softmax",)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,5 @@ def test_what_was_measured_is_taken(planned, name: str) -> None:
 def test_every_size_is_there() -> None:
     sizes = {name: {entry.at for device in record(name).devices for entry in device.entries} for name in KERNELS}
     assert sizes["softmax"] == {(1 << power,) for power in range(9, 16)}
-    assert sizes["gemm"] == {(1 << power,) * 3 for power in range(11, 15)}
-    assert sizes["attention"] == {(1 << power, width, group) for power in range(10, 15) for width, group in ((64, 1), (128, 1), (128, 4))}
     entries = sum(len(record(name).devices[0].entries) for name in KERNELS)
-    assert entries == 7 * 2 + 4 * 2 + 5 * 3
+    assert entries == 7 * 2

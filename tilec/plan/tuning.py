@@ -188,9 +188,10 @@ def _may_match(glob: str, name: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """A value as JSON has it; fields at their defaults are left out, so that a field more, in a later tilec, changes no digest."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        held = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return {field.name: _plain(item) for field, item in held if item != field.default}
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, tuple | list):

@@ -15,7 +15,7 @@ from tilec.model.job import InputFile, Source
 from tilec.model.kernel import ToolInfo
 from tilec.model.table import TuningTable
 from tilec.model.tuning import TunedDevice, TunedEntry, TuningRecord
-from tilec.plan.tuning import Tuned, kernel_digest
+from tilec.plan.tuning import Tuned, _plain, kernel_digest
 
 Files = dict[str, Tuned]
 TOOL = ToolInfo(name="tileiras", version="13.4.1", digest="c" * 64)
@@ -252,3 +252,19 @@ def test_facts_are_told_and_named() -> None:
     (extent,), (dense,), _ = variants.values()
     assert (extent.param, extent.extent, extent.strides((None, 1))) == ("a", (None, 4096), (None, 1))
     assert (dense.param, dense.contiguous) == ("c", True)  # `a` is contiguous in any case
+
+
+def test_a_field_more_in_a_later_tilec_changes_no_digest() -> None:
+    """Records of before would be refused otherwise, though nothing of the kernel has changed."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Before:
+        name: str
+        known: int = 0
+
+    @dataclasses.dataclass(frozen=True)
+    class After(Before):
+        added: bool = False
+
+    assert _plain((Before("x", 1),)) == _plain((After("x", 1),)) == [{"name": "x", "known": 1}]
+    assert _plain((After("x", 1, True),)) != _plain((After("x", 1),))
