@@ -35,6 +35,13 @@ def saxpy(y, x, alpha, TILE: ct.Constant[int], CHECK: ct.Constant[bool] = True):
 
 
 @ct.kernel
+def axpy(z, y, x, alpha, TILE: ct.Constant[int], CHECK: ct.Constant[bool] = True):
+    i = ct.bid(0)
+    total = load(x, (i,), (TILE,), CHECK).astype(ct.float32) * alpha + load(y, (i,), (TILE,), CHECK).astype(ct.float32)
+    ct.store(z, (i,), total.astype(z.dtype), check_bounds=CHECK)
+
+
+@ct.kernel
 def swiglu(z, gate, up, TILE: ct.Constant[int], CHECK: ct.Constant[bool] = True):
     i = ct.bid(0)
     g = load(gate, (i,), (TILE,), CHECK).astype(ct.float32)
@@ -194,6 +201,35 @@ def gemm(c, a, b, BM: ct.Constant[int], BN: ct.Constant[int], BK: ct.Constant[in
             left = ct.load(a, (m, k), (BM, BK), padding_mode=ZERO)
             acc = ct.mma(left, ct.load(b, (k, n), (BK, BN), padding_mode=ZERO), acc)
         ct.store(c, (m, n), acc.astype(c.dtype))
+
+
+@ct.kernel
+def gemm_split(
+    c,
+    rest,
+    a,
+    last,
+    b,
+    BM: ct.Constant[int],
+    BN: ct.Constant[int],
+    BK: ct.Constant[int],
+    EM: ct.Constant[int],
+    EN: ct.Constant[int],
+):
+    rows, columns = ct.cdiv(c.shape[0], BM), ct.cdiv(c.shape[1], BN)
+    for tile in range(ct.bid(0), rows * columns, ct.num_blocks(0)):
+        m, n = place(tile, rows, columns)
+        acc = ct.zeros((BM, BN), ct.float32)
+        for k in range(ct.cdiv(a.shape[1], BK)):
+            left = ct.load(a, (m, k), (BM, BK), padding_mode=ZERO)
+            acc = ct.mma(left, ct.load(b, (k, n), (BK, BN), padding_mode=ZERO), acc)
+        ct.store(c, (m, n), acc.astype(c.dtype))
+    for edge in range(ct.bid(0), ct.cdiv(rest.shape[1], EN), ct.num_blocks(0)):
+        part = ct.zeros((EM, EN), ct.float32)
+        for step in range(ct.cdiv(last.shape[1], BK)):
+            left = ct.load(last, (0, step), (EM, BK), padding_mode=ZERO)
+            part = ct.mma(left, ct.load(b, (step, edge), (BK, EN), padding_mode=ZERO), part)
+        ct.store(rest, (0, edge), part.astype(rest.dtype))
 
 
 @ct.kernel

@@ -31,6 +31,7 @@ class Family:
         divisible: divisors of the arrays' extents that the first assumption set promises; with axes for their tiles, none hangs over.
         pitch: divisors of their strides instead.
         grid: the twin's grid. persistent: a grid of as many blocks as run at once, for a second kernel of both.
+        twin_only: there is no safe kernel; one of vendor_causes.py is held against the twin.
     """
 
     source: str
@@ -42,6 +43,7 @@ class Family:
     pitch: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
     grid: Sequence[str] = ()
     persistent: bool = False
+    twin_only: bool = False
 
 
 def over(**axes: Sequence[Any]) -> list[Point]:
@@ -73,7 +75,7 @@ def norm_points() -> list[Point]:
     """As many registers as there may be, or room for more blocks."""
     sizes = (
         (1024, 1, 4, (8, 12)),
-        (1024, 2, 4, (6, 10)),
+        (1024, 2, 4, (6, 8, 10, 12)),
         (1024, 4, 4, (4, 6)),
         (1024, 8, 8, (2, 4)),
         (4096, 1, 4, (4, 6)),
@@ -89,6 +91,12 @@ def norm_points() -> list[Point]:
     ]
 
 
+def rms_norm_points() -> list[Point]:
+    """Those, and long rows whose weights are copied ahead of the sum."""
+    points = [{**point, "AHEAD": False} for point in norm_points()]
+    return [*points, *({**point, "AHEAD": True} for point in points if point["COLS"] == 8192 and point["ROWS"] == 1)]
+
+
 STREAM = [{"TILE": tile, "num_worker_warps": warps} for tile, warps in ((512, 4), (1024, 4), (2048, 4), (2048, 8), (4096, 4), (4096, 8))]
 GEMM_TILES: list[Point] = [
     {"BM": bm, "BN": bn, "BK": bk, "num_worker_warps": warps, "num_ctas": ctas}
@@ -101,6 +109,11 @@ GEMM_TILES: list[Point] = [
         (256, 128, 32, 8, 1),
         (256, 128, 64, 8, 1),
     )
+]
+# For few rows: little to multiply, and all of b to read, which many blocks in long steps do best.
+REST_TILES: list[Point] = [
+    {"BM": bm, "BN": bn, "BK": bk, "num_worker_warps": 4, "num_ctas": 1}
+    for bm, bn, bk in ((64, 64, 128), (64, 64, 256), (16, 32, 256), (16, 64, 256))
 ]
 LINEAR_TILES: list[Point] = [
     {"OUT": "bf16", "BM": bm, "BN": bn, "BK": bk, "num_worker_warps": warps, "num_ctas": 1, "FAST": fast}
@@ -143,6 +156,16 @@ FAMILIES: dict[str, Family] = {
         scalars={"alpha": "f32"},
         divisible={"y": ["TILE"], "x": ["TILE"]},
         grid=("cdiv(y.shape[0], TILE)",),
+    ),
+    "axpy": Family(
+        source="elementwise.py",
+        name="axpy",
+        points=with_dtypes(("bf16",), STREAM[1:2]),
+        arrays=(("z", "T", 1, True), ("y", "T", 1, False), ("x", "T", 1, False)),
+        scalars={"alpha": "f32"},
+        divisible={"z": ["TILE"], "y": ["TILE"], "x": ["TILE"]},
+        grid=("cdiv(z.shape[0], TILE)",),
+        twin_only=True,
     ),
     "swiglu": Family(
         source="elementwise.py",
@@ -188,7 +211,7 @@ FAMILIES: dict[str, Family] = {
     "rms_norm": Family(
         source="rows.py",
         name="rms_norm",
-        points=norm_points(),
+        points=rms_norm_points(),
         arrays=(("y", "T", 2, True), ("x", "T", 2, False), ("weight", "T", 1, False)),
         scalars={"eps": "f32"},
         divisible={"y": ["ROWS", "COLS"], "x": ["ROWS", "COLS"], "weight": ["COLS"]},
@@ -236,6 +259,24 @@ FAMILIES: dict[str, Family] = {
         pitch={"c": [8, 1], "a": [8, 1], "b": [8, 1]},
         grid=("cdiv(c.shape[0], BM) * cdiv(c.shape[1], BN)",),
         persistent=True,
+    ),
+    "gemm_rest": Family(
+        source="gemm.py",
+        name="gemm",
+        points=with_dtypes(("bf16",), REST_TILES),
+        arrays=(("c", "T", 2, True), ("a", "T", 2, False), ("b", "T", 2, False)),
+        pitch={"c": [8, 1], "a": [8, 1], "b": [8, 1]},
+        grid=("cdiv(c.shape[0], BM) * cdiv(c.shape[1], BN)",),
+    ),
+    # Whole tiles and those of the edge in one launch, for what docs/kernels.md says of it.
+    "gemm_split": Family(
+        source="gemm.py",
+        name="gemm_split",
+        points=[{"T": "bf16", "BM": 256, "BN": 256, "BK": 64, "EM": 64, "EN": 64, "num_worker_warps": 8, "num_ctas": 2}],
+        arrays=(("c", "T", 2, True), ("rest", "T", 2, True), ("a", "T", 2, False), ("last", "T", 2, False), ("b", "T", 2, False)),
+        pitch={name: [8, 1] for name in ("c", "rest", "a", "last", "b")},
+        grid=("min(cdiv(c.shape[0], BM) * cdiv(c.shape[1], BN), 66)",),
+        twin_only=True,
     ),
     "linear": Family(
         source="gemm.py",
@@ -314,11 +355,14 @@ NEEDS = {
     "top_k": ("group_peaks", "top_k"),
     "argmax": ("argmax", "argmax_long"),
     "fp8": ("linear",),
-    "gemm_ragged": ("gemm",),
+    "gemm_ragged": ("gemm", "gemm_rest", "gemm_split"),
+    "saxpy": ("saxpy", "axpy"),
 }
 # One point of each family, small enough for the cpu device.
 SMALL = {
     "gemm": {"BM": 64, "BN": 64, "BK": 64},
+    "gemm_rest": {"BM": 64, "BN": 64, "BK": 64},
+    "gemm_split": {"BM": 64, "BN": 64, "BK": 64, "EM": 64, "EN": 64},
     "linear": {"OUT": "bf16", "BM": 64, "BN": 64, "BK": 64, "FAST": False},
     "batched_gemm": {"BM": 64, "BN": 64, "BK": 64},
     "grouped_gemm": {"BM": 64, "BN": 64, "BK": 64},
@@ -378,7 +422,8 @@ def tables(name: str, family: Family, *, small: bool) -> Iterator[str]:
         points = [{"T": points[0]["T"], **SMALL[name]}] if name in SMALL else list(of_dtypes.values())
     for persistent in (False, True) if family.persistent else (False,):
         suffix = "_persistent" if persistent else ""
-        yield _safe(f"{name}{suffix}", family, points, persistent=persistent)
+        if not family.twin_only:
+            yield _safe(f"{name}{suffix}", family, points, persistent=persistent)
         if family.arrays:
             yield _raw(f"raw_{name}{suffix}", family, points, persistent=persistent)
 

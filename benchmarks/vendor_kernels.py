@@ -1,17 +1,16 @@
-"""On a GPU: the kernels of examples/kernels, every candidate variant, side by side with torch and their twins in cuda.tile.
+"""On a GPU: the kernels of examples/kernels side by side with torch and their twins in cuda.tile: the built package, or every candidate.
 
-usage: PYTHONPATH=. python benchmarks/vendor_kernels.py BUNDLE OUT.json [--rows gemm,softmax] [--quick] [--seconds 100] [--device cuda:0].
-Needs torch and a bundle that vendor_candidates.py built elsewhere; no compiler. What is compared takes turns; medians, 95 % intervals.
+usage: PYTHONPATH=. python benchmarks/vendor_kernels.py BUNDLE OUT.json [--package examples/kernels/dist] [--rows gemm,softmax] [--quick].
+Needs torch and what vendor_candidates.py and `tilec build` made elsewhere; no compiler. Contenders take turns; medians, 95 % intervals.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import importlib
 import json
 import math
 import platform
-import random
 import statistics
 import subprocess
 import sys
@@ -21,23 +20,14 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from vendor_causes import CAUSES, explained
+from vendor_package import compared as compared_shipped
 from vendor_rows import ROWS
 from vendor_tasks import Bench, Task
-
-Replay = Callable[[], float]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How much is measured: seconds of a sample, samples to choose a variant by, samples of what is compared."""
-
-    sample: float
-    choosing: int
-    rounds: int
-
+from vendor_timing import Clock, DeviceClock, HostClock, Plan, in_turns, ratio, relative_error, spread, vendor_ways
 
 FINALISTS = 4  # variants that are close in a few samples are told apart in turns
-FULL, QUICK = Plan(sample=4e-3, choosing=5, rounds=41), Plan(sample=2e-3, choosing=3, rounds=15)
+FULL, QUICK = Plan(sample=4e-3, choosing=5, rounds=41, most=123), Plan(sample=2e-3, choosing=3, rounds=15, most=63)
 
 
 def main() -> int:
@@ -45,6 +35,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("bundle", type=Path, help="what vendor_candidates.py built")
     parser.add_argument("out", type=Path, help="where to write the JSON; a table goes beside it, as .md")
+    parser.add_argument("--package", type=Path, help="measure the launchers of the package in this folder, each as it chooses by itself")
+    parser.add_argument("--causes", action="store_true", help="measure what the reasons of misses rest on, too")
     parser.add_argument("--rows", default="", help=f"rows, by comma (default: all): {', '.join(ROWS)}")
     parser.add_argument("--sizes", default="", help="only sizes that contain this text")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter samples")
@@ -57,6 +49,9 @@ def main() -> int:
         if name not in ROWS:
             print(f"no row {name!r}: rows are {', '.join(ROWS)}", file=sys.stderr)
             return 2
+    if arguments.package and not (arguments.package / "tilec_kernels").is_dir():
+        print(f"there is no tilec_kernels in {arguments.package}: build it with `tilec build` in examples/kernels", file=sys.stderr)
+        return 2
     if not arguments.bundle.is_file():
         print(f"there is no bundle {arguments.bundle}: build it with benchmarks/vendor_candidates.py", file=sys.stderr)
         return 2
@@ -83,6 +78,7 @@ def measured(bench: Bench, names: Sequence[str], arguments: argparse.Namespace) 
     from tilec.runtime import load
 
     kernels = load(str(arguments.bundle), arguments.device)
+    package = packaged(arguments.package, arguments.device) if arguments.package else None
     clock = HostClock() if bench.small else DeviceClock(bench.torch)
     plan = QUICK if arguments.quick else FULL
     begun, rows, left = time.monotonic(), [], []
@@ -94,12 +90,24 @@ def measured(bench: Bench, names: Sequence[str], arguments: argparse.Namespace) 
                 left.append(f"{task.row} {task.size}")
                 continue
             try:
-                rows.append({"row": task.row, "size": task.size, "unit": task.unit, **compared(task, kernels, clock, plan), **clock.seen()})
+                done = compared_shipped(task, package, kernels, clock, plan) if package else compared(task, kernels, clock, plan)
+                rows.append({"row": task.row, "size": task.size, "unit": task.unit, **done, **clock.seen()})
             except Exception as error:  # noqa: BLE001 - the others are measured all the same
                 rows.append({"row": task.row, "size": task.size, "error": f"{type(error).__name__}: {error}".split("\n")[0]})
             print(json.dumps({key: value for key, value in rows[-1].items() if key != "candidates"}), flush=True)
             del task
-    return {"schema_version": 1, "benchmark": "vendor_kernels", "machine": machine(bench), "rows": rows, "left_out": left}
+    causes = [cause for name in CAUSES for cause in explained(name, bench, kernels, clock, plan)] if arguments.causes else []
+    found = {"schema_version": 1, "benchmark": "vendor_kernels", "machine": machine(bench), "rows": rows, "left_out": left}
+    return {**found, "of": "package" if package else "candidates", "causes": causes}
+
+
+def packaged(folder: Path, device: str) -> Any:
+    """The kernels of the package that `tilec build` of examples/kernels put into a folder."""
+    sys.path.insert(0, str(folder.resolve()))
+    try:
+        return importlib.import_module("tilec_kernels").load(device)
+    finally:
+        del sys.path[0]
 
 
 def compared(task: Task, kernels: Any, clock: Clock, plan: Plan) -> dict[str, Any]:
@@ -187,168 +195,6 @@ def tried_one(
     except Exception as error:  # noqa: BLE001 - a candidate that fails is a record with its reason
         return {**one, "error": f"{type(error).__name__}: {error}".split("\n")[0]}
     return {**one, "run": run}
-
-
-def relative_error(found: Any, right: Any) -> float:
-    """Of the whole output; NaN where it holds any."""
-    difference = (found.float().reshape(right.shape) - right).norm() / right.norm().clamp_min(1e-30)
-    return float(difference)
-
-
-def vendor_ways(task: Task, clock: Clock, plan: Plan) -> tuple[dict[str, Callable[[int], Any]], dict[str, str]]:
-    """torch's ways that work here, and why the others do not."""
-    works, refused = {}, {}
-    for name, run in task.vendors.items():
-
-        def turned(i: int, run: Callable[[int], Any] = run) -> Any:
-            return run(i % task.sets)
-
-        try:
-            run(0)
-            clock.prepared(turned, task.sets, plan.sample)  # not everything that runs can be captured
-            works[name] = turned
-        except Exception as error:  # noqa: BLE001 - a backend that refuses this size is named, with its reason
-            refused[name] = f"{type(error).__name__}: {error}".split("\n")[0]
-    return works, refused
-
-
-def in_turns(task: Task, contenders: Mapping[str, Callable[[int], Any]], clock: Clock, plan: Plan) -> dict[str, list[float]]:
-    """Seconds of one launch, in rounds: each round has one sample of each, in an order of its own."""
-    ready = {name: clock.prepared(run, task.sets, plan.sample) for name, run in contenders.items()}
-    found: dict[str, list[float]] = {name: [] for name in ready}
-    order = list(ready)
-    for number in range(plan.rounds + 2):
-        random.Random(number).shuffle(order)
-        for name in order:
-            replay, count = ready[name]
-            taken = replay() / count
-            if number >= 2:
-                found[name].append(taken)
-    return found
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """95 % interval of the median, from the order of the values alone."""
-    ordered, n = sorted(values), len(values)
-    reach = 0.98 * math.sqrt(n)  # of a binomial distribution with p = 1/2: 1.96 * sqrt(n) / 2
-    low, high = max(0, math.floor(n / 2 - reach)), min(n - 1, math.ceil(n / 2 + reach))
-    return ordered[low], ordered[high]
-
-
-def spread(seconds: Sequence[float], task: Task) -> dict[str, Any]:
-    """Median time with its interval, and the rate."""
-    low, high = interval(seconds)
-    middle = statistics.median(seconds)
-    outliers = sum(value > 1.2 * middle for value in seconds)
-    return {
-        "us": round(middle * 1e6, 3),
-        "us_95": [round(low * 1e6, 3), round(high * 1e6, 3)],
-        "rate": round(task.amount / middle, 3),
-        "samples": len(seconds),
-        "outliers": outliers,
-    }
-
-
-def ratio(theirs: Sequence[float], ours: Sequence[float]) -> dict[str, Any]:
-    """How many times as fast ours is, by rounds."""
-    each = [their / our for their, our in zip(theirs, ours, strict=True)]
-    low, high = interval(each)
-    return {"times": round(statistics.median(each), 4), "times_95": [round(low, 4), round(high, 4)]}
-
-
-class DeviceClock:
-    """Times CUDA graphs of many launches: what a launch costs is outside."""
-
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
-
-    def once(self, run: Callable[[int], Any]) -> None:
-        """One launch, waited for."""
-        run(0)
-        self._torch.cuda.synchronize()
-
-    def prepared(self, run: Callable[[int], Any], sets: int, sample: float) -> tuple[Replay, int]:
-        """A replay of about so many seconds, which returns those it took, and its number of launches."""
-        cuda = self._torch.cuda
-        stream = cuda.Stream()
-        with cuda.stream(stream):
-            for i in range(max(2, sets)):  # what is made once is made now
-                run(i)
-            start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
-            start.record()
-            for i in range(2 * sets):
-                run(i)
-            end.record()
-            end.synchronize()
-            each = max(start.elapsed_time(end) * 1e-3 / (2 * sets), 1e-7)
-            count = sets * max(1, min(2000, round(sample / each)) // sets)
-        graph = cuda.CUDAGraph()
-        with cuda.graph(graph, stream=stream):
-            for i in range(count):
-                run(i)
-
-        def replay() -> float:
-            with cuda.stream(stream):
-                start.record()
-                graph.replay()
-                end.record()
-            end.synchronize()
-            return float(start.elapsed_time(end)) * 1e-3
-
-        return replay, count
-
-    def seen(self) -> dict[str, Any]:
-        """Clocks, and whether they were held down."""
-        query = "clocks.sm,clocks.mem,temperature.gpu,power.draw,clocks_event_reasons.active"
-        try:
-            done = subprocess.run(
-                ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True, check=True
-            )
-        except (OSError, subprocess.CalledProcessError):
-            return {}
-        return {"device_state": done.stdout.strip().split("\n")[0]}
-
-    def stream(self) -> Any:
-        """The stream that launches go to."""
-        return self._torch.cuda.current_stream()
-
-
-class HostClock:
-    """Times loops on the host: for the cpu device, to try the program."""
-
-    def __init__(self) -> None:
-        from tilec.runtime import Stream
-
-        self._stream = Stream("cpu")
-
-    def once(self, run: Callable[[int], Any]) -> None:
-        """One launch, waited for."""
-        run(0)
-        self._stream.sync()
-
-    def prepared(self, run: Callable[[int], Any], sets: int, sample: float) -> tuple[Replay, int]:
-        """Two launches of each set."""
-        del sample
-
-        def replay() -> float:
-            start = time.perf_counter()
-            for i in range(2 * sets):
-                run(i)
-            self._stream.sync()
-            return time.perf_counter() - start
-
-        return replay, 2 * sets
-
-    def seen(self) -> dict[str, Any]:
-        """A host has no clocks that are asked for."""
-        return {}
-
-    def stream(self) -> Any:
-        """The stream that launches go to."""
-        return self._stream
-
-
-Clock = DeviceClock | HostClock
 
 
 def machine(bench: Bench) -> dict[str, Any]:

@@ -6,24 +6,27 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from vendor_tasks import SIZE, Bench, Run, Task
+from vendor_tasks import SIZE, Bench, Run, Step, Task
 
 
 def add(b: Bench) -> Iterator[Task]:
     """Sums, and y = alpha * x + y."""
     n = b.size(1 << 28, 4096)
     for dtype in ("f32", "bf16"):
-        x, y = b.randn(n, dtype=dtype), b.randn(n, dtype=dtype)
-        z = b.torch.empty_like(x)
+        data = b.several(lambda: [b.randn(n, dtype=dtype) for _ in range(3)])
+        z, x, y = data[0]
         yield Task(
             row="add",
             size=f"{dtype} {n}",
             unit="TB/s",
             amount=3 * n * SIZE[dtype] / 1e12,
-            sets=1,
-            launches={"add": lambda i: (z, x, y)},
+            sets=len(data),
+            launches={"add": lambda i: tuple(data[i])},
             fits=lambda axes: axes["T"] == dtype,
-            vendors={"torch.add": lambda i: b.torch.add(x, y, out=z), "copy (2 of its 3 bytes)": lambda i: z.copy_(x)},
+            vendors={
+                "torch.add": lambda i: b.torch.add(data[i][1], data[i][2], out=data[i][0]),
+                "copy (2 of its 3 bytes)": lambda i: data[i][0].copy_(data[i][1]),
+            },
             reset=lambda: z.fill_(math.nan),
             found=lambda: [z],
             expected=lambda: [x + y],
@@ -34,16 +37,17 @@ def saxpy(b: Bench) -> Iterator[Task]:
     """y = alpha * x + y."""
     n = b.size(1 << 28, 4096)
     for dtype in ("f32", "bf16"):
-        x, y, kept = b.randn(n, dtype=dtype), b.randn(n, dtype=dtype), b.randn(n, dtype=dtype)
+        kept, data = b.randn(n, dtype=dtype), b.several(lambda: [b.randn(n, dtype=dtype) for _ in range(2)])
+        y, x = data[0]
         yield Task(
             row="saxpy",
             size=f"{dtype} {n}",
             unit="TB/s",
             amount=3 * n * SIZE[dtype] / 1e12,
-            sets=1,
-            launches={"saxpy": lambda i: (y, x, 1e-4)},
+            sets=len(data),
+            launches={"saxpy": lambda i: (*data[i], 1e-4)},
             fits=lambda axes: axes["T"] == dtype,
-            vendors={"torch.add_": lambda i: y.add_(x, alpha=1e-4)},
+            vendors={"torch.add_": lambda i: data[i][0].add_(data[i][1], alpha=1e-4)},
             reset=lambda: y.copy_(kept),
             found=lambda: [y],
             expected=lambda: [kept + 1e-4 * x],
@@ -76,43 +80,46 @@ def softmax(b: Bench) -> Iterator[Task]:
 
 def norms(b: Bench, name: str) -> Iterator[Task]:
     """RMS norm, layer norm, and the sum with a residual and its RMS norm."""
-    functional = b.torch.nn.functional
     for length in (1024,) if b.small else (1024, 4096, 8192):
         rows = b.size((1 << 26) // length, 16)
-        x, residual, weight, bias = (b.randn(*shape, dtype="bf16") for shape in ((rows, length), (rows, length), (length,), (length,)))
-        y, total = b.torch.empty_like(x), b.torch.empty_like(x)
-        eager, arguments, outputs, moved = _norm(functional, name, length, (x, residual, weight, bias, y, total))
-        vendors: dict[str, Run] = {"torch eager": lambda i, f=eager: f()}
+        weight, bias = (b.randn(length, dtype="bf16") for _ in range(2))
+        data = b.several(lambda: [b.randn(rows, length, dtype="bf16") for _ in range(4)])  # of x, residual, y, total
+        asked = [_norm(name, weight, bias, *each) for each in data]
+        ways: dict[str, Callable[[Any], Any]] = {"torch eager": lambda given: _eager(b.torch.nn.functional, name, length, given)}
         if b.compiled:
-            fast = b.compile(eager)
-            vendors["torch.compile"] = lambda i, f=fast: f()
+            ways["torch.compile"] = b.compile(ways["torch eager"])
         yield Task(
             row=name,
             size=f"bf16 {rows} x {length}",
             unit="TB/s",
-            amount=moved * x.numel() * 2 / 1e12,
-            sets=1,
-            launches={name: lambda i, a=arguments: a},
+            amount=(4 if name == "add_rms_norm" else 2) * rows * length * 2 / 1e12,
+            sets=len(data),
+            launches={name: lambda i: asked[i][0]},
             fits=lambda axes: axes["COLS"] == length,
-            vendors=vendors,
-            reset=lambda: (y.fill_(math.nan), total.fill_(math.nan)),
-            found=lambda o=outputs: o,
-            expected=lambda f=eager: [each.float() for each in (f() if isinstance(f(), tuple) else (f(),))],
+            vendors={way: lambda i, f=f: f(asked[i][1]) for way, f in ways.items()},
+            reset=lambda: [each.fill_(math.nan) for each in asked[0][2]],
+            found=lambda: asked[0][2],
+            expected=lambda: [each.float() for each in _eager(b.torch.nn.functional, name, length, asked[0][1])],
         )
 
 
-def _norm(functional: Any, name: str, length: int, data: Sequence[Any]) -> tuple[Callable[[], Any], tuple[Any, ...], list[Any], int]:
-    x, residual, weight, bias, y, total = data
+def _norm(name: str, weight: Any, bias: Any, *data: Any) -> tuple[tuple[Any, ...], list[Any], list[Any]]:
+    """What a launch gets, what torch gets, and the outputs."""
+    x, residual, y, total = data
     if name == "rms_norm":
-        return lambda: functional.rms_norm(x, (length,), weight, 1e-6), (y, x, weight, 1e-6), [y], 2
+        return (y, x, weight, 1e-6), [x, weight], [y]
     if name == "layer_norm":
-        return lambda: functional.layer_norm(x, (length,), weight, bias, 1e-5), (y, x, weight, bias, 1e-5), [y], 2
+        return (y, x, weight, bias, 1e-5), [x, weight, bias], [y]
+    return (y, total, x, residual, weight, 1e-6), [x, residual, weight], [y, total]
 
-    def both() -> Any:
-        added = x + residual
-        return functional.rms_norm(added, (length,), weight, 1e-6), added
 
-    return both, (y, total, x, residual, weight, 1e-6), [y, total], 4
+def _eager(functional: Any, name: str, length: int, data: Sequence[Any]) -> tuple[Any, ...]:
+    if name == "rms_norm":
+        return (functional.rms_norm(data[0], (length,), data[1], 1e-6),)
+    if name == "layer_norm":
+        return (functional.layer_norm(data[0], (length,), data[1], data[2], 1e-5),)
+    added = data[0] + data[1]
+    return functional.rms_norm(added, (length,), data[2], 1e-6), added
 
 
 def gemm(b: Bench) -> Iterator[Task]:
@@ -137,6 +144,10 @@ def _gemm(b: Bench, row: str, dtype: str, shape: tuple[int, int, int], pitch: in
     arguments = pitched if row == "gemm_ragged" else packed
     ways = {"torch.matmul": packed} | ({"torch.matmul at that pitch": pitched} if row == "gemm_ragged" else {})
 
+    # Rows beyond a multiple of 256 by a launch of their own, where the pitch wants pairs of multiprocessors.
+    whole = m // 256 * 256
+    parts = (slice(None, whole), slice(whole, None)) if pitch * SIZE[dtype] % 128 and whole else ()
+
     def multiplied(data: list[list[Any]]) -> Run:
         return lambda i: b.torch.matmul(data[i][1], data[i][2], out=data[i][0])
 
@@ -147,12 +158,19 @@ def _gemm(b: Bench, row: str, dtype: str, shape: tuple[int, int, int], pitch: in
         amount=2 * m * n * k / 1e12,
         sets=sets,
         launches={name: lambda i: tuple(arguments[i]) for name in ("gemm", "gemm_persistent")},
+        steps=[Step(kernel="gemm_pairs", arguments=lambda i, at=at: _rows(arguments[i], at)) for at in parts],
         fits=lambda axes: axes["T"] == dtype,
         vendors={name: multiplied(data) for name, data in ways.items()},
         reset=lambda: arguments[0][0].fill_(math.nan),
         found=lambda: [arguments[0][0]],
         expected=lambda: [packed[0][1] @ packed[0][2]],
     )
+
+
+def _rows(data: Sequence[Any], at: slice) -> tuple[Any, ...]:
+    """Some rows of a product."""
+    c, x, y = data
+    return c[at], x[at], y
 
 
 def fp8(b: Bench) -> Iterator[Task]:
@@ -173,6 +191,7 @@ def fp8(b: Bench) -> Iterator[Task]:
             amount=2 * n**3 / 1e12,
             sets=sets,
             launches={name: lambda i, data=data: tuple(data[i]) for name in ("linear", "linear_persistent")},
+            steps=[Step(kernel="linear", arguments=lambda i, data=data: tuple(data[i]), asked={"FAST": True})],  # as torch is asked to
             fits=lambda axes: True,
             vendors={} if b.small else {"torch._scaled_mm": scaled},
             reset=lambda data=data: data[0][0].fill_(math.nan),
@@ -216,6 +235,7 @@ def grouped_gemm(b: Bench) -> Iterator[Task]:
             amount=2 * experts * rows * n * k / 1e12,
             sets=1,
             launches={name: lambda i, a=arguments: a for name in ("grouped_gemm", "grouped_gemm_persistent")},
+            steps=[Step(kernel="grouped_gemm", arguments=lambda i, a=(*arguments[:3], groups[128]): a)],
             fits=lambda axes: True,
             vendors={"torch.bmm": lambda i: b.torch.bmm(x.view(experts, rows, k), w, out=c.view(experts, rows, n))},
             reset=lambda: c.fill_(math.nan),
@@ -267,17 +287,17 @@ def _attention(b: Bench, d: int, heads: int, group: int, length: int) -> Task:
 def swiglu(b: Bench) -> Iterator[Task]:
     """silu(gate) * up."""
     n = b.size(1 << 27, 4096)
-    gate, up = b.randn(n, dtype="bf16"), b.randn(n, dtype="bf16")
-    z, silu = b.torch.empty_like(gate), b.torch.nn.functional.silu
+    silu, data = b.torch.nn.functional.silu, b.several(lambda: [b.randn(n, dtype="bf16") for _ in range(3)])
+    z, gate, up = data[0]
     yield Task(
         row="swiglu",
         size=f"bf16 {n}",
         unit="TB/s",
         amount=6 * n / 1e12,
-        sets=1,
-        launches={"swiglu": lambda i: (z, gate, up)},
+        sets=len(data),
+        launches={"swiglu": lambda i: tuple(data[i])},
         fits=lambda axes: True,
-        vendors=_both(b, lambda: silu(gate) * up),
+        vendors=_both(b, lambda g, u: silu(g) * u, [each[1:] for each in data]),
         reset=lambda: z.fill_(math.nan),
         found=lambda: [z],
         expected=lambda: [silu(gate.float()) * up.float()],
@@ -305,7 +325,7 @@ def rope(b: Bench) -> Iterator[Task]:
         sets=1,
         launches={"rope": lambda i: (y, x, cos, sin)},
         fits=lambda axes: True,
-        vendors=_both(b, turned),
+        vendors=_both(b, turned, [()]),
         reset=lambda: y.fill_(math.nan),
         found=lambda: [y],
         expected=lambda: [turned()],
@@ -351,7 +371,7 @@ def argmax(b: Bench) -> Iterator[Task]:
             unit="TB/s",
             amount=2 * x.numel() / 1e12,
             sets=1,
-            launches={"argmax": lambda i: (y, x), "argmax_long": lambda i: (y, x)},
+            launches={name: lambda i: (y, x) for name in (("argmax", "argmax_long") if length <= 4096 else ("argmax_long", "argmax"))},
             fits=lambda axes: axes["COLS"] == length or axes["COLS"] < length == 32768,
             vendors={"torch.argmax": lambda i: b.torch.argmax(x, 1)},
             reset=lambda: y.fill_(-1),
@@ -365,22 +385,21 @@ def top_k(b: Bench) -> Iterator[Task]:
     rows, length = b.size(64, 2), b.size(131072, 8192)
     x = b.randn(rows, length, dtype="f32")
     values, places = (b.torch.empty(rows, 64, device=b.device, dtype=dtype) for dtype in (b.torch.float32, b.torch.int32))
-    for group in (32,) if b.small else (32, 64):
-        peaks = b.torch.empty(rows, length // group, device=b.device, dtype=b.torch.float32)
-        yield Task(
-            row="top_k",
-            size=f"f32 {rows} x {length}, groups of {group}",
-            unit="TB/s",
-            amount=4 * x.numel() / 1e12,
-            sets=1,
-            launches={"top_k": lambda i, peaks=peaks: (values, places, x, peaks)},
-            before={"top_k": ("group_peaks", lambda i, peaks=peaks: (peaks, x))},
-            fits=lambda axes, group=group: axes["GROUP"] == group,
-            vendors={"torch.topk": lambda i: b.torch.topk(x, 64, 1)},
-            reset=lambda peaks=peaks: (values.fill_(math.nan), places.fill_(-1), peaks.fill_(math.nan)),
-            found=lambda: [values, x.gather(1, places.long().clamp(0))],
-            expected=lambda: [b.torch.topk(x, 64, 1).values] * 2,
-        )
+    peaks = b.torch.empty(rows, length // 32, device=b.device, dtype=b.torch.float32)
+    yield Task(
+        row="top_k",
+        size=f"f32 {rows} x {length}",
+        unit="TB/s",
+        amount=4 * x.numel() / 1e12,
+        sets=1,
+        launches={"top_k": lambda i: (values, places, x, peaks)},
+        before={"top_k": ("group_peaks", lambda i: (peaks, x))},
+        fits=lambda axes: axes["GROUP"] == 32,
+        vendors={"torch.topk": lambda i: b.torch.topk(x, 64, 1)},
+        reset=lambda: (values.fill_(math.nan), places.fill_(-1), peaks.fill_(math.nan)),
+        found=lambda: [values, x.gather(1, places.long().clamp(0))],
+        expected=lambda: [b.torch.topk(x, 64, 1).values] * 2,
+    )
 
 
 def embedding(b: Bench) -> Iterator[Task]:
@@ -428,11 +447,11 @@ def kv_append(b: Bench) -> Iterator[Task]:
     )
 
 
-def _both(b: Bench, eager: Callable[[], Any]) -> dict[str, Run]:
-    vendors: dict[str, Run] = {"torch eager": lambda i: eager()}
+def _both(b: Bench, eager: Callable[..., Any], data: Sequence[Sequence[Any]]) -> dict[str, Run]:
+    vendors: dict[str, Run] = {"torch eager": lambda i: eager(*data[i])}
     if b.compiled:
         fast = b.compile(eager)
-        vendors["torch.compile"] = lambda i: fast()
+        vendors["torch.compile"] = lambda i: fast(*data[i])
     return vendors
 
 

@@ -8,7 +8,28 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 ROTATED = 192 << 20  # bytes that inputs and outputs rotate over, well above any L2
+# Where arrays lie in memory moves what only moves memory by 0.3 %, both ways: such rows rotate over so many places.
+PLACES = 3
 Run = Callable[[int], Any]
+Arguments = Callable[[int], tuple[Any, ...]]
+# How many times as fast as torch's best way a row is to be.
+WANTED = {"gemm": 0.97, "fp8": 0.97, "gemm_ragged": 0.9, "batched_gemm": 0.95, "grouped_gemm": 0.95, "attention": 0.8}
+# Rows that nothing is wanted of: small matrices.
+FREE = (("gemm", "2048 x 2048 x 2048"),)
+
+
+def wanted(row: str, size: str) -> float:
+    """How many times as fast as torch a row is to be; 0 for whatever it is."""
+    return 0.0 if any(row == name and part in size for name, part in FREE) else WANTED.get(row, 1.0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Step:
+    """A launch of the package: its kernel, the arguments of set i, and axes that the caller asks for."""
+
+    kernel: str
+    arguments: Arguments
+    asked: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,6 +45,7 @@ class Task:
         vendors: torch's ways, by name.
         reset: brings set 0 into its first state, outputs poisoned. found: the outputs of set 0. expected: what they should be.
         tolerance: relative error of the whole output that is right.
+        steps: launches that a user of the package makes; empty: of the first kernel of `launches`, behind what goes before it.
     """
 
     row: str
@@ -31,14 +53,24 @@ class Task:
     unit: str
     amount: float
     sets: int
-    launches: Mapping[str, Callable[[int], tuple[Any, ...]]]
+    launches: Mapping[str, Arguments]
     fits: Callable[[Mapping[str, Any]], bool]
     vendors: Mapping[str, Run]
     reset: Callable[[], None]
     found: Callable[[], Sequence[Any]]
     expected: Callable[[], Sequence[Any]]
     tolerance: float = 1e-2
-    before: Mapping[str, tuple[str, Callable[[int], tuple[Any, ...]]]] = dataclasses.field(default_factory=dict)
+    before: Mapping[str, tuple[str, Arguments]] = dataclasses.field(default_factory=dict)
+    steps: Sequence[Step] = ()
+
+    @property
+    def shipped(self) -> Sequence[Step]:
+        """The launches of the package."""
+        if self.steps:
+            return self.steps
+        kernel, arguments = next(iter(self.launches.items()))
+        first = self.before.get(kernel)
+        return (*((Step(kernel=first[0], arguments=first[1]),) if first else ()), Step(kernel=kernel, arguments=arguments))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,6 +93,10 @@ class Bench:
     def sets(self, nbytes: int) -> int:
         """How many sets of so many bytes make a rotation."""
         return 2 if self.small else max(1, math.ceil(ROTATED / nbytes))
+
+    def several(self, make: Callable[[], Any]) -> list[Any]:
+        """Arrays in several places of memory."""
+        return [make() for _ in range(2 if self.small else PLACES)]
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """torch.compile."""

@@ -15,13 +15,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 try:
     import vendor_candidates as candidates
     import vendor_kernels as vendor
+    import vendor_package as shipped
     import vendor_page as page
+    import vendor_timing as timing
+    from vendor_causes import CAUSES, explained
     from vendor_rows import ROWS
-    from vendor_tasks import Task
+    from vendor_tasks import Step, Task
 finally:
     sys.path.pop(0)
 
-PLAN = vendor.Plan(sample=1e-3, choosing=3, rounds=9)
+PLAN = timing.Plan(sample=1e-3, choosing=3, rounds=9, most=27)
 
 
 class Output:
@@ -132,14 +135,14 @@ def test_sizes_that_nothing_does_say_so():
 
 def test_intervals_hold_the_median_and_little_else():
     values = [float(value) for value in range(41)]
-    low, high = vendor.interval(values)
+    low, high = timing.interval(values)
     assert (low, high) == (14.0, 27.0)
     assert low < statistics.median(values) < high
-    assert vendor.interval([3.0]) == (3.0, 3.0)
+    assert timing.interval([3.0]) == (3.0, 3.0)
 
 
 def test_not_a_number_is_never_right():
-    assert not vendor.relative_error(Output(float("nan")), Output(1.0)) <= 1e9
+    assert not timing.relative_error(Output(float("nan")), Output(1.0)) <= 1e9
 
 
 def test_every_row_has_its_candidates_and_every_kernel_its_row():
@@ -213,17 +216,24 @@ def result(times, row="add", size="bf16 8", **more):
     }
 
 
-def test_what_is_below_is_named_with_its_reason():
-    rows = [
-        result(0.95),
-        result(1.0),
-        result(0.79, "attention", "8 x 1024 x 128"),
-        result(0.97, "gemm"),
-        result(0.9, "gemm", "2048 x 2048 x 2048"),
-    ]
+def test_a_row_reaches_what_its_interval_holds():
+    assert [page.reached(result(times)) for times in (1.0, 0.991, 0.989)] == ["yes", "by its interval", "no"]
+    assert page.reached(result(0.5, "gemm", "2048 x 2048 x 2048")) == ""
+    rows = [result(1.0), result(0.995), result(0.9), result(0.5, "gemm", "2048 x 2048 x 2048")]
+    said = page.device({"machine": {"gpu": "H200", "driver": "1", "torch": "2", "python": "3"}, "rows": rows})
+    assert said.endswith("2 of 3 rows reach what is wanted: 1 by their median, 1 by their interval alone.\n")
+    lines = page.table({"rows": rows}).split("\n")
+    assert [line.split(" | ")[6] for line in lines[2:5]] == ["yes", "by its interval", "no"]
+
+
+def test_what_is_below_is_named_with_its_reason(monkeypatch):
+    monkeypatch.setattr(page, "REASONS", (("attention", "x 128", "one block fits"),))
+    rows = [result(0.95), result(0.995), result(0.78, "attention", "8 x 1024 x 128"), result(0.97, "gemm")]
     lines = page.missed({"rows": rows}).strip().split("\n")
-    assert [line.split(":")[0] for line in lines] == ["- add, bf16 8", "- attention, 8 x 1024 x 128"]
-    assert "0.790 [0.780, 0.800] of 0.80, which its interval reaches: one block" in lines[1]
+    assert lines == [
+        "- add, bf16 8: 0.950 [0.940, 0.960] of 1.00: .",
+        "- attention, 8 x 1024 x 128: 0.780 [0.770, 0.790] of 0.80: one block fits.",
+    ]
     assert page.missed({"rows": [result(1.0)]}) == "Nothing.\n"
     slower = page.missed({"rows": [result(1.0, against_raw={"times": 0.98, "times_95": [0.97, 0.985]})]})
     assert slower == "- add, bf16 8: 0.980 [0.970, 0.985] of its twin in cuda.tile.\n"
@@ -231,13 +241,98 @@ def test_what_is_below_is_named_with_its_reason():
 
 def test_runs_are_put_together_without_what_lost():
     machine = {"gpu": "H200"}
+
+    def run(*rows, of="package", causes=(), machine=machine):
+        return {"machine": machine, "rows": list(rows), "of": of, "causes": list(causes)}
+
     first, again = result(0.9, candidates=[1]), result(1.1, others={})
-    merged = page.merged([{"machine": machine, "rows": [first]}, {"machine": machine, "rows": [again]}])
+    slow, fast = ({"cause": "pitch", "size": "1", "us": {"one": us}} for us in (2.0, 1.0))
+    merged = page.merged([run(first, causes=[slow]), run(again, causes=[fast])])
     assert [row["against"]["times"] for row in merged["rows"]] == [1.1]
     assert not {"candidates", "others"} & set(merged["rows"][0])
+    assert merged["causes"] == [fast]
+    assert page.causes(merged) == "| pitch | one |\n|---|---|\n| 1 | 1.0 us |\n"
+    assert json.loads(page.written(merged)) == json.loads(json.dumps(merged))
     with pytest.raises(SystemExit, match="different machines"):
-        page.merged([{"machine": machine, "rows": []}, {"machine": {}, "rows": []}])
+        page.merged([run(), run(machine={})])
+    with pytest.raises(SystemExit, match="measure with --package"):
+        page.merged([run(of="candidates")])
     with pytest.raises(SystemExit, match="add 1: LookupError"):
-        page.merged([{"machine": machine, "rows": [{"row": "add", "size": "1", "error": "LookupError: none"}]}])
+        page.merged([run({"row": "add", "size": "1", "error": "LookupError: none"})])
     with pytest.raises(SystemExit, match="no marks of the part 'table'"):
         page.filled("a page", "table", "")
+
+
+def packaged(seconds, chosen, wrong=False):
+    """A package whose launchers take a variant by themselves, or the one that is asked for."""
+    state = SimpleNamespace(found=None)
+
+    def launcher(name):
+        def variant(**asked):
+            axes = {"T": "f32", **chosen[name], **asked}
+            hints = (("sm_90", (("num_worker_warps", 8),)),)
+            return SimpleNamespace(id=f"{name}-{axes['SIZE']}-whole", axes=tuple(axes.items()), hints=hints)
+
+        def bind(*_, **asked):
+            def launch(_):
+                state.found = Output(2.0 if wrong else 1.0)
+                return seconds[name][dict(variant(**asked).axes)["SIZE"]]
+
+            return SimpleNamespace(launch=launch)
+
+        return SimpleNamespace(explain=lambda *_, **asked: SimpleNamespace(variant=variant(**asked)), bind=bind)
+
+    return {name: launcher(name) for name in seconds}, state
+
+
+def twins(name, *points):
+    """Kernels in cuda.tile that take as many seconds as their size."""
+
+    def bind(*_, **axes):
+        return SimpleNamespace(launch=lambda _: float(axes["SIZE"]))
+
+    variants = [SimpleNamespace(axes=(("T", "f32"), *point.items())) for point in points]
+    info = SimpleNamespace(variants=variants, params=[SimpleNamespace(dtype="T")])
+    return SimpleNamespace(kernels={name: SimpleNamespace(info=info, bind=bind)})
+
+
+def test_the_package_is_measured_with_the_variant_that_it_chooses():
+    package, state = packaged({"k": {1: 4.0, 2: 2.0}}, {"k": {"SIZE": 2}})
+    same = {"SIZE": 2, "num_worker_warps": 8, "CHECK": False, "num_ctas": 1}
+    others = ({**same, "SIZE": 1}, {**same, "num_worker_warps": 4}, {**same, "CHECK": True}, {**same, "num_ctas": 2})
+    ways = {"torch": lambda i: 3.0, "copy": lambda i: 0.1}
+    found = shipped.compared(task(state, ways), package, twins("raw_k", *others, same), Clock(), PLAN)
+    assert found["variant"] == "k-2-whole"
+    assert found["against"] == {"name": "torch", "times": 1.5, "times_95": [1.5, 1.5]}
+    assert found["against_raw"]["times"] == 1.0
+    assert found["safe"]["samples"] == PLAN.rounds
+    assert "against_raw" not in shipped.compared(task(state, {}), package, twins("raw_k", *others), Clock(), PLAN)
+
+
+def test_what_is_near_is_measured_more_often():
+    package, state = packaged({"k": {2: 2.0}}, {"k": {"SIZE": 2}})
+    found = shipped.compared(task(state, {"torch": lambda i: 2.02}), package, twins("raw_k"), Clock(), PLAN)
+    assert found["safe"]["samples"] == PLAN.most
+
+
+def test_what_goes_before_and_what_is_asked_for_is_launched():
+    package, state = packaged({"first": {1: 1.0}, "k": {1: 4.0, 2: 3.0}}, {"first": {"SIZE": 1}, "k": {"SIZE": 1}})
+    before = dataclasses.replace(task(state, {}), before={"k": ("first", lambda i: ())})
+    assert shipped.compared(before, package, twins("none"), Clock(), PLAN)["variant"] == "first-1-whole + k-1-whole"
+    asked = dataclasses.replace(task(state, {}), steps=[Step(kernel="k", arguments=lambda i: (), asked={"SIZE": 2})])
+    assert shipped.compared(asked, package, twins("none"), Clock(), PLAN)["variant"] == "k-2-whole"
+
+
+def test_a_wrong_result_of_the_package_is_refused():
+    package, state = packaged({"k": {2: 2.0}}, {"k": {"SIZE": 2}}, wrong=True)
+    with pytest.raises(RuntimeError, match=r"wrong: relative error 1, and 0\.01 is allowed"):
+        shipped.compared(task(state, {}), package, twins("raw_k"), Clock(), PLAN)
+
+
+def test_causes_are_medians_of_turns(monkeypatch):
+    ways = {"one": lambda i: 2.0, "pairs": lambda i: 1.0}
+    monkeypatch.setitem(CAUSES, "pitch", lambda *_: [("4096", 1, ways)])
+    (found,) = explained("pitch", None, None, Clock(), PLAN)
+    assert found["us"] == {"one": 2e6, "pairs": 1e6}
+    assert found["us_95"] == {"one": [2e6, 2e6], "pairs": [1e6, 1e6]}
+    assert (found["cause"], found["size"], found["samples"]) == ("pitch", "4096", PLAN.most)
