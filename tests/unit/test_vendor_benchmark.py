@@ -236,7 +236,7 @@ def test_what_is_below_is_named_with_its_reason(monkeypatch):
     ]
     assert page.missed({"rows": [result(1.0)]}) == "Nothing.\n"
     slower = page.missed({"rows": [result(1.0, against_raw={"times": 0.98, "times_95": [0.97, 0.985]})]})
-    assert slower == "- add, bf16 8: 0.980 [0.970, 0.985] of its twin in cuda.tile.\n"
+    assert slower == "- add, bf16 8: 0.980 [0.970, 0.985] of its twin in cuda.tile: .\n"
 
 
 def test_runs_are_put_together_without_what_lost():
