@@ -9,9 +9,10 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from tilec.errors import Diagnostic, Location
-from tilec.frontends._tile_bodies import Bodies, Body, functions_in, named, scope_of
+from tilec.frontends._tile_bodies import Bodies, Body, functions_in, methods_of, named, scope_of
 from tilec.frontends._tile_errors import characters, line_of
-from tilec.frontends._tile_values import Values
+from tilec.frontends._tile_objects import held_classes
+from tilec.frontends._tile_values import Instance, Values
 
 _MOST = 200  # calls with arguments of their own that one kernel's source is followed into
 
@@ -39,11 +40,13 @@ class Followed:
         body: the function.
         calls: its calls, of equal arguments once.
         names: the dotted names in its own source that stand for followed functions, and that it does nothing with but call them.
+        classes: those that stand for dataclasses of which it makes objects, and does nothing with these but read fields and call methods.
     """
 
     body: Body
     calls: tuple[Call, ...]
     names: Mapping[str, FunctionType]
+    classes: Mapping[str, type] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +70,7 @@ def follow(kernel: Body, values: Values, bodies: Bodies) -> Calls:
     rest: dict[FunctionType, None] = {}
     for item in found.values():
         for node, value in named(item.body.node, scope_of(item.body.function)):
-            if not isinstance(value, FunctionType) or ast.unparse(node) not in item.names:
+            if ast.unparse(node) not in (item.names if isinstance(value, FunctionType) else item.classes):
                 rest.update(dict.fromkeys(functions_in(value)))
     return Calls(functions=tuple(found.values()), others=tuple(bodies.reachable(rest)))
 
@@ -76,6 +79,7 @@ class _Follower:
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
         self._names: dict[FunctionType, dict[str, FunctionType]] = {}
+        self._classes: dict[FunctionType, dict[str, type]] = {}
         self._calls: dict[FunctionType, dict[Any, Call]] = {}
 
     def follow(self, kernel: Body, values: Values) -> dict[FunctionType, Followed] | None:
@@ -93,7 +97,9 @@ class _Follower:
                     known[key] = passed
                     queue.append((callee, passed))
         return {
-            function: Followed(body=body, calls=tuple(self._calls[function].values()), names=self._names_of(body))
+            function: Followed(
+                body=body, calls=tuple(self._calls[function].values()), names=self._names_of(body), classes=self._classes_of(body)
+            )
             for function, body in functions.items()
         }
 
@@ -101,7 +107,9 @@ class _Follower:
         names = self._names_of(body)
         branches = in_branches(body.node) if body.function is not kernel else frozenset()
         for node in ast.walk(body.node):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute) or ast.unparse(node.func) not in names:
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+                continue
+            if ast.unparse(node.func) not in names and not self._is_method(body, call.values, node.func):
                 continue
             callee = call.values.callee(node.func)
             if callee is None:
@@ -111,6 +119,18 @@ class _Follower:
             note = _called_from(node, body, self._bodies.texts)
             key = (certain, tuple(sorted(inside.given.items(), key=lambda item: item[0])))
             yield callee, key, Call(values=inside, certain=certain, notes=(note, *call.notes))
+
+    def _is_method(self, body: Body, values: Values, function: ast.Name | ast.Attribute) -> bool:
+        """Whether a call is of a method of an object that the function made itself, or, in a method, of its own object's."""
+        base = values.of(function.value) if isinstance(function, ast.Attribute) else None
+        if not isinstance(base, Instance) or values.method(function) is None:
+            return False
+        return base.cls in self._classes_of(body).values() or body.function in methods_of(base.cls).values()
+
+    def _classes_of(self, body: Body) -> dict[str, type]:
+        if body.function not in self._classes:
+            self._classes[body.function] = held_classes(body, self._bodies)
+        return self._classes[body.function]
 
     def _names_of(self, body: Body) -> dict[str, FunctionType]:
         if body.function not in self._names:

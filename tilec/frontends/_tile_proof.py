@@ -13,7 +13,21 @@ from tilec.frontends._tile_bodies import Body
 from tilec.frontends._tile_calls import Call
 from tilec.frontends._tile_errors import characters, line_of
 from tilec.frontends._tile_safe import Access, SafeParam
-from tilec.frontends._tile_values import ArrayOf, Below, Count, Items, Nearest, Owned, Part, Values, Within, argument, limit_of, size_text
+from tilec.frontends._tile_values import (
+    ArrayOf,
+    Below,
+    Count,
+    Instance,
+    Items,
+    Nearest,
+    Owned,
+    Part,
+    Values,
+    Within,
+    argument,
+    limit_of,
+    size_text,
+)
 from tilec.model.safety import Fact, Guarantee
 
 # What a checked access becomes where nothing is left to check: names of equal length, so that every place in the source stays what it is.
@@ -255,7 +269,7 @@ def is_access(node: ast.AST, values: Values) -> bool:
     """Whether a call of what is not known to be a parameter may be an access: by its name, and, where that says little, its arguments."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return False
-    if values.resolved(node.func) is not None or isinstance(values.of(node.func.value), ArrayOf):
+    if values.resolved(node.func) is not None or isinstance(values.of(node.func.value), ArrayOf | Instance):
         return False
     least = {"load_tile": 0, "load_tile_like": 0, "store_tile": 0, "store": 2, "load": 1}.get(node.func.attr)
     return least is not None and len(node.args) + len(node.keywords) >= least

@@ -28,11 +28,14 @@ _KINDS = {Access.SCALAR: "scalar", Access.CONST: "constant"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Compiled:
-    """A function whose calls are all known: its accesses, and the dotted names in it that stand for other such functions."""
+    """A function whose calls are all known: its accesses, and the dotted names in it that stand for other such functions, and for classes
+    whose methods are such.
+    """
 
     function: Any
     sites: tuple[Site, ...]
     names: Mapping[str, Any]
+    classes: Mapping[str, type] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +94,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         ),
     )
     own, *helpers = [
-        Compiled(function=item.body.function, sites=proof.sites, names=item.names)
+        Compiled(function=item.body.function, sites=proof.sites, names=item.names, classes=item.classes)
         for item, proof in zip(found.functions, found.proofs, strict=True)
     ]
     return SafeKernel(own=own, helpers=tuple(helpers), params=signature.params, hints=kernel.hints, requires=found.required), decl

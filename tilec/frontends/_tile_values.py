@@ -6,11 +6,11 @@ import ast
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from tilec.frontends import _tile_api as api
-from tilec.frontends._tile_bodies import Bodies, Body, scope_of
+from tilec.frontends._tile_bodies import Bodies, Body, methods_of, scope_of
 from tilec.frontends._tile_safe import OUTPUTS, OWNED, Access, SafeParam
 
 
@@ -102,6 +102,14 @@ class Share:
     """The numbers of the tiles of a mapped output that a block owns; as `Turn`, one of them; as `Owned`, the place of one."""
 
     param: SafeParam
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Instance:
+    """An object of a frozen dataclass, with what its fields stand for."""
+
+    cls: type
+    fields: tuple[tuple[str, Any], ...]
 
 
 class Turn(Share):
@@ -245,6 +253,8 @@ class Values:
                 return Share(param)
         if isinstance(base, Owned) and node.attr == "index":
             return _places(base.param)
+        if isinstance(base, Instance):
+            return dict(base.fields).get(node.attr)
         found = self.resolved(node)
         if isinstance(found, api.lang().SizeAxis):
             return Size(found.name)
@@ -261,7 +271,29 @@ class Values:
                 return Count(extent.param, extent.axis, size)
         if isinstance(node.func, ast.Name) and node.func.id == "min" and not self._is_known("min") and not node.keywords:
             return _least([self.of(arg) for arg in node.args])
-        return self._returned(node)
+        cls = self.constructed(node)
+        return self._returned(node) if cls is None else self._made(cls, node)
+
+    def constructed(self, node: ast.Call) -> type | None:
+        """The dataclass of the project of which a call makes an object."""
+        return None if self._bodies is None else self._bodies.to_hold(self.resolved(node.func))
+
+    def _made(self, cls: type, node: ast.Call) -> Instance:
+        fields = dataclasses.fields(cls)
+        found: dict[str, Any] = {field.name: field.default if type(field.default) is int else None for field in fields}
+        if not any(isinstance(arg, ast.Starred) for arg in node.args) and not any(item.arg is None for item in node.keywords):
+            found |= {field.name: self.of(arg) for field, arg in zip(fields, node.args, strict=False)}
+            found |= {item.arg: self.of(item.value) for item in node.keywords if item.arg in found}
+        else:
+            found = dict.fromkeys(found)
+        return Instance(cls, tuple(found.items()))
+
+    def method(self, function: ast.expr) -> FunctionType | None:
+        """The method that a call is of, where its object is known."""
+        base = self.of(function.value) if isinstance(function, ast.Attribute) else None
+        if not isinstance(base, Instance) or not isinstance(function, ast.Attribute):
+            return None
+        return methods_of(base.cls).get(function.attr)
 
     def _returned(self, node: ast.Call) -> Any:
         """What a function of the project gives back, where it does so in one place."""
@@ -275,7 +307,7 @@ class Values:
 
     def callee(self, function: ast.expr) -> Body | None:
         """The function of the project that a call is of, where that is known."""
-        return self._bodies.to_follow(self.resolved(function)) if self._bodies is not None else None
+        return self._bodies.to_follow(self.method(function) or self.resolved(function)) if self._bodies is not None else None
 
     def inside(self, body: Body, call: ast.Call) -> Values:
         """The values in a function that is called."""
@@ -285,13 +317,16 @@ class Values:
         """What the parameters of a function stand for in a call; None where that is not known."""
         spec = body.node.args
         found: dict[str, Any] = dict.fromkeys(arg.arg for arg in _arguments(body.node))
+        if self.method(call.func) is body.function and isinstance(call.func, ast.Attribute) and spec.args and not spec.posonlyargs:
+            found[spec.args[0].arg] = self.of(call.func.value)
         if any(isinstance(arg, ast.Starred) for arg in call.args) or any(item.arg is None for item in call.keywords):
             return found
         places = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
         defaults = body.function.__defaults__ or ()
         given = {**dict(zip(places[len(places) - len(defaults) :], defaults, strict=True)), **(body.function.__kwdefaults__ or {})}
         found |= {name: value for name, value in given.items() if type(value) is int}
-        found |= {name: self.of(arg) for name, arg in zip(places, call.args, strict=False)}
+        own = [self.of(call.func.value)] if isinstance(call.func, ast.Attribute) and self.method(call.func) is body.function else []
+        found |= dict(zip(places, [*own, *(self.of(arg) for arg in call.args)], strict=False))
         named = {arg.arg for arg in (*spec.args, *spec.kwonlyargs)}  # a keyword of another name is one of `**others`
         return found | {item.arg: self.of(item.value) for item in call.keywords if item.arg in named}
 
