@@ -134,7 +134,7 @@ def _write_kernel(kernel: KernelInfo) -> Any:
     for variant in plain["variants"]:
         variant["abi"] = places.setdefault(variant["abi"], len(places))
     plain["abis"] = [_ABI.write(abi) for abi in places]
-    if kernel.safety is not None or kernel.table is not None or kernel.beyond_schema_4:
+    if kernel.safety is not None or kernel.table is not None or kernel.jit is not None or kernel.launch.programmatic or kernel.optionals:
         from tilec.bundle.extras import write_extras
 
         plain.update(write_extras(kernel))
@@ -202,7 +202,7 @@ def to_index(info: BundleInfo) -> bytes:
         _check(info)
     except Misfit as misfit:
         _refuse(misfit.where, misfit.what)
-    new = any(kernel.beyond_schema_4 for kernel in info.kernels)
+    new = any(kernel.jit is not None or kernel.launch.programmatic or kernel.has_special for kernel in info.kernels)
     return canonical_json({"schema_version": SCHEMA_VERSION if new else _PLAIN, **_BUNDLE.write(info)})
 
 

@@ -197,10 +197,9 @@ class KernelInfo:
     jit: JitFallback | None = None
 
     @property
-    def beyond_schema_4(self) -> bool:
-        """Whether its row says what indexes of version 4 have no words for; arguments that are tensor maps or scratch memory, for one."""
-        special = any(":" in slot.type for variant in self.variants for slot in variant.abi)
-        return special or self.jit is not None or self.launch.programmatic or bool(self.optionals)
+    def has_special(self) -> bool:
+        """Whether launches of it pass what is neither a value nor a tensor's address (tensor maps, scratch memory), or take None for some."""
+        return bool(self.optionals) or any(":" in slot.type for variant in self.variants for slot in variant.abi)
 
     @property
     def optionals(self) -> frozenset[str]:
