@@ -198,7 +198,7 @@ class KernelInfo:
 
     @property
     def has_special(self) -> bool:
-        """Whether launches of it pass what is neither a value nor a tensor's address (tensor maps, scratch memory), or take None for some."""
+        """Whether launches pass what is neither a value nor a tensor's address (tensor maps, scratch memory), or take None for some."""
         return bool(self.optionals) or any(":" in slot.type for variant in self.variants for slot in variant.abi)
 
     @property
