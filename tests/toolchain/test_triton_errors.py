@@ -83,6 +83,27 @@ def test_an_error_of_the_native_compiler_has_its_words_and_the_kernels_place(tmp
     assert "LLVM ERROR: unsupported load type for producer commit" in error.log
 
 
+@pytest.mark.parametrize(
+    ("body", "place", "what", "hint"),
+    [
+        (
+            "return tl.arange(0, B)",
+            "k/a.py:6:5",
+            "a kernel returns nothing, and this one returns a value",
+            "store results through a pointer",
+        ),
+        ("f[(1,)](x, n, B)", "k/a.py:7:5", "a kernel cannot be launched from within a kernel", ""),
+        ("tl.store(x, plain(n))", "k/a.py:7:17", "Cannot access global variable plain from within @jit'ed function.", "by @triton.jit"),
+    ],
+)
+def test_what_triton_has_other_words_for(tmp_path: Path, body: str, place: str, what: str, hint: str) -> None:
+    error = refused_text(tmp_path, f"@triton.jit\ndef f(x, n, B: tl.constexpr):\n    {body}\n\n\ndef plain(v):\n    return v\n")
+    first = error.diagnostics[0]
+    assert first.message.startswith(what)
+    assert str(first.location) == place
+    assert hint in first.hint
+
+
 @pytest.mark.parametrize("body", ["tl.store(x, d.load([0]))", "d.store([0, 0], n)", "_ = d.load([\n        n])"])
 def test_a_descriptor_that_is_passed_as_an_address(tmp_path: Path, body: str) -> None:
     text = f"@triton.jit\ndef f(x, d, n, B: tl.constexpr):\n    {body}\n\n\n@triton.jit\ndef g(x, n):\n    tl.store(x, n)\n"

@@ -18,8 +18,17 @@ _PLAIN = re.compile(r"^(?:<unknown>:0: |loc\(unknown\): )?(error|warning): (.*)$
 _REPR = re.compile(r"\w+\(('|\")(.*)\1\)")
 _FATAL = re.compile(r"^LLVM ERROR: (.*)$", re.MULTILINE)
 _EMPTY = re.compile(r"Failures have been detected while processing|A signal was caught")
+# What says nothing of the kernel in the words that the compiler has for it.
+_SPELLED = (
+    (re.compile(r"failed to legalize operation 'tt\.return'.*"), "a kernel returns nothing, and this one returns a value"),
+    (re.compile(r"\d+ active drivers .*"), "a kernel cannot be launched from within a kernel"),
+)
 _HINTS = (
-    (re.compile(r"Cannot access global variable (\w+)"), "make it a tl.constexpr parameter, or a global tl.constexpr(value)"),
+    (
+        re.compile(r"Cannot access global variable (\w+)"),
+        "make it a tl.constexpr parameter, or a global tl.constexpr(value); a function becomes one of kernels by @triton.jit",
+    ),
+    (re.compile(r"kernel returns nothing"), "store results through a pointer"),
     (re.compile(r"(\w+) is not defined"), "kernels see their parameters, tl.constexpr globals, and other @triton.jit functions"),
     (re.compile(r"no attribute '?(load|store|gather|scatter)"), HOW),
     (re.compile(r"num_ctas > 1 requires"), "clusters need sm_90 or newer: give num_ctas by target, as in hints.sm_90 = { num_ctas = 2 }"),
@@ -47,8 +56,10 @@ def native_diagnostics(log: str, texts: Mapping[str, str], *, severity: str) -> 
         file, line, column = match[1].strip(), int(match[2]), int(match[3])
         if match[4] == severity:
             place = Location(file=file, line=line, column=column) if file in texts else None
-            found.append(Diagnostic(message=match[5].strip(), location=place, severity=severity, excerpt=line_of(texts, file, line)))
-    found += [Diagnostic(message=match[2].strip(), severity=severity) for match in _PLAIN.finditer(log) if match[1] == severity]
+            said = _spelled(match[5].strip())
+            excerpt = line_of(texts, file, line)
+            found.append(Diagnostic(message=said, location=place, severity=severity, excerpt=excerpt, hint=_hint(said)))
+    found += [Diagnostic(message=_spelled(match[2].strip()), severity=severity) for match in _PLAIN.finditer(log) if match[1] == severity]
     return tuple(dict.fromkeys(found))
 
 
@@ -97,7 +108,11 @@ def _functions(module: LoadedModule, kernel: Declared) -> Iterator[object]:
 def _first_line(text: str) -> str:
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     told = _REPR.fullmatch(lines[0]) if lines else None
-    return told[2] if told else lines[0] if lines else ""
+    return _spelled(told[2] if told else lines[0] if lines else "")
+
+
+def _spelled(message: str) -> str:
+    return next((words for pattern, words in _SPELLED if pattern.fullmatch(message)), message)
 
 
 def _hint(message: str) -> str:

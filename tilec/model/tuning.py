@@ -134,9 +134,11 @@ def bucket_of(value: int) -> Range:
 
 
 def size_expressions(kernel: KernelInfo) -> tuple[str, ...]:
-    """The sizes that tell launches of a kernel apart: its tensors' extents, without those that a requirement ties to one before."""
+    """The sizes that tell launches of a kernel apart: extents of the tensors that each has, without those that a requirement ties to one
+    before.
+    """
     found: list[str] = []
-    tensors = {param.name: param.rank for param in kernel.params if param.kind is ParamKind.TENSOR}
+    tensors = {param.name: param.rank for param in kernel.params if param.kind is ParamKind.TENSOR and not param.optional}
     ties: dict[str, set[str]] = {}
     for text in kernel.launch.requires:
         for left, right in _equal(text, tensors):

@@ -13,6 +13,7 @@ from tilec.model.arch import Target, TargetKind
 from tilec.model.job import Source
 from tilec.model.kernel import KernelDecl, ParamDecl
 from tilec.model.signature import Assumption
+from tilec.model.tuning import size_expressions
 from tilec.plan import LanguageFacts, Plan, make_plan
 from tilec.plan.matrix import with_absent
 
@@ -129,3 +130,8 @@ def test_only_tensors_may_be_none() -> None:
     scalar = ParamTable(name="s", dtype="f32", optional=True)
     with pytest.raises(ManifestError, match=r"kernel\.norm\.params\.s\.optional: 's' is a scalar, and only tensors may be None"):
         planned(norm(params=(*norm().params, scalar), args=("y.ptr", "x.ptr", "b.ptr", "i32(s)")))
+
+
+def test_sizes_that_tell_launches_apart_are_of_what_each_has() -> None:
+    info = planned(norm(launch=Launch(grid=("x.size",)))).kernels[0].info
+    assert size_expressions(info) == ("y.shape[0]", "x.shape[0]")
