@@ -72,11 +72,13 @@ def open_loose(path: Path, data: bytes, search: ToolSearch) -> LooseCode:
     """
     file = Prebuilt(path=str(path), kind=kind_of(str(path), data), data=data, digest=sha256(data))
     if file.kind not in NAMES:
-        raise _not_yet(path, file.kind)
+        raise BundleError(
+            f"{path}: {file.kind.value} is no code of an architecture yet",
+            cause="it is compiled or linked before it runs",
+            fix='take it into a project (`language = "prebuilt"`), build that, and inspect the bundle',
+        )
     opener = Opener(search)
     parts = opener.members(file).files if file.kind is FileKind.FATBIN else (file,)
-    if not parts:
-        raise _not_yet(path, opener.members(file).others[0][0])
     decls = {decl.name: decl for decl in declared(file, opener)}
     images: dict[str, list[ImageInfo]] = {}
     blobs = {}
@@ -87,14 +89,6 @@ def open_loose(path: Path, data: bytes, search: ToolSearch) -> LooseCode:
     kernels = tuple(_kernel(decls.get(symbol), symbol, found, path.name) for symbol, found in images.items())
     package = PackageInfo(name=path.name, version="", module="")
     return LooseCode(kind=file.kind, digest=file.digest, info=BundleInfo(package=package, kernels=kernels, profile=""), blobs=blobs)
-
-
-def _not_yet(path: Path, kind: FileKind) -> BundleError:
-    return BundleError(
-        f"{path}: {kind.value} is no code of an architecture yet",
-        cause="it is compiled or linked before it runs",
-        fix='take it into a project (`language = "prebuilt"`), build that, and inspect the bundle',
-    )
 
 
 def _images(part: Prebuilt) -> Iterator[ImageInfo]:
