@@ -17,10 +17,9 @@ from tests.toolchain.prebuilt_samples import job as prebuilt_job
 from tests.toolchain.prebuilt_samples import source as prebuilt_source
 from tilec.bundle.cubin import CubinKernel, read_cubin
 from tilec.compiler.fatbin import write_fatbin
-from tilec.errors import BundleError, CompileError, ToolchainError
+from tilec.errors import CompileError, ToolchainError
 from tilec.frontends import _ltoir, _nvjitlink
 from tilec.frontends._tools import require
-from tilec.inspection.container import open_code
 from tilec.model.image import Image
 from tilec.model.jit import JitBy
 from tilec.model.job import Member
@@ -251,12 +250,6 @@ def test_nvvm_ir_becomes_ltoir_where_it_says_that_the_kernel_is_used(tmp_path: P
     image = prebuilt(tmp_path, "used.ll", FILL_LL.replace("define void @fill", f"{line}define void @fill").encode(), "fill")
     for arch in ("sm_80", "sm_90", "sm_120"):
         code_of(image, arch)
-
-
-def test_a_fatbin_of_ltoir_alone_is_no_code_yet(tmp_path: Path) -> None:
-    (tmp_path / "lto.fatbin").write_bytes(fatbin(cubin=False, ptx=False, tileir=False))
-    with pytest.raises(BundleError, match=r"lto.fatbin: LTO-IR is no code of an architecture yet"):
-        open_code(tmp_path / "lto.fatbin", SEARCH)
 
 
 def test_a_fatbin_holds_it_with_what_its_link_is_told(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def _write_kernel(kernel: KernelInfo) -> Any:
     for variant in plain["variants"]:
         variant["abi"] = places.setdefault(variant["abi"], len(places))
     plain["abis"] = [_ABI.write(abi) for abi in places]
-    if kernel.safety is not None or kernel.table is not None or kernel.jit is not None or kernel.launch.programmatic or kernel.optionals:
+    if kernel.safety is not None or kernel.table is not None or kernel.beyond_schema_4:
         from tilec.bundle.extras import write_extras
 
         plain.update(write_extras(kernel))
