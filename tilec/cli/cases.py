@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tilec.bundle.read import Bundle
     from tilec.compiler.state import Output
     from tilec.errors import UsageError
-    from tilec.manifest.types import Kernel, Manifest
+    from tilec.manifest.types import Chain, Kernel, Manifest
     from tilec.model.kernel import KernelInfo
     from tilec.project import Project
     from tilec.runner.cases import BoundCase
@@ -116,7 +116,7 @@ def _check_cases(manifest: Manifest, wish: Wish) -> None:
     from tilec.errors import UsageError
     from tilec.model.suggest import did_you_mean
 
-    holders = (*manifest.kernels, *(manifest.chains if wish.chains else ()))
+    holders: list[Kernel | Chain] = [*manifest.kernels, *(manifest.chains if wish.chains else ())]
     names = [(one.name, case.name) for one in holders if not wish.kernels or one.name in wish.kernels for case in one.cases]
     known = list(dict.fromkeys(case for _, case in names))
     if wish.cases and not set(wish.cases) & set(known):

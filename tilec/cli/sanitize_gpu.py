@@ -276,8 +276,8 @@ def _show(app: App, result: CheckedCase, width: int, lines: Sources) -> None:
         for reason in run.weak:
             app.tell(f"  {run.tool.value} is weakened: {reason}")
         if run.error is not None and found:  # the finding is why
-            what, _, words = run.error.what.partition(WORDS)
-            app.tell(f"  {run.tool.value} could not check it: {(words or what).strip().splitlines()[0]}")
+            what, _, told = run.error.what.partition(WORDS)
+            app.tell(f"  {run.tool.value} could not check it: {(told or what).strip().splitlines()[0]}")
         elif run.error is not None:
             app.tell("\n".join(f"  {row}" for row in located_text(run.error, app.show).splitlines()))
     for note in result.notes:
