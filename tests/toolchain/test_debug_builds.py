@@ -148,3 +148,17 @@ def test_ptx_that_comes_as_it_is_can_be_stepped_through(tmp_path: Path) -> None:
     made = assemble(ptxas, PTX, arch="sm_90", opt=3, lineinfo=True, debug=True, extra=(), timeout=60.0)
     assert made.cubin, made.log
     assert section(made.cubin, ".debug_line")
+
+
+def test_checks_of_indices_stay(tmp_path: Path) -> None:
+    """numba has checks of its own in such code, which would end a kernel without a word."""
+    pytest.importorskip("numba_cuda")
+    from tests.toolchain import simt_jobs
+
+    root = simt_jobs.write(tmp_path)
+    texts = [
+        simt_jobs.frontend().compile(simt_jobs.job(root, "checked", "compute_80", bounds=True, debug=debug)).data.decode()
+        for debug in (False, True)
+    ]
+    assert [text.count("trap;") for text in texts] == [1, 1]
+    assert all("vprintf" in text for text in texts)

@@ -22,8 +22,10 @@ _PLACES: dict[str, tuple[str, ...]] = {
     ),
 }
 _GET = {
-    "ncu": "install Nsight Compute: it comes with the CUDA toolkit (package nsight-compute or cuda-nsight-compute of NVIDIA's repository)",
-    "cuda-gdb": "install cuda-gdb: it comes with the CUDA toolkit (package cuda-gdb of NVIDIA's repository)",
+    "ncu": "install Nsight Compute, with the CUDA toolkit or alone: `apt-get install cuda-nsight-compute-13-0` (or dnf; from NVIDIA's "
+    "repository, for the driver's release of CUDA)",
+    "cuda-gdb": "install cuda-gdb, with the CUDA toolkit or alone: `apt-get install cuda-gdb-13-0` (or dnf; from NVIDIA's repository, for "
+    "the driver's release of CUDA)",
     "compute-sanitizer": "install it with `pip install nvidia-cuda-sanitizer-api` (take the driver's major version, such as "
     "'nvidia-cuda-sanitizer-api==13.*'), or with the CUDA toolkit (package cuda-sanitizer of NVIDIA's repository)",
 }

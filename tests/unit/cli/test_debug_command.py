@@ -119,7 +119,7 @@ def test_without_cuda_gdb(debug, folder: Path) -> None:
     done = debug("scale/some")
     assert done.code == 3
     assert "error: cuda-gdb not found; looked in PATH, " in done.err
-    assert "fix: install cuda-gdb: it comes with the CUDA toolkit" in done.err
+    assert "fix: install cuda-gdb, with the CUDA toolkit or alone: `apt-get install cuda-gdb-13-0` (or dnf; from NVIDIA's" in done.err
 
 
 def test_a_debugger_that_does_not_start(debug, folder: Path) -> None:
