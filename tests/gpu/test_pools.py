@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tilec.errors import OutOfMemoryError
-from tilec.runtime import Device, MemPool, api, use_device, use_pool
+from tilec.runtime import Device, MemPool, Stream, Tensor, api, use_device, use_pool
 from tilec.runtime._driver import driver
 from tilec.runtime.seam import KEEP_ALL
 
@@ -126,3 +126,27 @@ def test_captures_go_on_where_memory_is_short(device: Device) -> None:
     assert t.to_host().sum() == 0
     driver().destroy_executable(0, executable)
     driver().destroy_graph(0, graph)
+
+
+def test_a_memory_resource_of_cuda_core(device: Device) -> None:
+    """Its pool serves tilec's ops, and its buffers are tensors."""
+    core = pytest.importorskip("cuda.core")
+    core.Device(0).set_current()
+    resource = core.DeviceMemoryResource(core.Device(0))
+    pool = MemPool.borrow_raw(resource.handle, resource.device_id, owner=resource)
+    before, ours = pool.stats.used, MemPool.default(device).stats.used
+    with use_device(device), use_pool(pool):
+        t = api.full(1 << 20, 3).sync()
+        assert pool.stats.used - before >= 4 << 20
+        assert MemPool.default(device).stats.used == ours
+        assert set(t.to_host().tolist()) == {3.0}
+    pool.close()
+    del t
+    device.sync()
+    assert MemPool.borrow_raw(int(resource.handle), 0).stats.used == before
+    with Stream(device) as stream:
+        buffer = resource.allocate(4096, stream=core.Device(0).create_stream(stream))
+        taken = Tensor.from_foreign(buffer)
+        assert (taken.ptr, taken.nbytes, taken.device) == (int(buffer.handle), 4096, 0)
+        back = api.fill(taken, 7).sync_on(stream)
+        assert set(back.to_host().view("u1").tolist()) == {7}

@@ -25,6 +25,8 @@ _HERE: contextvars.ContextVar[tuple[MemPool, ...]] = contextvars.ContextVar("til
 # Pools that somebody made, so that what they keep can be had where memory is wanted. The lock: nobody closes one that is trimmed.
 _MADE: weakref.WeakSet[MemPool] = weakref.WeakSet()
 _LOCK = threading.RLock()
+# What has pools that were borrowed.
+_OWNERS: list[Any] = []
 
 
 class MemPool(Uncopied):
@@ -74,6 +76,33 @@ class MemPool(Uncopied):
         made.device = ordinal_of(device)
         made._driver, made._handle = serving, serving.default_pool(made.device)  # noqa: SLF001 - one of its own
         made._finalizer = None  # noqa: SLF001 - likewise
+        return made
+
+    @classmethod
+    def borrow_raw(cls, handle: Any, device: DeviceLike | None = None, *, owner: Any = None, driver: DeviceDriver | None = None) -> MemPool:
+        """A pool that another library made, such as a memory resource of cuda.core. Closing it leaves it as it is.
+
+        Args:
+            handle: of the driver: a `CUmemoryPool`, or its number.
+            device: whose it is; the default device's where none is named.
+            owner: what gives the pool back when it goes: the library's own object. It is kept to the end of the process, since memory of
+                the pool may live as long.
+            driver: of the device; the process's by default.
+
+        Raises:
+            UsageError: it is no handle.
+        """
+        try:
+            number = int(handle)
+        except (TypeError, ValueError) as error:
+            fix = "pass the driver's handle: `resource.handle` of a DeviceMemoryResource of cuda.core"
+            raise UsageError(f"{handle!r} is no handle of a memory pool", fix=fix) from error
+        if not number:
+            raise UsageError("the handle of the memory pool is null")
+        made = cls.default(device, driver=driver)
+        made._handle = number  # noqa: SLF001 - one of its own
+        if owner is not None and not any(kept is owner for kept in _OWNERS):
+            _OWNERS.append(owner)
         return made
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -186,3 +187,29 @@ def test_a_pool_that_is_dropped_while_all_are_trimmed_goes_after_that(monkeypatc
     trim_all(driver, 0)
     gc.collect()
     assert [call for call in driver.calls if call in ("trim_pool", "destroy_pool")] == ["trim_pool", "trim_pool", "destroy_pool"]
+
+
+def test_a_pool_of_others_is_used_and_left_as_it_is() -> None:
+    class Resource:
+        """A memory resource of cuda.core, as far as it matters."""
+
+    driver = FakeDriver()
+    handle, resource = driver.create_pool(0, 100), Resource()
+    gone = weakref.ref(resource)
+    with MemPool.borrow_raw(handle, 0, owner=resource, driver=driver) as pool:
+        assert (pool.device, pool.handle, pool.stats.release_threshold) == (0, handle, 100)
+        with use_device(Device(0, driver=driver)), use_pool(pool):
+            t = api.empty(64, "u8").sync()
+        assert (pool.stats.used, MemPool.default(0, driver=driver).stats.used) == (64, 0)
+        trim_all(driver, 0)
+    pool.close()
+    del pool, resource
+    gc.collect()
+    assert gone() is not None, "its memory is in use"
+    assert driver.pool_stats(0, handle).used == 64
+    del t
+    assert driver.pool_stats(0, handle).used == 0
+    assert "destroy_pool" not in driver.calls
+    for wrong in ("pool", None, 0, object()):
+        with pytest.raises(UsageError, match="memory pool"):
+            MemPool.borrow_raw(wrong, 0, driver=driver)
