@@ -212,6 +212,39 @@ def test_a_launch_that_is_refused_in_the_middle_gives_everything_back(gpu: Gpu) 
     assert chained(module.lazy.add(z, x, y), 2, lambda found: module.lazy.add(*found)).sync()[0].storage is z.storage
 
 
+@pytest.mark.parametrize("turn", [(0, 1, 2), (1, 0, 2), (1, 2, 0)], ids=["the same", "two sets", "three sets"])
+def test_tensors_that_change_places_are_launched_with_in_their_new_places(gpu: Gpu, turn: tuple[int, ...]) -> None:
+    module, driver = gpu
+    tensors = on(driver, 512, 512, 512)
+    found = chained(module.lazy.add(*tensors), 11, lambda found: module.lazy.add(*(found[place] for place in turn))).sync()
+    expected = list(tensors)
+    for launch in driver.launches:
+        assert launch.arguments[:3] == tuple(one.storage.address for one in expected)
+        last, expected = expected, [expected[place] for place in turn]
+    assert len(driver.launches) == 12
+    assert [one.storage for one in found[:3]] == [one.storage for one in last]
+    assert owned(*found[:3])
+
+
+def test_a_launch_of_either_set_of_tensors_that_is_refused_gives_everything_back(gpu: Gpu) -> None:
+    module, driver = gpu
+    z, x, y = on(driver, 512, 512, 512)
+    for steps in (6, 7, 8):
+
+        def swapped(found: tuple[Any, ...], count: list[int] = [steps]) -> Any:  # noqa: B006 - its own count
+            count[0] -= 1
+            if not count[0]:
+                driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
+            return module.lazy.add(found[1], found[0], found[2])
+
+        with pytest.raises(DriverError, match="launch of add, created at "):
+            chained(module.lazy.add(z, x, y), 10, swapped).sync()
+        driver.fail.clear()
+        assert owned(z, x, y)
+        assert [one.storage for one in chained(module.lazy.add(z, x, y), 3, swapped).sync()[:3]] == [x.storage, z.storage, y.storage]
+        z, x, y = on(driver, 512, 512, 512)
+
+
 def test_whatever_comes_between_launches_of_a_kernel_has_its_turn(gpu: Gpu) -> None:
     """Launches of one kernel run in its own loop until a step gives something else; then that goes on with the same list of steps."""
     module, driver = gpu
