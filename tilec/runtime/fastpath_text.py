@@ -117,7 +117,15 @@ def along(ctx, handed, left, told):
                     if result:
                         parts = oparts
                 else:
-                    break
+                    found = known.get((s, looks))
+                    if found is None:
+                        break
+                    {second_latest} = found
+                    if not (True{second_numbers}):
+                        break
+                    result = ofunction(ofirst, osecond, oaddress, {held})[0]
+                    if result:
+                        parts = oparts
                 if result:
                     known.clear()
                     latest = other = none_latest

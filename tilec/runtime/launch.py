@@ -46,6 +46,7 @@ class Launcher:
             none. It raises as a call of the launcher does.
         owned: of (context of an execution, op): enqueues a `LazyLaunch` into which tensors moved, none of them twice, and that has looks
             at them; what the op gives. It raises likewise.
+        along: does so for the steps of a chain, see `Paths`.
     """
 
     def __init__(

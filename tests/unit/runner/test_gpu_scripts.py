@@ -86,6 +86,8 @@ HAZARDS = "RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)"
         (HAZARDS, "PASSED", 0, False),
         (NOTHING, "FAILED", 1, False),
         (NOTHING, "SKIPPED (no GPU)", 0, True),
+        ("", "SKIPPED (no kernels)", 255, True),
+        ("ERROR SUMMARY: 1 error", "SKIPPED (no kernels)", 0, False),
         (NOTHING, "came to nothing", 0, False),
         ("the target did not start", "PASSED", 0, False),
         ("", "PASSED", 0, False),
@@ -124,6 +126,11 @@ def test_all_is_followed_but_what_says_why_not(script: Any) -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("test_*.py"))
     assert all((folder / f"{name}.py").is_file() for name in script.NOT_FOLLOWED)
     assert all(f"def {name.partition('[')[0]}(" in text for name in script.LEFT_OUT)
+
+
+def test_outcomes_are_counted_where_a_test_prints_too(script: Any) -> None:
+    text = "tests/gpu/x.py::one 4 of 4 programs\nPASSED   [ 50%]\ntests/gpu/x.py::two SKIPPED (no kernels) [100%]\nPASSED by\n"
+    assert [script._counted(outcome, text) for outcome in ("PASSED", "SKIPPED", "FAILED|ERROR")] == [1, 1, 0]
 
 
 def test_no_test_begins_once_the_time_is_up(tmp_path: Path) -> None:

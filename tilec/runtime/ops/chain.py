@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from sys import _getframe
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import Any, TypeVar, final
 from weakref import getweakrefcount as weakrefs
 
 from tilec.errors import UsageError
@@ -15,9 +15,6 @@ from tilec.runtime.ops.op import COROUTINE, IS_OP, DeviceOp, require_function
 from tilec.runtime.ops.site import Site, label, location, site
 from tilec.runtime.ops.tensor_steps import MOVES, RUNS
 from tilec.runtime.references import LOCAL, references
-
-if TYPE_CHECKING:
-    from tilec.runtime.launch import Launcher
 
 U = TypeVar("U")
 # A step of a chain: verb, function (None where it was called already), and place.
@@ -141,7 +138,11 @@ class Chain(DeviceOp[Any]):
                         handed, value = [value], None  # it is the only one who has it
                         value, step = launcher.along(ctx, handed, left, _told)
                     else:
-                        value = _launched(launcher, ctx, value)
+                        try:
+                            value = launcher.owned(ctx, value)
+                        except BaseException as error:
+                            value._failed(error)
+                            raise
                     continue
                 _require_op(value)
                 if type(value) is not Chain:
@@ -201,15 +202,6 @@ def _moved(ctx: ExecutionContext, value: Any, function: Callable[[Any], Any]) ->
 def _told(error: BaseException, verb: str, place: Site) -> None:
     """Let an error say which step it came out of."""
     label(error, f"{verb}, created at {location(place)}")
-
-
-def _launched(launcher: Launcher, ctx: ExecutionContext, op: Any) -> tuple[Any, ...]:
-    """What a launch gives that moves on into the next step."""
-    try:
-        return launcher.owned(ctx, op)
-    except BaseException as error:
-        op._failed(error)
-        raise
 
 
 def _require_op(value: Any) -> None:

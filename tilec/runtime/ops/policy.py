@@ -93,6 +93,8 @@ class SingleStream(StreamPoolRoundRobin):
 # By device: for the life of the process, as streams that threads share have to be.
 _POLICIES: dict[Device, StreamPoolRoundRobin] = {}
 _LOCK = threading.RLock()
+# The device whose policy was asked for last, and that policy: to know the object again costs less than to look it up.
+_last: tuple[Device | None, StreamPoolRoundRobin | None] = (None, None)
 # Device 0, once somebody meant it: asking the driver for it at every op would cost.
 _first: Device | None = None
 
@@ -117,13 +119,16 @@ def current_policy() -> SchedulingPolicy:
 
 def default_policy(device: Device) -> SchedulingPolicy:
     """The policy that a device has by itself: four streams in turn, which all threads share."""
-    found = _POLICIES.get(device)
-    if found is None:
-        with _LOCK:
-            if device not in _POLICIES:
-                _POLICIES[device] = StreamPoolRoundRobin(_STREAMS, device)
-            found = _POLICIES[device]
-    return found
+    global _last
+    last, policy = _last
+    if policy is not None and last is device:
+        return policy
+    with _LOCK:
+        if device not in _POLICIES:
+            _POLICIES[device] = StreamPoolRoundRobin(_STREAMS, device)
+        policy = _POLICIES[device]
+    _last = device, policy
+    return policy
 
 
 def set_default_device(device: DeviceLike | None) -> None:

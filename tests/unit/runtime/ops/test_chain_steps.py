@@ -15,7 +15,7 @@ import pytest
 
 from tests.runtime_samples import ADD, loaded
 from tests.waiting import joined
-from tilec.errors import BorrowError, DriverError, UsageError, UseAfterMoveError, UsedOpError
+from tilec.errors import BorrowError, DriverError, UseAfterMoveError, UsedOpError
 from tilec.runtime import Device, DeviceOp, Module, use_device, value, with_context, zip_ops
 from tilec.runtime.references import EXACT, TURNS
 from tilec.runtime.tensors.tensor import Tensor
@@ -210,56 +210,6 @@ def test_a_launch_that_is_refused_in_the_middle_gives_everything_back(gpu: Gpu) 
         driver.fail.clear()
         assert owned(z, x, y)
     assert chained(module.lazy.add(z, x, y), 2, lambda found: module.lazy.add(*found)).sync()[0].storage is z.storage
-
-
-def test_whatever_comes_between_launches_of_a_kernel_has_its_turn(gpu: Gpu) -> None:
-    """Launches of one kernel run in its own loop until a step gives something else; then that goes on with the same list of steps."""
-    module, driver = gpu
-    z, x, y = on(driver, 512, 512, 512)
-    seen: list[Any] = []
-
-    def add(found: tuple[Any, ...]) -> Any:
-        return module.lazy.add(*found[:3])
-
-    op = chained(module.lazy.add(z, x, y), 4, add).inspect(seen.append).map(lambda found: found[:3])
-    op = chained(op, 3, add).then(lambda found: value(found).then(add).then(add))  # a chain of its own
-    op = chained(op, 2, add).then(value).map(lambda found: (found[1], found[0], found[2]))
-    op = chained(op, 2, lambda found: module.lazy.add(*found[:3], 3.0))  # a number that is new
-    found = chained(op, 3, add).sync()
-    assert [one.storage for one in found[:3]] == [x.storage, z.storage, y.storage]
-    assert owned(*found[:3])
-    assert len(seen) == 1
-    first, second = z.storage.address, x.storage.address
-    places = [(launch.arguments[0], launch.arguments[1]) for launch in driver.launches]
-    assert places == [(first, second)] * 12 + [(second, first)] * 5
-    assert [launch.arguments[-1] for launch in driver.launches].count(3.0) == 2
-
-
-@pytest.mark.parametrize("given", [None, 3, "op", value])
-def test_a_step_among_launches_that_gives_no_op_is_named(gpu: Gpu, given: Any) -> None:
-    module, driver = gpu
-    z, x, y = on(driver, 512, 512, 512)
-    op = chained(module.lazy.add(z, x, y), 5, lambda found: module.lazy.add(*found))
-    op, line = op.then(lambda _: given), sys._getframe().f_lineno
-    with pytest.raises(UsageError, match="the function of `then` gave a ") as caught:
-        op.then(lambda found: module.lazy.add(*found)).sync()
-    assert str(caught.value.op) == f"then, created at {__file__}:{line}"
-    assert owned(z, x, y)
-
-
-def test_an_error_of_a_function_among_launches_is_named_by_its_own_step(gpu: Gpu) -> None:
-    module, driver = gpu
-    z, x, y = on(driver, 512, 512, 512)
-
-    def fails(_: object) -> Any:
-        raise UsageError("no")
-
-    op = chained(module.lazy.add(z, x, y), 5, lambda found: module.lazy.add(*found))
-    op, line = op.then(fails), sys._getframe().f_lineno
-    with pytest.raises(UsageError) as caught:
-        op.then(lambda found: module.lazy.add(*found)).sync()
-    assert str(caught.value.op) == f"then, created at {__file__}:{line}"
-    assert owned(z, x, y)
 
 
 def test_results_that_others_have_do_not_come_back(gpu: Gpu) -> None:
