@@ -81,11 +81,13 @@ def owned(ctx, op):
         return values
     return op._settled(ctx, alone)
 
-def along(ctx, handed, left, told):
+def along(ctx, handed, left, told, hinted):
     global latest, other
     count, there, empty = references, moved, ()
     value, verb, place = None, "", None
     kind, way, spare, s = type(handed[0]), handed[0]._way, handed[0]._origin.spare, ctx.stream
+    no_hint = spare[2]
+    hints, at, who, same, before = spare, None, None, None, None
     try:
         value = handed.pop()
         while True:
@@ -97,10 +99,20 @@ def along(ctx, handed, left, told):
                 ql = None
             if os != s:
                 ol = None
-            for verb, step, place in left:
-                if verb != "then":
-                    return value, (verb, step, place)
-                value = step(value)
+            for found in left:
+                if found is same:
+                    hints[1] = at, who, value
+                    value = step(value)
+                    hints[1] = no_hint
+                else:
+                    same = None
+                    verb, step, place = found
+                    if verb != "then":
+                        return value, found
+                    value = step(value)
+                    if found is before and getattr(value, "_way", None) is way:
+                        same, (hints, at, who) = found, hinted(step, value)
+                    before = found
                 try:
                     if value._way is not way or count(value) != local or weakrefs(value):
                         return value, (verb, None, place)
@@ -117,10 +129,10 @@ def along(ctx, handed, left, told):
                     if result:
                         parts = oparts
                 else:
-                    found = known.get((s, looks))
-                    if found is None:
+                    launched = known.get((s, looks))
+                    if launched is None:
                         break
-                    {second_latest} = found
+                    {second_latest} = launched
                     if not (True{second_numbers}):
                         break
                     result = ofunction(ofirst, osecond, oaddress, {held})[0]
@@ -141,6 +153,7 @@ def along(ctx, handed, left, told):
                 return value, None
             {drop} = None
     except BaseException as error:
+        hints[1] = no_hint
         if type(value) is kind and value._looks is not None:
             value._failed(error)
         if place is not None:

@@ -13,6 +13,7 @@ from tilec.errors import UsageError
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import COROUTINE, IS_OP, DeviceOp, require_function
 from tilec.runtime.ops.site import Site, label, location, site
+from tilec.runtime.ops.taking import hinted
 from tilec.runtime.ops.tensor_steps import MOVES, RUNS
 from tilec.runtime.references import LOCAL, references
 
@@ -136,7 +137,7 @@ class Chain(DeviceOp[Any]):
                 if launcher is not None and references(value) == LOCAL and weakrefs(value) == 0:  # nobody sees this op any more
                     if way is before:
                         handed, value = [value], None  # it is the only one who has it
-                        value, step = launcher.along(ctx, handed, left, _told)
+                        value, step = launcher.along(ctx, handed, left, _told, hinted)
                     else:
                         try:
                             value = launcher.owned(ctx, value)

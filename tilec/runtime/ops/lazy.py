@@ -250,7 +250,7 @@ class Origin(Protocol):
     Attributes:
         picked: launchers that were made of it, by what was asked for.
         checked: axes and options that variants were built with.
-        spare: an op that has run and that nobody has any more.
+        spare: an op that has run and that nobody has any more, and what a chain says about the next.
     """
 
     picked: dict[tuple[Any, ...], Launcher]
@@ -401,7 +401,7 @@ class _Loaded:
         self.pinned: Axes = launcher.pinned
         self.picked: dict[tuple[Any, ...], Launcher] = {}
         self.checked: set[tuple[Any, ...]] = set()
-        self.spare: Spare = [None]
+        self.spare: Spare = []  # until there is what makes ops
 
     @functools.cached_property
     def contract(self) -> Contract:
@@ -426,7 +426,7 @@ class _Packaged:
         self.pinned: Axes = {}
         self.picked: dict[tuple[Any, ...], Launcher] = {}
         self.checked: set[tuple[Any, ...]] = set()
-        self.spare: Spare = [None]
+        self.spare: Spare = []  # until there is what makes ops
         self.contract = Contract(package.bundle.kernel(kernel))
 
     def launcher(self, ctx: ExecutionContext) -> Launcher:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from sys import _getframe
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from tilec.runtime.contract import Contract
@@ -14,7 +15,7 @@ from tilec.runtime.fastpath import CONSTANTS
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.references import LOCAL, TURNS, references
 from tilec.runtime.tensors.described import Look
-from tilec.runtime.tensors.lease import site
+from tilec.runtime.tensors.lease import Site, site
 from tilec.runtime.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
 Looks = tuple[Look, ...]
 # (values, choices, depth) -> an op; `depth` is how many functions lie between this and who is named as the place of the op.
 Make = Callable[..., "LazyLaunch[Any]"]
-# At most one op that has run and that nobody has any more, kept for the next launch of the kernel.
-Spare = list["LazyLaunch[Any] | None"]
+# What a maker finds: at most one op that has run and that nobody has any more, kept for the next launch of the kernel; a hint; and what
+# stands there while there is none. A hint is (place, who is noted, tensors and numbers): a launch of one of these is made at that place.
+Spare = list[Any]
+# How many functions are kept with whether their ops come from one line.
+_MOST_LINES = 64
+_lines: dict[int, tuple[CodeType, bool]] = {}
 
 # Between the first look that is taken and the last mark that is set lies nothing at which the interpreter lets other threads run, or raises
 # what a signal asks for: calls, and jumps back. A test reads the instructions.
@@ -34,14 +39,16 @@ def make(values, choices=(), depth=2):
     {unpack} = values
     if choices:
         axes, way = chosen(choices)
-    frame = getframe(depth)
-    code, offset, place, who = caller
-    if frame.f_code is not code or frame.f_lasti != offset:
-        place = (code, frame.f_lasti) if frame.f_code is code else site(depth + 1)
-        who = what, place
-        if place[0] is frame.f_code:
-            caller = *place, place, who
-    op, spare[0] = spare[0], None
+    op, (place, who, ({given})), _ = spare
+    spare[0] = None
+    if not ({hinted}):
+        frame = getframe(depth)
+        code, offset, place, who = caller
+        if frame.f_code is not code or frame.f_lasti != offset:
+            place = (code, frame.f_lasti) if frame.f_code is code else site(depth + 1)
+            who = what, place
+            if place[0] is frame.f_code:
+                caller = *place, place, who
     if op is None or op._way is not usual and not choices or references(op) != {alone}:
         op = new()
         op._axes, op._way = {{}}, usual
@@ -87,8 +94,9 @@ def make_function(
         make_any: does the same for all arguments, whatever they are.
         chosen: axes that a caller chose by place, and the way that launches with them have.
     """
-    spare: Spare = [None]
     tensors, count = contract.tensors, len(contract.params)
+    no_hint = (None, None, tuple(object() for _ in range(count)))
+    spare: Spare = [None, no_hint, no_hint]
     if not tensors or not TURNS:
         return make_any, spare
     others, claims = contract.others, " or ".join(f"h{i}" for i in tensors)
@@ -98,6 +106,9 @@ def make_function(
     plain += [f"type(a{i}) in constants" for i in others]
     source = _TEMPLATE.format(
         unpack="".join(f"a{i}, " for i in range(count)).rstrip(),
+        given="".join(f"g{i}, " for i in range(count)),
+        # Nobody but the step that a hint is for has what it is about: whatever threads make launches of the kernel, no other one meets it.
+        hinted=" or ".join(f"a{tensors[0]} is g{i}" for i in tensors),
         alone=LOCAL,  # who follows the calls of an execution may have kept it
         plain=" and ".join(plain),
         take="\n        ".join(f"l{i}, a{i}._look = a{i}._look, None" for i in tensors),
@@ -132,6 +143,37 @@ def make_function(
     }
     exec(compile(source, "<tilec taking>", "exec"), names)  # noqa: S102 - built from numbers alone
     return names["make"], spare
+
+
+def hinted(step: object, op: LazyLaunch[Any]) -> tuple[Spare, Site | None, object]:
+    """What the next ops of a chain's step are made at, as far as messages tell, without looking for it: where to leave the hint, the
+    place, and who is noted. Where that cannot be known, a list that nobody reads.
+
+    Args:
+        step: a function that a chain calls over and over.
+        op: what it gave last, from the function of this module.
+    """
+    place = op._site
+    if type(step) is FunctionType and place[0] is step.__code__ and _on_one_line(place[0]):
+        for value in op._values:
+            if type(value) is Tensor and type(value._moved) is tuple and value._moved[1] is place:
+                return op._origin.spare, place, value._moved
+    return [None, None], None, None
+
+
+def _on_one_line(code: CodeType) -> bool:
+    """Whether all that some code calls is on one line: nothing else of a place is shown."""
+    known = _lines.get(id(code))
+    if known is None:
+        from opcode import opmap
+
+        begin = opmap.get("RESUME")  # on the line of `def`
+        units = code.co_code
+        lines = {line for start, end, line in code.co_lines() if line is not None and not (end - start == 2 and units[start] == begin)}
+        if len(_lines) >= _MOST_LINES:
+            _lines.clear()
+        known = _lines[id(code)] = code, len(lines) == 1  # with the code: its id is nobody else's for as long
+    return known[1]
 
 
 def settle(ctx: ExecutionContext, values: tuple[Any, ...], looks: Looks, *, alone: bool) -> tuple[Any, ...]:

@@ -1,0 +1,253 @@
+"""Where the ops of a chain's steps are made, as messages say: also where nobody looks, since the step before was made on the same line."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice
+from typing import Any
+
+import pytest
+
+from tests.runtime_samples import ADD, loaded
+from tests.waiting import joined
+from tilec.errors import DriverError, UseAfterMoveError
+from tilec.runtime import Device, DeviceOp, LazyLaunch, Module, use_device
+from tilec.runtime.references import EXACT
+from tilec.runtime.tensors.tensor import Tensor
+from tilec.testing.fake_driver import FakeDriver
+
+Gpu = tuple[Module, FakeDriver]
+Step = Callable[[Any], Any]
+# Steps before nobody looks any more.
+FIRST = 5
+
+
+@pytest.fixture
+def gpu() -> Iterator[Gpu]:
+    module, driver = loaded(ADD)
+    with use_device(Device(0, driver=driver)):
+        yield module, driver
+
+
+@pytest.fixture
+def looked(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the functions that were looked at because a launch was made in them."""
+    names, found = gpu[0].lazy.add.make.__globals__, []
+
+    def look(depth: int) -> Any:
+        frame = sys._getframe(depth + 1)
+        found.append(frame.f_code.co_name)
+        return frame
+
+    monkeypatch.setitem(names, "getframe", look)
+    return found
+
+
+def on(driver: FakeDriver, *extents: int) -> list[Tensor]:
+    return [Tensor.uninitialized((extent,), "f32", driver=driver, ordinal=0, stream=0) for extent in extents]
+
+
+def chained(first: DeviceOp[Any], *functions: Step) -> DeviceOp[Any]:
+    """A chain that gets the functions one by one; `then` is called at one place."""
+    for function in functions:
+        first = first.then(function)
+    return first
+
+
+def noted(op: LazyLaunch[Any], lines: list[int], *others: Callable[[], object]) -> LazyLaunch[Any]:
+    """The op, whose line is written down; nobody has it but the caller. The others are called first."""
+    for other in others:
+        other()
+    assert op.created.file == __file__
+    lines.append(op.created.line)
+    return op
+
+
+def line_of(function: Callable[..., Any]) -> int:
+    return function.__code__.co_firstlineno
+
+
+def starts(*functions: Step) -> list[int]:
+    """Lines where functions of one line begin."""
+    return [line_of(function) for function in functions]
+
+
+@pytest.mark.skipif(not EXACT, reason="this interpreter does not say who has an object")
+def test_the_place_of_an_op_is_not_looked_for_where_it_cannot_be_another(gpu: Gpu, looked: list[str]) -> None:
+    module, driver = gpu
+    lines: list[int] = []
+    seen: set[int] = set()
+    turn: Step = lambda found: noted(module.lazy.add(found[1], found[0], found[2]), lines)  # noqa: E731
+
+    def below(found: tuple[Any, ...]) -> Any:
+        return noted(module.lazy.add(*found), lines, lambda: seen.add(id(found[0])))
+
+    chained(module.lazy.add(*on(driver, 512, 512, 512)), *[turn] * 30, *[below] * 30).sync()
+    assert lines == [line_of(turn)] * 30 + [line_of(below) + 1] * 30
+    assert len(seen) == 1  # a hint that was left there would be another who has them
+    assert looked.count("<lambda>") <= FIRST
+    assert looked.count("below") <= FIRST
+
+
+@pytest.mark.parametrize("pattern", ["f" * 8 + "g" * 8 + "fffgffggffffgf", "fg" * 10, "ffffgffffhffffgh"])
+def test_functions_that_take_turns_are_told_apart(gpu: Gpu, pattern: str) -> None:
+    module, driver = gpu
+    add, lines, called = module.lazy.add, list[int](), list[str]()
+    steps: dict[str, Step] = {
+        "f": lambda found: noted(add(*found), lines, lambda: called.append("f")),
+        "g": lambda found: noted(add(found[1], found[0], *found[2:]), lines, lambda: called.append("g")),
+        "h": lambda found: noted(add(*found), lines, lambda: called.append("h")),
+    }
+    chained(add(*on(driver, 512, 512, 512)), *(steps[name] for name in pattern)).sync()
+    assert "".join(called) == pattern
+    assert lines == starts(*(steps[name] for name in pattern))
+
+
+def test_functions_on_one_line_are_told_apart_by_what_they_do(gpu: Gpu) -> None:
+    module, driver = gpu
+    add, lines, called = module.lazy.add, list[int](), list[str]()
+    f, g = lambda: called.append("f"), lambda: called.append("g")
+    both: list[Step] = [lambda found: noted(add(*found), lines, f), lambda found: noted(add(*found), lines, g)]
+    chained(add(*on(driver, 512, 512, 512)), *[both[0]] * 6, *islice(cycle(both), 6), *[both[1]] * 6).sync()
+    assert "".join(called) == "f" * 6 + "fg" * 3 + "g" * 6
+    assert set(lines) == {line_of(both[0])}
+
+
+def test_a_function_of_many_lines_has_each_of_its_places(gpu: Gpu) -> None:
+    module, driver = gpu
+    add, lines, count = module.lazy.add, list[int](), iter(range(100))
+
+    def step(found: tuple[Any, ...]) -> Any:
+        if next(count) % 5 < 3:
+            return noted(add(*found), lines)
+        return noted(add(*found), lines)
+
+    wrapped: Step = lambda found: (  # noqa: E731
+        noted(add(*found), lines)
+        if next(count) % 5 < 3 else
+        noted(add(*found[:]), lines)
+    )  # fmt: skip
+    for function, first, second in ((step, 2, 3), (wrapped, 1, 3)):
+        lines.clear()
+        count = iter(range(100))
+        chained(add(*on(driver, 512, 512, 512)), *[function] * 20).sync()
+        assert lines == [line_of(function) + (first if number % 5 < 3 else second) for number in range(20)]
+
+
+def test_ops_that_helpers_make_are_theirs(gpu: Gpu) -> None:
+    module, driver = gpu
+    lines: list[int] = []
+    count = iter(range(100))
+
+    def one(found: tuple[Any, ...]) -> Any:
+        return noted(module.lazy.add(*found), lines)
+
+    def two(found: tuple[Any, ...]) -> Any:
+        return noted(module.lazy.add(*found), lines)
+
+    chained(module.lazy.add(*on(driver, 512, 512, 512)), *[lambda found: (one if next(count) % 5 < 3 else two)(found)] * 20).sync()
+    assert lines == [line_of(one if number % 5 < 3 else two) + 1 for number in range(20)]
+
+
+def test_messages_name_the_line_of_the_step(gpu: Gpu) -> None:
+    module, driver = gpu
+    add, kept = module.lazy.add, list[Tensor]()
+    step: Step = lambda found: add(*found) if len(kept) < 3 and keep(found[0]) else fail(found)  # noqa: E731
+    again: Step = lambda found: add(*found)  # noqa: E731
+
+    def keep(one: Tensor) -> bool:
+        kept.append(one)
+        return True
+
+    def fail(found: tuple[Any, ...]) -> Any:
+        driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
+        return add(*found)
+
+    def breaks() -> bool:
+        driver.fail["launch"] = "CUDA_ERROR_INVALID_VALUE"
+        return True
+
+    done = chained(add(*on(driver, 512, 512, 512)), *[again] * 12, *[step] * 3, *[again] * 12).sync()
+    for one in kept:
+        with pytest.raises(UseAfterMoveError, match=rf"moved into the launch of add \({__file__}:{line_of(step)}\)"):
+            one.borrow_mut()
+    with pytest.raises(DriverError) as caught:
+        chained(add(*done), *[again] * 12, step).sync()
+    assert str(caught.value.op) == f"launch of add, created at {__file__}:{line_of(fail) + 2}"
+    driver.fail.clear()
+    count = iter(range(100))
+    late: Step = lambda found: add(*found) if next(count) < 9 or breaks() else None  # noqa: E731
+    with pytest.raises(DriverError) as caught:
+        chained(add(*done), *[late] * 12).sync()
+    assert str(caught.value.op) == f"launch of add, created at {__file__}:{line_of(late)}"
+
+
+@pytest.mark.skipif(not EXACT, reason="this interpreter does not say who has an object")
+def test_nothing_is_left_of_a_step_that_raised(gpu: Gpu) -> None:
+    module, driver = gpu
+    z, x, y = on(driver, 512, 512, 512)
+    seen: list[weakref.ref[Tensor]] = []
+    step: Step = lambda found: module.lazy.add(*found) if len(seen) < 9 and see(found[0]) else 1 // 0  # noqa: E731
+
+    def see(one: Tensor) -> bool:
+        seen.append(weakref.ref(one))
+        return True
+
+    with pytest.raises(ZeroDivisionError):
+        chained(module.lazy.add(z, x, y), *[step] * 12).sync()
+    assert [one() for one in seen] == [None] * 9
+    op = module.lazy.add(z, x, y)
+    assert op.created.line == sys._getframe().f_lineno - 1
+    lines: list[int] = []
+    chained(op, *[lambda found: noted(module.lazy.add(*found), lines)] * 6).sync()
+    assert lines == [sys._getframe().f_lineno - 1] * 6
+
+
+def test_other_tensors_than_the_step_was_given_are_looked_at(gpu: Gpu) -> None:
+    """A step may call what makes launches of the kernel elsewhere: with tensors of its own, as other threads do meanwhile."""
+    module, driver = gpu
+    add, lines, other = module.lazy.add, list[int](), list[int]()
+    mine = on(driver, 512, 512, 512)
+
+    def elsewhere() -> None:
+        other.append(add(*mine).created.line)
+
+    def in_a_thread() -> None:
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        joined(thread)
+
+    chained(add(*on(driver, 512, 512, 512)), *[lambda found: noted(add(*found), lines, elsewhere, in_a_thread)] * 9).sync()
+    assert lines == [sys._getframe().f_lineno - 1] * 9
+    assert other == [line_of(elsewhere) + 1] * 18
+
+
+def test_threads_do_not_meet_each_others_places(gpu: Gpu) -> None:
+    module, driver = gpu
+    add = module.lazy.add
+    lines: list[list[int]] = [[], [], []]
+    steps: list[Step] = [
+        lambda found: noted(add(*found), lines[0]),
+        lambda found: noted(add(found[1], found[0], *found[2:]), lines[1]),
+        lambda found: noted(add(*found), lines[2]),
+    ]
+    device = Device(0, driver=driver)
+
+    def run(step: Step) -> None:
+        with use_device(device):
+            for _ in range(4):
+                chained(add(*on(driver, 512, 512, 512)), *[step] * 100).sync()
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=run, args=(step,)) for step in steps]
+        for thread in threads:
+            thread.start()
+        joined(*threads)
+    finally:
+        sys.setswitchinterval(before)
+    assert lines == [[line_of(step)] * 400 for step in steps]
