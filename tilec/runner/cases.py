@@ -113,6 +113,11 @@ def small_case(case: BoundCase) -> BoundCase:
     return dataclasses.replace(case, inputs=tuple(dataclasses.replace(i, shape=i.small or i.shape, small=None) for i in case.inputs))
 
 
+def said_axes(case: BoundCase, info: KernelInfo) -> dict[str, AxisValue]:
+    """The axes that a case says, by its dtypes or its choice: the others are the launch's to choose, and `axes` has but their defaults."""
+    return {name: value for name, value in case.axes if name in info.dtype_axes} | dict(case.choose)
+
+
 def fitting_cases(kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
     """Every case of a kernel as `expand_cases` gives it; one that does not fit what was built is there by its name, with its error.
 
