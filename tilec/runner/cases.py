@@ -280,11 +280,11 @@ def _bound_by_dtypes(
 def _with_defaults(info: KernelInfo, known: dict[str, AxisValue]) -> dict[str, AxisValue]:
     """The known axes, then the manifest's defaults, then axes that have one value only.
 
-    Launches of a kernel with a tuning table take what fits where there is no variant at the defaults: then these say nothing.
+    Launches of a kernel with a tuning table or rules take what fits where there is no variant at the defaults: then these say nothing.
     """
     single = {name: values[0] for name, values in info.axes if len(values) == 1}
     settled = {**single, **dict(info.default), **known}
-    return settled if info.table is None or _built_at(info, settled) else {**single, **known}
+    return settled if not info.dispatched or _built_at(info, settled) else {**single, **known}
 
 
 def _abis(info: KernelInfo, variants: Sequence[str]) -> tuple[tuple[AbiSlot, ...], ...]:
