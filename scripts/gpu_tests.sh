@@ -22,7 +22,7 @@ Then carry the checkout with dist/ (and wheels/) over.
   --out DIR      where results go (default: benchmarks/results/gpu)
   --device NAME  torch's name of the GPU (default: cuda:0)
   -k GLOB        only these cases, such as 'gemm/*' (the tests run all the same)
-  --sanitize T   run some cases of the tests that compute-sanitizer can follow under its tool T (all: its four, one after the other), and
+  --sanitize T   run the tests that compute-sanitizer can follow under its tool T (all: its four, one after the other), and
                  nothing else, each file of tests in a process of its own, several at once: findings are in sanitizer-T-FILE.txt, the tests'
                  output in sanitizer-T-FILE-tests.txt, the numbers in sanitizer.json.
                  compute-sanitizer is COMPUTE_SANITIZER, that of a wheel in --wheels (nvidia-cuda-sanitizer-api), or the one in PATH.

@@ -49,6 +49,23 @@ def load(path: str, *, now: float) -> tuple[Any, int, int] | None:
         DamagedError: it is not what was written.
         OSError: it cannot be read.
     """
+    found = _found(path, now)
+    return None if found is None else (found[0], found[1], len(found[2]) - found[1])
+
+
+def read(path: str, *, now: float) -> tuple[Any, bytes] | None:
+    """(meta, data) of a file, as `load` finds them: both of one file, whatever another process puts in its place meanwhile.
+
+    Raises:
+        DamagedError: it is not what was written.
+        OSError: it cannot be read.
+    """
+    found = _found(path, now)
+    return None if found is None else (found[0], found[2][found[1] :])
+
+
+def _found(path: str, now: float) -> tuple[Any, int, bytes] | None:
+    """(meta, offset of the data, all bytes) of a file."""
     try:
         # Neither a symbolic link nor a pipe that somebody put there is followed or waited for.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -125,7 +142,7 @@ def is_stale(path: str, age: float) -> bool:
     return match is not None and age > 60 and (age > 86400 or not _alive(int(match[1])))
 
 
-def _parse(fd: int, length: int) -> tuple[Any, int, int]:
+def _parse(fd: int, length: int) -> tuple[Any, int, bytes]:
     data = os.read(fd, _FIRST_READ)
     if len(data) < _HEAD.size:
         raise DamagedError("it is cut short")
@@ -140,7 +157,7 @@ def _parse(fd: int, length: int) -> tuple[Any, int, int]:
         raise DamagedError("its index row has another digest")
     if zlib.crc32(memoryview(data)[end:]) != checksum:
         raise DamagedError("the image has another checksum")
-    return json.loads(meta.decode()), end, size
+    return json.loads(meta.decode()), end, data
 
 
 def _read_exactly(fd: int, count: int) -> bytes:

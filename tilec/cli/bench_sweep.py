@@ -48,8 +48,9 @@ def variants_of(case: BoundCase, info: KernelInfo) -> tuple[BoundCase, ...]:
         case: with or without axes that it chooses.
         info: its kernel.
     """
-    known = dict(case.axes)
-    fixed = {name: known[name] for name in info.dtype_axes if name in known} | dict(case.choose)
+    from tilec.runner.cases import said_axes
+
+    known, fixed = dict(case.axes), said_axes(case, info)
     free = [name for name in info.choices if name not in fixed]
     built = (dict(variant.axes) for variant in info.variants)
     fitting = [point for point in built if all(point.get(name, value) == value for name, value in fixed.items())]

@@ -18,7 +18,6 @@ from tilec.errors import ToolchainError, UsageError
 if TYPE_CHECKING:
     from tilec.cli.bare import Bare
 
-HERE = "/proc/self/cwd"  # as code that is made for debuggers calls the project's directory, wherever it was built
 NAMED = 4  # variables that the sheet names
 FIRST = (
     ("run", "launch the case; it stops at its kernel's first instruction"),
@@ -113,6 +112,8 @@ def _why_none(language: str) -> str:
 
 
 def _command(program: str, watched: Watched, bare: Bare, orders: Sequence[str], *, batch: bool) -> list[str]:
+    from tilec.frontends._cuda_nvrtc import HERE  # as code for debuggers calls the project's directory, wherever it was built
+
     # Code is loaded long after breakpoints are set; sources are named from the project's root. A breakpoint at the kernel's name might
     # stop in any library of the host that has a function of that name: the launch itself is what cannot be mistaken.
     # Threads of the host that come and go are nobody's concern here.

@@ -63,8 +63,11 @@ class Watched:
     @property
     def images(self) -> tuple[ImageInfo, ...]:
         """What its launch may take."""
-        axes = dict(self.case.axes)
+        from tilec.runner.cases import said_axes
+
         (kernel,) = (one for one in self.bundle.info.kernels if one.name == self.case.kernel)
+        # Where a table or rules choose, a launch may take any point that the case leaves open, and not the default.
+        axes = said_axes(self.case, kernel) if kernel.dispatched else dict(self.case.axes)
         found = (v for v in kernel.variants if all(axes.get(name, value) == value for name, value in v.axes))
         return tuple(image for variant in found for image in variant.images)
 

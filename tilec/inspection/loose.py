@@ -166,7 +166,7 @@ def _images(part: Prebuilt) -> Iterator[ImageInfo]:
         suffix = "a" if cubin.accelerated and not cubin.tile else ""
         name = f"sm_{cubin.cc[0]}{cubin.cc[1]}{suffix}"
         if cubin.cc not in ARCHS:
-            raise BundleError(f"{part.path}: this cubin is for {name}, which {_ODD}", fix="take a newer tilec for a newer architecture")
+            raise BundleError(f"{part.path}: this cubin is for {name}, and {_ODD}", fix="take a newer tilec for a newer architecture")
         linked = not is_for_linking(part.data)
         for kernel in cubin.kernels:
             needs = _sass.resources(part.data, kernel)

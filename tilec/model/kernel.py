@@ -205,6 +205,11 @@ class KernelInfo:
         return special or self.has_ltoir or self.jit is not None or self.launch.programmatic or bool(self.rules or self.optionals)
 
     @property
+    def dispatched(self) -> bool:
+        """Whether a table or rules say what launches take, before the default does."""
+        return self.table is not None or bool(self.rules)
+
+    @property
     def optionals(self) -> frozenset[str]:
         """Names of the tensors that may be None."""
         return frozenset(param.name for param in self.params if param.optional)

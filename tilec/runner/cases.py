@@ -113,6 +113,11 @@ def small_case(case: BoundCase) -> BoundCase:
     return dataclasses.replace(case, inputs=tuple(dataclasses.replace(i, shape=i.small or i.shape, small=None) for i in case.inputs))
 
 
+def said_axes(case: BoundCase, info: KernelInfo) -> dict[str, AxisValue]:
+    """The axes that a case says, by its dtypes or its choice: the others are the launch's to choose, and `axes` has but their defaults."""
+    return {name: value for name, value in case.axes if name in info.dtype_axes} | dict(case.choose)
+
+
 def fitting_cases(kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
     """Every case of a kernel as `expand_cases` gives it; one that does not fit what was built is there by its name, with its error.
 
@@ -275,11 +280,11 @@ def _bound_by_dtypes(
 def _with_defaults(info: KernelInfo, known: dict[str, AxisValue]) -> dict[str, AxisValue]:
     """The known axes, then the manifest's defaults, then axes that have one value only.
 
-    Launches of a kernel with a tuning table take what fits where there is no variant at the defaults: then these say nothing.
+    Launches of a kernel with a tuning table or rules take what fits where there is no variant at the defaults: then these say nothing.
     """
     single = {name: values[0] for name, values in info.axes if len(values) == 1}
     settled = {**single, **dict(info.default), **known}
-    return settled if info.table is None or _built_at(info, settled) else {**single, **known}
+    return settled if not info.dispatched or _built_at(info, settled) else {**single, **known}
 
 
 def _abis(info: KernelInfo, variants: Sequence[str]) -> tuple[tuple[AbiSlot, ...], ...]:

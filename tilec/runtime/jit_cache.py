@@ -30,12 +30,10 @@ class JitCache:
             return None
         path = store.path_of(self._root, _KIND, _name(key))
         try:
-            found = store.load(path, now=time.time())
+            found = store.read(path, now=time.time())
             if found is None:
                 return None
-            meta, offset, size = found
-            # Read anew: another process may have put another file there in between, which the digest would tell.
-            data = Path(path).read_bytes()[offset : offset + size]
+            meta, data = found
             if meta == {"digest": sha256(data), "key": dict(key)}:
                 return data
         except OSError:  # not readable, for now or for this user

@@ -55,7 +55,7 @@ def settle(call: Call, pinned: Mapping[str, AxisValue], device: DeviceInfo) -> S
     contract = call.contract
     origins = {axis: "the caller's" if axis in pinned else "the dtype of the arguments" for axis in call.axes}
     _take_tiles(call, pinned, origins)
-    if contract.table is None and not contract.rules:
+    if not contract.info.dispatched:
         settle_axes(contract, call.axes, origins)
         call.check_contract()
         return Settled(considered=select_variant(call), origins=origins)

@@ -43,7 +43,7 @@ def chosen(kernel: KernelInfo, axes: tuple[str, ...]) -> str:
 
 def is_open(kernel: KernelInfo, axis: str) -> bool:
     """Whether a caller may leave an axis open: there is a default, or a tuning table or rules say."""
-    return kernel.table is not None or bool(kernel.rules) or axis in dict(kernel.default)
+    return kernel.dispatched or axis in dict(kernel.default)
 
 
 def keywords(values: Iterable[tuple[str, tuple[AxisValue, ...]]], *, opens: bool = False) -> list[str]:

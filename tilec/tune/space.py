@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from tilec.errors import CaseError, ExpressionError
 from tilec.model import expr
 from tilec.model.kernel import AxisValue, KernelInfo
-from tilec.runner.cases import Axes, BoundCase
+from tilec.runner.cases import Axes, BoundCase, said_axes
 
 Point = Axes
 
@@ -38,7 +38,7 @@ def space_of(info: KernelInfo, case: BoundCase) -> Space:
     Raises:
         CaseError: the matrix has no point for the case, or its inputs depend on what is searched.
     """
-    fixed = {name: value for name, value in case.axes if name in info.dtype_axes} | dict(case.choose)
+    fixed = said_axes(case, info)
     points = tuple(dict.fromkeys(v.axes for v in info.variants if all(dict(v.axes).get(n) == value for n, value in fixed.items())))
     if not points:
         asked = ", ".join(f"{name} = {value!r}" for name, value in fixed.items()) or "it"

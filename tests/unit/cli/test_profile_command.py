@@ -3,13 +3,16 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.ncu_samples import RAW
-from tests.watched_project import driver, write_ncu, write_nvdisasm, write_project, write_tool
+from tests.watched_project import IMAGE, INFO, driver, write_ncu, write_nvdisasm, write_project, write_tool
+from tilec.bundle.write import write_bundle
 from tilec.cli.bare import APART, UNSET, Bare, main
 from tilec.errors import DriverError, NoDeviceError
+from tilec.model.table import DispatchRule, TuningTable
 from tilec.runner.device import APART as APART_BYTES
 from tilec.runtime import _driver
 
@@ -87,6 +90,28 @@ def test_how_ncu_is_called(profile, folder: Path) -> None:
     assert run[-8:-1] == launch
     assert raw[:2] == source[:2] == ["--import", str(folder / "a.ncu-rep")]
     assert ("raw" in raw, "source" in source) == (True, True)
+
+
+@pytest.mark.parametrize("by", ["rules", "table"])
+def test_ncu_looks_for_every_kernel_that_a_rule_or_a_table_may_choose(profile, folder: Path, by: str) -> None:
+    (kernel,) = INFO.kernels
+    (plain_variant,) = kernel.variants
+    (image,) = plain_variant.images
+    variants = tuple(
+        dataclasses.replace(
+            plain_variant, id=f"scale-B{size}", axes=(("B", size),), images=(dataclasses.replace(image, symbol=f"scale_{size}"),)
+        )
+        for size in (1, 2)
+    )
+    choosing: dict[str, Any] = {
+        "rules": (DispatchRule(when="y.size > 100", take=(("B", 2),)),) if by == "rules" else (),
+        "table": TuningTable(source="tuning/scale.json", sizes=(), devices=()) if by == "table" else None,
+    }
+    chosen = dataclasses.replace(kernel, axes=(("B", (1, 2)),), default=(("B", 1),), variants=variants, **choosing)
+    write_bundle(folder / "acme.tilec", dataclasses.replace(INFO, kernels=(chosen,)), lambda _digest: IMAGE)
+    profile("scale/some")
+    run = calls(folder)[0]
+    assert run[run.index("--kernel-name") + 1] == "regex:^(scale_1|scale_2)$"
 
 
 def test_json(profile, folder: Path) -> None:

@@ -106,6 +106,13 @@ def test_cubins_for_what_is_not_known_are_left_out_and_told(tmp_path: Path, monk
     assert "newer tilec" in caught.value.fix
 
 
+def test_a_lone_cubin_for_what_is_not_known_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BundleError) as caught:
+        opened(tmp_path / "k.cubin", build_cubin(flags=SM_70))
+    assert caught.value.what == f"{tmp_path / 'k.cubin'}: this cubin is for sm_70, and this tilec knows sm_75 to sm_121"
+    assert "newer tilec" in caught.value.fix
+
+
 def test_of_code_that_is_still_to_be_linked_shared_memory_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = build_cubin()
     members(monkeypatch, (FileKind.CUBIN, whole[:16] + RELOCATABLE + whole[18:]))

@@ -142,6 +142,9 @@ def test_ids_are_readable_stable_and_unique() -> None:
 
 def test_targets_of_another_kind_are_left_out() -> None:
     assert plan(tile_kernel()).notes == ("compute_80 concerns none of the kernels",)
+    result = plan(tile_kernel(), cuda_kernel())
+    assert result.notes == ()
+    assert {str(j.target) for j in result.kernels[0].jobs} == {"sm_80", "sm_90", "tileir"}
 
 
 def test_ltoir_is_for_languages_that_have_it() -> None:
@@ -150,9 +153,6 @@ def test_ltoir_is_for_languages_that_have_it() -> None:
     assert problems(tile_kernel(), targets=("lto_80",)) == [
         "kernel.gemm: none of the targets lto_80 concerns tile kernels, which are made for sm_* or tileir"
     ]
-    result = plan(tile_kernel(), cuda_kernel())
-    assert result.notes == ()
-    assert {str(j.target) for j in result.kernels[0].jobs} == {"sm_80", "sm_90", "tileir"}
 
 
 def test_groups_and_single_targets() -> None:
@@ -494,19 +494,3 @@ def test_ten_thousand_jobs_stay_light() -> None:
     assert len(jobs) == 10000
     assert peak < 30_000_000
     assert len({id(j.spec) for j in jobs}) == 1
-
-
-def test_clusters_are_for_newer_targets() -> None:
-    clustered = cuda_kernel(launch=launch(cluster=(2, 2)))
-    (said,) = problems(clustered)
-    assert said.startswith(
-        "kernel.scale.launch.cluster: clusters of 4 blocks need compute capability 9.0, and sm_80, compute_80 are older: "
-    )
-    assert said.endswith("limit the kernel to newer targets in [[override]]")
-    assert {str(job.target) for job in plan(clustered, targets=("sm_90",)).jobs} == {"sm_90"}
-    newer = Override(select="scale-*", targets=(Target.parse("sm_90"),))
-    assert {str(job.target) for job in plan(clustered, overrides=(newer,)).jobs} == {"sm_90"}
-    fixed = dataclasses.replace(CUDA_DECL, cluster=(2,))
-    (said,) = problems(cuda_kernel(), decls={"scale": fixed})
-    assert said.startswith("kernel.scale: clusters of 2 blocks need compute capability 9.0, and sm_80, compute_80 are older")
-    assert plan(cuda_kernel(launch=launch(cluster=(1,)))).jobs

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import pytest
 
 from tests.unit.runner.conftest import case, info, kernel, made, tensor
 from tilec.errors import CaseError, Location
 from tilec.manifest.types import Input, Kernel, Matrix, ParamTable
 from tilec.model.signature import Param, ParamKind
+from tilec.model.table import DispatchRule, TuningTable
 from tilec.runner.cases import bind, expand_cases, unbuilt_cases
 
 ALPHA = Param(name="alpha", kind=ParamKind.SCALAR, dtype="f32", default=2.0)
@@ -45,6 +49,15 @@ def test_defaults_fill_axes_but_are_left_to_the_launcher() -> None:
     bound = expand_cases(kernel(case("d", made("x", 4), made("z", 4))), add(points=TWO, default={"VEC": 1}))
     assert [dict(b.axes) for b in bound] == [{"T": "f16", "VEC": 1}, {"T": "f32", "VEC": 1}]
     assert all(b.choose == () for b in bound)
+
+
+@pytest.mark.parametrize(
+    "by", [{"rules": (DispatchRule(when="", take=(("VEC", 1),)),)}, {"table": TuningTable(source="t", sizes=(), devices=())}]
+)
+def test_where_a_table_or_rules_choose_a_default_that_was_not_built_says_nothing(by: dict[str, Any]) -> None:
+    built = dataclasses.replace(add(points=TWO, default={"VEC": 4}), **by)
+    bound = expand_cases(kernel(case("d", made("x", 4), made("z", 4))), built)
+    assert [dict(b.axes) for b in bound] == [{"T": "f16"}, {"T": "f32", "VEC": 4}]
 
 
 def test_scalar_defaults_are_inputs_too() -> None:

@@ -463,6 +463,20 @@ for _ in range(100):
 """
 
 
+def test_what_another_process_writes_meanwhile_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, key, close = JitCache(tmp_path), {"arch": "sm_90"}, os.close
+    cache.put(key, b"first")
+
+    def closed(descriptor: int) -> None:
+        close(descriptor)
+        monkeypatch.setattr(os, "close", close)
+        cache.put(key, b"second")
+
+    monkeypatch.setattr(os, "close", closed)
+    assert cache.get(key) == b"first"
+    assert cache.get(key) == b"second"
+
+
 def test_two_processes_write_one_entry(tmp_path: Path) -> None:
     """Each reads what either has written, whole; which of the two stays is all the same."""
     writers = [

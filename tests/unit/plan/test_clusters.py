@@ -1,0 +1,25 @@
+"""Clusters, which older GPUs have none of: told by `check`, for each target that is too old."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tests.unit.plan.test_plan import CUDA_DECL, cuda_kernel, launch, plan, problems
+from tilec.manifest.types import Override
+from tilec.model.arch import Target
+
+
+def test_clusters_are_for_newer_targets() -> None:
+    clustered = cuda_kernel(launch=launch(cluster=(2, 2)))
+    (said,) = problems(clustered)
+    assert said.startswith(
+        "kernel.scale.launch.cluster: clusters of 4 blocks need compute capability 9.0, and sm_80, compute_80 are older: "
+    )
+    assert said.endswith("limit the kernel to newer targets in [[override]]")
+    assert {str(job.target) for job in plan(clustered, targets=("sm_90",)).jobs} == {"sm_90"}
+    newer = Override(select="scale-*", targets=(Target.parse("sm_90"),))
+    assert {str(job.target) for job in plan(clustered, overrides=(newer,)).jobs} == {"sm_90"}
+    fixed = dataclasses.replace(CUDA_DECL, cluster=(2,))
+    (said,) = problems(cuda_kernel(), decls={"scale": fixed})
+    assert said.startswith("kernel.scale: clusters of 2 blocks need compute capability 9.0, and sm_80, compute_80 are older")
+    assert plan(cuda_kernel(launch=launch(cluster=(1,)))).jobs
