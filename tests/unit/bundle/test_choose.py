@@ -310,6 +310,7 @@ def test_the_cpu_device_takes_tile_ir_whatever_its_driver_would_have_to_be() -> 
         ("sm_90", "", ["it is a SIMT kernel (such as CUDA C++)", "run it on a machine with a GPU"]),
         ("sm_90:tile", "tile", ["built without portable Tile IR", 'add "tileir" to default in [targets], and build again']),
         ("sm_90:tile", "", ["built without portable Tile IR"]),
+        ("sm_90:tile", "triton", ["it is a Triton kernel, compiled to code of a GPU", "run it on a machine with a GPU"]),
         ("tileir@14.0", "tile", ["tileir: Tile IR 14.0; the cpu device knows 13.1 to 13.4", "take a newer tilec"]),
         ("", "tile", ["the bundle holds no image of it", 'add "tileir"']),
     ],
