@@ -199,7 +199,7 @@ def _architecture_refusal(image: ImageInfo, cc: Version) -> str:
         subject = f"architecture-specific {form}" if form else "an architecture-specific cubin"
         return f"{subject} runs on compute capability {own} only, {here}"
     if image.exact:
-        return f"a tile cubin runs on compute capability {own} only, {here}"
+        return f"this cubin runs on compute capability {own} only, {here}"
     if target.suffix == "f":
         subject = f"family-specific {form}" if form else "a family-specific cubin"
         return f"{subject} runs on compute capability {own} and later {target.cc[0]}.x only, {here}"
