@@ -144,7 +144,7 @@ def test_no_image_for_this_gpu(bundle: bytes, cc: tuple[int, int], kernel: str) 
     reason = (
         "a cubin runs on compute capability 9.0 and later 9.x only"
         if kernel == "twice"
-        else "a tile cubin runs on compute capability 9.0 only"
+        else "this cubin runs on compute capability 9.0 only"
     )
     assert candidate == f"  sm_90: {reason}, not on {dotted}"
     assert caught.value.fix == f"add sm_{cc[0]}{cc[1]} to [targets] and build again"

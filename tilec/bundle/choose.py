@@ -135,8 +135,9 @@ def cpu_advice(images: Sequence[ImageInfo], language: str = "") -> tuple[str, st
     """Why no image of a variant runs on the cpu device, and the next step."""
     if any(image.target.kind is TargetKind.TILEIR for image in images):
         return "the kernel was built by a newer toolkit than this tilec knows", "take a newer tilec, or build with an older toolkit"
-    # Only tile kernels have cubins for exactly one capability without saying so in the target.
-    if language == "tile" or (images and all(image.exact and not image.target.suffix for image in images)):
+    # Tile kernels and Triton's alone have cubins for exactly one capability without saying so in the target.
+    exact = bool(images) and all(image.exact and not image.target.suffix for image in images)
+    if language == "tile" or (exact and language not in LANGUAGES):
         return LACKS_TILE_IR, 'add "tileir" to default in [targets], and build again'
     made = LANGUAGES.get(language, "a SIMT kernel (such as CUDA C++)")
     return f"it is {made}, compiled to code of a GPU; the cpu device runs tile kernels only", "run it on a machine with a GPU"
@@ -198,7 +199,7 @@ def _architecture_refusal(image: ImageInfo, cc: Version) -> str:
         subject = f"architecture-specific {form}" if form else "an architecture-specific cubin"
         return f"{subject} runs on compute capability {own} only, {here}"
     if image.exact:
-        return f"a tile cubin runs on compute capability {own} only, {here}"
+        return f"this cubin runs on compute capability {own} only, {here}"
     if target.suffix == "f":
         subject = f"family-specific {form}" if form else "a family-specific cubin"
         return f"{subject} runs on compute capability {own} and later {target.cc[0]}.x only, {here}"

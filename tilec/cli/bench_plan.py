@@ -16,10 +16,13 @@ from tilec.cli.run_results import skipped_lines
 from tilec.cli.tables import Cell, bytes_text, cells, columns, count_text, hanging, plural, table, terminal_width
 from tilec.errors import TilecError
 from tilec.inspection.occupancy import residency
+from tilec.model.arch import TargetKind
+from tilec.model.signature import ParamKind
 from tilec.runner.chains import axes_of
 from tilec.runner.inputs import planned_inputs
 
 if TYPE_CHECKING:
+    from tilec.bundle.read import Bundle
     from tilec.cli.cases import Opened
     from tilec.errors import NoDeviceError
     from tilec.manifest.types import Manifest
@@ -35,7 +38,7 @@ def show_plan(app: App, opened: Opened, manifest: Manifest, cases: Sequence[Boun
     """Show what would be measured; `lacking` is why it is not, None where nobody wanted it to be."""
     kernels = {kernel.name: kernel for kernel in opened.bundle.info.kernels} if opened.bundle else {}
     there = [case for case in cases if case.error is None and all(name in kernels for name in kernels_of(case))]
-    rows = [_row(case, kernels) for case in there]
+    rows = [_row(case, opened.bundle, kernels) for case in there if opened.bundle]
     absent = [(case.kernel, case.error.what if case.error else absence(opened, case)) for case in cases if case not in there]
     if app.json:
         skipped = [{"kernel": kernel, "reason": reason} for kernel, reason in dict.fromkeys(absent)]
@@ -52,30 +55,64 @@ def show_plan(app: App, opened: Opened, manifest: Manifest, cases: Sequence[Boun
     app.say("\nnothing was measured")
 
 
-def _row(case: BoundCase, kernels: Mapping[str, KernelInfo]) -> dict[str, Any]:
+def _row(case: BoundCase, bundle: Bundle, kernels: Mapping[str, KernelInfo]) -> dict[str, Any]:
     """One case as JSON values; of a chain, each of its steps has a variant and images of its own."""
     work, problem = _work(case)
-    launches = [_launch(kernels[step.kernel], axes_of(step, kernels[step.kernel], case)) for step in case.steps]
+    try:
+        inputs = {param.name: value for param in case.params if (value := planned_inputs(case).get(param.name)) is not None}
+    except TilecError:  # files: what they hold is not read here
+        inputs = {}
+    launches: list[dict[str, Any]] = []
+    for step in case.steps:
+        given = {name: inputs.get(value.name) if value.name else value.value for name, value in step.arguments}
+        launches.append(_launch(bundle, kernels[step.kernel], axes_of(step, kernels[step.kernel], case), given, dict(step.axes)))
+    if not case.steps:
+        launches.append(_launch(bundle, kernels[case.kernel], dict(case.axes), inputs, dict(case.choose)))
     return {
         "name": case.name,
         "kernel": case.kernel,
-        **({"steps": launches} if launches else _launch(kernels[case.kernel], dict(case.axes))),
+        **({"steps": launches} if case.steps else launches[0]),
         "work": {"flops": work.flops, "bytes": work.bytes, "intensity": work.intensity},
         "problem": problem or None,
         "against": list(case.bench.against) if case.bench else [],
     }
 
 
-def _launch(info: KernelInfo, axes: Mapping[str, Any]) -> dict[str, Any]:
-    """One launch of a kernel: the first variant that it would try, and its images."""
-    variants = [v for v in info.variants if all(axes.get(name, value) == value for name, value in v.axes)]
-    first = variants[0]
+def _launch(
+    bundle: Bundle, info: KernelInfo, axes: Mapping[str, Any], inputs: Mapping[str, Any], chosen: Mapping[str, Any]
+) -> dict[str, Any]:
+    """One launch of a kernel: the variant that it takes, or would try first where that cannot be told, and its images."""
+    first = _taken(bundle, info, inputs, chosen)
+    if first is None:
+        variants = [v for v in info.variants if all(axes.get(name, value) == value for name, value in v.axes)]
+        first = variants[0]
+    beside = [v for v in info.variants if v.axes == first.axes and _absent(v) == _absent(first)]
     return {
         "kernel": info.name,
         "variant": first.id,
-        "slower_variants": len(variants) - 1,
+        "slower_variants": len(beside) - 1 - beside.index(first),
         "images": [_image(info, first, image) for image in first.images],
     }
+
+
+def _taken(bundle: Bundle, info: KernelInfo, inputs: Mapping[str, Any], chosen: Mapping[str, Any]) -> VariantInfo | None:
+    """What a launch takes by rules, table and facts, on a GPU that the kernel has machine code for; None where it is refused."""
+    from tilec.inspection.why import described, pretended, taken_variant
+
+    codes = [image.target for variant in info.variants for image in variant.images if image.target.kind is TargetKind.CUBIN]
+    device = pretended(str(codes[0]) if codes else "sm_90")
+    assert device is not None
+    given: dict[str, Any] = {p.name: bytes(p.size) for p in info.params if p.kind is ParamKind.STRUCT}
+    for place, (name, value) in enumerate(inputs.items(), 1):
+        given[name] = described(value.shape, value.dtype, device, place=place) if hasattr(value, "shape") else value
+    try:
+        return taken_variant(bundle, info.name, {**given, **chosen}, device)
+    except TilecError:
+        return None
+
+
+def _absent(variant: VariantInfo) -> tuple[str, ...]:
+    return tuple(each.param for each in variant.assume if each.absent)
 
 
 def _launches(row: dict[str, Any]) -> list[dict[str, Any]]:

@@ -114,6 +114,21 @@ def explain_choice(bundle: Bundle, name: str, arguments: Sequence[str], device: 
     return Why(kernel=info, device=device, facts=facts, explanation=explanation, assumed=tuple(structs))
 
 
+def taken_variant(bundle: Bundle, name: str, arguments: Mapping[str, Any], device: DeviceInfo) -> VariantInfo:
+    """The variant that a launch on a device takes, tensors each `described`, with axes that the caller chooses.
+
+    Raises:
+        LaunchError: a launch with these arguments would be refused.
+    """
+    return Launcher(name, site_on(bundle, device, cpu_driver())).explain(**arguments).variant
+
+
+def described(shape: tuple[int, ...], dtype: str, device: DeviceInfo, *, place: int) -> Described:
+    """A tensor of its own, the `place`th of a launch, as allocators would lay it: C-contiguous, at an aligned address."""
+    stride = settled_stride(shape, None)
+    return Described(TensorFacts(ptr=place * APART + ALIGNED, shape=shape, stride=stride, dtype=dtype, device=device.ordinal))
+
+
 def pretended(text: str, driver: str = "") -> DeviceInfo | None:
     """A GPU that is not here, by its architecture: `sm_90`; None for a name of another form.
 
@@ -175,7 +190,9 @@ def _read(info: KernelInfo, arguments: Sequence[str], device: DeviceInfo) -> dic
     return found
 
 
-def _value(info: KernelInfo, text: str, param: Param, value: str, device: DeviceInfo, *, place: int) -> Described | AxisValue:
+def _value(info: KernelInfo, text: str, param: Param, value: str, device: DeviceInfo, *, place: int) -> Described | AxisValue | None:
+    if param.optional and value == "None":
+        return None
     if param.kind is ParamKind.STRUCT:
         raise UsageError(f"{text!r}: {param.name} is a struct, of which nothing is chosen by: leave it out")
     if param.kind is not ParamKind.TENSOR:

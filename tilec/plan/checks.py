@@ -80,12 +80,16 @@ def _check_axes(
 
 def _in_expressions(kernel: Kernel, name: str) -> bool:
     launch = kernel.launch
-    for text in (*launch.grid, *launch.block, launch.shared, *launch.requires, *(kernel.args or ())):
-        try:
-            if name in expr.parse_abi(text)[1].names:
-                return True
-        except ExpressionError:
-            continue
+    for read, texts in (
+        (expr.parse, (*launch.grid, *launch.block, launch.shared, *launch.requires)),
+        (lambda text: expr.parse_abi(text)[1], kernel.args or ()),
+    ):
+        for text in texts:
+            try:
+                if name in read(text).names:
+                    return True
+            except ExpressionError:
+                continue
     return False
 
 
@@ -97,6 +101,8 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
     for name in unknown:
         report(f"{{{name}}} is no axis of the matrix{suggest(name, axes)}", path)
     arguments = cut(kernel.symbol)[1]
+    for name in (argument for argument in arguments or () if argument in axes):
+        report(f"the template argument {name} is the name of an axis, whose value is {{{name}}}", path)
     if decl.template and arguments is None:
         report(f'{decl.name} is a template: say which instance, for example symbol = "{decl.name}<{decl.places}>"', path)
         return False

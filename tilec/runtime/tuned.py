@@ -88,7 +88,8 @@ def _by_rule(call: Call, said: Mapping[str, AxisValue], reasons: list[str]) -> I
         try:
             holds = when is None or bool(call.evaluate(when))
         except RequirementError as error:
-            reasons.append(f"{name} cannot say: {error.what}")
+            none = [p.name for p in contract.params if p.optional and p.name in when.names and p.name not in call.tensors] if when else []
+            reasons.append(f"{name} cannot say: {f'{none[0]} is None' if none else error.what}")
             continue
         if not holds:
             reasons.append(f"{name} does not hold")

@@ -148,7 +148,7 @@ def test_only_machine_code_is_taken_unless_more_is_allowed(given: str, cc: Versi
         ("sm_100f", (12, 0), CUDA_13_0, "a family-specific cubin runs on compute capability 10.0 and later 10.x only, not on 12.0"),
         ("compute_90a@8.0", (10, 0), CUDA_13_0, "architecture-specific PTX runs on compute capability 9.0 only, not on 10.0"),
         ("compute_100f@8.8", (12, 0), CUDA_13_0, "family-specific PTX runs on compute capability 10.0 and later 10.x only, not on 12.0"),
-        ("sm_120:tile", (12, 1), CUDA_13_0, "a tile cubin runs on compute capability 12.0 only, not on 12.1"),
+        ("sm_120:tile", (12, 1), CUDA_13_0, "this cubin runs on compute capability 12.0 only, not on 12.1"),
         ("sm_80", (9, 0), CUDA_13_0, "a cubin runs on compute capability 8.0 and later 8.x only, not on 9.0"),
         ("sm_80", (8, 7), CUDA_13_0, "machine code for 8.0 does not run on 8.7: 8.7 is a system on a chip with its own"),
         ("compute_90@8.0", (8, 9), CUDA_13_0, "PTX for compute capability 9.0 runs on 9.0 and later, not on 8.9"),
@@ -231,7 +231,7 @@ def test_require_lists_every_candidate() -> None:
         "  compute_80: PTX ISA 9.4 that nvJitLink would compile, since a driver of CUDA 13.0 does not read it, "
         "and jit-fallback is deny by default\n"
         "  sm_100f: a family-specific cubin runs on compute capability 10.0 and later 10.x only, not on 9.0\n"
-        "  sm_80: a tile cubin runs on compute capability 8.0 only, not on 9.0\n"
+        "  sm_80: this cubin runs on compute capability 8.0 only, not on 9.0\n"
         f"  fix: add sm_90 to [targets] and build again; or {ALLOW}"
     )
     assert caught.value.kernel == "gemm-f16-BM128"
@@ -310,6 +310,7 @@ def test_the_cpu_device_takes_tile_ir_whatever_its_driver_would_have_to_be() -> 
         ("sm_90", "", ["it is a SIMT kernel (such as CUDA C++)", "run it on a machine with a GPU"]),
         ("sm_90:tile", "tile", ["built without portable Tile IR", 'add "tileir" to default in [targets], and build again']),
         ("sm_90:tile", "", ["built without portable Tile IR"]),
+        ("sm_90:tile", "triton", ["it is a Triton kernel, compiled to code of a GPU", "run it on a machine with a GPU"]),
         ("tileir@14.0", "tile", ["tileir: Tile IR 14.0; the cpu device knows 13.1 to 13.4", "take a newer tilec"]),
         ("", "tile", ["the bundle holds no image of it", 'add "tileir"']),
     ],

@@ -91,6 +91,19 @@ def test_how_it_looks(
     golden(GOLDEN / f"why-{name}-{width}.txt", done.out)
 
 
+def test_a_tensor_that_may_be_none_is_described_so(cli: Cli, tmp_path: Path) -> None:
+    x, b = (Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=1, optional=name == "b") for name in "xb")
+    none = VariantInfo(id="norm-no_b", assume=(Assumption(param="b", absent=True),), images=(image("add"),))
+    norm = kernel("norm", (x, b), (VariantInfo(id="norm", images=(image("add"),)), none))
+    info = BundleInfo(package=PackageInfo(name="acme", version="1.0", module="acme"), kernels=(norm,))
+    write_bundle(tmp_path / "norm.tilec", info, IMAGES.__getitem__)
+    for given, taken in ((("b=None",), "norm-no_b"), ((), "norm-no_b"), (("b=f32[8]",), "norm")):
+        done = cli("inspect", "norm.tilec", "--why", "norm", "x=f32[8]", *given, "--device", "sm_90", "--json")
+        assert [row["id"] for row in json.loads(done.out)["variants"] if row["verdict"] == "takes"] == [taken]
+    refused = cli("inspect", "norm.tilec", "--why", "norm", "x=None", "--device", "sm_90")
+    assert (refused.code, refused.err.splitlines()[0]) == (2, "error: 'x=None': norm takes a tensor for x")
+
+
 def test_drivers_are_named_by_release_or_branch(cli: Cli, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEC_JIT_FALLBACK", "allow")
     for driver, taken in (("13.4", "compute_90"), ("615.1", "compute_90"), ("13.0", "compute_80"), ("580.65.06", "compute_80")):

@@ -411,10 +411,20 @@ def test_without_args_every_parameter_is_the_launchers() -> None:
             cuda_kernel(symbol="scale<flot, {VEC}>", matrix=Matrix(axes=(("VEC", (1, 4)),))),
             "kernel.scale.params.x: 'flot' of the symbol is no dtype that tilec knows: params.x.dtype = \"f32\"",
         ),
+        (
+            cuda_kernel(symbol="scale<{T}, VEC>"),
+            "kernel.scale.symbol: the template argument VEC is the name of an axis, whose value is {VEC}",
+        ),
     ],
 )
 def test_problems_say_what_and_where(kernel: Kernel, expected: str) -> None:
     assert expected in problems(kernel)
+
+
+def test_an_axis_may_be_one_of_the_launch_alone() -> None:
+    axes = (*cuda_kernel().matrix.axes, ("WAVES", (1, 2)))
+    kernel = cuda_kernel(matrix=Matrix(axes=axes), launch=launch(grid=("cdiv(x.size, 256 * WAVES)",)), default=(("VEC", 4), ("WAVES", 1)))
+    assert len(plan(kernel).jobs) == 2 * 2 * 2 * 3
 
 
 @pytest.mark.parametrize("wrong", [{"symbol": "scale"}, {"args": ("y.ptr", "x.ptr", "s")}, {"symbol": "scale<{T}, {VEK}>"}])

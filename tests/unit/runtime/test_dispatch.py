@@ -223,6 +223,16 @@ def test_rules_choose_by_the_arguments(rows: int, columns: int, axes: dict[str, 
     assert taken(RULED, *arrays(rows, columns), **axes) == variant
 
 
+def test_a_rule_that_reads_a_tensor_which_is_none_says_that() -> None:
+    b = Param(name="b", kind=TENSOR, dtype="f32", rank=1, optional=True)
+    variants = tuple(dataclasses.replace(v, assume=(*v.assume, Assumption(param="b", absent=True))) for v in RULED.variants)
+    rules = (DispatchRule(when="x.shape[0] > 64 and b.size > 9", take=(("BM", 64),)), *RULED.rules[2:])
+    optional = dataclasses.replace(RULED, params=(*RULED.params, b), variants=variants, rules=rules)
+    tiled = loaded(optional)[0].tiled
+    assert tiled.explain(*arrays(100)).reasons[0] == "dispatch rule 1, x.shape[0] > 64 and b.size > 9, cannot say: b is None"
+    assert tiled.explain(*arrays(64)).reasons[0] == "dispatch rule 1, x.shape[0] > 64 and b.size > 9, does not hold"
+
+
 def test_a_table_comes_before_rules_and_rules_before_the_default() -> None:
     info = dataclasses.replace(RULED, table=TABLE)
     assert taken(info, *arrays(1024)) == "tiled-f32-BM64-BN128-div16"
