@@ -143,7 +143,8 @@ def relative(path: str, places: Sequence[tuple[str, str]]) -> str:
     """A path under one of `places` (absolute path, what to write instead) made relative to it."""
     plain = os.path.normpath(path)
     for base, instead in places:
-        for folder in (os.path.normpath(base), os.path.realpath(base)):
+        # A name of `/proc` is a name alone: what it leads to is where this process works, and not where the compiler did.
+        for folder in (os.path.normpath(base), os.path.realpath(base) if not base.startswith("/proc/") else base):
             if plain == folder or plain.startswith(folder + "/"):
                 rest = plain[len(folder) :].lstrip("/")
                 return f"{instead}/{rest}" if instead else rest

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tilec.frontends import _ptx
@@ -162,3 +164,12 @@ def test_functions_that_an_entry_may_call() -> None:
     assert _ptx.calls(text, "none") == set()
     assert _ptx.calls(text, "through_a_pointer") is None
     assert _ptx.calls(".visible .entry k()\n{\n}\n", "k") == set()
+
+
+def test_names_do_not_depend_on_where_the_process_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A toolkit in a virtual environment below the working directory, which is where most have it."""
+    monkeypatch.chdir(tmp_path)
+    toolkit = tmp_path / ".venv" / "include"
+    places = (("/project", ""), ("/proc/self/cwd", ""), (str(toolkit), "<cuda>"))
+    assert _ptx.relative(f"{toolkit}/cuda_fp16.hpp", places) == "<cuda>/cuda_fp16.hpp"
+    assert _ptx.relative("/proc/self/cwd/k/a.cu", places) == "k/a.cu"
