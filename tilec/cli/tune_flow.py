@@ -18,6 +18,7 @@ from tilec.compiler.state import WorkDir
 from tilec.errors import MissingError, NoDeviceError, UsageError
 from tilec.manifest.types import Kernel, Manifest
 from tilec.model.suggest import did_you_mean
+from tilec.plan.tuning import cases_digest
 from tilec.project import Project, open_project
 from tilec.runner.cases import BoundCase
 from tilec.runner.reference import References
@@ -78,7 +79,7 @@ def tune_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
         Foundry(make_request(app, workers=wish.jobs), name, target, own, project=project) as foundry,
     ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
-        with _log(wish, folder, foundry.facts, devices[0][1]) as (log, known):
+        with _log(wish, folder, foundry.facts, kernel, devices[0][1]) as (log, known):
             prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, own)
             work = _work(foundry.facts, kernel, prepared, foundry)
             return _measure(app, wish, work, foundry.facts, prepared, devices, own, log, known, (kernel, record))
@@ -105,7 +106,7 @@ def _measure_kit(
     record = app.path(wish.record or f"tuning/{facts.info.name}.json")
     _require_own(app, record, facts.info.name)
     work = _work(facts, kit.kernel, kit.prepared, kit)
-    with _log(wish, logs, facts, device) as (log, known):
+    with _log(wish, logs, facts, kit.kernel, device) as (log, known):
         return _measure(app, wish, work, facts, kit.prepared, devices, own, log, known, (kit.kernel, record))
 
 
@@ -242,7 +243,7 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
 
 
 @contextlib.contextmanager
-def _log(wish: Wish, folder: Path, facts: Facts, device: DeviceInfo) -> Iterator[tuple[TrialLog, tuple[Trial, ...]]]:
+def _log(wish: Wish, folder: Path, facts: Facts, kernel: Kernel, device: DeviceInfo) -> Iterator[tuple[TrialLog, tuple[Trial, ...]]]:
     """The log of this tuning, open, and the trials of an earlier one that it goes on with."""
     slug = re.sub(r"[^A-Za-z0-9]+", "-", device.name).strip("-").lower()
     log = TrialLog(folder / f"{facts.info.name}-{facts.target}-{slug}.jsonl")
@@ -250,6 +251,7 @@ def _log(wish: Wish, folder: Path, facts: Facts, device: DeviceInfo) -> Iterator
         kernel=facts.info.name,
         kernel_digest=facts.kernel_digest,
         space_digest=facts.space_digest,
+        cases_digest=cases_digest(kernel),
         target=facts.target,
         device=device.name,
         toolchain=", ".join(f"{tool.name} {tool.version}" for tool in facts.toolchain),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import fnmatch
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -179,6 +180,12 @@ def space_digest(manifest: Manifest, kernel: Kernel, variants: Sequence[Variant]
     ids = [kernel.name, *(variant.id for variant in variants)]
     rules = [(rule.select, rule.hints) for rule in manifest.overrides if rule.hints and any(_may_match(rule.select, name) for name in ids)]
     return sha256(canonical_json(_plain(("space", points, kernel.hints, rules))))
+
+
+def cases_digest(kernel: Kernel) -> str:
+    """What candidates are measured with and held against: times of a case are none of another one that has its name."""
+    said = [(case.name, case.inputs, case.axes, case.reference, case.tolerance) for case in kernel.cases]
+    return sha256(json.dumps(_plain(("cases", said)), sort_keys=True).encode())  # inputs may be infinite, or NaN
 
 
 def _may_match(glob: str, name: str) -> bool:

@@ -18,11 +18,12 @@ VERSION = 2
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Header:
-    """What a log is of; trials of another kernel, space, target or device are none of this one."""
+    """What a log is of; trials of another kernel, space, target or device, or of other cases, are none of this one."""
 
     kernel: str
     kernel_digest: str
     space_digest: str
+    cases_digest: str
     target: str
     device: str
     toolchain: str
@@ -32,6 +33,7 @@ _NAMES = {
     "kernel": "the kernel",
     "kernel_digest": "the kernel's source or options",
     "space_digest": "what is searched (matrix, assumptions or hints)",
+    "cases_digest": "the kernel's cases",
     "target": "the target",
     "device": "the device",
     "toolchain": "versions of the compilers",

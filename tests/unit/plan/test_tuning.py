@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
 
 from tests.unit.plan.test_plan import TILE_DECL, cuda_kernel, plan, problems, tile_kernel
 from tilec.bundle.tuning import record_text
-from tilec.manifest.types import AssumeSet, Kernel, Matrix, Override, Rule
+from tilec.manifest.types import AssumeSet, Bench, Case, Input, Kernel, Matrix, Override, Rule
 from tilec.model.arch import Target
 from tilec.model.job import InputFile, Source
 from tilec.model.kernel import ToolInfo
 from tilec.model.table import TuningTable
 from tilec.model.tuning import TunedDevice, TunedEntry, TuningRecord
-from tilec.plan.tuning import Tuned, _plain, kernel_digest
+from tilec.plan.tuning import Tuned, _plain, cases_digest, kernel_digest
 
 Files = dict[str, Tuned]
 TOOL = ToolInfo(name="tileiras", version="13.4.1", digest="c" * 64)
@@ -268,3 +269,22 @@ def test_a_field_more_in_a_later_tilec_changes_no_digest() -> None:
 
     assert _plain((Before("x", 1),)) == _plain((After("x", 1),)) == [{"name": "x", "known": 1}]
     assert _plain((After("x", 1, True),)) != _plain((After("x", 1),))
+
+
+def test_a_log_knows_its_cases_by_what_they_measure_and_are_held_against() -> None:
+    item = Input(name="x", shape=("64",), dtype="f32")
+    kernel = Kernel(name="k", source="k.py", function="k", language="tile", cases=(Case(name="big", inputs=(item,), reference="r.py:x"),))
+
+    def of(**changes: object) -> str:
+        return cases_digest(dataclasses.replace(kernel, cases=(dataclasses.replace(kernel.cases[0], **changes),)))  # type: ignore[arg-type]
+
+    known = cases_digest(kernel)
+    assert of(bench=Bench(flops="1")) == known
+    assert known not in {
+        of(inputs=(dataclasses.replace(item, shape=("128",)),)),
+        of(inputs=(dataclasses.replace(item, small=("8",)),)),
+        of(inputs=(dataclasses.replace(item, high=math.inf),)),
+        of(axes=(("BM", 64),)),
+        of(reference="r.py:y"),
+        of(name="small"),
+    }

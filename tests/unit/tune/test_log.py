@@ -14,7 +14,15 @@ from tilec.model.tuning import Status
 from tilec.tune.log import Header, TrialLog
 from tilec.tune.trial import Trial, from_line, to_line
 
-HEADER = Header(kernel="gemm", kernel_digest="a" * 64, space_digest="b" * 64, target="sm_90", device="NVIDIA H200", toolchain="nvcc 13.4")
+HEADER = Header(
+    kernel="gemm",
+    kernel_digest="a" * 64,
+    space_digest="b" * 64,
+    cases_digest="c" * 64,
+    target="sm_90",
+    device="NVIDIA H200",
+    toolchain="nvcc 13.4",
+)
 POINT = (("T", "f16"), ("BM", 64), ("FAST", True))
 MEASURED = Trial(
     case="gemm/4k[f16]",
@@ -127,6 +135,7 @@ def test_a_bit_that_flipped_anywhere_changes_no_result(tmp_path: Path) -> None:
         ("kernel", "the kernel changed"),
         ("kernel_digest", "the kernel's source or options changed"),
         ("space_digest", "what is searched (matrix, assumptions or hints) changed"),
+        ("cases_digest", "the kernel's cases changed"),
         ("target", "the target changed"),
         ("device", "the device changed"),
         ("toolchain", "versions of the compilers changed"),

@@ -25,7 +25,7 @@ from tilec.tune.space import Point, Space
 from tilec.tune.trial import Trial
 from tilec.tune.workplace import StoppedError
 
-HEADER = Header(kernel="gemm", kernel_digest="a", space_digest="b", target="sm_90", device="GPU", toolchain="")
+HEADER = Header(kernel="gemm", kernel_digest="a", space_digest="b", cases_digest="c", target="sm_90", device="GPU", toolchain="")
 TIMES = {32: 3e-3, 64: 1e-3, 128: 2e-3}
 Answer = Callable[[wire.Measure], wire.Measured]
 
