@@ -129,7 +129,7 @@ def test_what_is_not_shipped_passes_over_a_file_that_does_not_hold() -> None:
     (other,) = stale.kernels
     assert other.info.table == TuningTable(source="tuning/gemm.json", sizes=(), devices=())
     assert len(held.jobs) == len(other.jobs) == len(plan(tile_kernel()).kernels[0].jobs)
-    (lost,) = plan(kernel, shipped=False).notes
+    (lost,) = (note for note in plan(kernel, shipped=False).notes if "tuning" in note)
     assert lost == "tuning/gemm.json is passed over, a build would refuse it: it is not there, or cannot be read; `tilec check` says more"
     (note,) = (note for note in stale.notes if "tuning" in note)
     assert note.startswith("tuning/gemm.json is passed over, a build would refuse it: kernel_digest: the kernel has changed")
