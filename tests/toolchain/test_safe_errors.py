@@ -252,10 +252,19 @@ def test_a_helper_that_calls_itself_without_end(tile, tmp_path):
     text = "def helper(a):\n    return helper(a)\n\n\n" + kernel(Z, "z.store(helper(x))")
     first, *notes = compile_error(tile, tmp_path, text)
     assert first.startswith(f"k.py:{LINE + 1}:12: error: Maximum recursion depth")
+    assert "hint: what a kernel calls becomes a part of it, so no function can call itself: write a loop" in first
     assert [note.split("\n")[0] for note in notes] == [
         f"k.py:{LINE + 1}:12: note: called from here, in helper",
         f"k.py:{LINE + 6}:13: note: called from here, in k",
     ]
+
+
+def test_a_method_that_is_given_what_is_read_for_a_place(tile, tmp_path):
+    text = "import dataclasses\n\n\n@dataclasses.dataclass(frozen=True)\nclass Rows:\n    x: object\n\n"
+    text += "    def load(self, z):\n        return self.x.load_tile_like(z)\n\n\n" + kernel(Z, "z.store(Rows(x).load(x))")
+    first, _ = compile_error(tile, tmp_path, text)
+    assert "error: 'Ref' object has no attribute 'index'" in first
+    assert "hint: load_tile_like takes what a block writes, a tl.Mut, for its place: of a tl.Ref, take load_tile(index, shape)" in first
 
 
 def test_arithmetic_on_arrays(tile, tmp_path):

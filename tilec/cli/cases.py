@@ -225,6 +225,7 @@ def _build(app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] =
     from tilec.cli import progress
     from tilec.cli.build import make_request
     from tilec.errors import ToolchainError
+    from tilec.plan.tuning import PASSED_OVER
 
     observer = progress.make_observer(app)
     try:
@@ -235,6 +236,9 @@ def _build(app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] =
         raise ToolchainError(error.what, cause=error.cause, fix=f"{error.fix}; {fix}" if error.fix else fix) from error
     finally:
         progress.close(observer)
+    for text in result.notes if aside else ():
+        if PASSED_OVER in text:  # the other notes are of what is shipped
+            app.note(f"note: {text}")
     found = _bundle_among(result.outputs)
     if found is None and not (aside and not result.jobs):
         raise click.UsageError("the build writes no bundle: add it to output.emit", click.get_current_context())

@@ -151,6 +151,10 @@ def _hint(message: str) -> str:
         return close or "tilec.lang has the operations that know no memory: import cuda.tile as ct for others, which take a tl.Ptr"
     if re.search(r"'Ref' object has no attribute '(store|load)'", message):
         return "a tl.Ref is only read, by tiles: declare it tl.Mut[T, (BM, BN)] to write it, and read with load_tile(index, shape)"
+    if "'Ref' object has no attribute 'index'" in message:
+        return "load_tile_like takes what a block writes, a tl.Mut, for its place: of a tl.Ref, take load_tile(index, shape)"
+    if message.startswith("Maximum recursion depth"):
+        return "what a kernel calls becomes a part of it, so no function can call itself: write a loop"
     if re.search(r"Unsupported operand types.*\b(Ref|Mut|MappedMut|SpanMut)\[", message):
         return "arrays are loaded before they are computed with: x.load_tile_like(z), x.load_tile(index, shape), z.load()"
     word = re.match(r"(static_\w+)\(\) must be used directly by name", message)

@@ -173,7 +173,8 @@ def _rules(found: dict[str, Any], path: Path, scope: Scope) -> tuple[Rule, ...]:
             continue
         here = (*path, "rules", index)
         take = scope.point(rule.get("take", {}), (*here, "take"))
-        if not take and "take" in rule:
+        wrong = any(problem.path[: len(here) + 1] == (*here, "take") for problem in scope.problems.found)  # then its values were left out
+        if not take and "take" in rule and not wrong:
             scope.problems.add((*here, "take"), "an empty table: say which axis values these launches take")
         when = rule.get("when", "")
         rules.append(Rule(when="" if when is BAD else when, take=take))

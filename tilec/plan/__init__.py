@@ -22,7 +22,7 @@ from tilec.plan.matrix import Report, expand
 from tilec.plan.params import Resolver, abi_of_args
 from tilec.plan.source import check_checks, check_source_axes, safety_of, with_names, with_source
 from tilec.plan.targets import LanguageFacts, Selection, choose_targets, no_target, parse_targets
-from tilec.plan.tuning import Tuned, check_record, misread, newer_tools, shipped_table, space_digest, winners
+from tilec.plan.tuning import PASSED_OVER, Tuned, check_record, misread, newer_tools, shipped_table, space_digest, winners
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -210,12 +210,14 @@ def _taken_up(
     """
     empty = TuningTable(source=kernel.table, sizes=(), devices=()) if kernel.table else None
     if scope.tuned is None:
+        if kernel.table and not scope.shipped:
+            scope.remarks.append(f"{kernel.table} {PASSED_OVER}: it is not there, or cannot be read; `tilec check` says more")
         return variants, empty
     found = list(check_record(scope.tuned, scope.manifest, kernel, params, variants))
     if found and scope.shipped:
         scope.problems.update(dict.fromkeys(found))
     elif found:
-        scope.remarks.append(f"{kernel.table} is passed over, a build would refuse it: {found[0].message}")
+        scope.remarks.append(f"{kernel.table} {PASSED_OVER}: {found[0].message}")
     if found:
         return variants, empty
     scope.remarks.extend(newer_tools(scope.tuned))

@@ -21,6 +21,9 @@ from tilec.model.signature import Param, ParamKind
 from tilec.model.table import Point, TuningTable, same_point
 from tilec.model.tuning import TunedDevice, TuningRecord, table_of
 
+# Of a tuning file, where a build of what is not shipped goes on without it: what a command that runs kernels shows of its notes.
+PASSED_OVER = "is passed over, a build would refuse it"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Tuned:
@@ -63,7 +66,8 @@ def check_record(
         return
     if record.kernel_digest != tuned.kernel_digest:
         what = "the kernel has changed since it was tuned: its source, a file that it includes or imports, or its table in the manifest"
-        yield tuned.problem("kernel_digest", f"{what}: {again}")
+        look = f"run `tilec tune --confirm {kernel.name}` if its code should be the same; else {again}"
+        yield tuned.problem("kernel_digest", f"{what}: {look}")
     if record.space_digest != space_digest(manifest, kernel, variants):
         what = "what there is to choose from has changed since it was tuned: the matrix, assume.sets, or hints"
         yield tuned.problem("space_digest", f"{what}: {again}")

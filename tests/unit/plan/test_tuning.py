@@ -91,6 +91,8 @@ def test_what_does_not_hold_is_refused_in_the_file(files: dict[str, Tuned], what
     assert what in message
     if "changed" in what or "target" in what:
         assert message.endswith("run `tilec tune gemm`, or take dispatch.table out of kernel.gemm")
+    if "the kernel has changed" in what:
+        assert "table in the manifest: run `tilec tune --confirm gemm` if its code should be the same; else run `tilec tune" in message
 
 
 def test_the_manifest_may_say_what_tells_launches_apart() -> None:
@@ -128,6 +130,8 @@ def test_what_is_not_shipped_passes_over_a_file_that_does_not_hold() -> None:
     (other,) = stale.kernels
     assert other.info.table == TuningTable(source="tuning/gemm.json", sizes=(), devices=())
     assert len(held.jobs) == len(other.jobs) == len(plan(tile_kernel()).kernels[0].jobs)
+    (lost,) = (note for note in plan(kernel, shipped=False).notes if "tuning" in note)
+    assert lost == "tuning/gemm.json is passed over, a build would refuse it: it is not there, or cannot be read; `tilec check` says more"
     (note,) = (note for note in stale.notes if "tuning" in note)
     assert note.startswith("tuning/gemm.json is passed over, a build would refuse it: kernel_digest: the kernel has changed")
 
