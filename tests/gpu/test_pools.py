@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tilec.errors import OutOfMemoryError
-from tilec.runtime import Device, MemPool, Stream, Tensor, api, use_device, use_pool
+from tilec.runtime import Device, MemPool, Tensor, api, use_device, use_pool
 from tilec.runtime._driver import driver
 from tilec.runtime.seam import KEEP_ALL
 
@@ -144,9 +144,9 @@ def test_a_memory_resource_of_cuda_core(device: Device) -> None:
     del t
     device.sync()
     assert MemPool.borrow_raw(int(resource.handle), 0).stats.used == before
-    with Stream(device) as stream:
-        buffer = resource.allocate(4096, stream=core.Device(0).create_stream(stream))
-        taken = Tensor.from_foreign(buffer)
-        assert (taken.ptr, taken.nbytes, taken.device) == (int(buffer.handle), 4096, 0)
-        back = api.fill(taken, 7).sync_on(stream)
-        assert set(back.to_host().view("u1").tolist()) == {7}
+    stream = core.Device(0).create_stream()  # which the buffer keeps: it is freed on it
+    buffer = resource.allocate(4096, stream=stream)
+    taken = Tensor.from_foreign(buffer)
+    assert (taken.ptr, taken.nbytes, taken.device) == (int(buffer.handle), 4096, 0)
+    back = api.fill(taken, 7).sync_on(stream)
+    assert set(back.to_host().view("u1").tolist()) == {7}

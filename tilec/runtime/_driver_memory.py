@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from tilec.runtime._driver_calls import Calls, is_final
 from tilec.runtime.seam_types import KEEP_ALL, CopyBox, CopyKind, PoolHandle, PoolStats
 
 _NOT_READY = 600
+# Results that say that a thread has no context, or that of another device: invalid context, invalid handle, a context that is gone.
+_ELSEWHERE = frozenset((201, 400, 709))
 # `cuMemcpyAsync` finds out by itself what kinds of memory its addresses are of.
 _COPIES = dict.fromkeys(CopyKind, "cuMemcpyAsync") | {CopyKind.TO_DEVICE: "cuMemcpyHtoDAsync", CopyKind.TO_HOST: "cuMemcpyDtoHAsync"}
 
@@ -261,7 +262,7 @@ class MemoryCalls(Calls):
 
     def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:  # noqa: ARG002 - as `position`
         """Set the mark behind what a stream has to do; it was elsewhere before."""
-        if not self._at_once(stream, self._api.cuEventRecord, event, stream):
+        if not self._at_once(ordinal, "cuEventRecord", stream, event, stream):
             with self.current(ordinal):
                 self._ask("cuEventRecord", event, stream)
 
@@ -271,7 +272,7 @@ class MemoryCalls(Calls):
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:  # noqa: ARG002 - as `position`
         """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
-        if not self._at_once(stream, self._api.cuStreamWaitEvent, stream, event, 0):
+        if not self._at_once(ordinal, "cuStreamWaitEvent", stream, stream, event, 0):
             with self.current(ordinal):
                 self._ask("cuStreamWaitEvent", stream, event, 0)
 
@@ -283,6 +284,8 @@ class MemoryCalls(Calls):
                 return True
             if result == _NOT_READY:
                 return False
+            if int(result) not in _ELSEWHERE:
+                raise self._error("cuEventQuery", result, ordinal=ordinal)
         with self.current(ordinal):
             result = self._api.cuEventQuery(event)[0]
         if int(result) == _NOT_READY:
@@ -293,22 +296,28 @@ class MemoryCalls(Calls):
 
     def synchronize_event(self, ordinal: int, event: int) -> None:
         """Wait until the mark is reached."""
-        if not self._at_once(event, self._api.cuEventSynchronize, event):
+        if not self._at_once(ordinal, "cuEventSynchronize", event, event):
             with self.current(ordinal):
                 self._ask("cuEventSynchronize", event)
 
-    def _at_once(self, handle: int, call: Callable[..., Any], *arguments: int) -> bool:
+    def _at_once(self, ordinal: int, call: str, handle: int, *arguments: int) -> bool:
         """Make a call about an event or a stream that this driver made, whatever context the thread has: most have one, and the handles
-        say whose they are. Whether it went well: if not, the right context is what the caller gives it, or what it tells of.
+        say whose they are. Whether it was made: if not, the caller makes it in the right context.
+
+        A call that fails for another reason is not made again: it may have broken a capture, of which the next one would tell instead.
         """
         known = self._known
         if handle not in known:  # what others made may be the legacy default stream, which is the current context's
             return False
         try:
-            result = call(*[known.get(argument, argument) for argument in arguments])[0]
+            result = getattr(self._api, call)(*[known.get(argument, argument) for argument in arguments])[0]
         except ValueError:  # one that the bindings do not know
             return False
-        return bool(result == self._success)
+        if result == self._success:
+            return True
+        if int(result) in _ELSEWHERE:
+            return False
+        raise self._error(call, result, ordinal=ordinal)
 
     def elapsed(self, ordinal: int, start: int, end: int) -> float:
         """Seconds between two marks that were reached."""

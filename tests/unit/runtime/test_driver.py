@@ -419,7 +419,7 @@ def test_what_was_made_here_needs_no_context_to_be_asked() -> None:
     assert not driver.event_reached(0, 0x99)
 
 
-@pytest.mark.parametrize("result", ["INVALID_CONTEXT", "LAUNCH_FAILED"])
+@pytest.mark.parametrize("result", ["INVALID_CONTEXT", "INVALID_HANDLE", "LAUNCH_FAILED", "STREAM_CAPTURE_ISOLATION"])
 def test_what_goes_wrong_without_a_context_is_done_in_the_right_one(result: str) -> None:
     api = Api()
     api.values |= {"cuEventCreate": real.CUevent(0x99), "cuStreamCreate": real.CUstream(0x77)}
@@ -437,7 +437,9 @@ def test_what_goes_wrong_without_a_context_is_done_in_the_right_one(result: str)
         with pytest.raises(DriverError, match=f"{call} failed: CUDA_ERROR_{result}|is lost"):
             ask()
         names = [made[0] for made in api.calls]
-        if result == "INVALID_CONTEXT":
+        if result == "STREAM_CAPTURE_ISOLATION":
+            assert names.count(call) == 1, "the capture is broken by it, and a second call would tell of that alone"
+        if result in ("INVALID_CONTEXT", "INVALID_HANDLE"):
             assert names.count(call) == 2
             assert api.calls[names.index("cuCtxPushCurrent")][1] is not None
             assert names.index(call) < names.index("cuCtxPushCurrent") < len(names) - 1 - names[::-1].index(call)
