@@ -265,9 +265,14 @@ PLAN = """\
 
 add-a16; a slower one where its assumptions do not hold
   add/4k: 4.1 kFLOP, 48 KiB, 0.0833 FLOP/B, against torch:add(x, y)
+    target  regs  spills  shared  occupancy
+    sm_90      -       -       -  -
+
+add
   add/odd: 1 kFLOP, 11.8 KiB, 0.0833 FLOP/B
     target  regs  spills  shared  occupancy
     sm_90      -       -       -  -
+    sm_80      -       -       -  -
 
 nothing was measured
 """

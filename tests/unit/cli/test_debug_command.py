@@ -104,7 +104,7 @@ def test_the_kernel_is_built_for_debugging(debug, folder: Path, fake_build: Modu
 
     def build(request: object, observer: object) -> SimpleNamespace:
         requests.append(request)
-        return SimpleNamespace(outputs=[SimpleNamespace(kind="bundle", path=str(folder / "acme.tilec"))])
+        return SimpleNamespace(outputs=[SimpleNamespace(kind="bundle", path=str(folder / "acme.tilec"))], notes=())
 
     fake_build.build = build  # type: ignore[attr-defined]
     fake_build.concerned = lambda project, targets: {"scale"}  # type: ignore[attr-defined]
