@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from tilec.model.dtype import BY_DLPACK, BY_NUMPY, BY_TYPESTR, DTYPES
-from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, ON_OTHER, TensorFacts, settled_stride
+from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, ON_OTHER, TensorFacts, is_of_jax, settled_stride
 
 # What to do with elements that share bytes, of which other libraries do not say how.
 _PACKED = "copy a host array with api.from_host(x), or pass packed bytes as u8 and reinterpret them"
@@ -66,10 +66,10 @@ class Readers(dict[type, Reader]):
 
 
 class _Frozen(dict[type, bool]):
-    """Whether arrays of a type never change, although no protocol of theirs says so: those of JAX."""
+    """Whether arrays of a type never change."""
 
     def __missing__(self, cls: type) -> bool:
-        found = self[cls] = cls.__module__.partition(".")[0] in ("jax", "jaxlib")
+        found = self[cls] = is_of_jax(cls)
         return found
 
 

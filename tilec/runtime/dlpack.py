@@ -5,14 +5,13 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from tilec.runtime.layout import is_of_jax
 from tilec.values import value_class
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
 READ_ONLY = 1
 # What the array standard says for "do not synchronise": the launch names its stream, and its order is the caller's.
 _NO_SYNC = -1
-# Libraries that take it for the handle of a stream. Asked without one, they wait on the host until the tensor is made.
-_WITHOUT_NO_SYNC = ("jax", "jaxlib")
 
 
 class RawDevice(ctypes.Structure):
@@ -83,7 +82,7 @@ def view(exporter: Any, *, stream: int | None = _NO_SYNC) -> View:
         ValueError: what it gave is no DLPack capsule of a version known here.
         Exception: whatever the exporter itself raises.
     """
-    if stream == _NO_SYNC and type(exporter).__module__.partition(".")[0] in _WITHOUT_NO_SYNC:
+    if stream == _NO_SYNC and is_of_jax(type(exporter)):  # which takes it for a handle; asked without one, it waits on the host
         stream = None
     try:
         capsule = exporter.__dlpack__(stream=stream, max_version=(1, 0))

@@ -182,3 +182,8 @@ def _window(facts: TensorFacts, pitch: int) -> tuple[int, int]:
             reach = (extent - 1) * stride
             low, high = low + min(reach, 0), high + max(reach, 0)
     return facts.ptr + low * facts.itemsize, (high - low + 1) * facts.itemsize
+
+
+def is_of_jax(kind: type) -> bool:
+    """Whether a type of arrays is JAX's: those never change, although no protocol of theirs says so."""
+    return kind.__module__.partition(".")[0] in ("jax", "jaxlib")

@@ -16,6 +16,7 @@ from tilec.compiler.execute import KeyedJob, Pool
 from tilec.compiler.keys import KeyMaker, inputs_digest
 from tilec.compiler.state import WorkDir
 from tilec.errors import UsageError
+from tilec.manifest.types import Kernel
 from tilec.model.kernel import KernelInfo, ToolInfo, VariantInfo
 from tilec.model.tuning import size_expressions
 from tilec.plan import Plan, make_plan
@@ -179,8 +180,13 @@ class Foundry:
             space_digest=planned.space,
             toolchain=tuple(sorted(self._declared.tools[kernel.language], key=lambda tool: tool.name)),
             target=target,
-            sizes=kernel.sizes or size_expressions(planned.info),
+            sizes=sizes_of(kernel, planned.info),
         )
+
+
+def sizes_of(kernel: Kernel, info: KernelInfo) -> tuple[str, ...]:
+    """What tells launches of a kernel apart: what the manifest says, or else extents of its tensors."""
+    return kernel.sizes or size_expressions(info)
 
 
 def _of_kernel(project: Project, name: str) -> Project:

@@ -21,8 +21,7 @@ from tilec.manifest.load import load
 from tilec.manifest.types import Kernel
 from tilec.model.arch import Target
 from tilec.model.kernel import KernelInfo, ToolInfo, VariantInfo
-from tilec.model.tuning import size_expressions
-from tilec.tune.candidates import Facts, Made
+from tilec.tune.candidates import Facts, Made, sizes_of
 from tilec.tune.cases import Prepared, cases_of
 from tilec.tune.space import Point, point_of, space_of
 
@@ -161,7 +160,7 @@ def _kit(index: Mapping[str, Any], folder: Path) -> Kit:
         space_digest=_text(index, "space_digest", _DIGEST),
         toolchain=tuple(ToolInfo(**{name: _text(tool, name) for name in ("name", "version", "digest")}) for tool in index["toolchain"]),
         target=str(Target.parse(index["target"])),
-        sizes=kernel.sizes or size_expressions(info),
+        sizes=sizes_of(kernel, info),
     )
     if {str(image.target) for variant in built.variants for image in variant.images} != {facts.target}:
         raise ValueError(f"its candidates are not those for {facts.target}")

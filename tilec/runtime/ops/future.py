@@ -25,7 +25,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger("tilec.runtime")
 # Seconds for which a task that awaits asks by itself, before it lets others run: small ops are done by then. Where others want to, it asks
 # once: what they have to enqueue counts more.
-_SPIN, _SHORT = 20e-6, 0.0
+_SPIN = 20e-6
 # Set once the process ends: what fails from then on is nobody's to be told.
 _ENDING: list[bool] = []
 atexit.register(_ENDING.append, True)  # before the watcher's own, which was registered earlier, waits for the device
@@ -201,7 +201,7 @@ class DeviceFuture(Uncopied, Generic[T]):
     def _spin(self) -> None:
         if WATCHER.busy:  # other tasks have something to do meanwhile, or are about to
             return
-        end = time.perf_counter() + (_SHORT if _others_wait() else _SPIN)
+        end = time.perf_counter() + (0.0 if _others_wait() else _SPIN)
         while not self.done() and time.perf_counter() < end:
             pass
 
