@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.toolchain.tile_jobs import frontend, job, scalar, tensor, write
+from tests.toolchain.tile_jobs import frontend, safe_ir, write
 from tilec.errors import CompileError
 from tilec.model.job import Source
 from tilec.model.safety import Checks, Guarantee
-from tilec.tileir import read_module
-from tilec.tileir.text import render
 
 pytestmark = pytest.mark.toolchain
 
@@ -98,9 +96,7 @@ def declared(tile, root, *body, signature=Z):
 
 def ir(tile, root, *body, checks=Checks.ON):
     project(root, *body)
-    params = (tensor("z", "T", 2, out=True), tensor("x", "T", 2), tensor("y", "T", 2), scalar("n", "i32"))
-    made = job(tile, root, "k.py", "k", params, target="tileir", axes={"T": "f32", "BM": 16, "BN": 16}, checks=checks)
-    return render(read_module(tile.compile(made).data))
+    return safe_ir(tile, root, checks)
 
 
 PROVEN = {

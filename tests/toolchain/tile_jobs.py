@@ -10,7 +10,10 @@ from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import TileFrontend
 from tilec.model.arch import Target
 from tilec.model.job import Job, KernelSpec, Source, Variant
+from tilec.model.safety import Checks
 from tilec.model.signature import Assumption, Param, ParamKind
+from tilec.tileir import read_module
+from tilec.tileir.text import render
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "tile_project"
 HEADER = "import cuda.tile as ct\n"
@@ -66,3 +69,10 @@ def write(root: Path, files: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return root
+
+
+def safe_ir(tile: TileFrontend, root: Path, checks: Checks) -> str:
+    """Tile IR of kernel `k` of k.py, which writes z, reads x and y, all of rank 2, and takes a number n: as text."""
+    params = (tensor("z", "T", 2, out=True), tensor("x", "T", 2), tensor("y", "T", 2), scalar("n", "i32"))
+    made = job(tile, root, "k.py", "k", params, target="tileir", axes={"T": "f32", "BM": 16, "BN": 16}, checks=checks)
+    return render(read_module(tile.compile(made).data))

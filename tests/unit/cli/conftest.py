@@ -9,6 +9,8 @@ from types import ModuleType
 import pytest
 
 import tilec
+from tests.conftest import Terminal
+from tests.unit.cli.captures import Scene, SceneOf
 from tilec.cli.main import run
 
 
@@ -35,6 +37,25 @@ def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
         return Ran(code, caught.out, caught.err)
 
     return call
+
+
+@pytest.fixture
+def scene_of(
+    cli: Cli,
+    terminal: Terminal,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> SceneOf:
+    """Makes a terminal of so many columns, to which errors are written too; in the test itself, as `terminal`."""
+
+    def of(width: int) -> Scene:
+        terminal(width)
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        return Scene(cli, tmp_path, request, capsys)
+
+    return of
 
 
 @pytest.fixture

@@ -8,22 +8,19 @@ Those of tools around launches are in `test_tool_captures.py`, those of `inspect
 from __future__ import annotations
 
 import dataclasses
-import re
-import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
 from tests.bench_samples import GIVEN, PlannedPlace, app, bound, manifest, opened
-from tests.conftest import Golden, Terminal
+from tests.conftest import Golden
 from tests.page_samples import nvdisasm
 from tests.page_samples import sample as code_sample
 from tests.runtime_samples import ADD
 from tests.tune_samples import A, B, C, kernel_with, planned
 from tests.unit.cli import test_bench_devices, test_build_command, test_clean, test_doctor_and_cache, test_tune_command
+from tests.unit.cli.captures import Scene, SceneOf, hold
 from tests.unit.cli.test_bench_command import CASES, Desk, slower, times
 from tilec.bundle.write import write_bundle
 from tilec.cli import bench_run, tune_show
@@ -35,27 +32,8 @@ from tilec.runner.overrides import overridden, parse_overrides
 from tilec.runner.sweeps import parse_sweep, settings_at
 from tilec.tune.cases import spaces_of
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "captures"
 full, bare, outside = test_doctor_and_cache.full, test_doctor_and_cache.bare, test_doctor_and_cache.outside
 no_gpu, built_elsewhere = test_bench_devices.bare, test_bench_devices.project
-
-
-@dataclasses.dataclass(frozen=True)
-class Scene:
-    """Where a capture is made."""
-
-    cli: Callable[..., Any]
-    folder: Path
-    request: pytest.FixtureRequest
-    capsys: pytest.CaptureFixture[str]
-
-    def fixture(self, name: str) -> Any:
-        return self.request.getfixturevalue(name)
-
-    def ran(self, *args: str, **options: Any) -> str:
-        """What a command line prints: results, then what went to standard error."""
-        done = self.cli(*args, **options)
-        return f"{done.out}{done.err}"
 
 
 def new(scene: Scene) -> str:
@@ -188,31 +166,6 @@ CAPTURES = {
 
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", CAPTURES)
-def test_how_it_looks(
-    name: str,
-    width: int,
-    cli: Any,
-    terminal: Terminal,
-    golden: Golden,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    terminal(width)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    text = click.unstyle(CAPTURES[name](Scene(cli, tmp_path, request, capsys)))
-    hold(name, text, tmp_path, width, golden)
-
-
-def hold(name: str, text: str, folder: Path, width: int, golden: Golden) -> None:
-    """Hold what a terminal shows against the golden text."""
-    shown = alike(text, folder)
-    assert max(map(len, text.replace(str(folder), "").splitlines())) <= width
-    golden(GOLDEN / f"{name}-{width}.txt", shown)
-
-
-def alike(text: str, folder: Path) -> str:
-    """Without what is this machine's own: directories, and the line of versions at the head of `doctor`."""
-    text = re.sub(r"^tilec \S+, Python .*\n.*\n", "tilec …\n", text, flags=re.MULTILINE) if text.startswith("tilec ") else text
-    return re.sub(r"(?m)[ \t]+$", "", text.replace(str(folder), "…"))
+def test_how_it_looks(name: str, width: int, scene_of: SceneOf, golden: Golden) -> None:
+    scene = scene_of(width)
+    hold(name, click.unstyle(CAPTURES[name](scene)), scene.folder, width, golden)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,12 @@ import pytest
 from tests.bench_samples import app, bound
 from tests.bench_samples import manifest as planned_manifest
 from tests.bundle_samples import write_sample
-from tests.conftest import Golden, Terminal
+from tests.conftest import Golden
 from tests.ncu_samples import RAW
 from tests.sanitizer_samples import Y, log, precise, report, write_sanitizer
 from tests.unit.cli import test_profile_command
+from tests.unit.cli.captures import Scene, SceneOf, hold
 from tests.unit.cli.test_bench_command import CASES
-from tests.unit.cli.test_captures import Scene, hold
 from tests.unit.runner import test_run_command
 from tests.watched_project import driver, write_debug_bundle, write_ncu, write_nvdisasm, write_project, write_tool
 from tilec.cli import standby
@@ -184,21 +183,10 @@ SCENES = {
 
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", SCENES)
-def test_how_it_looks(
-    name: str,
-    width: int,
-    cli: Any,
-    terminal: Terminal,
-    golden: Golden,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    terminal(width)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    text = SCENES[name](Scene(cli, tmp_path, request, capsys))
-    hold(name, click.unstyle(re.sub(r"[^\n]*\r\x1b\[2K", "", text)), tmp_path, width, golden)
+def test_how_it_looks(name: str, width: int, scene_of: SceneOf, golden: Golden) -> None:
+    scene = scene_of(width)
+    text = SCENES[name](scene)
+    hold(name, click.unstyle(re.sub(r"[^\n]*\r\x1b\[2K", "", text)), scene.folder, width, golden)
 
 
 def _watched(scene: Scene) -> None:

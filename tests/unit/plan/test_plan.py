@@ -266,43 +266,6 @@ def test_select_takes_jobs_variants_and_kernels() -> None:
     assert "did you mean 'gemm'?" in str(caught.value)
 
 
-def test_cuda_parameters_come_from_the_source_through_the_template() -> None:
-    planned = plan(cuda_kernel()).kernels[0]
-    assert [(p.name, p.kind.value, p.dtype, p.rank, p.out) for p in planned.info.params] == [
-        ("x", "tensor", "T", 1, False),
-        ("y", "tensor", "T", 1, True),
-        ("s", "scalar", "f32", 0, False),
-    ]
-    assert planned.info.dtype_axes == ("T",)
-    assert [(s.type, s.expr, s.size) for s in planned.jobs[0].spec.abi] == [
-        ("ptr", "y.ptr", 8),
-        ("ptr", "x.ptr", 8),
-        ("i32", "x.size", 4),
-        ("f32", "s", 4),
-    ]
-
-
-def test_a_template_parameter_pack_takes_several_arguments() -> None:
-    decls = {"scale": dataclasses.replace(CUDA_DECL, template=("T", "VECS..."))}
-    for symbol in ("scale<{T}, {VEC}>", "scale<{T}, {VEC}, 2, 3>"):
-        planned = plan(cuda_kernel(symbol=symbol), decls=decls).kernels[0]
-        assert planned.info.params[0].dtype == "T"
-    assert problems(cuda_kernel(symbol="scale"), decls=decls) == [
-        'kernel.scale.symbol: scale is a template: say which instance, for example symbol = "scale<{T}, …>"'
-    ]
-
-
-def test_literal_template_arguments_give_the_dtype() -> None:
-    kernel = cuda_kernel(symbol="scale<float, {VEC}>", matrix=Matrix(axes=(("VEC", (4,)),)))
-    assert plan(kernel).kernels[0].info.params[0].dtype == "f32"
-
-
-@pytest.mark.parametrize(("spelling", "dtype"), [("size_t", "u64"), ("unsigned int", "u32"), ("std::int8_t", "i8"), ("::__half", "f16")])
-def test_dtypes_have_many_names_in_cpp(spelling: str, dtype: str) -> None:
-    kernel = cuda_kernel(symbol=f"scale<{spelling}, {{VEC}}>", matrix=Matrix(axes=(("VEC", (4,)),)))
-    assert plan(kernel).kernels[0].info.params[0].dtype == dtype
-
-
 def test_without_args_every_parameter_is_the_launchers() -> None:
     kernel = cuda_kernel(args=None, params=(ParamTable(name="x", rank=2),), launch=Launch(grid=("n",), block=("32",)))
     planned = plan(kernel).kernels[0]

@@ -1,4 +1,4 @@
-"""A cpu device of the test's own, which is the default one meanwhile."""
+"""Devices of the tests' own, which are the default ones meanwhile."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.runtime_samples import ADD, loaded
+from tests.unit.runtime.ops.chain_samples import Gpu
 from tests.unit.runtime.ops.device_samples import Held
-from tilec.runtime.ops.policy import use_device
+from tilec.runtime import Device, use_device
 
 
 @pytest.fixture
@@ -15,3 +17,11 @@ def held() -> Iterator[Held]:
     found = Held()
     with use_device(found.device):
         yield found
+
+
+@pytest.fixture
+def gpu() -> Iterator[Gpu]:
+    """A kernel that adds, on a double of the driver whose device is the default one meanwhile."""
+    module, driver = loaded(ADD)
+    with use_device(Device(0, driver=driver)):
+        yield module, driver

@@ -3,42 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.runtime_samples import ADD, loaded
+from tests.unit.runtime.ops.chain_samples import Gpu, chained, on, owned
 from tilec.errors import DriverError, UsageError
-from tilec.runtime import Device, DeviceOp, Module, use_device, value
-from tilec.runtime.tensors.tensor import Tensor
-from tilec.testing.fake_driver import FakeDriver
-
-Gpu = tuple[Module, FakeDriver]
-
-
-@pytest.fixture
-def gpu() -> Iterator[Gpu]:
-    module, driver = loaded(ADD)
-    with use_device(Device(0, driver=driver)):
-        yield module, driver
-
-
-def on(driver: FakeDriver, *extents: int) -> list[Tensor]:
-    return [Tensor.uninitialized((extent,), "f32", driver=driver, ordinal=0, stream=0) for extent in extents]
-
-
-def owned(*tensors: Tensor) -> bool:
-    """Whether all of them own their memory, and nobody else claims it."""
-    for one in tensors:
-        one.borrow_mut().release()
-    return True
-
-
-def chained(first: DeviceOp[Any], steps: int, function: Callable[[Any], Any]) -> DeviceOp[Any]:
-    for _ in range(steps):
-        first = first.then(function)
-    return first
+from tilec.runtime import value
 
 
 @pytest.mark.parametrize("turn", [(0, 1, 2), (1, 0, 2), (1, 2, 0)], ids=["the same", "two sets", "three sets"])

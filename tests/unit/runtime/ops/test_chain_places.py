@@ -5,31 +5,22 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import cycle, islice
 from typing import Any
 
 import pytest
 
-from tests.runtime_samples import ADD, loaded
+from tests.unit.runtime.ops.chain_samples import Gpu, on
 from tests.waiting import joined
 from tilec.errors import DriverError, UseAfterMoveError
-from tilec.runtime import Device, DeviceOp, LazyLaunch, Module, use_device
+from tilec.runtime import Device, DeviceOp, LazyLaunch, use_device
 from tilec.runtime.references import EXACT
 from tilec.runtime.tensors.tensor import Tensor
-from tilec.testing.fake_driver import FakeDriver
 
-Gpu = tuple[Module, FakeDriver]
 Step = Callable[[Any], Any]
 # Steps before nobody looks any more.
 FIRST = 5
-
-
-@pytest.fixture
-def gpu() -> Iterator[Gpu]:
-    module, driver = loaded(ADD)
-    with use_device(Device(0, driver=driver)):
-        yield module, driver
 
 
 @pytest.fixture
@@ -44,10 +35,6 @@ def looked(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setitem(names, "getframe", look)
     return found
-
-
-def on(driver: FakeDriver, *extents: int) -> list[Tensor]:
-    return [Tensor.uninitialized((extent,), "f32", driver=driver, ordinal=0, stream=0) for extent in extents]
 
 
 def chained(first: DeviceOp[Any], *functions: Step) -> DeviceOp[Any]:

@@ -8,44 +8,17 @@ import random
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.runtime_samples import ADD, loaded
+from tests.unit.runtime.ops.chain_samples import Gpu, chained, on, owned
 from tests.waiting import joined
 from tilec.errors import BorrowError, DriverError, UseAfterMoveError, UsedOpError
-from tilec.runtime import Device, DeviceOp, Module, use_device, value, with_context, zip_ops
+from tilec.runtime import DeviceOp, use_device, value, with_context, zip_ops
 from tilec.runtime.references import EXACT, TURNS
 from tilec.runtime.tensors.tensor import Tensor
-from tilec.testing.fake_driver import FakeDriver
-
-Gpu = tuple[Module, FakeDriver]
-
-
-@pytest.fixture
-def gpu() -> Iterator[Gpu]:
-    module, driver = loaded(ADD)
-    with use_device(Device(0, driver=driver)):
-        yield module, driver
-
-
-def on(driver: FakeDriver, *extents: int) -> list[Tensor]:
-    return [Tensor.uninitialized((extent,), "f32", driver=driver, ordinal=0, stream=0) for extent in extents]
-
-
-def owned(*tensors: Tensor) -> bool:
-    """Whether all of them own their memory, and nobody else claims it."""
-    for one in tensors:
-        one.borrow_mut().release()
-    return True
-
-
-def chained(first: DeviceOp[Any], steps: int, function: Callable[[Any], Any]) -> DeviceOp[Any]:
-    for _ in range(steps):
-        first = first.then(function)
-    return first
 
 
 @pytest.mark.skipif(not EXACT, reason="this interpreter does not say who has an object")
