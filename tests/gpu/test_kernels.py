@@ -239,4 +239,4 @@ def test_every_case_agrees_with_its_reference(kernels):
     cases = [case for kernel in manifest.kernels for case in expand_cases(kernel, module.kernels[kernel.name].info, locate=manifest.locate)]
     report = run_cases(cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter)
     assert [(r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"] == []
-    assert len(report.results) == 49
+    assert len(report.results) == 68
