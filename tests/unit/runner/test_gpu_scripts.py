@@ -13,18 +13,67 @@ from typing import Any
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "gpu_tests.sh"
+BUILDS = SCRIPT.with_name("gpu_builds.sh")
 
 
-def run(*arguments: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, python: str = sys.executable, script: Path = SCRIPT) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHON": python}
-    return subprocess.run(["bash", str(SCRIPT), *arguments], capture_output=True, text=True, check=False, timeout=60, env=env)
+    return subprocess.run(["bash", str(script), *arguments], capture_output=True, text=True, check=False, timeout=60, env=env)
 
 
 def test_help_says_how_bundles_get_there() -> None:
     done = run("--help")
     assert done.returncode == 0
-    assert "tilec build" in done.stdout
+    assert "scripts/gpu_builds.sh" in done.stdout
     assert "--wheels" in done.stdout
+
+
+@pytest.fixture
+def compiler(tmp_path: Path) -> Path:
+    """A Python whose `-m tilec build` writes a bundle; command lines that hold $BROKEN fail."""
+    python = tmp_path / "python"
+    python.write_text("""#!/bin/sh
+case "$*" in *"$BROKEN"*) echo "error: it does not compile" >&2; exit 1 ;; esac
+case "$3 $5" in "-C build") mkdir -p "$4/dist" "$4/.tilec" && echo "$PYTHONPATH" > "$4/dist/made.tilec" ;; esac
+case "$3" in build) mkdir -p dist .tilec && echo "$PYTHONPATH" > dist/made.tilec ;; esac
+case "$2" in tests.gpu.*) mkdir -p "$3" ;; esac
+echo "did $*"
+""")
+    python.chmod(0o755)
+    return python
+
+
+def test_all_bundles_are_built_in_a_copy(tmp_path: Path, compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKEN", "nothing of this")
+    made, wheels = tmp_path / "made", tmp_path / "wheels"
+    wheels.mkdir()
+    (wheels / "a.whl").touch()
+    done = run(str(made), "--wheels", str(wheels), python=str(compiler), script=BUILDS)
+    assert done.returncode == 0, done.stderr
+    bundles = {str(path.parent.relative_to(made)) for path in made.rglob("made.tilec")}
+    examples = ("triton", "simt", "inter_kernel", "linking", "tile_cpp", "kernels", "pipelines")
+    corpora = {f"tests/samples/{path.name}/dist" for path in (BUILDS.parents[1] / "tests" / "samples").glob("corpus_*")}
+    others = {"dist", "dist/debug", "dist/dispatch/dist", "build/simt-debug", "build/python-link/dist", "build/prebuilt/dist"}
+    assert bundles == {f"examples/{name}/dist" for name in examples} | corpora | others
+    assert (made / "dist" / "made.tilec").read_text().startswith(str(made))  # its own tilec built it
+    assert (made / "scripts" / "gpu_tests.sh").exists()
+    assert (made / "dist" / "wheels" / "a.whl").exists()
+    assert not list(made.rglob(".tilec"))
+
+
+def test_a_build_that_fails_ends_it_with_its_message(tmp_path: Path, compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKEN", "-C examples/triton")
+    done = run(str(tmp_path / "made"), python=str(compiler), script=BUILDS)
+    assert done.returncode == 1
+    assert "error: it does not compile" in done.stderr
+    assert "examples/kernels" not in done.stdout
+
+
+@pytest.mark.parametrize(("words", "told"), [((), "no DIR"), (("--nope",), "unknown option: --nope"), ((".",), "does not exist")])
+def test_bundles_are_built_in_a_new_directory_alone(words: tuple[str, ...], told: str) -> None:
+    done = run(*words, script=BUILDS)
+    assert done.returncode == 2
+    assert told in done.stderr
 
 
 def test_unknown_options_are_refused() -> None:
