@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _TEMPLATE = """
 def launch(stream):
     try:
-        s = stream if type(stream) is int else handles[type(stream)](stream)
+        s = stream if type(stream) is int else stream._handle if type(stream) is Stream else handles[type(stream)](stream)
         function, first, second, address, kept, guard, {told}= records[s]
         known = {known}
     except Exception:
@@ -54,6 +55,7 @@ class BoundLaunch:
         held = self._held = _Held(launcher, tuple(bytes(value) if i in contract.structs else value for i, value in enumerate(values)))
         names: dict[str, Any] = {
             "__name__": __name__,  # frames of tilec are no place that messages name
+            "Stream": getattr(sys.modules.get("tilec.runtime.streams"), "Stream", None),  # None for the handle of one that is closed
             "device": site.device.ordinal,
             "failed": launcher.failed,
             "handles": HANDLES,

@@ -100,6 +100,7 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "local": LOCAL,
         "n": LOCAL + 1,  # arguments: held by a variable and by their op
         "moved": LOCAL + 2,  # tensors: held by a variable, by the arguments, and by the record of moves
+        "no_hint": (None, None, None, None),
         "none_latest": latest,
         "none_before": remembered,
         "plan_before": None,

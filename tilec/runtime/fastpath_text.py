@@ -86,8 +86,7 @@ def along(ctx, handed, left, told, hinted):
     count, there, empty = references, moved, ()
     value, verb, place = None, "", None
     kind, way, spare, s = type(handed[0]), handed[0]._way, handed[0]._origin.spare, ctx.stream
-    no_hint = spare[2]
-    hints, at, who, same, before = spare, None, None, None, None
+    same, before = None, None
     try:
         value = handed.pop()
         while True:
@@ -101,17 +100,15 @@ def along(ctx, handed, left, told, hinted):
                 ol = None
             for found in left:
                 if found is same:
-                    hints[1] = at, who, value
                     value = step(value)
-                    hints[1] = no_hint
                 else:
-                    same = None
+                    same, spare[1:5] = None, no_hint
                     verb, step, place = found
                     if verb != "then":
                         return value, found
                     value = step(value)
                     if found is before and getattr(value, "_way", None) is way:
-                        same, (hints, at, who) = found, hinted(step, value)
+                        same, spare[1:5] = found, hinted(step, value)
                     before = found
                 try:
                     if value._way is not way or count(value) != local or weakrefs(value):
@@ -153,12 +150,13 @@ def along(ctx, handed, left, told, hinted):
                 return value, None
             {drop} = None
     except BaseException as error:
-        hints[1] = no_hint
         if type(value) is kind and value._looks is not None:
             value._failed(error)
         if place is not None:
             told(error, verb, place)
         raise
+    finally:
+        spare[1:5] = no_hint
 
 def launch_anew(stream, values, looks):
     global latest, other

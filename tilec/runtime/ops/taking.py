@@ -25,8 +25,10 @@ Looks = tuple[Look, ...]
 # (values, choices, depth) -> an op; `depth` is how many functions lie between this and who is named as the place of the op.
 Make = Callable[..., "LazyLaunch[Any]"]
 # What a maker finds: at most one op that has run and that nobody has any more, kept for the next launch of the kernel; a hint; and what
-# stands there while there is none. A hint is (place, who is noted, tensors and numbers): a launch of one of these is made at that place.
+# tells the two sets that were taken last. A hint is place, who is noted, and two sets: launches of these tensors are made at that place.
 Spare = list[Any]
+Hint = tuple[Any, Any, Any, Any]
+NO_HINT: Hint = (None, None, None, None)
 # How many functions are kept with whether their ops come from one line.
 _MOST_LINES = 64
 _lines: dict[int, tuple[CodeType, bool]] = {}
@@ -39,9 +41,29 @@ def make(values, choices=(), depth=2):
     {unpack} = values
     if choices:
         axes, way = chosen(choices)
-    op, (place, who, ({given})), _ = spare
+    op, place, who, one, two, _ = spare
     spare[0] = None
-    if not ({hinted}):
+    if op is None or op._way is not usual and not choices or references(op) != {alone}:
+        op = new()
+        op._axes, op._way = {{}}, usual
+    if who is not None:
+        try:
+            {known} = one
+            if {same}:
+                {taken} = None; {mark} = who; op._values = values; op._looks = again; op._site = place
+                if choices:
+                    op._axes, op._way = axes, way
+                return op
+            {known} = two
+            if {same}:
+                {taken} = None; {mark} = who; op._values = values; op._looks = again; op._site = place
+                if choices:
+                    op._axes, op._way = axes, way
+                return op
+            if not ({hinted}): who = None
+        except AttributeError:
+            who = None
+    if who is None:
         frame = getframe(depth)
         code, offset, place, who = caller
         if frame.f_code is not code or frame.f_lasti != offset:
@@ -49,9 +71,6 @@ def make(values, choices=(), depth=2):
             who = what, place
             if place[0] is frame.f_code:
                 caller = *place, place, who
-    if op is None or op._way is not usual and not choices or references(op) != {alone}:
-        op = new()
-        op._axes, op._way = {{}}, usual
     try:
         {known} = before
         if {same}: {taken} = None; {mark} = who
@@ -77,6 +96,9 @@ def make(values, choices=(), depth=2):
     if choices:
         op._axes, op._way = axes, way
     return op
+
+def latest():
+    return before, earlier
 """
 
 
@@ -95,8 +117,7 @@ def make_function(
         chosen: axes that a caller chose by place, and the way that launches with them have.
     """
     tensors, count = contract.tensors, len(contract.params)
-    no_hint = (None, None, tuple(object() for _ in range(count)))
-    spare: Spare = [None, no_hint, no_hint]
+    spare: Spare = [None, *NO_HINT, None]
     if not tensors or not TURNS:
         return make_any, spare
     others, claims = contract.others, " or ".join(f"h{i}" for i in tensors)
@@ -106,9 +127,8 @@ def make_function(
     plain += [f"type(a{i}) in constants" for i in others]
     source = _TEMPLATE.format(
         unpack="".join(f"a{i}, " for i in range(count)).rstrip(),
-        given="".join(f"g{i}, " for i in range(count)),
         # Nobody but the step that a hint is for has what it is about: whatever threads make launches of the kernel, no other one meets it.
-        hinted=" or ".join(f"a{tensors[0]} is g{i}" for i in tensors),
+        hinted=" or ".join(f"a{tensors[0]}._look is r{i}" for i in tensors),
         alone=LOCAL,  # who follows the calls of an execution may have kept it
         plain=" and ".join(plain),
         take="\n        ".join(f"l{i}, a{i}._look = a{i}._look, None" for i in tensors),
@@ -142,23 +162,27 @@ def make_function(
         "what": f"the launch of {contract.name}",
     }
     exec(compile(source, "<tilec taking>", "exec"), names)  # noqa: S102 - built from numbers alone
+    spare[-1] = names["latest"]
     return names["make"], spare
 
 
-def hinted(step: object, op: LazyLaunch[Any]) -> tuple[Spare, Site | None, object]:
-    """What the next ops of a chain's step are made at, as far as messages tell, without looking for it: where to leave the hint, the
-    place, and who is noted. Where that cannot be known, a list that nobody reads.
+def hinted(step: object, op: LazyLaunch[Any]) -> Hint:
+    """What the next ops of a chain's step are made of, and where, as far as messages tell, so that it is not looked for; none where that
+    cannot be known.
 
     Args:
         step: a function that a chain calls over and over.
         op: what it gave last, from the function of this module.
     """
-    place = op._site
+    place, latest = op._site, op._origin.spare[-1]
     if type(step) is FunctionType and place[0] is step.__code__ and _on_one_line(place[0]):
-        for value in op._values:
-            if type(value) is Tensor and type(value._moved) is tuple and value._moved[1] is place:
-                return op._origin.spare, place, value._moved
-    return [None, None], None, None
+        marks = [value._moved for value in op._values if type(value) is Tensor]
+        looks = {id(look) for look in op._looks}
+        # Another thread's, which may have come between, is about other tensors.
+        sets = [taken for taken in latest() if taken[-1] is not None and {id(look) for look in taken[-1]} == looks]
+        if sets and type(marks[0]) is tuple and marks[0][1] is place:
+            return place, marks[0], sets[0], sets[-1]
+    return NO_HINT
 
 
 def _on_one_line(code: CodeType) -> bool:

@@ -309,10 +309,10 @@ def test_nothing_comes_between_while_tensors_are_taken(gpu: Gpu) -> None:
     stores = [place for place, step in enumerate(steps) if step.opname == "STORE_ATTR"]
     looks = [place for place in stores if steps[place].argval == "_look"]
     marks = [place for place in stores if steps[place].argval == "_moved"]
-    assert len(marks) == 9  # twice of tensors that were taken before as well, then of all
+    assert len(marks) == 15  # of tensors that a hint is about, and that were taken before as well, twice each; then of all
     reads = [place for place, step in enumerate(steps) if step.opname == "LOAD_ATTR" and step.argval == "_look"]
-    known = [(min(reads), marks[2]), (min(place for place in reads if place > marks[2]), marks[5])]
-    read = min(place for place in reads if place > marks[5])
+    known = [([place for place in reads if place < last][-3], last) for last in marks[2:12:3]]
+    read = min(place for place in reads if place > marks[11])
     refused = next(place for place in range(read, len(steps)) if steps[place].argval == "make_any")
     allowed = {
         "LOAD_FAST",
