@@ -25,7 +25,8 @@ Launch = Callable[..., None]
 KeyOf = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 # Numbers whose value stays as long as they are the same object.
 CONSTANTS = frozenset((bool, int, float))
-
+# In place of what a chain says about the next op of a kernel (`ops/taking.py`).
+NO_HINT = (None, None, None, None)
 # Launches of ops that one kernel keeps, by the tensors.
 _MOST_KNOWN = 64
 
@@ -100,7 +101,7 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "local": LOCAL,
         "n": LOCAL + 1,  # arguments: held by a variable and by their op
         "moved": LOCAL + 2,  # tensors: held by a variable, by the arguments, and by the record of moves
-        "no_hint": (None, None, None, None),
+        "no_hint": NO_HINT,
         "none_latest": latest,
         "none_before": remembered,
         "plan_before": None,

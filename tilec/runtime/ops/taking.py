@@ -11,7 +11,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from tilec.runtime.contract import Contract
-from tilec.runtime.fastpath import CONSTANTS
+from tilec.runtime.fastpath import CONSTANTS, NO_HINT
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.references import LOCAL, TURNS, references
 from tilec.runtime.tensors.described import Look
@@ -28,7 +28,6 @@ Make = Callable[..., "LazyLaunch[Any]"]
 # tells the two sets that were taken last. A hint is place, who is noted, and two sets: launches of these tensors are made at that place.
 Spare = list[Any]
 Hint = tuple[Any, Any, Any, Any]
-NO_HINT: Hint = (None, None, None, None)
 # How many functions are kept with whether their ops come from one line.
 _MOST_LINES = 64
 _lines: dict[int, tuple[CodeType, bool]] = {}

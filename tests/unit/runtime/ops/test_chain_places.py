@@ -15,6 +15,8 @@ from tests.unit.runtime.ops.chain_samples import Gpu, on
 from tests.waiting import joined
 from tilec.errors import DriverError, UseAfterMoveError
 from tilec.runtime import Device, DeviceOp, LazyLaunch, use_device
+from tilec.runtime.fastpath import NO_HINT
+from tilec.runtime.ops.taking import hinted
 from tilec.runtime.references import EXACT
 from tilec.runtime.tensors.tensor import Tensor
 
@@ -191,6 +193,59 @@ def test_nothing_is_left_of_a_step_that_raised(gpu: Gpu) -> None:
     lines: list[int] = []
     chained(op, *[lambda found: noted(module.lazy.add(*found), lines)] * 6).sync()
     assert lines == [sys._getframe().f_lineno - 1] * 6
+
+
+def test_nothing_is_left_of_a_step_that_is_done(gpu: Gpu, looked: list[str]) -> None:
+    """Whoever goes on with the tensors of a chain is looked for, be it a later step of it or somebody else."""
+    module, driver = gpu
+    add, lines = module.lazy.add, list[int]()
+
+    def elsewhere(found: Any) -> LazyLaunch[Any]:
+        return noted(add(*found), lines)
+
+    step: Step = lambda found: add(*found)  # noqa: E731
+    for last in (lambda op: op, lambda op: op.map(lambda found: found), lambda op: op.then(elsewhere)):
+        lines.clear()
+        found = last(chained(add(*on(driver, 512, 512, 512)), *[step] * 9)).sync()
+        assert lines in ([], [line_of(elsewhere) + 1])
+        elsewhere(found)
+        assert set(lines) == {line_of(elsewhere) + 1}
+        assert "elsewhere" in looked
+        looked.clear()
+
+
+@pytest.mark.parametrize("turn", [(1, 2, 0), (2, 0, 1), (0, 2, 1)])
+def test_more_sets_of_tensors_than_are_expected_are_looked_at_by_themselves(gpu: Gpu, looked: list[str], turn: tuple[int, ...]) -> None:
+    module, driver = gpu
+    add, lines = module.lazy.add, list[int]()
+    tensors = on(driver, 512, 512, 512)
+    step: Step = lambda found: noted(add(*(found[place] for place in turn)), lines)  # noqa: E731
+    wanted = [tensor.storage.address for tensor in tensors]
+    found = chained(add(*tensors), *[step] * 20).sync()
+    assert lines == [line_of(step)] * 20
+    for launch in driver.launches:
+        assert list(launch.arguments[:3]) == wanted
+        wanted = [wanted[place] for place in turn]
+    assert len(driver.launches) == 21
+    assert len({one.storage.address for one in found[:3]}) == 3
+    assert looked.count("<lambda>") <= FIRST or not EXACT
+
+
+def test_a_hint_is_about_tensors_of_its_step(gpu: Gpu) -> None:
+    """What was taken last may be another thread's."""
+    module, driver = gpu
+    add = module.lazy.add
+    step = lambda found: add(*found)  # noqa: E731
+    op = step(on(driver, 512, 512, 512))
+    place, who, one, two = hinted(step, op)
+    assert (place, who) == (op._site, op._values[0]._moved)
+    assert one[-1] is two[-1] is op._looks
+    others = step(on(driver, 512, 512, 512))
+    assert hinted(step, op)[2][-1] is op._looks  # the last but one
+    again = add(*on(driver, 512, 512, 512))
+    assert hinted(step, op) == NO_HINT
+    assert hinted(step, others)[2][-1] is others._looks
+    assert hinted(step, again) == NO_HINT  # made elsewhere
 
 
 def test_other_tensors_than_the_step_was_given_are_looked_at(gpu: Gpu) -> None:
