@@ -140,7 +140,7 @@ def _order(storage: Storage, source: Any, stream: Any) -> None:
         if named is not None and (not isinstance(named, int) or not 0 <= named < 2**64):
             raise TensorError(f"its __cuda_array_interface__ names the stream {named!r}, which is none", fix=_DESCRIBE)
         theirs = 0 if named in (None, _LEGACY) else named
-        # Who names none may have work on the legacy default stream: Numba copies and launches there. An event there breaks others' captures.
+        # Who names none may have work on the legacy default stream, as Numba has. An event there breaks others' captures.
         if named is not None or not storage.driver.capturing(storage.ordinal, theirs):
             storage.pass_through(theirs, write=True)
     storage.pass_through(handle, write=True)
