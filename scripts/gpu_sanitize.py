@@ -43,17 +43,29 @@ LEFT_OUT = {
     "test_the_contract[events_of_outside_are_refused]": "breaks captures on purpose",
     "test_the_watcher_breaks_no_capture_of_torch": "captures with torch",
 }
+# Tests that a tool would follow for minutes, for it watches every access to shared memory; their kernels are followed in smaller sizes.
+TOO_LARGE = {
+    "racecheck": (
+        "test_gemm[4096-4096-4096-float16]",
+        "test_gemm[4096-4096-4096-bfloat16]",
+        "test_gemm[4104-4088-4120-float16]",
+        "test_gemm[4104-4088-4120-bfloat16]",
+        "test_attention[64-1-4096]",
+        "test_attention[128-1-4096]",
+        "test_attention[128-4-4096]",
+    )
+}
 # Tests of one process: a file of more is followed in several, since a tool makes each launch of a new kernel slow.
 MOST = 20
 # Files whose processes begin first, for one of their tests alone takes a minute.
 LONG = (
+    "test_kernels",
     "test_fatbin_program",
     "test_triton_frontend",
     "test_pipelines",
     "test_safe_kernels",
     "test_dispatch",
     "test_early_launches",
-    "test_kernels",
 )
 # Seconds for which a run that was interrupted may write its summary.
 GRACE = 20.0
@@ -68,12 +80,17 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) * 3 // 4), help="processes at once")
     parser.add_argument("--out", type=Path, required=True, help="directory of sanitizer.json, and of each tool's output")
     options = parser.parse_args()
-    processes = by_process(chosen(collected()))
-    results = [tool_run(options.sanitizer, tool, processes, options.limit, options.jobs, options.out) for tool in options.tool]
+    tests = collected()
+    results = [
+        tool_run(options.sanitizer, tool, by_process(chosen(tests, tool)), options.limit, options.jobs, options.out)
+        | {"left_out": left_out(tool)}
+        for tool in options.tool
+    ]
     (options.out / "sanitizer.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     for result in results:
         print("\n".join(told(row) for row in result["files"] if not clean(row) or row["cut"]))
         print(told(result))
+        print(f"not followed: {', '.join(f'{name} ({why})' for name, why in result['left_out'].items())}")
     if any(not clean(row) for result in results for row in result["files"]):
         return 1
     return 4 if any(result["cut"] for result in results) else 0
@@ -120,9 +137,15 @@ def collected() -> list[str]:
     return tests
 
 
-def chosen(tests: list[str]) -> list[str]:
+def left_out(tool: str) -> dict[str, str]:
+    """What a tool does not follow, by file or by test, and why."""
+    return NOT_FOLLOWED | LEFT_OUT | dict.fromkeys(TOO_LARGE.get(tool, ()), "too large for it")
+
+
+def chosen(tests: list[str], tool: str) -> list[str]:
     """Those that are not left out."""
-    return [test for test in tests if LEFT_OUT.keys().isdisjoint({name := test.rpartition("::")[2], name.partition("[")[0]})]
+    without = left_out(tool)
+    return [test for test in tests if without.keys().isdisjoint({name := test.rpartition("::")[2], name.partition("[")[0]})]
 
 
 def followed(sanitizer: str, tool: str, tests: list[str], limit: float, out: Path, name: str = "") -> dict[str, Any]:
