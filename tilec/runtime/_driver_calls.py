@@ -65,8 +65,10 @@ class Calls:
         return self._pushed(context)
 
     def adopt(self, ordinal: int) -> None:
-        """Give a thread that has no context the device's primary one, for good, as the CUDA runtime does it."""
-        if not int(self._ask("cuCtxGetCurrent")):
+        """Give a thread that has no context that of device 0, for good, if this is the device: the CUDA runtime would. With that of another
+        one, torch and CuPy would make their next arrays there; what is for another device is done in its context each time.
+        """
+        if ordinal == 0 and not int(self._ask("cuCtxGetCurrent")):
             self._ask("cuCtxSetCurrent", self._context(ordinal))
 
     @contextlib.contextmanager
