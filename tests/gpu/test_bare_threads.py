@@ -76,7 +76,8 @@ def work(step):
         def foreign():
             t = api.full(1024, 3.0, "f32").sync()
             made = Tensor.from_foreign(Foreign(t))
-            assert made.device == ordinal and set(made.to_host().tolist()) == {3.0}
+            assert made.device == ordinal, f"taken to be on device {made.device}"
+            assert set(made.to_host().tolist()) == {3.0}, "other contents"
             del made
 
         def waits():

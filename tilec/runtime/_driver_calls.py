@@ -106,6 +106,13 @@ class Calls:
                 found = self._contexts[ordinal]
         return found
 
+    def _some_context(self) -> Any:
+        """The primary context of a device that has one, whoever made it; None where nobody has."""
+        for ordinal in self._contexts or range(self._count):
+            if ordinal in self._contexts or self._api.cuDevicePrimaryCtxGetState(self._handle(ordinal))[-1]:
+                return self._context(ordinal)
+        return None
+
     # Results
 
     def _ask(self, call: str, *arguments: Any) -> Any:

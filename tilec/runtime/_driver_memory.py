@@ -53,10 +53,10 @@ class MemoryCalls(Calls):
         return (found[0], found[1]) if all(found) else None
 
     def _pointer(self, name: Any, address: int) -> Any:
-        """What an attribute of an address is; addresses are those of all contexts, so to a thread without one any is good."""
+        """What an attribute of an address is. Without a context the driver knows of none; they are those of all, so any context is good."""
         found = self._api.cuPointerGetAttribute(name, address)
-        if int(found[0]) in _ELSEWHERE and self._contexts:
-            with self._pushed(next(iter(self._contexts.values()))):
+        if found[0] != self._success and not int(self._api.cuCtxGetCurrent()[1]) and (context := self._some_context()) is not None:
+            with self._pushed(context):
                 found = self._api.cuPointerGetAttribute(name, address)
         return found
 

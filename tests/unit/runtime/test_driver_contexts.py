@@ -167,19 +167,28 @@ def test_what_goes_wrong_without_a_context_is_done_in_the_right_one(result: str)
 def test_what_asks_of_streams_and_addresses_needs_no_context_of_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Api(devices=2)
     driver = Driver(api)
-    with driver.current(1):
-        pass  # its context is known now
+    assert driver.pointer_device(0x1000) == 0, "no question more where the first is answered"
+    assert not api.made("cuDevicePrimaryCtxRetain")
     answers = {"cuStreamIsCapturing": 1, "cuPointerGetAttribute": 1}
+    without = {
+        "cuStreamIsCapturing": real.CUresult.CUDA_ERROR_INVALID_CONTEXT,
+        "cuPointerGetAttribute": real.CUresult.CUDA_ERROR_INVALID_VALUE,
+    }
 
     def made(name: str):
         def call(*arguments: object):
             api.calls.append((name, *arguments))
-            return (OK, answers[name]) if api.current else (real.CUresult.CUDA_ERROR_INVALID_CONTEXT, None)
+            return (OK, answers[name]) if api.current else (without[name], None)
 
         return call
 
     for name in answers:
         monkeypatch.setattr(api, name, made(name), raising=False)
+    assert driver.pointer_device(0x1000) is None, "where no device has a context, nothing is known"
+    assert not api.made("cuDevicePrimaryCtxRetain")
+    monkeypatch.setattr(api, "cuDevicePrimaryCtxGetState", lambda device: (OK, 0, int(device == 1)), raising=False)  # of another library
+    assert driver.pointer_device(0x1000) == 1
+    assert api.made("cuDevicePrimaryCtxRetain") == [(1,)]
     assert driver.capturing(1, 0x77)
     assert driver.pointer_device(0x1000) == 1
     assert driver.allocation(0x1000) == (1, 1)
