@@ -15,7 +15,7 @@ from tilec.runtime.fastpath import CONSTANTS, NO_HINT
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.references import LOCAL, TURNS, references
 from tilec.runtime.tensors.described import Look
-from tilec.runtime.tensors.lease import Site, site
+from tilec.runtime.tensors.lease import site
 from tilec.runtime.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -174,13 +174,13 @@ def hinted(step: object, op: LazyLaunch[Any]) -> Hint:
         op: what it gave last, from the function of this module.
     """
     place, latest = op._site, op._origin.spare[-1]
-    if type(step) is FunctionType and place[0] is step.__code__ and _on_one_line(place[0]):
-        marks = [value._moved for value in op._values if type(value) is Tensor]
+    if op._looks is not None and type(step) is FunctionType and place[0] is step.__code__ and _on_one_line(place[0]):
+        mark = next(value._moved for value in op._values if type(value) is Tensor)
         looks = {id(look) for look in op._looks}
         # Another thread's, which may have come between, is about other tensors.
         sets = [taken for taken in latest() if taken[-1] is not None and {id(look) for look in taken[-1]} == looks]
-        if sets and type(marks[0]) is tuple and marks[0][1] is place:
-            return place, marks[0], sets[0], sets[-1]
+        if sets and type(mark) is tuple and mark[1] is place:
+            return place, mark, sets[0], sets[-1]
     return NO_HINT
 
 

@@ -204,7 +204,8 @@ def test_nothing_is_left_of_a_step_that_is_done(gpu: Gpu, looked: list[str]) -> 
         return noted(add(*found), lines)
 
     step: Step = lambda found: add(*found)  # noqa: E731
-    for last in (lambda op: op, lambda op: op.map(lambda found: found), lambda op: op.then(elsewhere)):
+    ends: list[Callable[[DeviceOp[Any]], DeviceOp[Any]]] = [lambda op: op, lambda op: op.map(tuple), lambda op: op.then(elsewhere)]
+    for last in ends:
         lines.clear()
         found = last(chained(add(*on(driver, 512, 512, 512)), *[step] * 9)).sync()
         assert lines in ([], [line_of(elsewhere) + 1])
@@ -235,7 +236,7 @@ def test_a_hint_is_about_tensors_of_its_step(gpu: Gpu) -> None:
     """What was taken last may be another thread's."""
     module, driver = gpu
     add = module.lazy.add
-    step = lambda found: add(*found)  # noqa: E731
+    step: Callable[[Any], LazyLaunch[Any]] = lambda found: add(*found)  # noqa: E731
     op = step(on(driver, 512, 512, 512))
     place, who, one, two = hinted(step, op)
     assert (place, who) == (op._site, op._values[0]._moved)
