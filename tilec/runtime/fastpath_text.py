@@ -102,7 +102,8 @@ def along(ctx, handed, left, told, hinted):
                 if found is same:
                     value = step(value)
                 else:
-                    same, spare[1:5] = None, no_hint
+                    if same is not None:
+                        same, spare[1:5] = None, no_hint
                     verb, step, place = found
                     if verb != "then":
                         return value, found
@@ -156,7 +157,8 @@ def along(ctx, handed, left, told, hinted):
             told(error, verb, place)
         raise
     finally:
-        spare[1:5] = no_hint
+        if same is not None:
+            spare[1:5] = no_hint
 
 def launch_anew(stream, values, looks):
     global latest, other
