@@ -296,6 +296,7 @@ def test_a_package_that_is_installed_goes_by_its_name(tilec: Tilec, tmp_path: Pa
     ("arguments", "words"),
     [
         (["scael"], "no kernel 'scael'; did you mean 'scale'"),
+        (["scale/small"], "'scale/small' is a case's name, and kernels are named here\n  fix: take the case with --select 'scale/small'"),
         (["--case", "none", "--case", "god"], "no case 'none', no case 'god'; did you mean 'good'\n  fix: cases are scale/good, scale/bad"),
         (["--arg", "x=1"], "--arg runs one kernel: name it"),
         (["--repeat", "2", "--check"], "--repeat and --check do not go together"),
