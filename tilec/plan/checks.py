@@ -9,10 +9,10 @@ from collections.abc import Collection, Sequence
 from tilec.errors import ExpressionError
 from tilec.manifest.types import Kernel
 from tilec.model import expr
-from tilec.model.arch import Target, TargetKind
+from tilec.model.arch import ARCHS, Target, TargetKind
 from tilec.model.cpp import cut
 from tilec.model.dtype import DTYPES
-from tilec.model.job import Variant
+from tilec.model.job import Job, Variant
 from tilec.model.kernel import KernelDecl
 from tilec.model.signature import Param, ParamKind
 from tilec.model.table import same_point
@@ -157,6 +157,22 @@ def check_clusters(kernel: Kernel, decl: KernelDecl, targets: Sequence[Target], 
         path = ("launch", "cluster") if kernel.launch.cluster else ()
         what = f"clusters of {size} blocks need compute capability 9.0, and {', '.join(older)} {'is' if len(older) == 1 else 'are'} older"
         report(f"{what}: limit the kernel to newer targets in [[override]]", ("kernel", kernel.name, *path))
+
+
+def check_shared(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
+    """Report machine code that no launch could use: a block of it takes more shared memory than one of its architecture may have."""
+    beyond: dict[str, str] = {}
+    for job in jobs:
+        arch = ARCHS.get(job.target.cc)
+        with contextlib.suppress(ExpressionError):  # one that reads arguments is checked at the launch
+            wanted = expr.parse(kernel.launch.shared).evaluate(dict(job.variant.axes))
+            if job.target.kind is TargetKind.CUBIN and arch is not None and isinstance(wanted, int) and wanted > arch.shared_block:
+                beyond.setdefault(str(job.target), f"{wanted} bytes for {job.id}, and a block has {arch.shared_block} at most")
+    if beyond:
+        names = f"{', '.join(beyond)} {'has' if len(beyond) == 1 else 'have'}"
+        hint = "limit what needs it to other targets in [[override]], or take less"
+        what = f"{names} less shared memory than launches take: {next(iter(beyond.values()))}: {hint}"
+        report(what, ("kernel", kernel.name, "launch", "shared"))
 
 
 def check_hints(given: Sequence[str], path: tuple[str | int, ...], language: str, known: Sequence[str], report: Report) -> None:
