@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from tilec.errors import ExpressionError
-from tilec.manifest.types import Kernel
+from tilec.manifest.types import Input, Kernel
 from tilec.model import expr
 from tilec.model.arch import ARCHS, Target, TargetKind
 from tilec.model.cpp import cut
@@ -316,7 +316,7 @@ def _check_rules(kernel: Kernel, params: Sequence[Param], unresolved: Collection
 
 def _check_cases(kernel: Kernel, params: Sequence[Param], unresolved: Collection[str], variants: Sequence[Variant], report: Report) -> None:
     names = [*(p.name for p in params), *unresolved]
-    axes = dict(kernel.matrix.axes)
+    axes, by_name = dict(kernel.matrix.axes), {param.name: param for param in params}
     for case in kernel.cases:
         base = ("kernel", kernel.name, "case", case.name)
         given = {item.name for item in case.inputs}
@@ -326,9 +326,27 @@ def _check_cases(kernel: Kernel, params: Sequence[Param], unresolved: Collection
             elif item.dtype and item.dtype not in DTYPES and item.dtype not in axes:
                 what = f"{item.dtype!r} is neither a dtype nor an axis{suggest(item.dtype, [*axes, *DTYPES])}"
                 report(what, (*base, "inputs", item.name, "dtype"))
+            elif item.name in by_name:
+                _check_input(item, by_name[item.name], variants, (*base, "inputs", item.name), report)
         missing = [p.name for p in params if p.name not in given and p.default is None and not p.optional]
         if missing:
             report(f"no input for {', '.join(missing)}", (*base, "inputs"))
         if variants and case.axes and not any(set(case.axes) <= set(variant.axes) for variant in variants):
             shown = ", ".join(f"{name} = {value!r}" for name, value in case.axes)
             report(f"no variant has {shown}", (*base, "axes"))
+
+
+def _check_input(item: Input, param: Param, variants: Sequence[Variant], path: tuple[str | int, ...], report: Report) -> None:
+    """Report an input that no launch would take: a run says it too, and for most languages on another machine."""
+    if param.kind is ParamKind.SCALAR and item.shape is not None:
+        report(f"{item.name} is a number, and a tensor is given: inputs.{item.name} = 2", path)
+    if param.kind is not ParamKind.TENSOR:
+        return
+    if item.value is not None:
+        report(f"{item.name} is a tensor, and a number is given: inputs.{item.name} = {{ shape = [1024] }}", path)
+    elif item.shape is not None and param.rank >= 0 and len(item.shape) != param.rank:
+        report(f"{len(item.shape)} extents, and the kernel takes {param.rank} for {item.name}", (*path, "shape"))
+    taken = {dict(variant.axes).get(param.dtype, param.dtype) for variant in variants}
+    if item.dtype in DTYPES and taken and item.dtype not in taken:
+        shown = ", ".join(sorted(map(str, taken)))
+        report(f"{item.dtype}, and the kernel takes {shown} for {item.name}", (*path, "dtype"))
