@@ -269,6 +269,7 @@ def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
     given = ("--arg", "x=f32[5]:arange", "--arg", "z=f32[5]:empty", "--arg", "alpha=10")
     done = tilec("scale", "--bundle", "acme.tilec", *given, "--save", "out")
     assert (done.code, done.out.splitlines()[1].split()[:2]) == (0, ["scale", "ran"])
+    assert done.out.endswith(": 1 ran without a reference\n"), "`ran` alone would not say that nothing was compared"
     assert np.load(tmp_path / "out" / "scale.z.npy").tolist() == [0, 10, 20, 30, 40]
     checked = tilec("scale", "--bundle", "acme.tilec", *given, "--reference", "reference.py:scale")
     assert checked.code == 0
