@@ -13,6 +13,7 @@ import pytest
 from tilec import simt
 from tilec.errors import ToolchainError, UsageError
 from tilec.frontends import _simt_api as api
+from tilec.frontends import _simt_errors as errors
 from tilec.frontends import _simt_text as text
 from tilec.frontends._simt_function import with_constants
 from tilec.frontends.base import BUILTIN, ToolSearch
@@ -109,6 +110,12 @@ def test_a_numpy_that_numba_cuda_fails_with_is_refused_by_name() -> None:
             api.require_numpy(version)
         assert caught.value.what == f"NumPy is of version {version}, and numba-cuda 0.30 works with those before 2.5"
         assert caught.value.fix == "pip install 'tilec[simt]'"
+
+
+def test_a_field_that_a_struct_does_not_have_is_said_to_be_none() -> None:
+    """All that numba says of `box.width` is "'width'"."""
+    assert errors._first("'width'") == "width is not known: the struct has no such field"
+    assert errors._first("Untyped global name 'width': of no type") == "Untyped global name 'width': of no type"
 
 
 def test_what_is_installed_for_simt_kernels_fits() -> None:
