@@ -104,8 +104,8 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
     cache = Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
     with work.lock(observer.note), _pool(project, request, cache, observer, work) as pool:
         declared = declare(project, pool, cache, fresh=request.force, select=request.select)
-        if not request.aside:
-            check_lock(Path(project.manifest.root), declared.tools, locked=request.locked, note=observer.note)
+        if request.locked and not request.aside:
+            check_lock(Path(project.manifest.root), declared.tools, locked=True, note=observer.note)
         plan = _plan(project, declared, request)
         if request.aside and not plan.jobs:
             return BuildResult(outputs=(), info=None, jobs=0, compiled=0, cached=0, seconds=time.monotonic() - started, up_to_date=False)
@@ -115,7 +115,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         fingerprint = Fingerprint.of([k.key for k in keyed], draft, emit, project.manifest)
         last = None if request.force or declared.unreadable else work.up_to_date(fingerprint)
         if last is not None:
-            _stamp(project, declared, request, last, jobs=len(keyed), since=since)
+            _settle(project, declared, request, observer, last, jobs=len(keyed), since=since)
             seconds = time.monotonic() - started
             return BuildResult(
                 outputs=last, info=None, jobs=len(keyed), compiled=0, cached=len(keyed), seconds=seconds, up_to_date=True, notes=plan.notes
@@ -137,7 +137,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         )
         keys = KeyMaker(tools=declared.tools, inputs=declared.inputs).snapshot(plan.jobs)
         outputs = publish(publication, work.outputs(), remember=lambda outputs: work.save(fingerprint, outputs, keys))
-        _stamp(project, declared, request, outputs, jobs=len(done), since=since)
+        _settle(project, declared, request, observer, outputs, jobs=len(done), since=since)
     warnings = tuple(dict.fromkeys(w for outcome in done for w in outcome.warnings))
     compiled = sum(not outcome.cached for outcome in done)
     return BuildResult(
@@ -187,10 +187,19 @@ def _prepare(emit: Sequence[str]) -> None:
         render.package_template()
 
 
-def _stamp(project: Project, declared: Declared, request: BuildRequest, outputs: Sequence[Output], *, jobs: int, since: int) -> None:
-    """Let the next build see by file status alone that it has nothing to do, where file status says everything."""
+def _settle(
+    project: Project, declared: Declared, request: BuildRequest, observer: Observer, outputs: Sequence[Output], *, jobs: int, since: int
+) -> None:
+    """Once all outputs are there: record the tools that made them, which a build that fails leaves as they are, and what it looked at."""
     if request.aside:
         return
+    if not request.locked:
+        check_lock(Path(project.manifest.root), declared.tools, locked=False, note=observer.note)
+    _stamp(project, declared, request, outputs, jobs=jobs, since=since)
+
+
+def _stamp(project: Project, declared: Declared, request: BuildRequest, outputs: Sequence[Output], *, jobs: int, since: int) -> None:
+    """Let the next build see by file status alone that it has nothing to do, where file status says everything."""
     manifest = project.manifest
     # tilec's own code is looked at anyway.
     inputs = {file for files in declared.inputs.values() for file in files if not file.name.startswith(OWN)}

@@ -127,43 +127,46 @@ def include_folders(project: Project) -> tuple[str, ...]:
 def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
     """References of cases that are not there. A build needs none of them, and a run, which does, is often on another machine."""
     problems = []
-    functions: dict[str, frozenset[str] | None] = {}
+    read: dict[str, tuple[str, frozenset[str] | None]] = {}
     owners = [("kernel", kernel.name, kernel.cases) for kernel in manifest.kernels]
     for table, name, cases in (*owners, *(("chain", chain.name, chain.cases) for chain in manifest.chains)):
         for case in cases:
             file, _, function = case.reference.rpartition(":")
-            if file and file not in functions:
-                functions[file] = _functions(Path(manifest.root) / file)
-            known = functions.get(file)
-            what = ""
-            if file and known is None:
-                what = f"no such file {file!r}"
-            elif file and known and function not in known:
+            if not file:
+                continue
+            if file not in read:
+                read[file] = _functions(Path(manifest.root) / file, file)
+            what, known = read[file]
+            if known is not None and function not in known:
                 what = f"{file} has no function {function!r}{did_you_mean(function, known)}"
             if what:
                 problems.append(_problem(manifest, (table, name, "case", case.name, "reference"), what))
     return tuple(problems)
 
 
-def _functions(path: Path) -> frozenset[str] | None:
-    """Names that a Python file binds; None where there is no such file, empty where they cannot be told without running it."""
+def _functions(path: Path, file: str) -> tuple[str, frozenset[str] | None]:
+    """What is wrong with a Python file, and the names that it binds: None where they cannot be told without running it."""
     if not path.is_file():
-        return None
+        return f"no such file {file!r}", None
     try:
         tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return frozenset()
+    except SyntaxError as exc:
+        return f"{file} is no Python: {exc.msg}{f', line {exc.lineno}' if exc.lineno else ''}", None
+    except (OSError, ValueError) as exc:
+        return f"{file} cannot be read: {exc.strerror if isinstance(exc, OSError) else exc}", None
+    except RecursionError:
+        return "", None
     names: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
         elif isinstance(node, ast.alias):
             if node.name == "*":
-                return frozenset()
+                return "", None
             names.add((node.asname or node.name).partition(".")[0])
-    return frozenset(names)
+    return "", frozenset(names)
 
 
 def tuning_files(project: Project, declared: Declared, *, shipped: bool = True) -> dict[str, Tuned]:

@@ -204,6 +204,7 @@ def test_budgets_are_checked_beside_failures(cli: Cli, tmp_path: Path) -> None:
     assert 'k/thrice.cu:4:23: error: identifier "three" is undefined\n' in done.err
     assert done.err.endswith("error: 2 of 2 jobs failed; nothing was written, earlier output is as it was\n")
     assert not (root / "dist").exists()
+    assert not (root / "tilec.lock").exists(), "it records the tools of what was built"
 
 
 def test_an_edit_in_the_middle_of_a_build_is_noticed(tmp_path: Path) -> None:

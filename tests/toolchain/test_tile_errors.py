@@ -188,6 +188,17 @@ def test_a_failure_without_a_place_points_at_the_kernel(tile, tmp_path, monkeypa
     assert "a bug of it" in error.cause
 
 
+@pytest.mark.parametrize("target", ["tileir", "sm_90"])
+def test_a_tile_beyond_what_tile_ir_allows_is_refused_at_the_kernel(tile, tmp_path, target):
+    """cuda.tile writes it: portable bytecode would be shipped that nothing can run, and tileiras names offsets of its input alone."""
+    text = HEADER + "@ct.kernel\ndef k(x, T: ct.Constant[int]):\n    ct.store(x, (0,), ct.load(x, (0,), (T,)) + 1)\n"
+    error = compile_error(tile, tmp_path, text, tensor("x", out=True), axes={"T": 2**25}, target=target)
+    assert only(error) == (
+        "k.py:3:5: error: a tile of 33554432 elements is too large: the most is 16777216\n    def k(x, T: ct.Constant[int]):\n        ^\n"
+        "  hint: give the axes of the matrix that its extents come from smaller values"
+    )
+
+
 # --- manifest and kernel -----------------------------------------------------------------------------------------------------------
 
 TWO = HEADER + "@ct.kernel\ndef k(x, scale,\n      TILE: ct.Constant[int]):\n    ct.store(x, (0,), ct.load(x, (0,), (TILE,)) * scale)\n"

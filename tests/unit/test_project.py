@@ -15,7 +15,7 @@ from tilec.frontends._reads import digests
 from tilec.frontends.base import ToolSearch
 from tilec.model.job import InputFile, Source
 from tilec.model.kernel import KernelDecl, ToolInfo
-from tilec.project import declare, may_select, open_project
+from tilec.project import declare, may_select, open_project, reference_problems
 
 
 def problems(root: Path) -> list[str]:
@@ -154,3 +154,26 @@ def test_files_that_a_source_opens_are_inputs_and_an_edit_reads_it_again(root: P
 )
 def test_what_a_selection_may_mean(select: tuple[str, ...], kernel: str, may: bool) -> None:
     assert may_select(select, kernel) is may
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"def twice(x):\n    return 2 * x\n", ""),
+        (b"async def twice(x):\n    return 2 * x\n", ""),
+        (b"from other import *\n", ""),
+        (b"", "ref.py has no function 'twice'"),
+        (b"# to be written\n", "ref.py has no function 'twice'"),
+        (b"def twise(x):\n    return 2 * x\n", "ref.py has no function 'twice'; did you mean 'twise'"),
+        (b"X = 1\ndef twice(x:\n", "ref.py is no Python: '(' was never closed, line 2"),
+        (b"def twice(x): return '\xff'\n", "ref.py is no Python: "),
+    ],
+)
+def test_references_that_a_run_would_not_find(root: Path, text: bytes, told: str) -> None:
+    """A check reads the file: kernels that only a GPU runs would miss their references on the machine that has one."""
+    manifest = root / "tilec.toml"
+    manifest.write_text(manifest.read_text() + '[kernel.twice.case.some]\ninputs.x = { shape = [4] }\nreference = "ref.py:twice"\n')
+    (root / "ref.py").write_bytes(text)
+    found = [problem.message for problem in reference_problems(open_project(manifest, ToolSearch()).manifest)]
+    assert len(found) == bool(told)
+    assert all(message.removeprefix("kernel.twice.case.some.reference: ").startswith(told) for message in found)

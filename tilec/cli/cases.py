@@ -99,6 +99,8 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
     for name in wish.kernels:
         if name not in known:
             require_no_chain(manifest, name)
+            if name.partition("/")[0] in known:  # as reports name their rows
+                raise UsageError(f"{name!r} is a case's name, and kernels are named here", fix=f"take the case with --select '{name}'")
             raise UsageError(f"no kernel {name!r}{did_you_mean(name, known) or '; there are ' + ', '.join(known)}")
     if wish.args and wish.kernels[0] in chains:
         raise UsageError(f"--arg runs one kernel, and {wish.kernels[0]} is a chain of several", fix="name one of its kernels")

@@ -81,8 +81,8 @@ def _print(app: App, found: Machine) -> None:
     gpus = (
         f"{_good('all kernels on a GPU')}, {cpu}" if found.driver.gpus else f"{_good(cpu)}; the rest needs a GPU, and none can be used here"
     )
-    for language, package in found.extras.items():
-        app.say(_wrapped(f"{language:<8} ", f"cannot be built: {package} is not installed" if package else _good("can be built")))
+    for language, problem in found.extras.items():
+        app.say(_wrapped(f"{language:<8} ", f"{_bad('cannot be built')}: {problem}" if problem else _good("can be built")))
     app.say(_wrapped("run      ", gpus))
     outside = outside_tools(app)
     for use, (tool, path, _) in outside.items():
@@ -93,7 +93,7 @@ def _print(app: App, found: Machine) -> None:
 
 def _fixes(app: App, found: Machine, outside: dict[str, str]) -> None:
     """What to do about what is missing, each a command where one does it; what nothing can be built without at the end."""
-    fixes = {language: f"pip install 'tilec[{language}]'" for language, package in found.extras.items() if package}
+    fixes = {language: f"pip install 'tilec[{language}]'" for language, problem in found.extras.items() if problem}
     fixes |= outside
     if found.driver.problem:
         fixes["driver"] = found.driver.fix

@@ -107,7 +107,7 @@ cli = LazyGroup(
     help="Ahead-of-time GPU kernels for Python: one manifest, several kernel languages, one multi-architecture bundle, typed launchers.",
     epilog=examples("tilec new acme-kernels && cd acme-kernels", "tilec build", "tilec build --targets sm_90 --select 'gemm-*'")
     + "\n\nGlobal options may stand before or after the command. Exit codes: 0 done, 1 the work failed, 2 usage or manifest, "
-    "3 a tool or device is missing, 130 interrupted, 141 nobody reads the output any more.",
+    "3 a tool or device is missing, 86 sanitize found something, 130 interrupted, 141 nobody reads the output any more.",
     params=list(global_options(hidden=False)),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,

@@ -106,7 +106,7 @@ def _finish(app: App, wish: Wish, options: RunOptions, done: Sequence[_Done], *,
         app.document("run", {"ok": code == 0, "devices": parts})
     elif app.json:
         app.document("run", {**done[0].package, **rows[0], "ok": code == 0})
-    elif code or several or len(done[0].report.results) > 1:
+    elif code or several or len(done[0].report.results) > 1 or any(result.status == "ran" for result in done[0].report.results):
         for one in done:
             app.say(summary(one.report, one.device, findings=sum(len(item.findings) for item in one.findings)))
     return code

@@ -61,7 +61,7 @@ def _next_words(ctx: click.Context) -> list[str]:
     epilog=examples(
         "tilec watch                                  # build on every save",
         "tilec watch run softmax --device cpu         # build what it needs, and compare with the reference",
-        "tilec watch sanitize softmax/odd",
+        "tilec watch sanitize softmax --case odd",
         "tilec watch check",
     )
     + "\n\nCtrl-C ends it, with exit code 130; 2 usage or manifest.",

@@ -10,6 +10,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -27,6 +28,8 @@ from tilec.simt import Kernel, Options
 
 # The versions that this file was written against: part of what it uses is private, and moves from one minor version to the next.
 TESTED: Version = (0, 30)
+# The first NumPy that these do not work with: they read a name of it that is gone. Their own requirements allow it.
+NUMPY: Version = (2, 5)
 FIX = "pip install 'tilec[simt]'"
 _DTYPES = {name: dtype for dtype, name in NAMES.items()} | {"bool": "bool", "bool_": "bool", "__nv_bfloat16": "bf16"}
 # Stands for a result without an annotation: one that is annotated None returns nothing.
@@ -108,6 +111,7 @@ def load() -> Any:
     except ImportError as exc:
         raise ToolchainError(f"numba-cuda cannot be imported: {exc}", fix=FIX) from exc
     require_version(str(numba_cuda.__version__))
+    require_numpy(version("numpy"))
     if config.ENABLE_CUDASIM:
         raise ToolchainError(
             "numba's simulator is in the place of its compiler",
@@ -128,6 +132,22 @@ def require_version(version: str) -> None:
         raise ToolchainError(
             f"numba-cuda is of version {version}, and tilec compiles with {tested}",
             cause="tilec uses parts of numba-cuda's compiler that change from one version to the next",
+            fix=FIX,
+        )
+
+
+def require_numpy(version: str) -> None:
+    """Refuse a NumPy that numba-cuda does not work with.
+
+    Raises:
+        ToolchainError: it is one.
+    """
+    first = ".".join(map(str, NUMPY))
+    numbers = [int(word) if word.isdecimal() else 0 for word in version.split(".")[:2]]
+    if tuple(numbers) >= NUMPY:
+        raise ToolchainError(
+            f"NumPy is of version {version}, and numba-cuda {'.'.join(map(str, TESTED))} works with those before {first}",
+            cause=f"numba-cuda reads a name that NumPy {first} has no more, and its requirements do not say so",
             fix=FIX,
         )
 

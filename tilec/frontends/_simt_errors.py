@@ -32,6 +32,7 @@ _SPELLED = (
     (re.compile(r"Unknown attribute '(\w+)' of type Module\(<module '([\w.]+)' from '[^']*'>\)"), r"kernels have no \2.\1"),
     (re.compile(r"'CUDATargetContext' object has no attribute 'build_(\w+)'"), r"kernels have no \1"),
     (re.compile(r"\('wrong tuple length for \S+: ', '(.*)'\)"), r"wrong tuple length: \1"),
+    (re.compile(r"^'([A-Za-z_]\w*)'$"), r"\1 is not known: the struct has no such field"),  # all that it says
     (re.compile(r".*(?:insert_unresolved_ref|compiler re-entrant).*"), "a function calls itself, which numba does not compile for GPUs"),
 )
 # A function that `cuda.declare_device` made, what it is called with, and what it was declared with.

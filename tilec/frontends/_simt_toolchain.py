@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 from tilec.frontends import _simt_api as api
 from tilec.frontends import _tile_toolchain as python
 from tilec.frontends._tools import locate, require
@@ -27,6 +29,7 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
         )
     ]
     api.require_version(made[0].version)
+    api.require_numpy(version("numpy"))
     tools = require(TOOLS, search)
     linker, _ = locate(LINKER, search)
     if linker is not None and linker.release == tools["libnvrtc"].release:

@@ -122,11 +122,13 @@ class Compiler:
             except (TypeError, ValueError) as exc:
                 raise CompileError(f"kernel {name!r}: a hint is out of range: {exc}", fix=f"change [kernel.{job.spec.name}.hints]") from exc
             try:
-                return api.export(hinted, bound.bindings, symbol=symbol, target=target, version=version)
+                exported = api.export(hinted, bound.bindings, symbol=symbol, target=target, version=version)
             except CompileError:
                 raise
             except Exception as exc:
                 raise export_error(exc, source=job.spec.source, texts=module.texts, kernel=name, at=at) from exc
+        _check_tiles(exported.bytecode, name, at, line_of(module.texts, at.file, at.line))
+        return exported
 
     def _cubin(
         self, job: Job, module: LoadedModule, exported: api.Exported, bound: Bound, *, symbol: str, warned: tuple[Diagnostic, ...]
@@ -174,6 +176,22 @@ def _kernel_of(job: Job, module: LoadedModule, kernel: Declared, divisors: Mappi
     modules = list(module.modules.values())
     with entry(kernel.safe, values, modules, line=kernel.decl.location.line, checks=job.spec.checks, divisors=divisors) as made:
         yield made
+
+
+def _check_tiles(bytecode: bytes, kernel: str, at: Location, line: str) -> None:
+    """Refuse tiles that nothing can run: cuda.tile writes them, and tileiras refuses its bytecode at no place of the source."""
+    from tilec.tileir.read import too_large_tile
+    from tilec.tileir.types import MAX_ELEMENTS
+
+    extents = too_large_tile(bytecode)
+    if not extents:
+        return
+    what = f"a tile of {' x '.join(map(str, extents))} elements is too large: the most is {MAX_ELEMENTS}"
+    hint = "give the axes of the matrix that its extents come from smaller values"
+    raise CompileError(
+        f"kernel {kernel!r} does not compile: {what}",
+        diagnostics=(Diagnostic(message=what, location=at, excerpt=line, hint=hint),),
+    )
 
 
 def _divisors(kernel: Declared, bound: Bound, version: Version) -> Mapping[str, tuple[int, ...]] | None:

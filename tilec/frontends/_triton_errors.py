@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 from tilec.errors import CompileError, Diagnostic, Location
@@ -11,6 +12,7 @@ from tilec.frontends import _triton_api as api
 from tilec.frontends._tile_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule
 from tilec.frontends._triton_declare import HOW, Declared
+from tilec.model.suggest import did_you_mean
 
 _PLACED = re.compile(r'^(?:loc\()?"?([^"\n:]+)"?:(\d+):(\d+)\)?: (error|warning): (.*)$', re.MULTILINE)
 _PLAIN = re.compile(r"^(?:<unknown>:0: |loc\(unknown\): )?(error|warning): (.*)$", re.MULTILINE)
@@ -30,10 +32,11 @@ _HINTS = (
     ),
     (re.compile(r"kernel returns nothing"), "store results through a pointer"),
     (re.compile(r"(\w+) is not defined"), "kernels see their parameters, tl.constexpr globals, and other @triton.jit functions"),
-    (re.compile(r"no attribute '?(load|store|gather|scatter)"), HOW),
+    (re.compile(r"no attribute '?(load|store|gather|scatter)\b"), HOW),
     (re.compile(r"num_ctas > 1 requires"), "clusters need sm_90 or newer: give num_ctas by target, as in hints.sm_90 = { num_ctas = 2 }"),
     (re.compile(r"power of (?:2|two)"), "extents of tl.arange and num_warps are powers of two"),
 )
+_UNKNOWN = re.compile(r"module '(triton\.language(?:\.\w+)*)' has no attribute '(\w+)'")
 
 
 def kernel_error(exc: Exception, *, module: LoadedModule, kernel: Declared, what: str) -> CompileError:
@@ -116,4 +119,7 @@ def _spelled(message: str) -> str:
 
 
 def _hint(message: str) -> str:
+    unknown = _UNKNOWN.search(message)
+    if unknown:
+        return did_you_mean(unknown[2], [name for name in dir(sys.modules.get(unknown[1])) if not name.startswith("_")]).removeprefix("; ")
     return next((hint for pattern, hint in _HINTS if pattern.search(message)), "")

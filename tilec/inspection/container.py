@@ -75,6 +75,8 @@ def is_code(path: Path) -> bool:
 
 def _head(path: Path) -> bytes:
     """The first bytes of a file; empty for what is none, which `open_container` says more of."""
+    if not path.is_file():  # a pipe would be waited for
+        return b""
     try:
         with path.open("rb") as file:
             return file.read(8)
@@ -99,7 +101,7 @@ def open_container(path: Path) -> Container:
             "or compiled code: a cubin, a fatbin, PTX, Tile IR, a library"
         )
         raise BundleError(f"{path}: no such file or directory", fix=fix)
-    if path.suffix == ".whl":
+    if path.suffix == ".whl" and path.is_file():
         return _from_wheel(path)
     return _from_file(path, "bundle", path)
 

@@ -87,11 +87,17 @@ class CacheReport:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Package:
-    """A Python package that a language needs, and its version (empty where it is not installed)."""
+    """A Python package that a language needs.
+
+    Attributes:
+        version: empty where it is not installed.
+        problem: why what is installed does not do.
+    """
 
     name: str
     use: str
     version: str
+    problem: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,9 +123,9 @@ class Machine:
 
     @property
     def extras(self) -> dict[str, str]:
-        """The package that each language of an extra lacks; empty where it is there."""
-        absent = {package.name for package in self.packages if not package.version}
-        return {language: name if name in absent else "" for language, name in EXTRAS.items()}
+        """What keeps each language of an extra from being built; empty where nothing does."""
+        told = {package.name: package.problem if package.version else f"{package.name} is not installed" for package in self.packages}
+        return {language: told.get(name, "") for language, name in EXTRAS.items()}
 
     @property
     def match(self) -> Match | None:
@@ -173,7 +179,10 @@ def to_json(machine: Machine) -> dict[str, Any]:
         "python": {"version": machine.python, "executable": machine.executable},
         "system": machine.system,
         "languages": {name: {"ok": not lacks, "missing": list(lacks)} for name, lacks in machine.languages.items()}
-        | {name: {"ok": not lacks, "missing": [lacks] if lacks else []} for name, lacks in machine.extras.items()},
+        | {
+            name: {"ok": not problem, "missing": [EXTRAS[name]] if problem else [], "problem": problem}
+            for name, problem in machine.extras.items()
+        },
         "tools": [_tool_json(report) for report in machine.tools],
         "packages": [dataclasses.asdict(package) for package in machine.packages],
         "driver": {
@@ -249,6 +258,24 @@ def _package(name: str, use: str) -> Package:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return Package(name=name, use=use, version=version(name))
+        found = version(name)
     except PackageNotFoundError:
         return Package(name=name, use=use, version="")
+    return Package(name=name, use=use, version=found, problem=_unfit(name, found))
+
+
+def _unfit(name: str, found: str) -> str:
+    """Why this version of a package is refused by the frontend that compiles with it."""
+    from importlib.metadata import version
+
+    from tilec.frontends import _simt_api, _triton_api
+
+    try:
+        if name == EXTRAS["simt"]:
+            _simt_api.require_version(found)
+            _simt_api.require_numpy(version("numpy"))
+        elif name == EXTRAS["triton"]:
+            _triton_api.require_version(found)
+    except TilecError as exc:
+        return exc.what
+    return ""

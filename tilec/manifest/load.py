@@ -177,7 +177,7 @@ def _package(found: dict[str, Any], problems: Problems) -> Package | None:
         try:
             values.module_name(module)
         except ValueError as error:
-            problems.add(("package", "name"), f"{error}; say package.module as well")
+            problems.add(("package", "name"), f"{error}, or say by package.module how it is imported")
         found = {**found, "module": module}
     return Package(**{key.replace("-", "_"): value for key, value in found.items()})
 

@@ -16,7 +16,7 @@ from tilec.model.safety import Checks
 from tilec.model.signature import Param
 from tilec.model.suggest import did_you_mean
 from tilec.model.table import DispatchRule, TuningTable
-from tilec.plan.checks import check_clusters, check_entry, check_hints, check_kernel
+from tilec.plan.checks import check_clusters, check_entry, check_hints, check_kernel, check_shared
 from tilec.plan.groups import Groups
 from tilec.plan.matrix import Report, expand
 from tilec.plan.params import Resolver, abi_of_args
@@ -197,6 +197,7 @@ def _plan_kernel(scope: _Scope, kernel: Kernel, decl: KernelDecl, source: Source
     if not chosen.targets and not chosen.refused and selection.asks_for(kernel.name, [v.id for v in variants], wanted):
         report(no_target(kernel, language, wanted), ("kernel", kernel.name))
     check_clusters(kernel, decl, [job.target for job in jobs], report)
+    check_shared(kernel, jobs, report)
     info = dataclasses.replace(_info(kernel, decl, params, variants), table=table)
     return PlannedKernel(info=info, jobs=tuple(jobs), manifest=kernel, space=space)
 

@@ -7,12 +7,12 @@ import math
 from collections.abc import Collection, Sequence
 
 from tilec.errors import ExpressionError
-from tilec.manifest.types import Kernel
+from tilec.manifest.types import Input, Kernel
 from tilec.model import expr
-from tilec.model.arch import Target, TargetKind
+from tilec.model.arch import ARCHS, Target, TargetKind
 from tilec.model.cpp import cut
 from tilec.model.dtype import DTYPES
-from tilec.model.job import Variant
+from tilec.model.job import Job, Variant
 from tilec.model.kernel import KernelDecl
 from tilec.model.signature import Param, ParamKind
 from tilec.model.table import same_point
@@ -159,6 +159,22 @@ def check_clusters(kernel: Kernel, decl: KernelDecl, targets: Sequence[Target], 
         report(f"{what}: limit the kernel to newer targets in [[override]]", ("kernel", kernel.name, *path))
 
 
+def check_shared(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
+    """Report machine code that no launch could use: a block of it takes more shared memory than one of its architecture may have."""
+    beyond: dict[str, str] = {}
+    for job in jobs:
+        arch = ARCHS.get(job.target.cc)
+        with contextlib.suppress(ExpressionError):  # one that reads arguments is checked at the launch
+            wanted = expr.parse(kernel.launch.shared).evaluate(dict(job.variant.axes))
+            if job.target.kind is TargetKind.CUBIN and arch is not None and isinstance(wanted, int) and wanted > arch.shared_block:
+                beyond.setdefault(str(job.target), f"{wanted} bytes for {job.id}, and a block has {arch.shared_block} at most")
+    if beyond:
+        names = f"{', '.join(beyond)} {'has' if len(beyond) == 1 else 'have'}"
+        hint = "limit what needs it to other targets in [[override]], or take less"
+        what = f"{names} less shared memory than launches take: {next(iter(beyond.values()))}: {hint}"
+        report(what, ("kernel", kernel.name, "launch", "shared"))
+
+
 def check_hints(given: Sequence[str], path: tuple[str | int, ...], language: str, known: Sequence[str], report: Report) -> None:
     """Report hints that a language's compiler does not take."""
     for name in given:
@@ -300,7 +316,7 @@ def _check_rules(kernel: Kernel, params: Sequence[Param], unresolved: Collection
 
 def _check_cases(kernel: Kernel, params: Sequence[Param], unresolved: Collection[str], variants: Sequence[Variant], report: Report) -> None:
     names = [*(p.name for p in params), *unresolved]
-    axes = dict(kernel.matrix.axes)
+    axes, by_name = dict(kernel.matrix.axes), {param.name: param for param in params}
     for case in kernel.cases:
         base = ("kernel", kernel.name, "case", case.name)
         given = {item.name for item in case.inputs}
@@ -310,9 +326,27 @@ def _check_cases(kernel: Kernel, params: Sequence[Param], unresolved: Collection
             elif item.dtype and item.dtype not in DTYPES and item.dtype not in axes:
                 what = f"{item.dtype!r} is neither a dtype nor an axis{suggest(item.dtype, [*axes, *DTYPES])}"
                 report(what, (*base, "inputs", item.name, "dtype"))
+            elif item.name in by_name:
+                _check_input(item, by_name[item.name], variants, (*base, "inputs", item.name), report)
         missing = [p.name for p in params if p.name not in given and p.default is None and not p.optional]
         if missing:
             report(f"no input for {', '.join(missing)}", (*base, "inputs"))
         if variants and case.axes and not any(set(case.axes) <= set(variant.axes) for variant in variants):
             shown = ", ".join(f"{name} = {value!r}" for name, value in case.axes)
             report(f"no variant has {shown}", (*base, "axes"))
+
+
+def _check_input(item: Input, param: Param, variants: Sequence[Variant], path: tuple[str | int, ...], report: Report) -> None:
+    """Report an input that no launch would take: a run says it too, and for most languages on another machine."""
+    if param.kind is ParamKind.SCALAR and item.shape is not None:
+        report(f"{item.name} is a number, and a tensor is given: inputs.{item.name} = 2", path)
+    if param.kind is not ParamKind.TENSOR:
+        return
+    if item.value is not None:
+        report(f"{item.name} is a tensor, and a number is given: inputs.{item.name} = {{ shape = [1024] }}", path)
+    elif item.shape is not None and param.rank >= 0 and len(item.shape) != param.rank:
+        report(f"{len(item.shape)} extents, and the kernel takes {param.rank} for {item.name}", (*path, "shape"))
+    taken = {dict(variant.axes).get(param.dtype, param.dtype) for variant in variants}
+    if item.dtype in DTYPES and taken and item.dtype not in taken:
+        shown = ", ".join(sorted(map(str, taken)))
+        report(f"{item.dtype}, and the kernel takes {shown} for {item.name}", (*path, "dtype"))

@@ -133,15 +133,30 @@ def check_loaded(name: str, shape: LaunchShape, device: DeviceInfo, image: Image
     if threads > most and not is_tile(image):
         raise _refuse(name, f"the block has {threads} threads, and with {function.facts.registers} registers each {most} fit")
     static = function.facts.static_shared
-    total = static + shape.shared
-    if total > device.shared_optin:
-        parts = f" ({static} static and {shape.shared} dynamic)" if static and shape.shared else ""
-        raise _refuse(name, f"a block needs {total} bytes of shared memory{parts}, and {device} allows {device.shared_optin}")
+    _check_shared(name, static, shape.shared, device)
     size = math.prod(cluster_of(shape, image))
     if size > 1 and not device.cluster:
         raise _refuse(name, f"the launch has clusters of {size} blocks, and {device} has no clusters")
     if shape.cooperative and not device.cooperative:
         raise _refuse(name, f"the launch is cooperative, and {device} has no cooperative launches")
+
+
+def check_recorded(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo) -> None:
+    """What `check_compiled` and `check_loaded` hold against the image, as far as the bundle tells; nothing is loaded.
+
+    Raises:
+        LaunchLimitError: the first of these that does not hold.
+    """
+    check_compiled(name, shape, image)
+    # What the bundle has of a kernel whose block the compiler chose counts the dynamic shared memory in.
+    _check_shared(name, image.resources.shared or 0, 0 if image.block else shape.shared, device)
+
+
+def _check_shared(name: str, static: int, dynamic: int, device: DeviceInfo) -> None:
+    total = static + dynamic
+    if total > device.shared_optin:
+        parts = f" ({static} static and {dynamic} dynamic)" if static and dynamic else ""
+        raise _refuse(name, f"a block needs {total} bytes of shared memory{parts}, and {device} allows {device.shared_optin}")
 
 
 def opt_in(shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> None:

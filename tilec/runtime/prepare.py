@@ -20,7 +20,16 @@ from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish, settle_grid
 from tilec.runtime.images import Function, ImageStore
 from tilec.runtime.layout import TensorFacts, byte_range
-from tilec.runtime.limits import as_compiled, check_compiled, check_device_limits, check_loaded, check_residency, launch_shape, opt_in
+from tilec.runtime.limits import (
+    as_compiled,
+    check_compiled,
+    check_device_limits,
+    check_loaded,
+    check_recorded,
+    check_residency,
+    launch_shape,
+    opt_in,
+)
 from tilec.runtime.packing import Block, Packing
 from tilec.runtime.seam_types import DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
 from tilec.runtime.select import Considered, Settled, settle
@@ -316,6 +325,8 @@ def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site
     if images.image is not None:
         shape = as_compiled(shape, images.image)
     check_device_limits(contract.name, shape, site.device)
+    if images.image is not None:
+        check_recorded(contract.name, shape, site.device, images.image)
     Packing(call, considered[-1].variant.abi, site.device.ordinal)  # refuses extents and strides that the kernel's numbers cannot hold
     return Explanation(
         kernel=contract.name,

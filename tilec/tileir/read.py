@@ -63,6 +63,17 @@ def decode(data: bytes) -> Module:
     )
 
 
+def too_large_tile(data: bytes) -> tuple[int, ...]:
+    """Extents of a tile with more elements than Tile IR allows; empty where there is none. Compilers write such bytecode without a word.
+
+    Raises:
+        TileIRError: the file is damaged.
+    """
+    version = read_version(data)
+    sections = _sections(Cursor(data, "file", len(MAGIC) + 4))
+    return Types(_table(sections, _TYPE, 4), version).too_large()
+
+
 def read_version(data: bytes) -> Version:
     """The version of a bytecode file, from its first bytes.
 

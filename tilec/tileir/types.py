@@ -22,6 +22,7 @@ from tilec.tileir.ir import (
 from tilec.tileir.tables import Table
 
 MAX_ELEMENTS = 1 << 24  # of a tile
+_TILE = 13
 _DYNAMIC = -(2**63)
 _MAX_RANK = 30  # one less than what every NumPy has, for the axis of the blocks
 _MAX_DEPTH = 8  # of types in types: a view of a tensor in a signature is 3 deep
@@ -57,6 +58,17 @@ class Types:
     def __getitem__(self, number: int) -> Type:
         return self._get(number, 0)
 
+    def too_large(self) -> tuple[int, ...]:
+        """Extents of the first tile with more elements than a tile may have; empty where none has."""
+        for number in range(len(self._table)):
+            item = self._table[number]
+            if item.varint() == _TILE:
+                item.varint()  # its element type
+                extents = item.ints(8)
+                if math.prod(extents) > MAX_ELEMENTS:
+                    return tuple(extents)
+        return ()
+
     def scalar(self, number: int) -> Scalar:
         """A type that has to be an element type."""
         found = self[number]
@@ -88,7 +100,7 @@ class Types:
                 return self._scalar(item, tag)
             case 12:
                 return self._pointer(item, depth)
-            case 13:
+            case _ if tag == _TILE:
                 return self._tile(item, depth)
             case 14:
                 return self._tensor(item, depth)

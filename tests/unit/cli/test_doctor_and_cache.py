@@ -11,6 +11,8 @@ from tilec.frontends._tools import Tool, ToolReport
 from tilec.frontends.base import ToolSearch
 from tilec.inspection import machine
 
+PACKAGE = machine._package  # as it is, where a test has another in its place
+
 
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[ToolSearch]:
@@ -104,6 +106,24 @@ def test_doctor_on_a_bare_machine(cli, bare, tmp_path: Path) -> None:
 RUNS = "run      all kernels on a GPU, tile kernels on the cpu device (target tileir)"
 
 
+def test_doctor_says_where_what_is_installed_does_not_do(cli, full, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that is there and that the frontend refuses is no language that can be built."""
+    versions = {"cuda-tile": "1.7.0", "numba-cuda": "0.30.4", "triton": "3.8.1", "numpy": "2.5.5"}
+    monkeypatch.setattr("importlib.metadata.version", versions.__getitem__)
+    monkeypatch.setattr(machine, "_package", PACKAGE)
+    done = cli("doctor")
+    simt = "NumPy is of version 2.5.5, and numba-cuda 0.30 works with those before 2.5"
+    triton = "triton is of version 3.8.1, and tilec compiles with 3.9"
+    lines = done.out.splitlines()
+    assert f"simt     cannot be built: {simt}" in lines
+    assert f"triton   cannot be built: {triton}" in lines
+    assert lines[lines.index("fix") + 1 :][:2] == ["  simt      pip install 'tilec[simt]'", "  triton    pip install 'tilec[triton]'"]
+    told = json.loads(cli("doctor", "--json").out)["languages"]
+    assert told["simt"] == {"ok": False, "missing": ["numba-cuda"], "problem": simt}
+    versions["numpy"], versions["triton"] = "2.4.6", "3.9.0"
+    assert json.loads(cli("doctor", "--json").out)["languages"]["triton"] == {"ok": True, "missing": [], "problem": ""}
+
+
 def test_doctor_on_a_full_machine(cli, full) -> None:
     done = cli("doctor")
     assert (done.code, done.err) == (0, "")
@@ -193,7 +213,7 @@ def test_doctor_as_json(cli, bare) -> None:
     assert document["cpu"] == {"tile_ir": [[13, 1], [13, 4]]}
     assert document["driver"] == {"found": False, "cuda": None, "ptx_isa": None, "problem": "the CUDA driver (libcuda) cannot be loaded"}
     assert document["toolkit"] is None
-    assert document["languages"]["simt"] == {"ok": False, "missing": ["numba-cuda"]}
+    assert document["languages"]["simt"] == {"ok": False, "missing": ["numba-cuda"], "problem": "numba-cuda is not installed"}
     assert document["outside"]["profile"] == {"tool": "ncu", "path": None, "fix": "install it"}
     assert document["tools"][0]["found"] is False
     assert len(document["tools"][0]["looked"]) == 5

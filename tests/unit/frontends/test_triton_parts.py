@@ -13,6 +13,7 @@ import pytest
 
 from tilec.errors import Location, ToolchainError
 from tilec.frontends import _triton_api as api
+from tilec.frontends import _triton_errors as errors
 from tilec.frontends._triton_errors import native_diagnostics
 from tilec.frontends._triton_writes import Function, resolver
 from tilec.frontends._triton_writes import written as written_by
@@ -183,3 +184,13 @@ def test_what_the_native_compiler_writes() -> None:
     ]
     (warning,) = native_diagnostics(log, texts, severity="warning")
     assert (warning.message, warning.location) == ("slow", Location(file="k/a.py", line=2, column=1))
+
+
+def test_a_misspelt_word_of_triton_is_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tl.loadd` is a typo of a function; `x.load` on what is no descriptor is another thing."""
+    monkeypatch.setitem(sys.modules, "triton.language", SimpleNamespace(load=1, store=2, arange=3, _private=4))
+
+    assert errors._hint("module 'triton.language' has no attribute 'loadd'") == "did you mean 'load'"
+    assert errors._hint("module 'triton.language' has no attribute 'arrange'") == "did you mean 'arange'"
+    assert errors._hint("module 'triton.language' has no attribute 'gather'") == ""
+    assert errors._hint("'tensor' object has no attribute 'load'").startswith('args = ["descriptor(x, BM, BK)", …]')

@@ -104,6 +104,7 @@ def test_a_step_that_is_refused_is_the_cases_error(tilec: Tilec) -> None:
     ("arguments", "told"),
     [
         (["run", "bth"], "no kernel 'bth'; did you mean 'both'"),
+        (["run", "both/few[f32]"], "'both/few[f32]' is a case's name, and kernels are named here"),
         (["run", "both", "--arg", "x=f32[3]"], "no kernel 'both' in the bundle; it has scale"),
         (["run", "both", "--set", "factor=2"], "factor=2: both is a chain, whose cases run as they are written"),
         (["bench", "both", "--set", "factor=2"], "factor=2: both is a chain, whose cases run as they are written"),

@@ -269,6 +269,7 @@ def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
     given = ("--arg", "x=f32[5]:arange", "--arg", "z=f32[5]:empty", "--arg", "alpha=10")
     done = tilec("scale", "--bundle", "acme.tilec", *given, "--save", "out")
     assert (done.code, done.out.splitlines()[1].split()[:2]) == (0, ["scale", "ran"])
+    assert done.out.endswith(": 1 ran without a reference\n"), "`ran` alone would not say that nothing was compared"
     assert np.load(tmp_path / "out" / "scale.z.npy").tolist() == [0, 10, 20, 30, 40]
     checked = tilec("scale", "--bundle", "acme.tilec", *given, "--reference", "reference.py:scale")
     assert checked.code == 0
@@ -296,6 +297,7 @@ def test_a_package_that_is_installed_goes_by_its_name(tilec: Tilec, tmp_path: Pa
     ("arguments", "words"),
     [
         (["scael"], "no kernel 'scael'; did you mean 'scale'"),
+        (["scale/small"], "'scale/small' is a case's name, and kernels are named here\n  fix: take the case with --select 'scale/small'"),
         (["--case", "none", "--case", "god"], "no case 'none', no case 'god'; did you mean 'good'\n  fix: cases are scale/good, scale/bad"),
         (["--arg", "x=1"], "--arg runs one kernel: name it"),
         (["--repeat", "2", "--check"], "--repeat and --check do not go together"),

@@ -305,6 +305,13 @@ def test_a_damaged_index_is_the_bundles_error():
     assert refusal(BundleError, module.add, Z, X, Y).startswith("add: the bundle's index holds an expression that cannot be read")
 
 
+def explained(module, *arguments):
+    """What `explain` refuses, which loads nothing: it says of a launch what the launch says."""
+    with pytest.raises(LaunchLimitError) as caught:
+        module.add.explain(*arguments)
+    return str(caught.value).splitlines()[0]
+
+
 @pytest.mark.parametrize(
     ("launch", "what"),
     [
@@ -322,6 +329,7 @@ def test_a_damaged_index_is_the_bundles_error():
 )
 def test_limits(launch, what):
     module, driver = loaded(dataclasses.replace(ADD, launch=launch))
+    assert explained(module, Z, X, Y) == f"add: {what}"
     assert refusal(LaunchLimitError, module.add, Z, X, Y) == f"add: {what}"
     assert driver.launches == []
 
@@ -331,6 +339,7 @@ def test_limits_of_the_image():
     module, _ = loaded(dataclasses.replace(ADD, variants=(variant,)))
     what = refusal(LaunchLimitError, module.add, Z, X, Y)
     assert what == "add: the block has 256 threads, and the kernel was compiled for 128 at most (__launch_bounds__)"
+    assert explained(module, Z, X, Y) == what
     variant = dataclasses.replace(variant, images=(image("exact", required_block=(128,)),))
     module, _ = loaded(dataclasses.replace(ADD, variants=(variant,)))
     what = refusal(LaunchLimitError, module.add, Z, X, Y)
