@@ -15,8 +15,8 @@ from tilec.errors import NestedExecutionError, TilecError, UsedOpError
 from tilec.runtime.kept import let_go, without_frames
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.execution import Execution, refuse_nested, submit
-from tilec.runtime.ops.op import DeviceOp
-from tilec.runtime.ops.policy import SchedulingPolicy, as_stream, current_policy
+from tilec.runtime.ops.op import DeviceOp, require_function
+from tilec.runtime.ops.policy import SchedulingPolicy, current_policy, stream_of
 from tilec.runtime.ops.site import label, location
 from tilec.runtime.ops.watcher import WATCHER
 from tilec.runtime.uncopied import Uncopied
@@ -136,7 +136,11 @@ class DeviceFuture(Uncopied, Generic[T]):
         """Call a function with this future once the device is done: at once where it is, else on the watcher's thread.
 
         It should be short, and wait for nothing. What it raises is logged.
+
+        Raises:
+            UsageError: it is no function, or one that gives a coroutine.
         """
+        require_function("add_done_callback", function)
         if self._tell(function):
             WATCHER.hurry()
 
@@ -278,7 +282,7 @@ def start(op: DeviceOp[T], policy: Callable[[], SchedulingPolicy], *, watch: boo
     refuse_nested(op)
     made = [DeviceFuture(op)]  # taken out of this frame in the end: an error has its frames, and a future its error
     try:
-        stream = as_stream(policy().next_stream())
+        stream = stream_of(policy())
         made[0]._begin(submit(op, stream), stream.handle, watch=watch)  # noqa: SLF001 - its own module
     except (UsedOpError, NestedExecutionError) as error:
         if not error.op:

@@ -23,6 +23,7 @@ from tilec.runtime.tensors.giving_back import GivingBack
 from tilec.runtime.tensors.lease import holder
 from tilec.runtime.tensors.recording import recording_of
 from tilec.runtime.tensors.storage import Storage
+from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from tilec.runtime.ops.graph_scope import GraphScope
@@ -32,7 +33,7 @@ U = TypeVar("U")
 
 
 @final
-class CudaGraph(Generic[T]):
+class CudaGraph(Uncopied, Generic[T]):
     """Work that was captured, to be replayed any number of times. It is given back by `close`, at the end of a `with` block, or when
     nobody has it any more.
 

@@ -201,6 +201,7 @@ class Capture:
         self.abandon()
 
     def _end(self, line: Stream) -> GraphHandle:
+        self.context._over = True  # noqa: SLF001 - the two are one thing
         end_recording(self.driver, self.ordinal, line.handle)
         try:
             return self.driver.end_capture(self.ordinal, line.handle)

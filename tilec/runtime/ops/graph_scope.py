@@ -9,12 +9,13 @@ from tilec.runtime.ops.graph import CudaGraph
 from tilec.runtime.ops.graph_capture import Capture
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.streams import Stream
+from tilec.runtime.uncopied import Uncopied
 
 T = TypeVar("T")
 
 
 @final
-class GraphScope:
+class GraphScope(Uncopied):
     """`with CudaGraph.scope(stream) as s:` captures what `s.record(op)` is given; after the block, `s.graph` is the graph."""
 
     def __init__(self, stream: Stream) -> None:

@@ -51,6 +51,9 @@ class Viewable(Exchanged, Generic[P]):
         facts = self._facts
         return self._part(holder("the slice"), sliced(facts.shape, facts.stride, index))
 
+    # `1 in t` would hold the number against slices, whatever their contents, and say no.
+    __contains__ = None
+
     def __iter__(self) -> Iterator[P]:
         """Slices along the first dimension."""
         return (self[place] for place in range(len(self)))
