@@ -38,6 +38,7 @@ from tilec.runtime import (
     StreamPoolRoundRobin,
     Tensor,
     api,
+    load,
     load_module_from_bytes,
     load_module_from_file,
     load_module_from_ptx,
@@ -138,6 +139,10 @@ def test_launch_configurations_of_no_numbers(call: Callable[[], Any], words: str
         (lambda: Device.borrow_raw(1.5, driver=FakeDriver()), "1.5 is no handle of a device"),
         (lambda: Device.borrow_raw(float("inf"), driver=FakeDriver()), "inf is no handle of a device"),
         (lambda: MemPool.borrow_raw("16", "cpu"), "'16' is no handle of a memory pool"),
+        (lambda: load(None, "cpu"), "a bundle is a path, bytes or a binary file, got a NoneType"),  # type: ignore[arg-type]
+        (lambda: KernelFunction.borrow_raw(1, "cpu").residency(3), "residency takes a LaunchConfig, got a int"),  # type: ignore[arg-type]
+        (lambda: _future().result("1"), "the timeout is '1', and must be a number of seconds"),
+        (lambda: _future().exception(float("nan")), "the timeout is nan, and must be a number of seconds"),
         (lambda: with_context(3), "with_context takes a function, and this is a int"),  # type: ignore[arg-type]
         (lambda: with_context(_later), "with_context takes a function, and _later is a coroutine function"),
         (lambda: _future().add_done_callback("f"), "add_done_callback takes a function, and this is a str"),
@@ -244,6 +249,11 @@ async def _later(ctx: Any) -> int:
 
 async def _awaited(op: Any) -> Any:
     return await op
+
+
+def test_a_timeout_may_be_for_ever() -> None:
+    assert _future().result(float("inf")) == 1
+    assert _future().exception(np.float32(1e30)) is None
 
 
 def _future() -> Any:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, Generic, NamedTuple, TypeVar, cast, final
 
-from tilec.errors import NestedExecutionError, TilecError, UsedOpError
+from tilec.errors import NestedExecutionError, TilecError, UsageError, UsedOpError
 from tilec.runtime.kept import let_go, without_frames
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.execution import Execution, refuse_nested, submit
@@ -19,6 +19,7 @@ from tilec.runtime.ops.op import DeviceOp, require_function
 from tilec.runtime.ops.policy import SchedulingPolicy, current_policy, stream_of
 from tilec.runtime.ops.site import label, location
 from tilec.runtime.ops.watcher import WATCHER
+from tilec.runtime.scalars import is_number, shown
 from tilec.runtime.uncopied import Uncopied
 
 T = TypeVar("T")
@@ -114,9 +115,11 @@ class DeviceFuture(Uncopied, Generic[T]):
             timeout: most seconds to wait; None for as long as it takes.
 
         Raises:
-            TimeoutError: the device is not done by then.
+            TimeoutError: the device is not done by then. UsageError: these are no seconds.
             BaseException: what the op came to.
         """
+        if timeout is not None:
+            timeout = _seconds(timeout)
         self._wait(timeout)
         try:
             return self._give()
@@ -356,6 +359,14 @@ def _under_trio(trio: Any) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _seconds(timeout: Any) -> float:
+    if not is_number(timeout) or timeout != timeout:  # NaN is not itself
+        raise UsageError(
+            f"the timeout is {shown(timeout)}, and must be a number of seconds", fix="leave it out to wait as long as it takes"
+        )
+    return min(float(timeout), threading.TIMEOUT_MAX)
 
 
 def _reached(mark: Mark) -> bool:

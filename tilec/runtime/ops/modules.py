@@ -202,8 +202,10 @@ class KernelFunction(Uncopied):
         """What the device holds of such launches at once: `max_active_blocks`, `max_cooperative_grid`, `suggest_block_size` and more.
 
         Raises:
-            LaunchLimitError: the device has no such launches, whatever is resident.
+            LaunchLimitError: the device has no such launches, whatever is resident. UsageError: it is no LaunchConfig.
         """
+        if not hasattr(config, "shape"):
+            raise UsageError(f"residency takes a LaunchConfig, got a {type(config).__qualname__}", fix="pass the one of the launch")
         from tilec.runtime.occupancy import held_of  # no launch needs it
 
         info = self.device.info
