@@ -33,7 +33,7 @@ class Viewable(Exchanged, Generic[P]):
         return self._part(holder("the view"), (new, contiguous_stride(new), 0))
 
     def slice(self, *ranges: Any) -> P:
-        """A rectangular part, without a copy: a (start, stop) pair or a slice for each of the first dimensions.
+        """A rectangular part, without a copy: a (start, stop) pair or a slice for each of the first dimensions, or a list of them.
 
         Raises:
             TensorError: a range does not fit.
