@@ -11,7 +11,7 @@ from tilec.runtime.handles import stream_handle
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.execution import refuse_nested
-from tilec.runtime.ops.graph_capture import Capture, give_line, take_line
+from tilec.runtime.ops.graph_capture import Capture, begun_for, give_line, take_line
 from tilec.runtime.ops.graph_output import Output
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.policy import as_stream
@@ -315,7 +315,7 @@ class GraphLaunch(DeviceOp[None]):
 def capture(op: DeviceOp[T], stream: Stream) -> CudaGraph[T]:
     """What `DeviceOp.graph_on` does."""
     refuse_nested(op)
-    found = Capture(stream.driver, stream.device)
+    found = begun_for(stream)
     return CudaGraph(stream, found, found.run(op))
 
 
