@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from tilec.bundle.archive import Member, ReadAt, damaged, read_directory, read_member
 from tilec.bundle.format import INDEX_NAME, MAX_INDEX, Index, images_of
-from tilec.errors import BundleError
+from tilec.errors import BundleError, UsageError
 from tilec.model.digest import sha256
 from tilec.model.image import ImageInfo
 from tilec.model.kernel import BundleInfo, KernelInfo
@@ -54,9 +54,9 @@ class Bundle:
             whole: check the rows of all kernels now; else those of a kernel when it is asked for, and all with `info`.
 
         Raises:
-            BundleError: it cannot be read, is damaged, of an unknown version, or no bundle.
+            BundleError: it cannot be read, is damaged, of an unknown version, or no bundle. UsageError: it is none of these.
         """
-        source = Path(source) if isinstance(source, str) else source
+        source = Path(source) if isinstance(source, (str, os.PathLike)) else source
         name = str(source) if isinstance(source, Path) else ""
         try:
             read_at, size, close = _reader(source)
@@ -192,6 +192,8 @@ def _reader(source: Path | bytes | BinaryIO) -> tuple[ReadAt, int, Callable[[], 
         return lambda offset, length: _pread(descriptor, offset, length), status.st_size, lambda: os.close(descriptor)
     if isinstance(source, bytes):
         return lambda offset, length: source[offset : offset + length], len(source), None
+    if not hasattr(source, "seek"):
+        raise UsageError(f"a bundle is a path, bytes or a binary file, got a {type(source).__qualname__}", fix="pass the bundle's path")
     lock = threading.Lock()
 
     def read_at(offset: int, length: int) -> bytes:

@@ -80,7 +80,7 @@ def check_axes(contract: Contract, chosen: dict[str, AxisValue]) -> None:
             _refuse_axis(contract, axis)
         built = contract.axes[axis]
         # True is not 1 and 64.0 is not 64: a variant's id says which it is.
-        if not any(value == known and type(value) is type(known) for known in built):
+        if not any(type(value) is type(known) and value == known for known in built):
             raise VariantError(
                 f"{contract.name}: {axis} = {value!r} was not built; built are {contract.built(axis)}",
                 fix=f"add the value to the matrix of kernel.{contract.name} and build again",

@@ -13,6 +13,7 @@ from tilec.runtime.memory import DeviceBuffer
 from tilec.runtime.prepare import MOST_STREAMS
 from tilec.runtime.tensors.recording import recording_of
 from tilec.runtime.torch_guard import torch_guard
+from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from tilec.runtime.launch import Launcher
@@ -37,7 +38,7 @@ def launch(stream):
 
 
 @final
-class BoundLaunch:
+class BoundLaunch(Uncopied):
     """A launch that holds its arguments. Each call of `launch` does what the launcher would do with them, and takes less time for it.
 
     Numbers and structs are those of `bind`. Tensors are held, and looked at each time: who uses them, whether they were moved, and, for

@@ -320,6 +320,7 @@ class CpuDriver(GraphDouble):
         with self._lock:
             queue = self._queues.pop(stream, None)
         if queue is not None:
+            queue.retire()
             queue.check()
 
     def synchronize(self, ordinal: int, stream: int) -> None:

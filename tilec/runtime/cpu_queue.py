@@ -58,6 +58,7 @@ class Queue:
         self._put = 0
         self._done = 0
         self._given_up = 0  # work up to this number is dropped
+        self._retired = False  # its stream was given back: a thread without work has nothing to wait for
         self._busy = False  # with work that is not done in any case
         # Works that failed, or were dropped behind one that had: known also to marks behind them after somebody else was told. As copies:
         # an error that is raised gets the frames of whoever was told, and all that these hold.
@@ -176,6 +177,12 @@ class Queue:
         with self._changed:
             self._given_up = self._put
 
+    def retire(self) -> None:
+        """Its stream was given back: the thread ends with its work. A thread for each stream of a moment would be too many."""
+        with self._changed:
+            self._retired = True
+            self._changed.notify_all()
+
     def report(self, unfinished: int = 0) -> None:
         """Warn of an error that nobody was told of, and of work that was given up. Takes no lock: the queue may be on its way out."""
         error, self._error = self._error, None
@@ -244,7 +251,7 @@ class Queue:
         """The oldest work; None where there was none for a while, and then the thread ends."""
         with self._changed:
             if not self._tasks:
-                self._changed.wait_for(lambda: bool(self._tasks), _LINGER)
+                self._changed.wait_for(lambda: bool(self._tasks) or self._retired, _LINGER)
             if self._tasks:
                 task = self._tasks.popleft()
                 self._busy = not task.always

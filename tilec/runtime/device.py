@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, final
 
 from tilec.errors import UsageError
 from tilec.runtime.devices import driver_of, ordinal_of, process_driver
 from tilec.runtime.protocols import DeviceLike
+from tilec.runtime.scalars import bare
 from tilec.runtime.seam import DeviceDriver, DeviceInfo
 from tilec.runtime.streams import Stream
 
@@ -45,8 +47,8 @@ class Device:
             NoDeviceError: there is no such device.
         """
         try:
-            ordinal = int(handle)
-        except (TypeError, ValueError) as error:
+            ordinal = operator.index(bare(handle))
+        except TypeError as error:
             fix = "pass a CUdevice of cuda.bindings, or its number; for device objects of other libraries, Device(...)"
             raise UsageError(f"{handle!r} is no handle of a device", fix=fix) from error
         return cls(ordinal, driver=driver)
@@ -97,6 +99,17 @@ class Device:
             DriverError: on a GPU.
         """
         self.driver.synchronize_device(self.ordinal)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its name, by which another process finds its own; a copy is the same device.
+
+        Raises:
+            TypeError: a driver of one's own serves it, which is of this process alone.
+        """
+        name = "cpu" if self.info.interprets else f"cuda:{self.ordinal}"
+        if self.driver is not driver_of(name):
+            raise TypeError(f"{self!r} is served by a driver of its own, which can be neither pickled nor copied: pass it on")
+        return Device, (name,)
 
     def __eq__(self, other: object) -> bool:
         """Whether it is the same device."""

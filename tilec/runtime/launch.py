@@ -19,6 +19,7 @@ from tilec.runtime.scalars import is_number
 from tilec.runtime.seam_types import LaunchCall
 from tilec.runtime.select import narrowed, require_built, require_options
 from tilec.runtime.tensors.recording import Recording, recording_of
+from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 MOST_PLANS = 1024
 
 
-class Launcher:
+class Launcher(Uncopied):
     """A kernel on a device, ready to be called.
 
     Calls are checked before the driver is asked, and enqueue at once: they return when the launch is in the stream. A launcher may be

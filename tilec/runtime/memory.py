@@ -6,7 +6,7 @@ import functools
 import math
 from typing import Any
 
-from tilec.errors import DTypeError, SchedulingError, TensorError, UsageError
+from tilec.errors import DTypeError, SchedulingError, TensorError
 from tilec.model.dtype import BY_NUMPY, DTYPES, DType
 from tilec.runtime.arguments import UnreadableError
 from tilec.runtime.devices import driver_of, ordinal_of
@@ -17,11 +17,12 @@ from tilec.runtime.seam import DeviceDriver
 from tilec.runtime.tensors.drops import DROPS
 from tilec.runtime.tensors.giving_back import GivingBack
 from tilec.runtime.tensors.host import array_in, memory_of, numpy_dtype
-from tilec.runtime.tensors.shapes import checked_packing
+from tilec.runtime.tensors.shapes import checked_packing, checked_shape
 from tilec.runtime.tensors.storage import allocate_bytes
+from tilec.runtime.uncopied import Uncopied
 
 
-class DeviceBuffer:
+class DeviceBuffer(Uncopied):
     """A C-contiguous tensor in device memory. It is given back by `free`, or with the object (in the order of its stream).
 
     On the cpu device it is an array too: `numpy.asarray(buffer)` shares its memory, and does not wait for launches that write it.
@@ -49,14 +50,12 @@ class DeviceBuffer:
             driver: what to allocate through; the process's driver of the device by default.
 
         Raises:
-            DTypeError: no such dtype.
+            DTypeError: no such dtype. TensorError: the shape is none.
             OutOfMemoryError: there is no memory of this size. DriverError: the driver refuses otherwise.
         """
         if dtype not in DTYPES:
             raise DTypeError(f"{dtype!r} is no dtype; known are {', '.join(DTYPES)}")
-        if any(extent < 0 for extent in shape):
-            raise UsageError(f"shape {shape} has a negative extent")
-        self.shape = tuple(shape)
+        self.shape = checked_shape(shape)
         self.dtype = dtype
         self.device = ordinal_of(device)
         checked_packing(dtype, self.shape)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 import struct
 from collections.abc import Callable
 from typing import Any
 
+from tilec.errors import TilecError, UsageError
 from tilec.model.dtype import DTYPES
 from tilec.values import value_class
 
@@ -136,6 +138,37 @@ def refusal(value: Any, dtype: str) -> str:
     except (struct.error, OverflowError):
         return f"is {shown(value)}, which {dtype} cannot hold{_bounds(dtype)}"
     return ""
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is a whole number, of Python or NumPy; a bool is none, nor is an array."""
+    try:
+        operator.index(value)
+    except TypeError:  # arrays have an `__index__`, which says no
+        return False
+    return not isinstance(value, bool)
+
+
+def whole(what: str, value: Any, raised: type[TilecError] = UsageError) -> int:
+    """A whole number as one of Python.
+
+    Args:
+        what: whose it is, as the message begins: `eye: rows`.
+        value: what was given.
+        raised: the class of the error.
+
+    Raises:
+        TilecError: it is none.
+    """
+    if not is_whole(value):
+        raise raised(f"{what} is {shown(value)}, and must be a whole number")
+    return operator.index(value)
+
+
+def bare(handle: Any) -> Any:
+    """The number of an address or handle that the driver's bindings wrap (`CUdeviceptr`, `CUdevice`); anything else as it is."""
+    kind = type(handle)
+    return int(handle) if hasattr(kind, "__int__") and not hasattr(kind, "__float__") else handle
 
 
 def shown(value: Any) -> str:

@@ -146,3 +146,25 @@ def test_whoever_reads_a_tensor_on_its_streams_thread_gets_no_half_done_result()
         assert go.wait(PATIENCE)
         stream.sync()
     assert "would be for ever" in said[0]
+
+
+def test_the_thread_of_a_stream_that_was_given_back_ends_with_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that make a stream for each request would have a thread for each of the last half second, and reach their limit."""
+    monkeypatch.setattr(cpu_queue, "_LINGER", 3600)
+    driver, go = CpuDriver(), threading.Event()
+    handles = [driver.create_stream(-1) for _ in range(2)]
+    queues = [driver._queues[handle] for handle in handles]
+    done = queues[0].put(nothing)
+    assert queues[0].wait_for(done, PATIENCE)
+    late = queues[1].put(lambda _: go.wait(PATIENCE) and None)  # has work when its stream goes
+    threads = [queue._thread for queue in queues]
+    for handle in handles:
+        driver.destroy_stream(-1, handle)
+    go.set()
+    assert queues[1].wait_for(late, PATIENCE)
+    for thread in threads:
+        assert thread is not None
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    number = queues[0].put(nothing)  # the memory of a tensor that outlives its stream
+    assert queues[0].wait_for(number, PATIENCE)

@@ -8,7 +8,7 @@ import types
 import numpy as np
 import pytest
 
-from tilec.errors import DTypeError, NoDeviceError, OutOfMemoryError, SchedulingError, UsageError
+from tilec.errors import DTypeError, NoDeviceError, OutOfMemoryError, SchedulingError, TensorError, UsageError
 from tilec.runtime import DeviceBuffer, Event, Stream, devices
 from tilec.runtime.devices import find_device, ordinal_of
 from tilec.runtime.handles import stream_handle
@@ -43,7 +43,7 @@ def test_dtypes_that_numpy_has_not(driver):
         DeviceBuffer.from_host(np.zeros(2, complex), driver=driver)
     with pytest.raises(DTypeError, match="'float' is no dtype; known are bool"):
         DeviceBuffer((2,), "float", driver=driver)
-    with pytest.raises(UsageError, match="negative extent"):
+    with pytest.raises(TensorError, match="negative extent"):
         DeviceBuffer((-2,), "f32", driver=driver)
 
 

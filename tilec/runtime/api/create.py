@@ -11,7 +11,7 @@ from tilec.runtime.api.making import NOT_COUNTED, SUPPORTED, Convert, FillIn, Ma
 from tilec.runtime.kernels import recipes
 from tilec.runtime.ops.combinators import value as value_op
 from tilec.runtime.ops.op import DeviceOp
-from tilec.runtime.scalars import refusal, shown
+from tilec.runtime.scalars import refusal, whole
 from tilec.runtime.tensors.described import Described, require_tensor
 from tilec.runtime.tensors.meta import MetaTensor
 from tilec.runtime.tensors.tensor import Tensor
@@ -245,7 +245,4 @@ def _held(what: str, number: float, dtype: str) -> None:
 
 
 def _index(what: str, name: str, value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
-        raise TensorError(f"{what}: {name} is {shown(value)}, and must be a whole number")
-    count: int = value.__index__()
-    return count
+    return whole(f"{what}: {name}", value, TensorError)

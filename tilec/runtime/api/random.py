@@ -11,7 +11,7 @@ from tilec.model.dtype import DTYPES
 from tilec.runtime.api.making import Make, known, real, sized
 from tilec.runtime.kernels import recipes
 from tilec.runtime.ops.op import DeviceOp
-from tilec.runtime.scalars import shown
+from tilec.runtime.scalars import shown, whole
 from tilec.runtime.tensors.tensor import Tensor
 
 _MADE = ("f16", "bf16", "f32", "f64")
@@ -76,9 +76,7 @@ def _computed(what: str, name: str, value: Any, dtype: str) -> float:
 def _seed(what: str, seed: Any) -> int:
     if seed is None:
         return int.from_bytes(os.urandom(8), "little")
-    if isinstance(seed, bool) or not hasattr(type(seed), "__index__"):
-        raise UsageError(f"{what}: the seed is {shown(seed)}, and must be a whole number")
-    number: int = seed.__index__()
+    number = whole(f"{what}: the seed", seed)
     if not 0 <= number < 2**64:
         raise UsageError(f"{what}: the seed is {shown(number)}, and must be from 0 to 2^64 - 1", fix="take it modulo 2**64")
     return number

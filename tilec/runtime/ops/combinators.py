@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast, final, overload
 
 from tilec.errors import UsageError
 from tilec.runtime.ops.context import ExecutionContext
-from tilec.runtime.ops.op import DeviceOp, take_all
+from tilec.runtime.ops.op import DeviceOp, require_function, take_all
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -106,7 +106,11 @@ def with_context(function: Callable[[ExecutionContext], Any]) -> DeviceOp[Any]:
 
     Args:
         function: called when the op runs; gives the result, or an op whose result is this one's.
+
+    Raises:
+        UsageError: it is no function, or one that gives a coroutine.
     """
+    require_function("with_context", function)
     return WithContext(function)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import operator
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tilec.errors import TilecError, UsageError
+from tilec.errors import SchedulingError, TensorError, TilecError, UsageError
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.watcher import WATCHER
+from tilec.runtime.scalars import bare, is_whole, shown, whole
 from tilec.runtime.seam import CopyKind, DeviceDriver, PoolHandle
 from tilec.runtime.streams import Stream
 from tilec.runtime.tensors.pool import pool_here
@@ -38,7 +39,7 @@ class ExecutionContext:
     # more says nothing. `_ways`: launchers, by what their launches share (`LazyLaunch._way`). `_joins`:
     # length of that record behind which a chain joins what goes from launch to launch.
     __slots__ = (
-        *("_allocated", "_joins", "_kept", "_moves", "_noted", "_owner", "_read", "_since", "_touched", "_ways", "_wrote"),
+        *("_allocated", "_joins", "_kept", "_moves", "_noted", "_over", "_owner", "_read", "_since", "_touched", "_ways", "_wrote"),
         *("device", "driver", "stream"),
     )
 
@@ -61,6 +62,7 @@ class ExecutionContext:
         self._wrote, self._read = object(), object()
         self._ways: dict[object, Launcher] = {}
         self._joins = 0
+        self._over = False
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """(0, handle), as other libraries read it."""
@@ -89,8 +91,11 @@ class ExecutionContext:
         """Enqueue another op here, as a part of this one; its result, which is not ready before the stream gets there.
 
         Raises:
-            UsedOpError: it was used before.
+            UsedOpError: it was used before. UsageError: it is no op. SchedulingError: this execution is over.
         """
+        self._require_running("run")
+        if not hasattr(op, "_take"):
+            raise UsageError(f"ctx.run takes an op, and this is a {type(op).__qualname__}", fix="pass an op; a value needs no run")
         op._take("executed as a part of another op")  # noqa: SLF001 - the two are one thing
         return op._run_in(self)  # noqa: SLF001
 
@@ -132,7 +137,12 @@ class ExecutionContext:
         return Mark(self.driver, self.device, self.stream, self._since)
 
     def keep(self, *things: Any) -> None:
-        """Keep objects alive until the device is done with this execution."""
+        """Keep objects alive until the device is done with this execution.
+
+        Raises:
+            SchedulingError: it is over.
+        """
+        self._require_running("keep")
         self._kept.extend(things)
 
     def moved(self, origin: Any, content: Any) -> None:
@@ -165,17 +175,21 @@ class ExecutionContext:
         If this execution fails, what it allocated is given back.
 
         Raises:
-            OutOfMemoryError: there is no memory of this size. UsageError: it is no size.
+            OutOfMemoryError: there is no memory of this size. UsageError: it is no size. SchedulingError: this execution is over.
         """
-        given: Any = nbytes
-        if not isinstance(given, SupportsIndex) or operator.index(given) < 0:
-            raise UsageError(f"malloc_async: {given!r} is no size", fix="pass a whole number of bytes that is not negative")
-        address = allocate_bytes(self.driver, self.device, nbytes, self.stream, self.pool)
+        self._require_running("malloc_async")
+        address = allocate_bytes(self.driver, self.device, _checked_size("malloc_async", nbytes), self.stream, self.pool)
         self._allocated.add(address)
         return address
 
     def free_async(self, address: int) -> None:
-        """Give memory of `malloc_async` back, in stream order."""
+        """Give memory of `malloc_async` back, in stream order.
+
+        Raises:
+            UsageError: it is no address. SchedulingError: this execution is over.
+        """
+        self._require_running("free_async")
+        address = whole("free_async: the address", bare(address))
         self._allocated.discard(address)
         self.driver.free(self.device, address, self.stream)
 
@@ -185,31 +199,43 @@ class ExecutionContext:
         Args:
             address: where to.
             host: a NumPy array, or anything that NumPy makes one of. It is kept alive, and must not change until the copy is done.
+
+        Raises:
+            UsageError: it is no address. SchedulingError: this execution is over.
         """
         import numpy as np
 
-        array = np.ascontiguousarray(host)
-        self._copy(address, array, CopyKind.TO_DEVICE)
+        self._require_running("memcpy_htod_async")
+        self._copy("memcpy_htod_async", address, np.ascontiguousarray(host), CopyKind.TO_DEVICE)
 
     def memcpy_dtoh_async(self, host: np.ndarray[Any, Any], address: int) -> None:
         """Copy device memory into a C-contiguous NumPy array, in stream order. It is kept alive.
 
         Raises:
-            ValueError: the array is not C-contiguous, or read only.
+            TensorError: it is no array, read only, or not C-contiguous.
         """
+        self._require_running("memcpy_dtoh_async")
         flags = getattr(host, "flags", None)
         if not (flags is not None and flags.c_contiguous and flags.writeable):
-            raise ValueError("memcpy_dtoh_async writes into a C-contiguous NumPy array that is not read only")
-        self._copy(address, host, CopyKind.TO_HOST)
+            what = f"memcpy_dtoh_async cannot write into a {type(host).__qualname__} that is no array, read only, or not C-contiguous"
+            raise TensorError(what, fix="pass a NumPy array of its own: np.empty(shape, dtype)")
+        self._copy("memcpy_dtoh_async", address, host, CopyKind.TO_HOST)
 
     def memcpy_dtod_async(self, target: int, source: int, nbytes: int) -> None:
-        """Copy device memory to device memory, in stream order."""
-        self.driver.copy_async(self.device, target, source, nbytes, self.stream, CopyKind.ON_DEVICE)
+        """Copy device memory to device memory, in stream order.
 
-    def _copy(self, address: int, array: np.ndarray[Any, Any], kind: CopyKind) -> None:
+        Raises:
+            UsageError: `nbytes` is no size. SchedulingError: this execution is over.
+        """
+        self._require_running("memcpy_dtod_async")
+        size = _checked_size("memcpy_dtod_async", nbytes)
+        self.driver.copy_async(self.device, target, source, size, self.stream, CopyKind.ON_DEVICE)
+
+    def _copy(self, what: str, address: int, array: np.ndarray[Any, Any], kind: CopyKind) -> None:
+        number = whole(f"{what}: the address", bare(address))
         if array.nbytes:
             self.keep(array)
-            ends = (address, array.ctypes.data)
+            ends = (number, array.ctypes.data)
             target, source = ends if kind is CopyKind.TO_DEVICE else (ends[1], ends[0])
             self.driver.copy_async(self.device, target, source, array.nbytes, self.stream, kind)
 
@@ -217,9 +243,22 @@ class ExecutionContext:
         before = self._touched.get(id(storage))
         if before is not None and (before[1] or not write):
             return  # this execution uses it in this way already, and a stream waits for itself
+        self._require_running("writes" if write else "reads")
+        given: object = storage
+        if not isinstance(given, Storage):
+            fix = "pass the storage of a tensor: ctx.reads(t.storage)"
+            raise UsageError(f"reads and writes take memory of tensors, and this is a {type(given).__qualname__}", fix=fix)
         if not self._noted or not self._in_order(storage, write=write):
             storage.enter(self.stream, write=write, ordinal=self.device)
         self._touched[id(storage)] = (storage, write)
+
+    def _require_running(self, what: str) -> None:
+        if self._over:
+            raise SchedulingError(
+                f"ctx.{what} was called on the context of an execution that is over",
+                cause="nothing would wait for it any more, nor keep what it uses",
+                fix="call it inside of _execute or of with_context's function, and keep no context",
+            )
 
     def _in_order(self, storage: Storage, *, write: bool) -> bool:
         """Whether an earlier use here was noted that stands for all that this stream has, and nobody has come between."""
@@ -229,6 +268,7 @@ class ExecutionContext:
 
     def _finish(self, *, failed: bool = False) -> Mark:
         """End: every memory that was used learns of it. What was kept is in `_kept`, and has to live until the mark is reached."""
+        self._over = True
         if failed:
             for address in self._allocated:
                 self.driver.free(self.device, address, self.stream)
@@ -273,6 +313,12 @@ class ExecutionContext:
         kept, self._kept = self._kept, []
         if kept:
             WATCHER.keep(mark, kept)
+
+
+def _checked_size(what: str, size: Any) -> int:
+    if not is_whole(size) or size < 0:
+        raise UsageError(f"{what}: {shown(size)} is no size", fix="pass a whole number of bytes that is not negative")
+    return operator.index(size)
 
 
 def _unheard(error: BaseException | None) -> None:

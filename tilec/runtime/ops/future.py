@@ -11,14 +11,15 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, Generic, NamedTuple, TypeVar, cast, final
 
-from tilec.errors import NestedExecutionError, TilecError, UsedOpError
+from tilec.errors import NestedExecutionError, TilecError, UsageError, UsedOpError
 from tilec.runtime.kept import let_go, without_frames
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.execution import Execution, refuse_nested, submit
-from tilec.runtime.ops.op import DeviceOp
-from tilec.runtime.ops.policy import SchedulingPolicy, as_stream, current_policy
+from tilec.runtime.ops.op import DeviceOp, require_function
+from tilec.runtime.ops.policy import SchedulingPolicy, current_policy, stream_of
 from tilec.runtime.ops.site import label, location
 from tilec.runtime.ops.watcher import WATCHER
+from tilec.runtime.scalars import is_number, shown
 from tilec.runtime.uncopied import Uncopied
 
 T = TypeVar("T")
@@ -114,9 +115,11 @@ class DeviceFuture(Uncopied, Generic[T]):
             timeout: most seconds to wait; None for as long as it takes.
 
         Raises:
-            TimeoutError: the device is not done by then.
+            TimeoutError: the device is not done by then. UsageError: these are no seconds.
             BaseException: what the op came to.
         """
+        if timeout is not None:
+            timeout = _seconds(timeout)
         self._wait(timeout)
         try:
             return self._give()
@@ -136,7 +139,11 @@ class DeviceFuture(Uncopied, Generic[T]):
         """Call a function with this future once the device is done: at once where it is, else on the watcher's thread.
 
         It should be short, and wait for nothing. What it raises is logged.
+
+        Raises:
+            UsageError: it is no function, or one that gives a coroutine.
         """
+        require_function("add_done_callback", function)
         if self._tell(function):
             WATCHER.hurry()
 
@@ -278,7 +285,7 @@ def start(op: DeviceOp[T], policy: Callable[[], SchedulingPolicy], *, watch: boo
     refuse_nested(op)
     made = [DeviceFuture(op)]  # taken out of this frame in the end: an error has its frames, and a future its error
     try:
-        stream = as_stream(policy().next_stream())
+        stream = stream_of(policy())
         made[0]._begin(submit(op, stream), stream.handle, watch=watch)  # noqa: SLF001 - its own module
     except (UsedOpError, NestedExecutionError) as error:
         if not error.op:
@@ -352,6 +359,14 @@ def _under_trio(trio: Any) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _seconds(timeout: Any) -> float:
+    if not is_number(timeout) or timeout != timeout:  # NaN is not itself
+        raise UsageError(
+            f"the timeout is {shown(timeout)}, and must be a number of seconds", fix="leave it out to wait as long as it takes"
+        )
+    return min(float(timeout), threading.TIMEOUT_MAX)
 
 
 def _reached(mark: Mark) -> bool:

@@ -11,7 +11,7 @@ from tilec.runtime.handles import stream_handle
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.execution import refuse_nested
-from tilec.runtime.ops.graph_capture import Capture, give_line, take_line
+from tilec.runtime.ops.graph_capture import Capture, begun_for, give_line, take_line
 from tilec.runtime.ops.graph_output import Output
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.policy import as_stream
@@ -23,6 +23,7 @@ from tilec.runtime.tensors.giving_back import GivingBack
 from tilec.runtime.tensors.lease import holder
 from tilec.runtime.tensors.recording import recording_of
 from tilec.runtime.tensors.storage import Storage
+from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from tilec.runtime.ops.graph_scope import GraphScope
@@ -32,7 +33,7 @@ U = TypeVar("U")
 
 
 @final
-class CudaGraph(Generic[T]):
+class CudaGraph(Uncopied, Generic[T]):
     """Work that was captured, to be replayed any number of times. It is given back by `close`, at the end of a `with` block, or when
     nobody has it any more.
 
@@ -314,7 +315,7 @@ class GraphLaunch(DeviceOp[None]):
 def capture(op: DeviceOp[T], stream: Stream) -> CudaGraph[T]:
     """What `DeviceOp.graph_on` does."""
     refuse_nested(op)
-    found = Capture(stream.driver, stream.device)
+    found = begun_for(stream)
     return CudaGraph(stream, found, found.run(op))
 
 

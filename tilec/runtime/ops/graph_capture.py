@@ -142,6 +142,16 @@ class CapturedMark(Mark):
         raise _outside()
 
 
+def begun_for(stream: Stream) -> Capture:
+    """A capture of work that a stream will replay: one that takes no work is refused now, and not at the first replay.
+
+    Raises:
+        SchedulingError: it is closed, or none of the device, where that is known.
+    """
+    stream.driver.position(stream.device, stream.handle)
+    return Capture(stream.driver, stream.device)
+
+
 class Capture:
     """A capture that is going on. It ends with `end` or with `abandon`.
 
@@ -201,6 +211,7 @@ class Capture:
         self.abandon()
 
     def _end(self, line: Stream) -> GraphHandle:
+        self.context._over = True  # noqa: SLF001 - the two are one thing
         end_recording(self.driver, self.ordinal, line.handle)
         try:
             return self.driver.end_capture(self.ordinal, line.handle)

@@ -6,15 +6,16 @@ from typing import TypeVar, cast, final
 
 from tilec.errors import GraphCaptureError, GraphError, UsageError
 from tilec.runtime.ops.graph import CudaGraph
-from tilec.runtime.ops.graph_capture import Capture
+from tilec.runtime.ops.graph_capture import Capture, begun_for
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.streams import Stream
+from tilec.runtime.uncopied import Uncopied
 
 T = TypeVar("T")
 
 
 @final
-class GraphScope:
+class GraphScope(Uncopied):
     """`with CudaGraph.scope(stream) as s:` captures what `s.record(op)` is given; after the block, `s.graph` is the graph."""
 
     def __init__(self, stream: Stream) -> None:
@@ -62,11 +63,11 @@ class GraphScope:
         """Begin.
 
         Raises:
-            GraphError: it has begun before.
+            GraphError: it has begun before. SchedulingError: the stream is closed.
         """
         if self._capture is not None or self._graph is not None or self._failed:
             raise GraphError("a scope is used once", fix="make a new one: CudaGraph.scope(stream)")
-        self._capture = Capture(self._stream.driver, self._stream.device)
+        self._capture = begun_for(self._stream)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -17,7 +18,7 @@ from tilec.runtime.ops.holding import Held, discard_all, hold_all
 from tilec.runtime.ops.modules import KernelFunction, size_of
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.ways import Way, enqueue
-from tilec.runtime.scalars import encoder_of, is_number, numpy_dtype, refusal, shown
+from tilec.runtime.scalars import bare, encoder_of, is_number, is_whole, numpy_dtype, refusal, shown, whole
 from tilec.runtime.seam import Dim3, LaunchShape, TensorPart
 from tilec.runtime.tensors.described import Described
 from tilec.runtime.tensors.lease import holder
@@ -52,18 +53,21 @@ class LaunchConfig:
         Raises:
             LaunchLimitError: an extent is no whole number, or negative, or there are more than three.
         """
-        _extents("shared", (self.shared,))
+        (shared,) = _extents("shared", (self.shared,))
+        for name, said in (("cooperative", self.cooperative), ("programmatic", self.programmatic)):
+            if not isinstance(said, bool):
+                raise UsageError(f"LaunchConfig: {name} is {shown(said)}, and must be True or False")
         grid, block = _dim3("grid", self.grid), _dim3("block", self.block)
-        cluster = () if self.cluster == () else _dim3("cluster", self.cluster)
+        cluster = () if type(self.cluster) is tuple and not self.cluster else _dim3("cluster", self.cluster)
         shape = LaunchShape(
             grid=grid,
             block=block,
-            shared=self.shared,
+            shared=shared,
             cluster=cluster,
             cooperative=self.cooperative,
             programmatic=self.programmatic,
         )
-        for name, made in (("grid", grid), ("block", block), ("cluster", cluster), ("_shape", shape)):
+        for name, made in (("grid", grid), ("block", block), ("cluster", cluster), ("shared", shared), ("_shape", shape)):
             object.__setattr__(self, name, made)
 
     @classmethod
@@ -88,12 +92,13 @@ class LaunchConfig:
         Raises:
             LaunchLimitError: an extent is no whole number or negative, or a block has none along an axis.
         """
-        threads = _extents("block", block)
+        threads = _extents("block", _several(block))
+        elements = _extents("element count", _several(extents))
         if 0 in threads:
             raise LaunchLimitError(f"the block is {threads}: it has one thread at least along each axis")
-        if len(threads) != len(extents):
-            raise LaunchLimitError(f"{len(extents)} extents cannot be covered by blocks of {len(threads)}", fix="give as many of both")
-        grid = tuple(-(-extent // most) for extent, most in zip(_extents("element count", extents), threads, strict=True))
+        if len(threads) != len(elements):
+            raise LaunchLimitError(f"{len(elements)} extents cannot be covered by blocks of {len(threads)}", fix="give as many of both")
+        grid = tuple(-(-extent // most) for extent, most in zip(elements, threads, strict=True))
         return cls(grid=grid, block=threads, shared=shared)
 
     @property
@@ -120,7 +125,15 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
     """
 
     def __init__(self, function: KernelFunction) -> None:
-        """Launch a function, once its arguments and its configuration are there."""
+        """Launch a function, once its arguments and its configuration are there.
+
+        Raises:
+            UsageError: it is no function of a module.
+        """
+        given: Any = function
+        if not isinstance(given, KernelFunction):
+            fix = "pass module.function(name), of a module that was loaded or borrowed"
+            raise UsageError(f"AsyncKernelLaunch takes a KernelFunction, got a {type(given).__qualname__}", fix=fix)
         self._function = function
         self._pushed: list[_Scalar | Held] = []
         self._config: LaunchConfig | None = None
@@ -171,7 +184,8 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         place, wanted = self._next()
         if wanted not in ("", "ptr"):
             raise DTypeError(f"{self._at(place)} takes a number ({wanted}), got an address")
-        self._pushed.append(self._scalar(place, int(address), "ptr", "ptr"))
+        number = whole(self._at(place), bare(address), ArgumentError)
+        self._pushed.append(self._scalar(place, number, "ptr", "ptr"))
         return self
 
     def set_launch_config(self, config: LaunchConfig) -> AsyncKernelLaunch:
@@ -312,15 +326,19 @@ def _numpy_name(number: Any) -> str:
 
 
 def _dim3(noun: str, extents: tuple[int, ...] | int) -> Dim3:
-    given = _extents(noun, extents if isinstance(extents, tuple) else (extents,))
+    given = _extents(noun, _several(extents))
     if len(given) > 3:
         raise LaunchLimitError(f"the {noun} {given} has {len(given)} extents, and three are possible")
     x, y, z = (*given, 1, 1, 1)[:3]
     return x, y, z
 
 
+def _several(extents: Any) -> tuple[Any, ...]:
+    return tuple(extents) if isinstance(extents, (tuple, list)) else (extents,)
+
+
 def _extents(noun: str, extents: tuple[Any, ...]) -> tuple[int, ...]:
     for extent in extents:
-        if isinstance(extent, bool) or not isinstance(extent, int) or extent < 0:
-            raise LaunchLimitError(f"the {noun} has {extent!r}, and must have whole numbers that are not negative")
-    return tuple(extents)
+        if not is_whole(extent) or extent < 0:
+            raise LaunchLimitError(f"the {noun} has {shown(extent)}, and must have whole numbers that are not negative")
+    return tuple([operator.index(extent) for extent in extents])

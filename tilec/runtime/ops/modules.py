@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -19,7 +20,9 @@ from tilec.runtime.images import refused
 from tilec.runtime.limits import check_compiled, check_device_limits
 from tilec.runtime.ops.policy import current_device
 from tilec.runtime.protocols import DeviceLike
+from tilec.runtime.scalars import bare, is_whole, shown
 from tilec.runtime.seam import LaunchShape
+from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from tilec.runtime.occupancy import Residency
@@ -38,8 +41,13 @@ def load_module_from_file(path: Path | str, device: DeviceLike | None = None) ->
         device: where; None for the default device.
 
     Raises:
-        OSError: the file cannot be read. BundleError: it is damaged, or of no known kind. KernelCacheError: the driver refuses it.
+        UsageError: it is no path. OSError: the file cannot be read.
+        BundleError: it is damaged, or of no known kind. KernelCacheError: the driver refuses it.
     """
+    given: Any = path
+    if not isinstance(given, (str, os.PathLike)):
+        fix = "load_module_from_bytes takes the contents, load_module_from_ptx the text of PTX"
+        raise UsageError(f"load_module_from_file takes a path, got a {type(given).__qualname__}", fix=fix)
     return load_module_from_bytes(Path(path).read_bytes(), device)
 
 
@@ -47,8 +55,11 @@ def load_module_from_ptx(text: str, device: DeviceLike | None = None) -> KernelM
     """Load PTX, which the driver compiles for the device.
 
     Raises:
-        BundleError: it is no PTX. KernelCacheError: the driver refuses it.
+        UsageError: it is no text. BundleError: it is no PTX. KernelCacheError: the driver refuses it.
     """
+    given: Any = text
+    if not isinstance(given, str):
+        raise UsageError(f"load_module_from_ptx takes text, got a {type(given).__qualname__}", fix="load_module_from_bytes takes bytes")
     return load_module_from_bytes(text.encode(), device)
 
 
@@ -56,8 +67,13 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
     """Load the contents of a file as `load_module_from_file` does. They are looked at first: drivers crash over a damaged cubin.
 
     Raises:
-        BundleError: they are damaged, or of no known kind. KernelCacheError: the driver refuses them.
+        UsageError: it is no bytes. BundleError: they are damaged, or of no known kind. KernelCacheError: the driver refuses them.
     """
+    given: Any = data
+    if not isinstance(given, (bytes, bytearray)):
+        fix = "read the file as bytes, or use load_module_from_file or load_module_from_ptx"
+        raise UsageError(f"load_module_from_bytes takes bytes, got a {type(given).__qualname__}", fix=fix)
+    data = bytes(data)
     where = current_device() if device is None else Device(device)
     cubin = None
     if data.startswith(_ELF):
@@ -70,7 +86,7 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
 
 
 @final
-class KernelModule:
+class KernelModule(Uncopied):
     """A module on a device. It stays loaded as long as the process: kernels may still run from it.
 
     Attributes:
@@ -85,7 +101,12 @@ class KernelModule:
 
     @classmethod
     def borrow_raw(cls, handle: Any, device: DeviceLike | None = None) -> KernelModule:
-        """A module that another library loaded (a `CUmodule`, or its number), and that it keeps loaded."""
+        """A module that another library loaded (a `CUmodule`, or its number), and that it keeps loaded.
+
+        Raises:
+            UsageError: it is no handle.
+        """
+        _require_handle("module", handle)
         return cls(handle, current_device() if device is None else Device(device))
 
     def function(self, symbol: str, params: tuple[str, ...] | None = None) -> KernelFunction:
@@ -112,7 +133,7 @@ class KernelModule:
 
 
 @final
-class KernelFunction:
+class KernelFunction(Uncopied):
     """An entry point that `AsyncKernelLaunch` launches.
 
     Attributes:
@@ -146,7 +167,11 @@ class KernelFunction:
             device: where; None for the default device.
             symbol: what messages call it.
             params: as for `KernelModule.function`.
+
+        Raises:
+            UsageError: it is no handle, or `params` has a word that is no dtype.
         """
+        _require_handle("function", handle)
         return cls(handle, current_device() if device is None else Device(device), symbol, _checked(symbol, params, None), None)
 
     def resident_blocks(self, threads: int, shared: int = 0) -> int:
@@ -177,8 +202,10 @@ class KernelFunction:
         """What the device holds of such launches at once: `max_active_blocks`, `max_cooperative_grid`, `suggest_block_size` and more.
 
         Raises:
-            LaunchLimitError: the device has no such launches, whatever is resident.
+            LaunchLimitError: the device has no such launches, whatever is resident. UsageError: it is no LaunchConfig.
         """
+        if not hasattr(config, "shape"):
+            raise UsageError(f"residency takes a LaunchConfig, got a {type(config).__qualname__}", fix="pass the one of the launch")
         from tilec.runtime.occupancy import held_of  # no launch needs it
 
         info = self.device.info
@@ -212,6 +239,12 @@ class KernelFunction:
         """Symbol, parameters, device."""
         known = ", ".join(self.params) if self.params is not None else "" if self.sizes is None else f"bytes {self.sizes}"
         return f"<KernelFunction {self.symbol}({known}) on {self.device!r}>"
+
+
+def _require_handle(noun: str, handle: Any) -> None:
+    number = bare(handle)
+    if number is None or isinstance(number, (bool, float)) or (is_whole(number) and number <= 0):  # a driver's may be anything else
+        raise UsageError(f"{shown(handle)} is no handle of a {noun}", fix=f"pass a CU{noun} of cuda.bindings, or its number")
 
 
 def size_of(dtype: str) -> int:

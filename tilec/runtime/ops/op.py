@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from tilec.errors import Location, UsageError, UsedOpError
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.execution import refuse_nested, submit, wait
-from tilec.runtime.ops.policy import SchedulingPolicy, as_stream, current_policy, require_policy
+from tilec.runtime.ops.policy import SchedulingPolicy, as_stream, current_policy, require_policy, stream_of
 from tilec.runtime.ops.site import Site, label, location, site
 from tilec.runtime.ops.tensor_steps import TensorSteps
 from tilec.runtime.protocols import StreamLike
@@ -35,6 +35,8 @@ First = TypeVar("First")
 Last = TypeVar("Last")
 # Flag of the code of a coroutine function (inspect.COCOROUTINE, whose module costs more than it is worth here).
 COROUTINE = 0x80
+# Flags of functions that give something to be driven instead: coroutine functions, generators of both kinds.
+_LATER = COROUTINE | 0x20 | 0x200
 
 
 class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
@@ -57,6 +59,18 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         _set(self, "_site", site(2))
         _set(self, "_fresh", [None])  # who takes what is in it, in one step, has the op
         return self
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """See that `_execute` gives its result itself.
+
+        Raises:
+            UsageError: it is a coroutine function or a generator.
+        """
+        super().__init_subclass__(**kwargs)
+        code = getattr(cls.__dict__.get("_execute"), "__code__", None)
+        if code is not None and code.co_flags & _LATER:
+            what = f"{cls.__qualname__}._execute is a coroutine function or a generator, and has to give the result itself"
+            raise UsageError(what, cause="nobody would await or iterate it", fix="enqueue everything in it and return the result")
 
     @abstractmethod
     def _execute(self, ctx: ExecutionContext) -> T_co:
@@ -91,7 +105,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
             BaseException: what the op, or its work on the device, came to.
         """
         refuse_nested(self)
-        return self.sync_on(current_policy().next_stream())
+        return self.sync_on(stream_of(current_policy()))
 
     def sync_on(self, stream: StreamLike) -> T_co:
         """Run it on a stream, and wait for it. Everything else as for `sync`."""
@@ -130,7 +144,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     def graph(self) -> CudaGraph[T_co]:
         """Capture it into a CUDA graph, for a stream that the current policy picks; everything else as for `graph_on`."""
         refuse_nested(self)
-        return self.graph_on(current_policy().next_stream())
+        return self.graph_on(stream_of(current_policy()))
 
     def graph_on(self, stream: StreamLike) -> CudaGraph[T_co]:
         """Capture it into a CUDA graph: its functions run now, the device's work at each replay, and not before.

@@ -8,11 +8,12 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from tilec.errors import SchedulingError
+from tilec.errors import ArgumentError, SchedulingError
 from tilec.runtime.defaults import HERE, Defaults, named_device, set_process_device
 from tilec.runtime.device import Device
 from tilec.runtime.handles import stream_handle
 from tilec.runtime.protocols import DeviceLike, StreamLike
+from tilec.runtime.scalars import whole
 from tilec.runtime.streams import Stream
 from tilec.runtime.uncopied import Uncopied
 
@@ -40,6 +41,7 @@ class StreamPoolRoundRobin(Uncopied):
         Raises:
             SchedulingError: fewer than one stream.
         """
+        streams = whole("StreamPoolRoundRobin: the number of streams", streams, SchedulingError)
         if streams < 1:
             raise SchedulingError(f"a pool of {streams} streams has none to give", fix="ask for one stream at least")
         self.device = current_device() if device is None else Device(device)
@@ -176,6 +178,20 @@ def require_policy(policy: Any) -> None:
     if not callable(getattr(policy, "next_stream", None)):
         fix = "pass StreamPoolRoundRobin(4), SingleStream(), or an object with next_stream()"
         raise SchedulingError(f"{policy!r} is no scheduling policy: it has no next_stream()", fix=fix)
+
+
+def stream_of(policy: SchedulingPolicy) -> Stream:
+    """The next stream of a policy.
+
+    Raises:
+        SchedulingError: what it gave is none.
+    """
+    given = policy.next_stream()
+    try:
+        return as_stream(given)
+    except ArgumentError as error:
+        fix = "let it give a stream of tilec, torch, CuPy or cuda.core, of the device that the op is for"
+        raise SchedulingError(f"next_stream() of {policy!r} gave {given!r}, which is no stream to run an op on", fix=fix) from error
 
 
 def as_stream(stream: StreamLike | Stream) -> Stream:

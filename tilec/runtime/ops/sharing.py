@@ -12,6 +12,7 @@ from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.site import Site, label
 from tilec.runtime.ops.turns import Turn
+from tilec.runtime.scalars import whole
 
 if TYPE_CHECKING:
     from tilec.runtime.tensors.shared import SharedTensor
@@ -190,6 +191,7 @@ def share_op(op: DeviceOp[T]) -> SharedOp[T]:
 
 def unzip_op(op: DeviceOp[Any], count: int) -> tuple[DeviceOp[Any], ...]:
     """What `DeviceOp.unzip` does."""
+    count = whole("unzip: the number of elements", count)
     if count < 1:
         raise UsageError(f"unzip({count}): a tuple has one element at least", fix="say how many elements the op's tuple has")
     once: Once[list[Any]] = Once(op.map(_listed))

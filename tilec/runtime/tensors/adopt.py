@@ -12,6 +12,7 @@ from tilec.runtime.arguments import UnreadableError, tensor_facts
 from tilec.runtime.devices import driver_of, ordinal_of
 from tilec.runtime.handles import stream_handle
 from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts, settled_stride
+from tilec.runtime.scalars import bare, whole
 from tilec.runtime.seam import DeviceDriver
 from tilec.runtime.tensors.described import Described, dtype_name
 from tilec.runtime.tensors.shapes import checked_packing, checked_shape, extent_of
@@ -85,6 +86,7 @@ def adopt_raw(
     Raises:
         TensorError: the tensor reaches beyond `nbytes`, or its address is not aligned.
     """
+    pointer = whole("borrow_raw: the address", bare(pointer), TensorError)
     shape, name = checked_shape(layout[0]), dtype_name(layout[1])
     ordinal = ordinal_of(device)
     stride = settled_stride(shape, None if layout[2] is None else tuple(layout[2]))

@@ -9,6 +9,7 @@ from tilec.errors import BorrowError, TensorError
 from tilec.model.dtype import BY_NUMPY, DTYPES
 from tilec.runtime.arguments import READERS, UnreadableError
 from tilec.runtime.layout import ON_CPU, Key, Shape, TensorFacts, contiguous_stride, interned, settled_stride
+from tilec.runtime.scalars import is_whole
 from tilec.runtime.tensors.lease import Claim, Holder, Lease
 from tilec.runtime.tensors.shapes import checked_packing, reinterpreted
 from tilec.runtime.tensors.storage import Storage
@@ -334,18 +335,20 @@ def recast(facts: TensorFacts, storage: Storage, dtype: str, shape: tuple[Any, .
 
 
 def ranges_of(ranges: Sequence[Any]) -> tuple[slice, ...]:
-    """Slices out of `(start, stop)` pairs, ranges of step 1 and slices.
+    """Slices out of `(start, stop)` pairs, ranges of step 1 and slices, one by one or as one list of them.
 
     Raises:
         TensorError: one is none of these.
     """
+    if len(ranges) == 1 and isinstance(ranges[0], (list, tuple)) and not any(map(is_whole, ranges[0])):
+        ranges = ranges[0]
     found = []
     for part in ranges:
         if isinstance(part, slice):
             found.append(part)
         elif isinstance(part, range):
             found.append(slice(part.start, part.stop, part.step))
-        elif isinstance(part, Sequence) and not isinstance(part, str) and len(part) == 2:
+        elif isinstance(part, (list, tuple)) and len(part) == 2:
             found.append(slice(part[0], part[1]))
         else:
             raise TensorError(f"{part!r} is no range", fix="pass (start, stop) pairs or slices")

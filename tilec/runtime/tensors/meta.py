@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, NoReturn, final
 
 from tilec.errors import TensorError
@@ -101,6 +102,10 @@ class MetaTensor:
         name = dtype_name(dtype)
         wanted = (shape[0] if len(shape) == 1 else shape) if shape else -1
         return MetaTensor(reinterpreted(self.shape, self.strides, (DTYPES[self.dtype].bits, DTYPES[name].bits), wanted), name)
+
+    def __iter__(self) -> Iterator[MetaTensor]:
+        """Its parts along the first dimension, as a tensor gives them."""
+        return (self[place] for place in range(len(self)))
 
     def grid(self, *tile: int) -> Shape:
         """How many tiles of a shape a partition of it would have, dimension by dimension.

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from tilec.errors import LaunchLimitError, TensorError
 from tilec.runtime.grid import GridRule, GridWish
 from tilec.runtime.layout import Key, Shape, interned
+from tilec.runtime.scalars import whole
 from tilec.runtime.tensors.described import Described, Raw
 from tilec.runtime.tensors.interop import Exchanged
 from tilec.runtime.tensors.lease import Holder, holder
@@ -119,6 +120,7 @@ class Partition(Exchanged, Generic[T]):
         """
         if self.prefix:
             raise TensorError("a partition of which only a prefix is written cannot be mapped", fix="use partition()")
+        blocks = whole("map: the number of blocks", blocks, TensorError)
         if not 1 <= blocks <= self.tiles:
             raise TensorError(f"{blocks} blocks cannot share {self.tiles} tiles", fix=f"pass 1 to {self.tiles} blocks")
         who = holder("map")
@@ -214,6 +216,7 @@ class MappedPartition(Partition[T]):
         Raises:
             TensorError: there is no such block.
         """
+        block = whole("tiles_of: the block", block, TensorError)
         if not 0 <= block < self.blocks:
             raise TensorError(f"there is no block {block} of a partition that is dealt out to {self.blocks} blocks")
         every = itertools.product(*(range(extent) for extent in self.grid))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import operator
 import threading
 import weakref
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 from tilec.errors import SchedulingError, UsageError
 from tilec.runtime.devices import driver_of, ordinal_of
 from tilec.runtime.protocols import DeviceLike
+from tilec.runtime.scalars import bare, whole
 from tilec.runtime.seam import DeviceDriver, PoolHandle, PoolStats
 from tilec.runtime.tensors.drops import DROPS
 from tilec.runtime.tensors.giving_back import GivingBack
@@ -52,11 +54,10 @@ class MemPool(Uncopied):
         Raises:
             UsageError: a size is negative.
         """
-        _check_size("release_threshold", release_threshold)
-        _check_size("max_size", max_size)
+        release_threshold, most = _checked_size("release_threshold", release_threshold), _checked_size("max_size", max_size)
         self._driver = driver or driver_of(device)
         self.device = ordinal_of(device)
-        self._handle: PoolHandle | None = self._driver.create_pool(self.device, release_threshold, max_size)
+        self._handle: PoolHandle | None = self._driver.create_pool(self.device, release_threshold, most)
         self._finalizer: Any = GivingBack(self, functools.partial(self._driver.destroy_pool, self.device, self._handle))
         with _LOCK:
             _MADE.add(self)
@@ -93,8 +94,8 @@ class MemPool(Uncopied):
             UsageError: it is no handle.
         """
         try:
-            number = int(handle)
-        except (TypeError, ValueError) as error:
+            number = operator.index(bare(handle))
+        except TypeError as error:
             fix = "pass the driver's handle: `resource.handle` of a DeviceMemoryResource of cuda.core"
             raise UsageError(f"{handle!r} is no handle of a memory pool", fix=fix) from error
         if not number:
@@ -132,8 +133,7 @@ class MemPool(Uncopied):
         Raises:
             UsageError: `size` is negative.
         """
-        _check_size("release_threshold", size)
-        self._driver.set_release_threshold(self.device, self.handle, size)
+        self._driver.set_release_threshold(self.device, self.handle, _checked_size("release_threshold", size))
 
     def trim(self, keep: int = 0) -> None:
         """Give unused memory back until the pool has no more than `keep` bytes, as far as it can.
@@ -141,7 +141,7 @@ class MemPool(Uncopied):
         Raises:
             UsageError: `keep` is negative.
         """
-        _check_size("keep", keep)
+        keep = _checked_size("keep", keep)
         DROPS.drain_all()
         self._driver.trim_pool(self.device, self.handle, keep)
 
@@ -201,6 +201,8 @@ def pool_here(driver: DeviceDriver, ordinal: int) -> PoolHandle | None:
     return None
 
 
-def _check_size(name: str, size: int) -> None:
+def _checked_size(name: str, size: int) -> int:
+    size = whole(name, size)
     if size < 0:
         raise UsageError(f"{name} is {size}, and sizes are not negative")
+    return size

@@ -11,6 +11,9 @@ from tilec.errors import TensorError
 from tilec.model.dtype import DTYPES
 from tilec.runtime.layout import Shape, contiguous_stride, settled_stride
 
+# Sequences of whole numbers that nobody means as extents.
+_BYTES = (bytes, bytearray, memoryview)
+
 
 def checked_shape(shape: Any) -> Shape:
     """A shape out of an int or a sequence of ints.
@@ -19,7 +22,7 @@ def checked_shape(shape: Any) -> Shape:
         TensorError: it is none, or an extent is negative.
     """
     try:
-        given = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+        given = tuple(shape) if isinstance(shape, Sequence) and not isinstance(shape, _BYTES) else (shape,)
         extents = tuple([operator.index(extent) for extent in given])
     except TypeError as error:
         raise TensorError(f"{shape!r} is no shape", fix="pass an int or a tuple of ints") from error

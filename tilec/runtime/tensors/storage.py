@@ -22,6 +22,15 @@ from tilec.runtime.tensors.uses import StreamKey, Use, Uses
 _HOST = (-9, 0)
 _PER_THREAD = 2
 _NO_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
+# Cause and fix where memory runs out: of the device, and of a pool while the device has as much.
+_DEVICE_FULL = (
+    "tensors that are still alive, memory that a framework caches, or other processes take the rest",
+    "drop tensors that are not needed any more, let frameworks give back what they cache (torch.cuda.empty_cache), or use smaller inputs",
+)
+_POOL_FULL = (
+    "the pool of use_pool takes no more of the device: its tensors that are still alive fill its max_size, or this is larger than that",
+    "drop tensors of the pool that are not needed any more, or make it with a larger max_size",
+)
 
 
 class Storage:
@@ -345,6 +354,7 @@ def _out_of_memory(driver: DeviceDriver, ordinal: int, nbytes: int, pool: PoolHa
         f"{driver.device(ordinal)} has no memory of {nbytes} bytes: the pool uses {stats.used} of {stats.reserved} that it has reserved, "
         f"and {free} of the device's {total} are free"
     )
+    causes = _DEVICE_FULL if pool is None or nbytes > free else _POOL_FULL
     return OutOfMemoryError(
         what,
         device=ordinal,
@@ -353,7 +363,6 @@ def _out_of_memory(driver: DeviceDriver, ordinal: int, nbytes: int, pool: PoolHa
         reserved=stats.reserved,
         free=free,
         total=total,
-        cause="tensors that are still alive, memory that a framework caches, or other processes take the rest",
-        fix="drop tensors that are not needed any more, let frameworks give back what they cache (torch.cuda.empty_cache), "
-        "or use smaller inputs",
+        cause=causes[0],
+        fix=causes[1],
     )

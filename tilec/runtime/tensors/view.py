@@ -33,7 +33,7 @@ class Viewable(Exchanged, Generic[P]):
         return self._part(holder("the view"), (new, contiguous_stride(new), 0))
 
     def slice(self, *ranges: Any) -> P:
-        """A rectangular part, without a copy: a (start, stop) pair or a slice for each of the first dimensions.
+        """A rectangular part, without a copy: a (start, stop) pair or a slice for each of the first dimensions, or a list of them.
 
         Raises:
             TensorError: a range does not fit.
@@ -50,6 +50,9 @@ class Viewable(Exchanged, Generic[P]):
         """
         facts = self._facts
         return self._part(holder("the slice"), sliced(facts.shape, facts.stride, index))
+
+    # `1 in t` would hold the number against slices, whatever their contents, and say no.
+    __contains__ = None
 
     def __iter__(self) -> Iterator[P]:
         """Slices along the first dimension."""

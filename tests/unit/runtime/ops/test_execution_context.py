@@ -14,7 +14,7 @@ import pytest
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import becomes
-from tilec.errors import OutOfMemoryError, SchedulingError, UsageError
+from tilec.errors import OutOfMemoryError, SchedulingError, TensorError, UsageError
 from tilec.runtime import Stream
 from tilec.runtime.ops.combinators import value, with_context
 from tilec.runtime.ops.context import ExecutionContext
@@ -81,7 +81,7 @@ def test_what_is_no_size_is_refused(held: Held, size: Any) -> None:
 
 def test_contents_go_to_arrays_alone(held: Held) -> None:
     for target in (b"abc", [1, 2], np.ones((4, 4))[:, 1]):
-        with pytest.raises(ValueError, match="writes into a C-contiguous NumPy array"):
+        with pytest.raises(TensorError, match=r"^memcpy_dtoh_async cannot write into a .* read only, or not C-contiguous"):
             with_context(lambda ctx, target=target: ctx.memcpy_dtoh_async(target, ctx.malloc_async(16))).sync()
 
 
@@ -152,8 +152,57 @@ def test_host_memory_lives_until_the_copy_is_done(held: Held) -> None:
 def test_only_arrays_that_can_be_written_in_place_take_copies(held: Held) -> None:
     array = np.zeros((4, 4), np.float32)
     for host in (array[:, ::2], np.broadcast_to(array, (2, 4, 4))):
-        with pytest.raises(ValueError, match="C-contiguous NumPy array that is not read only"):
+        with pytest.raises(TensorError, match=r"read only, or not C-contiguous\n  fix: pass a NumPy array of its own"):
             with_context(lambda ctx, host=host: ctx.memcpy_dtoh_async(host, 1)).sync()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda ctx, a: ctx.memcpy_dtod_async(a, a, -8), "memcpy_dtod_async: -8 is no size"),
+        (lambda ctx, a: ctx.memcpy_dtod_async(a, a, 1.5), "memcpy_dtod_async: 1.5 is no size"),
+        (lambda ctx, _: ctx.free_async(None), "free_async: the address is None, and must be a whole number"),
+        (lambda ctx, _: ctx.memcpy_htod_async("0x10", np.zeros(1)), "memcpy_htod_async: the address is '0x10'"),
+        (lambda ctx, _: ctx.run(3), "ctx.run takes an op, and this is a int"),
+        (lambda ctx, _: ctx.reads(3), r"reads and writes take memory of tensors, and this is a int\n  fix: .*t\.storage"),
+    ],
+)
+def test_calls_of_wrong_arguments_are_refused_and_lose_nothing(held: Held, call: Any, words: str) -> None:
+    def run(ctx: ExecutionContext) -> None:
+        call(ctx, ctx.malloc_async(8))
+
+    with pytest.raises(UsageError, match=f"^{words}"):
+        with_context(run).sync()
+    assert held.driver.pool_stats(CPU, held.driver.default_pool(CPU)).used == 0
+
+
+def test_a_context_is_of_no_use_once_its_execution_is_over(held: Held) -> None:
+    """Nothing would wait for what is enqueued then, nor know of the memory that it uses."""
+    contexts: list[ExecutionContext] = []
+    with_context(contexts.append).sync()
+    with contextlib.suppress(ZeroDivisionError):
+        with_context(lambda ctx: contexts.append(ctx) or 1 / 0).sync()
+    with held.device.new_stream() as stream:
+        with_context(contexts.append).graph_on(stream)
+    op, storage = value(1), Storage.allocate(held.driver, CPU, 64, 0)
+    assert len(contexts) == 3
+    for ctx in contexts:
+        calls = {
+            "run": lambda ctx=ctx: ctx.run(op),
+            "memcpy_htod_async": lambda ctx=ctx: ctx.memcpy_htod_async(storage.address, np.zeros(1)),
+            "memcpy_dtoh_async": lambda ctx=ctx: ctx.memcpy_dtoh_async(np.zeros(1), storage.address),
+            "memcpy_dtod_async": lambda ctx=ctx: ctx.memcpy_dtod_async(storage.address, storage.address, 8),
+        }
+        if not ctx.capturing:
+            calls["malloc_async"] = lambda ctx=ctx: ctx.malloc_async(8)
+            calls["free_async"] = lambda ctx=ctx: ctx.free_async(storage.address)
+            calls["keep"] = lambda ctx=ctx: ctx.keep(storage)
+            calls["reads"] = lambda ctx=ctx: ctx.reads(storage)
+            calls["writes"] = lambda ctx=ctx: ctx.writes(storage)
+        for name, call in calls.items():
+            with pytest.raises(SchedulingError, match=rf"^ctx\.{name} was called on .* an execution that is over\n  cause: .*\n  fix: "):
+                call()
+    assert op.sync() == 1  # nobody has used it up
 
 
 def test_uses_on_different_streams_are_ordered(held: Held) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.ops.graph_samples import COUNT, Cpu, contents, copy
-from tilec.errors import BorrowError, GraphCaptureError, GraphError, UseAfterMoveError
+from tilec.errors import BorrowError, GraphCaptureError, GraphError, SchedulingError, UseAfterMoveError
 from tilec.runtime import CudaGraph, use_device, value, with_context
 from tilec.runtime.tensors.recording import _RECORDINGS
 
@@ -35,6 +35,22 @@ def test_what_one_record_writes_the_next_one_reads(cpu: Cpu) -> None:
     s.graph.replay()
     assert (contents(h), contents(out)) == ({8}, {8})
     assert s.graph.take_output() is None
+
+
+def test_streams_that_take_no_work_are_refused_before_anything_is_captured(cpu: Cpu) -> None:
+    """And not at the first replay, somewhere else."""
+    closed = cpu.device.new_stream()
+    closed.close()
+    with use_device(cpu.device):
+        for stream, words in ((closed, "^the stream is closed"), (12345, "^stream 0x3039 is no stream of the cpu device")):
+            x = cpu.tensor(2)
+            op = copy(x, cpu.tensor(0))
+            with pytest.raises(SchedulingError, match=words):
+                op.graph_on(stream)
+            with pytest.raises(SchedulingError, match=words), CudaGraph.scope(stream):
+                pass
+            op.sync_on(cpu.stream)  # nobody has used it up
+    assert not _RECORDINGS
 
 
 def test_borrows_end_with_their_record(cpu: Cpu) -> None:

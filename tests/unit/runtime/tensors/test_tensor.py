@@ -179,8 +179,15 @@ def test_views_share_the_memory(tensor: Make) -> None:
     assert np.asarray(t.slice(range(2), slice(4, None))).tolist() == np.arange(32).reshape(4, 8)[0:2, 4:].tolist()
     assert np.asarray(block[1, 1:]).tolist() == [19, 20, 21]
     assert np.asarray(tensor(1024).slice((100, 200)).slice((10, 20))).tolist() == list(range(110, 120))
-    with pytest.raises(TensorError, match="is no range"):
-        t.slice(3)
+    assert (
+        np.asarray(t.slice([(1, 3), (2, 6)])).tolist()
+        == np.asarray(t.slice([range(1, 3), slice(2, 6)])).tolist()
+        == np.asarray(block).tolist()
+    )
+    assert t.slice([(1, 3)]).shape == t.slice((1, 3)).shape == t.slice([1, 3]).shape == (2, 8)
+    for given in (3, "ab", b"\1\3", [(1, 3), 2], [1, 2, 3]):
+        with pytest.raises(TensorError, match="is no range"):
+            t.slice(given)
     with pytest.raises(TensorError, match="is not contiguous"):
         block.view(8)
 

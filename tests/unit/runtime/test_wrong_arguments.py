@@ -1,0 +1,261 @@
+"""Arguments of a kind that nobody meant: each is refused by an error of tilec's own that names it, and none is taken for something else."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import device, ones
+from tilec.errors import (
+    ArgumentError,
+    LaunchLimitError,
+    OutOfMemoryError,
+    SchedulingError,
+    TensorError,
+    TilecError,
+    UsageError,
+    VariantError,
+)
+from tilec.runtime import (
+    AsyncKernelLaunch,
+    CudaGraph,
+    Device,
+    DeviceBuffer,
+    DeviceOp,
+    KernelFunction,
+    KernelModule,
+    LaunchConfig,
+    MemPool,
+    MetaTensor,
+    Stream,
+    StreamPoolRoundRobin,
+    Tensor,
+    api,
+    load,
+    load_module_from_bytes,
+    load_module_from_file,
+    load_module_from_ptx,
+    use_device,
+    use_policy,
+    use_pool,
+    value,
+    with_context,
+)
+from tilec.testing.fake_driver import FakeDriver
+
+# What `operator.index` takes for no whole number, or what is one by accident only.
+NO_NUMBERS: tuple[Any, ...] = (None, "3", b"3", 1.5, float("nan"), np.float32(2), np.array([1, 2]), np.array(2.0), 1j, True)
+
+
+def made(shape: Any = 4) -> Tensor:
+    with use_device("cpu"):
+        return api.zeros(shape).sync()
+
+
+def pointed(given: Any) -> Any:
+    function = KernelFunction.borrow_raw(0x10, Device(0, driver=FakeDriver()), params=("ptr",))
+    return AsyncKernelLaunch(function).push_device_ptr(given)
+
+
+@pytest.mark.parametrize(
+    ("call", "words", "kind"),
+    [
+        (lambda n: api.eye(n), "eye: rows", TensorError),
+        (lambda n: api.linspace(0, 1, n), "linspace: num", TensorError),
+        (lambda n: made().partition(1).map(n), "map: the number of blocks", TensorError),
+        (lambda n: made().partition(1).map(2).tiles_of(n), "tiles_of: the block", TensorError),
+        (lambda n: value((1, 2)).unzip(n), "unzip: the number of elements", UsageError),
+        (lambda n: StreamPoolRoundRobin(n, "cpu"), "StreamPoolRoundRobin: the number of streams", SchedulingError),
+        (lambda n: MemPool("cpu", max_size=n), "max_size", UsageError),
+        (lambda n: MemPool("cpu", release_threshold=n), "release_threshold", UsageError),
+        (lambda n: MemPool("cpu").set_release_threshold(n), "release_threshold", UsageError),
+        (lambda n: MemPool("cpu").trim(n), "keep", UsageError),
+        (lambda n: Tensor.borrow_raw(n, (2,), "f32", device="cpu"), "borrow_raw: the address", TensorError),
+        (pointed, "function: argument 0", ArgumentError),
+    ],
+)
+def test_what_is_no_whole_number(call: Callable[[Any], Any], words: str, kind: type[TilecError]) -> None:
+    for given in NO_NUMBERS:
+        with pytest.raises(kind) as caught:
+            call(given)
+        assert str(caught.value) == f"{words} is {given!r}, and must be a whole number"
+
+
+def test_whole_numbers_of_numpy_are_numbers() -> None:
+    four = np.int64(4)
+    assert LaunchConfig.for_num_elems(np.int64(1000)) == LaunchConfig(grid=four, block=256)
+    assert LaunchConfig(grid=[four, 2], block=(four,), shared=four).shape == LaunchConfig(grid=(4, 2), block=4, shared=4).shape
+    assert all(type(extent) is int for extent in LaunchConfig(grid=four).shape.grid)
+    assert made(np.int64(8)).partition(1).map(four).blocks == 4
+    assert len(value((1, 2)).unzip(np.int64(2))) == 2
+
+
+def test_a_seed_that_is_an_array_is_none() -> None:
+    with pytest.raises(UsageError, match=r"^rand: the seed is array\(\[1, 2\]\), and must be a whole number$"):
+        api.rand(3, seed=np.array([1, 2]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [b"ab", bytearray(b"ab"), memoryview(b"ab"), {2, 3}, {2: 3}, "ab", (2.0,)])
+def test_bytes_and_sets_are_no_shapes(given: Any) -> None:
+    for call in (lambda: api.zeros(given), lambda: api.meta(given), lambda: DeviceBuffer(given, "f32", "cpu")):
+        with pytest.raises(TensorError, match="is no shape\n  fix: pass an int or a tuple of ints"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: LaunchConfig(cluster=np.int64(-1)), r"the cluster has np.int64\(-1\), and must have whole numbers"),
+        (lambda: LaunchConfig(cluster=np.array([2, 1])), "the cluster has array"),  # type: ignore[arg-type]
+        (lambda: LaunchConfig.covering(5, "x"), "the block has 'x'"),  # type: ignore[arg-type]
+        (lambda: LaunchConfig.for_num_elems(1e3), "the element count has 1000.0"),  # type: ignore[arg-type]
+        (lambda: LaunchConfig.covering((5, 5), 2), "2 extents cannot be covered by blocks of 1"),  # type: ignore[arg-type]
+    ],
+)
+def test_launch_configurations_of_no_numbers(call: Callable[[], Any], words: str) -> None:
+    with pytest.raises(LaunchLimitError, match=f"^{words}"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: LaunchConfig(cooperative="no"), "LaunchConfig: cooperative is 'no', and must be True or False"),  # type: ignore[arg-type]
+        (lambda: LaunchConfig(programmatic=1), "LaunchConfig: programmatic is 1, and must be True or False"),  # type: ignore[arg-type]
+        (lambda: AsyncKernelLaunch("f"), "AsyncKernelLaunch takes a KernelFunction, got a str"),  # type: ignore[arg-type]
+        (lambda: load_module_from_file(b"k.ptx", "cpu"), "load_module_from_file takes a path, got a bytes"),  # type: ignore[arg-type]
+        (lambda: load_module_from_ptx(b".version", "cpu"), "load_module_from_ptx takes text, got a bytes"),  # type: ignore[arg-type]
+        (lambda: load_module_from_bytes(".version", "cpu"), "load_module_from_bytes takes bytes, got a str"),  # type: ignore[arg-type]
+        (lambda: KernelModule.borrow_raw(None, "cpu"), "None is no handle of a module"),
+        (lambda: KernelModule.borrow_raw(0, "cpu"), "0 is no handle of a module"),
+        (lambda: KernelFunction.borrow_raw(2.5, "cpu"), "2.5 is no handle of a function"),
+        (lambda: Device.borrow_raw(1.5, driver=FakeDriver()), "1.5 is no handle of a device"),
+        (lambda: Device.borrow_raw(float("inf"), driver=FakeDriver()), "inf is no handle of a device"),
+        (lambda: MemPool.borrow_raw("16", "cpu"), "'16' is no handle of a memory pool"),
+        (lambda: load(None, "cpu"), "a bundle is a path, bytes or a binary file, got a NoneType"),  # type: ignore[arg-type]
+        (lambda: KernelFunction.borrow_raw(1, "cpu").residency(3), "residency takes a LaunchConfig, got a int"),  # type: ignore[arg-type]
+        (lambda: _future().result("1"), "the timeout is '1', and must be a number of seconds"),
+        (lambda: _future().exception(float("nan")), "the timeout is nan, and must be a number of seconds"),
+        (lambda: with_context(3), "with_context takes a function, and this is a int"),  # type: ignore[arg-type]
+        (lambda: with_context(_later), "with_context takes a function, and _later is a coroutine function"),
+        (lambda: _future().add_done_callback("f"), "add_done_callback takes a function, and this is a str"),
+    ],
+)
+def test_things_of_another_kind(call: Callable[[], Any], words: str) -> None:
+    with pytest.raises(UsageError, match=f"^{words}"):
+        call()
+
+
+def test_axes_are_held_against_what_was_built_whatever_they_are() -> None:
+    module, _ = device()
+    with pytest.raises(VariantError, match=r"^add: there is no axis 'BM'|was not built"):
+        module.kernels["add"].variant(BM=np.array([1, 2]))
+
+
+def test_what_gives_its_result_later_is_no_op() -> None:
+    def with_execute(execute: Any) -> Callable[[], Any]:
+        return lambda: type("Own", (DeviceOp,), {"_execute": execute})
+
+    async def coroutine(self: Any, ctx: Any) -> int:
+        return 1
+
+    def generator(self: Any, ctx: Any) -> Any:
+        yield 1
+
+    for execute in (coroutine, generator):
+        with pytest.raises(UsageError, match=r"^Own\._execute is a coroutine function or a generator(.|\n)*fix: "):
+            with_execute(execute)()
+    own = with_execute(lambda self, ctx: 1)()
+    with use_device("cpu"):
+        assert own().sync() == 1
+
+
+@pytest.mark.parametrize("given", [None, "a stream", 1.5])
+def test_policies_that_give_no_stream_are_named(given: Any) -> None:
+    class Odd:
+        def next_stream(self) -> Any:
+            return given
+
+        def __repr__(self) -> str:
+            return "<Odd>"
+
+    t = made()
+    with use_device("cpu"), use_policy(Odd()):
+        for run in (lambda: api.fill(t, 1).sync(), lambda: api.fill(t, 1).future().result(), lambda: asyncio.run(_awaited(api.fill(t, 1)))):
+            with pytest.raises(SchedulingError, match=rf"^next_stream\(\) of <Odd> gave {given!r}, which is no stream") as caught:
+                run()
+            assert caught.value.fix
+        with pytest.raises(SchedulingError, match=r"^next_stream"):
+            value(1).graph()
+        del run, caught  # errors hold frames, those of asyncio in circles, and frames the op, which is there to be run elsewhere
+        gc.collect()
+    assert t.to_host().tolist() == [0.0] * 4  # it is back
+
+
+def test_a_pool_with_a_bound_says_that_it_is_the_bound() -> None:
+    with use_device("cpu"), MemPool("cpu", max_size=100) as pool, use_pool(pool):
+        with pytest.raises(OutOfMemoryError, match=r"cause: the pool of use_pool takes no more(.|\n)*fix: .*max_size") as caught:
+            api.zeros(1000).sync()
+        assert (caught.value.requested, caught.value.used) == (4000, 0)
+
+
+def test_contents_are_not_searched() -> None:
+    with pytest.raises(TypeError):
+        _ = 0.0 in made()  # type: ignore[operator]
+    assert [row.shape for row in MetaTensor((2, 3))] == [(3,), (3,)]
+
+
+# --- copies ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_gives_memory_back_is_not_copied() -> None:
+    """The copy would go on with what the first gave back."""
+    module, driver = device()
+    with Stream("cpu", driver=driver) as stream:
+        graph = value(1).graph_on(stream)
+        things = (
+            DeviceBuffer((3,), "f32", "cpu"),
+            graph,
+            CudaGraph.scope(stream),
+            module.kernels["add"],
+            module.kernels["add"].bind(ones(4), ones(4), ones(4)),
+            KernelModule.borrow_raw(1, "cpu"),
+            KernelFunction.borrow_raw(1, "cpu"),
+        )
+        for thing in things:
+            for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+                with pytest.raises(TypeError, match=f"^a {type(thing).__name__} can be neither pickled nor copied: pass it on"):
+                    copied(thing)
+
+
+def test_a_device_is_the_same_one_in_copies_and_in_other_processes() -> None:
+    here = Device("cpu")
+    for copied in (copy.copy, copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))):
+        assert copied(here) == here
+    with pytest.raises(TypeError, match="is served by a driver of its own, which can be neither pickled nor copied"):
+        pickle.dumps(Device("cpu", driver=device()[1]))
+
+
+async def _later(ctx: Any) -> int:
+    return 1
+
+
+async def _awaited(op: Any) -> Any:
+    return await op
+
+
+def test_a_timeout_may_be_for_ever() -> None:
+    assert _future().result(float("inf")) == 1
+    assert _future().exception(np.float32(1e30)) is None
+
+
+def _future() -> Any:
+    with use_device("cpu"):
+        return value(1).future()
