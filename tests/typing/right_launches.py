@@ -27,6 +27,7 @@ def what_is_put_in_comes_out(z: Tensor, x: TensorView, y: SharedTensor, part: Pa
     assert_type(sample.add(z=z, x=x, y=host, alpha=2.0).sync()[2], DeviceBuffer)
     assert_type(sample.gemm(z, x, y, BM=64).sync(), tuple[Tensor, TensorView, SharedTensor])
     assert_type(sample.everything(z, 3, True, 0x1000, b"bytes", ORDER="row").sync()[0], Tensor)
+    assert_type(sample.tiled(part).sync(), tuple[Partition[Tensor]])
 
 
 def every_kind(z: TensorMut, part: Partition[TensorMut], mapped: MappedPartition[Tensor]) -> None:
