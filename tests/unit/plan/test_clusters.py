@@ -23,3 +23,12 @@ def test_clusters_are_for_newer_targets() -> None:
     (said,) = problems(cuda_kernel(), decls={"scale": fixed})
     assert said.startswith("kernel.scale: clusters of 2 blocks need compute capability 9.0, and sm_80, compute_80 are older")
     assert plan(cuda_kernel(launch=launch(cluster=(1,)))).jobs
+
+
+def test_dimensions_that_are_left_out_are_1() -> None:
+    """What the source fixes has three of them, and the manifest as many as it likes."""
+    fixed = {"scale": dataclasses.replace(CUDA_DECL, cluster=(2, 1, 1))}
+    assert plan(cuda_kernel(launch=launch(cluster=(2,))), decls=fixed, targets=("sm_90",)).jobs
+    for other in ((1,), (2, 2), (1, 2, 1)):
+        (said,) = problems(cuda_kernel(launch=launch(cluster=other)), decls=fixed, targets=("sm_90",))
+        assert said == f"kernel.scale.launch.cluster: cluster {list(other)}, but the source fixes [2, 1, 1] (__cluster_dims__)"
