@@ -159,7 +159,7 @@ def test_winners_and_the_default_are_kept() -> None:
         "gemm-bf16-BM128-BN128-al16",
         "gemm-bf16-BM128-BN128",
     ]
-    assert plan(kernel, tuned=tuned(GOOD, of=kernel)).kernels[0].info.axes[1:] == (("BM", (64, 128)), ("BN", (256, 128)))
+    assert plan(kernel, tuned=tuned(GOOD, of=kernel)).kernels[0].info.axes[1:] == (("BM", (64, 128)), ("BN", (128, 256)))
 
 
 def test_winners_of_targets_that_are_not_built_are_kept_too() -> None:
