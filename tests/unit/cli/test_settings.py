@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -98,10 +97,3 @@ def test_a_bad_bound_of_the_cache_is_an_error_only_where_it_matters() -> None:
 
 def test_cores_are_those_of_this_process() -> None:
     assert read_settings({}, CWD).cores >= 1
-
-
-def test_the_reference_has_every_variable_of_ours() -> None:
-    root = Path(__file__).resolve().parents[3]
-    read = {name for path in (root / "tilec").rglob("*.py") for name in re.findall(r"(?<![A-Z_])TILEC_[A-Z_]+", path.read_text("utf-8"))}
-    section = (root / "docs" / "manifest.md").read_text("utf-8").partition("\n## Environment\n")[2].partition("\n## ")[0]
-    assert read == set(re.findall(r"`(TILEC_[A-Z_]+)`", section))
