@@ -217,8 +217,9 @@ def test_a_partition_says_what_tile_an_open_axis_is(tmp_path: Path, monkeypatch:
     with use_device(Device(0, driver=driver)):
         kernels.cut(0, parted(64), K=2)
         package.cut(parted(32), K=1).sync()
-        with pytest.raises(VariantError, match="BM has no default: choose one of 32, 64"):
+        with pytest.raises(VariantError, match="BM has no default: choose one of 32, 64") as caught:
             package.cut(parted(64).unpartition(), K=1).sync()
+    assert caught.value.fix.startswith("pass BM=32 to the launcher, or a partition of z into such tiles; in the manifest, axes of a case")
     for call in (lambda: kernels.cut(0, parted(64)), lambda: package.cut(parted(64))):
         with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'K'"):
             call()
