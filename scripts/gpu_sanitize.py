@@ -30,16 +30,43 @@ NOT_FOLLOWED = {
 # Tests of the others, likewise; under the tools, drivers and torch make calls of their own while a stream is captured.
 LEFT_OUT = {
     "test_a_first_launch_in_a_capture_of_torch_loads_its_kernel": "captures with torch",
+    "test_an_index_out_of_bounds_stops_a_checked_kernel": "traps on purpose",
     "test_captures_that_fail_leave_all_streams_usable": "breaks captures on purpose",
+    "test_kernels_are_as_fast_as_the_jits": "looks at the time",
     "test_launches_in_a_capture_of_torch": "captures with torch",
     "test_launches_of_tensors_of_tilec_in_a_capture_of_torch": "captures with torch",
     "test_memory_is_where_it_was": "measures memory, which the tools use too",
     "test_out_of_memory_says_how_much_and_all_goes_on": "fills the memory",
+    "test_readers_do_not_wait_for_each_other": "looks at what runs at once, and under the tools launches take turns",
     "test_the_collector_frees_in_a_capture_of_torch": "captures with torch",
     "test_the_contract[events_of_inside_cannot_be_asked_for]": "breaks captures on purpose",
     "test_the_contract[events_of_outside_are_refused]": "breaks captures on purpose",
     "test_the_watcher_breaks_no_capture_of_torch": "captures with torch",
 }
+# Tests that a tool would follow for minutes, for it watches every access to shared memory; their kernels are followed in smaller sizes.
+TOO_LARGE = {
+    "racecheck": (
+        "test_gemm[4096-4096-4096-float16]",
+        "test_gemm[4096-4096-4096-bfloat16]",
+        "test_gemm[4104-4088-4120-float16]",
+        "test_gemm[4104-4088-4120-bfloat16]",
+        "test_attention[64-1-4096]",
+        "test_attention[128-1-4096]",
+        "test_attention[128-4-4096]",
+    )
+}
+# Tests of one process: a file of more is followed in several, since a tool makes each launch of a new kernel slow.
+MOST = 20
+# Files whose processes begin first, for one of their tests alone takes a minute.
+LONG = (
+    "test_kernels",
+    "test_fatbin_program",
+    "test_triton_frontend",
+    "test_pipelines",
+    "test_safe_kernels",
+    "test_dispatch",
+    "test_early_launches",
+)
 # Seconds for which a run that was interrupted may write its summary.
 GRACE = 20.0
 
@@ -50,38 +77,49 @@ def main() -> int:
     parser.add_argument("--sanitizer", required=True, help="compute-sanitizer")
     parser.add_argument("--tool", action="append", choices=TOOLS, required=True, help="may be given several times")
     parser.add_argument("--limit", type=float, default=240.0, help="seconds after which no test of a tool begins any more")
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) * 3 // 4), help="files of tests that are followed at once")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) * 3 // 4), help="processes at once")
     parser.add_argument("--out", type=Path, required=True, help="directory of sanitizer.json, and of each tool's output")
     options = parser.parse_args()
-    files = by_file(chosen(collected()))
-    results = [tool_run(options.sanitizer, tool, files, options.limit, options.jobs, options.out) for tool in options.tool]
+    tests = collected()
+    results = [
+        tool_run(options.sanitizer, tool, by_process(chosen(tests, tool)), options.limit, options.jobs, options.out)
+        | {"left_out": left_out(tool)}
+        for tool in options.tool
+    ]
     (options.out / "sanitizer.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     for result in results:
         print("\n".join(told(row) for row in result["files"] if not clean(row) or row["cut"]))
         print(told(result))
+        print(f"not followed: {', '.join(f'{name} ({why})' for name, why in result['left_out'].items())}")
     if any(not clean(row) for result in results for row in result["files"]):
         return 1
     return 4 if any(result["cut"] for result in results) else 0
 
 
-def by_file(tests: list[str]) -> dict[str, list[str]]:
-    """Tests by the name of their file."""
+def by_process(tests: list[str]) -> dict[str, list[str]]:
+    """Tests by the name of their process: that of their file, numbered where it has several; in the order in which they begin."""
     files: dict[str, list[str]] = {}
     for test in tests:
         files.setdefault(Path(test.partition("::")[0]).stem, []).append(test)
-    return files
+    parts = {}
+    for file in sorted(files, key=lambda name: (LONG.index(name) if name in LONG else len(LONG), -len(files[name]))):
+        ids = files[file]
+        count = -(-len(ids) // MOST)
+        for part in range(count):  # neighbours share what is set up for a module, so they stay together
+            parts[file if count == 1 else f"{file}.{part + 1}"] = ids[part * len(ids) // count : (part + 1) * len(ids) // count]
+    return parts
 
 
-def tool_run(sanitizer: str, tool: str, files: dict[str, list[str]], limit: float, jobs: int, out: Path) -> dict[str, Any]:
-    """Run the tests of each file under one tool, in a process of its own, several at once; what came of all of them."""
+def tool_run(sanitizer: str, tool: str, processes: dict[str, list[str]], limit: float, jobs: int, out: Path) -> dict[str, Any]:
+    """Run tests under one tool, in several processes at once; what came of all of them."""
     began = time.monotonic()
 
     def one(name: str) -> dict[str, Any]:
         left = limit - (time.monotonic() - began)
-        return {"file": name, **followed(sanitizer, tool, files[name], max(left, 0.0), out, name=f"{tool}-{name}")}
+        return {"file": name, **followed(sanitizer, tool, processes[name], max(left, 0.0), out, name=f"{tool}-{name}")}
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        rows = list(pool.map(one, sorted(files, key=lambda name: -len(files[name]))))
+        rows = list(pool.map(one, processes))
     whole: dict[str, Any] = {"tool": tool, **{word: sum(row[word] for row in rows) for word in ("tests", "passed", "failed", "skipped")}}
     whole |= {"cut": any(row["cut"] for row in rows), "limit": limit, "seconds": round(time.monotonic() - began, 1)}
     whole["summary"] = "; ".join(f"{count} x {words}" for words, count in Counter(row["summary"] for row in rows).items())
@@ -99,9 +137,15 @@ def collected() -> list[str]:
     return tests
 
 
-def chosen(tests: list[str]) -> list[str]:
+def left_out(tool: str) -> dict[str, str]:
+    """What a tool does not follow, by file or by test, and why."""
+    return NOT_FOLLOWED | LEFT_OUT | dict.fromkeys(TOO_LARGE.get(tool, ()), "too large for it")
+
+
+def chosen(tests: list[str], tool: str) -> list[str]:
     """Those that are not left out."""
-    return [test for test in tests if LEFT_OUT.keys().isdisjoint({name := test.rpartition("::")[2], name.partition("[")[0]})]
+    without = left_out(tool)
+    return [test for test in tests if without.keys().isdisjoint({name := test.rpartition("::")[2], name.partition("[")[0]})]
 
 
 def followed(sanitizer: str, tool: str, tests: list[str], limit: float, out: Path, name: str = "") -> dict[str, Any]:
@@ -171,7 +215,8 @@ def clean(result: dict[str, Any]) -> bool:
 def told(result: dict[str, Any]) -> str:
     """One line."""
     ran = result["passed"] + result["failed"] + result["skipped"]
-    words = f"{result['tool']}: {ran} of {result['tests']} tests ran, {result['failed']} failed, {result['skipped']} skipped"
+    where = f" of {result['file']}" if "file" in result else ""
+    words = f"{result['tool']}{where}: {ran} of {result['tests']} tests ran, {result['failed']} failed, {result['skipped']} skipped"
     words += f", in {result['seconds']:g} s"
     words += f" (cut at its limit of {result['limit']:g} s)" if result["cut"] else ""
     return f"{words}; compute-sanitizer: {result['summary'] or 'left no summary'}"

@@ -23,7 +23,7 @@ Tests whose bundle is not there are skipped: pytest -rs tells which.
   --device NAME  torch's name of the GPU (default: cuda:0)
   -k GLOB        only these cases, such as 'gemm/*' (the tests run all the same)
   --sanitize T   run the tests that compute-sanitizer can follow under its tool T (all: its four, one after the other), and
-                 nothing else, each file of tests in a process of its own, several at once: findings are in sanitizer-T-FILE.txt, the tests'
+                 nothing else, each file of tests in processes of its own, several at once: findings are in sanitizer-T-FILE.txt, the tests'
                  output in sanitizer-T-FILE-tests.txt, the numbers in sanitizer.json.
                  compute-sanitizer is COMPUTE_SANITIZER, that of a wheel in --wheels (nvidia-cuda-sanitizer-api), or the one in PATH.
                  TILEC_PROGRAMS says how many random programs it follows (8 here)

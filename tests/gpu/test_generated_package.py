@@ -238,7 +238,7 @@ def test_a_second_device(package, torch):
         with pytest.raises(NoDeviceError, match=r"^there is no device 1: this process sees 1, numbered from 0"):
             package.load(1)
         return
-    torch.cuda.set_device(0)  # a thread that had no device before has that of its first launch, which may have been another
+    assert torch.cuda.current_device() == 0, "whatever devices tests before have used"
     second = package.load("cuda:1")
     x = torch.randn(4096, device="cuda:1")
     z = torch.empty_like(x)

@@ -183,7 +183,8 @@ class Driver(GraphCalls):
         self._losses.suspects(ordinal).add(LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream))
         # A ready configuration costs less per call than nine numbers do.
         launch, config = self._api.cuLaunchKernelEx, self._config(shape, stream)
-        expected, get_current = int(self._context(ordinal)), self._api.cuCtxGetCurrent
+        context, get_current = self._context(ordinal), self._api.cuCtxGetCurrent
+        expected, push, pop = int(context), self._api.cuCtxPushCurrent, self._api.cuCtxPopCurrent
         if self._count == 1 and int(self._ask("cuCtxGetCurrent")) in (0, expected):
             return functools.partial(launch, config, function)
         # The legacy default stream is the current context's: where there are several, the thread's is looked at each time.
@@ -191,8 +192,13 @@ class Driver(GraphCalls):
         def launch_here(config: Any, function: FunctionHandle, parameters: int, extra: int) -> Any:
             if int(get_current()[1]) == expected:
                 return launch(config, function, parameters, extra)
-            with self.current(ordinal):
+            pushed = push(context)
+            if pushed[0]:
+                return pushed
+            try:
                 return launch(config, function, parameters, extra)
+            finally:
+                pop()
 
         return functools.partial(launch_here, config, function)
 
@@ -206,8 +212,7 @@ class Driver(GraphCalls):
             current = int(self._ask("cuCtxGetCurrent"))
             if current == 0:  # a new thread
                 self.adopt(ordinal)
-                result = retry()
-            elif current != int(context):
+            if current != int(context):
                 with self.current(ordinal):
                     result = retry()
             if int(result) == 0:

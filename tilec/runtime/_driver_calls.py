@@ -65,8 +65,10 @@ class Calls:
         return self._pushed(context)
 
     def adopt(self, ordinal: int) -> None:
-        """Give a thread that has no context the device's primary one, for good, as the CUDA runtime does it."""
-        if not int(self._ask("cuCtxGetCurrent")):
+        """Give a thread that has no context that of device 0, for good, if this is the device: the CUDA runtime would. With that of another
+        one, torch and CuPy would make their next arrays there; what is for another device is done in its context each time.
+        """
+        if ordinal == 0 and not int(self._ask("cuCtxGetCurrent")):
             self._ask("cuCtxSetCurrent", self._context(ordinal))
 
     @contextlib.contextmanager
@@ -103,6 +105,13 @@ class Calls:
                     self._contexts[ordinal] = context
                 found = self._contexts[ordinal]
         return found
+
+    def _some_context(self) -> Any:
+        """The primary context of a device that has one, whoever made it; None where nobody has."""
+        for ordinal in self._contexts or range(self._count):
+            if ordinal in self._contexts or self._api.cuDevicePrimaryCtxGetState(self._handle(ordinal))[-1]:
+                return self._context(ordinal)
+        return None
 
     # Results
 

@@ -35,9 +35,12 @@ class GraphCalls(MemoryCalls):
         with self.current(ordinal):
             return self._ask("cuStreamEndCapture", stream)
 
-    def capturing(self, ordinal: int, stream: int) -> bool:  # noqa: ARG002 - a stream's handle says where it is
+    def capturing(self, ordinal: int, stream: int) -> bool:
         """Whether a stream is captured, by whomever."""
         result, *values = self._api.cuStreamIsCapturing(stream)
+        if int(result) in _CONTEXTS:
+            with self.current(ordinal):
+                result, *values = self._api.cuStreamIsCapturing(stream)
         if result == self._success:
             return int(values[0]) != _NOT_CAPTURED
         return int(result) == _IMPLICIT

@@ -36,7 +36,7 @@ class MemoryCalls(Calls):
     def pointer_device(self, address: int) -> int | None:
         """Ordinal of the device that an address belongs to; None for an address that the driver does not know."""
         name = self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        result, *values = self._api.cuPointerGetAttribute(name, address)
+        result, *values = self._pointer(name, address)
         if is_final(result):  # else it would look as if the address were nobody's
             raise self._error("cuPointerGetAttribute", result)
         return int(values[0]) if result == self._success else None
@@ -46,11 +46,19 @@ class MemoryCalls(Calls):
         names = self._api.CUpointer_attribute
         found = []
         for name in (names.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, names.CU_POINTER_ATTRIBUTE_RANGE_SIZE):
-            result, *values = self._api.cuPointerGetAttribute(name, address)
+            result, *values = self._pointer(name, address)
             if result != self._success:
                 return None
             found.append(int(values[0]))
         return (found[0], found[1]) if all(found) else None
+
+    def _pointer(self, name: Any, address: int) -> Any:
+        """What an attribute of an address is. Without a context the driver knows of none; they are those of all, so any context is good."""
+        found = self._api.cuPointerGetAttribute(name, address)
+        if found[0] != self._success and not int(self._api.cuCtxGetCurrent()[1]) and (context := self._some_context()) is not None:
+            with self._pushed(context):
+                found = self._api.cuPointerGetAttribute(name, address)
+        return found
 
     def allocate(self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None) -> int:
         """Device memory, in stream order where a stream is given; then out of a pool, tilec's own for the device by default."""

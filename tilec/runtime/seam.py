@@ -72,7 +72,7 @@ class DeviceDriver(Protocol):
         """Make the device's primary context current, and restore the thread's own afterwards."""
 
     def adopt(self, ordinal: int) -> None:
-        """Give a thread that has no context the device's primary one, for good."""
+        """Give a thread that has no context that of device 0, for good, if this is the device; for another one, do nothing."""
 
     def load_module(self, ordinal: int, data: bytes) -> ModuleHandle:
         """Load an image into the device's primary context."""

@@ -138,8 +138,8 @@ class FakeDriver(GraphDouble):
             self._thread.current = before
 
     def adopt(self, ordinal: int) -> None:
-        """Make the device current in a thread that has none."""
-        if self._current is None:
+        """Make device 0 current in a thread that has none."""
+        if ordinal == 0 and self._current is None:
             self._thread.current = ordinal
 
     @property

@@ -169,9 +169,18 @@ def test_a_run_that_takes_too_long_is_cut_and_says_how_far_it_came(
 def test_all_is_followed_but_what_says_why_not(script: Any) -> None:
     kept = ["tests/gpu/test_x.py::many[0]", "tests/gpu/test_x.py::many[1]", "tests/gpu/test_y.py::one"]
     out = [f"tests/gpu/test_x.py::{name}" for name in script.LEFT_OUT]
-    assert script.chosen([*out, *kept, f"{out[0]}[a case]"]) == kept
-    assert script.by_file(kept) == {"test_x": kept[:2], "test_y": kept[2:]}
+    assert script.chosen([*out, *kept, f"{out[0]}[a case]"], "memcheck") == kept
+    large = [f"tests/gpu/test_kernels.py::{name}" for name in script.TOO_LARGE["racecheck"]]
+    assert script.chosen([*large, *kept], "racecheck") == kept
+    assert script.chosen([*large, *kept], "memcheck") == [*large, *kept]
+    assert script.by_process(kept) == {"test_x": kept[:2], "test_y": kept[2:]}
+    many = [f"tests/gpu/test_kernels.py::test_of[{number}]" for number in range(41)]
+    parts = script.by_process([*kept, *many])
+    assert list(parts) == ["test_kernels.1", "test_kernels.2", "test_kernels.3", "test_x", "test_y"], "what takes long begins first"
+    assert [test for name in list(parts)[:3] for test in parts[name]] == many
+    assert max(len(part) for part in parts.values()) <= script.MOST
     folder = SCRIPT.parents[1] / script.TESTS
+    assert all((folder / f"{name}.py").is_file() for name in script.LONG)
     text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("test_*.py"))
     assert all((folder / f"{name}.py").is_file() for name in script.NOT_FOLLOWED)
     assert all(f"def {name.partition('[')[0]}(" in text for name in script.LEFT_OUT)

@@ -2,84 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import dataclasses
 import re
-import threading
 
 import pytest
 from cuda.bindings import driver as real
 
+from tests.unit.runtime.driver_api import CONTEXTS, OK, PARTS, SHAPE, Api
 from tilec.errors import ContextLostError, DriverError, NoDeviceError
 from tilec.model.tensormap import TensorMap
 from tilec.runtime._driver import Driver
 from tilec.runtime.results import ADVICE, KERNEL_FAULTS, STICKY
-from tilec.runtime.seam import LaunchParts, LaunchShape
-
-OK = real.CUresult.CUDA_SUCCESS
-CONTEXTS = {0: 0x100, 1: 0x200}
-SHAPE = LaunchShape(grid=(4, 2, 1), block=(32, 1, 1), shared=64)
-PARTS = LaunchParts(kernel="k", sizes=(), addresses=(), tensors=())
-
-
-class Api:
-    """cuda.bindings.driver with its calls replaced: each gives what `results` says, or success; types and enums are the real ones."""
-
-    def __init__(self, devices: int = 1, **results: str) -> None:
-        self.results = {name: getattr(real.CUresult, f"CUDA_ERROR_{result}") for name, result in results.items()}
-        self.values = {
-            "cuDeviceGetCount": devices,
-            "cuDriverGetVersion": 13000,
-            "cuDeviceGetName": b"GPU\0\0",
-            "cuFuncGetAttribute": 0,
-        }
-        self.calls: list[tuple[object, ...]] = []
-        self.thread = threading.local()
-
-    def __getattr__(self, name: str):
-        if not (name.startswith("cu") and name[2].isupper()):
-            return getattr(real, name)
-
-        def call(*arguments: object):
-            self.calls.append((name, *arguments))
-            if name in self.results:
-                return (self.results[name], None)
-            return (OK, self.value(name, arguments))
-
-        return call
-
-    def value(self, name: str, arguments: tuple[object, ...]):
-        stack = self.thread.__dict__.setdefault("stack", [0])
-        match name:
-            case "cuDeviceGet":
-                return arguments[0]
-            case "cuDevicePrimaryCtxRetain":
-                return real.CUcontext(CONTEXTS[int(arguments[0])])
-            case "cuCtxPushCurrent":
-                stack.append(int(arguments[0]))
-            case "cuCtxPopCurrent":
-                return stack.pop()
-            case "cuCtxSetCurrent":
-                stack[-1] = int(arguments[0])
-            case "cuCtxGetCurrent":
-                return real.CUcontext(stack[-1])
-            case "cuCtxGetDevice":
-                return {context: ordinal for ordinal, context in CONTEXTS.items()}[stack[-1]]
-            case "cuGetErrorString":
-                return b"words of the driver"
-            case "cuDeviceGetAttribute":
-                return {"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": 9, "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": 0}.get(
-                    arguments[0].name, 7
-                )
-        return self.values.get(name, 0)
-
-    @property
-    def current(self) -> int:
-        return self.thread.__dict__.setdefault("stack", [0])[-1]
-
-    def made(self, name: str) -> list[tuple[object, ...]]:
-        return [call[1:] for call in self.calls if call[0] == name]
+from tilec.runtime.seam import LaunchShape
 
 
 def test_facts_of_a_device():
@@ -223,57 +158,6 @@ def test_launches_that_may_begin_early():
     assert config.numAttrs == 2
 
 
-def test_with_several_devices_the_context_is_looked_at():
-    api = Api(devices=2)
-    driver = Driver(api)
-    launch = driver.bind_launch(1, "function", SHAPE, 0, PARTS)
-    launch(0, 0)
-    assert api.made("cuCtxPushCurrent")
-    pushed = len(api.made("cuCtxPushCurrent"))
-    with driver.current(1):
-        launch(0, 0)
-    assert len(api.made("cuCtxPushCurrent")) == pushed + 1, "only the one of this test"
-    assert api.current == 0
-
-
-def test_a_thread_without_context_gets_the_devices_before_a_launch():
-    api = Api()
-    driver = Driver(api)
-    driver.adopt(0)
-    assert api.current == CONTEXTS[0]
-    api.thread.stack = [0x999]
-    driver.adopt(0)
-    assert api.current == 0x999, "a context of its own is left to it"
-    assert len(api.made("cuCtxSetCurrent")) == 1
-
-
-def test_under_a_foreign_context_every_launch_is_made_in_the_devices():
-    api = Api()
-    driver = Driver(api)
-    api.thread.stack = [0x999]
-    launch = driver.bind_launch(0, "function", SHAPE, 0, PARTS)
-    contexts = []
-    inner = api.value
-
-    def value(name, arguments):
-        if name == "cuLaunchKernelEx":
-            contexts.append(api.current)
-        return inner(name, arguments)
-
-    api.value = value
-    assert launch(0, 0)[0] == OK
-    assert contexts == [CONTEXTS[0]]
-    assert api.current == 0x999
-
-
-def test_a_new_thread_gets_the_context_at_its_first_launch():
-    api = Api()
-    tries = []
-    Driver(api).launch_failed(0, real.CUresult.CUDA_ERROR_INVALID_CONTEXT, 0, lambda: tries.append(api.current) or OK, "add")
-    assert tries == [CONTEXTS[0]]
-    assert api.current == CONTEXTS[0]
-
-
 def test_a_tensor_map_is_made_in_a_context_of_the_device():
     current: list[int] = []
     api = Api()
@@ -290,16 +174,6 @@ def test_a_tensor_map_is_made_in_a_context_of_the_device():
     assert driver.tensor_map(0, TensorMap(element=6, swizzle=0, box=(8, 8)), 4096, (64, 64), (128, 2)) == bytes(128)
     assert current == [CONTEXTS[0]]
     assert api.thread.stack == [0]
-
-
-def test_a_foreign_context_is_restored():
-    api = Api()
-    driver = Driver(api)
-    api.thread.stack = [0x999]
-    tries = []
-    driver.launch_failed(0, real.CUresult.CUDA_ERROR_INVALID_HANDLE, 0, lambda: tries.append(api.current) or OK, "add")
-    assert tries == [CONTEXTS[0]]
-    assert api.current == 0x999
 
 
 def test_a_launch_that_fails_under_the_right_context_too():
@@ -358,23 +232,6 @@ def test_the_widest_cluster_is_asked_of_a_launch_without_one():
         Driver(Api(cuOccupancyMaxActiveClusters="INVALID_CLUSTER_SIZE")).active_clusters(0, "f", shape)
 
 
-def test_contexts_are_retained_once():
-    api = Api(devices=2)
-    driver = Driver(api)
-    for _ in range(3):
-        with driver.current(0), driver.current(1):
-            assert api.current == CONTEXTS[1]
-    assert len(api.made("cuDevicePrimaryCtxRetain")) == 2
-
-
-def test_an_error_inside_a_context_leaves_the_threads_own():
-    api = Api()
-    driver = Driver(api)
-    with contextlib.suppress(ValueError), driver.current(0):
-        raise ValueError
-    assert api.current == 0
-
-
 def test_events() -> None:
     api = Api()
     api.values |= {"cuEventCreate": 0x99, "cuEventElapsedTime": 2.5}
@@ -399,58 +256,3 @@ def test_events() -> None:
         Driver(Api(cuEventQuery="LAUNCH_FAILED")).event_reached(0, 0x99)
     with pytest.raises(DriverError, match="cuEventSynchronize failed: CUDA_ERROR_INVALID_HANDLE"):
         Driver(Api(cuEventSynchronize="INVALID_HANDLE")).synchronize_event(0, 0x99)
-
-
-def test_what_was_made_here_needs_no_context_to_be_asked() -> None:
-    """Handles say whose they are; only what goes wrong is done again in the right context, and told."""
-    api = Api()
-    api.values |= {"cuEventCreate": real.CUevent(0x99), "cuStreamCreate": real.CUstream(0x77)}
-    driver = Driver(api)
-    assert (driver.create_event(0), driver.create_stream(0)) == (0x99, 0x77)
-    api.calls.clear()
-    driver.record_event(0, 0x99, 0x77)
-    driver.wait_event(0, 0x77, 0x98)
-    driver.synchronize_event(0, 0x99)
-    assert driver.event_reached(0, 0x99)
-    assert [call[0] for call in api.calls] == ["cuEventRecord", "cuStreamWaitEvent", "cuEventSynchronize", "cuEventQuery"]
-    assert [int(argument) for argument in api.calls[0][1:]] == [0x99, 0x77]
-    api.calls.clear()
-    driver.record_event(0, 0x99, 0)  # the legacy default stream is that of the current context
-    names = [call[0] for call in api.calls]
-    assert names.index("cuCtxGetCurrent") < names.index("cuEventRecord")
-    api.results["cuEventQuery"] = real.CUresult.CUDA_ERROR_NOT_READY
-    assert not driver.event_reached(0, 0x99)
-
-
-@pytest.mark.parametrize("result", ["INVALID_CONTEXT", "INVALID_HANDLE", "LAUNCH_FAILED", "STREAM_CAPTURE_ISOLATION"])
-def test_what_goes_wrong_without_a_context_is_done_in_the_right_one(result: str) -> None:
-    api = Api()
-    api.values |= {"cuEventCreate": real.CUevent(0x99), "cuStreamCreate": real.CUstream(0x77)}
-    driver = Driver(api)
-    driver.create_event(0)
-    driver.create_stream(0)
-    failed = getattr(real.CUresult, f"CUDA_ERROR_{result}")
-    api.results |= dict.fromkeys(("cuEventRecord", "cuEventQuery", "cuEventSynchronize"), failed)
-    for call, ask in (
-        ("cuEventRecord", lambda: driver.record_event(0, 0x99, 0x77)),
-        ("cuEventQuery", lambda: driver.event_reached(0, 0x99)),
-        ("cuEventSynchronize", lambda: driver.synchronize_event(0, 0x99)),
-    ):
-        api.calls.clear()
-        with pytest.raises(DriverError, match=f"{call} failed: CUDA_ERROR_{result}|is lost"):
-            ask()
-        names = [made[0] for made in api.calls]
-        if result == "STREAM_CAPTURE_ISOLATION":
-            assert names.count(call) == 1, "the capture is broken by it, and a second call would tell of that alone"
-        if result in ("INVALID_CONTEXT", "INVALID_HANDLE"):
-            assert names.count(call) == 2
-            assert api.calls[names.index("cuCtxPushCurrent")][1] is not None
-            assert names.index(call) < names.index("cuCtxPushCurrent") < len(names) - 1 - names[::-1].index(call)
-
-
-def test_waiting_for_a_device_waits_for_its_context():
-    api = Api()
-    Driver(api).synchronize_device(0)
-    assert ("cuCtxSynchronize",) in api.calls
-    with pytest.raises(DriverError, match="cuCtxSynchronize failed: CUDA_ERROR_LAUNCH_FAILED"):
-        Driver(Api(cuCtxSynchronize="LAUNCH_FAILED")).synchronize_device(0)

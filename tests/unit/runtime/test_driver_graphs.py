@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.runtime.test_driver import Api
+from tests.unit.runtime.driver_api import Api
 from tilec.errors import DriverError
 from tilec.runtime._driver import Driver
 

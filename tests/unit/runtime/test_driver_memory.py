@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.runtime.test_driver import Api
+from tests.unit.runtime.driver_api import Api
 from tilec.errors import DriverError
 from tilec.runtime._driver import Driver
 from tilec.runtime.seam import KEEP_ALL, CopyKind, PoolStats

@@ -15,7 +15,7 @@ import pytest
 from cuda.bindings import driver as real
 
 from tests.runtime_samples import ADD, Array, bundle_of, fake_driver, loaded
-from tests.unit.runtime.test_driver import CONTEXTS, OK, PARTS, SHAPE, Api
+from tests.unit.runtime.driver_api import CONTEXTS, OK, PARTS, SHAPE, Api
 from tests.waiting import joined
 from tilec.errors import ContextError, ContextLostError, DeviceError, DriverError, KernelCacheError
 from tilec.runtime import Device, DeviceBuffer, Event, Stream, Tensor, load, load_module_from_ptx, use_device, value, with_context
@@ -300,7 +300,7 @@ def test_a_graph_is_a_launch_too() -> None:
 def test_the_environment_asks_for_it() -> None:
     code = (
         "import tilec.runtime._driver as seam\n"
-        "from tests.unit.runtime.test_driver import Api\n"
+        "from tests.unit.runtime.driver_api import Api\n"
         "import cuda.bindings, types\n"
         "cuda.bindings.driver = Api()\n"
         "print(type(seam.driver()).__name__)\n"

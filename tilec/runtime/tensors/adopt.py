@@ -137,8 +137,10 @@ def _order(storage: Storage, source: Any, stream: Any) -> None:
             raise TensorError(f"the tensor is not given out: {error}", fix="detach() it from what computes its gradient") from error
     else:
         named = (getattr(source, "__cuda_array_interface__", None) or {}).get("stream")
-        if named is not None:
-            if not isinstance(named, int) or not 0 <= named < 2**64:
-                raise TensorError(f"its __cuda_array_interface__ names the stream {named!r}, which is none", fix=_DESCRIBE)
-            storage.pass_through(0 if named == _LEGACY else named, write=True)
+        if named is not None and (not isinstance(named, int) or not 0 <= named < 2**64):
+            raise TensorError(f"its __cuda_array_interface__ names the stream {named!r}, which is none", fix=_DESCRIBE)
+        theirs = 0 if named in (None, _LEGACY) else named
+        # Who names none may have work on the legacy default stream, as Numba has. An event there breaks others' captures.
+        if named is not None or not storage.driver.capturing(storage.ordinal, theirs):
+            storage.pass_through(theirs, write=True)
     storage.pass_through(handle, write=True)

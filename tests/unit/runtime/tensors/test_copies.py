@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.runtime.test_driver import Api
+from tests.unit.runtime.driver_api import Api
 from tilec.errors import TensorError
 from tilec.runtime._driver import Driver
 from tilec.runtime.cpu_driver import CpuDriver

@@ -304,6 +304,20 @@ def test_the_array_interface_of_others(gpu: FakeDriver) -> None:
     assert "free" not in gpu.calls
 
 
+def test_who_names_no_stream_is_taken_to_work_on_the_legacy_default_stream(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numba's copies and kernels run there, and its arrays name none."""
+    gpu.own(0x1000, 0)
+    t = Tensor.from_foreign(CudaArray(0x1000), stream=7, driver=gpu)
+    assert steps(gpu) == [("record", 0), ("wait", 7)]
+    assert t.storage.sole == 7
+    del t
+    steps(gpu)
+    monkeypatch.setattr(gpu, "capturing", lambda _ordinal, stream: stream == 0)  # somebody's capture would break by an event there
+    t = Tensor.from_foreign(CudaArray(0x1000), stream=7, driver=gpu)
+    assert steps(gpu) == []
+    assert t.storage.sole == 7
+
+
 class Exporter:
     """A tensor of another library with DLPack alone, on a GPU."""
 

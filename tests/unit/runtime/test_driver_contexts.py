@@ -1,0 +1,203 @@
+"""Which context a thread has when the CUDA driver is called, and afterwards, on a double of cuda.bindings.driver."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from cuda.bindings import driver as real
+
+from tests.unit.runtime.driver_api import CONTEXTS, OK, PARTS, SHAPE, Api
+from tilec.errors import DriverError
+from tilec.runtime._driver import Driver
+
+
+def test_with_several_devices_the_context_is_looked_at():
+    api = Api(devices=2)
+    driver = Driver(api)
+    launch = driver.bind_launch(1, "function", SHAPE, 0, PARTS)
+    launch(0, 0)
+    assert api.made("cuCtxPushCurrent")
+    pushed = len(api.made("cuCtxPushCurrent"))
+    with driver.current(1):
+        launch(0, 0)
+    assert len(api.made("cuCtxPushCurrent")) == pushed + 1, "only the one of this test"
+    assert api.current == 0
+
+
+def test_a_thread_without_context_gets_the_devices_before_a_launch():
+    api = Api()
+    driver = Driver(api)
+    driver.adopt(0)
+    assert api.current == CONTEXTS[0]
+    api.thread.stack = [0x999]
+    driver.adopt(0)
+    assert api.current == 0x999, "a context of its own is left to it"
+    assert len(api.made("cuCtxSetCurrent")) == 1
+
+
+def test_no_thread_is_left_on_another_device_than_the_first():
+    """Where torch and CuPy look which device is the current one, they would take their next arrays there."""
+    api = Api(devices=2)
+    driver = Driver(api)
+    driver.adopt(1)
+    assert api.current == 0
+    contexts = []
+    inner = api.value
+
+    def value(name, arguments):
+        if name == "cuLaunchKernelEx":
+            contexts.append(api.current)
+        return inner(name, arguments)
+
+    api.value = value
+    assert driver.bind_launch(1, "function", SHAPE, 0, PARTS)(0, 0)[0] == OK
+    refused = real.CUresult.CUDA_ERROR_INVALID_CONTEXT
+    driver.launch_failed(1, refused, 0, lambda: value("cuLaunchKernelEx", ()), "k")
+    assert contexts == [CONTEXTS[1], CONTEXTS[1]]
+    assert api.current == 0
+    driver.adopt(0)
+    assert api.current == CONTEXTS[0], "that is the one of a thread that asks for none"
+    api.results["cuCtxPushCurrent"] = refused
+    assert driver.bind_launch(1, "function", SHAPE, 0, PARTS)(0, 0)[0] == refused
+    assert len(contexts) == 2
+
+
+def test_under_a_foreign_context_every_launch_is_made_in_the_devices():
+    api = Api()
+    driver = Driver(api)
+    api.thread.stack = [0x999]
+    launch = driver.bind_launch(0, "function", SHAPE, 0, PARTS)
+    contexts = []
+    inner = api.value
+
+    def value(name, arguments):
+        if name == "cuLaunchKernelEx":
+            contexts.append(api.current)
+        return inner(name, arguments)
+
+    api.value = value
+    assert launch(0, 0)[0] == OK
+    assert contexts == [CONTEXTS[0]]
+    assert api.current == 0x999
+
+
+def test_a_new_thread_gets_the_context_at_its_first_launch():
+    api = Api()
+    tries = []
+    Driver(api).launch_failed(0, real.CUresult.CUDA_ERROR_INVALID_CONTEXT, 0, lambda: tries.append(api.current) or OK, "add")
+    assert tries == [CONTEXTS[0]]
+    assert api.current == CONTEXTS[0]
+
+
+def test_a_foreign_context_is_restored():
+    api = Api()
+    driver = Driver(api)
+    api.thread.stack = [0x999]
+    tries = []
+    driver.launch_failed(0, real.CUresult.CUDA_ERROR_INVALID_HANDLE, 0, lambda: tries.append(api.current) or OK, "add")
+    assert tries == [CONTEXTS[0]]
+    assert api.current == 0x999
+
+
+def test_contexts_are_retained_once():
+    api = Api(devices=2)
+    driver = Driver(api)
+    for _ in range(3):
+        with driver.current(0), driver.current(1):
+            assert api.current == CONTEXTS[1]
+    assert len(api.made("cuDevicePrimaryCtxRetain")) == 2
+
+
+def test_an_error_inside_a_context_leaves_the_threads_own():
+    api = Api()
+    driver = Driver(api)
+    with contextlib.suppress(ValueError), driver.current(0):
+        raise ValueError
+    assert api.current == 0
+
+
+def test_what_was_made_here_needs_no_context_to_be_asked() -> None:
+    """Handles say whose they are; only what goes wrong is done again in the right context, and told."""
+    api = Api()
+    api.values |= {"cuEventCreate": real.CUevent(0x99), "cuStreamCreate": real.CUstream(0x77)}
+    driver = Driver(api)
+    assert (driver.create_event(0), driver.create_stream(0)) == (0x99, 0x77)
+    api.calls.clear()
+    driver.record_event(0, 0x99, 0x77)
+    driver.wait_event(0, 0x77, 0x98)
+    driver.synchronize_event(0, 0x99)
+    assert driver.event_reached(0, 0x99)
+    assert [call[0] for call in api.calls] == ["cuEventRecord", "cuStreamWaitEvent", "cuEventSynchronize", "cuEventQuery"]
+    assert [int(argument) for argument in api.calls[0][1:]] == [0x99, 0x77]
+    api.calls.clear()
+    driver.record_event(0, 0x99, 0)  # the legacy default stream is that of the current context
+    names = [call[0] for call in api.calls]
+    assert names.index("cuCtxGetCurrent") < names.index("cuEventRecord")
+    api.results["cuEventQuery"] = real.CUresult.CUDA_ERROR_NOT_READY
+    assert not driver.event_reached(0, 0x99)
+
+
+@pytest.mark.parametrize("result", ["INVALID_CONTEXT", "INVALID_HANDLE", "LAUNCH_FAILED", "STREAM_CAPTURE_ISOLATION"])
+def test_what_goes_wrong_without_a_context_is_done_in_the_right_one(result: str) -> None:
+    api = Api()
+    api.values |= {"cuEventCreate": real.CUevent(0x99), "cuStreamCreate": real.CUstream(0x77)}
+    driver = Driver(api)
+    driver.create_event(0)
+    driver.create_stream(0)
+    failed = getattr(real.CUresult, f"CUDA_ERROR_{result}")
+    api.results |= dict.fromkeys(("cuEventRecord", "cuEventQuery", "cuEventSynchronize"), failed)
+    for call, ask in (
+        ("cuEventRecord", lambda: driver.record_event(0, 0x99, 0x77)),
+        ("cuEventQuery", lambda: driver.event_reached(0, 0x99)),
+        ("cuEventSynchronize", lambda: driver.synchronize_event(0, 0x99)),
+    ):
+        api.calls.clear()
+        with pytest.raises(DriverError, match=f"{call} failed: CUDA_ERROR_{result}|is lost"):
+            ask()
+        names = [made[0] for made in api.calls]
+        if result == "STREAM_CAPTURE_ISOLATION":
+            assert names.count(call) == 1, "the capture is broken by it, and a second call would tell of that alone"
+        if result in ("INVALID_CONTEXT", "INVALID_HANDLE"):
+            assert names.count(call) == 2
+            assert api.calls[names.index("cuCtxPushCurrent")][1] is not None
+            assert names.index(call) < names.index("cuCtxPushCurrent") < len(names) - 1 - names[::-1].index(call)
+
+
+def test_what_asks_of_streams_and_addresses_needs_no_context_of_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Api(devices=2)
+    driver = Driver(api)
+    assert driver.pointer_device(0x1000) == 0, "no question more where the first is answered"
+    assert not api.made("cuDevicePrimaryCtxRetain")
+    answers = {"cuStreamIsCapturing": 1, "cuPointerGetAttribute": 1}
+    without = {
+        "cuStreamIsCapturing": real.CUresult.CUDA_ERROR_INVALID_CONTEXT,
+        "cuPointerGetAttribute": real.CUresult.CUDA_ERROR_INVALID_VALUE,
+    }
+
+    def made(name: str):
+        def call(*arguments: object):
+            api.calls.append((name, *arguments))
+            return (OK, answers[name]) if api.current else (without[name], None)
+
+        return call
+
+    for name in answers:
+        monkeypatch.setattr(api, name, made(name), raising=False)
+    assert driver.pointer_device(0x1000) is None, "where no device has a context, nothing is known"
+    assert not api.made("cuDevicePrimaryCtxRetain")
+    monkeypatch.setattr(api, "cuDevicePrimaryCtxGetState", lambda device: (OK, 0, int(device == 1)), raising=False)  # of another library
+    assert driver.pointer_device(0x1000) == 1
+    assert api.made("cuDevicePrimaryCtxRetain") == [(1,)]
+    assert driver.capturing(1, 0x77)
+    assert driver.pointer_device(0x1000) == 1
+    assert driver.allocation(0x1000) == (1, 1)
+    assert api.current == 0
+
+
+def test_waiting_for_a_device_waits_for_its_context():
+    api = Api()
+    Driver(api).synchronize_device(0)
+    assert ("cuCtxSynchronize",) in api.calls
+    with pytest.raises(DriverError, match="cuCtxSynchronize failed: CUDA_ERROR_LAUNCH_FAILED"):
+        Driver(Api(cuCtxSynchronize="LAUNCH_FAILED")).synchronize_device(0)
