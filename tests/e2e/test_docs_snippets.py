@@ -311,6 +311,7 @@ def test_what_is_called_otherwise_elsewhere_exists_here() -> None:
         runtime.GraphScope,
         runtime.CudaGraph,
         runtime.ExecutionContext,
+        runtime.KernelModule,
     )
     known = {name for kind in kinds for name in dir(kind)} | {"load", "ensure_future"}
     for code in [code for cell in cells for code in re.findall(r"`([^`]+\))`", cell)]:
