@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tilec.assemble import beyond_min_driver, bundle_info, never_compiled, require_done
@@ -15,7 +15,7 @@ from tilec.compiler.execute import KeyedJob, Pool
 from tilec.compiler.keys import Change, KeyMaker, explain_change, inputs_digest, recall
 from tilec.compiler.lockfile import check_lock
 from tilec.compiler.state import Fingerprint, Output, WorkDir
-from tilec.errors import BuildError, Diagnostic, ManifestError, UsageError
+from tilec.errors import BuildError, Diagnostic, ManifestError, MissingError, UsageError
 from tilec.frontends._reads import GONE, OWN
 from tilec.frontends._tools import used as tools_used
 from tilec.frontends.base import BUILTIN, ToolSearch
@@ -24,7 +24,19 @@ from tilec.model.kernel import BundleInfo
 from tilec.model.suggest import did_you_mean
 from tilec.plan import Plan, make_plan
 from tilec.plan.targets import parse_targets
-from tilec.project import Declared, Project, declare, include_folders, include_problems, open_project, reference_problems, tuning_files
+from tilec.project import (
+    UNREADABLE,
+    Declared,
+    Project,
+    declare,
+    include_folders,
+    include_problems,
+    look_at_project,
+    look_at_sources,
+    open_project,
+    reference_problems,
+    tuning_files,
+)
 
 ASIDE = "run"  # in .tilec
 
@@ -106,7 +118,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         declared = declare(project, pool, cache, fresh=request.force, select=request.select)
         if request.locked and not request.aside:
             check_lock(Path(project.manifest.root), declared.tools, locked=True, note=observer.note)
-        plan = _plan(project, declared, request)
+        plan = _plan_or_why(project, declared, request)
         if request.aside and not plan.jobs:
             return BuildResult(outputs=(), info=None, jobs=0, compiled=0, cached=0, seconds=time.monotonic() - started, up_to_date=False)
         keyed = _keyed(plan, declared)
@@ -243,21 +255,44 @@ def plan_only(request: BuildRequest, observer: Observer) -> Plan:
 def check(request: BuildRequest, observer: Observer) -> Plan:
     """The plan, if nothing is wrong with the project: references of cases included, which a run would miss on another machine.
 
+    What is wrong in one place hides nothing that is wrong in another, but for the manifest's own text, without which nothing else is known.
+
     Raises:
         ManifestError, BuildError: every problem.
     """
-    project = open_project(request.manifest_path, request.search)
-    lacking = reference_problems(project.manifest)
+    project, lacking = look_at_project(request.manifest_path, request.search)
+    problems = [*lacking, *reference_problems(project.manifest)]
     try:
-        plan = plan_only(request, observer)
+        declared = _declared(project, request, observer, look_at_sources)
+    except MissingError as exc:
+        if problems:
+            raise ManifestError(tuple(problems)) from exc
+        raise
+    problems += declared.unknown
+    plan, fix = None, ""
+    try:
+        plan = _plan(project, declared, request) if declared.kernels else None
     except ManifestError as exc:
-        raise ManifestError((*exc.problems, *lacking), fix=exc.fix) from exc
-    if lacking:
-        raise ManifestError(lacking)
+        problems += exc.problems
+        fix = exc.fix
+    problems.sort(key=lambda problem: _place(problem, project.manifest))
     missing = include_problems(project)
-    if missing:
-        raise BuildError(missing, total=len(project.sources), what="sources include what is not there")
+    if declared.unreadable or missing:
+        includes = "include what is not there"
+        what = f"sources {includes}" if not declared.unreadable else f"{UNREADABLE}, or {includes}" if missing else UNREADABLE
+        failed = BuildError((*declared.unreadable, *missing), total=declared.sources, what=what)
+        if not problems:
+            raise failed
+        problems += failed.problems
+    if problems or plan is None:
+        raise ManifestError(tuple(problems), fix=fix)
     return plan
+
+
+def _place(problem: Diagnostic, manifest: Manifest) -> tuple[bool, int, int]:
+    """Where a problem stands among others: those of the manifest in its order, then those of other files."""
+    at = problem.location
+    return (False, at.line, at.column) if at and at.file == manifest.locate.file else (True, 0, 0)
 
 
 def explain(request: BuildRequest, job_id: str, observer: Observer) -> tuple[tuple[tuple[str, str], ...], tuple[Change, ...] | None]:
@@ -285,11 +320,15 @@ def _near_job(job_id: str, plan: Plan) -> str:
 
 def _planned(request: BuildRequest, observer: Observer) -> tuple[Project, Plan, Declared]:
     project = open_project(request.manifest_path, request.search)
-    cache = Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
-    with _pool(project, request, cache, observer, WorkDir(Path(project.manifest.root))) as pool:
-        declared = declare(project, pool, cache, select=request.select)
+    declared = _declared(project, request, observer, declare)
     declared.require_all()
     return project, _plan(project, declared, request), declared
+
+
+def _declared(project: Project, request: BuildRequest, observer: Observer, look: Callable[..., Declared]) -> Declared:
+    cache = Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
+    with _pool(project, request, cache, observer, WorkDir(Path(project.manifest.root))) as pool:
+        return look(project, pool, cache, select=request.select)
 
 
 def _pool(project: Project, request: BuildRequest, cache: Cache, observer: Observer, work: WorkDir) -> Pool:
@@ -313,9 +352,12 @@ def _plan(project: Project, declared: Declared, request: BuildRequest) -> Plan:
     select = request.select
     if request.aside:
         manifest, select = _made(manifest, declared, request, project)
-    if declared.unreadable or declared.passed_over:
+    if any(kernel.name not in declared.kernels for kernel in manifest.kernels):
         targets = targets or ("default",)  # named: then nothing is said of overrides, which may well match what cannot be read
         manifest = dataclasses.replace(manifest, kernels=tuple(kernel for kernel in manifest.kernels if kernel.name in declared.kernels))
+    tuned, lacking = tuning_files(project, declared)
+    if request.aside:
+        lacking = ()
     try:
         plan = make_plan(
             manifest,
@@ -325,14 +367,24 @@ def _plan(project: Project, declared: Declared, request: BuildRequest) -> Plan:
             targets=targets,
             select=select,
             profile=request.profile,
-            tuned=tuning_files(project, declared, shipped=not request.aside),
+            tuned=tuned,
             shipped=not request.aside,
         )
-    except UsageError:
-        declared.require_all()  # may be what is behind it
-        raise
+    except ManifestError as exc:
+        raise ManifestError((*exc.problems, *lacking), fix=exc.fix) from exc
+    if lacking:
+        raise ManifestError(lacking)
     passed = [f"{error.what}: passed over, since --select takes none of its kernels" for error in declared.passed_over]
     return dataclasses.replace(plan, notes=(*plan.notes, *passed))
+
+
+def _plan_or_why(project: Project, declared: Declared, request: BuildRequest) -> Plan:
+    """The plan; where there is none, sources that cannot be read are told first: they may be what is behind it."""
+    try:
+        return _plan(project, declared, request)
+    except UsageError:
+        declared.require_all()
+        raise
 
 
 def _made(manifest: Manifest, declared: Declared, request: BuildRequest, project: Project) -> tuple[Manifest, tuple[str, ...]]:

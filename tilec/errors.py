@@ -230,6 +230,15 @@ class BuildError(TilecError):
         self.failures = failures
         self.total = total
 
+    @property
+    def problems(self) -> tuple[Diagnostic, ...]:
+        """Every failure as diagnostics, also of errors that have none."""
+        found: list[Diagnostic] = []
+        for failure in self.failures:
+            located = failure.diagnostics if isinstance(failure, CompileError) else ()
+            found.extend(located or [Diagnostic(message=failure.what, location=failure.location, hint=failure.fix)])
+        return tuple(found)
+
 
 class BudgetError(TilecError):
     """An image uses more than its kernel's budget allows."""

@@ -64,6 +64,7 @@ class Declared:
         tools: tools, by language.
         unreadable: why sources cannot be read.
         passed_over: the same of sources none of whose kernels is selected: they are in nobody's way.
+        unknown: kernels that their sources do not have.
         sources: how many sources there are.
     """
 
@@ -72,6 +73,7 @@ class Declared:
     tools: Mapping[str, tuple[ToolInfo, ...]]
     unreadable: tuple[TilecError, ...]
     passed_over: tuple[TilecError, ...]
+    unknown: tuple[Diagnostic, ...]
     sources: int
 
     def require_all(self) -> None:
@@ -90,6 +92,18 @@ def open_project(manifest_path: Path, search: ToolSearch) -> Project:
     Raises:
         ManifestError: every problem of the manifest, or of the sources that it names.
     """
+    project, problems = look_at_project(manifest_path, search)
+    if problems:
+        raise ManifestError(problems)
+    return project
+
+
+def look_at_project(manifest_path: Path, search: ToolSearch) -> tuple[Project, tuple[Diagnostic, ...]]:
+    """The project as far as it is there, and what the manifest names and is not; `Project.sources` lacks kernels whose source is missing.
+
+    Raises:
+        ManifestError: every problem of the manifest.
+    """
     classes = BUILTIN if not _names_languages(manifest_path) else {**installed(), **BUILTIN}
     table = {name: _load_class(where) for name, where in classes.items()}
     manifest = load(manifest_path, languages={name: cls.suffixes for name, cls in table.items()})
@@ -101,21 +115,21 @@ def open_project(manifest_path: Path, search: ToolSearch) -> Project:
         problem = _source_problem(manifest, kernel)
         if problem:
             problems.append(problem)
+            continue
         merged = {**dict(options.get(kernel.language, ())), **dict(kernel.options)}
         sources[kernel.name] = Source(root=manifest.root, path=kernel.source, options=tuple(sorted(merged.items())))
     problems.extend(_folder_problems(manifest))
     problems.extend(_link_problems(manifest))
     problems.extend(_licence_problems(manifest))
-    if problems:
-        raise ManifestError(tuple(problems))
-    used = sorted({kernel.language for kernel in manifest.kernels})
-    return Project(
+    used = sorted({kernel.language for kernel in manifest.kernels if kernel.name in sources})
+    project = Project(
         manifest=manifest,
         frontends={name: table[name](search) for name in used},
         classes={name: classes[name] for name in used},
         search=search,
         sources=sources,
     )
+    return project, tuple(problems)
 
 
 def include_folders(project: Project) -> tuple[str, ...]:
@@ -169,12 +183,8 @@ def _functions(path: Path, file: str) -> tuple[str, frozenset[str] | None]:
     return "", frozenset(names)
 
 
-def tuning_files(project: Project, declared: Declared, *, shipped: bool = True) -> dict[str, Tuned]:
-    """The tuning files that the manifest names, by kernel; for what is not shipped, those that can be read.
-
-    Raises:
-        ManifestError: some are not there, or cannot be read; every problem of each.
-    """
+def tuning_files(project: Project, declared: Declared) -> tuple[dict[str, Tuned], tuple[Diagnostic, ...]]:
+    """The tuning files that the manifest names, by kernel, and what is wrong with those that are not there or cannot be read."""
     manifest = project.manifest
     found: dict[str, Tuned] = {}
     problems: list[Diagnostic] = []
@@ -195,9 +205,7 @@ def tuning_files(project: Project, declared: Declared, *, shipped: bool = True) 
             digest = digest_of(project, declared, kernel)
             tools = declared.tools[kernel.language]
             found[kernel.name] = Tuned(path=kernel.table, text=data.decode(), record=record, kernel_digest=digest, tools=tools)
-    if problems and shipped:
-        raise ManifestError(tuple(problems))
-    return found
+    return found, tuple(problems)
 
 
 def digest_of(project: Project, declared: Declared, kernel: Kernel) -> str:
@@ -215,6 +223,21 @@ def declare(project: Project, pool: Pool, cache: Cache, *, fresh: bool = False, 
         MissingError: a tool is missing.
         BuildError: no source can be read.
         ManifestError: kernels that their sources do not have.
+    """
+    declared = look_at_sources(project, pool, cache, fresh=fresh, select=select)
+    if declared.unknown:
+        declared.require_all()
+        raise ManifestError(declared.unknown)
+    if not declared.kernels:
+        raise BuildError((*declared.unreadable, *declared.passed_over), total=declared.sources, what=UNREADABLE)
+    return declared
+
+
+def look_at_sources(project: Project, pool: Pool, cache: Cache, *, fresh: bool = False, select: Sequence[str] = ()) -> Declared:
+    """What `declare` finds, however little that is.
+
+    Raises:
+        MissingError: a tool is missing.
     """
     tools = {name: tuple(frontend.toolchain()) for name, frontend in project.frontends.items()}
     languages = {kernel.name: kernel.language for kernel in project.manifest.kernels}
@@ -240,21 +263,16 @@ def declare(project: Project, pool: Pool, cache: Cache, *, fresh: bool = False, 
     by_kernel = {name: (languages[name], source) for name, source in project.sources.items()}
     asked = {pair for name, pair in by_kernel.items() if may_select(select, name)}
     readable = {name: pair for name, pair in by_kernel.items() if pair in found}
-    kernels, problems = _pick(project.manifest, {name: found[pair] for name, pair in readable.items()})
-    declared = Declared(
+    kernels, unknown = _pick(project.manifest, {name: found[pair] for name, pair in readable.items()})
+    return Declared(
         kernels=kernels,
         inputs={name: with_reads(inputs[pair], _reads(found[pair])) for name, pair in readable.items()},
         tools=tools,
         unreadable=tuple(error for pair, error in failures.items() if pair in asked),
         passed_over=tuple(error for pair, error in failures.items() if pair not in asked),
+        unknown=unknown,
         sources=len(unique),
     )
-    if problems:
-        declared.require_all()
-        raise ManifestError(problems)
-    if not kernels:
-        raise BuildError(tuple(failures.values()), total=len(unique), what=UNREADABLE)
-    return declared
 
 
 def may_select(select: Sequence[str], kernel: str) -> bool:

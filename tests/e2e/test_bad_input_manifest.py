@@ -293,6 +293,44 @@ def test_all_problems_in_one_run(cli: Cli, tmp_path: Path) -> None:
     ]
 
 
+def test_what_is_wrong_in_one_place_hides_nothing_in_another(cli: Cli, tmp_path: Path) -> None:
+    """Files that are not there, names, expressions, tables, sources that cannot be read and headers that are nowhere, in one run."""
+    kernels = """
+[kernel.gone]
+source = "k/gone.cu"
+launch = { grid = ["1"], block = [32] }
+[kernel.table]
+source = "k/twice.cu:twice"
+launch = { grid = ["1"], block = [32] }
+dispatch = { table = "no.json" }
+[kernel.typo]
+source = "k/add.py:ad"
+[kernel.odd]
+source = "k/odd.py"
+[kernel.far]
+source = "k/far.cu"
+launch = { grid = ["1"], block = [32] }
+"""
+    files = {
+        "k/odd.py": "import cuda.tile as ct\nx = (\n",
+        "k/far.cu": '#include "nowhere.cuh"\nextern "C" __global__ void far(float* x) {}\n',
+    }
+    root = write(tmp_path, CUDA.replace("block = [256]", 'block = ["q"]') + kernels, files)
+    done = cli(root, "check")
+    assert done.code == 2
+    said = [line.partition(" error: ")[::2] for line in done.err.split("\n") if re.match(r"(tilec\.toml|k/[a-z.]+):\d+:\d+: ", line)]
+    assert [(place.partition(":")[0], what.partition(": ")[0]) for place, what in said] == [
+        ("tilec.toml", "kernel.twice.launch.block[0]"),
+        ("tilec.toml", "kernel.gone.source"),
+        ("tilec.toml", "kernel.table.dispatch.table"),
+        ("tilec.toml", "kernel.typo.source"),
+        ("k/odd.py", "SyntaxError"),
+        ("k/far.cu", 'cannot open source file "nowhere.cuh"'),
+    ]
+    assert cli(root, "build").code == 2
+    assert not (root / "dist").exists()
+
+
 def test_a_template_without_arguments_is_one_problem(cli: Cli, tmp_path: Path) -> None:
     done = cli(write(tmp_path, CUDA, TEMPLATE), "build")
     assert done.code == 2

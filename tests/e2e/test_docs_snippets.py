@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import tilec
@@ -310,6 +311,7 @@ def test_what_is_called_otherwise_elsewhere_exists_here() -> None:
         runtime.GraphScope,
         runtime.CudaGraph,
         runtime.ExecutionContext,
+        runtime.KernelModule,
     )
     known = {name for kind in kinds for name in dir(kind)} | {"load", "ensure_future"}
     for code in [code for cell in cells for code in re.findall(r"`([^`]+\))`", cell)]:
@@ -417,7 +419,22 @@ def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> No
     assert all(f"`{name}`" in page for name in DTYPES)
     assert all(f"{name}(" in page.split("## Expressions")[1] for name in FUNCTIONS)
     sources = [Path(module.__file__).read_text(encoding="utf-8") for module in (settings, place)]
-    read = set(re.findall(r'env\.get\("(\w+)"', "".join(sources)))
+    ours = "".join(path.read_text(encoding="utf-8") for path in sorted(Path(tilec.__file__).parent.rglob("*.py")))
+    read = set(re.findall(r'env\.get\("(\w+)"', "".join(sources))) | set(re.findall(r"\bTILEC_[A-Z_]+", ours))
     assert read == set(re.findall(r"`([A-Z_]{2,})`", " ".join(row[0] for row in rows("docs/manifest.md", "Environment"))))
     codes = {value.exit_code for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.TilecError)}
     assert [row[0] for row in rows("docs/manifest.md", "Exit codes")] == [str(code) for code in sorted({0, FOUND, 130, 141, *codes})]
+
+
+def test_the_manifests_page_tells_which_commands_give_no_json() -> None:
+    context = click.Context(cli)
+    found = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
+    without = {name for name, command in found.items() if not any("--json" in one.opts for one in _with_children(command))}
+    (said,) = re.findall(r"^`--json` \(on every command but (.+?)\) prints", text_of("docs/manifest.md"), flags=re.MULTILINE)
+    assert without == set(re.findall(r"`(\w+)`", said))
+
+
+def _with_children(command: click.Command | None) -> list[click.Parameter]:
+    assert command is not None
+    children = command.commands.values() if isinstance(command, click.Group) else ()
+    return [*command.params, *(param for child in children for param in child.params)]

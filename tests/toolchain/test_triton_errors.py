@@ -206,12 +206,6 @@ def test_hints_that_do_not_fit(root: Path, hints: dict[str, int], target: str, w
     assert what in refused(dot_job(root, target, hints=hints, assume=FAST)).what
 
 
-def test_clusters_are_a_hint(root: Path) -> None:
-    error = refused(dot_job(root, cluster=(2,)))
-    assert "launch.cluster is not for Triton kernels" in error.what
-    assert error.fix == "say how many blocks work as one: hints = { num_ctas = 2 }"
-
-
 def test_ptx_newer_than_the_oldest_driver(root: Path) -> None:
     error = refused(job(root, target="compute_90a", max_isa=(7, 4)))
     assert "min-driver reads PTX up to ISA 7.4, compute_90a needs ISA 8.0" in error.what

@@ -27,6 +27,7 @@ def what_is_put_in_comes_out(z: Tensor, x: TensorView, y: SharedTensor, part: Pa
     assert_type(sample.add(z=z, x=x, y=host, alpha=2.0).sync()[2], DeviceBuffer)
     assert_type(sample.gemm(z, x, y, BM=64).sync(), tuple[Tensor, TensorView, SharedTensor])
     assert_type(sample.everything(z, 3, True, 0x1000, b"bytes", ORDER="row").sync()[0], Tensor)
+    assert_type(sample.tiled(part).sync(), tuple[Partition[Tensor]])
 
 
 def every_kind(z: TensorMut, part: Partition[TensorMut], mapped: MappedPartition[Tensor]) -> None:
@@ -61,7 +62,7 @@ def choices(z: Tensor, x: TensorView) -> None:
     assert_type(sample.gemm(z, x, x).variant(BM=64).sync(), tuple[Tensor, TensorView, TensorView])
     assert_type(sample.gemm(z, x, x).variant(BM=None, BK=64).sync(), tuple[Tensor, TensorView, TensorView])
     assert_type(sample.gemm(z, x, x).variant(T="f16").grid(4, 4).sync()[0], Tensor)
-    assert_type(sample.gemm(z, x, x).grid(4).variant(T="bf16", BM=128, BK=64).const_grid(1, 2, 3).sync()[1], TensorView)
+    assert_type(sample.gemm(z, x, x).grid((4, 1)).variant(T="bf16", BM=128, BK=64).const_grid(1, 2, 3).sync()[1], TensorView)
     op = sample.everything(z, 3, True, 0x1000, b"", ORDER="row", FAST=False, W=1.5)
     assert_type(op.options(occupancy=2).options(num_ctas=2, occupancy=4).variant(W=0.5, ORDER="column").sync()[0], Tensor)
 

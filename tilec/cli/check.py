@@ -12,7 +12,7 @@ from tilec.cli.app import App, examples, json_option
 from tilec.cli.complete import completes_list, known_targets
 
 if TYPE_CHECKING:
-    from tilec.errors import BuildError, Diagnostic, ManifestError
+    from tilec.errors import Diagnostic
     from tilec.plan import Plan
 
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 def command(app: App, targets: tuple[str, ...]) -> None:
     """Check tilec.toml and what it names: keys, sources, kernels, parameters, expressions, targets, references. Compiles nothing.
 
-    Every problem is reported at once, as FILE:LINE:COLUMN: key path: what is wrong; did you mean.
+    Every problem is reported at once, as FILE:LINE:COLUMN: key path: what is wrong; did you mean. Where the manifest itself is off, its own
+    problems are all that is known, and those of what it names come next.
     """
     from tilec.cli.build import make_request
     from tilec.cli.failures import diagnostic_json
@@ -47,12 +48,11 @@ def command(app: App, targets: tuple[str, ...]) -> None:
 
     try:
         plan = build.check(request, SilentObserver())
-        _check_chains(plan)
-        _check_cases(plan)
+        _require_fitting(plan)
     except (ManifestError, BuildError) as exc:
         if not app.json:
             raise
-        problems = [diagnostic_json(problem) for problem in _problems(exc)]
+        problems = [diagnostic_json(problem) for problem in exc.problems]
         app.document("check", {"ok": False, "manifest": str(request.manifest_path), "problems": problems, "jobs": 0, "notes": []})
         raise click.exceptions.Exit(exc.exit_code) from exc
     if app.json:
@@ -65,12 +65,25 @@ def command(app: App, targets: tuple[str, ...]) -> None:
     app.say(f"{app.show(request.manifest_path)}: no problems; {plural(kernels, 'kernel')}, {plural(len(plan.jobs), 'job')}")
 
 
-def _check_chains(plan: Plan) -> None:
-    """Refuse steps of chains that do not fit their kernels; of each chain the first."""
+def _require_fitting(plan: Plan) -> None:
+    """Refuse chains and cases that do not fit the kernels that were planned.
+
+    Raises:
+        ManifestError: with every problem of all of them.
+    """
+    from tilec.errors import ManifestError
+
+    problems = (*_chain_problems(plan), *_case_problems(plan))
+    if problems:
+        raise ManifestError(problems)
+
+
+def _chain_problems(plan: Plan) -> list[Diagnostic]:
+    """Steps of chains that do not fit their kernels; of each chain the first."""
     manifest = plan.manifest
     if not manifest.chains:
-        return
-    from tilec.errors import CaseError, Diagnostic, ManifestError
+        return []
+    from tilec.errors import CaseError, Diagnostic
     from tilec.runner.chains import chain_cases
 
     planned = {kernel.info.name: kernel.info for kernel in plan.kernels}
@@ -81,13 +94,12 @@ def _check_chains(plan: Plan) -> None:
         except CaseError as error:
             excerpt = manifest.locate.excerpt(error.location) if error.location else ""
             problems.append(Diagnostic(message=error.what, location=error.location, excerpt=excerpt, hint=error.fix))
-    if problems:
-        raise ManifestError(tuple(problems))
+    return problems
 
 
-def _check_cases(plan: Plan) -> None:
-    """Refuse cases that are too large for what their kernels count in: making their inputs takes minutes, and no launch would take them."""
-    from tilec.errors import CaseError, Diagnostic, ManifestError
+def _case_problems(plan: Plan) -> list[Diagnostic]:
+    """Cases that are too large for what their kernels count in: making their inputs takes minutes, and no launch would take them."""
+    from tilec.errors import CaseError, Diagnostic
     from tilec.model.kernel import VariantInfo
     from tilec.runner.cases import expand_cases
     from tilec.runner.counting import require_countable
@@ -105,18 +117,4 @@ def _check_cases(plan: Plan) -> None:
                 except CaseError as error:
                     excerpt = manifest.locate.excerpt(error.location) if error.location else ""
                     problems.append(Diagnostic(message=error.what, location=error.location, excerpt=excerpt, hint=error.fix))
-    if problems:
-        raise ManifestError(tuple(problems))
-
-
-def _problems(exc: ManifestError | BuildError) -> list[Diagnostic]:
-    """Every problem as a diagnostic, also of errors that have none."""
-    from tilec.errors import CompileError, Diagnostic, ManifestError
-
-    if isinstance(exc, ManifestError):
-        return list(exc.problems)
-    found: list[Diagnostic] = []
-    for failure in exc.failures:
-        located = failure.diagnostics if isinstance(failure, CompileError) else ()
-        found.extend(located or [Diagnostic(message=failure.what, location=failure.location, hint=failure.fix)])
-    return found
+    return problems

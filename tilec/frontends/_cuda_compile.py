@@ -35,7 +35,6 @@ class Compiler:
         expression = _cuda_symbol.name_expression(
             spec.symbol, dict(self._job.variant.axes), found.decl, required=found.required, variadic=found.variadic
         )
-        self._check_cluster_target()
         linking = self._linking() if self._asked.lto else ()
         return self._image(self._together(expression) or self._program((expression,)), expression, linking)
 
@@ -129,13 +128,6 @@ class Compiler:
         release = (self._asked.tools["ptxas"].release[0], 0)
         family = (12, 9) if target.suffix == "f" else (0, 0)
         return max(target.arch.toolkit, release, family)
-
-    def _check_cluster_target(self) -> None:
-        if self._job.spec.cluster and self._job.target.cc < (9, 0):
-            raise self._asked.error(
-                f"launch.cluster needs compute capability 9.0, {self._job.target} is older",
-                fix="limit the kernel to newer targets in [[override]], or take the cluster out",
-            )
 
     def _cluster(self, kernel: CubinKernel, made: Made) -> tuple[int, ...]:
         cluster = self._job.spec.cluster

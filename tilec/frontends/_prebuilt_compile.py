@@ -50,9 +50,6 @@ class _Maker:
 
     def image(self) -> Image:
         """The image."""
-        if self._job.spec.cluster and TargetKind.TILEIR is not self._job.target.kind and self._job.target.cc < (9, 0):
-            what = f"launch.cluster needs compute capability 9.0, {self._job.target} is older"
-            raise fault(self._path, what, fix="limit the kernel to newer targets in [[override]], or take the cluster out")
         if self._member.form is FileKind.CUBIN:
             return self._of_cubin(self._member.file.data, tile=self._member.tile)
         if self._member.form is FileKind.TILEIR:

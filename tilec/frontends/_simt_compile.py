@@ -273,15 +273,10 @@ class _Compile:
     # --- checks -------------------------------------------------------------------------------------------------------------------
 
     def _check_asked(self) -> None:
-        spec, kernel = self._job.spec, self._kernel
+        kernel = self._kernel
         if kernel.linked:
             raise self._error(
                 f"@cuda.jit(link=…) names {', '.join(kernel.linked)}, which a build does not link", fix="call functions of Python only"
-            )
-        if spec.cluster and self._job.target.cc < (9, 0):
-            raise self._error(
-                f"launch.cluster needs compute capability 9.0, {self._job.target} is older",
-                fix="limit the kernel to newer targets in [[override]], or take the cluster out",
             )
 
     def _check_shared(self, entry: CubinKernel) -> None:

@@ -91,8 +91,6 @@ class _Compile:
             ToolchainError: ptxas does not start.
         """
         job = self._job
-        if job.spec.cluster:
-            raise self._error("launch.cluster is not for Triton kernels", fix="say how many blocks work as one: hints = { num_ctas = 2 }")
         bound = bind(job, self._kernel)
         made = self._ptx(bound)
         self._check_scratch(made)

@@ -397,7 +397,7 @@ OUTPUT = Table(
         Key("emit", ListOf(Text("output", choices=EMIT), least=1, unique=True), "What is written."),
         Key(
             "max-size",
-            Either((Integer(1), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.size))),
+            Either((Integer(1), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.some_size))),
             "Most that the bundle may weigh.",
         ),
     ),

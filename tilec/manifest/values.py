@@ -110,9 +110,17 @@ def size(text: str) -> int:
     if match is None:
         raise ValueError(f"{text!r} is not a size such as 90 MiB")
     amount = float(match[1]) * _UNITS[match[2]]
-    if not 1 <= amount < 2**63:
+    if 0 < amount < 1 or amount >= 2**63:
         raise ValueError(f"{text!r} is no sensible size")
     return int(amount)
+
+
+def some_size(text: str) -> int:
+    """As `size`, of something."""
+    amount = size(text)
+    if not amount:
+        raise ValueError(f"{text!r} is no sensible size")
+    return amount
 
 
 def driver(text: str) -> int:

@@ -284,7 +284,9 @@ def _info(kernel: Kernel, decl: KernelDecl, params: tuple[Param, ...], variants:
     for variant in variants:
         for name, value in variant.axes:
             built[name][value] = None
-    axes = tuple((name, tuple(values)) for name, values in built.items())
+    # Points that are left out change which value is met first, and those that are added bring values of their own.
+    ordered = {name: dict.fromkeys((*values, *built[name])) for name, values in kernel.matrix.axes}
+    axes = tuple((name, tuple(value for value in values if value in built[name])) for name, values in ordered.items())
     bound = {p.dtype for p in params}
     default = dict(kernel.default)
     for name, values in axes:

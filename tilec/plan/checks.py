@@ -133,6 +133,10 @@ def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, rep
             report(f"the block of a {kernel.language} kernel is chosen by its compiler: leave launch.block out", (*path, "block"))
         if launch.shared != "0":
             report(f"the shared memory of a {kernel.language} kernel is chosen by its compiler: leave launch.shared out", (*path, "shared"))
+        if math.prod(launch.cluster) > 1:
+            hint = "; hints = { num_ctas = 2 } lets two blocks work as one" if "num_ctas" in language.hints else ""
+            what = f"the cluster of a {kernel.language} kernel is chosen by its compiler: leave launch.cluster out{hint}"
+            report(what, (*path, "cluster"))
     elif not launch.block:
         report("no block: say how many threads a block has, for example block = [256]", path)
     if decl.block and all(text.isdigit() for text in launch.block):
@@ -145,7 +149,7 @@ def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, rep
             threads *= int(text)
         if threads > decl.max_threads:
             report(f"a block of {threads} threads, but {decl.name} is bounded to {decl.max_threads} (__launch_bounds__)", (*path, "block"))
-    if launch.cluster and decl.cluster and tuple(launch.cluster) != tuple(decl.cluster):
+    if launch.cluster and decl.cluster and (*launch.cluster, 1, 1)[:3] != (*decl.cluster, 1, 1)[:3]:
         report(f"cluster {list(launch.cluster)}, but the source fixes {list(decl.cluster)} (__cluster_dims__)", (*path, "cluster"))
 
 

@@ -268,6 +268,10 @@ def _contradiction(
     for dim, (fixed, divisor) in enumerate(zip(extent, param.shape_divisible, strict=False)):
         if fixed is not None and fixed % divisor:
             return f"extent {dim} is {fixed}, and every launch's is divisible by {divisor}"
+    dense = Assumption(param=param.name, extent=extent, contiguous=True).strides((None,) * len(stride))
+    for dim, (fixed, divisor) in enumerate(zip(dense if param.stride is None else param.stride, stride, strict=False)):
+        if fixed is not None and fixed % divisor:
+            return f"the parameter takes stride {fixed} in dimension {dim}, which is not divisible by {divisor}"
     if not contiguous:
         return ""
     given = param.stride or ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -245,7 +246,7 @@ class Driver(GraphCalls):
         config.sharedMemBytes = shape.shared
         config.hStream = api.CUstream(stream)
         attributes = []
-        if shape.cluster:
+        if math.prod(shape.cluster) > 1:  # one block is no cluster, and older devices refuse the word
             cluster = api.CUlaunchAttribute()
             cluster.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
             dims = cluster.value.clusterDim

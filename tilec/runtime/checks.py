@@ -195,7 +195,7 @@ class Call:
                 if facts.stride != contiguous_stride(facts.shape):
                     wanted = contiguous_stride(facts.shape)
                     what = f"has strides {facts.stride} for shape {facts.shape}, and must be C-contiguous: strides {wanted}"
-                    raise self.refuse(LayoutError, param, what, "pass a contiguous copy")
+                    raise self.refuse(LayoutError, param, what, self._way_to_strides(param, facts))
             else:
                 for dim, (wants, has) in enumerate(zip(param.stride, facts.stride, strict=False)):
                     if wants is not None and has != wants and facts.shape[dim] > 1 and facts.size:
@@ -207,6 +207,14 @@ class Call:
             if facts.ptr % facts.itemsize:
                 what = f"has address {facts.ptr:#x}, which is not aligned to its {facts.itemsize}-byte elements"
                 raise self.refuse(LayoutError, param, what, "pass a copy: memory that libraries give out is aligned")
+
+    def _way_to_strides(self, param: Param, facts: TensorFacts) -> str:
+        """What to do where a tensor has gaps: entry points of tile kernels take strides, those of others only where their code asks."""
+        if self.contract.info.language != "tile" or min(facts.stride) < 0:
+            return "pass a contiguous copy"
+        pitched = ", ".join(('"?"',) * (len(facts.stride) - 1) + ("1",))
+        key = f"stride = [{pitched}]" if facts.stride[-1] == 1 else "contiguous = false"
+        return f"pass a contiguous copy, or let the kernel take such strides: {key} in kernel.{self.contract.name}.params.{param.name}"
 
     def check_writable(self) -> None:
         """No output is read-only, and none is written twice at one place."""

@@ -79,11 +79,19 @@ def settle_axes(contract: Contract, axes: dict[str, AxisValue], origins: dict[st
             axes[name] = built[0]
         else:
             what = f"{contract.name}: {name} has no default: choose one of {contract.built(name)}"
-            raise VariantError(what, fix=f"pass {name}={built[0]!r} to the launcher", kernel=contract.name)
+            raise VariantError(what, fix=_ways_to_say(contract, name, built[0]), kernel=contract.name)
         if origins is not None:
             origins[name] = "the only value" if len(built) == 1 else "the default"
     if not contract.matching(axes):
         raise no_variant(contract, {name: axes[name] for name, _ in contract.info.axes})
+
+
+def _ways_to_say(contract: Contract, axis: str, value: AxisValue) -> str:
+    """Who may choose an axis that nobody has chosen, and how."""
+    safety = contract.info.safety
+    cut = [region.param for region in (safety.regions if safety is not None else ()) if axis in region.tile]
+    tiles = f", or a partition of {cut[0]} into such tiles" if cut else ""
+    return f"pass {axis}={value!r} to the launcher{tiles}; in the manifest, axes of a case say it, and dispatch.default for all launches"
 
 
 def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, str]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue, KernelInfo
 from tilec.model.signature import Param, ParamKind
+from tilec.stubs.doc import tiled_by
 from tilec.stubs.text import literal, tuple_text
 
 
@@ -37,13 +38,13 @@ def signature(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]
 def chosen(kernel: KernelInfo, axes: tuple[str, ...]) -> str:
     """What a launch is given of the axes that a caller chooses: nothing where all are left open, which is found out in one test."""
     if all(is_open(kernel, axis) for axis in kernel.choices):
-        return f"() if {' is '.join(axes)} is None else {tuple_text(axes, indent=12)}"
+        return f"() if {' and '.join(f'{axis} is None' for axis in axes)} else {tuple_text(axes, indent=12)}"
     return tuple_text(axes, indent=12)
 
 
 def is_open(kernel: KernelInfo, axis: str) -> bool:
-    """Whether a caller may leave an axis open: there is a default, or a tuning table or rules say."""
-    return kernel.dispatched or axis in dict(kernel.default)
+    """Whether a caller may leave an axis open: there is a default, or a tuning table, rules or the tiles of a partition may say."""
+    return kernel.dispatched or axis in dict(kernel.default) or bool(tiled_by(kernel, axis))
 
 
 def keywords(values: Iterable[tuple[str, tuple[AxisValue, ...]]], *, opens: bool = False) -> list[str]:

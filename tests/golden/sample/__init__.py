@@ -79,8 +79,24 @@ if TYPE_CHECKING:
             """Launch a variant that was built with these compiler hints."""
             ...
 
+    class _TiledLaunch(LazyLaunch[tuple[_T1]]):
+        """A launch of tiled that runs later."""
 
-__all__ = ["Functions", "Module", "add", "everything", "gemm", "load"]
+        def variant(
+            self,
+            *,
+            BM: Literal[32, 64] | None = ...,
+            ORDER: Literal["row", "column"] | None = ...,
+        ) -> _TiledLaunch[_T1]:
+            """Launch the variant of these axis values; None leaves an axis open again."""
+            ...
+
+        def options(self) -> _TiledLaunch[_T1]:
+            """Launch a variant that was built with these compiler hints."""
+            ...
+
+
+__all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "tiled"]
 
 _tilec_package_ = Package(__name__, "sample-1.0.tilec")
 
@@ -95,6 +111,7 @@ class Module:
         self._add = launchers["add"]
         self._gemm = launchers["gemm"]
         self._everything = launchers["everything"]
+        self._tiled = launchers["tiled"]
 
     @property
     def lazy(self) -> Functions:
@@ -232,6 +249,34 @@ class Module:
         """
         self._everything.launch(stream_, (x, lambda_, stream, raw, config, scale), (ORDER, FAST, W))
 
+    def tiled(
+        self,
+        stream: StreamLike,
+        z: TensorLike,
+        *,
+        BM: Literal[32, 64] | None = None,
+        ORDER: Literal["row", "column"] | None = None,
+    ) -> None:
+        """Enqueue the kernel tiled.
+
+        Args:
+            stream: where the kernel is enqueued
+            z: f32 tensor, 2 dimensions, C-contiguous, written
+            BM: 32 or 64; by the tiles of z
+            ORDER: row or column; row by default
+
+        Variants:
+            tiled-BM32-row
+                sm_90
+            tiled-BM32-column
+                sm_90
+            tiled-BM64-row
+                sm_90
+            tiled-BM64-column
+                sm_90
+        """
+        self._tiled.launch(stream, (z,), () if BM is None and ORDER is None else (BM, ORDER))
+
 
 class Functions:
     """The kernels of sample 1.0 as functions that give ops: work that is described now, and runs later, once.
@@ -325,12 +370,34 @@ class Functions:
         )
         return made
 
+    def tiled(
+        self,
+        z: OrOp[_T1],
+        *,
+        BM: Literal[32, 64] | None = None,
+        ORDER: Literal["row", "column"] | None = None,
+    ) -> _TiledLaunch[_T1]:
+        """Launch the kernel tiled.
+
+        Nothing runs yet: this is an op, whose result is its arguments. `Module.tiled` says what it
+        requires.
+
+        Args:
+            z: f32 tensor, 2 dimensions, C-contiguous, written
+            BM: 32 or 64; by the tiles of z
+            ORDER: row or column; row by default
+        """
+        made: _TiledLaunch[_T1]
+        made = self._launch["tiled"]((z,), () if BM is None and ORDER is None else (BM, ORDER))
+        return made
+
 
 # Functions of the module: their ops run on any device, where the bundle is loaded when the first of them does.
 _HERE = Functions(_tilec_package_.makers)
 add = _HERE.add
 gemm = _HERE.gemm
 everything = _HERE.everything
+tiled = _HERE.tiled
 
 
 def load(device: DeviceLike | None = None) -> Module:

@@ -124,6 +124,14 @@ def test_equal_texts_give_equal_manifests() -> None:
     assert read(text) != read(text + "budget.spills = 0\n")
 
 
+def test_a_budget_of_nothing_is_a_size_too_and_a_bundle_weighs_something() -> None:
+    kernel = '[kernel.add]\nsource = "k.py"\n'
+    assert read(kernel + 'budget = { spills = "0 B", stack = "0 KiB" }\n').kernels[0].budget == Budget(spills=0, stack=0)
+    for text in ("0 MiB", "0.5 B"):
+        with pytest.raises(ManifestError, match=f"output.max-size: '{text}' is no sensible size"):
+            read(kernel + f'[output]\nmax-size = "{text}"\n')
+
+
 def test_line_ends_and_byte_order_mark(tmp_path: Path) -> None:
     text = HEAD + '[kernel.add]\nsource = "k.py"\n[kernel.add.launch]\ngrid = ["1 +"]\n'
     path = tmp_path / "tilec.toml"

@@ -218,6 +218,16 @@ def test_assumption_sets_become_variants_with_facts() -> None:
     ]
 
 
+def test_values_of_axes_stand_in_the_order_of_the_manifest() -> None:
+    """Whatever is left out, and what is added last."""
+    matrix = Matrix(
+        axes=(("T", ("f16", "bf16")), ("BM", (32, 64, 128)), ("BN", (128,))),
+        exclude=(Exclude(values=(("T", "f16"), ("BM", 64))), Exclude(values=(("BM", 32), ("T", "bf16")))),
+        include=((("T", "f16"), ("BM", 16), ("BN", 128)),),
+    )
+    assert dict(plan(tile_kernel(matrix=matrix)).kernels[0].info.axes)["BM"] == (32, 64, 128, 16)
+
+
 def test_hints_by_target_and_overrides_last_wins() -> None:
     kernel = tile_kernel(hints=(("", (("occupancy", 1),)), ("sm_90", (("num_ctas", 2),))))
     rules = (

@@ -159,7 +159,7 @@ def test_winners_and_the_default_are_kept() -> None:
         "gemm-bf16-BM128-BN128-al16",
         "gemm-bf16-BM128-BN128",
     ]
-    assert plan(kernel, tuned=tuned(GOOD, of=kernel)).kernels[0].info.axes[1:] == (("BM", (64, 128)), ("BN", (256, 128)))
+    assert plan(kernel, tuned=tuned(GOOD, of=kernel)).kernels[0].info.axes[1:] == (("BM", (64, 128)), ("BN", (128, 256)))
 
 
 def test_winners_of_targets_that_are_not_built_are_kept_too() -> None:
@@ -242,10 +242,23 @@ SETS = "kernel.gemm.assume.sets[0]"
             AssumeSet(extent=(("a", (None, 40)),), divisible=(("a", (1, 16)),)),
             f"{SETS}: a: extent 1 is 40, which is not divisible by 16",
         ),
+        (AssumeSet(stride=(("a", (1, 4)),)), f"{SETS}: a: the parameter takes stride 1 in dimension 1, which is not divisible by 4"),
+        (
+            AssumeSet(extent=(("a", (None, 40)),), stride=(("a", (16, 1)),)),
+            f"{SETS}: a: the parameter takes stride 40 in dimension 0, which is not divisible by 16",
+        ),
     ],
 )
 def test_facts_that_no_tensor_has_are_refused(assume: AssumeSet, what: str) -> None:
     assert problems(tile_kernel(assume=(assume, AssumeSet()))) == [what]
+
+
+def test_strides_that_a_parameter_fixes_may_be_assumed_to_be_what_they_are() -> None:
+    pitched = dataclasses.replace(tile_kernel().params[1], stride=(24, None))
+    kernel = tile_kernel(params=(tile_kernel().params[0], pitched), assume=(AssumeSet(stride=(("a", (8, 4)),)), AssumeSet()))
+    assert plan(kernel, targets=["sm_90"]).jobs
+    kernel = dataclasses.replace(kernel, assume=(AssumeSet(stride=(("a", (16, 1)),)), AssumeSet()))
+    assert problems(kernel) == [f"{SETS}: a: the parameter takes stride 24 in dimension 0, which is not divisible by 16"]
 
 
 def test_facts_are_told_and_named() -> None:

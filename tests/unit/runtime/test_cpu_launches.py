@@ -19,6 +19,7 @@ from tilec.errors import (
     BundleError,
     DTypeError,
     LaunchLimitError,
+    LayoutError,
     NoImageError,
     PlacementError,
     RequirementError,
@@ -153,6 +154,22 @@ def test_what_is_no_call_is_refused_as_on_a_gpu(error: type, words: str, argumen
         module.kernels["add"](0, *arguments())
     assert words in str(caught.value)
     driver.synchronize(-1, 0)
+
+
+def test_a_tensor_with_gaps_is_told_how_a_tile_kernel_takes_it() -> None:
+    rows = tuple(dataclasses.replace(param, rank=2) if param.kind is ParamKind.TENSOR else param for param in ADD.params)
+    module, _ = device(lambda run: pytest.fail("it was launched"), dataclasses.replace(ADD, params=rows))
+    fixes = []
+    for x in (ones(4, 8)[:, :4], ones(4, 8)[:, ::2], ones(4, 4)[::-1]):
+        with pytest.raises(LayoutError) as caught:
+            module.add(0, ones(4, 4), x, ones(4, 4))
+        fixes.append(caught.value.fix)
+    copy = "pass a contiguous copy"
+    assert fixes == [
+        f'{copy}, or let the kernel take such strides: stride = ["?", 1] in kernel.add.params.x',
+        f"{copy}, or let the kernel take such strides: contiguous = false in kernel.add.params.x",
+        copy,
+    ]
 
 
 def test_a_read_only_array_is_no_output() -> None:

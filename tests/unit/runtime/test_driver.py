@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import re
 
 import pytest
@@ -142,6 +143,8 @@ def test_clusters_and_cooperative_launches():
     assert cooperative.id == real.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
     assert cooperative.value.cooperative == 1
     assert config.numAttrs == 2
+    Driver(api).bind_launch(0, "function", dataclasses.replace(shape, cluster=(1, 1, 1), cooperative=False), 0, PARTS)(0x1234, 0)
+    assert api.made("cuLaunchKernelEx")[-1][0].numAttrs == 0  # one block is no cluster: devices without clusters take the launch
 
 
 def test_launches_that_may_begin_early():

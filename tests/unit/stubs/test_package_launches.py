@@ -17,12 +17,13 @@ import pytest
 
 from tests.cpu_samples import ADD as CPU_ADD
 from tests.cpu_samples import PythonKernels, add
-from tests.runtime_samples import GEMM, IMAGES, bundle_of, fake_driver
+from tests.runtime_samples import GEMM, IMAGES, bundle_of, fake_driver, image, slot
+from tests.unit.runtime.ops.test_regions import OWNED
 from tests.unit.runtime.test_launch_options import TUNED
 from tests.waiting import PATIENCE
 from tilec.bundle.write import write_bundle
 from tilec.errors import BundleError, RequirementError, UseAfterMoveError, VariantError
-from tilec.model.kernel import KernelInfo
+from tilec.model.kernel import KernelInfo, VariantInfo
 from tilec.runtime import Device, Explanation, LazyLaunch, use_device, value
 from tilec.runtime.cpu_launch import CpuOptions
 from tilec.runtime.tensors.tensor import Tensor
@@ -193,6 +194,37 @@ def test_choices_and_options(sample: Any) -> None:
             sample.tuned(*tensors(), B=64).options(occupancy=4)
     symbols = [launch.symbol for launch in driver.launches]
     assert symbols == ["gemm_f16_64", "gemm_f16_64", "gemm_f16_128", "tuned_64_1", "tuned_128_4", "tuned_128_4"]
+
+
+def test_a_partition_says_what_tile_an_open_axis_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Axes without a default: those of an output's tiles can be left out, of methods and functions; others have to be chosen."""
+    ways = tuple(
+        VariantInfo(id=f"cut-BM{size}-K{k}", axes=(("BM", size), ("K", k)), abi=(slot("ptr", "z.ptr"),), images=(image(f"cut_{size}_{k}"),))
+        for size in (32, 64)
+        for k in (1, 2)
+    )
+    cut = dataclasses.replace(OWNED, name="cut", variants=ways, axes=(("BM", (32, 64)), ("K", (1, 2))), default=())
+    written(tmp_path, "generated_cut", cut)
+    monkeypatch.syspath_prepend(tmp_path)
+    package: Any = importlib.import_module("generated_cut")
+    monkeypatch.delitem(sys.modules, "generated_cut")
+    driver: Any = fake_driver(cut)
+
+    def parted(size: int) -> Any:
+        return Tensor.uninitialized((128, 16), "f32", driver=driver, ordinal=0, stream=0).partition(size, 16)
+
+    kernels = package.load(Device(0, driver=driver))
+    with use_device(Device(0, driver=driver)):
+        kernels.cut(0, parted(64), K=2)
+        package.cut(parted(32), K=1).sync()
+        with pytest.raises(VariantError, match="BM has no default: choose one of 32, 64") as caught:
+            package.cut(parted(64).unpartition(), K=1).sync()
+    assert caught.value.fix.startswith("pass BM=32 to the launcher, or a partition of z into such tiles; in the manifest, axes of a case")
+    for call in (lambda: kernels.cut(0, parted(64)), lambda: package.cut(parted(64))):
+        with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'K'"):
+            call()
+    assert [launch.symbol for launch in driver.launches] == ["cut_64_2", "cut_32_1"]
+    assert "BM: 32 or 64; by the tiles of z" in package.cut.__doc__
 
 
 def test_messages_name_the_callers_line(sample: Any, cpu: Cpu) -> None:

@@ -16,6 +16,7 @@ from tests.runtime_samples import ADD, GEMM, PTR, SCALAR, STRUCT, TENSOR, image,
 from tilec.errors import UsageError
 from tilec.model.image import Resources
 from tilec.model.kernel import BundleInfo, LaunchInfo, PackageInfo, VariantInfo
+from tilec.model.safety import Region, Safety
 from tilec.model.signature import Param
 from tilec.stubs.render import render_package
 
@@ -57,8 +58,23 @@ EVERYTHING = kernel(
     """,
     launch=LaunchInfo(grid=("1",), requires=("x.size > 0",)),
 )
+# Two axes of other values that may both be left open: the one follows from a partition, the other has a default.
+TILED = kernel(
+    "tiled",
+    (Param(name="z", kind=TENSOR, dtype="f32", rank=2, out=True),),
+    tuple(
+        VariantInfo(
+            id=f"tiled-BM{size}-{order}", axes=(("BM", size), ("ORDER", order)), abi=(slot("ptr", "z.ptr"),), images=(image(f"t_{size}"),)
+        )
+        for size in (32, 64)
+        for order in ("row", "column")
+    ),
+    axes=(("BM", (32, 64)), ("ORDER", ("row", "column"))),
+    default=(("ORDER", "row"),),
+    safety=Safety(regions=(Region(param="z", tile=("BM", "16")),)),
+)
 PACKAGE = PackageInfo(name="sample", version="1.0", module="sample", description='Kernels for "tests"')
-SAMPLE = BundleInfo(package=PACKAGE, kernels=(ADD, GEMM, EVERYTHING), builder="tilec 0.1.0")
+SAMPLE = BundleInfo(package=PACKAGE, kernels=(ADD, GEMM, EVERYTHING, TILED), builder="tilec 0.1.0")
 
 
 def rendered(info=SAMPLE):

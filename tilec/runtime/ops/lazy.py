@@ -79,20 +79,23 @@ class LazyLaunch(DeviceOp[R_co]):
         """`launch of add`."""
         return f"launch of {self._origin.contract.name}"
 
-    def grid(self, *extents: int) -> Self:
-        """Launch on this grid instead of the kernel's own; it has to be that of the partitions that the kernel writes.
+    def grid(self, *extents: int | Sequence[int]) -> Self:
+        """Launch on this grid instead of the kernel's own, `grid(4, 2)` or `grid((4, 2))`; it has to be that of the partitions that the
+        kernel writes.
 
         Raises:
             LaunchLimitError: it has none or more than three extents, or one that is no whole number or negative.
         """
         kernel = self._origin.contract.name
-        if not 1 <= len(extents) <= 3 or any(type(extent) is not int or extent < 0 for extent in extents):
-            what = f"{kernel}: the grid {extents} is not one to three whole numbers that are not negative"
+        only = extents[0] if len(extents) == 1 else extents
+        given: tuple[Any, ...] = tuple(only) if isinstance(only, (tuple, list)) else extents
+        if not 1 <= len(given) <= 3 or any(type(extent) is not int or extent < 0 for extent in given):
+            what = f"{kernel}: the grid {given} is not one to three whole numbers that are not negative"
             raise LaunchLimitError(what, kernel=kernel)
-        self._grid, self._way = _dim3(extents), None
+        self._grid, self._way = _dim3(given), None
         return self
 
-    def const_grid(self, *extents: int) -> Self:
+    def const_grid(self, *extents: int | Sequence[int]) -> Self:
         """The same as `grid`: kernels are built before a grid is known, and none is compiled for one."""
         return self.grid(*extents)
 

@@ -226,11 +226,13 @@ def test_a_grid_of_the_callers(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(7).sync()
     module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).const_grid(2, 3).sync()
-    assert [launch.shape.grid for launch in driver.launches] == [(7, 1, 1), (2, 3, 1)]
+    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(on(driver, 1000).partition(256).grid).sync()
+    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).const_grid([2, 3, 4]).sync()
+    assert [launch.shape.grid for launch in driver.launches] == [(7, 1, 1), (2, 3, 1), (4, 1, 1), (2, 3, 4)]
     op = module.lazy.add(on(driver, 1000).partition(256), on(driver, 1000), on(driver, 1000)).grid(7)
     with pytest.raises(LaunchLimitError, match=r"add: grid\(\) gives the launch grid \(7, 1, 1\), and the partition z gives \(4, 1, 1\)"):
         op.sync()
-    for extents in ((), (1, 2, 3, 4), (-1,), (1.0,)):
+    for extents in ((), (1, 2, 3, 4), (-1,), (1.0,), ((),), ((1, 2, 3, 4),), ((1,), (2,)), ("44",)):
         with pytest.raises(LaunchLimitError, match="is not one to three whole numbers"):
             module.lazy.add(on(driver, 8), on(driver, 8), on(driver, 8)).grid(*extents)
 
