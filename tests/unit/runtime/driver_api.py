@@ -26,6 +26,7 @@ class Api:
             "cuFuncGetAttribute": 0,
         }
         self.calls: list[tuple[object, ...]] = []
+        self._made_in: list[tuple[str, int]] = []
         self.thread = threading.local()
 
     def __getattr__(self, name: str):
@@ -34,6 +35,7 @@ class Api:
 
         def call(*arguments: object):
             self.calls.append((name, *arguments))
+            self._made_in.append((name, self.current))
             if name in self.results:
                 return (self.results[name], None)
             return (OK, self.value(name, arguments))
@@ -71,3 +73,7 @@ class Api:
 
     def made(self, name: str) -> list[tuple[object, ...]]:
         return [call[1:] for call in self.calls if call[0] == name]
+
+    def contexts(self, name: str) -> list[int]:
+        """The context that was current at each of these calls."""
+        return [context for call, context in self._made_in if call == name]

@@ -101,17 +101,8 @@ def test_a_result_that_the_bindings_do_not_know():
 
 def test_an_image_is_loaded_in_the_primary_context():
     api = Api()
-    contexts = []
-    inner = api.value
-
-    def value(name, arguments):
-        if name == "cuModuleLoadData":
-            contexts.append(api.current)
-        return inner(name, arguments)
-
-    api.value = value
     Driver(api).load_module(0, b"ptx text")
-    assert contexts == [CONTEXTS[0]]
+    assert api.contexts("cuModuleLoadData") == [CONTEXTS[0]]
     assert api.made("cuModuleLoadData") == [(b"ptx text\0",)]
     assert api.current == 0
 

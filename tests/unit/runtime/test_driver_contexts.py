@@ -42,25 +42,16 @@ def test_no_thread_is_left_on_another_device_than_the_first():
     driver = Driver(api)
     driver.adopt(1)
     assert api.current == 0
-    contexts = []
-    inner = api.value
-
-    def value(name, arguments):
-        if name == "cuLaunchKernelEx":
-            contexts.append(api.current)
-        return inner(name, arguments)
-
-    api.value = value
     assert driver.bind_launch(1, "function", SHAPE, 0, PARTS)(0, 0)[0] == OK
     refused = real.CUresult.CUDA_ERROR_INVALID_CONTEXT
-    driver.launch_failed(1, refused, 0, lambda: value("cuLaunchKernelEx", ()), "k")
-    assert contexts == [CONTEXTS[1], CONTEXTS[1]]
+    driver.launch_failed(1, refused, 0, lambda: api.cuLaunchKernelEx()[0], "k")
+    assert api.contexts("cuLaunchKernelEx") == [CONTEXTS[1], CONTEXTS[1]]
     assert api.current == 0
     driver.adopt(0)
     assert api.current == CONTEXTS[0], "that is the one of a thread that asks for none"
     api.results["cuCtxPushCurrent"] = refused
     assert driver.bind_launch(1, "function", SHAPE, 0, PARTS)(0, 0)[0] == refused
-    assert len(contexts) == 2
+    assert len(api.contexts("cuLaunchKernelEx")) == 2
 
 
 def test_under_a_foreign_context_every_launch_is_made_in_the_devices():
@@ -68,17 +59,8 @@ def test_under_a_foreign_context_every_launch_is_made_in_the_devices():
     driver = Driver(api)
     api.thread.stack = [0x999]
     launch = driver.bind_launch(0, "function", SHAPE, 0, PARTS)
-    contexts = []
-    inner = api.value
-
-    def value(name, arguments):
-        if name == "cuLaunchKernelEx":
-            contexts.append(api.current)
-        return inner(name, arguments)
-
-    api.value = value
     assert launch(0, 0)[0] == OK
-    assert contexts == [CONTEXTS[0]]
+    assert api.contexts("cuLaunchKernelEx") == [CONTEXTS[0]]
     assert api.current == 0x999
 
 

@@ -48,17 +48,9 @@ def make(values, choices=(), depth=2):
     if who is not None:
         try:
             {known} = one
-            if {same}:
-                {taken} = None; {mark} = who; op._values = values; op._looks = again; op._site = place
-                if choices:
-                    op._axes, op._way = axes, way
-                return op
+{expected}
             {known} = two
-            if {same}:
-                {taken} = None; {mark} = who; op._values = values; op._looks = again; op._site = place
-                if choices:
-                    op._axes, op._way = axes, way
-                return op
+{expected}
             if not ({hinted}): who = None
         except AttributeError:
             who = None
@@ -99,6 +91,12 @@ def make(values, choices=(), depth=2):
 def latest():
     return before, earlier
 """
+# The tensors are those of a set that a hint expects: its text stands in `make` twice, for a loop would cost more.
+_EXPECTED = """            if {same}:
+                {taken} = None; {mark} = who; op._values = values; op._looks = again; op._site = place
+                if choices:
+                    op._axes, op._way = axes, way
+                return op"""
 
 
 def make_function(
@@ -124,7 +122,14 @@ def make_function(
     plain = [f"type(a{i}) is Tensor" for i in tensors]
     plain += [f"not a{i}._facts.readonly" for i in contract.outs]
     plain += [f"type(a{i}) in constants" for i in others]
+    taken = {
+        "same": " and ".join([*(f"a{i}._look is r{i}" for i in tensors), *(f"a{i} is r{i}" for i in others), f"not ({claims})"]),
+        "taken": " = ".join(f"a{i}._look" for i in tensors),
+        "mark": " = ".join(f"a{i}._moved" for i in tensors),
+    }
     source = _TEMPLATE.format(
+        **taken,
+        expected=_EXPECTED.format(**taken),
         unpack="".join(f"a{i}, " for i in range(count)).rstrip(),
         # Nobody but the step that a hint is for has what it is about: whatever threads make launches of the kernel, no other one meets it.
         hinted=" or ".join(f"a{tensors[0]}._look is r{i}" for i in tensors),
@@ -133,13 +138,10 @@ def make_function(
         take="\n        ".join(f"l{i}, a{i}._look = a{i}._look, None" for i in tensors),
         refused=" or ".join([*(f"l{i} is None" for i in tensors), *(f"a{i}.lease._held" for i in tensors)]),
         restore="\n            ".join(f"if l{i} is not None: a{i}._look = l{i}" for i in tensors),
-        mark=" = ".join(f"a{i}._moved" for i in tensors),
         looks=f"({''.join(f'l{i}, ' for i in tensors)})",
         # What was taken last, and before that, by its looks: those are the tensor's, and its next owners', alone. Claims are in the same
         # object for as long. Two, for tensors that change places with each step.
         known=f"{''.join(f'r{i}, ' for i in range(count))}{''.join(f'h{i}, ' for i in tensors)}again",
-        same=" and ".join([*(f"a{i}._look is r{i}" for i in tensors), *(f"a{i} is r{i}" for i in others), f"not ({claims})"]),
-        taken=" = ".join(f"a{i}._look" for i in tensors),
         remembered=f"({''.join(f'{name}, ' for name in kept)}{''.join(f'a{i}.lease._held, ' for i in tensors)}again)",
     )
     nobody = (*(object() for _ in range(count)), *(None for _ in tensors), None)
