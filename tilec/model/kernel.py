@@ -225,6 +225,11 @@ class KernelInfo:
         bound = {param.dtype for param in self.params} & set(self.dtype_axes)
         return tuple(name for name, values in self.axes if len(values) > 1 and name not in bound)
 
+    def tiled_by(self, axis: str) -> tuple[str, ...]:
+        """Outputs whose partitions say what an axis is: it is an extent of the tiles that the kernel divides them into."""
+        regions = self.safety.regions if self.safety is not None else ()
+        return tuple(region.param for region in regions if axis in region.tile)
+
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class ToolInfo:

@@ -88,8 +88,7 @@ def settle_axes(contract: Contract, axes: dict[str, AxisValue], origins: dict[st
 
 def _ways_to_say(contract: Contract, axis: str, value: AxisValue) -> str:
     """Who may choose an axis that nobody has chosen, and how."""
-    safety = contract.info.safety
-    cut = [region.param for region in (safety.regions if safety is not None else ()) if axis in region.tile]
+    cut = contract.info.tiled_by(axis)
     tiles = f", or a partition of {cut[0]} into such tiles" if cut else ""
     return f"pass {axis}={value!r} to the launcher{tiles}; in the manifest, axes of a case say it, and dispatch.default for all launches"
 

@@ -48,19 +48,13 @@ def _entries(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...])
         lines += entry(name, param_doc(param))
     built, default = dict(kernel.axes), dict(kernel.default)
     for name, axis in zip(axes, kernel.choices, strict=True):
-        tiled = f"by the tiles of {', '.join(cut)}" if (cut := tiled_by(kernel, axis)) else ""
+        tiled = f"by the tiles of {', '.join(cut)}" if (cut := kernel.tiled_by(axis)) else ""
         tuned = "by the tuning table" if kernel.table is not None else ""
         ruled = "by rule" if any(axis in dict(rule.take) for rule in kernel.rules) else ""
         said = " or ".join(filter(None, (tiled, tuned, ruled, f"{default[axis]} by default" if axis in default else "")))
         suffix = f"; {said}" if said else ""
         lines += entry(name, f"{one_of(built[axis])}{suffix}")
     return lines
-
-
-def tiled_by(kernel: KernelInfo, axis: str) -> list[str]:
-    """Outputs whose partitions say what an axis is: it is an extent of the tiles that the kernel divides them into."""
-    regions = kernel.safety.regions if kernel.safety is not None else ()
-    return [region.param for region in regions if axis in region.tile]
 
 
 def entry(name: str, text: str) -> list[str]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue, KernelInfo
 from tilec.model.signature import Param, ParamKind
-from tilec.stubs.doc import tiled_by
 from tilec.stubs.text import literal, tuple_text
 
 
@@ -44,7 +43,7 @@ def chosen(kernel: KernelInfo, axes: tuple[str, ...]) -> str:
 
 def is_open(kernel: KernelInfo, axis: str) -> bool:
     """Whether a caller may leave an axis open: there is a default, or a tuning table, rules or the tiles of a partition may say."""
-    return kernel.dispatched or axis in dict(kernel.default) or bool(tiled_by(kernel, axis))
+    return kernel.dispatched or axis in dict(kernel.default) or bool(kernel.tiled_by(axis))
 
 
 def keywords(values: Iterable[tuple[str, tuple[AxisValue, ...]]], *, opens: bool = False) -> list[str]:
