@@ -57,11 +57,8 @@ def show_plan(app: App, opened: Opened, manifest: Manifest, cases: Sequence[Boun
 
 def _row(case: BoundCase, bundle: Bundle, kernels: Mapping[str, KernelInfo]) -> dict[str, Any]:
     """One case as JSON values; of a chain, each of its steps has a variant and images of its own."""
-    work, problem = _work(case)
-    try:
-        inputs = {param.name: value for param in case.params if (value := planned_inputs(case).get(param.name)) is not None}
-    except TilecError:  # files: what they hold is not read here
-        inputs = {}
+    env, work, problem = _planned(case)
+    inputs = {param.name: env[param.name] for param in case.params if param.name in env}
     launches: list[dict[str, Any]] = []
     for step in case.steps:
         given = {name: inputs.get(value.name) if value.name else value.value for name, value in step.arguments}
@@ -123,11 +120,14 @@ def _variants(row: dict[str, Any]) -> tuple[str, ...]:
     return tuple(launch["variant"] for launch in _launches(row))
 
 
-def _work(case: BoundCase) -> tuple[Work, str]:
+def _planned(case: BoundCase) -> tuple[dict[str, Any], Work, str]:
+    """What expressions of a case see, its work, and what is wrong with either; files are not read, so theirs see nothing."""
+    env: dict[str, Any] = {}
     try:
-        return planned_work(case, planned_inputs(case)), ""
+        env = planned_inputs(case)
+        return env, planned_work(case, env), ""
     except TilecError as error:
-        return NO_WORK, error.what
+        return env, NO_WORK, error.what
 
 
 def _image(info: KernelInfo, variant: VariantInfo, image: ImageInfo) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from tilec.manifest.load import load_text
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.model.signature import Assumption, Param
 from tilec.model.table import DispatchRule
-from tilec.runner.cases import expand_cases
+from tilec.runner.cases import BoundCase, expand_cases
 from tilec.runner.chains import chain_cases
+from tilec.runner.inputs import planned_inputs
 
 NONE = Assumption(param="b", absent=True)
 SCALE = kernel(
@@ -89,3 +90,22 @@ def test_a_case_is_shown_with_the_variant_of_its_launch(
 def test_each_step_of_a_chain_has_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, chain = planned(tmp_path, capsys, 64)
     assert [step["variant"] for step in chain["steps"]] == ["scale-N64-div16-no_b", "scale-N128-div16-no_b"]
+
+
+def test_inputs_of_a_case_are_planned_once(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def noted(case: BoundCase) -> dict[str, Any]:
+        asked.append(case.name)
+        return planned_inputs(case)
+
+    monkeypatch.setattr("tilec.cli.bench_plan.planned_inputs", noted)
+    rows = planned(tmp_path, capsys, 64)
+    assert asked == [row["name"] for row in rows]
+
+
+def test_work_that_cannot_be_told_leaves_the_variant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row, _ = planned(tmp_path, capsys, 64, 'bench = { flops = "x.size // (x.size - 512)" }')
+    assert row["variant"] == "scale-N64-div16-no_b"
+    assert row["work"]["flops"] is None
+    assert "bench.flops" in row["problem"]
