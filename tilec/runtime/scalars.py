@@ -165,6 +165,21 @@ def whole(what: str, value: Any, raised: type[TilecError] = UsageError) -> int:
     return operator.index(value)
 
 
+def byte_count(what: str, value: Any) -> int:
+    """A size in bytes as a whole number of Python.
+
+    Args:
+        what: whose it is, as the message begins: `trim: keep`.
+        value: what was given.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not is_whole(value) or value < 0:
+        raise UsageError(f"{what} is {shown(value)}, and must be a whole number of bytes that is not negative")
+    return operator.index(value)
+
+
 def bare(handle: Any) -> Any:
     """The number of an address or handle that the driver's bindings wrap (`CUdeviceptr`, `CUdevice`); anything else as it is."""
     kind = type(handle)

@@ -9,9 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tilec.errors import UsageError
 from tilec.model.dtype import DTYPES
 from tilec.runtime.kernels import elements
-from tilec.runtime.scalars import encoder_of, format_of, is_number, numpy_dtype, refusal
+from tilec.runtime.scalars import byte_count, encoder_of, format_of, is_number, numpy_dtype, refusal
 
 
 def test_every_dtype_has_a_format_of_its_size():
@@ -110,3 +111,12 @@ def test_what_counts_as_a_number():
     assert not any(map(is_number, ("1", None, np.zeros(()), np.zeros(1), 1j)))
     assert numpy_dtype(np.float16(1)) == "float16"
     assert numpy_dtype(1.0) == ""
+
+
+def test_sizes_in_bytes_are_whole_numbers_that_are_not_negative():
+    assert [byte_count("trim: keep", size) for size in (0, 7, np.int64(8))] == [0, 7, 8]
+    assert type(byte_count("trim: keep", np.int64(8))) is int
+    for size in (-1, np.int8(-1), True, 1.0, None, np.ones(2, np.int64)):
+        with pytest.raises(UsageError) as caught:
+            byte_count("trim: keep", size)
+        assert caught.value.what == f"trim: keep is {size!r}, and must be a whole number of bytes that is not negative"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import operator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec.errors import SchedulingError, TensorError, TilecError, UsageError
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.watcher import WATCHER
-from tilec.runtime.scalars import bare, is_whole, shown, whole
+from tilec.runtime.scalars import bare, byte_count, whole
 from tilec.runtime.seam import CopyKind, DeviceDriver, PoolHandle
 from tilec.runtime.streams import Stream
 from tilec.runtime.tensors.pool import pool_here
@@ -178,7 +177,7 @@ class ExecutionContext:
             OutOfMemoryError: there is no memory of this size. UsageError: it is no size. SchedulingError: this execution is over.
         """
         self._require_running("malloc_async")
-        address = allocate_bytes(self.driver, self.device, _checked_size("malloc_async", nbytes), self.stream, self.pool)
+        address = allocate_bytes(self.driver, self.device, byte_count("malloc_async: nbytes", nbytes), self.stream, self.pool)
         self._allocated.add(address)
         return address
 
@@ -228,7 +227,7 @@ class ExecutionContext:
             UsageError: `nbytes` is no size. SchedulingError: this execution is over.
         """
         self._require_running("memcpy_dtod_async")
-        size = _checked_size("memcpy_dtod_async", nbytes)
+        size = byte_count("memcpy_dtod_async: nbytes", nbytes)
         self.driver.copy_async(self.device, target, source, size, self.stream, CopyKind.ON_DEVICE)
 
     def _copy(self, what: str, address: int, array: np.ndarray[Any, Any], kind: CopyKind) -> None:
@@ -313,12 +312,6 @@ class ExecutionContext:
         kept, self._kept = self._kept, []
         if kept:
             WATCHER.keep(mark, kept)
-
-
-def _checked_size(what: str, size: Any) -> int:
-    if not is_whole(size) or size < 0:
-        raise UsageError(f"{what}: {shown(size)} is no size", fix="pass a whole number of bytes that is not negative")
-    return operator.index(size)
 
 
 def _unheard(error: BaseException | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from tilec.errors import SchedulingError, UsageError
 from tilec.runtime.devices import driver_of, ordinal_of
 from tilec.runtime.protocols import DeviceLike
-from tilec.runtime.scalars import bare, whole
+from tilec.runtime.scalars import bare, byte_count
 from tilec.runtime.seam import DeviceDriver, PoolHandle, PoolStats
 from tilec.runtime.tensors.drops import DROPS
 from tilec.runtime.tensors.giving_back import GivingBack
@@ -52,9 +52,10 @@ class MemPool(Uncopied):
             driver: what to make it through; the process's driver of the device by default.
 
         Raises:
-            UsageError: a size is negative.
+            UsageError: a size is no whole number of bytes, or negative.
         """
-        release_threshold, most = _checked_size("release_threshold", release_threshold), _checked_size("max_size", max_size)
+        release_threshold = byte_count("MemPool: release_threshold", release_threshold)
+        most = byte_count("MemPool: max_size", max_size)
         self._driver = driver or driver_of(device)
         self.device = ordinal_of(device)
         self._handle: PoolHandle | None = self._driver.create_pool(self.device, release_threshold, most)
@@ -131,17 +132,17 @@ class MemPool(Uncopied):
         """Set how many unused bytes it keeps.
 
         Raises:
-            UsageError: `size` is negative.
+            UsageError: `size` is no whole number of bytes, or negative.
         """
-        self._driver.set_release_threshold(self.device, self.handle, _checked_size("release_threshold", size))
+        self._driver.set_release_threshold(self.device, self.handle, byte_count("set_release_threshold: size", size))
 
     def trim(self, keep: int = 0) -> None:
         """Give unused memory back until the pool has no more than `keep` bytes, as far as it can.
 
         Raises:
-            UsageError: `keep` is negative.
+            UsageError: `keep` is no whole number of bytes, or negative.
         """
-        keep = _checked_size("keep", keep)
+        keep = byte_count("trim: keep", keep)
         DROPS.drain_all()
         self._driver.trim_pool(self.device, self.handle, keep)
 
@@ -199,10 +200,3 @@ def pool_here(driver: DeviceDriver, ordinal: int) -> PoolHandle | None:
         if pool.serves(driver, ordinal):
             return pool.handle
     return None
-
-
-def _checked_size(name: str, size: int) -> int:
-    size = whole(name, size)
-    if size < 0:
-        raise UsageError(f"{name} is {size}, and sizes are not negative")
-    return size

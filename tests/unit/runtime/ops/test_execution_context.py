@@ -75,7 +75,7 @@ def test_an_execution_that_fails_gives_back_what_it_allocated(held: Held) -> Non
 
 @pytest.mark.parametrize("size", [-1, 1.5, "16"])
 def test_what_is_no_size_is_refused(held: Held, size: Any) -> None:
-    with pytest.raises(UsageError, match=rf"^malloc_async: {size!r} is no size\n  fix: pass a whole number(.|\n)*op: with_context"):
+    with pytest.raises(UsageError, match=rf"^malloc_async: nbytes is {size!r}, and must be a whole number of bytes(.|\n)*op: with_context"):
         with_context(lambda ctx: ctx.malloc_async(size)).sync()
 
 
@@ -159,8 +159,8 @@ def test_only_arrays_that_can_be_written_in_place_take_copies(held: Held) -> Non
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda ctx, a: ctx.memcpy_dtod_async(a, a, -8), "memcpy_dtod_async: -8 is no size"),
-        (lambda ctx, a: ctx.memcpy_dtod_async(a, a, 1.5), "memcpy_dtod_async: 1.5 is no size"),
+        (lambda ctx, a: ctx.memcpy_dtod_async(a, a, -8), "memcpy_dtod_async: nbytes is -8, and must be a whole number of bytes"),
+        (lambda ctx, a: ctx.memcpy_dtod_async(a, a, 1.5), "memcpy_dtod_async: nbytes is 1.5, and must be a whole number of bytes"),
         (lambda ctx, _: ctx.free_async(None), "free_async: the address is None, and must be a whole number"),
         (lambda ctx, _: ctx.memcpy_htod_async("0x10", np.zeros(1)), "memcpy_htod_async: the address is '0x10'"),
         (lambda ctx, _: ctx.run(3), "ctx.run takes an op, and this is a int"),
