@@ -123,12 +123,18 @@ def _check_whole_clusters(name: str, shape: LaunchShape, cluster: tuple[int, ...
             raise _refuse(name, f"grid.{axis} is {blocks}, and must be divisible by cluster.{axis} {extent}")
 
 
-def check_loaded(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function) -> None:
-    """Threads, shared memory and kind of the launch against what the loaded image leaves and the device has; nothing is changed.
+def admit(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> None:
+    """Hold a launch against its loaded image, then let the function have what such launches need to be asked for.
 
     Raises:
-        LaunchLimitError: the first of these that does not hold.
+        LaunchLimitError: the image or the device has no such launches; nothing was changed then.
     """
+    _check_loaded(name, shape, device, image, function)
+    _opt_in(shape, device, image, function, driver)
+
+
+def _check_loaded(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function) -> None:
+    """Threads, shared memory and kind of the launch against what the loaded image leaves and the device has."""
     threads, most = math.prod(shape.block), function.facts.max_threads
     if threads > most and not is_tile(image):
         raise _refuse(name, f"the block has {threads} threads, and with {function.facts.registers} registers each {most} fit")
@@ -142,7 +148,7 @@ def check_loaded(name: str, shape: LaunchShape, device: DeviceInfo, image: Image
 
 
 def check_recorded(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo) -> None:
-    """What `check_compiled` and `check_loaded` hold against the image, as far as the bundle tells; nothing is loaded.
+    """What `check_compiled` and `admit` hold against the image, as far as the bundle tells; nothing is loaded.
 
     Raises:
         LaunchLimitError: the first of these that does not hold.
@@ -159,10 +165,8 @@ def _check_shared(name: str, static: int, dynamic: int, device: DeviceInfo) -> N
         raise _refuse(name, f"a block needs {total} bytes of shared memory{parts}, and {device} allows {device.shared_optin}")
 
 
-def opt_in(shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> None:
-    """Allow to a function what its launches need to be asked for: much shared memory, wide clusters. Limits only grow: a launch that is
-    being prepared elsewhere keeps what it was promised.
-    """
+def _opt_in(shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> None:
+    """Much shared memory, wide clusters. Limits only grow: a launch that is being prepared elsewhere keeps what it was promised."""
     if function.facts.static_shared + shape.shared > device.shared_default:
         driver.allow_shared(function.handle, shape.shared)
     if math.prod(cluster_of(shape, image)) > _PORTABLE_CLUSTER:

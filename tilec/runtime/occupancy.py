@@ -12,7 +12,7 @@ from tilec.model.kernel import AxisValue
 from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridWish
 from tilec.runtime.images import Function
-from tilec.runtime.limits import check_compiled, check_device_limits, check_loaded, cluster_of, is_tile, opt_in, resident_blocks
+from tilec.runtime.limits import admit, check_compiled, check_device_limits, cluster_of, is_tile, resident_blocks
 from tilec.runtime.prepare import Site, explain
 from tilec.runtime.seam import LaunchShape
 from tilec.runtime.seam_types import DeviceInfo
@@ -71,8 +71,7 @@ def held_of(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo,
         LaunchLimitError: no such launch is possible at all, whatever is resident.
     """
     one_kind = dataclasses.replace(shape, cooperative=False)  # that the device has no such launches is told by a 0
-    check_loaded(name, one_kind, device, image, function)
-    opt_in(shape, device, image, function, driver)
+    admit(name, one_kind, device, image, function, driver)
     shape = dataclasses.replace(shape, block=_block(shape, image))
     threads, handle = math.prod(shape.block), function.handle
     size = math.prod(cluster_of(shape, image))

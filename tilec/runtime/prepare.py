@@ -20,16 +20,7 @@ from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish, settle_grid
 from tilec.runtime.images import Function, ImageStore
 from tilec.runtime.layout import TensorFacts, byte_range
-from tilec.runtime.limits import (
-    as_compiled,
-    check_compiled,
-    check_device_limits,
-    check_loaded,
-    check_recorded,
-    check_residency,
-    launch_shape,
-    opt_in,
-)
+from tilec.runtime.limits import admit, as_compiled, check_compiled, check_device_limits, check_recorded, check_residency, launch_shape
 from tilec.runtime.packing import Block, Packing
 from tilec.runtime.seam_types import DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
 from tilec.runtime.select import Considered, Settled, settle
@@ -257,8 +248,7 @@ def _prepared(
         return Plan(call, packing, _launch_nothing, site, variant.id), addresses
     check_compiled(name, shape, image)
     function = site.function(taken, contract.info, variant.id)
-    check_loaded(name, shape, device, image, function)
-    opt_in(shape, device, image, function, driver)
+    admit(name, shape, device, image, function, driver)
     check_residency(name, shape, device, image, function, driver)
     bind = functools.partial(driver.bind_launch, device.ordinal, function.handle, shape, parts=_parts(call, variant))
     scratch = [(place, slot.scratch * math.prod(shape.grid)) for place, slot in enumerate(variant.abi) if slot.scratch]

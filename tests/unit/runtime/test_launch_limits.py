@@ -191,8 +191,12 @@ def test_what_is_held_of_launches_without_a_bundle() -> None:
     assert driver.allowed_shared == {"scale": 60_000}
     wide = function.residency(LaunchConfig(grid=16, block=256, cluster=16))  # wider than any: the driver counts none of them
     assert (wide.max_cluster_size, wide.max_active_clusters, wide.max_cooperative_grid) == (8, 0, 0)
+    driver.calls.clear()
     with pytest.raises(LaunchLimitError, match=r"^scale: a block needs 300000 bytes of shared memory"):
-        function.residency(LaunchConfig(shared=300_000))
+        function.residency(LaunchConfig(shared=300_000, cluster=16, grid=16))
+    with use_device(function.device), pytest.raises(LaunchLimitError, match=r"^scale: a block needs 300000 bytes of shared memory"):
+        AsyncKernelLaunch(function).set_launch_config(LaunchConfig(shared=300_000, cluster=16, grid=16)).sync()
+    assert not CHANGES & set(driver.calls), "what is refused changes no function"
     with pytest.raises(LaunchLimitError, match=r"^scale: block\.x is 2048"):
         function.residency(LaunchConfig(block=2048))
     assert driver.launches == []

@@ -12,7 +12,7 @@ from tilec.model.dtype import BY_NUMPY, DTYPES
 from tilec.runtime.arguments import UnreadableError, tensor_facts
 from tilec.runtime.launch import MOST_PLANS
 from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU
-from tilec.runtime.limits import check_compiled, check_device_limits, check_loaded, check_residency, opt_in
+from tilec.runtime.limits import admit, check_compiled, check_device_limits, check_residency
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.holding import Held, discard_all, hold_all
 from tilec.runtime.ops.modules import KernelFunction, size_of
@@ -261,8 +261,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         check_device_limits(name, shape, device.info)
         if 0 not in shape.grid:
             check_compiled(name, shape, function.image)
-            check_loaded(name, shape, device.info, function.image, function.loaded)
-            opt_in(shape, device.info, function.image, function.loaded, device.driver)
+            admit(name, shape, device.info, function.image, function.loaded, device.driver)
             check_residency(name, shape, device.info, function.image, function.loaded, device.driver)
         if len(function.ways) >= MOST_PLANS:
             function.ways.clear()
