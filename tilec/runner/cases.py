@@ -27,12 +27,16 @@ class BoundStep:
         kernel: launcher name. language: of its source.
         arguments: by parameter: inputs of the case by name, and values.
         axes: that the step chooses.
+        title: `step 2 of both`, for messages.
+        location: where it is written.
     """
 
     kernel: str
     language: str = ""
     arguments: tuple[tuple[str, Operand], ...] = ()
     axes: Axes = ()
+    title: str = ""
+    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from tilec.errors import CaseError, Location
+from tilec.errors import CaseError, KernelCacheError, LaunchError, Location, NoImageError, TilecError
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Case, Chain, Input, Operand, Step
 from tilec.model.digest import sha256
@@ -25,11 +25,16 @@ if TYPE_CHECKING:
     from tilec.runtime.protocols import StreamLike
 
 
+T = TypeVar("T")
+
+
 class LaunchesInOrder(Device, Protocol):
     """A device that launches several kernels as one op."""
 
-    def launch_in_order(self, calls: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]]) -> None:
-        """Launch (kernel, arguments, axes) one behind the other on one stream, and wait."""
+    def launch_in_order(
+        self, calls: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]], failed: Callable[[int, TilecError], None]
+    ) -> None:
+        """Launch (kernel, arguments, axes) in order on one stream, and wait; `failed` is told of an error, and which call was reached."""
 
 
 def chain_cases(chain: Chain, built: Mapping[str, KernelInfo], *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
@@ -109,7 +114,7 @@ class ChainDevice:
             (step.kernel, {name: arguments[o.name] if o.name else o.value for name, o in step.arguments}, dict(step.axes))
             for step in self._steps
         ]
-        self._device.launch_in_order(calls)
+        self._device.launch_in_order(calls, lambda place, error: _say_step(error, self._steps[place]))
 
 
 class ChainModule:
@@ -137,17 +142,21 @@ class ChainLauncher:
         """Launch every step, with all checks of each."""
         for call in self._calls:
             values = [value if place is None else args[place] for place, value in call.taken]
-            call.launcher(stream, *values[: call.leading], **dict(zip(call.rest, values[call.leading :], strict=True)), **call.axes)
+            try:
+                call.launcher(stream, *values[: call.leading], **dict(zip(call.rest, values[call.leading :], strict=True)), **call.axes)
+            except TilecError as error:
+                _say_step(error, call.step)
+                raise
 
     def bind(self, /, **arguments: Any) -> BoundChain:
         """The steps with their arguments, to be enqueued many times."""
         given = [arguments[name] for name in self._names]
-        return BoundChain([call.launcher.bind(**call.given(given)) for call in self._calls])
+        return BoundChain([(call.step, call.asked(call.launcher.bind, given)) for call in self._calls])
 
     def explain(self, **arguments: Any) -> ChainExplanation:
         """What the steps take."""
         given = [arguments[name] for name in self._names]
-        taken = [call.launcher.explain(**call.given(given)) for call in self._calls]
+        taken = [call.asked(call.launcher.explain, given) for call in self._calls]
         digests = [one.image.digest if one.image else "" for one in taken]
         return ChainExplanation(
             variant=VariantInfo(id=" -> ".join(one.variant.id for one in taken)), image=ChainCode(digest=sha256(" ".join(digests).encode()))
@@ -159,11 +168,12 @@ class _Call:
     """How a step's launcher is called.
 
     Attributes:
-        launcher: of its kernel. axes: that the step chooses.
+        step: the step. launcher: of its kernel. axes: that the step chooses.
         names: its parameters that are given, in its order. taken: for each the place among the chain's arguments, or None and a value.
         leading: how many of them are given by place, which takes the launcher less time.
     """
 
+    step: BoundStep
     launcher: Launcher
     axes: Mapping[str, Any]
     names: tuple[str, ...]
@@ -175,10 +185,14 @@ class _Call:
         """Those that are given by name."""
         return self.names[self.leading :]
 
-    def given(self, arguments: Sequence[Any]) -> dict[str, Any]:
-        """Parameters and axes by name."""
+    def asked(self, ask: Callable[..., T], arguments: Sequence[Any]) -> T:
+        """What the launcher says of the step, which is asked with parameters and axes by name."""
         values = (value if place is None else arguments[place] for place, value in self.taken)
-        return dict(zip(self.names, values, strict=True)) | dict(self.axes)
+        try:
+            return ask(**dict(zip(self.names, values, strict=True)), **self.axes)
+        except TilecError as error:
+            _say_step(error, self.step)
+            raise
 
 
 def _call(launcher: Launcher, step: BoundStep, arguments: Sequence[str]) -> _Call:
@@ -187,6 +201,7 @@ def _call(launcher: Launcher, step: BoundStep, arguments: Sequence[str]) -> _Cal
     params = [param.name for param in launcher.info.params]
     names = tuple(name for name in params if name in operands)
     return _Call(
+        step=step,
         launcher=launcher,
         axes=dict(step.axes),
         names=names,
@@ -198,14 +213,18 @@ def _call(launcher: Launcher, step: BoundStep, arguments: Sequence[str]) -> _Cal
 class BoundChain:
     """The steps of a chain with their arguments."""
 
-    def __init__(self, steps: Sequence[BoundLaunch]) -> None:
+    def __init__(self, launches: Sequence[tuple[BoundStep, BoundLaunch]]) -> None:
         """Keep them in order."""
-        self._launches = [step.launch for step in steps]
+        self._launches = [(step, bound.launch) for step, bound in launches]
 
     def launch(self, stream: StreamLike) -> None:
         """Enqueue one behind the other."""
-        for launch in self._launches:
-            launch(stream)
+        for step, launch in self._launches:
+            try:
+                launch(stream)
+            except TilecError as error:
+                _say_step(error, step)
+                raise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -276,7 +295,14 @@ class _Binder:
                 raise CaseError(f"{self._title}: {step.kernel} is given nothing for {param.name!r}", location=at)
             if param.name in arguments:
                 self._meet(step.kernel, param, arguments[param.name], dict(info.axes), at)
-        return BoundStep(kernel=step.kernel, language=info.language, arguments=tuple(arguments.items()), axes=tuple(axes.items()))
+        return BoundStep(
+            kernel=step.kernel,
+            language=info.language,
+            arguments=tuple(arguments.items()),
+            axes=tuple(axes.items()),
+            title=f"step {index + 1} of {self._chain.name}",
+            location=at,
+        )
 
     def _axis_value(self, kernel: str, name: str, operand: Operand, built: Sequence[Any], at: Location | None) -> Any:
         """What a step says of an axis."""
@@ -322,6 +348,15 @@ def device_of(case: BoundCase, device: LaunchesInOrder) -> Device:
 def chain_text(case: BoundCase) -> str:
     """`row_softmax (tile) -> threshold_scale (simt)`."""
     return " -> ".join(f"{step.kernel} ({step.language})" for step in case.steps)
+
+
+def _say_step(error: TilecError, step: BoundStep) -> None:
+    """Let the error of a step that was not launched say which it is: it names the kernel alone, which a chain may launch twice."""
+    if not isinstance(error, LaunchError | NoImageError | KernelCacheError):
+        return  # it may be about a step that was launched before
+    error.what = f"{step.title}: {error.what}"
+    error.args = (error.what,)
+    error.location = error.location or step.location
 
 
 def _place(locate: Locator | None, chain: Chain, *path: str | int) -> Location | None:

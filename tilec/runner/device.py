@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilec.bundle.choose import LACKS_TILE_IR, DeviceFacts, choose_image, cpu_advice
@@ -79,26 +79,34 @@ class ModuleDevice:
         self._module.kernels[kernel](STREAM, **arguments, **axes)
         self._driver.synchronize(self._device.ordinal, STREAM)
 
-    def launch_in_order(self, calls: Sequence[Call]) -> None:
-        """Launch (kernel, arguments, axes) as one chain of `then`: one behind the other on one stream. Wait until the last is done."""
+    def launch_in_order(self, calls: Sequence[Call], failed: Callable[[int, TilecError], None]) -> None:
+        """Launch (kernel, arguments, axes) as one chain of `then`: one behind the other on one stream. Wait until the last is done.
+
+        Args:
+            calls: what to launch.
+            failed: told of an error, and the place of the call that was launched last, or was about to be.
+        """
         from tilec.runtime.streams import Stream
 
-        lazy = self._module.lazy
+        lazy, reached = self._module.lazy, 0
 
-        def made(call: Call) -> DeviceOp[Any]:
-            kernel, arguments, axes = call
+        def made(place: int) -> DeviceOp[Any]:
+            nonlocal reached
+            reached = place
+            kernel, arguments, axes = calls[place]
             op: DeviceOp[Any] = lazy[kernel](**arguments, **axes)
             return op
 
-        def behind(chain: DeviceOp[Any], call: Call) -> DeviceOp[Any]:
+        def behind(chain: DeviceOp[Any], place: int) -> DeviceOp[Any]:
             # Made when those before it are on the stream: until then it would hold what they write.
-            return chain.then(lambda _: made(call))
+            return chain.then(lambda _: made(place))
 
         try:
-            chain = functools.reduce(behind, calls[1:], made(calls[0]))
+            chain = functools.reduce(behind, range(1, len(calls)), made(0))
             chain.sync_on(Stream.borrow_raw(STREAM, self._device, driver=self._driver))
         except TilecError as error:
             error.op = ""  # made here, at no line of the user's
+            failed(reached, error)
             raise
 
 

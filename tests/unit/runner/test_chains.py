@@ -12,14 +12,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.cpu_samples import ADD, add, device
+from tests.cpu_samples import ADD, add, device, fails
 from tests.runtime_samples import image
 from tests.unit.runner.test_run_command import ABI, IMAGE, INFO, MANIFEST, Ran, scale
 from tests.unit.runner.test_run_command import REFERENCE as OF_SCALE
 from tilec.build import BuildRequest
 from tilec.bundle.write import write_bundle
 from tilec.cli.main import run
-from tilec.errors import CaseError
+from tilec.errors import CaseError, RequirementError
 from tilec.manifest.chains import StepError, parse_step
 from tilec.manifest.types import Case, Chain, Input, Operand, Step
 from tilec.model.kernel import KernelInfo
@@ -95,7 +95,11 @@ def test_without_names_kernels_are_run_and_then_chains(tilec: Tilec) -> None:
 def test_a_step_that_is_refused_is_the_cases_error(tilec: Tilec) -> None:
     done = tilec("run", "both", "--case", "late")
     assert done.code == 1
-    assert "scale: requires x.size == z.size: left-hand side is 300, right-hand side is 299" in done.out
+    line = (MANIFEST + CHAIN).splitlines().index("[chain.both]") + 2
+    error = "step 2 of both: scale: requires x.size == z.size: left-hand side is 300, right-hand side is 299"
+    assert f"  tilec.toml:{line}:30: {error}\n" in done.out
+    (row,) = json.loads(tilec("run", "both", "--case", "late", "--json").out)["cases"]
+    assert row["error"]["message"].endswith(f"tilec.toml:{line}:30: {error}")
     assert "PASS" not in done.out
     assert "created at" not in done.out  # the command made the op, at no line of the user's
 
@@ -290,6 +294,36 @@ def test_the_launcher_of_a_chain_gives_each_step_what_is_its_own() -> None:
         assert (y.to_host()[0], z.to_host()[0]) == (6, 3 - 6)
     explained = launcher.explain(z=z, x=x, y=y)
     assert explained.variant.id.count(" -> ") == 1
+
+
+@pytest.mark.parametrize(("sizes", "number"), [((4, 3, 3), 1), ((3, 3, 4), 2)])
+def test_a_launch_that_is_refused_says_which_step_it_is(sizes: tuple[int, ...], number: int) -> None:
+    """However steps are launched, and wherever they are only looked at."""
+    module, driver = device()
+    inputs = tuple(Input(name=n, shape=(str(size),)) for n, size in zip("yxz", sizes, strict=True))
+    chain = Chain(name="c", steps=(parse_step("add(y, x, x)"), parse_step("add(z, x, x)")), cases=(Case(name="one", inputs=inputs),))
+    (made,) = chain_cases(chain, {"add": ADD})
+    launcher, where = ChainModule(module, made).kernels["c"], device_of(made, ModuleDevice(module, driver))
+    given = {n: DeviceBuffer.from_host(np.ones(size, np.float32), "cpu", driver=driver) for n, size in zip("yxz", sizes, strict=True)}
+    for launch in (
+        lambda: where.launch("c", given, {}),
+        lambda: launcher(0, *given.values()),
+        lambda: launcher.bind(**given).launch(0),
+        lambda: launcher.explain(**given),
+    ):
+        with pytest.raises(RequirementError) as caught:
+            launch()
+        assert caught.value.what.startswith(f"step {number} of c: add: requires x.shape[0] == z.shape[0]")
+
+
+def test_what_a_step_did_is_not_put_down_to_the_step_behind_it() -> None:
+    module, driver = device(fails)
+    chain = Chain(
+        name="c", steps=(parse_step("add(z, x, x, -1)"), parse_step("add(z, x, x)")), cases=(Case(name="one", inputs=INPUTS[:2]),)
+    )
+    (made,) = chain_cases(chain, {"add": ADD})
+    result = run_case(made, device_of(made, ModuleDevice(module, driver)), References(""), clock=time.perf_counter)
+    assert (result.status, str(result.error)) == ("error", "add-any: it went wrong")
 
 
 def test_where_one_kernel_needs_a_gpu_the_chain_does() -> None:
