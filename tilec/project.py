@@ -7,6 +7,7 @@ import dataclasses
 import fnmatch
 import importlib
 import os
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tilec.compiler.cache import Cache
 from tilec.compiler.execute import Pool
 from tilec.compiler.keys import declaration_key
 from tilec.compiler.records import load_declarations, save_declarations
-from tilec.errors import BuildError, CompileError, Diagnostic, ManifestError, MissingError, TilecError
+from tilec.errors import BuildError, CompileError, Diagnostic, ManifestError, MissingError, TilecError, ToolchainError
 from tilec.frontends._reads import digests, with_reads
 from tilec.frontends.base import BUILTIN, Frontend, IncludingFrontend, ToolSearch, installed
 from tilec.manifest.load import load
@@ -237,9 +238,9 @@ def look_at_sources(project: Project, pool: Pool, cache: Cache, *, fresh: bool =
     """What `declare` finds, however little that is.
 
     Raises:
-        MissingError: a tool is missing.
+        MissingError: tools are missing; says so of all languages.
     """
-    tools = {name: tuple(frontend.toolchain()) for name, frontend in project.frontends.items()}
+    tools = _tools(project.frontends)
     languages = {kernel.name: kernel.language for kernel in project.manifest.kernels}
     unique = {(languages[name], source) for name, source in project.sources.items()}
     inputs, failures = _inputs(project, sorted(unique, key=lambda pair: (pair[0], pair[1].path, str(pair[1].options))))
@@ -250,16 +251,18 @@ def look_at_sources(project: Project, pool: Pool, cache: Cache, *, fresh: bool =
         if known is not None and _reads(known) == _reads_now(pair[1], known):
             found[pair] = known
     missing = [pair for pair in keys if pair not in found]
+    lacking: dict[str, MissingError] = {}
     for pair, result in zip(missing, pool.declare(missing) if missing else (), strict=True):
         if isinstance(result, MissingError):
-            raise result
-        if isinstance(result, TilecError):
+            lacking.setdefault(pair[0], result)
+        elif isinstance(result, TilecError):
             failures[pair] = result
         else:
             found[pair] = result
             # A source that was edited meanwhile is not kept under the key of what it was before.
             if tuple(project.frontends[pair[0]].inputs(pair[1])) == inputs[pair]:
                 save_declarations(cache, keys[pair], result)
+    _require_none(lacking)
     by_kernel = {name: (languages[name], source) for name, source in project.sources.items()}
     asked = {pair for name, pair in by_kernel.items() if may_select(select, name)}
     readable = {name: pair for name, pair in by_kernel.items() if pair in found}
@@ -273,6 +276,29 @@ def look_at_sources(project: Project, pool: Pool, cache: Cache, *, fresh: bool =
         unknown=unknown,
         sources=len(unique),
     )
+
+
+def _tools(frontends: Mapping[str, Frontend]) -> dict[str, tuple[ToolInfo, ...]]:
+    found: dict[str, tuple[ToolInfo, ...]] = {}
+    lacking: dict[str, MissingError] = {}
+    for language, frontend in frontends.items():
+        try:
+            found[language] = tuple(frontend.toolchain())
+        except MissingError as error:
+            lacking[language] = error
+    _require_none(lacking)
+    return found
+
+
+def _require_none(lacking: Mapping[str, MissingError]) -> None:
+    """Refuse to go on where languages lack tools: all are told, so that one installation mends it; what several lack is told once."""
+    errors = list({str(error): error for error in lacking.values()}.values())
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        told = "\n".join(f"{error.what}\n  cause: {error.cause}" if error.cause else error.what for error in errors)
+        what = f"kernels of these languages cannot be compiled: {', '.join(lacking)}\n{textwrap.indent(told, '  ')}"
+        raise ToolchainError(what, fix="; ".join(dict.fromkeys(error.fix for error in errors if error.fix)))
 
 
 def may_select(select: Sequence[str], kernel: str) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.harness import HEAD, TWICE, write
 from tilec.compiler.cache import Cache
-from tilec.errors import Location, ManifestError
+from tilec.errors import Location, ManifestError, MissingError, ToolchainError
 from tilec.frontends._reads import digests
 from tilec.frontends.base import ToolSearch
 from tilec.model.job import InputFile, Source
@@ -108,6 +108,66 @@ def test_sources_are_declared_once_or_whenever_it_is_forced(root: Path, tmp_path
     for fresh, asked in ((False, 1), (False, 1), (True, 2)):
         assert list(declare(project, pool, cache, fresh=fresh).kernels) == ["twice"]
         assert pool.asked == asked
+
+
+class Lacking(Reader):
+    """A frontend whose tools are not there."""
+
+    def __init__(self, error: MissingError) -> None:
+        self.error = error
+
+    def toolchain(self) -> list[ToolInfo]:
+        raise self.error
+
+
+NO_NUMBA = ToolchainError("numba-cuda is not installed", fix="pip install 'tilec[simt]'")
+OLD_TRITON = ToolchainError("triton is of version 2.0", cause="it changes", fix="pip install 'tilec[triton]'")
+NO_PTXAS = MissingError("ptxas not found; looked for:\n  bin/ptxas", fix="pip install 'tilec[build]'")
+
+
+@pytest.mark.parametrize(
+    ("frontends", "told"),
+    [
+        ({"simt": NO_NUMBA}, "numba-cuda is not installed\n  fix: pip install 'tilec[simt]'"),
+        ({"cuda": NO_PTXAS, "tile": NO_PTXAS}, "ptxas not found; looked for:\n  bin/ptxas\n  fix: pip install 'tilec[build]'"),
+        (
+            {"cuda": NO_PTXAS, "simt": NO_NUMBA, "tile": NO_PTXAS, "triton": OLD_TRITON},
+            """kernels of these languages cannot be compiled: cuda, simt, tile, triton
+  ptxas not found; looked for:
+    bin/ptxas
+  numba-cuda is not installed
+  triton is of version 2.0
+    cause: it changes
+  fix: pip install 'tilec[build]'; pip install 'tilec[simt]'; pip install 'tilec[triton]'""",
+        ),
+    ],
+)
+def test_tools_that_several_languages_lack_are_told_at_once(
+    root: Path, tmp_path: Path, frontends: dict[str, MissingError], told: str
+) -> None:
+    """Whether they are missed when tools are looked for, or only when a worker imports them."""
+    opened, cache = open_project(root / "tilec.toml", ToolSearch()), Cache(tmp_path / "cache", max_bytes=1 << 20, note=pytest.fail)
+    lacking = {name: Lacking(error) for name, error in frontends.items()}
+    with pytest.raises(MissingError) as caught:
+        declare(dataclasses.replace(opened, frontends={"prebuilt": Reader(), **lacking}), Pool(), cache)
+    assert str(caught.value) == told
+
+    class Failing(Pool):
+        def declare(self, sources: Sequence[tuple[str, Source]]) -> list[MissingError]:
+            return [frontends[language] for language, _ in sources]
+
+    (twice,) = opened.manifest.kernels
+    kernels = tuple(dataclasses.replace(twice, name=f"{n}_{name}", language=name) for name in frontends for n in "ab")
+    sources = {kernel.name: dataclasses.replace(opened.sources["twice"], path=f"{kernel.name}.cu") for kernel in kernels}
+    project = dataclasses.replace(
+        opened,
+        manifest=dataclasses.replace(opened.manifest, kernels=kernels),
+        frontends={name: Reader() for name in frontends},
+        sources=sources,
+    )
+    with pytest.raises(MissingError) as caught:
+        declare(project, Failing(), cache)
+    assert str(caught.value) == told
 
 
 def test_files_that_a_source_opens_are_inputs_and_an_edit_reads_it_again(root: Path, tmp_path: Path) -> None:
