@@ -104,10 +104,26 @@ def function_head(name: str, items: Sequence[str], result: tuple[str, Sequence[s
 def tuple_text(items: Sequence[str], *, indent: int) -> str:
     """A tuple of expressions; one that is too wide for a line of its own goes on over several, which stand at `indent`."""
     line = f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
-    if indent + len(line) < WIDTH:
-        return line
+    return line if indent + len(line) < WIDTH else exploded(items, indent=indent)
+
+
+def exploded(items: Sequence[str], *, indent: int) -> str:
+    """A tuple of expressions, each on a line of its own."""
     space = " " * indent
     return "\n".join(["(", *(f"{space}    {item}," for item in items), f"{space})"])
+
+
+def conditional(value: str, tests: Sequence[str], others: Sequence[str], *, indent: int) -> str:
+    """`value if test and test else (other, other)`; where it is too wide for a line of its own, over several that stand at `indent`."""
+    line = f"{value} if {' and '.join(tests)} else {tuple_text(others, indent=0)}"
+    if indent + len(line) < WIDTH:
+        return line
+    space = "\n" + " " * indent
+    test = f"if {' and '.join(tests)}"
+    if indent + len(test) > WIDTH:  # there is no place for a comma that would keep a formatter of a larger width from joining it
+        test = f"if {f'{space}and '.join(tests)}"
+    other = exploded(others, indent=indent) if len(others) > 1 else f"({others[0]},)"
+    return space.join([value, test, f"else {other}"])
 
 
 def listed(head: str, items: Sequence[str]) -> list[str]:

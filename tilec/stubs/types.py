@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisValue, KernelInfo
 from tilec.model.signature import Param, ParamKind
-from tilec.stubs.text import literal, tuple_text
+from tilec.stubs.text import conditional, literal, tuple_text
 
 
 def signature(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...], type_of: Callable[[int, Param], str]) -> list[str]:
@@ -36,9 +36,9 @@ def signature(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]
 
 def chosen(kernel: KernelInfo, axes: tuple[str, ...]) -> str:
     """What a launch is given of the axes that a caller chooses: nothing where all are left open, which is found out in one test."""
-    if all(is_open(kernel, axis) for axis in kernel.choices):
-        return f"() if {' and '.join(f'{axis} is None' for axis in axes)} else {tuple_text(axes, indent=12)}"
-    return tuple_text(axes, indent=12)
+    if not all(is_open(kernel, axis) for axis in kernel.choices):
+        return tuple_text(axes, indent=12)
+    return conditional("()", [f"{axis} is None" for axis in axes], axes, indent=12)
 
 
 def is_open(kernel: KernelInfo, axis: str) -> bool:

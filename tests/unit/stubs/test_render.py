@@ -92,22 +92,45 @@ def test_the_whole_package(golden):
     golden(GOLDEN, files["__init__.py"].decode())
 
 
+def with_choices(kernel, name, axes):
+    """A kernel with axes that all may be left open."""
+    return dataclasses.replace(kernel, name=name, axes=tuple((axis, (1, 2)) for axis in axes), default=tuple((axis, 1) for axis in axes))
+
+
 @pytest.mark.parametrize("width", [100, 120, 140])
 def test_a_formatter_changes_nothing(width, tmp_path):
     wide = tuple(Param(name=f"parameter_number_{index}", kind=SCALAR, dtype="f32") for index in range(12))
     tensors = tuple(Param(name=f"tensor_number_{index}", kind=TENSOR, dtype="f32") for index in range(30))
     hinted = tuple(dataclasses.replace(v, hints=(("sm_90", (("num_ctas", 2), ("occupancy", n))),)) for n, v in enumerate(ADD.variants, 1))
+    opened = (("BM", "BN", "BK", "STAGES"), ("BM", "BN", "BK", "GROUP", "STAGES"), ("rows_of_the_tile_of_x", "rows_of_the_tile_of_y"))
     kernels = (
+        *(with_choices(ADD, f"opened{number}", names) for number, names in enumerate(opened)),
         dataclasses.replace(ADD, name="wide", params=wide),
         dataclasses.replace(ADD, name="tensors", params=tensors, variants=hinted),
         dataclasses.replace(ADD, name="both", params=(*wide, *tensors)),
         dataclasses.replace(ADD, name="nothing", params=()),
     )
     info = dataclasses.replace(SAMPLE, kernels=(*SAMPLE.kernels, *kernels))
-    (tmp_path / "__init__.py").write_text(rendered(info))
-    command = [sys.executable, "-m", "ruff", "format", "--isolated", "--no-cache", "--diff", "--line-length", str(width), str(tmp_path)]
+    assert_formatted(rendered(info), width, tmp_path)
+
+
+def assert_formatted(text, width, folder):
+    (folder / "__init__.py").write_text(text)
+    command = [sys.executable, "-m", "ruff", "format", "--isolated", "--no-cache", "--diff", "--line-length", str(width), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_axes_that_are_left_open_stand_on_lines_that_fit(tmp_path):
+    """However many there are, and however long their names."""
+    kernels = tuple(
+        with_choices(ADD, f"k{count}_{length}", [f"A{number}".ljust(length, "X") for number in range(count)])
+        for count in range(1, 8)
+        for length in range(2, 45, 3)
+    )
+    text = rendered(dataclasses.replace(SAMPLE, kernels=kernels))
+    assert max(len(line) for line in text.splitlines() if " is None" in line) <= 100
+    assert_formatted(text, 100, tmp_path)
 
 
 def test_equal_bundles_give_equal_bytes():
