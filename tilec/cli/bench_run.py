@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -119,16 +120,16 @@ class Files:
             self.shown = app.show(path)
             self.base = read_saved(path, self.shown)
         self.save = saved_files.path_of(given.save, folder, app.base) if given.save else None
-        if self.save is not None:
-            if self.save.is_relative_to(self._work.path):
-                self._work.ignore()
-            self._shown_save = app.show(self.save)
-            self._before()
         self.markdown = app.path(given.markdown) if given.markdown else None
         self.html = check_html(app, given.html) if given.html else None
         for path_ in (self.save, self.markdown, self.html):
             if path_ is not None:
                 _require_writable(path_)
+        if self.save is not None:
+            if self.save.is_relative_to(self._work.path):
+                self._work.ignore()
+            self._shown_save = app.show(self.save)
+            self._before()
 
     def kept(self, setting: Setting) -> Mapping[str, SavedCase]:
         """What was saved before in the same setting, and stays: as it is now, since another run may have saved its cases meanwhile."""
@@ -288,12 +289,14 @@ def _require_writable(path: Path) -> None:
 
     Raises:
         OutputError: it cannot.
-        UsageError: it is a directory.
+        UsageError: it is a directory, or a device or pipe, in whose place the file would be put.
     """
     if path.is_dir():
         raise UsageError(f"{path} is a directory", fix="name a file")
+    if (path.exists() and not path.is_file()) or path.parent == Path("/dev"):  # /dev/stdout is a link, maybe to a file
+        raise UsageError(f"{path} is no regular file, and would be replaced by one", fix="name a file")
     folder = path.parent
-    while not folder.exists() and folder != folder.parent:
+    while not os.path.lexists(folder) and folder != folder.parent:  # a link to nowhere is no place to make a directory
         folder = folder.parent
     try:
         with tempfile.TemporaryFile(dir=folder):

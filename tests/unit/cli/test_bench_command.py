@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -283,15 +284,24 @@ def test_a_name_that_was_never_saved_says_what_was(desk: Desk) -> None:
 
 def test_places_that_cannot_be_written_are_known_before_anything_is_measured(desk: Desk) -> None:
     (desk.root / "file").write_text("")
+    (desk.root / "nowhere").symlink_to("gone")
+    (desk.root / "round").symlink_to("round")
+    os.mkfifo(desk.root / "pipe")
     place = PlannedPlace(times)
-    with pytest.raises(OutputError, match="cannot write"):
-        desk.bench(place=place, markdown="file/bench.md")
+    for folder in ("file", "nowhere", "round", "round/deeper"):
+        with pytest.raises(OutputError, match="cannot write"):
+            desk.bench(place=place, markdown=f"{folder}/bench.md")
+        with pytest.raises(OutputError, match="cannot write"):
+            desk.bench(place=place, save=f"{folder}/x.json")
     with pytest.raises(UsageError, match="is a directory"):
         desk.bench(place=place, markdown=".")
-    with pytest.raises(OutputError, match="cannot write"):
-        desk.bench(place=place, save="file/x.json")
+    for special in ("pipe", "/dev/stdout", "/dev/null"):
+        with pytest.raises(UsageError, match=f"{special} is no regular file, and would be replaced by one\n  fix: name a file"):
+            desk.bench(place=place, markdown=special)
+    with pytest.raises(UsageError, match="pipe is no regular file"):
+        desk.bench(place=place, save="./pipe")  # which to read would be to wait for ever
     assert place.measured == []
-    assert sorted(path.name for path in desk.root.iterdir()) == ["file"]
+    assert sorted(path.name for path in desk.root.iterdir()) == ["file", "nowhere", "pipe", "round"]
 
 
 # ruff: noqa: E501 - a row of a table is a line
