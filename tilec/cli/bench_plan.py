@@ -14,10 +14,10 @@ from tilec.cli.bench_show import amount_text
 from tilec.cli.cases import absence, kernels_of, package_json
 from tilec.cli.run_results import skipped_lines
 from tilec.cli.tables import Cell, bytes_text, cells, columns, count_text, hanging, plural, table, terminal_width
+from tilec.cli.taken import taken
 from tilec.errors import TilecError
 from tilec.inspection.occupancy import residency
 from tilec.model.arch import TargetKind
-from tilec.model.signature import ParamKind
 from tilec.runner.chains import axes_of
 from tilec.runner.inputs import planned_inputs
 
@@ -93,19 +93,13 @@ def _launch(
 
 
 def _taken(bundle: Bundle, info: KernelInfo, inputs: Mapping[str, Any], chosen: Mapping[str, Any]) -> VariantInfo | None:
-    """What a launch takes by rules, table and facts, on a GPU that the kernel has machine code for; None where it is refused."""
-    from tilec.inspection.why import described, pretended, taken_variant
+    """What a launch takes on a GPU that the kernel has machine code for; None where it is refused."""
+    from tilec.inspection.why import pretended
 
     codes = [image.target for variant in info.variants for image in variant.images if image.target.kind is TargetKind.CUBIN]
     device = pretended(str(codes[0]) if codes else "sm_90")
     assert device is not None
-    given: dict[str, Any] = {p.name: bytes(p.size) for p in info.params if p.kind is ParamKind.STRUCT}
-    for place, (name, value) in enumerate(inputs.items(), 1):
-        given[name] = described(value.shape, value.dtype, device, place=place) if hasattr(value, "shape") else value
-    try:
-        return taken_variant(bundle, info.name, {**given, **chosen}, device)
-    except TilecError:
-        return None
+    return taken(bundle, info, inputs, chosen, device)
 
 
 def _absent(variant: VariantInfo) -> tuple[str, ...]:

@@ -187,6 +187,7 @@ def _run(
 ) -> tuple[RunReport, list[CaseFindings]]:
     """Run the cases on one device, and print each as it ends."""
     from tilec.cli.findings import Sources, render_finding
+    from tilec.cli.taken import with_small_told
     from tilec.runner.chains import device_of
     from tilec.runner.reference import References
     from tilec.runner.repeat import repeat_case
@@ -214,6 +215,8 @@ def _run(
             ended.append(run_case(case, where, references, clock=time.perf_counter, save=keep, watched=watch is not None))
         else:
             ended.append(repeat_case(case, where, references, times=options.repeat, clock=time.perf_counter, save=keep))
+        if opened.bundle is not None:
+            ended[-1] = with_small_told(ended[-1], case, opened.bundle, place.device)
         app.wipe()
         if watch is None:
             results.print(ended[-1])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tilec.runtime.jit import Compiled
     from tilec.runtime.load import Module
     from tilec.runtime.ops.op import DeviceOp
-    from tilec.runtime.seam import DeviceDriver
+    from tilec.runtime.seam import DeviceDriver, DeviceInfo
 
 # The launch of a kernel: its name, arguments and axes by name.
 Call = tuple[str, Mapping[str, Any], Mapping[str, Any]]
@@ -55,6 +55,11 @@ class ModuleDevice:
         if not variants or any(choose_image(variant.images, facts).image for variant in variants):
             return ""
         return refusal_of(info.language, variants[0].images, advice=self._advice)
+
+    @property
+    def device(self) -> DeviceInfo:
+        """Where it is."""
+        return self._device
 
     @property
     def compiled(self) -> tuple[Compiled, ...]:

@@ -22,6 +22,7 @@ from tilec.model.digest import sha256
 from tilec.model.image import ImageInfo
 from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
 from tilec.model.signature import AbiSlot, Param, ParamKind
+from tilec.model.table import DispatchRule
 from tilec.runtime import _driver
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 
@@ -372,3 +373,47 @@ def test_a_bundle_that_is_none(tilec: Tilec, tmp_path: Path) -> None:
     (tmp_path / "bad.tilec").write_bytes(b"nothing")
     assert tilec("--bundle", "bad.tilec").code == 1
     assert tilec("--bundle", "missing.tilec").code == 1
+
+
+TWO = dataclasses.replace(
+    INFO.kernels[0],
+    axes=(("N", (64, 128)),),
+    default=(("N", 128),),
+    rules=(DispatchRule(when="x.size <= 64", take=(("N", 64),)),),
+    variants=tuple(dataclasses.replace(INFO.kernels[0].variants[0], id=f"scale-N{n}", axes=(("N", n),)) for n in (64, 128)),
+)
+
+
+@pytest.mark.parametrize(
+    ("z", "more", "told"),
+    [
+        ("x.size", "", "z: small takes scale-N64, and shape scale-N128, which was not compared"),
+        ("x.size", "axes = { N = 128 }", ""),  # the case says it for both
+        ("x.size + 1", "", ""),  # with the extents of shape there is no launch
+        ("0 - 1", "", ""),
+    ],
+)
+def test_what_is_compared_is_said_to_take_another_variant_than_what_is_measured(
+    tilec: Tilec, tmp_path: Path, z: str, more: str, told: str
+) -> None:
+    write_bundle(tmp_path / "acme.tilec", dataclasses.replace(INFO, kernels=(TWO,)), lambda _digest: IMAGE)
+    text = MANIFEST.split("[kernel.scale.case.good]")[0].replace("launch =", "matrix = { N = [64, 128] }\nlaunch =")
+    case = f"""[kernel.scale.case.large]
+inputs.x = {{ shape = [300], small = [40], dtype = "f32" }}
+inputs.z = {{ shape = ["{z}"], small = ["x.size"], dtype = "f32", dist = "empty" }}
+reference = "reference.py:scale"
+{more}
+[kernel.scale.case.alike]
+inputs.x = {{ shape = [300], small = [80], dtype = "f32" }}
+inputs.z = {{ shape = ["x.size"], dtype = "f32", dist = "empty" }}
+reference = "reference.py:scale"
+"""
+    (tmp_path / "tilec.toml").write_text(text + case)
+    done = tilec("--bundle", "acme.tilec")
+    assert done.code == 0, done.out + done.err
+    lines = done.out.splitlines()
+    assert [line.split()[:2] for line in lines[1:] if line.startswith("scale/")] == [["scale/large", "ok"], ["scale/alike", "ok"]]
+    assert [line.strip() for line in lines if "small" in line] == ([told] if told else [])
+    large, alike = json.loads(tilec("--bundle", "acme.tilec", "--json", "--repeat", "2").out)["cases"]
+    assert large["outputs"][0].get("notes", []) == ([told.removeprefix("z: ")] if told else [])
+    assert "notes" not in alike["outputs"][0]
