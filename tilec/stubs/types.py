@@ -35,11 +35,11 @@ def signature(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]
     return items
 
 
-def chosen(kernel: KernelInfo, axes: tuple[str, ...]) -> str:
+def chosen(kernel: KernelInfo, axes: tuple[str, ...], *, indent: int) -> str:
     """What a launch is given of the axes that a caller chooses: nothing where all are left open, which is found out in one test."""
     if all(is_open(kernel, axis) for axis in kernel.choices):
-        return f"() if {' and '.join(f'{axis} is None' for axis in axes)} else {tuple_text(axes, indent=12)}"
-    return tuple_text(axes, indent=12)
+        return f"() if {' and '.join(f'{axis} is None' for axis in axes)} else {tuple_text(axes, indent=indent)}"
+    return tuple_text(axes, indent=indent)
 
 
 def is_open(kernel: KernelInfo, axis: str) -> bool:
