@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 from tilec.runtime.arguments import READERS
+from tilec.runtime.epoch import EPOCH
 from tilec.runtime.fastpath import unrolled
 from tilec.runtime.handles import HANDLES, stream_handle
 from tilec.runtime.memory import DeviceBuffer
@@ -23,8 +24,13 @@ _TEMPLATE = """
 def launch(stream):
     try:
         s = stream if type(stream) is int else stream._handle if type(stream) is Stream else handles[type(stream)](stream)
-        function, first, second, address, kept, guard, {told}= records[s]
+        function, first, second, address, kept, guard, looked, {told}= records[s]
         known = {known}
+        if known and looked is not epoch.now:
+            now = epoch.now
+            known = {free}
+            if known:
+                records[s] = function, first, second, address, kept, guard, now, {told}
     except Exception:
         known = False
     if known:
@@ -58,6 +64,7 @@ class BoundLaunch(Uncopied):
             "__name__": __name__,  # frames of tilec are no place that messages name
             "Stream": getattr(sys.modules.get("tilec.runtime.streams"), "Stream", None),  # None for the handle of one that is closed
             "device": site.device.ordinal,
+            "epoch": EPOCH,
             "failed": launcher.failed,
             "handles": HANDLES,
             "records": held.records,
@@ -65,12 +72,16 @@ class BoundLaunch(Uncopied):
             "values": held.values,
         }
         known = [f"guard({', '.join(f'a{i}' for i in held.torch)})"] if held.torch else []
+        free = []
         for i in contract.tensors:
             names[f"a{i}"] = held.values[i]
             known.append(_unchanged(i, held.values[i], names, write=contract.params[i].out))
+            if type(held.values[i]) is READERS.plain_type:
+                free.append(_free(i, held.values[i], names, write=contract.params[i].out))
         source = _TEMPLATE.format(
             told="".join(f"q{i}, " for i in contract.tensors),
             known=" and ".join(known) or "True",
+            free=" and ".join(free) or "True",
             held="(kept[3], values)" if site.driver.holds_arguments else "0",
         )
         exec(compile(source, "<tilec bound launch>", "exec"), names)  # noqa: S102 - built from numbers alone
@@ -111,7 +122,7 @@ class _Held:
         if len(self.records) >= MOST_STREAMS:
             self.records.clear()
         call = plan.bound(handle)
-        self.records[handle] = (*unrolled(call), block.address, (plan, call, block, packed), self._guard(), *looks)
+        self.records[handle] = (*unrolled(call), block.address, (plan, call, block, packed), self._guard(), None, *looks)
 
     def _guard(self) -> Callable[..., bool] | None:
         """The test whether the torch tensors are, but for their addresses, what they are now."""
@@ -126,18 +137,21 @@ class _Held:
 
 
 def _unchanged(i: int, value: Any, names: dict[str, Any], *, write: bool) -> str:
-    """The test whether a tensor is as it was, and free to be used so; `q` is what was looked at then."""
+    """The test whether a tensor is as it was; `q` is what was looked at then."""
     kind = type(value)
-    if kind is READERS.plain_type:
-        storage = names[f"m{i}"] = value.storage
-        names[f"r{i}"], names[f"h{i}"] = storage.readers, value.lease._held  # noqa: SLF001 - both stay the same objects
-        ordered = f"m{i}.sole == s" if write else f"(m{i}.sole == s or s in r{i})"
-        return f"a{i}._look is q{i} and {ordered} and not h{i}"
+    if kind is READERS.plain_type or kind is DeviceBuffer:
+        return f"a{i}.{'_look' if kind is READERS.plain_type else '_tilec_look_'} is q{i}"
     if kind in READERS.leased_types:
         return f"a{i}._tilec_{'write' if write else 'read'}_(s, device) is q{i}"
-    if kind is DeviceBuffer:
-        return f"a{i}._tilec_look_ is q{i}"
     if kind in READERS.torch_types:  # behind the guard
         return f"a{i}.data_ptr() == q{i}[0]"
     names[f"t{i}"] = READERS[kind]
     return f"t{i}(a{i}) == q{i}"
+
+
+def _free(i: int, value: Any, names: dict[str, Any], *, write: bool) -> str:
+    """The test whether a plain tensor may be used so: asked where an epoch has ended."""
+    storage = names[f"m{i}"] = value.storage
+    names[f"r{i}"], names[f"h{i}"] = storage.readers, value.lease._held  # noqa: SLF001 - both stay the same objects
+    ordered = f"m{i}.sole == s" if write else f"(m{i}.sole == s or s in r{i})"
+    return f"{ordered} and not h{i}"

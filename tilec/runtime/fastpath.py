@@ -75,11 +75,12 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         holds: whether the driver holds arguments, and gets them.
         device: ordinal of the device that the kernel is on.
     """
-    from tilec.runtime.references import LOCAL, references  # no first launch needs them
+    from tilec.runtime.epoch import EPOCH  # no first launch needs these
+    from tilec.runtime.references import LOCAL, references
 
     source = _source(contract, "(packed, values)" if holds else "0")
     nobody = _Nobody()
-    remembered = (*(nobody for _ in contract.params), -1, None, None, None, 0, (), ())
+    remembered = (*(nobody for _ in contract.params), -1, None, None, None, 0, (), (), None)
     latest = (*(nobody for _ in contract.others), -1, None, None, None, None, 0, (), ())
     known: dict[Any, Any] = {}
     names: dict[str, Any] = {
@@ -89,6 +90,7 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "chosen": slow.chosen,
         "constants": CONSTANTS,
         "device": device,
+        "epoch": EPOCH,
         "failed": slow.failed,
         "guard": (lambda *_: False, None, *(nobody for _ in (*contract.others, *contract.keyed))),
         "handles": HANDLES,
@@ -223,18 +225,22 @@ def _source(contract: Contract, held: str) -> str:
 
 
 def _recent(contract: Contract) -> dict[str, str]:
-    """What the last launch of tilec's own tensors is remembered as, and told by: the same looks and the same numbers, the stream in order
-    with all memory, and no claims.
+    """What the last launch of tilec's own tensors is remembered as, and told by: the same looks, which no other kind of tensor has, the
+    same numbers and stream. In the same epoch that is all; in another, the stream has to be in order with all memory, without claims.
     """
-    own = [f"type(a{i}) is t and a{i}._look is q{i} and {_ordered(contract, i)} and not a{i}.lease._held" for i in contract.tensors]
+    own = [f"a{i}._look is q{i}" for i in contract.tensors]
     numbers = [f"a{i} is q{i}" for i in contract.others]
+    free = [f"{_ordered(contract, i)} and not a{i}.lease._held" for i in contract.tensors]
     kept = [f"l{i}" if i in contract.tensors else f"a{i}" for i in range(len(contract.params))]
     lasting = [*(f"type(a{i}) is Tensor" for i in contract.tensors), *(f"type(a{i}) in constants" for i in contract.others)]
+    same = f"{''.join(f'q{i}, ' for i in range(len(contract.params)))}qs, function, first, second, address, parts, packed, "
     return {
-        "same": f"{''.join(f'q{i}, ' for i in range(len(contract.params)))}qs, function, first, second, address, parts, packed",
+        "same": f"{same}looked",
+        "same_now": f"{same}now",
         "known": " and ".join(["qs == s", *own, *numbers]) if contract.tensors else "False",
+        "free": " and ".join(free) or "True",
         "constant": " and ".join(lasting) or "False",
-        "remembered": f"({''.join(f'{name}, ' for name in kept)}s, *unrolled(call), block.address, (plan, call, block), packed)",
+        "remembered": f"({''.join(f'{name}, ' for name in kept)}s, *unrolled(call), block.address, (plan, call, block), packed, now)",
     }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 # Three ways to find what a launch needs, the shortest first:
-# - `recent`: the last launch of tilec's own tensors, of which nothing is changed; its argument memory is never written again;
+# - `recent`: the last launch of tilec's own tensors, of which nothing is changed; its argument memory is never written again. Whether
+#   they may still be used so is looked at where an epoch has ended since then;
 # - `guard`: the facts of torch tensors are those of a launch before, by one test for all of them;
 # - `plans`: by everything that was read of the arguments.
 PATHS = """
@@ -19,11 +20,18 @@ def launch(stream, values, choices=()):
         {unpack} = values
         s = stream._handle if type(stream) is Stream else stream if type(stream) is int else handles[type(stream)](stream)
         t = {kind}
+        known = False
         if t is Tensor:
             {same} = recent
-            known = {known}
-        else:
-            known = False
+            try:
+                known = {known}
+            except AttributeError:
+                pass
+            if known and looked is not epoch.now:
+                now = epoch.now
+                known = {free}
+                if known:
+                    recent = {same_now}
         if not known:
             plan = None
             if t in torch_types:
@@ -33,6 +41,7 @@ def launch(stream, values, choices=()):
                     if {even}:
                         plan = guarded
             if plan is None:
+                now = epoch.now
 {read}
                 plan = plans[{key}]
                 if t in torch_types:

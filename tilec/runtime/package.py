@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from tilec.runtime.load import Module
     from tilec.runtime.protocols import DeviceLike
     from tilec.runtime.seam import DeviceDriver
+
+F = TypeVar("F")
 
 
 class Package:
@@ -88,6 +91,10 @@ class Package:
                     module = self._modules[driver, ordinal] = load(self.bundle, ordinal, driver=driver)
         return module
 
+    def ops(self, *kernels: str) -> dict[str, Callable[..., Any]]:
+        """What makes launches that run later, by kernel: a plain table, which is what an interpreter looks things up in the fastest."""
+        return _table(kernels, self.makers)
+
     @property
     def launch(self) -> Makers:
         """The same, as packages ask for it that were built before there were `makers`."""
@@ -122,6 +129,50 @@ class Makers(dict[str, "Callable[..., Any]"]):
         return self[kernel](values, choices)
 
 
+class OnDevice:
+    """Makes functions of a generated package those of one device: the same code, with another table of what makes ops."""
+
+    def __init__(self, module: Module, names: dict[str, Any], table: str) -> None:
+        """Make the table.
+
+        Args:
+            module: the bundle on the device.
+            names: what the functions' module has.
+            table: name of the table in it.
+        """
+        self._names = {**names, table: _table(tuple(names[table]), lazily(module))}
+
+    def __call__(self, function: F) -> F:
+        """The function of the device."""
+        given: Any = function
+        # Code of its own: an interpreter notes in it where it found things, and would find them elsewhere with each call.
+        made = FunctionType(given.__code__.replace(), self._names, given.__name__, given.__defaults__)
+        for name in ("__annotations__", "__doc__", "__kwdefaults__", "__module__", "__qualname__"):
+            setattr(made, name, getattr(given, name))
+        found: Any = made
+        return found  # type: ignore[no-any-return]
+
+
 def lazily(module: Module) -> Makers:
     """What makes launches that run later on the device of a module."""
     return Makers(lambda kernel: module.lazy[kernel].make)
+
+
+def _table(kernels: tuple[str, ...], makers: Makers) -> dict[str, Callable[..., Any]]:
+    table: dict[str, Callable[..., Any]] = {}
+    for kernel in kernels:
+        table[kernel] = _First(table, kernel, makers)
+    return table
+
+
+class _First:
+    """Stands in a table of makers until it is called; then there is the maker."""
+
+    __slots__ = ("_kernel", "_makers", "_table")
+
+    def __init__(self, table: dict[str, Callable[..., Any]], kernel: str, makers: Makers) -> None:
+        self._table, self._kernel, self._makers = table, kernel, makers
+
+    def __call__(self, values: tuple[Any, ...], choices: tuple[Any, ...] = ()) -> Any:
+        make = self._table[self._kernel] = self._makers[self._kernel]
+        return make(values, choices, 3)  # one function more lies between it and the caller

@@ -13,7 +13,7 @@ from tilec.stubs.types import chosen, keywords, param_type, signature
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class LazyView:
-    """One function: its class for type checkers, and the lines of its signature, docstring and body.
+    """One function of the module: its class for type checkers, and the lines of its signature, docstring and body.
 
     Attributes:
         name: the kernel's. exported: the function's name in the module.
@@ -35,7 +35,7 @@ def lazy_view(kernel: KernelInfo, names: tuple[str, ...], launch: str, op: str, 
     Args:
         kernel: the kernel.
         names: of its parameters and choices in Python.
-        launch: attribute that has what makes launches.
+        launch: the table of what makes launches.
         op: name of the class that checkers take its ops for.
         exported: the function's name in the module.
     """
@@ -48,17 +48,17 @@ def lazy_view(kernel: KernelInfo, names: tuple[str, ...], launch: str, op: str, 
         return f"OrOp[{variables.get(place) or param_type(param)}]"
 
     made = unique("made", names)
-    arguments = [tuple_text(params, indent=12)] + ([chosen(kernel, axes)] if axes else [])
+    arguments = [tuple_text(params, indent=8)] + ([chosen(kernel, axes, indent=8)] if axes else [])
     return LazyView(
         name=kernel.name,
         exported=exported,
         tensors=len(tensors),
         checked=tuple(_checked(kernel, result, [variables.get(i) or param_type(p) for i, p in enumerate(kernel.params)])),
-        signature=tuple(function_head(kernel.name, ["self", *signature(kernel, params, axes, type_of)], result, indent=4)),
+        signature=tuple(function_head(exported, signature(kernel, params, axes, type_of), result, indent=0)),
         doc=tuple(op_doc(kernel, kernel.name, params, axes)),
         body=(
-            *subscripted(f"{made}: {op}", result[1], "", indent=8),
-            *bracketed(f"{made} = self.{launch}[{literal(kernel.name)}]", arguments, "", indent=8),
+            *subscripted(f"{made}: {op}", result[1], "", indent=4),
+            *bracketed(f"{made} = {launch}[{literal(kernel.name)}]", arguments, "", indent=4),
             f"return {made}",
         ),
     )

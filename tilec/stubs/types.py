@@ -34,11 +34,11 @@ def signature(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]
     return items
 
 
-def chosen(kernel: KernelInfo, axes: tuple[str, ...]) -> str:
+def chosen(kernel: KernelInfo, axes: tuple[str, ...], *, indent: int) -> str:
     """What a launch is given of the axes that a caller chooses: nothing where all are left open, which is found out in one test."""
     if not all(is_open(kernel, axis) for axis in kernel.choices):
-        return tuple_text(axes, indent=12)
-    return conditional("()", [f"{axis} is None" for axis in axes], axes, indent=12)
+        return tuple_text(axes, indent=indent)
+    return conditional("()", [f"{axis} is None" for axis in axes], axes, indent=indent)
 
 
 def is_open(kernel: KernelInfo, axis: str) -> bool:

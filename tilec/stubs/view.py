@@ -12,8 +12,8 @@ from tilec.stubs.text import bracketed, imported, listed, literal, method_name, 
 from tilec.stubs.types import chosen, param_type, signature
 
 # What the module's text names besides kernels.
-_MODULE_NAMES = frozenset({"Module", "Package", "TYPE_CHECKING", "annotations", "lazily", "load", "_tilec_package_"})
-_TYPING = ("Any", "Literal", "TypeVar")
+_MODULE_NAMES = frozenset({"Module", "OnDevice", "Package", "TYPE_CHECKING", "annotations", "load", "_tilec_package_"})
+_TYPING = ("Literal", "TypeVar")
 _RUNTIME = ("DeviceLike", "Launcher", "LazyLaunch", "OrOp", "StreamLike", "StructLike", "TensorLike")
 
 
@@ -37,7 +37,8 @@ class PackageView:
         builder: what made it.
         exports: the lines of `__all__`. imports: those that only type checkers read. variables: their type variables.
         launchers, held: attributes that hold all launchers, and the functions that give ops.
-        lazy: property that gives these; `functions` is their class, `launch` its attribute, `here` the module's own object.
+        lazy: property that gives these; `functions` is their class, and `init` the lines of its only method.
+        table: the lines that make the table of what makes ops.
         bundle: the bundle's file name as a Python literal.
         kernels: in the manifest's order. ops: their functions that give ops.
     """
@@ -52,8 +53,8 @@ class PackageView:
     held: str
     lazy: str
     functions: str
-    launch: str
-    here: str
+    init: tuple[str, ...]
+    table: tuple[str, ...]
     bundle: str
     kernels: tuple[KernelView, ...]
     ops: tuple[LazyView, ...]
@@ -69,10 +70,12 @@ def package_view(info: BundleInfo, bundle_name: str) -> PackageView:
     taken = {method_name(kernel.name) for kernel in info.kernels}
     # Kernels keep their names as methods; what the package has of its own stands back.
     own = {}
-    for name in ("_launchers", "_functions", "_launch", "_HERE", "lazy", "Functions"):
+    for name in ("_launchers", "_functions", "lazy", "Functions"):
         own[name] = unique(name, taken)
         taken.add(own[name])
-    module = {*_MODULE_NAMES, *_TYPING, *_RUNTIME, "Callable", "Mapping", "Loaded", own["Functions"], own["_HERE"]}
+    # Functions name the table in their bodies, where a parameter could hide it.
+    launch = unique("_launch", {*taken, *(param.name for kernel in info.kernels for param in kernel.params), *_choices(info)})
+    module = {*_MODULE_NAMES, *_TYPING, *_RUNTIME, "Loaded", own["Functions"], launch}
     module |= {f"_T{number}" for number in range(1, 1 + max((len(kernel.params) for kernel in info.kernels), default=0))}
     kernels, ops = [], []
     for kernel in info.kernels:
@@ -84,7 +87,7 @@ def package_view(info: BundleInfo, bundle_name: str) -> PackageView:
         module |= {exported, op}
         names = parameter_names([p.name for p in kernel.params] + list(kernel.choices), {"self"})
         kernels.append(_kernel_view(kernel, attribute, names))
-        ops.append(lazy_view(kernel, names, own["_launch"], op, exported))
+        ops.append(lazy_view(kernel, names, launch, op, exported))
     subject = plain(f"{package.name} {package.version}")
     title = plain(f"{package.name} {package.version}: {package.description}" if package.description else subject)
     exports = sorted(["Module", "load", own["Functions"], *(op.exported for op in ops)])
@@ -99,12 +102,26 @@ def package_view(info: BundleInfo, bundle_name: str) -> PackageView:
         held=own["_functions"],
         lazy=own["lazy"],
         functions=own["Functions"],
-        launch=own["_launch"],
-        here=own["_HERE"],
+        init=tuple(_init(ops, own["lazy"], launch)),
+        table=tuple(bracketed(f"{launch} = _tilec_package_.ops", [literal(kernel.name) for kernel in info.kernels], "", indent=0)),
         bundle=literal(bundle_name),
         kernels=tuple(kernels),
         ops=tuple(ops),
     )
+
+
+def _choices(info: BundleInfo) -> list[str]:
+    return [axis for kernel in info.kernels for axis in kernel.choices]
+
+
+def _init(ops: list[LazyView], lazy: str, launch: str) -> list[str]:
+    """What makes the functions of one device. Its variables must not hide functions."""
+    exported = {op.exported for op in ops}
+    own, loaded, made = (unique(name, exported) for name in ("self", "loaded", "on_device"))
+    lines = [f"def __init__({own}, {loaded}: Loaded) -> None:", f'    """Use the functions of this module, or `Module.{lazy}`."""']
+    if ops:
+        lines.append(f"    {made} = OnDevice({loaded}, globals(), {literal(launch)})")
+    return [*lines, *(f"    {own}.{op.name} = {made}({op.exported})" for op in ops)]
 
 
 def _imports(kernels: list[KernelView], ops: list[LazyView]) -> list[str]:
@@ -112,13 +129,11 @@ def _imports(kernels: list[KernelView], ops: list[LazyView]) -> list[str]:
     lines = [line for kernel in kernels for line in kernel.signature]
     text = "\n".join([*lines, *(line for op in ops for line in (*op.signature, *op.checked))])
     variables = any(op.tensors for op in ops)
-    typing = [name for name in _TYPING if name == "Any" or (name == "TypeVar" and variables) or (name == "Literal" and "Literal[" in text)]
+    typing = [name for name in _TYPING if (name == "TypeVar" and variables) or (name == "Literal" and "Literal[" in text)]
     always = {"DeviceLike", "Launcher"} | ({"TensorLike"} if variables else set())
     runtime = [name for name in _RUNTIME if name in always or name in text]
     return [
-        "from collections.abc import Callable, Mapping",
-        *imported("typing", typing, indent=4),
-        "",
+        *([*imported("typing", typing, indent=4), ""] if typing else []),
         *imported("tilec.runtime", runtime, indent=4),
         "from tilec.runtime import Module as Loaded",
     ]
@@ -132,7 +147,7 @@ def _kernel_view(kernel: KernelInfo, attribute: str, names: tuple[str, ...]) -> 
         return param_type(param)
 
     items = ["self", f"{stream}: StreamLike", *signature(kernel, params, axes, type_of)]
-    arguments = [stream, tuple_text(params, indent=12)] + ([chosen(kernel, axes)] if axes else [])
+    arguments = [stream, tuple_text(params, indent=12)] + ([chosen(kernel, axes, indent=12)] if axes else [])
     return KernelView(
         name=kernel.name,
         attribute=attribute,

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilec.runtime.package import Package, lazily
+from tilec.runtime.package import OnDevice, Package
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any, Literal, TypeVar
+    from typing import Literal, TypeVar
 
     from tilec.runtime import (
         DeviceLike,
@@ -107,7 +106,7 @@ class Module:
     def __init__(self, loaded: Loaded) -> None:
         """Use `load`."""
         self._launchers = launchers = loaded.kernels
-        self._functions = Functions(lazily(loaded))
+        self._functions = Functions(loaded)
         self._add = launchers["add"]
         self._gemm = launchers["gemm"]
         self._everything = launchers["everything"]
@@ -278,126 +277,124 @@ class Module:
         self._tiled.launch(stream, (z,), () if BM is None and ORDER is None else (BM, ORDER))
 
 
+# Functions of the module: their ops run on any device, where the bundle is loaded when the first of them does.
+_launch = _tilec_package_.ops("add", "gemm", "everything", "tiled")
+
+
+def add(
+    z: OrOp[_T1],
+    x: OrOp[_T2],
+    y: OrOp[_T3],
+    alpha: OrOp[float] = 1.0,
+) -> _AddLaunch[_T1, _T2, _T3]:
+    """Adds two vectors.
+
+    Nothing runs yet: this is an op, whose result is its arguments. `Module.add` says what it
+    requires.
+
+    Args:
+        z: sum (f32 tensor, 1 dimension, C-contiguous, written)
+        x: f32 tensor, 1 dimension, C-contiguous, read
+        y: f32 tensor, 1 dimension, C-contiguous, read
+        alpha: f32, 1.0 by default
+    """
+    made: _AddLaunch[_T1, _T2, _T3]
+    made = _launch["add"]((z, x, y, alpha))
+    return made
+
+
+def gemm(
+    c: OrOp[_T1],
+    a: OrOp[_T2],
+    b: OrOp[_T3],
+    *,
+    BM: Literal[64, 128] | None = None,
+) -> _GemmLaunch[_T1, _T2, _T3]:
+    """Launch the kernel gemm.
+
+    Nothing runs yet: this is an op, whose result is its arguments. `Module.gemm` says what it
+    requires.
+
+    Args:
+        c: T tensor, 2 dimensions, strides (any, 1), written
+        a: T tensor, 2 dimensions, strides (any, 1), read
+        b: T tensor, 2 dimensions, C-contiguous, read
+        BM: 64 or 128; 128 by default
+    """
+    made: _GemmLaunch[_T1, _T2, _T3]
+    made = _launch["gemm"]((c, a, b), () if BM is None else (BM,))
+    return made
+
+
+def everything(
+    x: OrOp[_T1],
+    lambda_: OrOp[int],
+    stream: OrOp[bool],
+    raw: OrOp[int],
+    config: OrOp[StructLike],
+    scale: OrOp[float] = float("inf"),
+    *,
+    ORDER: Literal["row", "column"],
+    FAST: Literal[True, False] | None = None,
+    W: float | None = None,
+) -> _EverythingLaunch[_T1]:
+    """Shows everything that a signature can hold.
+
+    Nothing runs yet: this is an op, whose result is its arguments. `Module.everything` says
+    what it requires.
+
+    Args:
+        x: any shape (T tensor, any number of dimensions, C-contiguous, extents divisible by
+            (8,), aligned to 16 bytes, read)
+        lambda_: i64, 3 by default
+        stream: bool
+        raw: address in device memory
+        config: packed settings (24 bytes, passed by value)
+        scale: f32, inf by default
+        ORDER: row or column
+        FAST: True or False; True by default
+        W: 0.5 or 1.5; 0.5 by default
+    """
+    made: _EverythingLaunch[_T1]
+    made = _launch["everything"]((x, lambda_, stream, raw, config, scale), (ORDER, FAST, W))
+    return made
+
+
+def tiled(
+    z: OrOp[_T1],
+    *,
+    BM: Literal[32, 64] | None = None,
+    ORDER: Literal["row", "column"] | None = None,
+) -> _TiledLaunch[_T1]:
+    """Launch the kernel tiled.
+
+    Nothing runs yet: this is an op, whose result is its arguments. `Module.tiled` says what it
+    requires.
+
+    Args:
+        z: f32 tensor, 2 dimensions, C-contiguous, written
+        BM: 32 or 64; by the tiles of z
+        ORDER: row or column; row by default
+    """
+    made: _TiledLaunch[_T1]
+    made = _launch["tiled"]((z,), () if BM is None and ORDER is None else (BM, ORDER))
+    return made
+
+
 class Functions:
     """The kernels of sample 1.0 as functions that give ops: work that is described now, and runs later, once.
 
-    An argument may be an op that gives it. Tensors that are owned move in; an op's result is its arguments.
+    They are those of this module, and their ops run on one device. An argument may be an op that gives it. Tensors that are owned move in;
+    an op's result is its arguments.
     """
 
-    def __init__(self, launch: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(self, loaded: Loaded) -> None:
         """Use the functions of this module, or `Module.lazy`."""
-        self._launch = launch
-
-    def add(
-        self,
-        z: OrOp[_T1],
-        x: OrOp[_T2],
-        y: OrOp[_T3],
-        alpha: OrOp[float] = 1.0,
-    ) -> _AddLaunch[_T1, _T2, _T3]:
-        """Adds two vectors.
-
-        Nothing runs yet: this is an op, whose result is its arguments. `Module.add` says what it
-        requires.
-
-        Args:
-            z: sum (f32 tensor, 1 dimension, C-contiguous, written)
-            x: f32 tensor, 1 dimension, C-contiguous, read
-            y: f32 tensor, 1 dimension, C-contiguous, read
-            alpha: f32, 1.0 by default
-        """
-        made: _AddLaunch[_T1, _T2, _T3]
-        made = self._launch["add"]((z, x, y, alpha))
-        return made
-
-    def gemm(
-        self,
-        c: OrOp[_T1],
-        a: OrOp[_T2],
-        b: OrOp[_T3],
-        *,
-        BM: Literal[64, 128] | None = None,
-    ) -> _GemmLaunch[_T1, _T2, _T3]:
-        """Launch the kernel gemm.
-
-        Nothing runs yet: this is an op, whose result is its arguments. `Module.gemm` says what it
-        requires.
-
-        Args:
-            c: T tensor, 2 dimensions, strides (any, 1), written
-            a: T tensor, 2 dimensions, strides (any, 1), read
-            b: T tensor, 2 dimensions, C-contiguous, read
-            BM: 64 or 128; 128 by default
-        """
-        made: _GemmLaunch[_T1, _T2, _T3]
-        made = self._launch["gemm"]((c, a, b), () if BM is None else (BM,))
-        return made
-
-    def everything(
-        self,
-        x: OrOp[_T1],
-        lambda_: OrOp[int],
-        stream: OrOp[bool],
-        raw: OrOp[int],
-        config: OrOp[StructLike],
-        scale: OrOp[float] = float("inf"),
-        *,
-        ORDER: Literal["row", "column"],
-        FAST: Literal[True, False] | None = None,
-        W: float | None = None,
-    ) -> _EverythingLaunch[_T1]:
-        """Shows everything that a signature can hold.
-
-        Nothing runs yet: this is an op, whose result is its arguments. `Module.everything` says
-        what it requires.
-
-        Args:
-            x: any shape (T tensor, any number of dimensions, C-contiguous, extents divisible by
-                (8,), aligned to 16 bytes, read)
-            lambda_: i64, 3 by default
-            stream: bool
-            raw: address in device memory
-            config: packed settings (24 bytes, passed by value)
-            scale: f32, inf by default
-            ORDER: row or column
-            FAST: True or False; True by default
-            W: 0.5 or 1.5; 0.5 by default
-        """
-        made: _EverythingLaunch[_T1]
-        made = self._launch["everything"](
-            (x, lambda_, stream, raw, config, scale),
-            (ORDER, FAST, W),
-        )
-        return made
-
-    def tiled(
-        self,
-        z: OrOp[_T1],
-        *,
-        BM: Literal[32, 64] | None = None,
-        ORDER: Literal["row", "column"] | None = None,
-    ) -> _TiledLaunch[_T1]:
-        """Launch the kernel tiled.
-
-        Nothing runs yet: this is an op, whose result is its arguments. `Module.tiled` says what it
-        requires.
-
-        Args:
-            z: f32 tensor, 2 dimensions, C-contiguous, written
-            BM: 32 or 64; by the tiles of z
-            ORDER: row or column; row by default
-        """
-        made: _TiledLaunch[_T1]
-        made = self._launch["tiled"]((z,), () if BM is None and ORDER is None else (BM, ORDER))
-        return made
-
-
-# Functions of the module: their ops run on any device, where the bundle is loaded when the first of them does.
-_HERE = Functions(_tilec_package_.makers)
-add = _HERE.add
-gemm = _HERE.gemm
-everything = _HERE.everything
-tiled = _HERE.tiled
+        on_device = OnDevice(loaded, globals(), "_launch")
+        self.add = on_device(add)
+        self.gemm = on_device(gemm)
+        self.everything = on_device(everything)
+        self.tiled = on_device(tiled)
 
 
 def load(device: DeviceLike | None = None) -> Module:

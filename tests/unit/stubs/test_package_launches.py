@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import pickle
 import subprocess
 import sys
 import threading
@@ -34,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[3]
 HERE = "test_package_launches.py"
 KERNELS = (CPU_ADD, GEMM, TUNED)
 # Kernels that are called what the package itself uses, and their functions' names in the module.
-NAMES = {"load": "load_", "lazy": "lazy", "Functions": "Functions", "Package": "Package_", "Any": "Any_"}
+NAMES = {"load": "load_", "lazy": "lazy", "Functions": "Functions", "Package": "Package_", "self": "self", "on_device": "on_device"}
 
 
 def written(folder: Path, name: str, *kernels: KernelInfo) -> None:
@@ -245,6 +246,45 @@ def test_signatures_and_docstrings_are_there_to_read(sample: Any) -> None:
     assert "BM: 64 or 128; 128 by default" in sample.gemm.__doc__
     assert "sm_90: num_ctas=1, occupancy=1" in sample.Module.tuned.__doc__
     assert repr(sample._tilec_package_) == "<Package generated_sample: b.tilec>"
+
+
+def test_functions_are_plain_functions_of_the_module(sample: Any, cpu: Cpu) -> None:
+    """They can be pickled and patched as such, and those of a device look like them: calls of functions take less time than of methods."""
+    assert pickle.loads(pickle.dumps(sample.gemm)) is sample.gemm
+    lazy = sample.load(cpu.device).lazy
+    for name in ("add", "gemm", "tuned"):
+        here, there = getattr(sample, name), getattr(lazy, name)
+        assert inspect.isfunction(here)
+        assert inspect.isfunction(there)
+        assert (there.__doc__, there.__module__, there.__qualname__) == (here.__doc__, "generated_sample", name)
+        assert inspect.signature(there) == inspect.signature(here)
+        assert there.__code__ is not here.__code__  # what an interpreter notes in code about one table would be wrong about the other
+
+
+def test_each_table_of_makers_makes_one_for_all_calls(sample: Any, cpu: Cpu) -> None:
+    """The first call of a kernel makes it, whoever calls and names its line; the table has it from then on."""
+    kernels = sample.load(cpu.device)
+    for function, makers in ((sample.add, sample._tilec_package_.makers), (kernels.lazy.add, None)):
+        table = function.__globals__["_launch"]
+        stands_in = table["add"]
+        tensors = [cpu.tensor(number) for number in range(3)]
+        op = function(*tensors)
+        with pytest.raises(UseAfterMoveError, match=rf"moved into the launch of add \(.*{HERE}:{here() - 1}\)"):
+            tensors[0].share()
+        op.sync()
+        made = table["add"]
+        assert made is not stands_in
+        assert made is (kernels["add"].make if makers is None else makers["add"])
+        stands_in((*map(cpu.tensor, range(3)), 1.0)).sync()  # who took it before
+        assert table["add"] is made
+
+
+def here() -> int:
+    """The caller's line."""
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    return frame.f_back.f_lineno
 
 
 def test_a_bundle_that_is_gone_is_told_at_the_first_op(sample: Any) -> None:

@@ -156,12 +156,26 @@ def test_kernels_that_cannot_be_methods(name):
 
 
 # Kernels of these names keep them as methods; as functions of the module they get an underscore.
-RESERVED = ("load", "Package", "TYPE_CHECKING", "Any", "DeviceLike", "LazyLaunch", "annotations", "lazily", "_T1", "_HERE")
-
-
-@pytest.mark.parametrize(
-    "name", ["_add", "_launchers", "_launch", "kernels", "tilec", "stream", "lazy", "Functions", "AddLaunch", "_AddLaunch", *RESERVED]
+RESERVED = ("load", "Package", "TYPE_CHECKING", "OnDevice", "Loaded", "DeviceLike", "LazyLaunch", "annotations", "_T1")
+# And these are nobody's: what the functions are made with stands back.
+FREE = (
+    "_add",
+    "_launchers",
+    "_launch",
+    "kernels",
+    "tilec",
+    "stream",
+    "lazy",
+    "Functions",
+    "AddLaunch",
+    "_AddLaunch",
+    "self",
+    "loaded",
+    "on_device",
 )
+
+
+@pytest.mark.parametrize("name", [*FREE, *RESERVED])
 def test_kernels_whose_names_meet_others(name):
     info = dataclasses.replace(renamed(), kernels=(*renamed().kernels, *renamed(name).kernels))
     tree = ast.parse(rendered(info))
@@ -170,15 +184,23 @@ def test_kernels_whose_names_meet_others(name):
     stored = [node.attr for node in ast.walk(module) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
     assert not methods & set(stored)
     assert len(stored) == len(set(stored)) == 4
-    kept = [node.attr for node in ast.walk(functions) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
-    assert not {node.name for node in functions.body if isinstance(node, ast.FunctionDef)} & set(kept)
+    # The functions of a device have the kernels' names, and are made of the module's, which no variable hides.
+    exported = f"{name}_" if name in RESERVED else name
+    init = next(node for node in functions.body if isinstance(node, ast.FunctionDef))
+    kept = {node.targets[0].attr: node.value.args[0].id for node in init.body if isinstance(node, ast.Assign) and len(node.value.args) == 1}
+    assert kept == {"add": "add", name: exported}
+    local = {argument.arg for argument in init.args.args} | {
+        node.id for node in ast.walk(init) if isinstance(getattr(node, "ctx", None), ast.Store) and isinstance(node, ast.Name)
+    }
+    assert len(local) == 3
+    assert not local & {"add", exported}
     # Every function is there under a name of its own, and none of the module's own names is hidden.
     assigned = [node.targets[0].id for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)]
     defined = [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
     imported = [alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
     names = [*assigned, *defined, *imported]
     assert len(names) == len(set(names))
-    assert {"add", f"{name}_" if name in RESERVED[:-1] else name} <= set(assigned)
+    assert {"add", exported} <= set(defined)
 
 
 @pytest.mark.parametrize(

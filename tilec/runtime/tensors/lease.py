@@ -10,6 +10,7 @@ from types import CodeType
 from typing import Any, NamedTuple, final
 
 from tilec.errors import BorrowError, Location
+from tilec.runtime.epoch import EPOCH
 from tilec.runtime.layout import TensorFacts, may_overlap
 from tilec.runtime.tensors.debug import leases
 
@@ -167,6 +168,7 @@ class Lease:
                     raise _conflict(f"the tensor cannot be {'written' if writes else 'read'} by {who}", held)
             taken = Claim(self, who, writes=writes)
             self._held[taken.number] = Held(who=who, writes=writes, part=part)
+            EPOCH.end()
         if (log := leases()) is not None:
             log.debug("%s: claim %d, %s %s", self.about, taken.number, who, _verb(writes))
         return taken

@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 from tilec.errors import DriverError, GraphCaptureError, OutOfMemoryError, SchedulingError
+from tilec.runtime.epoch import EPOCH
 from tilec.runtime.marks import Mark, follow, places
 from tilec.runtime.seam import DeviceDriver, PoolHandle
 from tilec.runtime.tensors.debug import leases
@@ -159,15 +160,10 @@ class Storage:
                 follow(self.driver, *key, self)
                 follow(self.driver, *key, self.uses)
             plain = mark is None and key[0] == self.ordinal
-            if write:
-                self.readers.clear()
-                self.sole = stream if plain else None
-            elif self.sole != stream or not plain:
-                self.sole = None
+            behind = self.readers - {stream} if write else set()
+            self._order(stream if plain and (write or self.sole == stream) else None, behind if plain else behind | {stream})
             if plain:
                 self.readers.add(stream)
-            else:
-                self.readers.discard(stream)
 
     def mark_use(self, stream: int, mark: Mark, notes: int, *, ordinal: int) -> None:
         """Let a use that `leave` noted without a mark have this one, which is behind it: nobody has to ask the stream any more.
@@ -181,9 +177,7 @@ class Storage:
         with self.lock:
             if self.uses.notes == notes:
                 self.uses.mark(self._key(stream, ordinal), mark)
-                self.readers.discard(stream)
-                if self.sole == stream:
-                    self.sole = None
+                self._order(None if self.sole == stream else self.sole, {stream})
 
     def pass_through(self, stream: int, *, write: bool) -> None:
         """`enter` and `leave` at once, for a use that follows immediately on a stream of the memory's device.
@@ -202,9 +196,7 @@ class Storage:
         """A stream is about to go: nothing is known of a later one with the same handle."""
         with self.lock:
             self._followed.discard(stream)
-            self.readers.discard(stream[1])
-            if self.sole == stream[1]:
-                self.sole = None
+            self._order(None if self.sole == stream[1] else self.sole, {stream[1]})
 
     def sync(self, *, write: bool, stream: StreamKey = _HOST) -> None:
         """Wait until the host may read the memory, or write it; a failure of the work that it waits for is raised.
@@ -223,6 +215,14 @@ class Storage:
         for mark in makers:
             if (failure := mark.failure) is not None:
                 raise failure
+
+    def _order(self, sole: int | None, behind: set[int]) -> None:
+        """Note which stream may write without waiting, and whose reads have to wait from now on."""
+        lost = self.sole not in (None, sole) or not behind.isdisjoint(self.readers)
+        self.sole = sole
+        self.readers -= behind  # the same object: launches hold it
+        if lost:
+            EPOCH.end()
 
     @property
     def foreign(self) -> bool:
