@@ -124,7 +124,7 @@ def _check_whole_clusters(name: str, shape: LaunchShape, cluster: tuple[int, ...
 
 
 def admit(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> None:
-    """Hold a launch against its loaded image, then let the function have what such launches need to be asked for.
+    """Hold a launch against its loaded image, then opt the function in to what such launches have to be allowed.
 
     Raises:
         LaunchLimitError: the image or the device has no such launches; nothing was changed then.
