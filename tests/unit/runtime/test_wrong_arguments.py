@@ -73,10 +73,6 @@ def pointed(given: Any) -> Any:
         (lambda n: made().partition(1).map(2).tiles_of(n), "tiles_of: the block", TensorError),
         (lambda n: value((1, 2)).unzip(n), "unzip: the number of elements", UsageError),
         (lambda n: StreamPoolRoundRobin(n, "cpu"), "StreamPoolRoundRobin: the number of streams", SchedulingError),
-        (lambda n: MemPool("cpu", max_size=n), "max_size", UsageError),
-        (lambda n: MemPool("cpu", release_threshold=n), "release_threshold", UsageError),
-        (lambda n: MemPool("cpu").set_release_threshold(n), "release_threshold", UsageError),
-        (lambda n: MemPool("cpu").trim(n), "keep", UsageError),
         (lambda n: Tensor.borrow_raw(n, (2,), "f32", device="cpu"), "borrow_raw: the address", TensorError),
         (pointed, "function: argument 0", ArgumentError),
     ],
@@ -86,6 +82,22 @@ def test_what_is_no_whole_number(call: Callable[[Any], Any], words: str, kind: t
         with pytest.raises(kind) as caught:
             call(given)
         assert str(caught.value) == f"{words} is {given!r}, and must be a whole number"
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda n: MemPool("cpu", max_size=n), "MemPool: max_size"),
+        (lambda n: MemPool("cpu", release_threshold=n), "MemPool: release_threshold"),
+        (lambda n: MemPool("cpu").set_release_threshold(n), "set_release_threshold: size"),
+        (lambda n: MemPool("cpu").trim(n), "trim: keep"),
+    ],
+)
+def test_what_is_no_size_in_bytes(call: Callable[[Any], Any], words: str) -> None:
+    for given in (*NO_NUMBERS, -1, np.int64(-1)):
+        with pytest.raises(UsageError) as caught:
+            call(given)
+        assert str(caught.value) == f"{words} is {given!r}, and must be a whole number of bytes that is not negative"
 
 
 def test_whole_numbers_of_numpy_are_numbers() -> None:

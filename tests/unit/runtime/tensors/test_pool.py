@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -77,21 +77,6 @@ def test_a_pool_goes_with_its_object() -> None:
     pool.trim(5)
     del pool
     assert driver.calls == ["create_pool", "set_release_threshold", "trim_pool", "destroy_pool"]
-
-
-@pytest.mark.parametrize("size", [-1, 1.5, "16"])
-@pytest.mark.parametrize(
-    ("call", "whose"),
-    [
-        (lambda cpu, size: MemPool("cpu", release_threshold=size, driver=cpu), "MemPool: release_threshold"),
-        (lambda cpu, size: MemPool("cpu", max_size=size, driver=cpu), "MemPool: max_size"),
-        (lambda cpu, size: MemPool("cpu", driver=cpu).set_release_threshold(size), "set_release_threshold: size"),
-        (lambda cpu, size: MemPool("cpu", driver=cpu).trim(size), "trim: keep"),
-    ],
-)
-def test_what_is_no_size_is_refused(cpu: CpuDriver, call: Callable[[CpuDriver, Any], object], whose: str, size: Any) -> None:
-    with pytest.raises(UsageError, match=f"^{whose} is {size!r}, and must be a whole number of bytes that is not negative$"):
-        call(cpu, size)
 
 
 def test_ops_take_memory_from_the_pool_that_is_used() -> None:
