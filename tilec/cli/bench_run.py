@@ -120,14 +120,14 @@ class Files:
             self.shown = app.show(path)
             self.base = read_saved(path, self.shown)
         self.save = saved_files.path_of(given.save, folder, app.base) if given.save else None
+        if self.save is not None and self.save.is_relative_to(self._work.path):
+            self._work.ignore()
         self.markdown = app.path(given.markdown) if given.markdown else None
         self.html = check_html(app, given.html) if given.html else None
         for path_ in (self.save, self.markdown, self.html):
             if path_ is not None:
                 _require_writable(path_)
         if self.save is not None:
-            if self.save.is_relative_to(self._work.path):
-                self._work.ignore()
             self._shown_save = app.show(self.save)
             self._before()
 

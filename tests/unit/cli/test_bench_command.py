@@ -300,8 +300,11 @@ def test_places_that_cannot_be_written_are_known_before_anything_is_measured(des
             desk.bench(place=place, markdown=special)
     with pytest.raises(UsageError, match="pipe is no regular file"):
         desk.bench(place=place, save="./pipe")  # which to read would be to wait for ever
-    assert place.measured == []
     assert sorted(path.name for path in desk.root.iterdir()) == ["file", "nowhere", "pipe", "round"]
+    (desk.root / ".tilec").write_text("")
+    with pytest.raises(OutputError, match=r"\.tilec is a file, where tilec keeps what it knows"):
+        desk.bench(place=place, save="main")
+    assert place.measured == []
 
 
 # ruff: noqa: E501 - a row of a table is a line
