@@ -6,14 +6,12 @@ import dataclasses
 from typing import Any
 
 from tilec.bundle.codec import Codec, Misfit, enumeration, flag, identifier, row, sequence
-from tilec.bundle.safety import SAFETY
-from tilec.bundle.tables import RULES, TABLE
 from tilec.model.jit import JitFallback
 from tilec.model.kernel import KernelInfo
 from tilec.model.signature import Assumption, ParamKind
 
-_CODECS: dict[str, Codec] = {"safety": SAFETY, "table": TABLE, "jit": enumeration(JitFallback), "rules": RULES}
-
+# Fields of kernels, in the order in which they are read and written.
+_FIELDS = ("safety", "table", "jit", "rules")
 # Tensors that may be None, and by variant those that are.
 _NAMES = sequence(identifier, most=64)
 OPTIONAL = row(_NAMES, sequence(_NAMES, most=1_000_000))
@@ -21,8 +19,8 @@ OPTIONAL = row(_NAMES, sequence(_NAMES, most=1_000_000))
 
 def write_extras(kernel: KernelInfo) -> dict[str, Any]:
     """What there is of them, by key."""
-    found = {key: getattr(kernel, key) for key in _CODECS}
-    plain = {key: _CODECS[key].write(value) for key, value in found.items() if value not in (None, ())}
+    found = {key: getattr(kernel, key) for key in _FIELDS}
+    plain = {key: _codec(key).write(value) for key, value in found.items() if value not in (None, ())}
     if kernel.optionals:
         plain["optional"] = OPTIONAL.write(_optional(kernel))
     return {**plain, "programmatic": True} if kernel.launch.programmatic else plain
@@ -30,11 +28,11 @@ def write_extras(kernel: KernelInfo) -> dict[str, Any]:
 
 def read_extras(value: dict[str, Any], fields: dict[str, Any]) -> None:
     """Add the fields that a row has of them. Raises Misfit."""
-    for key, codec in {**_CODECS, "optional": OPTIONAL, "programmatic": flag}.items():
+    for key in (*_FIELDS, "optional", "programmatic"):
         if key not in value:
             continue
         try:
-            found = codec.read(value[key])
+            found = _codec(key).read(value[key])
         except Misfit as misfit:
             misfit.path.append(f".{key}")
             raise
@@ -46,6 +44,23 @@ def read_extras(value: dict[str, Any], fields: dict[str, Any]) -> None:
             fields["launch"] = dataclasses.replace(fields["launch"], programmatic=True)
         else:
             raise Misfit("key 'programmatic' is there and false: it is left out where it is")
+
+
+def _codec(key: str) -> Codec:
+    """How a part is written. What few kernels have is not loaded for the others: a first launch waits for it."""
+    match key:
+        case "safety":
+            from tilec.bundle.safety import SAFETY
+
+            return SAFETY
+        case "table" | "rules":
+            from tilec.bundle.tables import RULES, TABLE
+
+            return TABLE if key == "table" else RULES
+        case "jit":
+            return enumeration(JitFallback)
+        case _:
+            return OPTIONAL if key == "optional" else flag
 
 
 def _optional(kernel: KernelInfo) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:

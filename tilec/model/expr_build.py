@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from tilec.errors import ExpressionError
 from tilec.model.dtype import DTYPES
 from tilec.model.expr_tree import column_of
-from tilec.model.suggest import did_you_mean
 
 MAX_DEPTH = 32
 MAX_NODES = 256
@@ -132,7 +131,7 @@ class Builder:
             if name in FUNCTIONS:
                 raise self.error(node, f"{name!r} is a function: write {name}(…)")
             known = f"; known are {', '.join(sorted(self.known))}" if self.known else "; there are no parameters or axes"
-            raise self.error(node, f"unknown name {name!r}{did_you_mean(name, self.known) or known}")
+            raise self.error(node, f"unknown name {name!r}{_meant(name, self.known) or known}")
         self.names.add(name)
         return name
 
@@ -153,7 +152,7 @@ class Builder:
         attribute = node.attr
         name = self.known_name(node.value)
         if attribute not in _KINDS:
-            known = did_you_mean(attribute, ATTRIBUTES) or f"; known are {', '.join(ATTRIBUTES)}"
+            known = _meant(attribute, ATTRIBUTES) or f"; known are {', '.join(ATTRIBUTES)}"
             raise self.error(node, f"unknown attribute {name + '.' + attribute!r}{known}")
         self.uses.add((name, attribute))
         kind, column = _KINDS[attribute], column_of(node, self.text)
@@ -295,7 +294,7 @@ class Builder:
         if name in DTYPES:
             raise self.error(node, f"the cast {name}() stands only around a whole kernel argument")
         if name not in FUNCTIONS:
-            known = did_you_mean(name, FUNCTIONS) or f"; known are {', '.join(FUNCTIONS)}"
+            known = _meant(name, FUNCTIONS) or f"; known are {', '.join(FUNCTIONS)}"
             raise self.error(node, f"unknown function {name!r}{known}")
         if node.keywords:
             raise self.error(node, f"{name}() takes no keywords")
@@ -389,3 +388,9 @@ def _next_pow2(value: Any) -> int:
 
 
 _CALLS: dict[str, Callable[..., Any]] = {"cdiv": _cdiv, "min": min, "max": max, "next_pow2": _next_pow2}
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    from tilec.model.suggest import did_you_mean  # no expression that is right needs it
+
+    return did_you_mean(name, known)

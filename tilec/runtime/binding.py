@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 
 from tilec.errors import ArgumentError, VariantError
 from tilec.model.kernel import AxisValue
-from tilec.model.suggest import did_you_mean
 from tilec.runtime.contract import Contract
 
 
@@ -32,8 +31,9 @@ def bind(contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
             if value is not None:  # left open
                 chosen[key] = value
         else:
-            known = [*contract.index, *contract.axes]
-            hint = did_you_mean(key, known)
+            from tilec.model.suggest import did_you_mean  # no call that is right needs it
+
+            hint = did_you_mean(key, [*contract.index, *contract.axes])
             raise ArgumentError(f"{name}: there is no argument {key!r}{hint}; it takes {contract.usage}", kernel=name)
     missing = [p.name for p in params if p.name not in values and p.default is None and not p.optional]
     if missing:
@@ -89,6 +89,8 @@ def check_axes(contract: Contract, chosen: dict[str, AxisValue]) -> None:
 
 
 def _refuse_axis(contract: Contract, axis: str) -> NoReturn:
+    from tilec.model.suggest import did_you_mean
+
     known = ", ".join(contract.axes) or "none"
     what = f"{contract.name}: there is no axis {axis!r}{did_you_mean(axis, contract.axes)}; its axes are {known}"
     raise VariantError(what, kernel=contract.name)

@@ -11,18 +11,20 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tilec.runtime.arguments import READERS, torch_strided
+from tilec.runtime.arguments import READERS
 from tilec.runtime.contract import Contract
-from tilec.runtime.fastpath_text import KEY_OF, LEASED, PATHS, READ, TAIL
+from tilec.runtime.epoch import EPOCH
+from tilec.runtime.fastpath_text import PATHS, TAIL
 from tilec.runtime.handles import HANDLES
 from tilec.runtime.packing import Block
 from tilec.runtime.prepare import Plan
+from tilec.runtime.reading import Nobody, key_text, ordered, reading, reading_names, tuple_text, unpacking
+from tilec.runtime.references import LOCAL, references
 from tilec.runtime.seam_types import LaunchCall
 from tilec.values import value_class
 
-# (stream, values, choices): enqueues, or hands over to the slow path. And values -> key, for the slow path to remember its plan by.
+# (stream, values, choices): enqueues, or hands over to the slow path.
 Launch = Callable[..., None]
-KeyOf = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 # Numbers whose value stays as long as they are the same object.
 CONSTANTS = frozenset((bool, int, float))
 # In place of what a chain says about the next op of a kernel (`ops/taking.py`).
@@ -75,18 +77,15 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         holds: whether the driver holds arguments, and gets them.
         device: ordinal of the device that the kernel is on.
     """
-    from tilec.runtime.epoch import EPOCH  # no first launch needs these
-    from tilec.runtime.references import LOCAL, references
-
     source = _source(contract, "(packed, values)" if holds else "0")
-    nobody = _Nobody()
+    nobody = Nobody()
     remembered = (*(nobody for _ in contract.params), -1, None, None, None, 0, (), (), None)
     latest = (*(nobody for _ in contract.others), -1, None, None, None, None, 0, (), ())
     known: dict[Any, Any] = {}
     names: dict[str, Any] = {
-        **_names(),
-        "Stream": getattr(sys.modules.get("tilec.runtime.streams"), "Stream", _Nobody),  # None for the handle of one that is closed
-        "Tensor": READERS.plain_type or _Nobody,
+        **reading_names(),
+        "Stream": getattr(sys.modules.get("tilec.runtime.streams"), "Stream", Nobody),  # None for the handle of one that is closed
+        "Tensor": READERS.plain_type or Nobody,
         "chosen": slow.chosen,
         "constants": CONSTANTS,
         "device": device,
@@ -119,32 +118,6 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
     return Paths(launch=names["launch"], owned=names["owned"], along=names["along"], meet=names["meet"])
 
 
-def key_path(contract: Contract) -> KeyOf:
-    """What gives the key of a kernel's call. It is made apart from the rest, which takes ten times as long, and no first launch needs.
-
-    Equal keys mean equal plans: the key holds, per tensor, all facts but its address; the address modulo what any check compares it
-    with, and whether there is one, unless all are aligned and there; the types of the other arguments; and the value of each that an
-    expression reads.
-    """
-    names = _names()
-    key, _ = _key(contract)
-    source = KEY_OF.format(unpack=_unpack(contract), look="\n".join(_reading(contract, leased=False)) or "    pass", key=key)
-    exec(compile(source, "<tilec launch key>", "exec"), names)  # noqa: S102 - built from numbers alone
-    key_of: KeyOf = names["key_of"]
-    return key_of
-
-
-def _names() -> dict[str, Any]:
-    """What reading tensors takes."""
-    return {
-        "__name__": __name__,  # frames of tilec are no place that messages name
-        "Buffer": getattr(sys.modules.get("tilec.runtime.memory"), "DeviceBuffer", _Nobody),  # later ones are read as foreign tensors are
-        "readers": READERS,
-        "torch_strided": torch_strided,
-        "torch_types": READERS.torch_types,
-    }
-
-
 def _repeated(known: dict[Any, Any], looks: Any) -> bool:
     """Whether tensors were launched with before; if so, that launch is worth to be kept. Of those that come once, nothing is."""
     if looks in known:
@@ -162,33 +135,10 @@ def unrolled(call: LaunchCall) -> tuple[Callable[..., Any], Any, Any]:
     return (lambda _first, _second, address, held: call(address, held)), None, None
 
 
-class _Nobody:
-    """What no argument is."""
-
-
-def _unpack(contract: Contract) -> str:
-    return "".join(f"a{i}, " for i in range(len(contract.params))).rstrip() or "()"
-
-
-def _key(contract: Contract) -> tuple[str, str]:
-    """The key of a call, and the test whether the addresses add nothing to it."""
-    tensors, others = contract.tensors, contract.others
-    parts = [*(f"f{i}" for i in tensors), *(f"type(a{i})" for i in others)]
-    parts += [*(f"a{i}" for i in contract.keyed), *(f"p{i}" for i in contract.pointed)]
-    key, even = _tuple(parts), "True"
-    if tensors:
-        odd, whole = _alignment(contract)
-        moduli = dict(zip(tensors, contract.moduli, strict=True))
-        deeper = _tuple([*parts, *(f"p{i} % {moduli[i]}" for i in tensors if moduli[i] > 1), *(f"not p{i}" for i in tensors)])
-        key = f"{deeper} if {odd}not ({whole}) else {key}"
-        even = f"not ({odd}not ({whole}))"
-    return key, even
-
-
 def _source(contract: Contract, held: str) -> str:
-    read = _reading(contract, leased=True)
+    read = reading(contract, leased=True)
     tensors, others, pairs = contract.tensors, contract.others, contract.pairs
-    key, even = _key(contract)
+    key, even = key_text(contract)
     free = [i for i in others if i not in contract.keyed]
     # Zeros are packed anew: 0.0 equals -0.0. So are structs: a buffer that equals itself may hold other bytes than before.
     always = bool(contract.structs)
@@ -199,7 +149,7 @@ def _source(contract: Contract, held: str) -> str:
                 plan.recheck(values)
 """
     facts = {
-        "unpack": _unpack(contract),
+        "unpack": unpacking(contract),
         "held": held,
         "key": key,
         **_recent(contract),
@@ -207,7 +157,7 @@ def _source(contract: Contract, held: str) -> str:
         **_owning(contract),
     }
     tail = {
-        "packed": _tuple([*(f"p{i}" for i in tensors), *(f"a{i}" for i in free)]),
+        "packed": tuple_text([*(f"p{i}" for i in tensors), *(f"a{i}" for i in free)]),
         "changed": "True" if always else changed,
         "apart": apart.strip("\n") if pairs else "",
         **facts,
@@ -230,7 +180,7 @@ def _recent(contract: Contract) -> dict[str, str]:
     """
     own = [f"a{i}._look is q{i}" for i in contract.tensors]
     numbers = [f"a{i} is q{i}" for i in contract.others]
-    free = [f"{_ordered(contract, i)} and not a{i}.lease._held" for i in contract.tensors]
+    free = [f"{ordered(contract, i)} and not a{i}.lease._held" for i in contract.tensors]
     kept = [f"l{i}" if i in contract.tensors else f"a{i}" for i in range(len(contract.params))]
     lasting = [*(f"type(a{i}) is Tensor" for i in contract.tensors), *(f"type(a{i}) in constants" for i in contract.others)]
     same = f"{''.join(f'q{i}, ' for i in range(len(contract.params)))}qs, function, first, second, address, parts, packed, "
@@ -266,7 +216,7 @@ def _owning(contract: Contract) -> dict[str, str]:
         "looked": "".join(f"a{i}._look, " for i in tensors).rstrip() or "()",
         "looks": "\n".join(f"        p{i}, f{i} = looks[{place}]" for place, i in enumerate(tensors)) or "        pass",
         "noted": f"({''.join(f'a{i}, ' for i in others)}s, looks, *unrolled(call), block.address, (plan, call, block), packed)",
-        "raw": _tuple([f"a{i}.raw()" if i in tensors else f"a{i}" for i in range(len(contract.params))]),
+        "raw": tuple_text([f"a{i}.raw()" if i in tensors else f"a{i}" for i in range(len(contract.params))]),
     }
 
 
@@ -283,36 +233,3 @@ def _guarding(contract: Contract, even: str) -> dict[str, str]:
         "even": "False" if contract.pointed else even,
         "tensors": tensors,
     }
-
-
-def _alignment(contract: Contract) -> tuple[str, str]:
-    """The tests whether an address is not aligned, and whether all are there: aligned addresses of something are the usual case, and one
-    test finds out for all.
-    """
-    moduli = dict(zip(contract.tensors, contract.moduli, strict=True))
-    checked = [i for i in contract.tensors if moduli[i] > 1]
-    powers = all(moduli[i] & (moduli[i] - 1) == 0 for i in checked)
-    mask = max((moduli[i] for i in checked), default=1) - 1
-    # An address of 0 bits below the modulus leaves nothing.
-    odd = f"({' | '.join(f'p{i}' for i in checked)}) & {mask} or " if checked and powers else "True or " if checked else ""
-    return odd, " and ".join(f"p{i}" for i in contract.tensors)
-
-
-def _reading(contract: Contract, *, leased: bool) -> list[str]:
-    """The lines that read all tensors; with leases, that tell those of tilec's own what the launch does."""
-    lines = []
-    for i in contract.tensors:
-        method = "_tilec_write_" if contract.params[i].out else "_tilec_read_"
-        own = LEASED.format(i=i, method=method, ordered=_ordered(contract, i)) if leased else ""
-        lines += READ.format(i=i, leased=own).strip("\n").split("\n")
-    return lines
-
-
-def _ordered(contract: Contract, i: int) -> str:
-    """The test whether the stream is in order with a tensor's memory, for what the launch does to it."""
-    alone = f"a{i}.storage.sole == s"
-    return alone if contract.params[i].out else f"({alone} or s in a{i}.storage.readers)"
-
-
-def _tuple(parts: list[str]) -> str:
-    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"

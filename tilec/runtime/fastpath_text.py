@@ -194,12 +194,6 @@ def launch_anew(stream, values, looks):
         return launch(s, {raw})
 {tail_of_owned}
 """
-KEY_OF = """
-def key_of(values):
-    {unpack} = values
-{look}
-    return {key}
-"""
 # With a plan, a call and packed arguments: to the driver.
 TAIL = """    try:
         block = plan.blocks.pop()
@@ -225,21 +219,4 @@ TAIL = """    try:
         {remember}
     else:
         plan.blocks.append(block)
-"""
-# Tensors of tilec's own see to the order of streams, and refuse what their leases forbid; of the usual kind all is read in place.
-LEASED = """    elif t is Tensor and {ordered} and not a{i}.lease._held:
-        p{i}, f{i} = l{i} = a{i}._look
-    elif t in leased_types:
-        p{i}, f{i} = l{i} = a{i}.{method}(s, device)
-"""
-# torch's attributes are read in place: a call per tensor would cost as much as two of them.
-READ = """
-    t = type(a{i})
-    if t is Buffer:
-        p{i}, f{i} = a{i}._tilec_look_
-{leased}    elif t in torch_types:
-        p{i} = a{i}.data_ptr()
-        f{i} = (a{i}.dtype, a{i}.shape, a{i}.get_device()) if a{i}.is_contiguous() and not a{i}.is_neg() else torch_strided(a{i})
-    else:
-        p{i}, f{i} = readers[t](a{i})
 """

@@ -10,11 +10,11 @@ from tilec.model.kernel import AxisValue, KernelInfo
 from tilec.runtime.arguments import READERS, Look
 from tilec.runtime.binding import bind, check_axes, check_count, given_axes
 from tilec.runtime.contract import Contract
-from tilec.runtime.fastpath import KeyOf, Launch, fast_path, key_path
 from tilec.runtime.grid import GridWish
 from tilec.runtime.handles import stream_handle
 from tilec.runtime.packing import Block
 from tilec.runtime.prepare import Explanation, Plan, Site, explain, prepare
+from tilec.runtime.reading import KeyOf, key_path
 from tilec.runtime.scalars import is_number
 from tilec.runtime.seam_types import LaunchCall
 from tilec.runtime.select import narrowed, require_built, require_options
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tilec.runtime.bound import BoundLaunch
+    from tilec.runtime.fastpath import Launch
     from tilec.runtime.occupancy import Residency
     from tilec.runtime.protocols import StreamLike
     from tilec.tileir.trace import Coordinates, Stepper
@@ -149,6 +150,8 @@ class Launcher(Uncopied):
     def path(self) -> Launch:
         """The function that `launch` comes down to, of (stream, values)."""
         if self._fast is None:
+            from tilec.runtime.fastpath import fast_path  # no first launch needs it
+
             contract = self._ready()
             with self._lock:
                 holds, device = self._site.driver.holds_arguments, self._site.device.ordinal

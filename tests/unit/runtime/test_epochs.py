@@ -11,7 +11,7 @@ import pytest
 
 from tests.runtime_samples import ADD, bundle_of, fake_driver
 from tilec.errors import BorrowError
-from tilec.runtime import Stream, Tensor, bound, epoch, load
+from tilec.runtime import Stream, Tensor, bound, fastpath, load
 from tilec.runtime.epoch import EPOCH
 from tilec.runtime.tensors import lease, storage
 
@@ -118,7 +118,7 @@ class Watched:
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     made = Watched()
-    for module in (epoch, lease, storage, bound):
+    for module in (fastpath, lease, storage, bound):
         monkeypatch.setattr(module, "EPOCH", made)
     return made
 

@@ -291,7 +291,7 @@ def test_a_torch_without_such_a_test_is_read_by_attributes(monkeypatch: pytest.M
 
 
 def test_the_first_launch_does_not_make_what_later_ones_take(monkeypatch):
-    from tilec.runtime import launch as launching
+    from tilec.runtime import fastpath as launching
 
     made = []
     real = launching.fast_path

@@ -133,9 +133,9 @@ print(*(name for name in defined if name.rpartition(".")[0] in path | late))
 ON_THE_PATH = {
     "": "bundle errors model runtime values",
     "bundle": "archive choose codec format images read",
-    "model": "arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature suggest",
-    "runtime": "_driver _driver_calls _driver_graphs _driver_memory arguments binding checks contract defaults devices fastpath "
-    "fastpath_text grid handles images launch layout limits load lost package packing prepare scalars seam_types select tensors uncopied",
+    "model": "arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature",
+    "runtime": "_driver _driver_calls _driver_graphs _driver_memory arguments binding checks contract defaults devices grid "
+    "handles images launch layout limits load lost package packing prepare reading scalars seam_types select tensors uncopied",
     "runtime.tensors": "recording",
 }
 
