@@ -249,7 +249,7 @@ def test_signatures_and_docstrings_are_there_to_read(sample: Any) -> None:
 
 
 def test_functions_are_plain_functions_of_the_module(sample: Any, cpu: Cpu) -> None:
-    """They can be pickled and patched as such, and those of a device look like them: calls of functions take less time than of methods."""
+    """They can be pickled and patched as such, and those of a device look like them."""
     assert pickle.loads(pickle.dumps(sample.gemm)) is sample.gemm
     lazy = sample.load(cpu.device).lazy
     for name in ("add", "gemm", "tuned"):
