@@ -25,6 +25,11 @@ _FAILURES = 64
 # Seconds after which one who waits for a mark looks whether to give up.
 _PATIENCE = 0.05
 _QUEUES: weakref.WeakSet[Queue] = weakref.WeakSet()
+# Set once the process ends. From then on no queue starts a thread: one that waits for the interpreter's lock when that is taken apart, or
+# is just being started, uses memory that the interpreter has freed (before Python 3.14), and the process dies of it.
+_OVER: list[bool] = []
+# Seconds after which work that is begun once the process ends is asked to stop.
+_LAST = 2.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +45,8 @@ class Queue:
 
     The first error stays until somebody is told of it, by `wait` or `check`; work that was queued behind it until then is dropped. Where
     nobody can be told any more, since the queue goes or the process ends, it becomes a RuntimeWarning.
+
+    Once the process ends the thread goes, and what is queued from then on is done by whoever puts it, waits for it or asks about it.
     """
 
     def __init__(self, name: str, pace: Callable[[], None] | None = None) -> None:
@@ -53,7 +60,9 @@ class Queue:
         self._pace = pace
         self._changed = threading.Condition()  # reentrant: a collected buffer may enqueue from inside
         self._tasks: collections.deque[_Task] = collections.deque()
-        self._thread: threading.Thread | None = None
+        self._thread: threading.Thread | None = None  # who does the work: the queue's own, or at the end of the process anybody's
+        self._own: threading.Thread | None = None  # the thread that was started last
+        self._end: int | None = 0 if _OVER else None  # the last work that the queue's own thread does
         self._error: BaseException | None = None
         self._put = 0
         self._done = 0
@@ -89,13 +98,15 @@ class Queue:
                 self._changed.notify_all()
                 return number
             try:
-                self._start()
+                if self._end is None:
+                    self._start()
             except RuntimeError as error:
                 if self._tasks and self._tasks[-1] is task:
                     self._tasks.pop()
                     self._put -= 1
                 raise _no_thread(self._name, error) from error
-            return number
+        self._take_over()
+        return number
 
     def check(self) -> None:
         """Raise the error that nobody was told of yet, if there is one."""
@@ -119,8 +130,13 @@ class Queue:
 
     def wait_for(self, number: int, seconds: float | None = None) -> bool:
         """Wait until the work of this number is done, well or not, but no longer than this; whether it is."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._done >= number, seconds)
+        last = None if seconds is None else time.monotonic() + seconds
+        while not self.done(number):
+            with self._changed:
+                left = None if last is None else last - time.monotonic()
+                if not self._changed.wait_for(lambda: self._done >= number or self._orphaned, left):
+                    return False
+        return True
 
     def refuse_own(self, number: int) -> None:
         """See that whoever is about to wait for the work of this number is not who does it.
@@ -135,6 +151,8 @@ class Queue:
 
     def done(self, number: int) -> bool:
         """Whether the work of this number is done."""
+        if self._done < number:
+            self._take_over()
         return self._done >= number
 
     @property
@@ -183,6 +201,17 @@ class Queue:
             self._retired = True
             self._changed.notify_all()
 
+    def end(self) -> None:
+        """The process ends: give up what is queued. The thread goes once that is dropped."""
+        with self._changed:
+            self._end = self._given_up = self._put
+            self._changed.notify_all()
+
+    def join_thread(self, seconds: float) -> None:
+        """Wait until the queue's own thread has gone, but no longer than this."""
+        if self._own is not None and self._own is not threading.current_thread():
+            self._own.join(max(seconds, 0.0))
+
     def report(self, unfinished: int = 0) -> None:
         """Warn of an error that nobody was told of, and of work that was given up. Takes no lock: the queue may be on its way out."""
         error, self._error = self._error, None
@@ -205,16 +234,40 @@ class Queue:
         thread = threading.Thread(target=self._run, name=f"tilec {self._name}", daemon=True)
         if self._thread is not None:  # the collector ran meanwhile, and put work here: a second thread would count two works as one
             return
-        self._thread = thread
+        self._thread = self._own = thread
         try:
             thread.start()
         except BaseException:
             if not thread.is_alive():
-                self._thread = None
+                self._thread = self._own = None
             raise
 
-    def _run(self) -> None:
-        while (task := self._next()) is not None:
+    @property
+    def _orphaned(self) -> bool:
+        """Whether there is work that nobody does, since the process ends."""
+        return self._end is not None and self._thread is None and bool(self._tasks)
+
+    def _take_over(self) -> None:
+        """Once the process ends: do what is queued now on this thread, if nobody is at it. Waits for nobody."""
+        if self._end is None:
+            return
+        with self._changed:
+            if not self._orphaned:
+                return
+            self._thread = threading.current_thread()
+            last = self._put
+        try:
+            self._run(last)
+        except BaseException:  # Ctrl-C between two works
+            with self._changed:
+                self._thread, self._busy = None, False
+                self._done = self._put - len(self._tasks)  # the one that was in hand is not done by anybody else
+                self._changed.notify_all()
+            raise
+
+    def _run(self, last: int | None = None) -> None:
+        """Do work while there is any, but none behind the last; the queue's own thread (None) goes on until the process ends."""
+        while (task := self._next(last)) is not None:
             number = self._done + 1
             behind = self._error
             dropped = not task.always and (behind is not None or number <= self._given_up)
@@ -238,7 +291,8 @@ class Queue:
         try:
             if self._pace is not None:
                 self._pace()
-            work(lambda: number <= self._given_up)
+            late = None if self._end is None else time.monotonic() + _LAST
+            work(lambda: number <= self._given_up or (late is not None and time.monotonic() > late))
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for it
             return error
         return None
@@ -247,26 +301,32 @@ class Queue:
         with contextlib.suppress(Exception):  # no memory: marks behind it do not know of it then, but nobody waits for ever
             self._failures.append((number, copied(error)))
 
-    def _next(self) -> _Task | None:
-        """The oldest work; None where there was none for a while, and then the thread ends."""
+    def _next(self, last: int | None) -> _Task | None:
+        """The oldest work; None where there was none for a while, or none up to the last, and then nobody does the work any more."""
         with self._changed:
-            if not self._tasks:
-                self._changed.wait_for(lambda: bool(self._tasks) or self._retired, _LINGER)
-            if self._tasks:
+            if last is None and not self._tasks:
+                self._changed.wait_for(lambda: bool(self._tasks) or self._retired or self._end is not None, _LINGER)
+            end = self._end if last is None else last
+            if self._tasks and (end is None or self._done < end):
                 task = self._tasks.popleft()
                 self._busy = not task.always
                 return task
             self._thread = None
+            self._changed.notify_all()  # who waits may have to go on with it
             return None
 
 
 def end_all(patience: float) -> None:
-    """The process ends: give up all work, wait up to this many seconds until it has stopped, and warn of what nobody was told of."""
+    """The process ends: give up all work, wait up to this many seconds until it has stopped and all threads have gone, and warn of what
+    nobody was told of.
+    """
+    _OVER.append(True)
     queues = [(queue, queue.unfinished) for queue in list(_QUEUES)]
     for queue, _ in queues:
-        queue.give_up()
+        queue.end()
+    last = time.monotonic() + patience
     for queue, _ in queues:
-        queue.join(patience)
+        queue.join_thread(last - time.monotonic())
     for queue, unfinished in queues:
         queue.report(unfinished)
 
