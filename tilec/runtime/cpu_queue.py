@@ -26,7 +26,7 @@ _FAILURES = 64
 _PATIENCE = 0.05
 _QUEUES: weakref.WeakSet[Queue] = weakref.WeakSet()
 # Set once the process ends. From then on no queue starts a thread: one that waits for the interpreter's lock when that is taken apart, or
-# is just being started, uses memory that the interpreter has freed (before Python 3.14), and the process dies of it.
+# is just being started, uses memory that the interpreter has freed (Python 3.10 does that), and the process may die of it.
 _OVER: list[bool] = []
 # Seconds after which work that is begun once the process ends is asked to stop.
 _LAST = 2.0
@@ -47,6 +47,9 @@ class Queue:
     nobody can be told any more, since the queue goes or the process ends, it becomes a RuntimeWarning.
 
     Once the process ends the thread goes, and what is queued from then on is done by whoever puts it, waits for it or asks about it.
+
+    Attributes:
+        name: of the stream, for messages.
     """
 
     def __init__(self, name: str, pace: Callable[[], None] | None = None) -> None:
@@ -56,7 +59,7 @@ class Queue:
             name: of the stream, for messages and for the thread.
             pace: called on the thread before each work.
         """
-        self._name = name
+        self.name = name
         self._pace = pace
         self._changed = threading.Condition()  # reentrant: a collected buffer may enqueue from inside
         self._tasks: collections.deque[_Task] = collections.deque()
@@ -104,7 +107,7 @@ class Queue:
                 if self._tasks and self._tasks[-1] is task:
                     self._tasks.pop()
                     self._put -= 1
-                raise _no_thread(self._name, error) from error
+                raise _no_thread(self.name, error) from error
         self._take_over()
         return number
 
@@ -118,20 +121,30 @@ class Queue:
     def wait(self, number: int | None = None) -> None:
         """Wait for everything that is queued now, or for the work up to this number, then `check`. Interrupted (Ctrl-C), all of the work
         is given up.
+
+        Raises:
+            DriverError: the interpreter is taken apart, and nobody does this work any more.
         """
         if threading.current_thread() is self._thread:  # a buffer's last reference may go on this thread
             return
         try:
-            self.wait_for(self.position if number is None else number)
+            done = self.wait_for(self.position if number is None else number)
         except BaseException:
             self.give_up()
             raise
         self.check()
+        if not done:
+            raise _never_done(self.name)
 
     def wait_for(self, number: int, seconds: float | None = None) -> bool:
-        """Wait until the work of this number is done, well or not, but no longer than this; whether it is."""
+        """Wait until the work of this number is done, well or not, but no longer than this; whether it is.
+
+        It is not, and nobody waits, where the interpreter is taken apart: no other thread runs any more.
+        """
         last = None if seconds is None else time.monotonic() + seconds
         while not self.done(number):
+            if sys.is_finalizing():
+                return False
             with self._changed:
                 left = None if last is None else last - time.monotonic()
                 if not self._changed.wait_for(lambda: self._done >= number or self._orphaned, left):
@@ -145,7 +158,7 @@ class Queue:
             RuntimeError: it is the queue's thread, which would wait for ever. No TilecError: those tell what work came to that is over.
         """
         if not self.done(number) and threading.current_thread() is self._thread:
-            what = f"work on {self._name} waits for work behind it on the same stream, which would be for ever"
+            what = f"work on {self.name} waits for work behind it on the same stream, which would be for ever"
             cause = "a function that the stream calls (`output`, an observer, an object's `__del__`) reads a tensor or waits for an op"
             raise RuntimeError(f"{what}\n  cause: {cause}\n  fix: wait on the thread that enqueued the work")
 
@@ -216,10 +229,10 @@ class Queue:
         """Warn of an error that nobody was told of, and of work that was given up. Takes no lock: the queue may be on its way out."""
         error, self._error = self._error, None
         if error is not None:
-            _warn(f"work on {self._name} failed, and nobody waited for it: {error}")
+            _warn(f"work on {self.name} failed, and nobody waited for it: {error}")
         elif unfinished:
             fix = 'wait before the end, with sync() of the stream or Device("cpu").sync()'
-            _warn(f"the process ended while {self._name} had work (launches and copies: {unfinished}): given up\n  fix: {fix}")
+            _warn(f"the process ended while {self.name} had work (launches and copies: {unfinished}): given up\n  fix: {fix}")
 
     def forget(self) -> None:
         """Another process tells of what happened."""
@@ -231,7 +244,7 @@ class Queue:
 
     def _start(self) -> None:
         # A daemon: a process that ends does not wait for what nobody waited for.
-        thread = threading.Thread(target=self._run, name=f"tilec {self._name}", daemon=True)
+        thread = threading.Thread(target=self._run, name=f"tilec {self.name}", daemon=True)
         if self._thread is not None:  # the collector ran meanwhile, and put work here: a second thread would count two works as one
             return
         self._thread = self._own = thread
@@ -356,11 +369,12 @@ class Mark:
         """Wait until it is reached, or this is given up.
 
         Raises:
-            RuntimeError: it is the queue's own thread that asks, with work before the mark to be done.
+            RuntimeError: it is the queue's own thread that asks, with work before the mark to be done. DriverError: as `Queue.wait`.
         """
         self._queue.refuse_own(self._number)
         while not self._queue.wait_for(self._number, _PATIENCE) and not given_up():
-            pass
+            if sys.is_finalizing():
+                raise _never_done(self._queue.name)
 
     def told(self) -> BaseException | None:
         """`error`, for somebody who takes care of it."""
@@ -388,6 +402,12 @@ def _no_thread(name: str, error: RuntimeError) -> DriverError:
     cause = "the process has as many threads as it may, or it ends"
     fix = "end threads that are not needed, raise the limit (ulimit -u, or the container's), or use fewer streams at a time"
     return DriverError(what, result="CUDA_ERROR_OPERATING_SYSTEM", code=304, cause=cause, fix=fix, device=ON_CPU)
+
+
+def _never_done(name: str) -> DriverError:
+    what = f"the process ends while {name} has work that does not stop: it will not be done"
+    cause = "an object's `__del__` waits for it when the interpreter is taken apart, and no other thread runs any more"
+    return DriverError(what, result="CUDA_ERROR_DEINITIALIZED", code=4, cause=cause, fix="wait before the process ends", device=ON_CPU)
 
 
 def _warn(text: str) -> None:

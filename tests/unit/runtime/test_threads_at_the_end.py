@@ -110,6 +110,40 @@ print("ends")
     assert run_python(code) == (0, "ends\n", "")
 
 
+@pytest.mark.parametrize("waits", ["stream.sync()", "event.sync()"])
+def test_nobody_waits_for_ever_for_work_that_does_not_stop(waits: str) -> None:
+    """Not in a `__del__` either, when no other thread runs any more."""
+    code = f"""
+import atexit, builtins, threading
+from tests.cpu_samples import device
+from tilec.runtime import Device, Event
+from tilec.runtime.cpu_queue import end_all
+driver = device()[1]
+here = Device("cpu", driver=driver)
+stream, event, began = here.new_stream(), Event(here, driver=driver), threading.Event()
+atexit.unregister(end_all)
+atexit.register(end_all, 0)
+def never(*_):
+    began.set()
+    threading.Event().wait()
+driver._put(stream.handle, "never", never)
+event.record(stream)
+assert began.wait(60)
+class Waits:
+    def __del__(self, stream=stream, event=event):
+        try:
+            {waits}
+        except Exception as error:
+            print(type(error).__name__, error)
+builtins.last = Waits()
+"""
+    returned, printed, _ = run_python(code)
+    what = "the process ends while stream 0x1000 of the cpu device has work that does not stop: it will not be done"
+    cause = "an object's `__del__` waits for it when the interpreter is taken apart, and no other thread runs any more"
+    assert returned == 0
+    assert printed.startswith(f"DriverError {what}\n  cause: {cause}\n  fix: wait before the process ends"), printed
+
+
 class Never:
     """Stands for a mark that is never reached."""
 

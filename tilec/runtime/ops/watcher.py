@@ -114,7 +114,7 @@ class Watcher:
         """The process ends: `drain`, and see that the thread has gone too, as far as that is possible in this time.
 
         A thread that waits for the interpreter's lock when that is taken apart, or is just being started, uses memory that the interpreter
-        has freed (before Python 3.14), and the process dies of it.
+        has freed (Python 3.10 does that), and the process may die of it.
         """
         last = time.monotonic() + seconds
         self.drain(seconds)
