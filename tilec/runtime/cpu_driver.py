@@ -249,8 +249,9 @@ class CpuDriver(GraphDouble):
 
     def copy_async(self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind) -> None:
         """Copy in stream order. Host memory must stay as it is until the copy is done."""
-        to = self._part(target, size) if kind in _INTO else None
-        of = self._part(source, size) if kind in _OUT_OF else None
+        # Pinned memory is the device's own too: whoever lent it for this copy may be gone before it is done.
+        to = self._part(target, size) if kind in _INTO else self._allocations.part(target, size)
+        of = self._part(source, size) if kind in _OUT_OF else self._allocations.part(source, size)
         queue = self._queue(stream)
         queue.check()
 

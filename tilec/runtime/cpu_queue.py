@@ -25,6 +25,11 @@ _FAILURES = 64
 # Seconds after which one who waits for a mark looks whether to give up.
 _PATIENCE = 0.05
 _QUEUES: weakref.WeakSet[Queue] = weakref.WeakSet()
+# Set once the process ends. From then on no queue starts a thread: one that waits for the interpreter's lock when that is taken apart, or
+# is just being started, uses memory that the interpreter has freed (Python 3.10 does that), and the process may die of it.
+_OVER: list[bool] = []
+# Seconds after which work that is begun once the process ends is asked to stop.
+_LAST = 2.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +45,11 @@ class Queue:
 
     The first error stays until somebody is told of it, by `wait` or `check`; work that was queued behind it until then is dropped. Where
     nobody can be told any more, since the queue goes or the process ends, it becomes a RuntimeWarning.
+
+    Once the process ends the thread goes, and what is queued from then on is done by whoever puts it, waits for it or asks about it.
+
+    Attributes:
+        name: of the stream, for messages.
     """
 
     def __init__(self, name: str, pace: Callable[[], None] | None = None) -> None:
@@ -49,11 +59,13 @@ class Queue:
             name: of the stream, for messages and for the thread.
             pace: called on the thread before each work.
         """
-        self._name = name
+        self.name = name
         self._pace = pace
         self._changed = threading.Condition()  # reentrant: a collected buffer may enqueue from inside
         self._tasks: collections.deque[_Task] = collections.deque()
-        self._thread: threading.Thread | None = None
+        self._thread: threading.Thread | None = None  # who does the work: the queue's own, or at the end of the process anybody's
+        self._own: threading.Thread | None = None  # the thread that was started last
+        self._end: int | None = 0 if _OVER else None  # the last work that the queue's own thread does
         self._error: BaseException | None = None
         self._put = 0
         self._done = 0
@@ -89,13 +101,15 @@ class Queue:
                 self._changed.notify_all()
                 return number
             try:
-                self._start()
+                if self._end is None:
+                    self._start()
             except RuntimeError as error:
                 if self._tasks and self._tasks[-1] is task:
                     self._tasks.pop()
                     self._put -= 1
-                raise _no_thread(self._name, error) from error
-            return number
+                raise _no_thread(self.name, error) from error
+        self._take_over()
+        return number
 
     def check(self) -> None:
         """Raise the error that nobody was told of yet, if there is one."""
@@ -107,20 +121,35 @@ class Queue:
     def wait(self, number: int | None = None) -> None:
         """Wait for everything that is queued now, or for the work up to this number, then `check`. Interrupted (Ctrl-C), all of the work
         is given up.
+
+        Raises:
+            DriverError: the interpreter is taken apart, and nobody does this work any more.
         """
         if threading.current_thread() is self._thread:  # a buffer's last reference may go on this thread
             return
         try:
-            self.wait_for(self.position if number is None else number)
+            done = self.wait_for(self.position if number is None else number)
         except BaseException:
             self.give_up()
             raise
         self.check()
+        if not done:
+            raise _never_done(self.name)
 
     def wait_for(self, number: int, seconds: float | None = None) -> bool:
-        """Wait until the work of this number is done, well or not, but no longer than this; whether it is."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._done >= number, seconds)
+        """Wait until the work of this number is done, well or not, but no longer than this; whether it is.
+
+        It is not, and nobody waits, where the interpreter is taken apart: no other thread runs any more.
+        """
+        last = None if seconds is None else time.monotonic() + seconds
+        while not self.done(number):
+            if sys.is_finalizing():
+                return False
+            with self._changed:
+                left = None if last is None else last - time.monotonic()
+                if not self._changed.wait_for(lambda: self._done >= number or self._orphaned, left):
+                    return False
+        return True
 
     def refuse_own(self, number: int) -> None:
         """See that whoever is about to wait for the work of this number is not who does it.
@@ -129,12 +158,14 @@ class Queue:
             RuntimeError: it is the queue's thread, which would wait for ever. No TilecError: those tell what work came to that is over.
         """
         if not self.done(number) and threading.current_thread() is self._thread:
-            what = f"work on {self._name} waits for work behind it on the same stream, which would be for ever"
+            what = f"work on {self.name} waits for work behind it on the same stream, which would be for ever"
             cause = "a function that the stream calls (`output`, an observer, an object's `__del__`) reads a tensor or waits for an op"
             raise RuntimeError(f"{what}\n  cause: {cause}\n  fix: wait on the thread that enqueued the work")
 
     def done(self, number: int) -> bool:
         """Whether the work of this number is done."""
+        if self._done < number:
+            self._take_over()
         return self._done >= number
 
     @property
@@ -183,14 +214,25 @@ class Queue:
             self._retired = True
             self._changed.notify_all()
 
+    def end(self) -> None:
+        """The process ends: give up what is queued. The thread goes once that is dropped."""
+        with self._changed:
+            self._end = self._given_up = self._put
+            self._changed.notify_all()
+
+    def join_thread(self, seconds: float) -> None:
+        """Wait until the queue's own thread has gone, but no longer than this."""
+        if self._own is not None and self._own is not threading.current_thread():
+            self._own.join(max(seconds, 0.0))
+
     def report(self, unfinished: int = 0) -> None:
         """Warn of an error that nobody was told of, and of work that was given up. Takes no lock: the queue may be on its way out."""
         error, self._error = self._error, None
         if error is not None:
-            _warn(f"work on {self._name} failed, and nobody waited for it: {error}")
+            _warn(f"work on {self.name} failed, and nobody waited for it: {error}")
         elif unfinished:
             fix = 'wait before the end, with sync() of the stream or Device("cpu").sync()'
-            _warn(f"the process ended while {self._name} had work (launches and copies: {unfinished}): given up\n  fix: {fix}")
+            _warn(f"the process ended while {self.name} had work (launches and copies: {unfinished}): given up\n  fix: {fix}")
 
     def forget(self) -> None:
         """Another process tells of what happened."""
@@ -202,19 +244,43 @@ class Queue:
 
     def _start(self) -> None:
         # A daemon: a process that ends does not wait for what nobody waited for.
-        thread = threading.Thread(target=self._run, name=f"tilec {self._name}", daemon=True)
+        thread = threading.Thread(target=self._run, name=f"tilec {self.name}", daemon=True)
         if self._thread is not None:  # the collector ran meanwhile, and put work here: a second thread would count two works as one
             return
-        self._thread = thread
+        self._thread = self._own = thread
         try:
             thread.start()
         except BaseException:
             if not thread.is_alive():
-                self._thread = None
+                self._thread = self._own = None
             raise
 
-    def _run(self) -> None:
-        while (task := self._next()) is not None:
+    @property
+    def _orphaned(self) -> bool:
+        """Whether there is work that nobody does, since the process ends."""
+        return self._end is not None and self._thread is None and bool(self._tasks)
+
+    def _take_over(self) -> None:
+        """Once the process ends: do what is queued now on this thread, if nobody is at it. Waits for nobody."""
+        if self._end is None:
+            return
+        with self._changed:
+            if not self._orphaned:
+                return
+            self._thread = threading.current_thread()
+            last = self._put
+        try:
+            self._run(last)
+        except BaseException:  # Ctrl-C between two works
+            with self._changed:
+                self._thread, self._busy = None, False
+                self._done = self._put - len(self._tasks)  # the one that was in hand is not done by anybody else
+                self._changed.notify_all()
+            raise
+
+    def _run(self, last: int | None = None) -> None:
+        """Do work while there is any, but none behind the last; the queue's own thread (None) goes on until the process ends."""
+        while (task := self._next(last)) is not None:
             number = self._done + 1
             behind = self._error
             dropped = not task.always and (behind is not None or number <= self._given_up)
@@ -238,7 +304,8 @@ class Queue:
         try:
             if self._pace is not None:
                 self._pace()
-            work(lambda: number <= self._given_up)
+            late = None if self._end is None else time.monotonic() + _LAST
+            work(lambda: number <= self._given_up or (late is not None and time.monotonic() > late))
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for it
             return error
         return None
@@ -247,26 +314,32 @@ class Queue:
         with contextlib.suppress(Exception):  # no memory: marks behind it do not know of it then, but nobody waits for ever
             self._failures.append((number, copied(error)))
 
-    def _next(self) -> _Task | None:
-        """The oldest work; None where there was none for a while, and then the thread ends."""
+    def _next(self, last: int | None) -> _Task | None:
+        """The oldest work; None where there was none for a while, or none up to the last, and then nobody does the work any more."""
         with self._changed:
-            if not self._tasks:
-                self._changed.wait_for(lambda: bool(self._tasks) or self._retired, _LINGER)
-            if self._tasks:
+            if last is None and not self._tasks:
+                self._changed.wait_for(lambda: bool(self._tasks) or self._retired or self._end is not None, _LINGER)
+            end = self._end if last is None else last
+            if self._tasks and (end is None or self._done < end):
                 task = self._tasks.popleft()
                 self._busy = not task.always
                 return task
             self._thread = None
+            self._changed.notify_all()  # who waits may have to go on with it
             return None
 
 
 def end_all(patience: float) -> None:
-    """The process ends: give up all work, wait up to this many seconds until it has stopped, and warn of what nobody was told of."""
+    """The process ends: give up all work, wait up to this many seconds until it has stopped and all threads have gone, and warn of what
+    nobody was told of.
+    """
+    _OVER.append(True)
     queues = [(queue, queue.unfinished) for queue in list(_QUEUES)]
     for queue, _ in queues:
-        queue.give_up()
+        queue.end()
+    last = time.monotonic() + patience
     for queue, _ in queues:
-        queue.join(patience)
+        queue.join_thread(last - time.monotonic())
     for queue, unfinished in queues:
         queue.report(unfinished)
 
@@ -296,11 +369,12 @@ class Mark:
         """Wait until it is reached, or this is given up.
 
         Raises:
-            RuntimeError: it is the queue's own thread that asks, with work before the mark to be done.
+            RuntimeError: it is the queue's own thread that asks, with work before the mark to be done. DriverError: as `Queue.wait`.
         """
         self._queue.refuse_own(self._number)
         while not self._queue.wait_for(self._number, _PATIENCE) and not given_up():
-            pass
+            if sys.is_finalizing():
+                raise _never_done(self._queue.name)
 
     def told(self) -> BaseException | None:
         """`error`, for somebody who takes care of it."""
@@ -328,6 +402,12 @@ def _no_thread(name: str, error: RuntimeError) -> DriverError:
     cause = "the process has as many threads as it may, or it ends"
     fix = "end threads that are not needed, raise the limit (ulimit -u, or the container's), or use fewer streams at a time"
     return DriverError(what, result="CUDA_ERROR_OPERATING_SYSTEM", code=304, cause=cause, fix=fix, device=ON_CPU)
+
+
+def _never_done(name: str) -> DriverError:
+    what = f"the process ends while {name} has work that does not stop: it will not be done"
+    cause = "an object's `__del__` waits for it when the interpreter is taken apart, and no other thread runs any more"
+    return DriverError(what, result="CUDA_ERROR_DEINITIALIZED", code=4, cause=cause, fix="wait before the process ends", device=ON_CPU)
 
 
 def _warn(text: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from tilec.runtime.lost import PENDING, Losses
 from tilec.runtime.marks import Mark
-from tilec.runtime.tensors.drops import DROPS
+from tilec.runtime.tensors.drops import DROPS, leave
 
 _LOG = logging.getLogger("tilec.runtime")
 # Gets what the work before the mark came to; None where it is done well.
@@ -42,9 +42,11 @@ class Watcher:
         self._changed = threading.Condition(self._lock)
         self._lines: dict[_Line, collections.deque[tuple[Mark, Told]]] = {}
         self._thread: threading.Thread | None = None
+        self._own: threading.Thread | None = None  # the thread that was started last
         self._drops = False
         self._hurried = False
         self._at_it = False  # it tells somebody, or lets go
+        self._over = False  # the process ends: the thread comes only for what is not reached when somebody looks
 
     @property
     def busy(self) -> bool:
@@ -69,21 +71,27 @@ class Watcher:
             while line and _has_heard(line[0][1]):  # by a wait of its own
                 line.popleft()
             line.append((mark, told))
-            self._start()
+            if not self._over:
+                self._start()
+        self._look_over()
 
     def hurry(self) -> None:
         """Somebody waits from now on: look soon, and often."""
         with self._lock:
             self._hurried = True
-            self._start()
+            if not self._over:
+                self._start()
             self._changed.notify()
+        self._look_over()
 
     def keep(self, mark: Mark, thing: Any) -> None:
         """Keep an object alive until a mark is reached."""
         DROPS.keep((mark,), thing)
         with self._lock:
             self._drops = True
-            self._start()
+            if not self._over:
+                self._start()
+        self._look_over()
 
     def pending(self, losses: Losses, ordinal: int) -> list[str]:
         """Futures that wait for a device whose contexts these are: their ops, the first of each stream first."""
@@ -102,20 +110,50 @@ class Watcher:
             time.sleep(_LATE)
         return True
 
+    def end(self, seconds: float) -> None:
+        """The process ends: `drain`, and see that the thread has gone too, as far as that is possible in this time.
+
+        A thread that waits for the interpreter's lock when that is taken apart, or is just being started, uses memory that the interpreter
+        has freed (Python 3.10 does that), and the process may die of it.
+        """
+        last = time.monotonic() + seconds
+        self.drain(seconds)
+        with self._lock:
+            self._over = True
+            self._changed.notify()
+        leave(self._lines)
+        if self._own is not None and self._own is not threading.current_thread():
+            self._own.join(max(last - time.monotonic(), _LAZY))
+
     def renew(self) -> None:
         """Start over in a forked child, which has none of its parent's threads and streams."""
         self.__init__()  # type: ignore[misc]
+
+    def _look_over(self) -> None:
+        """Once the process ends: do what the thread would do, and leave to it only what is not reached yet."""
+        if not self._over or self._thread is threading.current_thread():
+            return
+        with self._lock:
+            lines = [(key, line, len(line)) for key, line in self._lines.items()]
+        for key, line, marks in lines:  # no more than there are: who is told may watch something else
+            while marks and self._first(key, line):
+                marks -= 1
+        left = DROPS.drain()
+        with self._lock:
+            self._drops = False
+            if self._lines or left:
+                self._start()
 
     def _start(self) -> None:
         if self._thread is not None:
             return
         # A daemon: a process that ends does not wait for what nobody waited for.
-        self._thread = threading.Thread(target=self._run, name="tilec-watcher", daemon=True)
+        self._thread = self._own = threading.Thread(target=self._run, name="tilec-watcher", daemon=True)
         try:
             self._thread.start()
         except BaseException:
             if not self._thread.is_alive():
-                self._thread = None  # whoever comes next tries again
+                self._thread = self._own = None  # whoever comes next tries again
             raise
 
     def _run(self) -> None:
@@ -130,7 +168,7 @@ class Watcher:
                 self._at_it = False
                 if self._lines or left or self._drops:
                     idle, pause = 0.0, min(pause * _LATER, _LATE if self._lines else _LAZY)
-                elif idle >= _LINGER:
+                elif idle >= _LINGER or self._over:
                     self._thread = None
                     return
                 else:
@@ -203,4 +241,4 @@ WATCHER = Watcher()
 PENDING.append(WATCHER.pending)
 os.register_at_fork(after_in_child=WATCHER.renew)
 # What host memory the device still reads must not go with the interpreter.
-atexit.register(WATCHER.drain, _PATIENCE)
+atexit.register(WATCHER.end, _PATIENCE)

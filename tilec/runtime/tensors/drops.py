@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import collections
+import ctypes
 import gc
 import os
 import threading
@@ -17,6 +18,8 @@ from tilec.runtime.marks import Mark
 
 # Seconds between two rounds of the thread that lets go in an idle process, and rounds with nothing left after which it ends.
 _LAZY, _LINGER = 5e-3, 20
+# Seconds between two looks of the end of the process whether that thread has gone.
+_SHORT = 5e-4
 # Seconds for which somebody who wants memory waits for a thread that is giving some back.
 _PATIENCE = 1.0
 # The thread that the collector runs on now, if it does.
@@ -38,6 +41,8 @@ class Drops:
         self._lock = threading.Lock()
         self._drainer: int | None = None  # the thread that has the lock
         self._unattended = [None]  # who takes what is in it starts the thread
+        self._nap = _held()  # released once the process ends, and then there is no thread any more
+        self._over = False
 
     def keep(self, marks: Sequence[Mark], thing: Any) -> None:
         """Keep an object alive until all marks are reached; `drain` lets it go."""
@@ -49,8 +54,21 @@ class Drops:
         if self.drain():
             self._see_to_it()
 
+    def end(self) -> None:
+        """The process ends: no thread looks after what is left, and what a device may use still stays where it is."""
+        if self._over:
+            return
+        self._over = True
+        self._nap.release()
+        last = time.monotonic() + _PATIENCE
+        while not self._unattended and time.monotonic() < last:
+            time.sleep(_SHORT)
+        leave(self._kept)
+
     def _see_to_it(self) -> None:
         """Let a thread look at what is left, until nothing is."""
+        if self._over:
+            return
         try:
             self._unattended.pop()
         except IndexError:  # the thread is there, and looks again before it ends
@@ -111,18 +129,32 @@ class Drops:
         self._lock = threading.Lock()
         self._drainer = None
         self._unattended = [None]
+        self._nap = _held()
 
     def _attend(self) -> None:
         """What the thread does: let go until nothing is left for a while."""
         idle = 0
         try:
-            while idle < _LINGER:
-                time.sleep(_LAZY)
+            while idle < _LINGER and not self._nap.acquire(timeout=_LAZY):
                 idle = 0 if self.drain() or self._calls else idle + 1
         finally:
             self._unattended.append(None)
+        if self._over:
+            return
         if self._kept or self._calls:  # since it was looked last: who came with it saw the thread
             self._see_to_it()
+
+
+def _held() -> Any:
+    """A lock that is taken. Not of `threading`: see `_see_to_it`."""
+    lock = _thread.allocate_lock()
+    lock.acquire()
+    return lock
+
+
+def leave(things: Any) -> None:
+    """Never let go of something at the end of the process: a device, or a thread that is not in Python, may use it to the last."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(things))
 
 
 # With what it needs as defaults: it is called until the interpreter has taken its modules apart.
@@ -146,6 +178,7 @@ def _collector(
 DROPS = Drops()
 gc.callbacks.append(_collector)
 atexit.register(COLLECTED.clear)
+atexit.register(DROPS.end)
 os.register_at_fork(after_in_child=DROPS.renew)
 
 

@@ -1,0 +1,348 @@
+"""Once a process ends no thread of tilec's is left that the interpreter would have to end, and whoever goes on does the work itself."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.waiting import PATIENCE, Gate, joined
+from tilec.runtime import cpu_queue
+from tilec.runtime.cpu_driver import CpuDriver
+from tilec.runtime.cpu_queue import Mark, Queue, end_all
+from tilec.runtime.marks import Mark as Place
+from tilec.runtime.ops import watcher as watching
+from tilec.runtime.ops.watcher import Watcher
+from tilec.runtime.seam import CopyKind
+from tilec.runtime.tensors.drops import Drops
+
+ROOT = Path(__file__).resolve().parents[3]
+CPU = -1
+
+
+def run_python(code: str) -> tuple[int, str, str]:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    return done.returncode, done.stdout, done.stderr
+
+
+# What is registered first is called last.
+LAST = """
+import atexit, threading
+def last():
+    print([thread.name for thread in threading.enumerate() if thread.name.startswith("tilec")])
+    then()
+    print([thread.name for thread in threading.enumerate() if thread.name.startswith("tilec")])
+atexit.register(last)
+import numpy as np
+from tests.cpu_samples import device, ones
+from tilec.runtime import Device, Tensor, set_default_device
+module, driver = device()
+set_default_device(Device("cpu", driver=driver))
+def op():
+    x = Tensor.from_foreign(ones(4), driver=driver).share()
+    return module.lazy.add(Tensor.from_foreign(ones(4), driver=driver), x, x)
+op().future().result(30)
+told = []
+"""
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "pass",
+        "print(np.asarray(op().sync()[0]).tolist())",
+        "print(np.asarray(op().future().result(30)[0]).tolist())",
+        "op().future().add_done_callback(lambda f: print(np.asarray(f.result()[0]).tolist()))",
+        "async def main(): return (await op())[0]\n    import asyncio; print(np.asarray(asyncio.run(main())).tolist())",
+        "z = ones(4); s = Device('cpu', driver=driver).new_stream(); module.add(s, z, ones(4), ones(4)); s.close(); print(z.tolist())",
+    ],
+)
+def test_no_thread_is_left_and_none_comes(then: str) -> None:
+    returned, printed, said = run_python(f"{LAST}def then():\n    {then}\n")
+    numbers = [] if then == "pass" else ["[2.0, 2.0, 2.0, 2.0]"]
+    assert (returned, printed.splitlines(), said) == (0, ["[]", *numbers, "[]"], "")
+
+
+def test_a_daemon_thread_that_goes_on_does_its_work_itself() -> None:
+    code = """
+def then():
+    go.set()
+    assert done.acquire(timeout=30)
+go, done = threading.Event(), threading.Semaphore(0)
+def goes_on():
+    go.wait()
+    while True:
+        op().future().result()
+        print(*{thread.name for thread in threading.enumerate()} - names)
+        done.release()
+        threading.Event().wait()  # for ever
+thread = threading.Thread(target=goes_on, daemon=True)
+thread.start()
+names = {"MainThread", thread.name}
+"""
+    assert run_python(LAST + code) == (0, "[]\n\n[]\n", "")
+
+
+def test_what_a_device_may_use_to_the_last_is_not_let_go_with_the_interpreter() -> None:
+    code = """
+from tests.unit.runtime.test_threads_at_the_end import Never
+from tilec.runtime.ops.watcher import WATCHER
+from tilec.runtime.tensors.drops import DROPS
+import atexit
+class Used:
+    def __del__(self, print=print):
+        print("gone")
+atexit.unregister(WATCHER.end)
+atexit.register(WATCHER.end, 0)
+DROPS.keep_idle((Never(),), Used())
+used = Used()
+WATCHER.watch(Never(), 0, lambda error, used=used: None)
+del used
+print("ends")
+"""
+    assert run_python(code) == (0, "ends\n", "")
+
+
+@pytest.mark.parametrize("waits", ["stream.sync()", "event.sync()"])
+def test_nobody_waits_for_ever_for_work_that_does_not_stop(waits: str) -> None:
+    """Not in a `__del__` either, when no other thread runs any more."""
+    code = f"""
+import atexit, builtins, threading
+from tests.cpu_samples import device
+from tilec.runtime import Device, Event
+from tilec.runtime.cpu_queue import end_all
+driver = device()[1]
+here = Device("cpu", driver=driver)
+stream, event, began = here.new_stream(), Event(here, driver=driver), threading.Event()
+atexit.unregister(end_all)
+atexit.register(end_all, 0)
+def never(*_):
+    began.set()
+    threading.Event().wait()
+driver._put(stream.handle, "never", never)
+event.record(stream)
+assert began.wait(60)
+class Waits:
+    def __del__(self, stream=stream, event=event):
+        try:
+            {waits}
+        except Exception as error:
+            print(type(error).__name__, error)
+builtins.last = Waits()
+"""
+    returned, printed, _ = run_python(code)
+    what = "the process ends while stream 0x1000 of the cpu device has work that does not stop: it will not be done"
+    cause = "an object's `__del__` waits for it when the interpreter is taken apart, and no other thread runs any more"
+    assert returned == 0
+    assert printed.startswith(f"DriverError {what}\n  cause: {cause}\n  fix: wait before the process ends"), printed
+
+
+class Never:
+    """Stands for a mark that is never reached."""
+
+    reached, ordinal = False, CPU
+    driver = CpuDriver()
+
+
+# --- a queue ------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
+    """One that nobody else ends."""
+    monkeypatch.setattr(cpu_queue, "_QUEUES", weakref.WeakSet())
+    monkeypatch.setattr(cpu_queue, "_OVER", [])
+    return Queue("q")
+
+
+def here(ran: list[Any], what: str = "") -> Callable[[Callable[[], bool]], None]:
+    return lambda _: ran.append((what, threading.current_thread()))
+
+
+def test_the_thread_stops_behind_the_work_that_it_is_at(queue: Queue) -> None:
+    gate, ran, began = Gate(), list[Any](), threading.Event()
+    gate.open.clear()
+
+    def holds(given_up: Callable[[], bool]) -> None:
+        began.set()
+        gate()
+        ran.append(given_up())
+
+    queue.put(holds)
+    queue.put(here(ran, "dropped"))
+    freed = queue.put(here(ran, "freed"), always=True)
+    assert began.wait(PATIENCE)
+    own = queue._thread
+    assert own is not None
+    queue.end()
+    later = queue.put(here(ran, "later"))  # somebody is at it: waits for nobody
+    gate.open.set()
+    queue.join_thread(PATIENCE)
+    assert not own.is_alive()
+    assert queue.done(freed)
+    assert ran[0] is True
+    assert ran[1] == ("freed", own)
+    assert queue.wait_for(later, PATIENCE)
+    assert ran[2] == ("later", ran[2][1])
+    assert ran[2][1] in (own, threading.current_thread())
+
+
+def test_whoever_puts_work_then_does_it_in_order(queue: Queue) -> None:
+    queue.end()
+    ran: list[Any] = []
+    me = threading.current_thread()
+
+    def puts_more(_: Callable[[], bool]) -> None:
+        queue.put(here(ran, "inner"))
+        ran.append(("outer", threading.current_thread()))
+
+    queue.put(puts_more)
+    assert ran == [("outer", me)]
+    assert queue.done(2)  # who asks does what is left
+    assert ran == [("outer", me), ("inner", me)]
+    mark = Mark(queue)
+    assert mark.reached
+    queue.put(lambda _: 1 // 0)  # type: ignore[arg-type]
+    with pytest.raises(ZeroDivisionError):
+        queue.wait()
+    assert queue.idle
+
+
+def test_who_waits_goes_on_where_another_thread_stops(queue: Queue) -> None:
+    """The other one stops behind what there was when it began."""
+    queue.end()
+    gate, began, ran = Gate(), threading.Event(), list[Any]()
+    gate.open.clear()
+
+    def holds(_: Callable[[], bool]) -> None:
+        began.set()
+        gate()
+
+    other = threading.Thread(target=queue.put, args=(holds,))
+    other.start()
+    assert began.wait(PATIENCE)
+    number = queue.put(here(ran))
+    gate.open.set()
+    assert queue.wait_for(number, PATIENCE)
+    joined(other)
+    assert [thread for _, thread in ran] == [threading.current_thread()]
+
+
+def test_work_that_never_ends_is_asked_to_stop(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_queue, "_LAST", 0.0)
+    queue.end()
+    asked: list[bool] = []
+
+    def endless(given_up: Callable[[], bool]) -> None:
+        while not given_up():
+            asked.append(True)
+
+    assert queue.done(queue.put(endless))
+
+
+def test_ctrl_c_between_two_works_leaves_nobody_waiting(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue.end()
+    ran: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "_do", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            queue.put(here(ran))
+    assert queue.idle
+    queue.put(here(ran, "next"))
+    assert [what for what, _ in ran] == ["next"]
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_streams_that_do_not_stop_hold_up_the_end_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are."""
+    now, left = [100.0], list[float]()
+
+    class Stuck(Queue):
+        def join_thread(self, seconds: float) -> None:
+            left.append(seconds)
+            now[0] += max(seconds, 0.0)
+
+    stuck = [Stuck(f"q{number}") for number in range(3)]
+    monkeypatch.setattr("tilec.runtime.cpu_queue.time.monotonic", lambda: now[0])
+    end_all(2.0)
+    monkeypatch.undo()
+    assert left == [2.0, 0.0, 0.0], stuck
+
+
+def test_queues_that_are_made_then_have_no_thread(queue: Queue) -> None:
+    end_all(PATIENCE)
+    late, ran = Queue("late"), list[Any]()
+    late.put(here(ran))
+    assert ran == [("", threading.current_thread())]
+    assert queue._own is None
+
+
+# --- the watcher, and what is kept --------------------------------------------------------------------------------------------------
+
+
+def test_the_watcher_has_gone_and_comes_for_what_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "leave", lambda _: None)
+    driver, watcher, told = CpuDriver(), Watcher(), list[Any]()
+    watcher.watch(Place(driver, CPU, 0), 0, told.append)
+    watcher.end(PATIENCE)
+    assert told == [None]
+    assert watcher._own is not None
+    assert not watcher._own.is_alive()
+    mark = Place(driver, CPU, 0)
+    mark.sync()
+    watcher.watch(mark, 0, told.append)
+    assert told == [None, None]
+    assert watcher._thread is None
+    gate, reached = Gate(), threading.Event()
+    gate.open.clear()
+    driver._queues[0].put(lambda _: gate())
+    watcher.watch(Place(driver, CPU, 0), 0, lambda _: reached.set())
+    assert not reached.is_set()
+    gate.open.set()
+    assert reached.wait(PATIENCE)
+    joined(watcher._own)
+
+
+def test_nothing_looks_after_what_is_kept_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilec.runtime.tensors.drops.leave", lambda _: None)
+    drops = Drops()
+    drops.keep_idle((cast("Any", Never()),), object())
+    assert drops._unattended == []
+    drops.end()
+    assert drops._unattended == [None]  # its thread has put it back
+    drops.keep_idle((cast("Any", Never()),), object())
+    assert drops._unattended == [None]
+    assert drops.drain() == 2
+    drops.end()
+
+
+def test_a_copy_keeps_pinned_memory_at_both_ends() -> None:
+    """Staging lends it, and may be gone when the interpreter is, while a thread still copies."""
+    driver, gate = CpuDriver(), Gate()
+    device_memory = driver.allocate(CPU, 64, None)
+    for kind in (CopyKind.TO_DEVICE, CopyKind.TO_HOST):
+        pinned = driver.allocate_pinned(CPU, 64)
+        found = driver._allocations.holding(pinned)
+        assert found is not None
+        alive = weakref.ref(cast("Any", found[1].base))
+        del found
+        gate.open.clear()
+        driver._queues[0].put(lambda _: gate())
+        ends = (device_memory, pinned) if kind is CopyKind.TO_DEVICE else (pinned, device_memory)
+        driver.copy_async(CPU, *ends, 64, 0, kind)
+        driver.free_pinned(CPU, pinned)
+        gc.collect()
+        assert alive() is not None
+        gate.open.set()
+        driver.synchronize(CPU, 0)
+        assert alive() is None
