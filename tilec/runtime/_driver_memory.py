@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import collections
+import ctypes
+import functools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from tilec.runtime._driver_calls import Calls, is_final
@@ -35,30 +38,49 @@ class MemoryCalls(Calls):
 
     def pointer_device(self, address: int) -> int | None:
         """Ordinal of the device that an address belongs to; None for an address that the driver does not know."""
-        name = self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        result, *values = self._pointer(name, address)
+        result, *values = self._pointer(self._ordinal_of, address)
         if is_final(result):  # else it would look as if the address were nobody's
             raise self._error("cuPointerGetAttribute", result)
-        return int(values[0]) if result == self._success else None
+        return int(values[0]) if result == self._success and int(values[0]) >= 0 else None
 
     def allocation(self, address: int) -> tuple[int, int] | None:
         """(first address, bytes) of the allocation that an address lies in; None where the driver does not know."""
         names = self._api.CUpointer_attribute
         found = []
         for name in (names.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, names.CU_POINTER_ATTRIBUTE_RANGE_SIZE):
-            result, *values = self._pointer(name, address)
+            result, *values = self._pointer(functools.partial(self._api.cuPointerGetAttribute, name), address)
             if result != self._success:
                 return None
             found.append(int(values[0]))
         return (found[0], found[1]) if all(found) else None
 
-    def _pointer(self, name: Any, address: int) -> Any:
-        """What an attribute of an address is. Without a context the driver knows of none; they are those of all, so any context is good."""
-        found = self._api.cuPointerGetAttribute(name, address)
+    def _pointer(self, ask: Callable[[int], Any], address: int) -> Any:
+        """What an attribute of an address is. Older drivers know of none without a context; they are those of all, so any one is good."""
+        found = ask(address)
         if found[0] != self._success and not int(self._api.cuCtxGetCurrent()[1]) and (context := self._some_context()) is not None:
             with self._pushed(context):
-                found = self._api.cuPointerGetAttribute(name, address)
+                found = ask(address)
         return found
+
+    def _ordinal_of(self, address: int) -> Any:
+        """(result, ordinal of an address's device)."""
+        name = self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        found = self._api.cuPointerGetAttribute(name, address)
+        if found[0] != self._success or int(found[1]) or self._count == 1:
+            return found
+        # cuda.bindings 13 gives 0 whatever the driver says (NVIDIA/cuda-python#2928): of several devices, the driver itself is asked.
+        ordinal = ctypes.c_int()
+        result = self._attribute_function(ctypes.byref(ordinal), int(name), address)
+        return self._api.CUresult(result), ordinal.value
+
+    @functools.cached_property
+    def _attribute_function(self) -> Callable[..., int]:
+        """cuPointerGetAttribute of the driver, of (pointer to the value, attribute, address)."""
+        symbol, since = b"cuPointerGetAttribute", 4000
+        made: Callable[..., int] = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)(
+            int(self._ask("cuGetProcAddress", symbol, since, 0))
+        )
+        return made
 
     def allocate(self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None) -> int:
         """Device memory, in stream order where a stream is given; then out of a pool, tilec's own for the device by default."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 
 from cuda.bindings import driver as real
@@ -14,8 +15,16 @@ SHAPE = LaunchShape(grid=(4, 2, 1), block=(32, 1, 1), shared=64)
 PARTS = LaunchParts(kernel="k", sizes=(), addresses=(), tensors=())
 
 
+# cuPointerGetAttribute in the driver: of (pointer to the value, attribute, address).
+_Attribute = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.c_int, ctypes.c_uint64)
+
+
 class Api:
-    """cuda.bindings.driver with its calls replaced: each gives what `results` says, or success; types and enums are the real ones."""
+    """cuda.bindings.driver with its calls replaced: each gives what `results` says, or success; types and enums are the real ones.
+
+    Attributes:
+        ordinals: of the devices that addresses belong to, as the driver says; the bindings say 0 of all of them.
+    """
 
     def __init__(self, devices: int = 1, **results: str) -> None:
         self.results = {name: getattr(real.CUresult, f"CUDA_ERROR_{result}") for name, result in results.items()}
@@ -25,6 +34,9 @@ class Api:
             "cuDeviceGetName": b"GPU\0\0",
             "cuFuncGetAttribute": 0,
         }
+        self.ordinals: dict[int, int] = {}
+        self._attribute = _Attribute(self._ordinal)
+        self.values["cuGetProcAddress"] = ctypes.cast(self._attribute, ctypes.c_void_p).value or 0
         self.calls: list[tuple[object, ...]] = []
         self._made_in: list[tuple[str, int]] = []
         self.thread = threading.local()
@@ -66,6 +78,11 @@ class Api:
                     arguments[0].name, 7
                 )
         return self.values.get(name, 0)
+
+    def _ordinal(self, value, attribute: int, address: int) -> int:
+        assert attribute == real.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        value[0] = self.ordinals.get(address, 0)
+        return 0
 
     @property
     def current(self) -> int:

@@ -145,3 +145,18 @@ def test_where_an_allocation_ends() -> None:
     ]
     assert Driver(Api()).allocation(0x420) is None
     assert Driver(Api(cuPointerGetAttribute="INVALID_VALUE")).allocation(0x420) is None
+
+
+def test_of_several_devices_the_driver_itself_says_whose_an_address_is() -> None:
+    """cuda.bindings 13 gives 0 for every address: what it reads is not where it let the driver write."""
+    api = Api(devices=2)
+    api.ordinals |= {0x1000: 0, 0x2000: 1, 0x3000: -2}
+    driver = Driver(api)
+    assert [driver.pointer_device(address) for address in api.ordinals] == [0, 1, None]
+    assert api.made("cuGetProcAddress") == [(b"cuPointerGetAttribute", 4000, 0)], "asked for once"
+    api.values["cuPointerGetAttribute"] = 1
+    assert driver.pointer_device(0x1000) == 1, "bindings that say another device read what the driver wrote"
+    assert Driver(Api(cuPointerGetAttribute="INVALID_VALUE", devices=2)).pointer_device(0x2000) is None
+    one = Api()
+    assert Driver(one).pointer_device(0x1000) == 0
+    assert not one.made("cuGetProcAddress")
