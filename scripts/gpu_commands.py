@@ -158,7 +158,8 @@ def tried(step: Step, places: dict[str, Any], limit: float) -> dict[str, Any]:
         words = words.replace(f"{{{name}}}", str(place))
     start = time.monotonic()
     code, text = called(words, step, limit)
-    text = text.replace(str(places["scratch"]), "{scratch}").replace(str(ROOT), "{checkout}")  # what is kept names no machine's directories
+    # What is kept names no machine's directories.
+    text = text.replace(str(places["scratch"]), "{scratch}").replace(str(ROOT), "{checkout}").replace(sys.prefix, "{python}")
     text = text.replace(str(Path.home()), "~")
     row |= {"seconds": round(time.monotonic() - start, 2), "code": code, "told": text[-KEPT:]}
     if code == 3 and 3 not in step.codes and (found := MISSING.search(text)):

@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 
+from tests.waiting import becomes
 from tilec import errors
 from tilec.runtime import MemPool, Stream, Tensor, api, use_device, use_pool
 from tilec.runtime._driver import driver
@@ -204,7 +205,7 @@ def test_owners_of_foreign_memory_live_until_the_device_is_done(kernels, torch, 
     del t, theirs
     greedy = [torch.zeros(SIZE, device="cuda") for _ in range(4)]
     assert np.all(contents(z) == 2)
-    assert DROPS.drain() == 0
+    assert becomes(lambda: DROPS.drain() == 0), "the thread that looks after an idle process may have it in hand"
     assert not greedy[0].any()
 
 
