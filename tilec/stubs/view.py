@@ -73,19 +73,18 @@ def package_view(info: BundleInfo, bundle_name: str) -> PackageView:
     for name in ("_launchers", "_functions", "lazy", "Functions"):
         own[name] = unique(name, taken)
         taken.add(own[name])
-    # Functions name the table in their bodies, where a parameter could hide it.
-    launch = unique("_launch", {*taken, *(param.name for kernel in info.kernels for param in kernel.params), *_choices(info)})
+    named = [parameter_names([param.name for param in kernel.params] + list(kernel.choices), {"self"}) for kernel in info.kernels]
+    launch = unique("_launch", taken.union(*named))  # functions name the table in their bodies, where a parameter could hide it
     module = {*_MODULE_NAMES, *_TYPING, *_RUNTIME, "Loaded", own["Functions"], launch}
     module |= {f"_T{number}" for number in range(1, 1 + max((len(kernel.params) for kernel in info.kernels), default=0))}
     kernels, ops = [], []
-    for kernel in info.kernels:
+    for kernel, names in zip(info.kernels, named, strict=True):
         attribute = unique(f"_{kernel.name.lstrip('_')}", taken)
         taken.add(attribute)
         # As functions of the module they stand back, as the module's names are those that every package has.
         exported = unique(kernel.name, module)
         op = unique(f"_{''.join(word[:1].upper() + word[1:] for word in kernel.name.split('_'))}Launch", {*module, *taken})
         module |= {exported, op}
-        names = parameter_names([p.name for p in kernel.params] + list(kernel.choices), {"self"})
         kernels.append(_kernel_view(kernel, attribute, names))
         ops.append(lazy_view(kernel, names, launch, op, exported))
     subject = plain(f"{package.name} {package.version}")
@@ -108,10 +107,6 @@ def package_view(info: BundleInfo, bundle_name: str) -> PackageView:
         kernels=tuple(kernels),
         ops=tuple(ops),
     )
-
-
-def _choices(info: BundleInfo) -> list[str]:
-    return [axis for kernel in info.kernels for axis in kernel.choices]
 
 
 def _init(ops: list[LazyView], lazy: str, launch: str) -> list[str]:

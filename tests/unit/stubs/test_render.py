@@ -214,6 +214,19 @@ def test_parameters_whose_names_meet_others(names, expected):
     assert [argument.arg for argument in method(renamed(**names), "add").args.args] == expected
 
 
+def test_no_parameter_hides_the_table_of_makers():
+    info = renamed(z="_launch", x="_launch_")
+    functions = [node for node in ast.parse(rendered(info)).body if isinstance(node, ast.FunctionDef) and node.name != "load"]
+    for function in functions:
+        tables = {
+            node.value.id
+            for node in ast.walk(function)
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.slice, ast.Constant)
+        }
+        assert tables == {"_launch__"}
+        assert not tables & {argument.arg for argument in function.args.args}
+
+
 def test_a_parameter_that_is_no_name():
     with pytest.raises(UsageError, match="cannot be a parameter in Python"):
         rendered(renamed(z="z: object = print()"))
