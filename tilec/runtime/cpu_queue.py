@@ -108,7 +108,7 @@ class Queue:
                     self._tasks.pop()
                     self._put -= 1
                 raise _no_thread(self.name, error) from error
-        self._take_over()
+        self._take_over(number)
         return number
 
     def check(self) -> None:
@@ -165,7 +165,7 @@ class Queue:
     def done(self, number: int) -> bool:
         """Whether the work of this number is done."""
         if self._done < number:
-            self._take_over()
+            self._take_over(number)
         return self._done >= number
 
     @property
@@ -260,15 +260,16 @@ class Queue:
         """Whether there is work that nobody does, since the process ends."""
         return self._end is not None and self._thread is None and bool(self._tasks)
 
-    def _take_over(self) -> None:
-        """Once the process ends: do what is queued now on this thread, if nobody is at it. Waits for nobody."""
+    def _take_over(self, last: int) -> None:
+        """Once the process ends: do what is queued up to this work on this thread, if nobody is at it; what is behind it may wait for work
+        that this thread has in hand. Waits for nobody.
+        """
         if self._end is None:
             return
         with self._changed:
             if not self._orphaned:
                 return
             self._thread = threading.current_thread()
-            last = self._put
         try:
             self._run(last)
         except BaseException:  # Ctrl-C between two works

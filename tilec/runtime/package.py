@@ -91,10 +91,6 @@ class Package:
                     module = self._modules[driver, ordinal] = load(self.bundle, ordinal, driver=driver)
         return module
 
-    def ops(self, *kernels: str) -> dict[str, Callable[..., Any]]:
-        """What makes launches that run later, by kernel: a plain table, which is what an interpreter looks things up in the fastest."""
-        return _table(kernels, self.makers)
-
     @property
     def launch(self) -> Makers:
         """The same, as packages ask for it that were built before there were `makers`."""
@@ -130,17 +126,19 @@ class Makers(dict[str, "Callable[..., Any]"]):
 
 
 class OnDevice:
-    """Makes functions of a generated package those of one device: the same code, with another table of what makes ops."""
+    """Makes functions of a generated package those of one device: the same code, with other makers. What else their module has is as it is
+    when this is made.
+    """
 
-    def __init__(self, module: Module, names: dict[str, Any], table: str) -> None:
-        """Make the table.
+    def __init__(self, module: Module, names: dict[str, Any], makers: str) -> None:
+        """Take the makers of a module.
 
         Args:
             module: the bundle on the device.
             names: what the functions' module has.
-            table: name of the table in it.
+            makers: name of the makers in it.
         """
-        self._names = {**names, table: _table(tuple(names[table]), lazily(module))}
+        self._names = {**names, makers: lazily(module)}
 
     def __call__(self, function: F) -> F:
         """The function of the device."""
@@ -156,23 +154,3 @@ class OnDevice:
 def lazily(module: Module) -> Makers:
     """What makes launches that run later on the device of a module."""
     return Makers(lambda kernel: module.lazy[kernel].make)
-
-
-def _table(kernels: tuple[str, ...], makers: Makers) -> dict[str, Callable[..., Any]]:
-    table: dict[str, Callable[..., Any]] = {}
-    for kernel in kernels:
-        table[kernel] = _First(table, kernel, makers)
-    return table
-
-
-class _First:
-    """Stands in a table of makers until it is called; then there is the maker."""
-
-    __slots__ = ("_kernel", "_makers", "_table")
-
-    def __init__(self, table: dict[str, Callable[..., Any]], kernel: str, makers: Makers) -> None:
-        self._table, self._kernel, self._makers = table, kernel, makers
-
-    def __call__(self, values: tuple[Any, ...], choices: tuple[Any, ...] = ()) -> Any:
-        make = self._table[self._kernel] = self._makers[self._kernel]
-        return make(values, choices, 3)  # one function more lies between it and the caller

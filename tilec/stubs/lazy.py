@@ -35,7 +35,7 @@ def lazy_view(kernel: KernelInfo, names: tuple[str, ...], launch: str, op: str, 
     Args:
         kernel: the kernel.
         names: of its parameters and choices in Python.
-        launch: the table of what makes launches.
+        launch: what has the makers of launches.
         op: name of the class that checkers take its ops for.
         exported: the function's name in the module.
     """

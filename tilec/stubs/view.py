@@ -6,7 +6,7 @@ import dataclasses
 
 from tilec.model.kernel import BundleInfo, KernelInfo
 from tilec.model.signature import Param
-from tilec.stubs.doc import launcher_doc
+from tilec.stubs.doc import entry, launcher_doc
 from tilec.stubs.lazy import LazyView, lazy_view
 from tilec.stubs.text import bracketed, imported, listed, literal, method_name, parameter_names, plain, tuple_text, unique
 from tilec.stubs.types import chosen, param_type, signature
@@ -38,7 +38,7 @@ class PackageView:
         exports: the lines of `__all__`. imports: those that only type checkers read. variables: their type variables.
         launchers, held: attributes that hold all launchers, and the functions that give ops.
         lazy: property that gives these; `functions` is their class, and `init` the lines of its only method.
-        table: the lines that make the table of what makes ops.
+        launch: what has the makers of ops. listed: the lines that list the functions.
         bundle: the bundle's file name as a Python literal.
         kernels: in the manifest's order. ops: their functions that give ops.
     """
@@ -54,7 +54,8 @@ class PackageView:
     lazy: str
     functions: str
     init: tuple[str, ...]
-    table: tuple[str, ...]
+    launch: str
+    listed: tuple[str, ...]
     bundle: str
     kernels: tuple[KernelView, ...]
     ops: tuple[LazyView, ...]
@@ -74,7 +75,7 @@ def package_view(info: BundleInfo, bundle_name: str) -> PackageView:
         own[name] = unique(name, taken)
         taken.add(own[name])
     named = [parameter_names([param.name for param in kernel.params] + list(kernel.choices), {"self"}) for kernel in info.kernels]
-    launch = unique("_launch", taken.union(*named))  # functions name the table in their bodies, where a parameter could hide it
+    launch = unique("_launch", taken.union(*named))  # functions name the makers in their bodies, where a parameter could hide it
     module = {*_MODULE_NAMES, *_TYPING, *_RUNTIME, "Loaded", own["Functions"], launch}
     module |= {f"_T{number}" for number in range(1, 1 + max((len(kernel.params) for kernel in info.kernels), default=0))}
     kernels, ops = [], []
@@ -102,7 +103,8 @@ def package_view(info: BundleInfo, bundle_name: str) -> PackageView:
         lazy=own["lazy"],
         functions=own["Functions"],
         init=tuple(_init(ops, own["lazy"], launch)),
-        table=tuple(bracketed(f"{launch} = _tilec_package_.ops", [literal(kernel.name) for kernel in info.kernels], "", indent=0)),
+        launch=launch,
+        listed=tuple(entry(", ".join(kernel.name for kernel in info.kernels), "as the functions of this module")) if ops else (),
         bundle=literal(bundle_name),
         kernels=tuple(kernels),
         ops=tuple(ops),

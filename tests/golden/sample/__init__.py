@@ -278,7 +278,7 @@ class Module:
 
 
 # Functions of the module: their ops run on any device, where the bundle is loaded when the first of them does.
-_launch = _tilec_package_.ops("add", "gemm", "everything", "tiled")
+_launch = _tilec_package_.makers
 
 
 def add(
@@ -386,6 +386,9 @@ class Functions:
 
     They are those of this module, and their ops run on one device. An argument may be an op that gives it. Tensors that are owned move in;
     an op's result is its arguments.
+
+    Attributes:
+        add, gemm, everything, tiled: as the functions of this module
     """
 
     def __init__(self, loaded: Loaded) -> None:

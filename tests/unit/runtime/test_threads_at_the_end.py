@@ -235,6 +235,28 @@ def test_who_waits_goes_on_where_another_thread_stops(queue: Queue) -> None:
     assert [thread for _, thread in ran] == [threading.current_thread()]
 
 
+def test_streams_that_wait_for_each_other_by_turns_are_done_in_turns(queue: Queue) -> None:
+    """Who does the work of one does of the other what that waits for, and no more: what is behind it waits for the first one."""
+    first, second = queue, Queue("second")
+    gate, ran = Gate(), list[Any]()
+    gate.open.clear()
+    for one in (first, second):
+        one.put(lambda _: gate())
+    end_all(0.0)
+    inner = Mark(second)
+    first.put(lambda given_up: inner.follow(given_up))
+    first.put(here(ran, "first"))
+    outer = Mark(first)
+    second.put(lambda given_up: outer.follow(given_up))
+    second.put(here(ran, "second"))
+    gate.open.set()
+    for one in (first, second):
+        one.join_thread(PATIENCE)
+    first.wait()
+    second.wait()
+    assert [what for what, _ in ran] == ["first", "second"]
+
+
 def test_work_that_never_ends_is_asked_to_stop(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_queue, "_LAST", 0.0)
     queue.end()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import importlib
 import inspect
 import pickle
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from tests.waiting import PATIENCE
 from tilec.bundle.write import write_bundle
 from tilec.errors import BundleError, RequirementError, UseAfterMoveError, VariantError
 from tilec.model.kernel import KernelInfo, VariantInfo
-from tilec.runtime import Device, Explanation, LazyLaunch, use_device, value
+from tilec.runtime import Device, Explanation, LazyLaunch, load, use_device, value
 from tilec.runtime.cpu_launch import CpuOptions
 from tilec.runtime.tensors.tensor import Tensor
 from tilec.stubs.render import render_package
@@ -261,22 +263,28 @@ def test_functions_are_plain_functions_of_the_module(sample: Any, cpu: Cpu) -> N
         assert there.__code__ is not here.__code__  # what an interpreter notes in code about one table would be wrong about the other
 
 
-def test_each_table_of_makers_makes_one_for_all_calls(sample: Any, cpu: Cpu) -> None:
-    """The first call of a kernel makes it, whoever calls and names its line; the table has it from then on."""
-    kernels = sample.load(cpu.device)
-    for function, makers in ((sample.add, sample._tilec_package_.makers), (kernels.lazy.add, None)):
-        table = function.__globals__["_launch"]
-        stands_in = table["add"]
-        tensors = [cpu.tensor(number) for number in range(3)]
-        op = function(*tensors)
-        with pytest.raises(UseAfterMoveError, match=rf"moved into the launch of add \(.*{HERE}:{here() - 1}\)"):
-            tensors[0].share()
-        op.sync()
-        made = table["add"]
-        assert made is not stands_in
-        assert made is (kernels["add"].make if makers is None else makers["add"])
-        stands_in((*map(cpu.tensor, range(3)), 1.0)).sync()  # who took it before
-        assert table["add"] is made
+def test_the_first_call_names_the_callers_line_as_later_ones_do(sample: Any, cpu: Cpu) -> None:
+    for function in (sample.add, sample.load(cpu.device).lazy.add):
+        for _ in range(2):
+            tensors = [cpu.tensor(number) for number in range(3)]
+            op = function(*tensors)
+            with pytest.raises(UseAfterMoveError, match=rf"moved into the launch of add \(.*{HERE}:{here() - 1}\)"):
+                tensors[0].share()
+            op.sync()
+
+
+def test_what_is_loaded_goes_with_its_module(sample: Any, cpu: Cpu) -> None:
+    """At once, whatever was called of it: nothing of a package refers to itself."""
+    loaded = load(bundle_of(*KERNELS), driver=cpu.driver, device=-1)
+    kernels, gone = sample.Module(loaded), weakref.ref(loaded)
+    kernels.lazy.add(*map(cpu.tensor, range(3))).sync()
+    assert gone() is not None
+    gc.disable()
+    try:
+        del loaded, kernels
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def here() -> int:

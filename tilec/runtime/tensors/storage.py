@@ -219,10 +219,12 @@ class Storage:
     def _order(self, sole: int | None, behind: set[int]) -> None:
         """Note which stream may write without waiting, and whose reads have to wait from now on."""
         lost = self.sole not in (None, sole) or not behind.isdisjoint(self.readers)
-        self.sole = sole
-        self.readers -= behind  # the same object: launches hold it
-        if lost:
-            EPOCH.end()
+        try:
+            self.sole = sole
+            self.readers -= behind  # the same object: launches hold it
+        finally:  # after Ctrl-C too
+            if lost:
+                EPOCH.end()
 
     @property
     def foreign(self) -> bool:
