@@ -30,6 +30,8 @@ _QUEUES: weakref.WeakSet[Queue] = weakref.WeakSet()
 _OVER: list[bool] = []
 # Seconds after which work that is begun once the process ends is asked to stop.
 _LAST = 2.0
+# Why work is never done that a thread waits for at the very end.
+_TAKEN_APART = "an object's `__del__` waits for it when the interpreter is taken apart, and no other thread runs any more"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,7 +136,7 @@ class Queue:
             raise
         self.check()
         if not done:
-            raise _never_done(self.name)
+            raise _never_done(self.name, _TAKEN_APART)
 
     def wait_for(self, number: int, seconds: float | None = None) -> bool:
         """Wait until the work of this number is done, well or not, but no longer than this; whether it is.
@@ -294,6 +296,8 @@ class Queue:
                 if error is not None and number > self._given_up:
                     self._error = error if self._error is None else self._error
                     self._note(number, error)
+                    if self._end is not None:  # nobody may be at it until somebody was told
+                        self._given_up = self._put
                 elif dropped and behind is not None:
                     self._note(number, behind)
                 self._done, self._busy = number, False
@@ -305,11 +309,18 @@ class Queue:
         try:
             if self._pace is not None:
                 self._pace()
-            late = None if self._end is None else time.monotonic() + _LAST
-            work(lambda: number <= self._given_up or (late is not None and time.monotonic() > late))
+            late, asked = None if self._end is None else time.monotonic() + _LAST, list[bool]()
+
+            def given_up() -> bool:
+                if late is not None and time.monotonic() > late:
+                    asked.append(True)
+                return bool(asked) or number <= self._given_up
+
+            work(given_up)
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for it
             return error
-        return None
+        # What is behind it must not go on as if it were done: it may have waited for another stream.
+        return _never_done(self.name, f"it was asked to stop after {_LAST:g} seconds") if asked else None
 
     def _note(self, number: int, error: BaseException) -> None:
         with contextlib.suppress(Exception):  # no memory: marks behind it do not know of it then, but nobody waits for ever
@@ -375,7 +386,7 @@ class Mark:
         self._queue.refuse_own(self._number)
         while not self._queue.wait_for(self._number, _PATIENCE) and not given_up():
             if sys.is_finalizing():
-                raise _never_done(self._queue.name)
+                raise _never_done(self._queue.name, _TAKEN_APART)
 
     def told(self) -> BaseException | None:
         """`error`, for somebody who takes care of it."""
@@ -405,9 +416,8 @@ def _no_thread(name: str, error: RuntimeError) -> DriverError:
     return DriverError(what, result="CUDA_ERROR_OPERATING_SYSTEM", code=304, cause=cause, fix=fix, device=ON_CPU)
 
 
-def _never_done(name: str) -> DriverError:
+def _never_done(name: str, cause: str) -> DriverError:
     what = f"the process ends while {name} has work that does not stop: it will not be done"
-    cause = "an object's `__del__` waits for it when the interpreter is taken apart, and no other thread runs any more"
     return DriverError(what, result="CUDA_ERROR_DEINITIALIZED", code=4, cause=cause, fix="wait before the process ends", device=ON_CPU)
 
 

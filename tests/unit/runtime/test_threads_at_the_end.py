@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from tests.waiting import PATIENCE, Gate, joined
+from tilec.errors import DriverError
 from tilec.runtime import cpu_queue
 from tilec.runtime.cpu_driver import CpuDriver
 from tilec.runtime.cpu_queue import Mark, Queue, end_all
@@ -238,10 +239,16 @@ def test_who_waits_goes_on_where_another_thread_stops(queue: Queue) -> None:
 def test_streams_that_wait_for_each_other_by_turns_are_done_in_turns(queue: Queue) -> None:
     """Who does the work of one does of the other what that waits for, and no more: what is behind it waits for the first one."""
     first, second = queue, Queue("second")
-    gate, ran = Gate(), list[Any]()
+    gate, ran, began = Gate(), list[Any](), threading.Semaphore(0)
     gate.open.clear()
+
+    def holds(_: Callable[[], bool]) -> None:
+        began.release()
+        gate()
+
     for one in (first, second):
-        one.put(lambda _: gate())
+        one.put(holds)
+        assert began.acquire(timeout=PATIENCE)
     end_all(0.0)
     inner = Mark(second)
     first.put(lambda given_up: inner.follow(given_up))
@@ -266,7 +273,19 @@ def test_work_that_never_ends_is_asked_to_stop(queue: Queue, monkeypatch: pytest
         while not given_up():
             asked.append(True)
 
-    assert queue.done(queue.put(endless))
+    ran: list[Any] = []
+
+    def and_more(given_up: Callable[[], bool]) -> None:
+        queue.put(here(ran))
+        endless(given_up)
+
+    with pytest.raises(DriverError, match="has work that does not stop: it will not be done") as caught:
+        queue.wait(queue.put(and_more))
+    assert caught.value.cause == "it was asked to stop after 0 seconds"
+    assert queue.done(2)
+    assert not ran, "what is behind it may need what it did not do"
+    queue.put(here(ran))
+    assert len(ran) == 1
 
 
 def test_ctrl_c_between_two_works_leaves_nobody_waiting(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
