@@ -159,8 +159,14 @@ def tried(step: Step, places: dict[str, Any], limit: float) -> dict[str, Any]:
     start = time.monotonic()
     code, text = called(words, step, limit)
     # What is kept names no machine's directories.
-    text = text.replace(str(places["scratch"]), "{scratch}").replace(str(ROOT), "{checkout}").replace(sys.prefix, "{python}")
-    text = text.replace(str(Path.home()), "~")
+    own = {
+        str(places["scratch"]): "{scratch}",
+        str(ROOT): "{checkout}",
+        sys.prefix: "{python}",
+        os.environ.get("TILEC_CACHE_DIR", ""): "{cache}",
+    }
+    for directory, shown in {**own, str(Path.home()): "~"}.items():
+        text = text.replace(directory, shown) if directory else text
     row |= {"seconds": round(time.monotonic() - start, 2), "code": code, "told": text[-KEPT:]}
     if code == 3 and 3 not in step.codes and (found := MISSING.search(text)):
         return {**row, "result": "missing", "told": found[0]}
