@@ -7,7 +7,8 @@ from typing import final
 
 @final
 class Epoch:
-    """One for all tensors. It ends when somebody claims one, or when a stream that needed to wait for nothing may have to.
+    """One for all tensors. It ends when somebody claims one, when what launches know one by gets a new owner, or when a stream that needed
+    to wait for nothing may have to.
 
     It is ended behind the change, and asked for before one looks: who finds it as it was has seen what there is to see. Ending it too often
     costs time alone.

@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -19,7 +18,7 @@ from tilec.runtime.handles import HANDLES
 from tilec.runtime.packing import Block
 from tilec.runtime.prepare import Plan
 from tilec.runtime.reading import Nobody, key_text, ordered, reading, reading_names, tuple_text, unpacking
-from tilec.runtime.references import LOCAL, references
+from tilec.runtime.references import LOCAL, followed, references
 from tilec.runtime.seam_types import LaunchCall
 from tilec.values import value_class
 
@@ -28,7 +27,7 @@ Launch = Callable[..., None]
 # Numbers whose value stays as long as they are the same object.
 CONSTANTS = frozenset((bool, int, float))
 # In place of what a chain says about the next op of a kernel (`ops/taking.py`).
-NO_HINT = (None, None, None, None)
+NO_HINT = (None, None, None, None, None)
 # Launches of ops that one kernel keeps, by the tensors.
 _MOST_KNOWN = 64
 
@@ -91,6 +90,7 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "device": device,
         "epoch": EPOCH,
         "failed": slow.failed,
+        "followed": followed,
         "guard": (lambda *_: False, None, *(nobody for _ in (*contract.others, *contract.keyed))),
         "handles": HANDLES,
         "known": known,
@@ -112,7 +112,6 @@ def fast_path(contract: Contract, plans: Mapping[tuple[Any, ...], Plan], slow: S
         "recent": remembered,
         "slow": slow.slow,
         "unrolled": unrolled,
-        "weakrefs": weakref.getweakrefcount,
     }
     exec(compile(source, "<tilec launch path>", "exec"), names)  # noqa: S102 - built from numbers alone
     return Paths(launch=names["launch"], owned=names["owned"], along=names["along"], meet=names["meet"])

@@ -95,7 +95,7 @@ def along(ctx, handed, left, told, hinted):
     count, there, empty = references, moved, ()
     value, verb, place = None, "", None
     kind, way, spare, s = type(handed[0]), handed[0]._way, handed[0]._origin.spare, ctx.stream
-    same, before = None, None
+    same, before, shelf = None, None, spare
     try:
         value = handed.pop()
         while True:
@@ -107,28 +107,38 @@ def along(ctx, handed, left, told, hinted):
                 ql = None
             if os != s:
                 ol = None
+            known_in = other_in = None  # the epochs in which the tensors of the two launches were found in the order of the execution
             for found in left:
                 if found is same:
                     value = step(value)
                 else:
                     if same is not None:
-                        same, spare[1:5] = None, no_hint
+                        same, spare[1:6] = None, no_hint
                     verb, step, place = found
                     if verb != "then":
                         return value, found
                     value = step(value)
                     if found is before and getattr(value, "_way", None) is way:
-                        same, spare[1:5] = found, hinted(step, value)
+                        same, spare[1:6] = found, hinted(step, value)
+                        shelf = [None] if followed() else spare
                     before = found
                 try:
-                    if value._way is not way or count(value) != local or weakrefs(value):
+                    if value._way is not way or count(value) != local:
                         return value, (verb, None, place)
                 except AttributeError:
                     return value, (verb, None, place)
                 looks, values = value._looks, value._values
                 {unpack} = values
-                if not ({inside} and ctx._wrote is wrote):
+                if ctx._wrote is not wrote:
                     break
+                if not (looks is ql and known_in is epoch.now or looks is ol and other_in is epoch.now):
+                    now = epoch.now
+                    if not ({inside}):
+                        break
+                    if looks is ql:
+                        known_in = now
+                    elif looks is ol:
+                        other_in = now
                 if looks is ql{numbers}:
                     result = function(first, second, address, {held})[0]
                 elif looks is ol{second_numbers}:
@@ -140,6 +150,7 @@ def along(ctx, handed, left, told, hinted):
                     if launched is None:
                         break
                     {second_latest} = launched
+                    other_in = None
                     if not (True{second_numbers}):
                         break
                     result = ofunction(ofirst, osecond, oaddress, {held})[0]
@@ -152,7 +163,7 @@ def along(ctx, handed, left, told, hinted):
                     failed(*parts, s, result)
                 if {alone_here}:
                     {looked} = looks
-                    value._values = empty; value._looks = None; spare[0] = value
+                    value._values = empty; value._looks = None; shelf[0] = value
                     value = values
                 else:
                     value = value._settled(ctx, True)
@@ -167,7 +178,7 @@ def along(ctx, handed, left, told, hinted):
         raise
     finally:
         if same is not None:
-            spare[1:5] = no_hint
+            spare[1:6] = no_hint
 
 def launch_anew(stream, values, looks):
     global latest, other

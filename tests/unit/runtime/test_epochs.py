@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import gc
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from tests.runtime_samples import ADD, bundle_of, fake_driver
 from tilec.errors import BorrowError
 from tilec.runtime import Stream, Tensor, bound, fastpath, load
 from tilec.runtime.epoch import EPOCH
+from tilec.runtime.ops.taking import owner_of
 from tilec.runtime.tensors import lease, storage
 
 FIRST, SECOND = 5, 6
@@ -110,6 +112,10 @@ class Watched:
             between()
         self.asked += 1
         return self.current
+
+    @now.setter
+    def now(self, epoch: object) -> None:
+        self.current = epoch
 
     def end(self) -> None:
         self.current = object()
@@ -217,3 +223,27 @@ def test_what_ends_one() -> None:
     ending("which is closed", stream.close)
     ending("the first one writes", lambda: memory.pass_through(FIRST, write=True))
     assert ends == ["another one reads", "which is closed", "the first one writes"]
+
+
+def test_a_new_owner_of_what_launches_know_a_tensor_by_ends_one() -> None:
+    sample = Sample()
+    z, x, y = sample.tensors
+    look = z._look
+    op = sample.module.lazy.add(z, x, y)  # from here on it is the op that has them
+    before = EPOCH.now
+    made = owner_of(z, op._looks[0])
+    assert made._look is look
+    assert EPOCH.now is not before
+    before = EPOCH.now
+    part = made.partition(1024)
+    assert EPOCH.now is not before
+    assert part.unpartition()._look is look
+
+
+def test_nothing_comes_between_a_claim_and_the_end_of_its_epoch() -> None:
+    """Other threads have their turn at calls and jumps back: one that finds the epoch as it was has to find no claim either."""
+    steps = list(dis.get_instructions(lease.Lease._take))
+    (end,) = (place for place, step in enumerate(steps) if step.opname == "STORE_ATTR" and step.argval == "now")
+    begin = max(place for place in range(end) if steps[place].opname == "STORE_SUBSCR")
+    between = {step.opname for step in steps[begin + 1 : end]}
+    assert between <= {"LOAD_FAST", "LOAD_GLOBAL", "CACHE", "NOP", "EXTENDED_ARG"}

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from sys import _getframe
 from types import FunctionType
 from typing import Any, TypeVar, final
-from weakref import getweakrefcount as weakrefs
 
 from tilec.errors import UsageError
 from tilec.runtime.ops.context import ExecutionContext
@@ -81,7 +80,7 @@ class Chain(DeviceOp[Any]):
             raise self._used() from None
         self._gone = place
         made, self._before = self._before, None
-        if made is not None and references(made) == LOCAL and weakrefs(made) == 0:
+        if made is not None and references(made) == LOCAL:
             made._fresh.append(None)
         else:
             made = _new(Chain)
@@ -134,7 +133,7 @@ class Chain(DeviceOp[Any]):
                         continue
                 before, way = way, getattr(value, "_way", None)  # what is no op at all has none
                 launcher = way_of(way)
-                if launcher is not None and references(value) == LOCAL and weakrefs(value) == 0:  # nobody sees this op any more
+                if launcher is not None and references(value) == LOCAL:  # nobody sees this op any more
                     if way is before:
                         handed, value = [value], None  # it is the only one who has it
                         value, step = launcher.along(ctx, handed, left, _told, hinted)

@@ -47,7 +47,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
 
     # `_gone`: what used it up, and where; of `then`, only where. `_way`: what launches that run in the same way share, until they are used
     # up; None for other ops.
-    __slots__ = ("__weakref__", "_fresh", "_gone", "_site")
+    __slots__ = ("_fresh", "_gone", "_site")
     _site: Site
     _fresh: list[None]
     _gone: tuple[str, Site] | Site

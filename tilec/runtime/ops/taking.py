@@ -11,6 +11,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from tilec.runtime.contract import Contract
+from tilec.runtime.epoch import EPOCH
 from tilec.runtime.fastpath import CONSTANTS, NO_HINT
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.references import LOCAL, TURNS, references
@@ -25,9 +26,10 @@ Looks = tuple[Look, ...]
 # (values, choices, depth) -> an op; `depth` is how many functions lie between this and who is named as the place of the op.
 Make = Callable[..., "LazyLaunch[Any]"]
 # What a maker finds: at most one op that has run and that nobody has any more, kept for the next launch of the kernel; a hint; and what
-# tells the two sets that were taken last. A hint is place, who is noted, and two sets: launches of these tensors are made at that place.
+# tells the two sets that were taken last. A hint is place, who is noted, two sets, and the epoch in which nobody has claims on them:
+# launches of these tensors are made at that place.
 Spare = list[Any]
-Hint = tuple[Any, Any, Any, Any]
+Hint = tuple[Any, Any, Any, Any, Any]
 # How many functions are kept with whether their ops come from one line.
 _MOST_LINES = 64
 _lines: dict[int, tuple[CodeType, bool]] = {}
@@ -40,20 +42,22 @@ def make(values, choices=(), depth=2):
     {unpack} = values
     if choices:
         axes, way = chosen(choices)
-    op, place, who, one, two, _ = spare
+    op, place, who, one, two, free, _ = spare
     spare[0] = None
-    if op is None or op._way is not usual and not choices or references(op) != {alone}:
+    if op is None or op._way is not usual and not choices or free is None and references(op) != {alone}:
         op = new()
         op._axes, op._way = {{}}, usual
-    if who is not None:
+    if free is epoch.now:
         try:
-            {known} = one
+            {hint} = one
 {expected}
-            {known} = two
+            {hint} = two
 {expected}
             if not ({hinted}): who = None
         except AttributeError:
             who = None
+    else:
+        who = None
     if who is None:
         frame = getframe(depth)
         code, offset, place, who = caller
@@ -92,7 +96,7 @@ def latest():
     return before, earlier
 """
 # The tensors are those of a set that a hint expects: its text stands in `make` twice, for a loop would cost more.
-_EXPECTED = """            if {same}:
+_EXPECTED = """            if {expected_same}:
                 {taken} = None; {mark} = who; op._values = values; op._looks = again; op._site = place
                 if choices:
                     op._axes, op._way = axes, way
@@ -122,14 +126,16 @@ def make_function(
     plain = [f"type(a{i}) is Tensor" for i in tensors]
     plain += [f"not a{i}._facts.readonly" for i in contract.outs]
     plain += [f"type(a{i}) in constants" for i in others]
+    same = " and ".join([*(f"a{i}._look is r{i}" for i in tensors), *(f"a{i} is r{i}" for i in others)])
     taken = {
-        "same": " and ".join([*(f"a{i}._look is r{i}" for i in tensors), *(f"a{i} is r{i}" for i in others), f"not ({claims})"]),
         "taken": " = ".join(f"a{i}._look" for i in tensors),
         "mark": " = ".join(f"a{i}._moved" for i in tensors),
     }
     source = _TEMPLATE.format(
         **taken,
-        expected=_EXPECTED.format(**taken),
+        same=f"{same} and not ({claims})",
+        expected=_EXPECTED.format(expected_same=same, **taken),
+        hint=f"{''.join(f'r{i}, ' for i in range(count))}again",
         unpack="".join(f"a{i}, " for i in range(count)).rstrip(),
         # Nobody but the step that a hint is for has what it is about: whatever threads make launches of the kernel, no other one meets it.
         hinted=" or ".join(f"a{tensors[0]}._look is r{i}" for i in tensors),
@@ -154,6 +160,7 @@ def make_function(
         "getframe": _getframe,
         "constants": CONSTANTS,
         "earlier": nobody,
+        "epoch": EPOCH,
         "make_any": make_any,
         "new": new,
         "usual": chosen(())[1],
@@ -175,14 +182,16 @@ def hinted(step: object, op: LazyLaunch[Any]) -> Hint:
         step: a function that a chain calls over and over.
         op: what it gave last, from the function of this module.
     """
-    place, latest = op._site, op._origin.spare[-1]
+    now, place, latest = EPOCH.now, op._site, op._origin.spare[-1]
     if op._looks is not None and type(step) is FunctionType and place[0] is step.__code__ and _on_one_line(place[0]):
-        mark = next(value._moved for value in op._values if type(value) is Tensor)
+        tensors = [value for value in op._values if type(value) is Tensor]
+        mark = tensors[0]._moved
         looks = {id(look) for look in op._looks}
         # Another thread's, which may have come between, is about other tensors.
         sets = [taken for taken in latest() if taken[-1] is not None and {id(look) for look in taken[-1]} == looks]
-        if sets and type(mark) is tuple and mark[1] is place:
-            return place, mark, sets[0], sets[-1]
+        if sets and type(mark) is tuple and mark[1] is place and not any(tensor.lease._held for tensor in tensors):
+            first, last = [(*taken[: len(op._values)], taken[-1]) for taken in (sets[0], sets[-1])]
+            return place, mark, first, last, now
     return NO_HINT
 
 
@@ -243,4 +252,5 @@ def owner_of(tensor: Tensor, look: Look) -> Tensor:
     made = object.__new__(Tensor)
     made.storage, made.lease, made._facts, made._look = tensor.storage, tensor.lease, tensor._facts, look
     made._moved = made._within = None
+    EPOCH.end()
     return made

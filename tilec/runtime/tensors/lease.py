@@ -167,8 +167,10 @@ class Lease:
                         log.debug("%s: refused, %s %s and %s %s", self.about, held.who, _verb(held.writes), who, _verb(writes))
                     raise _conflict(f"the tensor cannot be {'written' if writes else 'read'} by {who}", held)
             taken = Claim(self, who, writes=writes)
-            self._held[taken.number] = Held(who=who, writes=writes, part=part)
-            EPOCH.end()
+            number, said, epoch = taken.number, Held(who=who, writes=writes, part=part), object()
+            # Between these two no other thread runs: who moves a tensor in this epoch does not look for claims.
+            self._held[number] = said
+            EPOCH.now = epoch
         if (log := leases()) is not None:
             log.debug("%s: claim %d, %s %s", self.about, taken.number, who, _verb(writes))
         return taken

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilec.errors import UseAfterMoveError
 from tilec.model.dtype import DTYPES
+from tilec.runtime.epoch import EPOCH
 from tilec.runtime.layout import Shape, TensorFacts, interned
 from tilec.runtime.seam import DeviceDriver, PoolHandle
 from tilec.runtime.tensors.described import Described, dtype_name, facts_of, recast, with_layout
@@ -124,6 +125,7 @@ class Tensor(Readable):
         # As `_of` does it, in less time, and with the same look: launches tell by it that nothing is changed.
         made: Tensor = _new(Tensor)
         made.storage, made.lease, made._facts, made._look, made._moved, made._within = storage, self.lease, self._facts, look, None, None
+        EPOCH.end()
         return made
 
     def take_back(self, moved: Described) -> None:

@@ -15,6 +15,7 @@ from tests.unit.runtime.ops.chain_samples import Gpu, on
 from tests.waiting import joined
 from tilec.errors import DriverError, UseAfterMoveError
 from tilec.runtime import Device, DeviceOp, LazyLaunch, use_device
+from tilec.runtime.epoch import EPOCH
 from tilec.runtime.fastpath import NO_HINT
 from tilec.runtime.ops.taking import hinted
 from tilec.runtime.references import EXACT
@@ -238,7 +239,8 @@ def test_a_hint_is_about_tensors_of_its_step(gpu: Gpu) -> None:
     add = module.lazy.add
     step: Callable[[Any], LazyLaunch[Any]] = lambda found: add(*found)  # noqa: E731
     op = step(on(driver, 512, 512, 512))
-    place, who, one, two = hinted(step, op)
+    place, who, one, two, free = hinted(step, op)
+    assert free is EPOCH.now
     assert (place, who) == (op._site, op._values[0]._moved)
     assert one[-1] is two[-1] is op._looks
     others = step(on(driver, 512, 512, 512))
