@@ -90,16 +90,18 @@ def owned(ctx, op):
         return values
     return op._settled(ctx, alone)
 
-def along(ctx, handed, left, told, hinted):
+def along(ctx, handed, left, told, hinted, passing):
     global latest, other
     count, there, empty = references, moved, ()
     value, verb, place = None, "", None
     kind, way, spare, s = type(handed[0]), handed[0]._way, handed[0]._origin.spare, ctx.stream
-    same, before, shelf = None, None, spare
+    same, before, shelf, turns, calm = None, None, spare, None, None
     try:
         value = handed.pop()
         while True:
             value = owned(ctx, value)
+            if calm is not None:
+                calm.forget()
             wrote, read = ctx._wrote, ctx._read
             {latest} = latest
             {second_latest} = other
@@ -110,10 +112,28 @@ def along(ctx, handed, left, told, hinted):
             known_in = other_in = None  # the epochs in which the tensors of the two launches were found in the order of the execution
             for found in left:
                 if found is same:
+                    if turns is not None:
+                        if rest and sure is epoch.now and ctx._wrote is wrote:
+                            tfunction, tfirst, tsecond, taddress, tparts, given = turns[rest & 1]
+                            rest -= 1
+                            result = tfunction(tfirst, tsecond, taddress, {held})[0]
+                            if result:
+                                known.clear()
+                                latest = other = none_latest
+                                ql = ol = None
+                                try:
+                                    failed(*tparts, s, result)
+                                except BaseException:
+                                    value = step(value)  # the op that could not be launched
+                                    raise
+                            value = given
+                            continue
+                        turns = given = None
                     value = step(value)
                 else:
                     if same is not None:
                         same, spare[1:6] = None, no_hint
+                        calm = turns = given = None
                     verb, step, place = found
                     if verb != "then":
                         return value, found
@@ -121,6 +141,7 @@ def along(ctx, handed, left, told, hinted):
                     if found is before and getattr(value, "_way", None) is way:
                         same, spare[1:6] = found, hinted(step, value)
                         shelf = [None] if followed() else spare
+                        calm = passing(step)
                     before = found
                 try:
                     if value._way is not way or count(value) != local:
@@ -159,14 +180,23 @@ def along(ctx, handed, left, told, hinted):
                 if result:
                     known.clear()
                     latest = other = none_latest
-                    ql = ol = None
+                    ql = ol = calm = None
                     failed(*parts, s, result)
                 if {alone_here}:
                     {looked} = looks
                     value._values = empty; value._looks = None; shelf[0] = value
                     value = values
+                    if calm is not None:
+                        if looks is ql{numbers}:
+                            turns = calm.met((function, first, second, address, parts), values, wrote)
+                        else:
+                            turns = calm.met((ofunction, ofirst, osecond, oaddress, oparts), values, wrote)
+                        if turns is not None:
+                            rest, sure = calm.most, turns[2]
                 else:
                     value = value._settled(ctx, True)
+                    if calm is not None:
+                        calm.forget()
             else:
                 return value, None
             {drop} = None

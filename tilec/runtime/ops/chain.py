@@ -11,6 +11,7 @@ from typing import Any, TypeVar, final
 from tilec.errors import UsageError
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import COROUTINE, IS_OP, DeviceOp, require_function
+from tilec.runtime.ops.passing import passing
 from tilec.runtime.ops.site import Site, label, location, site
 from tilec.runtime.ops.taking import hinted
 from tilec.runtime.ops.tensor_steps import MOVES, RUNS
@@ -136,7 +137,7 @@ class Chain(DeviceOp[Any]):
                 if launcher is not None and references(value) == LOCAL:  # nobody sees this op any more
                     if way is before:
                         handed, value = [value], None  # it is the only one who has it
-                        value, step = launcher.along(ctx, handed, left, _told, hinted)
+                        value, step = launcher.along(ctx, handed, left, _told, hinted, passing)
                     else:
                         try:
                             value = launcher.owned(ctx, value)

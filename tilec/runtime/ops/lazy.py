@@ -302,6 +302,9 @@ class LazyLaunchers:
 class LazyLauncher:
     """A kernel, as a function that gives ops."""
 
+    # Nothing comes of a call but an op: chains that only call this know what comes of the next call (`passing.py`).
+    _tilec_passes_on = True
+
     def __init__(self, launcher: Launcher) -> None:
         """Use `Module.lazy`; or take the launcher of a generated package's kernel, restricted as one likes.
 
