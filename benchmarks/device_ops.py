@@ -1,7 +1,7 @@
 """On a GPU: chains of launches against a C loop, await against sync, and operations that overlap.
 
-usage: python benchmarks/device_ops.py OUT.json [--dist dist]. Needs the built package, torch (for the facts of the machine) and a C
-compiler. Medians; what is compared takes turns in one run.
+usage: python benchmarks/device_ops.py OUT.json [--dist dist] [--processes 7]. Needs the built package, torch (for the facts of the machine)
+and a C compiler. Medians; what is compared takes turns in one run. Chains are measured in several processes, for these differ.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import launch_ways as ways
 from gpu_launch import machine
+from processes import merged, several
 
 LINKS, ROUNDS, SMALL, TURNS, OPS = 1000, 15, 500, 9, 4
 ELEMENTS = 256
@@ -47,7 +48,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("out", type=Path, help="where to write the JSON")
     parser.add_argument("--dist", type=Path, default=Path(__file__).resolve().parents[1] / "dist", help="where tilec_examples lies")
+    parser.add_argument("--processes", type=int, default=7, help="that chains are measured in; their medians count")
+    parser.add_argument("--chain-only", action="store_true", help="one process, and nothing but chains")
     arguments = parser.parse_args()
+    if arguments.chain_only:
+        sys.path.insert(0, str(arguments.dist.resolve()))
+        arguments.out.write_text(json.dumps(chain(importlib.import_module("tilec_examples"))), encoding="utf-8")
+        return 0
     import torch
 
     if not torch.cuda.is_available():
@@ -60,7 +67,7 @@ def main() -> int:
         "schema_version": 1,
         "benchmark": "device_ops",
         "machine": machine(torch),
-        "chain_us_per_launch": chain(package),
+        "chain_us_per_launch": merged(several(__file__, ["--chain-only", "--dist", str(arguments.dist)], arguments.processes)),
         "await": asyncio.run(awaiting(package)),
         "concurrency_ms": overlapping(),
     }

@@ -1,7 +1,8 @@
 """On a GPU: what a launch through generated launchers costs against other ways, and what the example kernels reach against torch.
 
-usage: python benchmarks/gpu_launch.py OUT.json [--dist dist] [--small]. Needs the built package and torch; the C loop, cuda.core, CuPy and
-Triton are measured where they are installed. All numbers are of one run; medians of 9 batches of 2000 launches, and of 15 timed launches.
+usage: python benchmarks/gpu_launch.py OUT.json [--dist dist] [--small] [--processes 5]. Needs the built package and torch; the C loop,
+cuda.core, CuPy and Triton are measured where they are installed. All ways take turns; medians of 9 batches of 2000 launches, of several
+processes, and of 15 timed launches.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import launch_ways as ways
+from processes import merged, several
 
 BATCHES, LAUNCHES, WARM, TIMED = 9, 2000, 300, 15
 SAME = "C loop over cuLaunchKernel, same kernel and arguments"
@@ -30,6 +32,7 @@ def main() -> int:
     parser.add_argument("--dist", type=Path, default=Path(__file__).resolve().parents[1] / "dist", help="where tilec_examples lies")
     parser.add_argument("--small", action="store_true", help="sixteen times less data, for cards with little memory")
     parser.add_argument("--launches-only", action="store_true", help="leave the throughput out")
+    parser.add_argument("--processes", type=int, default=5, help="that launches are measured in; their medians count")
     arguments = parser.parse_args()
     try:
         import torch
@@ -42,7 +45,11 @@ def main() -> int:
     torch.zeros(1, device="cuda")
     sys.path.insert(0, str(arguments.dist.resolve()))
     module = importlib.import_module("tilec_examples").load("cuda:0")
-    launches = launch_costs(torch, module)
+    if arguments.processes > 1:
+        alone = ["--launches-only", "--processes", "1", "--dist", str(arguments.dist)]
+        launches = merged([made["launch_us"] for made in several(__file__, alone, arguments.processes)])
+    else:
+        launches = launch_costs(torch, module)
     document = {
         "schema_version": 1,
         "benchmark": "gpu_launch",
