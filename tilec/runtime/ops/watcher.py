@@ -71,16 +71,14 @@ class Watcher:
             while line and _has_heard(line[0][1]):  # by a wait of its own
                 line.popleft()
             line.append((mark, told))
-            if not self._over:
-                self._start()
+            self._needed()
         self._look_over()
 
     def hurry(self) -> None:
         """Somebody waits from now on: look soon, and often."""
         with self._lock:
             self._hurried = True
-            if not self._over:
-                self._start()
+            self._needed()
             self._changed.notify()
         self._look_over()
 
@@ -89,8 +87,7 @@ class Watcher:
         DROPS.keep((mark,), thing)
         with self._lock:
             self._drops = True
-            if not self._over:
-                self._start()
+            self._needed()
         self._look_over()
 
     def pending(self, losses: Losses, ordinal: int) -> list[str]:
@@ -143,6 +140,11 @@ class Watcher:
             self._drops = False
             if self._lines or left:
                 self._start()
+
+    def _needed(self) -> None:
+        """There is something to do for the thread, if the process does not end: then it is `_look_over` that decides."""
+        if not self._over:
+            self._start()
 
     def _start(self) -> None:
         if self._thread is not None:
