@@ -85,8 +85,9 @@ def owned(ctx, op):
     if alone and inside and {alone}:
         {looked} = looks
         op._values, op._looks = (), None
-        if op._way is not None:
-            op._origin.spare[0] = op
+        spare = op._origin.spare
+        if op._way is not None and spare[5] is None:
+            spare[0] = op
         return values
     return op._settled(ctx, alone)
 
@@ -95,7 +96,8 @@ def along(ctx, handed, left, told, hinted, passing):
     count, there, empty = references, moved, ()
     value, verb, place = None, "", None
     kind, way, spare, s = type(handed[0]), handed[0]._way, handed[0]._origin.spare, ctx.stream
-    same, before, shelf, turns, calm = None, None, spare, None, None
+    same, before, turns, calm = None, None, None, None
+    shelf = spare if spare[5] is None else [None]
     try:
         value = handed.pop()
         while True:
@@ -139,7 +141,7 @@ def along(ctx, handed, left, told, hinted, passing):
                         return value, found
                     value = step(value)
                     if found is before and getattr(value, "_way", None) is way:
-                        same, spare[1:6] = found, hinted(step, value)
+                        same, spare[0:6] = found, (None, *hinted(step, value))
                         shelf = [None] if followed() else spare
                         calm = passing(step)
                     before = found
@@ -193,6 +195,8 @@ def along(ctx, handed, left, told, hinted, passing):
                             turns = calm.met((ofunction, ofirst, osecond, oaddress, oparts), values, wrote)
                         if turns is not None:
                             rest, sure = calm.most, turns[2]
+                        elif not calm.trials:
+                            calm = None
                 else:
                     value = value._settled(ctx, True)
                     if calm is not None:

@@ -20,6 +20,7 @@ Turn = tuple[Any, Any, Any, int, Any, tuple[Any, ...]]
 # Steps in a row that nobody calls; even, since two turns follow each other. Behind them come some that are called: another thread may have
 # given a name that the function reads another meaning, or have begun to follow this one, and that is seen so many steps later.
 MOST = 510
+_TRIALS = 16
 # How many functions are kept with what they call.
 _MOST_CODES = 64
 # Any number of arguments; and those that run later: generators, coroutine functions.
@@ -51,10 +52,11 @@ class Passing:
 
     Attributes:
         most: how many steps may follow without a call.
+        trials: how many steps that are called may still come to nothing: to learn of each costs more than to call it.
     """
 
     most = MOST
-    __slots__ = ("_code", "_name", "_seen", "_step")
+    __slots__ = ("_code", "_name", "_seen", "_step", "trials")
 
     def __init__(self, step: FunctionType, name: Name) -> None:
         """Made by `passing`."""
@@ -62,6 +64,7 @@ class Passing:
         self._code = step.__code__
         self._name = name
         self._seen: tuple[_Seen | None, _Seen | None] = (None, None)
+        self.trials = _TRIALS
 
     def forget(self) -> None:
         """Steps that nothing was learned of came between the last ones and the next."""
@@ -78,6 +81,7 @@ class Passing:
         Returns:
             What the next two steps come to, and all further ones by turns, in the epoch that is given too; None where that is not known.
         """
+        self.trials -= 1
         step, epoch = self._step, EPOCH.now
         callee = found(step, self._name) if step.__code__ is self._code else None
         now = _Seen(callee, epoch, wrote, tuple(map(id, values)), launch) if callee is not None and not followed() else None
@@ -91,6 +95,7 @@ class Passing:
         if not given.keys() >= set(last.gave):
             return None
         self._seen = (None, None)
+        self.trials = _TRIALS
         return (*last.launch, tuple([given[number] for number in last.gave])), (*launch, values), epoch
 
 
@@ -117,7 +122,7 @@ def found(step: FunctionType, name: Name) -> object | None:
         value = value.__dict__.get(name.attribute) if type(value) is ModuleType else None
     if type(value) is FunctionType:
         return value if type(value.__globals__.get("_tilec_package_")) is Package else None
-    return value if getattr(type(value), "_tilec_passes_on", False) else None
+    return value if "_tilec_passes_on" in vars(type(value)) else None  # a class that is made of it may do more
 
 
 def _called(code: CodeType) -> Name | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from typing import Any
@@ -87,3 +88,21 @@ def test_ops_that_a_profiler_keeps_while_they_are_launched_are_not_made_into_oth
     assert len({id(one) for one in kept}) == len(kept)
     assert len(kept) > 6 or sys.version_info < (3, 11)  # there, a profiler has calls hold what they are given
     assert {type(one) for one in kept} <= {type(module.lazy.add(*found))}
+
+
+def test_ops_that_a_profiler_keeps_are_not_made_into_others_where_each_launch_is_new(gpu: Gpu) -> None:
+    module, driver = gpu
+    kept: list[Any] = []
+    number = itertools.count()
+
+    def keep(frame: Any, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name == "owned":
+            kept.append(frame.f_locals["op"])
+
+    op = chained(module.lazy.add(*on(driver, 512, 512, 512)), 12, lambda found: module.lazy.add(*found[:3], float(next(number))))
+    sys.setprofile(keep)
+    try:
+        op.sync()
+    finally:
+        sys.setprofile(None)
+    assert len({id(one) for one in kept}) == len(kept) == 13

@@ -213,6 +213,58 @@ def test_ctrl_c_between_launches_gives_everything_back(gpu: Gpu, at: Hooks, numb
         assert owned(*tensors)
 
 
+@pytest.mark.parametrize("name", ["all", "two places"])
+@pytest.mark.parametrize("warm", ["", "g", "gf", "ggfg"])
+@pytest.mark.parametrize("number", [*range(1, 14), 60, 61])
+def test_a_launch_that_is_accepted_at_the_second_try_is_like_others(gpu: Gpu, at: Hooks, name: str, warm: str, number: int) -> None:
+    """Another library takes the thread's context away: the next launch is refused, and then made where there is one."""
+    module, driver = gpu
+    add = module.lazy.add
+    steps = {"g": lambda found: add(*found), "f": lambda found: add(found[1], found[0], found[2])}
+    step, turn = steps_of(add)[name]
+    turns = [*((0, 1, 2) if each == "g" else (1, 0, 2) for each in warm), *[turn] * 100]
+    at[number] = lambda: setattr(driver._thread, "current", None)
+    tensors = on(driver, 512, 512, 512)
+    op = add(*tensors)
+    for each in warm:
+        op = op.then(steps[each])
+    found = chained(op, 100, step).sync()
+    wanted = [one.storage.address for one in tensors]
+    for launch, turn in zip(driver.launches, [*turns, (0, 1, 2)], strict=True):
+        assert list(launch.arguments[:3]) == wanted
+        wanted = [wanted[place] for place in turn]
+    assert owned(*found[:3])
+    assert len(driver.errors) == 1  # it was refused
+
+
+def test_functions_that_never_repeat_are_looked_at_for_a_while_alone(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, driver = gpu
+    step, _ = steps_of(module.lazy.add)["three places"]
+    met, known = list[None](), passing.Passing.met
+
+    def counted(self: passing.Passing, *arguments: Any) -> Any:
+        met.append(None)
+        return known(self, *arguments)
+
+    monkeypatch.setattr(passing.Passing, "met", counted)
+    chained(module.lazy.add(*on(driver, 512, 512, 512)), 300, step).sync()
+    assert len(met) == passing._TRIALS
+
+
+def test_a_class_that_is_made_of_a_kernels_functions_is_called(gpu: Gpu, at: Hooks) -> None:
+    module, driver = gpu
+
+    class Counting(LazyLauncher):  # type: ignore[misc]
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            counted.append(None)
+            return super().__call__(*args, **kwargs)
+
+    counted: list[None] = []
+    add = Counting(module.add)
+    chained(add(*on(driver, 512, 512, 512)), 100, lambda found: add(*found)).sync()
+    assert len(counted) == 101
+
+
 def test_another_meaning_of_a_name_is_seen_in_the_end(gpu: Gpu, at: Hooks) -> None:
     """As other threads give it: between two launches."""
     module, driver = gpu
