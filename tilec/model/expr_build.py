@@ -174,17 +174,18 @@ class Builder:
         if isinstance(node.slice, ast.Slice | ast.Tuple):
             raise self.error(node, "one index is needed, as in x.shape[0]")
         whole, index = self.build(base, depth + 1)[1], self.number(node.slice, depth + 1)
-        shown, column = ast.unparse(base), column_of(node, self.text)
-        fixed = _literal(node.slice)
-        if fixed is not None and isinstance(base.value, ast.Name):
-            self.extents.add((base.value.id, base.attr, fixed))
+        column, fixed = column_of(node, self.text), _literal(node.slice)
+        assert isinstance(base.value, ast.Name)  # or it had not been built
+        name, attribute = base.value.id, base.attr
+        if fixed is not None:
+            self.extents.add((name, attribute, fixed))
 
         def run(env: Mapping[str, Any]) -> Any:
             extents, at = whole(env), index(env)
             try:
                 return extents[at]
             except (IndexError, TypeError):
-                raise FaultError(f"{shown} has {len(extents)} dimensions and no [{at!r}]", column) from None
+                raise FaultError(f"{name}.{attribute} has {len(extents)} dimensions and no [{at!r}]", column) from None
 
         return "number", run
 
