@@ -53,10 +53,10 @@ class Paths:
         launch: enqueues a call, or hands it over to the slow path.
         owned: of (context of an execution, op): enqueues a launch of tensors that moved into its op, none of them twice; what the op gives.
         along: of (context of an execution, list of one op, which is taken out of it, iterator of a chain's steps, what is told of errors,
-            what says where a step's next ops are made): does so too, and goes on with the steps as long as each gives another launch of
-            the kernel that nobody else has. What the last launch gave, and None; or what the last step's function gave, and that step
-            without its function, where it is something else; or what a step is still to be called with, and that step, where it is no
-            `then`.
+            what says where a step's next ops are made, what follows functions that only pass on): does so too, and goes on with the
+            steps as long as each gives another launch of the kernel that nobody else has. What the last launch gave, and None; or what
+            the last step's function gave, and that step without its function, where it is something else; or what a step is still to be
+            called with, and that step, where it is no `then`.
         meet: is told tilec's type of tensors, once there is one: a program that has none need not import it.
     """
 

@@ -20,6 +20,7 @@ Turn = tuple[Any, Any, Any, int, Any, tuple[Any, ...]]
 # Steps in a row that nobody calls; even, since two turns follow each other. Behind them come some that are called: another thread may have
 # given a name that the function reads another meaning, or have begun to follow this one, and that is seen so many steps later.
 MOST = 510
+# Steps that are called without coming to anything that is known, until their function is left alone.
 _TRIALS = 16
 # How many functions are kept with what they call.
 _MOST_CODES = 64
