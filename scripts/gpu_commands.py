@@ -164,8 +164,9 @@ def tried(step: Step, places: dict[str, Any], limit: float) -> dict[str, Any]:
         str(ROOT): "{checkout}",
         sys.prefix: "{python}",
         os.environ.get("TILEC_CACHE_DIR", ""): "{cache}",
+        str(Path.home()): "~",
     }
-    for directory, shown in {**own, str(Path.home()): "~"}.items():
+    for directory, shown in own.items():
         text = text.replace(directory, shown) if directory else text
     row |= {"seconds": round(time.monotonic() - start, 2), "code": code, "told": text[-KEPT:]}
     if code == 3 and 3 not in step.codes and (found := MISSING.search(text)):

@@ -86,7 +86,7 @@ def owned(ctx, op):
         {looked} = looks
         op._values, op._looks = (), None
         spare = op._origin.spare
-        if op._way is not None and spare[5] is None:
+        if op._way is not None and spare[5] is None:  # no chain has a hint, which takes ops unasked
             spare[0] = op
         return values
     return op._settled(ctx, alone)
@@ -190,9 +190,9 @@ def along(ctx, handed, left, told, hinted, passing):
                     value = values
                     if calm is not None:
                         if looks is ql{numbers}:
-                            turns = calm.met((function, first, second, address, parts), values, wrote)
+                            turns = calm.met((function, first, second, address, parts), values)
                         else:
-                            turns = calm.met((ofunction, ofirst, osecond, oaddress, oparts), values, wrote)
+                            turns = calm.met((ofunction, ofirst, osecond, oaddress, oparts), values)
                         if turns is not None:
                             rest, sure = calm.most, turns[2]
                         elif not calm.trials:

@@ -17,6 +17,9 @@ def _never(_: object) -> int:
 
 # Of an object in a local variable: how many there are with that, and with what hands it over here; -1 where it cannot be told.
 references: Callable[[object], int] = sys.getrefcount if EXACT else _never
+# What that is of an object that only one local variable has. Everything else that holds it once adds one. It is not asked of a variable:
+# debuggers that follow the import hold what is in those.
+LOCAL = references(object()) + 1 if EXACT else 0
 
 
 def followed() -> bool:
@@ -25,8 +28,3 @@ def followed() -> bool:
         return True
     tools = getattr(sys, "monitoring", None)
     return tools is not None and any(tools.get_tool(number) is not None for number in range(6))
-
-
-# What that is of an object that only one local variable has. Everything else that holds it once adds one. It is not asked of a variable:
-# debuggers that follow the import hold what is in those.
-LOCAL = references(object()) + 1 if EXACT else 0

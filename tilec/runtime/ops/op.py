@@ -36,7 +36,7 @@ Last = TypeVar("Last")
 # Flag of the code of a coroutine function (inspect.COCOROUTINE, whose module costs more than it is worth here).
 COROUTINE = 0x80
 # Flags of functions that give something to be driven instead: coroutine functions, generators of both kinds.
-_LATER = COROUTINE | 0x20 | 0x200
+LATER = COROUTINE | 0x20 | 0x200
 
 
 class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
@@ -68,7 +68,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         """
         super().__init_subclass__(**kwargs)
         code = getattr(cls.__dict__.get("_execute"), "__code__", None)
-        if code is not None and code.co_flags & _LATER:
+        if code is not None and code.co_flags & LATER:
             what = f"{cls.__qualname__}._execute is a coroutine function or a generator, and has to give the result itself"
             raise UsageError(what, cause="nobody would await or iterate it", fix="enqueue everything in it and return the result")
 

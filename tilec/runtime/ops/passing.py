@@ -11,6 +11,8 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple, final
 
 from tilec.runtime.epoch import EPOCH
+from tilec.runtime.ops.codes import by_code
+from tilec.runtime.ops.op import LATER
 from tilec.runtime.package import Package
 from tilec.runtime.references import followed
 
@@ -22,11 +24,8 @@ Turn = tuple[Any, Any, Any, int, Any, tuple[Any, ...]]
 MOST = 510
 # Steps that are called without coming to anything that is known, until their function is left alone.
 _TRIALS = 16
-# How many functions are kept with what they call.
-_MOST_CODES = 64
-# Any number of arguments; and those that run later: generators, coroutine functions.
-_OTHER_KINDS = 0x04 | 0x08 | 0x20 | 0x80 | 0x100 | 0x200
-_codes: dict[int, tuple[CodeType, Name | None]] = {}
+# Flags of functions that take any number of arguments.
+_ANY_NUMBER = 0x04 | 0x08
 
 
 class Name(NamedTuple):
@@ -42,7 +41,6 @@ class _Seen(NamedTuple):
 
     callee: object
     epoch: object
-    wrote: object
     gave: tuple[int, ...]
     launch: Launched
 
@@ -71,13 +69,12 @@ class Passing:
         """Steps that nothing was learned of came between the last ones and the next."""
         self._seen = (None, None)
 
-    def met(self, launch: Launched, values: tuple[Any, ...], wrote: object) -> tuple[Turn, Turn, object] | None:
+    def met(self, launch: Launched, values: tuple[Any, ...]) -> tuple[Turn, Turn, object] | None:
         """Learn what a step came to that was called.
 
         Args:
             launch: what it was.
             values: what the step gave, in objects that nobody else has.
-            wrote: mark of what the execution has in order.
 
         Returns:
             What the next two steps come to, and all further ones by turns, in the epoch that is given too; None where that is not known.
@@ -85,10 +82,10 @@ class Passing:
         self.trials -= 1
         step, epoch = self._step, EPOCH.now
         callee = found(step, self._name) if step.__code__ is self._code else None
-        now = _Seen(callee, epoch, wrote, tuple(map(id, values)), launch) if callee is not None and not followed() else None
+        now = _Seen(callee, epoch, tuple(map(id, values)), launch) if callee is not None and not followed() else None
         first, last = self._seen
         self._seen = (last, now)
-        if first is None or last is None or now is None or first.gave != now.gave or not first[:3] == last[:3] == now[:3]:
+        if first is None or last is None or now is None or first.gave != now.gave or not first[:2] == last[:2] == now[:2]:
             return None
         # The step before the last one gave the same objects as this one: so the next gives what the last one gave. Objects that are alive
         # have had their identities all the time, since no tensor got a new owner in this epoch.
@@ -104,13 +101,8 @@ def passing(step: object) -> Passing | None:
     """What follows the steps of a function that does nothing but pass on; None for another one."""
     if type(step) is not FunctionType or type(step.__globals__) is not dict:
         return None
-    code = step.__code__
-    known = _codes.get(id(code))
-    if known is None:
-        if len(_codes) >= _MOST_CODES:
-            _codes.clear()
-        known = _codes[id(code)] = code, _called(code)  # with the code: its id is nobody else's for as long
-    return None if known[1] is None else Passing(step, known[1])
+    name = _called(step.__code__)
+    return None if name is None else Passing(step, name)
 
 
 def found(step: FunctionType, name: Name) -> object | None:
@@ -126,9 +118,10 @@ def found(step: FunctionType, name: Name) -> object | None:
     return value if "_tilec_passes_on" in vars(type(value)) else None  # a class that is made of it may do more
 
 
+@by_code
 def _called(code: CodeType) -> Name | None:
     """What some code calls, if it does nothing else than to call that with its argument, elements of it, constants and names."""
-    if code.co_flags & _OTHER_KINDS or code.co_argcount != 1 or code.co_kwonlyargcount or code.co_cellvars:
+    if code.co_flags & (_ANY_NUMBER | LATER) or code.co_argcount != 1 or code.co_kwonlyargcount or code.co_cellvars:
         return None
     reader = _Reader(code)
     for name, argument in _instructions(code):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tilec.runtime.contract import Contract
 from tilec.runtime.epoch import EPOCH
 from tilec.runtime.fastpath import CONSTANTS, NO_HINT
+from tilec.runtime.ops.codes import by_code
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.references import LOCAL, TURNS, references
 from tilec.runtime.tensors.described import Look
@@ -30,9 +31,6 @@ Make = Callable[..., "LazyLaunch[Any]"]
 # launches of these tensors are made at that place.
 Spare = list[Any]
 Hint = tuple[Any, Any, Any, Any, Any]
-# How many functions are kept with whether their ops come from one line.
-_MOST_LINES = 64
-_lines: dict[int, tuple[CodeType, bool]] = {}
 
 # Between the first look that is taken and the last mark that is set lies nothing at which the interpreter lets other threads run, or raises
 # what a signal asks for: calls, and jumps back. A test reads the instructions.
@@ -195,19 +193,15 @@ def hinted(step: object, op: LazyLaunch[Any]) -> Hint:
     return NO_HINT
 
 
+@by_code
 def _on_one_line(code: CodeType) -> bool:
     """Whether all that some code calls is on one line: nothing else of a place is shown."""
-    known = _lines.get(id(code))
-    if known is None:
-        from opcode import opmap
+    from opcode import opmap
 
-        begin = opmap.get("RESUME")  # on the line of `def`
-        units = code.co_code
-        lines = {line for start, end, line in code.co_lines() if line is not None and not (end - start == 2 and units[start] == begin)}
-        if len(_lines) >= _MOST_LINES:
-            _lines.clear()
-        known = _lines[id(code)] = code, len(lines) == 1  # with the code: its id is nobody else's for as long
-    return known[1]
+    begin = opmap.get("RESUME")  # on the line of `def`
+    units = code.co_code
+    lines = {line for start, end, line in code.co_lines() if line is not None and not (end - start == 2 and units[start] == begin)}
+    return len(lines) == 1
 
 
 def settle(ctx: ExecutionContext, values: tuple[Any, ...], looks: Looks, *, alone: bool) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import weakref
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.unit.runtime.ops.chain_samples import Gpu, on
-from tests.waiting import joined
+from tests.waiting import at_once, joined
 from tilec.errors import DriverError, UseAfterMoveError
 from tilec.runtime import Device, DeviceOp, LazyLaunch, use_device
 from tilec.runtime.epoch import EPOCH
@@ -286,13 +287,5 @@ def test_threads_do_not_meet_each_others_places(gpu: Gpu) -> None:
             for _ in range(4):
                 chained(add(*on(driver, 512, 512, 512)), *[step] * 100).sync()
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=run, args=(step,)) for step in steps]
-        for thread in threads:
-            thread.start()
-        joined(*threads)
-    finally:
-        sys.setswitchinterval(before)
+    at_once(*(functools.partial(run, step) for step in steps))
     assert lines == [[line_of(step)] * 400 for step in steps]

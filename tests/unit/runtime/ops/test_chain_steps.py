@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.unit.runtime.ops.chain_samples import Gpu, chained, on, owned
-from tests.waiting import joined
+from tests.waiting import at_once, joined
 from tilec.errors import BorrowError, DriverError, UseAfterMoveError, UsedOpError
 from tilec.runtime import DeviceOp, use_device, value, with_context, zip_ops
 from tilec.runtime.references import EXACT, TURNS
@@ -415,16 +415,7 @@ def test_threads_that_take_the_same_tensors(gpu: Gpu) -> None:
             except UseAfterMoveError:
                 continue
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=take) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-    finally:
-        sys.setswitchinterval(before)
+    at_once(*[take] * 4)
     assert len(taken) == 1
     taken.clear()
     assert owned(z, x, y)

@@ -8,7 +8,6 @@ import itertools
 import math
 import random
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.unit.runtime.ops.chain_samples import Gpu, chained, on, owned
+from tests.waiting import at_once
 from tilec.errors import DriverError, UseAfterMoveError
 from tilec.runtime import Stream, value
 from tilec.runtime.ops import chain, passing
@@ -251,7 +251,7 @@ def test_functions_that_never_repeat_are_looked_at_for_a_while_alone(gpu: Gpu, m
     assert len(met) == passing._TRIALS
 
 
-def test_a_class_that_is_made_of_a_kernels_functions_is_called(gpu: Gpu, at: Hooks) -> None:
+def test_a_class_that_is_made_of_a_kernels_functions_is_called(gpu: Gpu) -> None:
     module, driver = gpu
 
     class Counting(LazyLauncher):  # type: ignore[misc]
@@ -365,16 +365,8 @@ def test_threads_that_run_such_chains_at_once(gpu: Gpu) -> None:
             tensors = list(chained(module.lazy.add(*tensors[:3]), 700, step).sync_on(stream))
         results[number] = stream.handle, first, turn
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=run, args=(number, name)) for number, name in enumerate(("all", "two places", "three places"))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-    finally:
-        sys.setswitchinterval(before)
+    names = ("all", "two places", "three places")
+    at_once(*(functools.partial(run, number, name) for number, name in enumerate(names)))
     for handle, first, turn in results.values():
         own = [list(launch.arguments[:3]) for launch in driver.launches if launch.stream == handle]
         assert len(own) == 3 * 701
