@@ -44,6 +44,7 @@ if "tilec" in sys.modules:
     assert sys.modules["tilec"].__file__.startswith(TILEC), f"measured {sys.modules['tilec'].__file__}, not that of {TILEC}"
 print(json.dumps([b - a for a, b in zip(ticks, ticks[1:])]), flush=True)
 """
+LARGE = "tilec, 100 kernels"
 WAYS = {
     "tilec": """
 import tilec_examples
@@ -51,6 +52,13 @@ tick()
 module = tilec_examples.load("cuda:0")
 tick()
 module.vector_add(torch.cuda.current_stream(), z, x, y)
+""",
+    LARGE: """
+import tilec_large
+tick()
+module = tilec_large.load("cuda:0")
+tick()
+module.add_050(torch.cuda.current_stream(), z, x, y)
 """,
     "cuda.bindings, its import alone": """
 from cuda.bindings import driver
@@ -148,7 +156,7 @@ PAIRS = {
 FACTS = """
 import json, sys, torch
 sys.path.insert(0, HERE)
-from gpu_launch import machine
+from common import gpu_machine as machine
 print("ready", flush=True)
 sys.stdin.readline()
 print(json.dumps(machine(torch)))
@@ -172,6 +180,7 @@ def main() -> int:
     parser.add_argument("out", type=Path, help="where to write the JSON")
     where = "where tilec_examples lies; those of examples/triton and examples/simt lie in dist/ of theirs"
     parser.add_argument("--dist", type=Path, default=EXAMPLES.parent / "dist", help=where)
+    parser.add_argument("--large", type=Path, help="folder of tilec_large, which large_package.py writes and `tilec build` builds")
     parser.add_argument("--repeats", type=int, default=7, help="processes of each way")
     parser.add_argument("--before", type=Path, help="another checkout, whose tilec is measured too")
     parser.add_argument("--limit", type=int, default=30, help="seconds that a process may take")
@@ -179,9 +188,14 @@ def main() -> int:
     arguments = parser.parse_args()
     tilec = Path(importlib.import_module("tilec").__path__[0])
     places = [arguments.dist.resolve(), EXAMPLES / "triton" / "dist", EXAMPLES / "simt" / "dist"]
+    places += [arguments.large.resolve()] if arguments.large else []
     for place in (*places, tilec, *([arguments.before / "tilec"] if arguments.before else [])):
         compileall.compile_dir(place, quiet=2)
-    paths = {name: [str(tilec.parent), *map(str, places)] for name in WAYS if name.startswith(tuple(arguments.only) or "")}
+    paths = {
+        name: [str(tilec.parent), *map(str, places)]
+        for name in WAYS
+        if name.startswith(tuple(arguments.only) or "") and (arguments.large or name != LARGE)
+    }
     if arguments.before:
         paths["tilec, before"] = [str(arguments.before.resolve()), *map(str, places)]
     document: dict[str, Any] = {"schema_version": 1, "benchmark": "cold_start", "machine": {}, "milliseconds": {}, "times_tilec": {}}

@@ -141,6 +141,19 @@ def machine() -> dict[str, Any]:
     return {"system": platform.platform(), "cpu": model, "cores": cores(), "memory_mib": memory, "versions": versions}
 
 
+def gpu_machine(torch: Any) -> dict[str, Any]:
+    """The GPU and the versions that numbers of a GPU come from."""
+    facts = torch.cuda.get_device_properties(0)
+    driver = Path("/proc/driver/nvidia/version")
+    return {
+        "device": facts.name,
+        "compute_capability": [facts.major, facts.minor],
+        "driver": driver.read_text(encoding="utf-8").splitlines()[0] if driver.is_file() else "unknown",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
 def _lines(path: str) -> list[str]:
     try:
         return Path(path).read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""On a GPU: what a replay of 1,000 small kernels costs, next to torch.cuda.CUDAGraph of the same kernels; and what a capture costs.
+"""On a GPU: what a replay of 1,000 small kernels costs, next to torch.cuda.CUDAGraph of the same kernels.
 
 usage: python benchmarks/graph_replay.py OUT.json [--dist dist]. Needs the built bundle and torch. Medians of 60 replays, each of which is
 waited for; all ways take turns in one run, and use the same memory: where that lies changes small kernels by a tenth.
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from gpu_launch import machine
+from common import gpu_machine
 
-KERNELS, ELEMENTS, ROUNDS, WARM, CAPTURES = 1000, 256, 60, 10, 7
+KERNELS, ELEMENTS, ROUNDS, WARM = 1000, 256, 60, 10
 TILEC, SAME = "tilec CudaGraph", "torch CUDAGraph of the same launches"
 
 
@@ -47,10 +47,9 @@ def main() -> int:
     document = {
         "schema_version": 1,
         "benchmark": "graph_replay",
-        "machine": machine(torch),
+        "machine": gpu_machine(torch),
         "kernels": KERNELS,
         "replay": tables,
-        "capture": captures(torch, module),
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
@@ -160,36 +159,6 @@ def captured(torch: Any, work: Callable[[], None]) -> Callable[[], None]:
         work()
     replay: Callable[[], None] = graph.replay
     return replay
-
-
-def captures(torch: Any, module: Any) -> dict[str, float]:
-    """Milliseconds to capture, and to end the capture, instantiate and upload; of torch, all of it."""
-    from tilec.runtime import CudaGraph, Stream
-
-    record, launches, _ = vector_add(torch, module)
-    stream = Stream(0)
-    captured_ms, instantiated_ms, torch_ms = [], [], []
-    for _ in range(CAPTURES):
-        scope = CudaGraph.scope(stream)
-        begin = time.perf_counter()
-        scope.__enter__()
-        record(scope)
-        middle = time.perf_counter()
-        scope.__exit__(None, None, None)
-        end = time.perf_counter()
-        captured_ms.append((middle - begin) * 1e3)
-        instantiated_ms.append((end - middle) * 1e3)
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        with torch.cuda.graph(graph):
-            launches()
-        torch_ms.append((time.perf_counter() - begin) * 1e3)
-    return {
-        "tilec, ops into a scope, ms": round(statistics.median(captured_ms), 3),
-        "tilec, end, instantiate and upload, ms": round(statistics.median(instantiated_ms), 3),
-        "torch, the same launches, all of it, ms": round(statistics.median(torch_ms), 3),
-    }
 
 
 if __name__ == "__main__":

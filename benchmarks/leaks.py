@@ -42,7 +42,6 @@ def main() -> int:
     works = {
         "launches": (launches(package), arguments.launches),
         "launches of new tensors": (new_tensors(package), arguments.launches // 50),
-        "bound launches": (bound(package), arguments.launches),
         "ops": (ops(package), arguments.launches // 10),
         "cancelled awaits": (cancelled(package), arguments.awaits),
     }
@@ -102,22 +101,6 @@ def new_tensors(package: Any) -> Callable[[int], int]:
         for _ in range(count):
             module.vector_add(0, *ways.own_tensors(ELEMENTS))
         return count
-
-    return work
-
-
-def bound(package: Any) -> Callable[[int], int]:
-    """Bound launches; bound anew a thousand times."""
-    module = package.load(0)
-    tensors = ways.own_tensors(ELEMENTS)
-
-    def work(count: int) -> int:
-        each = max(count // 1000, 1)
-        for _ in range(count // each):
-            launch = module["vector_add"].bind(*tensors).launch
-            for _ in range(each):
-                launch(0)
-        return count // each * each
 
     return work
 

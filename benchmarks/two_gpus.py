@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from gpu_launch import machine
+from common import gpu_machine
 
 ROOT = Path(__file__).resolve().parents[1]
 ROWS, WIDTH, LAYERS, TURNS = 8192, 1024, 16, 9
@@ -40,7 +40,7 @@ def main() -> int:
     document = {
         "schema_version": 1,
         "benchmark": "two_gpus",
-        "machine": machine(torch),
+        "machine": gpu_machine(torch),
         "data_parallel": data_parallel(arguments.pipelines, (0, 1), (ROWS, WIDTH, LAYERS)),
         "tune": tuning(arguments.kit),
     }

@@ -93,5 +93,5 @@ def _launches(kernel: Any, axes: Mapping[str, Any], arguments: list[tuple[Any, .
     """Launches of the variant with these axes, of set i."""
     found = next(dict(v.axes) for v in kernel.info.variants if axes.items() <= dict(v.axes).items())
     bound = {param.dtype for param in kernel.info.params}
-    ready = [kernel.bind(*each, **{axis: value for axis, value in found.items() if axis not in bound}) for each in arguments]
-    return lambda i: ready[i % len(ready)].launch(stream())
+    axes = {axis: value for axis, value in found.items() if axis not in bound}
+    return lambda i: kernel(stream(), *arguments[i % len(arguments)], **axes)

@@ -153,26 +153,27 @@ def candidates(task: Task, kernels: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def launches(task: Task, kernels: Any, kernel: str, of: str, axes: Mapping[str, Any], clock: Clock) -> Callable[[int], Any]:
-    """Launches of one variant, bound to each set of arguments."""
-    bound = [bind(kernels.kernels[kernel], axes, task.launches[of](i)) for i in range(task.sets)]
+    """Launches of one variant, one for each set of arguments."""
+    ready = [launch_of(kernels.kernels[kernel], axes, task.launches[of](i)) for i in range(task.sets)]
     if of not in task.before:
-        return lambda i: bound[i % len(bound)].launch(clock.stream())
+        return lambda i: ready[i % len(ready)](clock.stream())
     name, arguments = task.before[of]
-    first = [bind(kernels.kernels[name], axes, arguments(i)) for i in range(task.sets)]
+    first = [launch_of(kernels.kernels[name], axes, arguments(i)) for i in range(task.sets)]
 
     def both(i: int) -> Any:
-        first[i % len(bound)].launch(clock.stream())
-        return bound[i % len(bound)].launch(clock.stream())
+        first[i % len(ready)](clock.stream())
+        return ready[i % len(ready)](clock.stream())
 
     return both
 
 
-def bind(launcher: Any, axes: Mapping[str, Any], arguments: Sequence[Any]) -> Any:
+def launch_of(launcher: Any, axes: Mapping[str, Any], arguments: Sequence[Any]) -> Callable[[Any], Any]:
     """A launch of the variant with these axes, of those that the kernel has and the arguments leave open."""
-    bound_by_arguments = {param.dtype for param in launcher.info.params}
+    taken = {param.dtype for param in launcher.info.params}
     points = [dict(variant.axes) for variant in launcher.info.variants]
     fits = next(point for point in points if all(point[name] == value for name, value in axes.items() if name in point))
-    return launcher.bind(*arguments, **{name: value for name, value in fits.items() if name not in bound_by_arguments})
+    open_axes = {name: value for name, value in fits.items() if name not in taken}
+    return lambda stream: launcher(stream, *arguments, **open_axes)
 
 
 def tried_one(

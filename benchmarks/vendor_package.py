@@ -23,8 +23,7 @@ def compared(task: Task, package: Any, twins: Any, clock: Clock, plan: Plan) -> 
     """
     steps = task.shipped
     variants = [package[step.kernel].explain(*step.arguments(0), **step.asked).variant for step in steps]
-    launched = [[package[step.kernel].bind(*step.arguments(i), **step.asked) for step in steps] for i in range(task.sets)]
-    run = launches(launched, clock)
+    run = launches([(package[step.kernel], step, step.asked) for step in steps], task.sets, clock)
     expected = [each.float() for each in task.expected()]
     task.reset()
     clock.once(run)
@@ -36,8 +35,7 @@ def compared(task: Task, package: Any, twins: Any, clock: Clock, plan: Plan) -> 
     contenders: dict[str, Callable[[int], Any]] = {**vendors, "package": run}
     pairs = [twin(twins, step, variant) for step, variant in zip(steps, variants, strict=True)]
     if all(pair is not None for pair in pairs):
-        bound = [[pair[0].bind(*step.arguments(i), **pair[1]) for pair, step in zip(pairs, steps, strict=True)] for i in range(task.sets)]
-        contenders["twin"] = launches(bound, clock)
+        contenders["twin"] = launches([(pair[0], step, pair[1]) for pair, step in zip(pairs, steps, strict=True)], task.sets, clock)
     rivals = [name for name in vendors if not name.startswith("copy")]
     least = wanted(task.row, task.size)
 
@@ -56,11 +54,12 @@ def compared(task: Task, package: Any, twins: Any, clock: Clock, plan: Plan) -> 
     return result
 
 
-def launches(bound: Sequence[Sequence[Any]], clock: Clock) -> Callable[[int], Any]:
-    """The launches of set i, in order."""
+def launches(steps: Sequence[tuple[Any, Step, Mapping[str, Any]]], sets: int, clock: Clock) -> Callable[[int], Any]:
+    """The launches of set i, in order: of each step a launcher, its arguments and its axes."""
+    ready = [[(launcher, step.arguments(i), axes) for launcher, step, axes in steps] for i in range(sets)]
 
     def run(i: int) -> Any:
-        return [launch.launch(clock.stream()) for launch in bound[i % len(bound)]][-1]
+        return [launcher(clock.stream(), *arguments, **axes) for launcher, arguments, axes in ready[i % sets]][-1]
 
     return run
 
