@@ -9,6 +9,7 @@ usage: scripts/gpu_builds.sh DIR [--wheels DIR]
 Copies what git tracks (and new files that it does not ignore) to DIR, which must not exist, and builds there, with tilec[all] and no GPU:
   dist/                   tilec.toml: bundle, package, fatbins; dispatch/ and softmax.tune, which tests measure; debug/ for debuggers
   examples/*/dist/        the other examples
+  benchmarks/programs/    the kernels of the launch benchmarks, and build/c_loop.so
   tests/samples/corpus_*/ the corpus
   build/                  SIMT kernels with checks, a Python link, prebuilt kernels in every form
 Carry DIR to a machine with a GPU; there: bash scripts/gpu_tests.sh
@@ -64,6 +65,8 @@ for project in . examples/simt examples/triton; do debug "$project" sm_90 build/
 debug examples/simt sm_90,compute_80 build/simt-debug
 built build --emit bundle,package,fatbin
 for project in triton simt inter_kernel linking tile_cpp kernels; do built -C "examples/$project" build; done
+built -C benchmarks/programs build
+mkdir -p build && "$python" benchmarks/c_loop.py
 mv build/debug dist/debug
 built -C examples/pipelines build --targets sm_90
 for corpus in tests/samples/corpus_*; do built -C "$corpus" build; done

@@ -14,6 +14,7 @@ from tests.waiting import PATIENCE
 from tilec.errors import FaultError
 from tilec.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec.runtime import Module, load
+from tilec.runtime.binding import bind
 from tilec.runtime.cpu_driver import CpuDriver
 from tilec.runtime.cpu_launch import CpuOptions, CpuRun
 from tilec.tileir.ir import Pointer, Scalar, Tile
@@ -69,8 +70,15 @@ def fails(run: CpuRun) -> None:
     add(run)
 
 
+def later(module: Any, stream: Any, *arrays: Any, **scalars: Any) -> None:
+    """Enqueue a launch on arrays of NumPy without waiting for it, as an op does."""
+    launcher = module.kernels["add"]
+    values, _ = bind(launcher.contract, arrays, scalars)
+    launcher.enqueue(stream, values)
+
+
 def failed(module: Any, driver: CpuDriver, stream: Any) -> None:
     """A launch that has failed by now, of which nobody was told."""
-    module.add(stream, ones(4), ones(4), ones(4), alpha=-1.0)
+    later(module, stream, ones(4), ones(4), ones(4), alpha=-1.0)
     handle = stream if isinstance(stream, int) else stream.handle
     assert driver._queues[handle].join(PATIENCE)

@@ -22,7 +22,7 @@ else:
 from tilec.bundle.read import Bundle
 from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
-from tilec.runtime import _driver
+from tilec.runtime import _driver, sites
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 
 ROOT = Path(__file__).parent.parent
@@ -170,6 +170,7 @@ class Reader:
         out = io.StringIO()
         with pretended_gpu(self.cwd / "dist"), contextlib.redirect_stdout(out), pytest.MonkeyPatch.context() as patch:
             patch.chdir(self.cwd)
+            patch.setattr(sites, "_recorded", lambda: False)  # readers are not in debug mode, as the tests are
             exec(compile(step.text, step.place, "exec"), {"__name__": "__docs__"})
         return out.getvalue()
 
@@ -195,7 +196,7 @@ def pretended_gpu(dist: Path) -> Iterator[FakeDriver]:
 
 def environment(cache: Path) -> dict[str, str]:
     """A reader's environment: this Python's scripts first on PATH, a cache of its own, nothing that changes how commands print."""
-    left_out = ("CI", "NO_COLOR", "FORCE_COLOR", "TILEC_CACHE_MAX", "CUDA_HOME", "CUDA_PATH", "PYTHONPATH")
+    left_out = ("CI", "NO_COLOR", "FORCE_COLOR", "TILEC_CACHE_MAX", "CUDA_HOME", "CUDA_PATH", "PYTHONPATH", "TILEC_DEBUG")
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     return {**kept, "TILEC_CACHE_DIR": str(cache), "TERM": "dumb", "PATH": f"{Path(sys.executable).parent}:{kept.get('PATH', '')}"}
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "tilec"
-STDLIB_ONLY = ("values", "errors", "model", "bundle")
+STDLIB_ONLY = ("values", "foreign", "errors", "model", "bundle")
 SHIPPED = ("tileir", "runtime")
-BUILD_HALF = ("lang", "simt", "manifest", "frontends", "plan", "compiler", "stubs", "project", "assemble", "build")
+BUILD_HALF = ("lang", "simt", "manifest", "frontends", "plan", "compiler", "stubs", "project", "assemble", "build", "unexecuted")
 LEVEL = {
     "values": -1,
+    "foreign": -1,
     "errors": 0,
     "model": 1,
     "bundle": 2,
@@ -27,10 +28,7 @@ LEVEL = {
     "pytest_plugin": 6,
 }
 # Inside the build half the pipeline has an order too.
-BUILD_ORDER = {
-    name: place
-    for place, name in enumerate(("lang", "simt", "manifest", "frontends", "plan", "compiler", "stubs", "project", "assemble", "build"))
-}
+BUILD_ORDER = {name: place for place, name in enumerate(BUILD_HALF)}
 SHIPPED_BANNED = {"click", "rich", "jinja2", "tomli", "tomllib"}
 
 

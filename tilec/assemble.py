@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from tilec import __version__
 from tilec.compiler.events import Done, Failed, Outcome
 from tilec.errors import BudgetError, BuildError, CompileError, Diagnostic, TilecError
+from tilec.frontends._cuda_mangled import pointed
 from tilec.manifest.locate import Locator
 from tilec.model.arch import TargetKind
 from tilec.model.driver import branch_of_cuda
+from tilec.model.job import Job
 from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
 from tilec.model.signature import Param, ParamKind, joined_abi
 from tilec.plan import Plan, PlannedKernel
@@ -105,7 +107,8 @@ def _with_images(kernel: PlannedKernel, rows: object) -> KernelInfo:
             id=job.variant.id, axes=job.variant.axes, assume=job.variant.assume, abi=abi, images=images, hints=hints
         )
     built = tuple(variants.values())
-    return dataclasses.replace(kernel.info, params=tuple(_with_size(param, built, kernel) for param in kernel.info.params), variants=built)
+    params = tuple(_with_dtype(_with_size(param, built, kernel), built, kernel) for param in kernel.info.params)
+    return dataclasses.replace(kernel.info, params=params, variants=built)
 
 
 def _with_size(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKernel) -> Param:
@@ -125,6 +128,24 @@ def _with_size(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKer
     return dataclasses.replace(param, size=next(iter(sizes), 0))
 
 
+def _with_dtype(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKernel) -> Param:
+    """A tensor whose dtype neither source nor manifest says, with that of the compiled entry.
+
+    Raises:
+        CompileError: images disagree: one launcher cannot take it.
+    """
+    if param.kind is not ParamKind.TENSOR or param.dtype:
+        return param
+    rows = ((pointed(v.abi, image.symbol).get(param.name), f"{v.id}-{image.target}") for v in variants for image in v.images)
+    dtypes = {compiled.dtype: job for compiled, job in rows if compiled}
+    if len(dtypes) > 1:
+        shown = ", ".join(f"{dtype} in {job}" for dtype, job in sorted(dtypes.items()))
+        fix = f"split kernel.{kernel.info.name} into kernels whose images take one dtype each, or make the dtype an axis of the matrix"
+        what = f"tensor {param.name!r} has {shown}: one launcher takes one dtype"
+        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=kernel.info.location, hint=fix),), fix=fix)
+    return dataclasses.replace(param, dtype=next(iter(dtypes), ""))
+
+
 def beyond_min_driver(info: BundleInfo) -> Iterator[str]:
     """What older drivers than it needs will pass over: PTX is lowered to what min-driver reads, machine code and Tile IR cannot be."""
     needed: dict[int | None, dict[str, None]] = {}
@@ -135,6 +156,18 @@ def beyond_min_driver(info: BundleInfo) -> Iterator[str]:
     for branch, targets in needed.items():
         wants = f"driver {branch} or later" if branch else "a driver that tilec does not know yet"
         yield f"{', '.join(targets)}: needs {wants}, which is newer than min-driver {info.min_driver}; older drivers cannot load it"
+
+
+def not_reproducible(jobs: Sequence[Job], outcomes: Sequence[Done]) -> Iterator[str]:
+    """Notes on images whose bytes another build may not give, by cause."""
+    varying = [job for job, done in zip(jobs, outcomes, strict=True) if not done.info.reproducible]
+    unchecked = "unchecked-flags is on"
+    randomized = "this system refuses to run tileiras without address-space randomization, which changes its output"
+    for cause, cached in ((unchecked, False), (randomized, True)):
+        affected = [job for job in varying if job.cacheable is cached]
+        if affected:
+            shown = f"{', '.join(job.id for job in affected[:3])}{f' and {len(affected) - 3} more' if len(affected) > 3 else ''}"
+            yield f"{shown}: not reproducible, so another build may give other bytes: {cause}"
 
 
 def never_compiled(info: BundleInfo) -> Iterator[str]:

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tilec.assemble import beyond_min_driver, bundle_info, never_compiled, require_done
+from tilec.assemble import beyond_min_driver, bundle_info, never_compiled, not_reproducible, require_done
 from tilec.compiler import stamp
 from tilec.compiler.cache import Cache
-from tilec.compiler.events import Observer
+from tilec.compiler.events import Done, Observer
 from tilec.compiler.execute import KeyedJob, Pool
 from tilec.compiler.keys import Change, KeyMaker, explain_change, inputs_digest, recall
-from tilec.compiler.lockfile import check_lock
-from tilec.compiler.state import Fingerprint, Output, WorkDir
-from tilec.errors import BuildError, Diagnostic, ManifestError, MissingError, UsageError
+from tilec.compiler.lockfile import NAME, Lock, Pin, read_lock
+from tilec.compiler.outputs import Output, fingerprint, save_outputs, unchanged_outputs
+from tilec.compiler.state import WorkDir
+from tilec.errors import BuildError, Diagnostic, ManifestError, MissingError, TilecError, UsageError
 from tilec.frontends._reads import GONE, OWN
 from tilec.frontends._tools import used as tools_used
 from tilec.frontends.base import BUILTIN, ToolSearch
+from tilec.manifest.files import reference_problems
+from tilec.manifest.problems import order_of
 from tilec.manifest.types import Manifest
 from tilec.model.kernel import BundleInfo
-from tilec.model.suggest import did_you_mean
-from tilec.plan import Plan, make_plan
+from tilec.plan import Plan, make_plan, near_job
 from tilec.plan.targets import parse_targets
 from tilec.project import (
     UNREADABLE,
@@ -34,9 +38,9 @@ from tilec.project import (
     look_at_project,
     look_at_sources,
     open_project,
-    reference_problems,
     tuning_files,
 )
+from tilec.stubs.marks import stale_outputs
 
 ASIDE = "run"  # in .tilec
 
@@ -54,9 +58,10 @@ class BuildRequest:
         emit: what to write; empty takes the manifest's `output.emit`.
         cache_dir: where compiled images are kept between builds, None for nowhere.
         cache_max: most bytes kept there.
+        shared_cache: a cache that users share: gives what tilec.lock pins, and takes what is compiled; None for none.
         search: where tools are looked for.
         force: compile everything again.
-        locked: refuse tools other than those in tilec.lock.
+        locked: refuse tools other than those in tilec.lock, and images of other bytes than it pins.
         aside: make a bundle alone, in `.tilec/run`, of the kernels that a target concerns. The project's outputs, tilec.lock and what is
             known of the last build stay as they are. Tuning files do not concern it: all variants are in it.
         lineinfo: keep source lines in the code, whatever the profile says; for a build aside, since outputs are those of a profile.
@@ -70,6 +75,7 @@ class BuildRequest:
     emit: tuple[str, ...] = ()
     cache_dir: Path | None = None
     cache_max: int = 8 << 30
+    shared_cache: Path | None = None
     search: ToolSearch = dataclasses.field(default_factory=ToolSearch)
     force: bool = False
     locked: bool = False
@@ -112,28 +118,32 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
     project = open_project(request.manifest_path, request.search)
     if request.aside:
         project = _part(project, request.targets)
-    work = WorkDir(Path(project.manifest.root), ASIDE if request.aside else "")
-    cache = Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
-    with work.lock(observer.note), _pool(project, request, cache, observer, work) as pool:
+    work = WorkDir(root := Path(project.manifest.root))
+    cache = Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note, shared=request.shared_cache)
+    with work.lock(observer.note), _pool(project, request, cache, observer, spool=work.spool, kept=work.kept) as pool:
         declared = declare(project, pool, cache, fresh=request.force, select=request.select)
-        if request.locked and not request.aside:
-            check_lock(Path(project.manifest.root), declared.tools, locked=True, note=observer.note)
+        lock = _lock(project, declared, request)
         plan = _plan_or_why(project, declared, request)
         if request.aside and not plan.jobs:
-            return BuildResult(outputs=(), info=None, jobs=0, compiled=0, cached=0, seconds=time.monotonic() - started, up_to_date=False)
+            return _nothing_done((), started, jobs=0)
         keyed = _keyed(plan, declared)
+        pins = lock.pinned(request.profile, {k.job.id: k.key for k in keyed})
+        cache.pins = {k.key: pins[k.job.id].row for k in keyed if k.job.id in pins}
         emit = ("bundle",) if request.aside else request.emit or project.manifest.output.emit
         draft = bundle_info(project, declared, plan, request.profile, outcomes=None)
-        fingerprint = Fingerprint.of([k.key for k in keyed], draft, emit, project.manifest)
-        last = None if request.force or declared.unreadable else work.up_to_date(fingerprint)
-        if last is not None:
-            _settle(project, declared, request, observer, last, jobs=len(keyed), since=since)
-            seconds = time.monotonic() - started
-            return BuildResult(
-                outputs=last, info=None, jobs=len(keyed), compiled=0, cached=len(keyed), seconds=seconds, up_to_date=True, notes=plan.notes
-            )
+
+        def digest_with(images: Mapping[str, Pin]) -> str:
+            return fingerprint(_states(keyed, {} if request.aside else images), draft, emit, project.manifest)
+
+        whole = not declared.unreadable and all(job.cacheable for job in plan.jobs)
+        last = unchanged_outputs(cache, digest_with(pins), root) if whole and not request.force else None
+        if last is not None and not stale_outputs(project.manifest, emit, last):
+            _settle(project, declared, request, observer, cache, last, lock, None, jobs=len(keyed), since=since)
+            return _nothing_done(last, started, jobs=len(keyed), notes=plan.notes)
         outcomes = pool.compile(keyed, fresh=request.force, meanwhile=lambda: _prepare(emit))
         done = require_done(plan, outcomes, project.manifest.locate, declared)
+        built = {k.job.id: Pin.of(k.key, one.info.digest, one.row) for k, one in zip(keyed, done, strict=True)}
+        _require_pinned(lock, request, built, observer)
         info = bundle_info(project, declared, plan, request.profile, outcomes=done)
         from tilec.stubs.publish import Publication, publish  # an up-to-date build writes nothing and should not wait for the templates
 
@@ -146,11 +156,24 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
             emit=emit,
             manifest=project.manifest,
             scratch=work.path,
+            owned=request.aside,
         )
+
         keys = KeyMaker(tools=declared.tools, inputs=declared.inputs).snapshot(plan.jobs)
-        outputs = publish(publication, work.outputs(), remember=lambda outputs: work.save(fingerprint, outputs, keys))
-        _settle(project, declared, request, observer, outputs, jobs=len(done), since=since)
-    warnings = tuple(dict.fromkeys(w for outcome in done for w in outcome.warnings))
+
+        def remember(outputs: Sequence[Output]) -> None:
+            work.note_end()
+            save_outputs(cache, digest_with(built), root, outputs)
+            if not request.aside:
+                cache.put_record(stamp.record_key("keys", root), keys)
+
+        outputs = publish(publication, note=observer.note, remember=remember)
+        _settle(project, declared, request, observer, cache, outputs, lock, built, jobs=len(done), since=since)
+    return _result(plan, info, done, outputs, seconds=time.monotonic() - started)
+
+
+def _result(plan: Plan, info: BundleInfo, done: Sequence[Done], outputs: tuple[Output, ...], *, seconds: float) -> BuildResult:
+    """The result of a build that wrote its outputs."""
     compiled = sum(not outcome.cached for outcome in done)
     return BuildResult(
         outputs=outputs,
@@ -158,10 +181,18 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         jobs=len(done),
         compiled=compiled,
         cached=len(done) - compiled,
-        seconds=time.monotonic() - started,
+        seconds=seconds,
         up_to_date=False,
-        warnings=warnings,
-        notes=(*plan.notes, *beyond_min_driver(info), *never_compiled(info)),
+        warnings=tuple(dict.fromkeys(w for outcome in done for w in outcome.warnings)),
+        notes=(*plan.notes, *beyond_min_driver(info), *never_compiled(info), *not_reproducible(plan.jobs, done)),
+    )
+
+
+def _nothing_done(outputs: tuple[Output, ...], started: float, *, jobs: int, notes: tuple[str, ...] = ()) -> BuildResult:
+    """The result of a build whose outputs lie there already, or that has none."""
+    seconds = time.monotonic() - started
+    return BuildResult(
+        outputs=outputs, info=None, jobs=jobs, compiled=0, cached=jobs, seconds=seconds, up_to_date=bool(outputs), notes=notes
     )
 
 
@@ -199,18 +230,86 @@ def _prepare(emit: Sequence[str]) -> None:
         render.package_template()
 
 
+def _lock(project: Project, declared: Declared, request: BuildRequest) -> Lock:
+    """The project's tilec.lock; refuses other tools than its own where that was asked for."""
+    lock = read_lock(Path(project.manifest.root))
+    if request.locked and not request.aside:
+        lock.require_tools(declared.tools)
+    return lock
+
+
+def _states(keyed: Sequence[KeyedJob], images: Mapping[str, Pin]) -> list[str]:
+    """What each job's image depends on, and its bytes' digest by the lock: outputs are up to date with a lock that pins them alone."""
+    return [f"{k.key} {images[k.job.id].image}" if k.job.id in images else k.key for k in keyed]
+
+
+def _require_pinned(lock: Lock, request: BuildRequest, built: Mapping[str, Pin], observer: Observer) -> None:
+    """Where that was asked for, refuse images of other bytes than the lock pins, and say how many it does not pin."""
+    if not request.locked or request.aside:
+        return
+    unpinned = lock.require_images(request.profile, built)
+    if unpinned:
+        jobs = "1 job" if unpinned == 1 else f"{unpinned} jobs"
+        observer.note(f"tilec.lock pins no image of {jobs} as the sources are now: `tilec build` without --locked pins what it builds")
+
+
 def _settle(
-    project: Project, declared: Declared, request: BuildRequest, observer: Observer, outputs: Sequence[Output], *, jobs: int, since: int
+    project: Project,
+    declared: Declared,
+    request: BuildRequest,
+    observer: Observer,
+    cache: Cache,
+    outputs: Sequence[Output],
+    lock: Lock,
+    built: Mapping[str, Pin] | None,
+    *,
+    jobs: int,
+    since: int,
 ) -> None:
-    """Once all outputs are there: record the tools that made them, which a build that fails leaves as they are, and what it looked at."""
+    """Once all outputs are there: record the tools and images, which a build that fails leaves as they are, and what it looked at."""
     if request.aside:
         return
     if not request.locked:
-        check_lock(Path(project.manifest.root), declared.tools, locked=False, note=observer.note)
-    _stamp(project, declared, request, outputs, jobs=jobs, since=since)
+        profiles = {profile.name for profile in project.manifest.profiles}
+
+        @functools.cache
+        def planned() -> frozenset[str]:
+            return _every_job(project, declared, request, lock)
+
+        def keep(profile: str, job: str) -> bool:
+            return profile in profiles and (job in (built or ()) or job in planned())
+
+        before = stamp.status_of(Path(project.manifest.root))
+        lock.renew(declared.tools, profile=request.profile, built=built, keep=keep, note=observer.note)
+    else:
+        before = []
+    _stamp(project, declared, request, cache, outputs, jobs=jobs, since=since, root_before=before)
 
 
-def _stamp(project: Project, declared: Declared, request: BuildRequest, outputs: Sequence[Output], *, jobs: int, since: int) -> None:
+def _every_job(project: Project, declared: Declared, request: BuildRequest, lock: Lock) -> frozenset[str]:
+    """Every job of the project for the targets that the lock has images of, whatever is selected now; all of the lock's in doubt."""
+    pinned = frozenset(job for rows in lock.pins.values() for job in rows)
+    targets = tuple(sorted({job.rpartition("-")[2] for job in pinned}))
+    if declared.passed_over:
+        return pinned
+    try:
+        plan = _plan(project, declared, dataclasses.replace(request, targets=targets, select=()))
+    except TilecError:
+        return pinned
+    return frozenset(job.id for job in plan.jobs)
+
+
+def _stamp(
+    project: Project,
+    declared: Declared,
+    request: BuildRequest,
+    cache: Cache,
+    outputs: Sequence[Output],
+    *,
+    jobs: int,
+    since: int,
+    root_before: Sequence[int],
+) -> None:
     """Let the next build see by file status alone that it has nothing to do, where file status says everything."""
     manifest = project.manifest
     # tilec's own code is looked at anyway.
@@ -218,12 +317,14 @@ def _stamp(project: Project, declared: Declared, request: BuildRequest, outputs:
     names = {file.name for file in inputs}
     # Status says nothing of a file that is not there, and of a directory not what is in it.
     vague = any(file.name[0] == "<" or file.name[-1] == "/" or file.digest == GONE for file in inputs)
-    if project.search.prefer != "wheels" or declared.unreadable or declared.passed_over or set(project.classes) - set(BUILTIN) or vague:
+    checked = not any(dict(source.options).get("unchecked-flags") for source in project.sources.values())
+    partial = declared.unreadable or declared.passed_over
+    if not checked or partial or vague or project.search.prefer != "wheels" or set(project.classes) - set(BUILTIN):
         return
     root = Path(manifest.root)
     own = (
         Path(manifest.path).name,
-        "tilec.lock",
+        *((NAME,) if request.locked else ()),
         *manifest.package.license_files,
         *(kernel.table for kernel in manifest.kernels if kernel.table),
     )
@@ -236,14 +337,17 @@ def _stamp(project: Project, declared: Declared, request: BuildRequest, outputs:
         places=(request.search.cuda_home, request.search.path),
     )
     stamp.take(
+        cache,
         root,
         asked,
         jobs=jobs,
         since=since,
         read=[*(root / name for name in (*own, *names)), *(Path(path) for path in tools_used if Path(path).is_file())],
         searched=[root / folder for folder in include_folders(project)],
-        written=[Path(output.path) for output in outputs],
+        written=[(output.kind, Path(output.path)) for output in outputs],
+        kept=[root / NAME],
         output=root / manifest.output.dir,
+        root_before=root_before,
     )
 
 
@@ -275,7 +379,7 @@ def check(request: BuildRequest, observer: Observer) -> Plan:
     except ManifestError as exc:
         problems += exc.problems
         fix = exc.fix
-    problems.sort(key=lambda problem: _place(problem, project.manifest))
+    problems.sort(key=lambda problem: order_of(problem, project.manifest.locate.file))
     missing = include_problems(project)
     if declared.unreadable or missing:
         includes = "include what is not there"
@@ -289,12 +393,6 @@ def check(request: BuildRequest, observer: Observer) -> Plan:
     return plan
 
 
-def _place(problem: Diagnostic, manifest: Manifest) -> tuple[bool, int, int]:
-    """Where a problem stands among others: those of the manifest in its order, then those of other files."""
-    at = problem.location
-    return (False, at.line, at.column) if at and at.file == manifest.locate.file else (True, 0, 0)
-
-
 def explain(request: BuildRequest, job_id: str, observer: Observer) -> tuple[tuple[tuple[str, str], ...], tuple[Change, ...] | None]:
     """What is hashed for a job, and what of it changed since the last build (None where the last build did not have the job).
 
@@ -305,17 +403,10 @@ def explain(request: BuildRequest, job_id: str, observer: Observer) -> tuple[tup
     for job in plan.jobs:
         if job.id == job_id:
             new = KeyMaker(tools=declared.tools, inputs=declared.inputs).explain(job)
-            old = recall(WorkDir(Path(project.manifest.root)).keys(), job_id)
+            cache = Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
+            old = recall(cache.get_record(stamp.record_key("keys", Path(project.manifest.root))), job_id)
             return new, None if old is None else explain_change(old, new)
-    raise UsageError(f"no job {job_id!r}{_near_job(job_id, plan)}", fix="`tilec build --list` prints the ids")
-
-
-def _near_job(job_id: str, plan: Plan) -> str:
-    """Jobs of the variant, where it is a variant's or kernel's id; else the nearest job."""
-    begun = [job.id for job in plan.jobs if job_id in (job.variant.id, job.spec.name)]
-    if begun:
-        return f"; jobs end in their target: {', '.join(begun[:4])}{', …' if len(begun) > 4 else ''}"
-    return did_you_mean(job_id, [job.id for job in plan.jobs[:2000]])
+    raise UsageError(f"no job {job_id!r}{near_job(job_id, plan)}", fix="`tilec build --list` prints the ids")
 
 
 def _planned(request: BuildRequest, observer: Observer) -> tuple[Project, Plan, Declared]:
@@ -327,19 +418,22 @@ def _planned(request: BuildRequest, observer: Observer) -> tuple[Project, Plan, 
 
 def _declared(project: Project, request: BuildRequest, observer: Observer, look: Callable[..., Declared]) -> Declared:
     cache = Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
-    with _pool(project, request, cache, observer, WorkDir(Path(project.manifest.root))) as pool:
-        return look(project, pool, cache, select=request.select)
+    # Nothing is written into a project that is only looked at: it may be read-only, or be locked by a build.
+    with tempfile.TemporaryDirectory(prefix="tilec-") as folder:
+        spool, kept = Path(folder, "spool"), Path(folder, "failed")
+        with _pool(project, request, cache, observer, spool=spool, kept=kept) as pool:
+            return look(project, pool, cache, select=request.select)
 
 
-def _pool(project: Project, request: BuildRequest, cache: Cache, observer: Observer, work: WorkDir) -> Pool:
+def _pool(project: Project, request: BuildRequest, cache: Cache, observer: Observer, *, spool: Path, kept: Path) -> Pool:
     return Pool(
         frontends=project.classes,
         search=project.search,
         cache=cache,
         workers=request.workers,
         observer=observer,
-        spool=work.spool,
-        kept=work.kept,
+        spool=spool,
+        kept=kept,
         timeout=project.manifest.toolchain.timeout,
     )
 

@@ -3,6 +3,7 @@
 TilecError                      1   base: what happened, the usual cause, the next step
 |- UsageError                   2   the command line or an API call is off
 |  |- ManifestError             2   tilec.toml and what it names; carries every problem found
+|  |- LinkError                 2   a symbolic link of a project leads out of it
 |  `- ExpressionError           2   an expression of the manifest's small language
 |- MissingError                 3   something outside tilec is not there
 |  |- ToolchainError            3   a compiler is missing, too old or half installed
@@ -49,6 +50,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from tilec.foreign import printable
 from tilec.values import value_class
 
 
@@ -134,7 +136,7 @@ class TilecError(Exception):
         self.op = ""
 
     def __str__(self) -> str:
-        """What happened, then cause, next step and op on lines of their own."""
+        """What happened, then cause, next step and op on lines of their own; control characters in them are escaped."""
         text = f"{self.location}: {self.what}" if self.location else self.what
         if self.cause:
             text += f"\n  cause: {self.cause}"
@@ -142,7 +144,7 @@ class TilecError(Exception):
             text += f"\n  fix: {self.fix}"
         if self.op:
             text += f"\n  op: {self.op}"
-        return text
+        return printable(text)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep every field when an error crosses a process boundary."""
@@ -168,6 +170,10 @@ class ManifestError(UsageError):
     def __init__(self, problems: tuple[Diagnostic, ...], *, fix: str = "") -> None:
         super().__init__("\n".join(p.render() for p in problems), fix=fix)
         self.problems = problems
+
+
+class LinkError(UsageError):
+    """A symbolic link of a project leads out of it."""
 
 
 class ExpressionError(UsageError):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import errno
 import fnmatch
 import importlib
-import os
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilec.bundle.tuning import read_record
@@ -19,13 +19,14 @@ from tilec.compiler.records import load_declarations, save_declarations
 from tilec.errors import BuildError, CompileError, Diagnostic, ManifestError, MissingError, TilecError, ToolchainError
 from tilec.frontends._reads import digests, with_reads
 from tilec.frontends.base import BUILTIN, Frontend, IncludingFrontend, ToolSearch, installed
+from tilec.manifest.files import file_problems, problem_at, source_problem
 from tilec.manifest.load import load
-from tilec.manifest.locate import render
 from tilec.manifest.types import Kernel, Manifest
 from tilec.model.job import InputFile, Source
 from tilec.model.kernel import KernelDecl, ToolInfo
 from tilec.model.suggest import did_you_mean
 from tilec.plan import LanguageFacts
+from tilec.plan.options import option_problem
 from tilec.plan.tuning import Tuned, kernel_digest
 
 UNREADABLE = "sources cannot be read"
@@ -99,30 +100,33 @@ def open_project(manifest_path: Path, search: ToolSearch) -> Project:
     return project
 
 
-def look_at_project(manifest_path: Path, search: ToolSearch) -> tuple[Project, tuple[Diagnostic, ...]]:
-    """The project as far as it is there, and what the manifest names and is not; `Project.sources` lacks kernels whose source is missing.
+def look_at_project(manifest_path: Path, search: ToolSearch, *, plugins: bool = True) -> tuple[Project, tuple[Diagnostic, ...]]:
+    """The project as far as it is there, and what the manifest names and is not.
+
+    `Project.sources` lacks kernels whose source is missing, or whose options are refused. Without `plugins`, no code of a frontend that
+    a plug-in brings is imported, and `Project.frontends` lacks it.
 
     Raises:
         ManifestError: every problem of the manifest.
     """
-    classes = BUILTIN if not _names_languages(manifest_path) else {**installed(), **BUILTIN}
+    others = installed() if _names_languages(manifest_path) else {}
+    classes = {**(others if plugins else {}), **BUILTIN}
     table = {name: _load_class(where) for name, where in classes.items()}
-    manifest = load(manifest_path, languages={name: cls.suffixes for name, cls in table.items()})
+    suffixes: dict[str, tuple[str, ...]] = {**dict.fromkeys(others, ()), **{name: cls.suffixes for name, cls in table.items()}}
+    manifest = load(manifest_path, languages=suffixes)
     search = dataclasses.replace(search, prefer=manifest.toolchain.prefer, cuda=manifest.toolchain.cuda)
     problems: list[Diagnostic] = []
     options = dict(manifest.frontends)
     sources = {}
     for kernel in manifest.kernels:
-        problem = _source_problem(manifest, kernel)
+        merged = tuple(sorted({**dict(options.get(kernel.language, ())), **dict(kernel.options)}.items()))
+        problem = source_problem(manifest, kernel) or option_problem(manifest, kernel, merged)
         if problem:
             problems.append(problem)
             continue
-        merged = {**dict(options.get(kernel.language, ())), **dict(kernel.options)}
-        sources[kernel.name] = Source(root=manifest.root, path=kernel.source, options=tuple(sorted(merged.items())))
-    problems.extend(_folder_problems(manifest))
-    problems.extend(_link_problems(manifest))
-    problems.extend(_licence_problems(manifest))
-    used = sorted({kernel.language for kernel in manifest.kernels if kernel.name in sources})
+        sources[kernel.name] = Source(root=manifest.root, path=kernel.source, options=merged)
+    problems.extend(file_problems(manifest))
+    used = sorted({kernel.language for kernel in manifest.kernels if kernel.name in sources and kernel.language in table})
     project = Project(
         manifest=manifest,
         frontends={name: table[name](search) for name in used},
@@ -130,58 +134,13 @@ def look_at_project(manifest_path: Path, search: ToolSearch) -> tuple[Project, t
         search=search,
         sources=sources,
     )
-    return project, tuple(problems)
+    return project, tuple(dict.fromkeys(problems))  # kernels share the options of their language
 
 
 def include_folders(project: Project) -> tuple[str, ...]:
     """Include directories of all sources, relative to the project's root."""
     lists = [dict(source.options).get("include", ()) for source in project.sources.values()]
     return tuple(sorted({folder for folders in lists if isinstance(folders, tuple) for folder in folders if isinstance(folder, str)}))
-
-
-def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
-    """References of cases that are not there. A build needs none of them, and a run, which does, is often on another machine."""
-    problems = []
-    read: dict[str, tuple[str, frozenset[str] | None]] = {}
-    owners = [("kernel", kernel.name, kernel.cases) for kernel in manifest.kernels]
-    for table, name, cases in (*owners, *(("chain", chain.name, chain.cases) for chain in manifest.chains)):
-        for case in cases:
-            file, _, function = case.reference.rpartition(":")
-            if not file:
-                continue
-            if file not in read:
-                read[file] = _functions(Path(manifest.root) / file, file)
-            what, known = read[file]
-            if known is not None and function not in known:
-                what = f"{file} has no function {function!r}{did_you_mean(function, known)}"
-            if what:
-                problems.append(_problem(manifest, (table, name, "case", case.name, "reference"), what))
-    return tuple(problems)
-
-
-def _functions(path: Path, file: str) -> tuple[str, frozenset[str] | None]:
-    """What is wrong with a Python file, and the names that it binds: None where they cannot be told without running it."""
-    if not path.is_file():
-        return f"no such file {file!r}", None
-    try:
-        tree = ast.parse(path.read_bytes())
-    except SyntaxError as exc:
-        return f"{file} is no Python: {exc.msg}{f', line {exc.lineno}' if exc.lineno else ''}", None
-    except (OSError, ValueError) as exc:
-        return f"{file} cannot be read: {exc.strerror if isinstance(exc, OSError) else exc}", None
-    except RecursionError:
-        return "", None
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.alias):
-            if node.name == "*":
-                return "", None
-            names.add((node.asname or node.name).partition(".")[0])
-    return "", frozenset(names)
 
 
 def tuning_files(project: Project, declared: Declared) -> tuple[dict[str, Tuned], tuple[Diagnostic, ...]]:
@@ -194,12 +153,12 @@ def tuning_files(project: Project, declared: Declared) -> tuple[dict[str, Tuned]
             continue
         path, where = Path(manifest.root, kernel.table), ("kernel", kernel.name, "dispatch", "table")
         try:
-            data = path.read_bytes()
+            data = _bytes_of(path)
             record = read_record(data, kernel.table)
         except OSError as error:
             lacks = f"no such file {kernel.table!r}: `tilec tune {kernel.name}` writes it; leave the key out until then"
             what = lacks if isinstance(error, FileNotFoundError) else f"{kernel.table!r} cannot be read: {error.strerror}"
-            problems.append(_problem(manifest, where, what))
+            problems.append(problem_at(manifest, where, what))
         except ManifestError as error:
             problems.extend(dataclasses.replace(problem, hint=error.fix) for problem in error.problems)
         else:
@@ -266,7 +225,7 @@ def look_at_sources(project: Project, pool: Pool, cache: Cache, *, fresh: bool =
     by_kernel = {name: (languages[name], source) for name, source in project.sources.items()}
     asked = {pair for name, pair in by_kernel.items() if may_select(select, name)}
     readable = {name: pair for name, pair in by_kernel.items() if pair in found}
-    kernels, unknown = _pick(project.manifest, {name: found[pair] for name, pair in readable.items()})
+    kernels, unknown = pick(project.manifest, {name: found[pair] for name, pair in readable.items()})
     return Declared(
         kernels=kernels,
         inputs={name: with_reads(inputs[pair], _reads(found[pair])) for name, pair in readable.items()},
@@ -346,7 +305,7 @@ def _reads_now(source: Source, declarations: Sequence[KernelDecl]) -> dict[str, 
     return dict(digests(source.root, _reads(declarations)))
 
 
-def _pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> tuple[dict[str, KernelDecl], tuple[Diagnostic, ...]]:
+def pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> tuple[dict[str, KernelDecl], tuple[Diagnostic, ...]]:
     """Each kernel's declaration among those of its source, and what is wrong with the names."""
     chosen: dict[str, KernelDecl] = {}
     problems = []
@@ -378,7 +337,7 @@ def _pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> t
         if not candidates and kernel.language == "cuda" and _has_tiles(Path(manifest.root, kernel.source)):
             what += ' of language cuda: for its __tile_global__ functions say language = "tile"'
         key = "symbol" if kernel.symbol else "source"
-        problems.append(_problem(manifest, ("kernel", kernel.name, key), what))
+        problems.append(problem_at(manifest, ("kernel", kernel.name, key), what))
     return chosen, tuple(problems)
 
 
@@ -404,67 +363,6 @@ def _python_language(path: Path, name: str) -> tuple[str, str]:
     return next(((language, known) for known, language in _DECORATORS.items() if any(t.startswith(known) for t in texts)), ("", ""))
 
 
-def _source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
-    root = Path(manifest.root)
-    path = root / kernel.source
-    what = ""
-    if path.is_symlink() and not path.exists():
-        what = f"{kernel.source!r} is a link to {str(path.readlink())!r}, which is not there"
-    elif not path.exists():
-        near = [p.relative_to(root).as_posix() for p in path.parent.glob("*") if p.suffix == path.suffix] if path.parent.is_dir() else []
-        what = f"no such file {kernel.source!r}{did_you_mean(kernel.source, near)}"
-    elif not path.is_file():
-        what = f"{kernel.source!r} is not a file"
-    elif not path.resolve().is_relative_to(root.resolve()):
-        what = f"{kernel.source!r} is a link that leaves the project: copy the file into it"
-    elif not os.access(path, os.R_OK):
-        what = f"{kernel.source!r} may not be read by this user"
-    return _problem(manifest, ("kernel", kernel.name, "source"), what) if what else None
-
-
-def _folder_problems(manifest: Manifest) -> Iterator[Diagnostic]:
-    """Include directories that are not there; compilers would pass over them in silence."""
-    used = {kernel.language for kernel in manifest.kernels}
-    tables: list[tuple[tuple[str, ...], Mapping[str, object]]] = [
-        (("frontend", language), dict(options)) for language, options in manifest.frontends if language in used
-    ]
-    tables.extend((("kernel", kernel.name), dict(kernel.options)) for kernel in manifest.kernels)
-    for path, options in tables:
-        folders = options.get("include", ())
-        for index, folder in enumerate(folders if isinstance(folders, tuple) else ()):
-            if not Path(manifest.root, folder).is_dir():
-                what = "is a file, not a directory" if Path(manifest.root, folder).exists() else "is not there"
-                yield _problem(manifest, (*path, "include", index), f"directory {folder!r} {what}")
-
-
-def _link_problems(manifest: Manifest) -> Iterator[Diagnostic]:
-    """Linked files that are not there."""
-    used = {kernel.language for kernel in manifest.kernels}
-    tables = [(("frontend", language), dict(options)) for language, options in manifest.frontends if language in used]
-    tables += [(("kernel", kernel.name), dict(kernel.options)) for kernel in manifest.kernels]
-    for path, options in tables:
-        linked = options.get("link", ())
-        for index, text in enumerate(linked if isinstance(linked, tuple) else ()):
-            name = str(text).partition(":")[0]
-            file = Path(manifest.root, name)
-            if not file.is_file():
-                near = [other.relative_to(manifest.root).as_posix() for other in file.parent.glob("*") if other.suffix == file.suffix]
-                what = f"{name!r} is a directory" if file.is_dir() else f"no such file {name!r}{did_you_mean(name, near)}"
-                yield _problem(manifest, (*path, "link", index), what)
-
-
-def _licence_problems(manifest: Manifest) -> Iterator[Diagnostic]:
-    """Licence files that are not there, before a wheel is made of everything else."""
-    for index, name in enumerate(manifest.package.license_files):
-        if not Path(manifest.root, name).is_file():
-            yield _problem(manifest, ("package", "license-files", index), f"no such file {name!r}")
-
-
-def _problem(manifest: Manifest, path: tuple[str | int, ...], what: str) -> Diagnostic:
-    place = manifest.locate(path)
-    return Diagnostic(message=f"{render(path)}: {what}", location=place, excerpt=manifest.locate.excerpt(place))
-
-
 def _names_languages(manifest_path: Path) -> bool:
     """Whether the manifest names a language itself; only then are third-party frontends looked for, which costs a scan of all packages."""
     try:
@@ -477,3 +375,10 @@ def _load_class(where: str) -> type[Frontend]:
     module, _, name = where.partition(":")
     loaded: type[Frontend] = getattr(importlib.import_module(module), name)
     return loaded
+
+
+def _bytes_of(path: Path) -> bytes:
+    """The contents of a file; reading a pipe would wait for ever."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a file")
+    return path.read_bytes()

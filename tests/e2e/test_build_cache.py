@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.conftest import Disk
 from tests.e2e.harness import HEAD, TWICE, Cli, edit, environment, tree, write
+from tilec.compiler.lockfile import read_lock
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -57,7 +58,7 @@ def test_off_means_off(project: Path, tmp_path: Path) -> None:
         assert cli.good(project, "build", "--force").jobs == {"twice-sm_90"}
     assert list(home.iterdir()) == []
     assert not list((project / ".tilec").glob("spool-*"))
-    assert cli.good(project, "build").up_to_date
+    assert cli.good(project, "build").jobs == {"twice-sm_90"}, "what was built is recorded in the cache"
     info = cli(project, "cache", "info")
     assert (info.code, info.err.split("\n")[0]) == (2, "error: the cache is off")
 
@@ -90,7 +91,8 @@ def test_a_cache_that_may_only_be_read(project: Path, disk: Disk) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True, timeout=120)
     shutil.rmtree(project / "dist")
     hit = cli.good(project, "build")
-    assert (hit.jobs, hit.err) == (set(), "")
+    assert hit.jobs == set()
+    assert hit.err.count("note: the cache cannot be written (Read-only file system: ") == 1
     edit(project / "k" / "twice.cu", "2.0f", "6.0f")
     new = cli.good(project, "build", "--targets", "sm_80,sm_90")
     assert new.jobs == {"twice-sm_80", "twice-sm_90"}
@@ -125,4 +127,46 @@ def test_the_cache_keeps_to_its_bound(project: Path, tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in images(cache)) <= 12 << 10
     cli.good(project, "cache", "clear")
     assert images(cache) == []
-    assert cli.good(project, "build", "--targets", targets).up_to_date
+    assert len(cli.good(project, "build", "--targets", targets).jobs) == 6
+
+
+def test_the_lock_pins_what_each_build_gave(project: Path, tmp_path: Path) -> None:
+    """Pins of other targets and profiles stay; those of what the project has no more go; writing them costs no later build."""
+    cli = Cli(environment(tmp_path / "cache"))
+    cli.good(project, "build")
+
+    def pinned() -> dict[str, set[str]]:
+        return {profile: set(rows) for profile, rows in read_lock(project).pins.items()}
+
+    assert pinned() == {"release": {"twice-sm_90"}}
+    cli.good(project, "build", "--targets", "ci")
+    cli.good(project, "build", "--profile", "debug", "--select", "twice-sm_90")
+    both = {"release": {"twice-sm_80", "twice-sm_90"}, "debug": {"twice-sm_90"}}
+    assert pinned() == both
+    again = cli.good(project, "build")
+    assert (again.jobs, pinned()) == (set(), both)
+    assert cli.good(project, "build").out == "up to date (1 job, untouched)\n"
+
+    lock = project / "tilec.lock"
+    text = lock.read_text()
+    digest = read_lock(project).pins["release"]["twice-sm_90"].image
+    lock.write_text(text.replace(digest, "0" * 64))
+    done = cli(project, "build", "--locked")
+    assert done.code == 3
+    assert f"\n  twice-sm_90: pinned {'0' * 64}, built {digest}\n" in done.err
+    done = cli.good(project, "build")
+    assert "note: tilec.lock now pins other bytes, made of the same sources by the same tools, for twice-sm_90\n" in done.err
+    assert lock.read_text() == text
+    edit(project / "k" / "twice.cu", "2.0f", "6.0f")
+    done = cli.good(project, "build", "--locked")
+    assert (
+        "note: tilec.lock pins no image of 1 job as the sources are now: `tilec build` without --locked pins what it builds\n" in done.err
+    )
+    assert lock.read_text() == text
+
+    shutil.copy(project / "k" / "twice.cu", project / "k" / "thrice.cu")
+    edit(project / "k" / "thrice.cu", "void twice", "void thrice")
+    edit(project / "tilec.toml", "[kernel.twice]", "[kernel.thrice]")
+    edit(project / "tilec.toml", "k/twice.cu", "k/thrice.cu")
+    cli.good(project, "build")
+    assert pinned() == {"release": {"thrice-sm_90"}}

@@ -139,8 +139,8 @@ def test_one_variant_can_be_looked_at(cli: Cli, built: Path) -> None:
 def test_standard_files_hold_the_whole_group(cli: Cli, built: Path, tmp_path: Path) -> None:
     root = write(tmp_path, MANIFEST, FILES)
     cli.good(root, "build", "--emit", "fatbin,cubin,ptx")
-    cubins = {path.name: path.read_bytes() for path in (root / "dist" / "cubin").iterdir()}
+    cubins = {path.name: path.read_bytes() for path in (root / "dist" / "cubin").glob("*.cubin")}
     assert len(cubins) == 10
     assert len(set(cubins.values())) == 4
-    fatbins = {path.stem: path.read_bytes() for path in (root / "dist" / "fatbin").iterdir()}
+    fatbins = {path.stem: path.read_bytes() for path in (root / "dist" / "fatbin").glob("*.fatbin")}
     assert set(fatbins) == {"scale-f16-N1", "scale-f16-N2", "scale-f32-N1", "scale-f32-N2", "other"}

@@ -35,12 +35,15 @@ def test_every_kind_of_output(made: Path) -> None:
             inner,
             "acme/__init__.py",
             "acme/py.typed",
+            "cubin/SHA256SUMS",
             "cubin/add-TILE128-sm_80.cubin",
             "cubin/add-TILE128-sm_90.cubin",
             "cubin/twice-sm_80.cubin",
             "cubin/twice-sm_90.cubin",
+            "fatbin/SHA256SUMS",
             "fatbin/add-TILE128.fatbin",
             "fatbin/twice.fatbin",
+            "ptx/SHA256SUMS",
             "ptx/twice-compute_80.ptx",
         ]
     )
@@ -86,7 +89,9 @@ def test_files_of_a_target_that_goes_go_too(cli: Cli, tmp_path: Path) -> None:
     cli.good(root, "build", "--emit", "bundle,cubin,ptx,fatbin", "--targets", "sm_80,sm_90,compute_80")
     (root / "dist" / "cubin" / "mine.cubin").write_bytes(b"mine")
     cli.good(root, "build", "--emit", "bundle,cubin,ptx,fatbin", "--targets", "sm_90")
-    assert sorted(tree(root / "dist")) == ["acme-1.0.0.tilec", "cubin/mine.cubin", "cubin/twice-sm_90.cubin", "fatbin/twice.fatbin"]
+    files = ["cubin/SHA256SUMS", "cubin/mine.cubin", "cubin/twice-sm_90.cubin", "fatbin/SHA256SUMS", "fatbin/twice.fatbin"]
+    assert sorted(tree(root / "dist")) == ["acme-1.0.0.tilec", *files]
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=root / "dist" / "cubin", check=True, timeout=60)
 
 
 def test_a_failed_build_removes_nothing(cli: Cli, tmp_path: Path) -> None:

@@ -111,6 +111,45 @@ def test_a_loop_without_an_end_stops_at_its_limit_and_says_where(cli: Cli, tmp_p
     assert "raise the limit of steps (--steps)" in done.out
 
 
+def test_a_case_that_hangs_is_told_and_the_others_go_on(cli: Cli, tmp_path: Path) -> None:
+    """Twice in one run, also where nothing is a terminal; without a limit it would end at its limit of steps, after many minutes."""
+    sources = {"first": COPY, "spin": SPIN, "second": COPY, "spun": SPIN, "third": COPY}
+    files = {
+        f"k/{name}.py": source.replace("def copy", f"def {name}").replace("def spin", f"def {name}") for name, source in sources.items()
+    }
+    manifest = HEAD + "".join(KERNEL.format(name=name, size=1000) for name in sources)
+    root = write(tmp_path, manifest, {**files, "k/reference.py": REFERENCE})
+    cli.good(root, "build")
+    done = cli(root, "run", "--device", "cpu", "--timeout", "6")
+    assert done.code == 1
+    assert [line.split()[:2] for line in done.out.splitlines() if line[0:1].strip() and "case" not in line.split()[0:2]] == [
+        ["first/small", "ok"],
+        ["spin/small", "HUNG"],
+        ["second/small", "ok"],
+        ["spun/small", "HUNG"],
+        ["third/small", "ok"],
+        ["5", "cases"],
+    ]
+    assert (
+        """
+  spin/small did not end within 6 s: it hangs in kernel spin, grid (8, 1, 1), block (1, 1, 1)
+    cause: a loop of the kernel never ends, or blocks wait for each other
+    fix: see which loop never ends; if the case needs longer, raise --timeout SECONDS (0 for no limit)
+"""
+        in done.out
+    )
+    assert done.out.endswith("\n5 cases on the cpu device: 3 passed, 2 hung\n")
+    assert done.err.splitlines() == [
+        f"running {name}/small ({place} of 5) for 5 s, hung after 6 s" for name, place in (("spin", 2), ("spun", 4))
+    ]
+
+    told = cli(root, "run", "spin", "third", "--device", "cpu", "--timeout", "2", "--json")
+    document = told.json()
+    assert (told.code, document["ok"], document["counts"]["hung"], document["counts"]["passed"]) == (1, False, 1, 1)
+    assert [(case["name"], case["status"]) for case in document["cases"]] == [("spin/small", "hung"), ("third/small", "passed")]
+    assert "hangs in kernel spin, grid (8, 1, 1), block (1, 1, 1)" in document["cases"][0]["error"]["message"]
+
+
 @pytest.mark.parametrize("more", [(), ("--trace", "spin/small")], ids=["run", "trace"])
 def test_ctrl_c_ends_a_run_at_once(tmp_path: Path, more: tuple[str, ...]) -> None:
     cli = Cli(environment(tmp_path / "cache"))

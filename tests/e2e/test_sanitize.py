@@ -34,6 +34,7 @@ class Bug(NamedTuple):
 
 
 WRITES, READS, ORDER = "write-write race", "read-write race", "order dependence"
+OPEN = "undetermined elements"
 BOUNDS, BLANK, PROMISE = "out of bounds", "uninitialized read", "broken promise"
 ASSERT, NAN, FAULT = "failed assert", "NaN or Inf", "fault"
 EXPECTED = {
@@ -168,6 +169,28 @@ EXPECTED = {
     ],
     "in_helper": [Bug(BOUNDS, "ct.gather(y, at, check_bou", "x[64]", (3, 0, 0))],
     "unicode": [Bug(BOUNDS, "ct.scatter(y, größe + ct.a", "y[64]", (3, 0, 0))],
+    "sums_beyond_the_edge": [Bug(OPEN, "ct.load(x, (ct.bid(0), 0),", "x", (0, 0, 0))],
+    "sums_padded_rows": [],
+    "sums_masked_rows": [],
+    "sums_the_last_tile": [Bug(OPEN, "ct.load(x, (ct.bid(0),), (", "x", (3, 0, 0))],
+    "attends_beyond_the_edge": [Bug(OPEN, "ct.load(v, (0, 0), (32, 16", "v", (0, 0, 0))],
+    "attends_with_padding": [],
+    "largest_beyond_the_edge": [Bug(OPEN, "ct.load(x, (ct.bid(0), 0),", "x", (0, 0, 0))],
+    "least_of_masked": [],
+    "scales_by_deviation": [Bug(OPEN, "ct.load(x, (ct.bid(0), 0),", "x", (0, 0, 0))],
+    "adds_up_integers_beyond": [Bug(OPEN, "ct.load(x, (ct.bid(0), 0),", "x", (0, 0, 0))],
+    "all_are_positive": [Bug(OPEN, "ct.load(x, (ct.bid(0),), (", "x", (2, 0, 0))],
+    "counts_flags": [Bug(OPEN, "ct.load(x, (ct.bid(0),), (", "x", (3, 0, 0))],
+    "counts_flags_inside": [],
+    "stores_the_tail": [],
+    "uses_what_no_atomic_gave": [Bug(OPEN, "ct.atomic_add(x, ct.arange", "x", (0, 0, 0))],
+    "asserts_of_the_tail": [Bug(OPEN, "ct.load(x, (ct.bid(0),), (", "x", (3, 0, 0))],
+    "gathers_by_the_tail": [Bug(OPEN, "ct.load(index, (ct.bid(0),", "index", (3, 0, 0))],
+    "loops_by_the_tail": [Bug(OPEN, "ct.load(x, (0,), (TILE,)))", "x", (0, 0, 0))],
+    "needs_two_loads": [Bug(OPEN, "ct.load(a, (0,), (TILE,))", "a", (0, 0, 0))],
+    "gathers_beyond_a_row": [Bug(BOUNDS, "ct.gather(x, (ct.bid(0), c", "x[0, 12]", (0, 0, 0))],
+    "scatters_beyond_a_row": [Bug(BOUNDS, "ct.scatter(y, (2 * ct.bid(", "y[0, 12]", (0, 0, 0))],
+    "gathers_up_to_the_row": [],
 }
 
 CASE = """
@@ -353,7 +376,7 @@ def test_a_bundle_without_tile_ir(cli: Cli, tmp_path: Path) -> None:
     assert "add/some  skip\n" in done.out
     assert "skipped add: the kernel was built without portable Tile IR: build the bundle for the target tileir too\n" in done.out
     assert "\nchecked:" not in done.out
-    assert "1 without Tile IR, which need a GPU: `tilec sanitize --device cuda` checks them there" in done.out
+    assert "1 without Tile IR, which need a GPU: `tilec sanitize --device cuda` checks kernels there" in done.out
 
 
 def test_a_case_that_does_not_fit_its_kernel(cli: Cli, tmp_path: Path) -> None:

@@ -42,7 +42,8 @@ def record_of(root: Path, *points: tuple[int, int, int]) -> TuningRecord:
     request = building.BuildRequest(manifest_path=root / "tilec.toml", aside=True)
     observer = SilentObserver()
     plan = building.plan_only(request, observer)
-    with building._pool(project, request, Cache(None, max_bytes=0, note=observer.note), observer, building.WorkDir(root)) as pool:
+    work, cache = building.WorkDir(root), Cache(None, max_bytes=0, note=observer.note)
+    with building._pool(project, request, cache, observer, spool=work.spool, kept=work.kept) as pool:
         declared = building.declare(project, pool, Cache(None, max_bytes=0, note=observer.note))
     (kernel,) = plan.kernels
     sizes = size_expressions(kernel.info)
@@ -165,5 +166,5 @@ def test_a_record_of_another_kernel_is_refused(cli: Cli, project: Path) -> None:
     assert "tuning/blend.json:" in cli(project, "build").err
     path.unlink()
     path.mkdir()
-    assert "kernel.blend.dispatch.table: 'tuning/blend.json' cannot be read: Is a directory" in cli(project, "build").err
+    assert "kernel.blend.dispatch.table: 'tuning/blend.json' cannot be read: it is not a file" in cli(project, "build").err
     path.rmdir()

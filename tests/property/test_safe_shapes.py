@@ -67,6 +67,16 @@ KERNELS += """
 def grouped(z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], G: tl.Const[int] = 3):
     i, j = z.index
     z.store(x.load_tile((i // G, j % G), (BM, BN)))
+
+
+@tl.kernel
+def loose(z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], y: tl.Ref[T, 2]):
+    z.store(x.load_tile_like(z) + tl.load_tile_like(y, z))
+
+
+@tl.kernel
+def rows(z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], y: tl.Ref[T, 2]):
+    z.store(x.load_tile_like(z, broadcast=0) + tl.load_tile_like(y, z, broadcast=(0, 1)))
 """
 MANIFEST = """edition = 1
 [package]
@@ -83,8 +93,9 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Module:
     root = tmp_path_factory.mktemp("shapes")
     tables = [
         f'[kernel.{name}]\nsource = "k.py"\n{AXES if name != "cube" else "matrix = {{ T = [{}] }}".format(chr(34) + "f32" + chr(34))}\n'
-        for name in ("add", "cube", "gemm", "strips", "around", "grouped")
+        for name in ("add", "cube", "gemm", "strips", "around", "grouped", "rows", "loose")
     ]
+    tables.append('launch.requires = ["min(x.size, z.size) > 0"]\n')  # of `loose`: says something of both shapes
     (root / "k.py").write_text(KERNELS)
     (root / "tilec.toml").write_text(MANIFEST + "".join(tables))
     build(BuildRequest(manifest_path=root / "tilec.toml", workers=2), SilentObserver())
@@ -146,17 +157,44 @@ def test_tiles_of_any_index(module: Module, m: int, n: int, p: int, q: int, down
     np.testing.assert_array_equal(z, wanted)
 
 
-@settings(deadline=None, max_examples=40)
-@given(EXTENT, EXTENT, EXTENT, EXTENT, SEED)
-def test_inputs_of_other_extents_are_padded_or_refused(module: Module, m: int, n: int, p: int, q: int, seed: int) -> None:
-    """Never read outside: where a whole tile would lie there, the launch is refused; where a part would, that is padding."""
-    x, y, z = numbers(seed, p, q), numbers(seed + 1, m, n), np.full((m, n), np.nan, np.float32)
-    if -(-p // 8) < -(-m // 8) or -(-q // 16) < -(-n // 16):
-        with pytest.raises(RequirementError):
+@settings(deadline=None, max_examples=20)
+@given(EXTENT, EXTENT, st.integers(-1, 1), st.integers(-1, 1), SEED)
+def test_operands_of_an_elementwise_kernel_have_equal_shapes(module: Module, m: int, n: int, down: int, right: int, seed: int) -> None:
+    shape = (max(m + down, 1), max(n + right, 1))
+    x, y, z = numbers(seed, *shape), numbers(seed + 1, m, n), np.full((m, n), np.nan, np.float32)
+    if shape != (m, n):
+        with pytest.raises(RequirementError, match=r"add: requires x\.shape == z\.shape: left-hand side is .*, right-hand side is"):
             run(module, "add", z, x, y)
         assert np.isnan(z).all()
         return
     run(module, "add", z, x, y)
+    np.testing.assert_array_equal(z, x + y)
+
+
+@settings(deadline=None, max_examples=20)
+@given(EXTENT, EXTENT, st.integers(1, 2), st.integers(-1, 1), SEED)
+def test_a_kernel_says_along_which_axes_it_broadcasts(module: Module, m: int, n: int, p: int, right: int, seed: int) -> None:
+    x, y, z = numbers(seed, p, max(n + right, 1)), numbers(seed + 1, 1, 1), np.full((m, n), np.nan, np.float32)
+    if x.shape != (1, n):
+        with pytest.raises(RequirementError, match=r"rows: requires x\.shape\[(0\] == 1|1\] == z\.shape\[1\])"):
+            run(module, "rows", z, x, y)
+        assert np.isnan(z).all()
+        return
+    run(module, "rows", z, x, y)
+    np.testing.assert_array_equal(z, np.broadcast_to(x + y, (m, n)))
+
+
+@settings(deadline=None, max_examples=40)
+@given(EXTENT, EXTENT, EXTENT, EXTENT, SEED)
+def test_inputs_of_other_extents_are_padded_or_refused(module: Module, m: int, n: int, p: int, q: int, seed: int) -> None:
+    """Never read outside, whatever the author requires: a launch is refused where a whole tile lies there, and a part is padding."""
+    x, y, z = numbers(seed, p, q), numbers(seed + 1, m, n), np.full((m, n), np.nan, np.float32)
+    if -(-p // 8) < -(-m // 8) or -(-q // 16) < -(-n // 16):
+        with pytest.raises(RequirementError):
+            run(module, "loose", z, x, y)
+        assert np.isnan(z).all()
+        return
+    run(module, "loose", z, x, y)
     padded = np.zeros((max(m, p), max(n, q)), np.float32)
     padded[:p, :q] = x
     np.testing.assert_array_equal(z, padded[:m, :n] + y)

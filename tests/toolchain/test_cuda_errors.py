@@ -117,7 +117,7 @@ def test_too_much_shared_memory(tmp_path: Path) -> None:
 
 def test_flags_and_directories(tmp_path: Path) -> None:
     text = "__global__ void k(float* x) {}"
-    error = refused(tmp_path, text, options={"flags": ("--foo",)})
+    error = refused(tmp_path, text, options={"flags": ("--foo",), "unchecked-flags": True})
     assert error.diagnostics[0].message == "unrecognized option --foo found"
     assert "`flags`" in error.diagnostics[0].hint
     error = refused(tmp_path, text, options={"include": ("nodir",)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.toolchain.tile_jobs import frontend, write
+from tilec.model.alike import conditions
 from tilec.model.job import Source
 from tilec.model.safety import Guarantee, Region
 
@@ -147,6 +148,64 @@ def test_these_accesses_need_no_check(tile, tmp_path, case):
     assert [d.message for d in decl.unproven] == []
     assert decl.requires == requires
     assert [f.what for f in decl.safety.facts if f.guarantee in (Guarantee.KERNEL, Guarantee.NONE)] == []
+
+
+ROW = "z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], w: tl.Ref[T, 1], v: tl.Ref[T, 1], BK: tl.Const[int]"
+OWN = "x.load_tile_like(z)"
+FIXED = "w.shape[0] >= BN or w.shape[0] == z.shape[1]"
+ALIKE = {
+    "the region's place": (("x.shape == z.shape",), "", OWN),
+    "its index": (("x.shape == z.shape",), "", "x.load_tile(z.index, z.tile_shape)"),
+    "one axis of it": (("x.shape[1] == z.shape[0]",), "", "x.load_tile((z.index[1] - 1, z.index[0]), (BN, BM))"),
+    "transposed": (("x.shape[0] == z.shape[1]", "x.shape[1] == z.shape[0]"), "", "i, j = z.index", "x.load_tile((j, i), (BN, BM))"),
+    "a loop over another": (("w.shape[0] == x.shape[1]",), "", "for k in range(x.num_tiles(1, BK)): w.load_tile((k,), (BK,))"),
+    "a tail of another": (
+        ("w.shape[0] == x.shape[1]",),
+        "",
+        "for k in range(2, x.num_tiles(1, BK)): w.load_tile((k,), (BK,))",
+    ),
+    "extents that may be equal": (("BK != BN or w.shape[0] == z.shape[1]",), "", "w.load_tile((z.index[1],), (BK,))"),
+    "a look-up by number": ((), "", "w.load_tile((z.index[1],), (1,))"),
+    "a quotient": ((), "", "w.load_tile((z.index[1] // 2,), (BN,))"),
+    "unchecked": ((), "", "w.load_tile((z.index[1],), (BN,), unchecked=True)"),
+    "the first tile": ((FIXED,), "", "w.load_tile((0,), (BN,))"),
+    "the third tile": (("w.shape[0] >= 3 * BN or w.shape[0] == z.shape[1]",), "", "w.load_tile((2,), (BN,))"),
+    "some tiles": (("w.shape[0] >= 4 * BN or w.shape[0] == z.shape[1]",), "", "for k in range(4): w.load_tile((k,), (BN,))"),
+    "a tile that no output has": ((), "", "w.load_tile((0,), (BK,))"),
+    "stated for both": ((), "dim(x, 0) >= dim(z, 0) and dim(z, -1) == dim(x, -1)", OWN),
+    "stated for one axis": (("x.shape[1] == z.shape[1]",), "dim(x, 0) >= dim(z, 0)", OWN),
+    "stated of shapes": ((), "z.shape == x.shape", OWN),
+    "stated of sizes": ((), "x.size >= z.size", OWN),
+    "stated of one alone": (("x.shape == z.shape",), "dim(x, 0) > 3", OWN),
+    "stated of a fixed tile": ((), "dim(w, 0) <= BN", "w.load_tile((0,), (BN,))"),
+    "broadcast": (("x.shape[1] == z.shape[1]",), "", "x.load_tile_like(z, broadcast=0)"),
+    "broadcast by the function": (("x.shape[0] == z.shape[0]",), "", "load_tile_like(x, z, broadcast=(1,))"),
+    "broadcast whole": ((), "", "tl.load_tile_like(x, z, broadcast=(0, 1))"),
+}
+
+
+@pytest.mark.parametrize("case", ALIKE)
+def test_extents_that_meet_are_equal_unless_the_author_says_otherwise(tile, tmp_path, case):
+    wanted, stated, *body = ALIKE[case]
+    above = f"@tl.preconditions({stated!r})\n" if stated else ""
+    decl = kernel(tile, tmp_path, ROW, *body, above=above)
+    assert conditions(decl.alike, {p.name: p.rank for p in decl.params}) == wanted
+
+
+def test_extents_meet_in_helpers_and_regions(tile, tmp_path):
+    text = (
+        "def tail(x, z, axis):\n    return x.load_tile_like(z, broadcast=axis)\n\n\n"
+        "@tl.kernel\ndef k(z: tl.Mut[T, (BM, BN)], w: tl.Mut[T, BM], s: tl.SpanMut[T, (BM, 8), 1], x: tl.Ref[T, 2]):\n"
+        "    z.store(tail(x, z, 0))\n    for j in range(x.num_tiles(0, 8)):\n        s.store_tile(j, 1.0)\n"
+    )
+    decl = declared(tile, tmp_path, text)
+    assert conditions(decl.alike, {p.name: p.rank for p in decl.params}) == (
+        "w.shape[0] == z.shape[0]",
+        "s.shape[0] == z.shape[0]",
+        "s.shape[1] == x.shape[0]",
+        "x.shape[1] == z.shape[1]",
+    )
+    assert "x.shape[0] == 1" in decl.requires
 
 
 INDEX = "x.load_tile is checked inside of the kernel: index {0} is not known to be among the tiles of x"

@@ -134,6 +134,20 @@ BODIES = {
         "x.load_tile",
         "x.load_tile takes shape as a tuple, one number for each dimension\n    {line}\n  hint: a tuple of one is written (i,)",
     ),
+    "z.store(x.load_tile_like(z, broadcast=True))": (
+        "x.load_tile_like",
+        (
+            "broadcast names axes of x, which has 2 dimensions: numbers from 0, written out\n    {line}\n"
+            "  hint: write broadcast=0, or broadcast=(0, 1) for several"
+        ),
+    ),
+    "z.store(tl.load_tile_like(x, z, broadcast=(0, 2)))": (
+        "tl.load_tile_like",
+        (
+            "broadcast names axes of x, which has 2 dimensions: numbers from 0, written out\n    {line}\n"
+            "  hint: write broadcast=0, or broadcast=(0, 1) for several"
+        ),
+    ),
     "z.stor(z.load())": (
         "z.stor",
         (

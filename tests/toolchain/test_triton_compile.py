@@ -242,6 +242,52 @@ def test_a_descriptor_made_on_the_host_is_a_map_with_extents_and_strides(tmp_pat
     assert [(s.type, s.expr) for s in made.abi] == [*described, ("i32", "n"), *HIDDEN]
 
 
+REBOUND = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def described(desc_or_ptr, n, B: tl.constexpr):
+    if isinstance(desc_or_ptr, tl.tensor_descriptor):
+        return desc_or_ptr
+    else:
+        return tl.make_tensor_descriptor(desc_or_ptr, shape=[n, B], strides=[B, 1], block_shape=[32, B])
+
+
+@triton.jit
+def direct(y, x, n, B: tl.constexpr):
+    x = tl.make_tensor_descriptor(x, shape=[n, B], strides=[B, 1], block_shape=[32, B])
+    y = tl.make_tensor_descriptor(base=y, shape=[n, B], strides=[B, 1], block_shape=[32, B])
+    y.store([0, 0], x.load([0, 0]))
+
+
+@triton.jit
+def helped(y, x, n, B: tl.constexpr):
+    x, y = described(x, n, B), described(y, n, B)
+    y.store([0, 0], x.load([0, 0]))
+"""
+
+
+@pytest.mark.parametrize("kernel", ["direct", "helped"])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_an_address_that_becomes_a_descriptor_under_its_own_name(tmp_path: Path, kernel: str, target: str) -> None:
+    write(tmp_path, {"k/a.py": REBOUND})
+    decls = {decl.name: decl for decl in frontend().declare(Source(root=str(tmp_path), path="k/a.py"))}
+    assert [(param.name, param.out) for param in decls[kernel].params[:2]] == [("y", True), ("x", None)]
+    params = (*(Param(name=name, kind=ParamKind.TENSOR, dtype="f16", rank=2, align=16) for name in "yx"), scalar("n", "i32"))
+    made = frontend().compile(job(tmp_path, kernel, target, params=params, abi=(), axes={"B": 64}))
+    assert [s.expr for s in made.abi] == ["y.ptr", "x.ptr", "n", "0", "0"]
+    assert made.abi[3].type == ("u64" if target == "sm_80" else "scratch:256")
+
+
+def test_a_parameter_that_may_be_a_descriptor_takes_one(tmp_path: Path) -> None:
+    write(tmp_path, {"k/a.py": REBOUND})
+    params = (*(Param(name=name, kind=ParamKind.TENSOR, dtype="f16", rank=2, align=16) for name in "yx"), scalar("n", "i32"))
+    boxes = tuple(AbiSlot(type="descriptor", expr=f"descriptor({name}, 32, B)", size=128, align=64) for name in "yx")
+    made = frontend().compile(job(tmp_path, "helped", params=params, abi=(*boxes, slot("i32", "n", 4)), axes={"B": 64}))
+    assert [s.type.partition(":")[0] for s in made.abi if s.expr.endswith(".ptr")] == ["tensormap", "tensormap"]
+
+
 def test_scratch_memory_is_an_argument_where_a_target_needs_it(root: Path) -> None:
     params = (tensor("x"), tensor("y"), scalar("n", "i32"))
     abis = {

@@ -33,7 +33,7 @@ def normalize(
     for k in range(x.num_tiles(1, BK)):
         found = found.with_tile(x.load_tile((row, k), (BM, BK), padding=tl.Padding.NEG_INF).astype(tl.float32))
     tile = tl.exp2(x.load_tile((row, column), z.tile_shape) - found.peak) / found.total
-    z.store((tile * by).astype(T))
+    z.store((tile * by + x.load_tile_like(z, broadcast=0) + tl.load_tile_like(x, z, broadcast=(0, 1))).astype(T))
 
 
 @tl.kernel

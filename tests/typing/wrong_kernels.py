@@ -18,6 +18,7 @@ def k(z: Annotated[tl.Mut, T, (BM,)], x: Annotated[tl.Ref, T, 1], c: Annotated[t
     x.load_tile_like(x)  # wrong: it is the region of an output that is meant
     c.store(0, 1.0)  # wrong: a place, not a number
     x.load_tile_like(z, pad=1)  # wrong: there is no such argument
+    x.load_tile_like(z, broadcast="rows")  # wrong: axes are numbers
     z.index = (0,)  # wrong: it cannot be set
     tl.zeros((BM,), "f32")  # wrong: a dtype, not its name
     tl.zero((BM,), tl.float32)  # wrong: there is no such operation

@@ -13,9 +13,10 @@ from tilec.compiler.cache import Cache
 from tilec.errors import Location, ManifestError, MissingError, ToolchainError
 from tilec.frontends._reads import digests
 from tilec.frontends.base import ToolSearch
+from tilec.manifest.files import reference_problems
 from tilec.model.job import InputFile, Source
 from tilec.model.kernel import KernelDecl, ToolInfo
-from tilec.project import declare, may_select, open_project, reference_problems
+from tilec.project import declare, may_select, open_project
 
 
 def problems(root: Path) -> list[str]:
@@ -52,7 +53,9 @@ def test_a_link_out_of_the_project(root: Path, tmp_path: Path) -> None:
     path = root / "k" / "twice.cu"
     path.rename(tmp_path / "outside.cu")
     path.symlink_to(tmp_path / "outside.cu")
-    assert "'k/twice.cu' is a link that leaves the project: copy the file into it" in problems(root)[0]
+    (problem,) = problems(root)
+    assert f"'k/twice.cu' is a link that leaves the project: it leads to {tmp_path}/outside.cu\n" in problem
+    assert problem.endswith("hint: copy the file into the project, or remove the link")
 
 
 def test_include_directories_that_are_not_there(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Ceilings measured by a process of its own: what torch leaves in a GPU's memory makes kernels of the same process slower, by 8 % once.
 
-`python -m tilec.bench.apart cuda:0` prints them as one line of JSON.
+`main` prints them as one line of JSON.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from collections.abc import Sequence
 from tilec.bench.ceilings import NO_TORCH, ceilings_json, measure_ceilings, read_rates
 from tilec.bench.libraries import open_library
 from tilec.bench.work import Ceilings
+from tilec.compiler.child import own_command
 from tilec.errors import MissingError, TilecError
 from tilec.runtime.devices import driver_of, find_device
 
 PATIENCE = 300  # seconds, most of which importing torch may take
 
 
-def measured_apart(device: str, command: Sequence[str] = (sys.executable, "-m", "tilec.bench.apart")) -> Ceilings:
+def measured_apart(device: str, command: Sequence[str] = ()) -> Ceilings:
     """The ceilings of a GPU; none where the process gives none, and why is said.
 
     Args:
         device: its name, `cuda:0`.
-        command: what measures them.
+        command: what measures them, by default `main`.
     """
+    command = command or own_command("tilec.bench.apart")
     try:
         done = subprocess.run([*command, device], capture_output=True, encoding="utf-8", errors="replace", timeout=PATIENCE, check=False)
     except subprocess.TimeoutExpired:
@@ -40,9 +42,9 @@ def measured_apart(device: str, command: Sequence[str] = (sys.executable, "-m", 
         return Ceilings(missing=f"they cannot be measured: {said}")
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure, and print."""
-    (name,) = arguments
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure the ceilings of a device, by default that of the process's arguments, and print them."""
+    (name,) = sys.argv[1:] if arguments is None else arguments
     try:
         driver = driver_of(name)
         device = find_device(name, driver)
@@ -57,7 +59,3 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{error.what}\n")
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

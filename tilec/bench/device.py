@@ -22,14 +22,6 @@ Arguments = Mapping[str, Any]
 HOST_LAUNCHES = 64
 
 
-class Bound(Protocol):
-    """A launch that holds its arguments: `launch` enqueues it on a stream."""
-
-    @property
-    def launch(self) -> Callable[[Any], None]:
-        """Enqueues it."""
-
-
 class Explained(Protocol):
     """What a launch takes: a variant, and an image (by its digest), if there is one for the device."""
 
@@ -47,9 +39,6 @@ class Launched(Protocol):
 
     def __call__(self, stream: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Launch, with all checks."""
-
-    def bind(self, /, *args: Any, **kwargs: Any) -> Bound:
-        """A launch with these arguments, to be enqueued many times."""
 
     def explain(self, *args: Any, **kwargs: Any) -> Explained:
         """What a launch with these arguments takes."""
@@ -107,7 +96,7 @@ class LaunchSubject:
         self.cache = plan.cache.value
         self._flush = DeviceBuffer((plan.flush,), "u8", module.device, driver=driver) if plan.flush else None
         sets = [self._first, *(make() for _ in range(plan.copies - 1))]
-        self._launches: Sequence[Bound] = [self._launcher.bind(**arguments, **axes) for arguments in sets]
+        self._sets: Sequence[tuple[Any, ...]] = [tuple(arguments.values()) for arguments in sets]
         explained = self._launcher.explain(**self._first, **axes)
         self.variant = explained.variant
         self.code = str(explained.image.digest) if explained.image else ""
@@ -119,7 +108,7 @@ class LaunchSubject:
         taken, left = 0.0, launches
         while left:
             # The device is busy writing over the cache while what is timed is enqueued.
-            part = min(left, len(self._launches))
+            part = min(left, len(self._sets))
             self._prepare(part)
             self._flush.fill(left & 0xFF, self._stream)
             taken += self._sample(part)
@@ -153,7 +142,7 @@ class LaunchSubject:
         for graph in self._graphs.values():
             self._driver.destroy_executable(self._device.ordinal, graph)
         self._graphs.clear()
-        self._launches, self._flush, self._first = (), None, {}
+        self._sets, self._flush, self._first = (), None, {}
         self._ending.close()
 
     def __enter__(self) -> LaunchSubject:
@@ -166,9 +155,13 @@ class LaunchSubject:
 
     def _sample(self, launches: int) -> float:
         if launches == 1:
-            return self._between(lambda: self._launches[0].launch(self._stream))
+            return self._between(lambda: self._launch(0))
         graph = self._prepare(launches)
         return self._between(lambda: self._driver.launch_graph(self._device.ordinal, graph, self._stream.handle))
+
+    def _launch(self, place: int) -> None:
+        """Launch with one set of arguments."""
+        self._launcher(self._stream, *self._sets[place], **self._axes)
 
     def _prepare(self, launches: int) -> Any:
         """The graph of so many launches."""
@@ -176,13 +169,13 @@ class LaunchSubject:
 
     def _captured(self, launches: int) -> Any:
         driver, ordinal, stream = self._driver, self._device.ordinal, self._stream.handle
-        for bound in self._launches:  # loads what has to be loaded, which a capture must not
-            bound.launch(self._stream)
+        for place in range(len(self._sets)):  # loads what has to be loaded, which a capture must not
+            self._launch(place)
         driver.synchronize(ordinal, stream)
         driver.begin_capture(ordinal, stream)
         try:
             for place in range(launches):
-                self._launches[place % len(self._launches)].launch(self._stream)
+                self._launch(place % len(self._sets))
         finally:
             graph = driver.end_capture(ordinal, stream)
         try:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import struct
 import zlib
 from collections.abc import Callable
 from typing import BinaryIO, NoReturn
 
+from tilec.bundle import limits
 from tilec.errors import BundleError
 from tilec.values import value_class
 
-MAX_FILE = (1 << 32) - 2
+MAX_FILE = (1 << 32) - 2  # of the format: zip counts in 32 and 16 bits without its extensions
 MAX_MEMBERS = (1 << 16) - 2
 
 _LOCAL = struct.Struct("<4s5H3L2H")
@@ -27,8 +29,7 @@ _PLAIN_HEAD = (b"PK\1\2", _MADE_BY, _NEEDS, 0)
 _PLAIN_TAIL = (0, 0, 0, 0, _MODE)
 _STORED, _DEFLATED = 0, 8
 _LEVEL = 6
-# Deflate cannot do better than 1032:1; what claims to is a bomb or damaged.
-_BEST_RATIO = 1032
+_CHUNK = 1 << 20
 
 
 @value_class(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class ArchiveWriter:
         return self._hash.hexdigest()
 
     def add(self, name: str, data: bytes, *, deflate: bool = True) -> int:
-        """Append a member, deflated unless that makes it longer. (A bundle's names ascend.)
+        """Append a member, deflated unless that makes it longer, or shorter than a reader believes. (A bundle's names ascend.)
 
         Args:
             name: the member's name, with forward slashes.
@@ -97,7 +98,7 @@ class ArchiveWriter:
         if deflate:
             stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
             deflated = stream.compress(data) + stream.flush()
-            if len(deflated) < len(data):
+            if len(deflated) < len(data) <= len(deflated) * limits.RATIO:
                 method, packed = _DEFLATED, deflated
         member = Member(name, method, zlib.crc32(data), len(packed), len(data), self.size)
         if member.end > MAX_FILE or len(self._members) >= MAX_MEMBERS:
@@ -135,7 +136,7 @@ def read_directory(read_at: ReadAt, size: int, check_name: Callable[[str], bool]
     Raises:
         BundleError: the directory is not, byte for byte, what `ArchiveWriter` writes.
     """
-    if size > MAX_FILE + (MAX_MEMBERS << 8):
+    if size > limits.FILE + (limits.MEMBERS << 8):
         damaged(f"has {size} bytes, more than any bundle")
     if size < _END.size or (tail := read_at(size - _END.size, _END.size))[:4] != b"PK\5\6":
         head = read_at(0, 4) if size >= 4 else b""
@@ -145,7 +146,7 @@ def read_directory(read_at: ReadAt, size: int, check_name: Callable[[str], bool]
     _, disk, first_disk, here, count, length, start, comment = _END.unpack(tail)
     if disk or first_disk or comment or here != count or start + length + _END.size != size:
         damaged("has an end record that does not fit it")
-    if count > MAX_MEMBERS or length < count * _CENTRAL.size or length > count * (_CENTRAL.size + 256):
+    if count > limits.MEMBERS or length < count * _CENTRAL.size or length > count * (_CENTRAL.size + 256):
         damaged(f"has a directory of {length} bytes for {count} members")
     directory = read_at(start, length)
     if len(directory) != length:
@@ -176,7 +177,7 @@ def read_directory(read_at: ReadAt, size: int, check_name: Callable[[str], bool]
             damaged(f"has {name} at another place than the one before it ends")
         if method == _STORED and packed != member_size:
             damaged(f"has two sizes of {name}")
-        if method == _DEFLATED and member_size > packed * _BEST_RATIO:
+        if method == _DEFLATED and member_size > packed * limits.RATIO:
             damaged(f"claims {member_size} bytes of {name} in {packed}")
         members[name] = Member(name, method, crc, packed, member_size, offset)
         expected, last = offset + _LOCAL.size + name_length + packed, name
@@ -186,31 +187,41 @@ def read_directory(read_at: ReadAt, size: int, check_name: Callable[[str], bool]
 
 
 def read_member(read_at: ReadAt, member: Member) -> bytes:
-    """The data of a member, its header, size and CRC verified.
+    """The data of a member, its header, size and CRC verified. Takes hardly more memory than the data itself.
 
     Raises:
         BundleError: it is damaged.
     """
     header = member.local_header()
-    raw = read_at(member.offset, len(header) + member.packed)
-    if raw[: len(header)] != header:
+    if read_at(member.offset, len(header)) != header:
         damaged(f"has a header of {member.name} that its directory contradicts")
-    packed = raw[len(header) :]
-    if len(packed) != member.packed:
-        damaged("is cut short")
-    if member.method == _STORED:
-        data = packed
-    else:
-        inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-        try:
-            data = inflate.decompress(packed, member.size + 1)
-        except zlib.error as exc:
-            damaged(f"has damaged data in {member.name}: {exc}")
-        if not inflate.eof or inflate.unused_data or inflate.unconsumed_tail:
-            damaged(f"has another size of {member.name} than its directory says")
+    start = member.offset + len(header)
+    data = read_at(start, member.packed) if member.method == _STORED else _inflated(read_at, member, start)
     if len(data) != member.size or zlib.crc32(data) != member.crc:
         damaged(f"has damaged data in {member.name}: size or checksum is off")
     return data
+
+
+def _inflated(read_at: ReadAt, member: Member, start: int) -> bytes:
+    """The data of a deflated member, read and inflated piece by piece; never more than the size that its directory declares."""
+    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+    out = io.BytesIO()
+    end = start + member.packed
+    while not inflate.eof and out.tell() <= member.size:
+        piece = inflate.unconsumed_tail
+        if not piece:
+            piece = read_at(start, min(_CHUNK, end - start))
+            start += len(piece)
+        try:
+            data = inflate.decompress(piece, min(_CHUNK, member.size + 1 - out.tell()))
+        except zlib.error as exc:
+            damaged(f"has damaged data in {member.name}: {exc}")
+        if not piece and not data:
+            break
+        out.write(data)
+    if not inflate.eof or inflate.unused_data or start != end:
+        damaged(f"has another size of {member.name} than its directory says")
+    return out.getvalue()
 
 
 def damaged(what: str) -> NoReturn:

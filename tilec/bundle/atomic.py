@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,6 +71,11 @@ class Stage:
     def where(self, path: Path) -> Path:
         """Where the content of `path` lies now."""
         return self._waiting.get(path, path)
+
+    @property
+    def replaced(self) -> tuple[Path, ...]:
+        """Files that lie where staged ones will, and will be replaced."""
+        return tuple(path for path in self._waiting if os.path.lexists(path) and not path.is_dir())
 
     def put_in_place(self) -> None:
         """Rename every file, in the order in which they came.
@@ -137,7 +143,8 @@ def write_if_changed(path: Path, data: bytes, *, stage: Stage | None = None) -> 
         OutputError: the file cannot be written.
     """
     with contextlib.suppress(OSError):
-        if path.stat().st_size == len(data) and path.read_bytes() == data:
+        status = path.stat()
+        if stat.S_ISREG(status.st_mode) and status.st_size == len(data) and path.read_bytes() == data:
             return False
     with atomic_write(path, stage=stage) as file:
         file.write(data)

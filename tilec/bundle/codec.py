@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from tilec.bundle import limits
+from tilec.foreign import is_one_line
 from tilec.values import value_class
 
-INT_BOUND = 1 << 63
-MAX_TEXT = 1 << 20
-MAX_ITEMS = 1 << 20
+MAX_ITEMS = 1 << 20  # of an array that has no smaller limit of its own
 
 
 class Misfit(Exception):  # noqa: N818 - never leaves the room: the caller turns it into a BundleError
@@ -49,8 +49,12 @@ def _same(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A JSON value for a message, cut short."""
-    text = repr(value)
+    """A JSON value for a message, cut short, however long or deep it is."""
+    import reprlib  # for messages alone
+
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = 60
+    text = short.repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -135,12 +139,17 @@ def optional(codec: Codec) -> Codec:
     return Codec(lambda v: None if v is None else writer(v), lambda v: None if v is None else reader(v))
 
 
-def text(*, pattern: str = "", what: str = "", most: int = MAX_TEXT) -> Codec:
+def text(*, pattern: str = "", what: str = "", most: int = limits.TEXT) -> Codec:
     """A string of at most `most` characters; `what` says what the pattern means."""
     return _text((lambda value: re.fullmatch(pattern, value)) if pattern else None, what, most)
 
 
-def _text(check: Callable[[str], object] | None, what: str, most: int = MAX_TEXT) -> Codec:
+def line(most: int = limits.LINE) -> Codec:
+    """A string of one line: it holds no control characters, so that it cannot pass for several lines of a report."""
+    return _text(is_one_line, "one line without control characters", most)
+
+
+def _text(check: Callable[[str], object] | None, what: str, most: int = limits.TEXT) -> Codec:
 
     def read(value: Any) -> Any:
         if type(value) is not str:
@@ -154,7 +163,7 @@ def _text(check: Callable[[str], object] | None, what: str, most: int = MAX_TEXT
     return Codec(_same, read)
 
 
-def integer(low: int = -INT_BOUND, high: int = INT_BOUND) -> Codec:
+def integer(low: int = -limits.INT, high: int = limits.INT) -> Codec:
     """An int between two bounds, both included."""
 
     def read(value: Any) -> Any:
@@ -162,6 +171,18 @@ def integer(low: int = -INT_BOUND, high: int = INT_BOUND) -> Codec:
             raise Misfit(f"must be an integer, is {shown(value)}")
         if not low <= value <= high:
             raise Misfit(f"must be between {low} and {high}, is {shown(value)}")
+        return value
+
+    return Codec(_same, read)
+
+
+def power_of_two(high: int) -> Codec:
+    """A power of two from 1 to `high`."""
+    within = integer(1, high).read
+
+    def read(value: Any) -> Any:
+        if within(value) & (value - 1):
+            raise Misfit(f"must be a power of two, is {shown(value)}")
         return value
 
     return Codec(_same, read)
@@ -224,9 +245,9 @@ def _read_literal(value: Any) -> Any:
         if len(value) != 1 or type(name) is not str or name not in _NON_FINITE:
             raise Misfit(f"must be a string, a number or a truth value, is {shown(value)}")
         return _NON_FINITE[name]
-    if type(value) is int and not -INT_BOUND <= value < 2 * INT_BOUND:
+    if type(value) is int and not -limits.INT - 1 <= value <= 2 * limits.INT + 1:
         raise Misfit(f"must fit 64 bits, is {shown(value)}")
-    if type(value) not in (str, int, float, bool) or (type(value) is str and len(value) > MAX_TEXT):
+    if type(value) not in (str, int, float, bool) or (type(value) is str and (len(value) > limits.LINE or not is_one_line(value))):
         raise Misfit(f"must be a string, a number or a truth value, is {shown(value)}")
     return value
 

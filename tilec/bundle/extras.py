@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from tilec.bundle import limits
 from tilec.bundle.codec import Codec, Misfit, enumeration, flag, identifier, row, sequence
 from tilec.model.jit import JitFallback
 from tilec.model.kernel import KernelInfo
@@ -13,8 +14,8 @@ from tilec.model.signature import Assumption, ParamKind
 # Fields of kernels, in the order in which they are read and written.
 _FIELDS = ("safety", "table", "jit", "rules")
 # Tensors that may be None, and by variant those that are.
-_NAMES = sequence(identifier, most=64)
-OPTIONAL = row(_NAMES, sequence(_NAMES, most=1_000_000))
+_NAMES = sequence(identifier, most=limits.PARAMS)
+OPTIONAL = row(_NAMES, sequence(_NAMES, most=limits.IMAGES))
 
 
 def write_extras(kernel: KernelInfo) -> dict[str, Any]:

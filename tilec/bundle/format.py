@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from tilec.bundle import limits
 from tilec.bundle.codec import (
     Codec,
     Misfit,
@@ -15,18 +15,19 @@ from tilec.bundle.codec import (
     flag,
     identifier,
     integer,
+    line,
     literal,
     optional,
+    power_of_two,
     record,
     row,
     sequence,
     text,
-    unfit,
 )
 from tilec.bundle.images import COUNT, DIMS, IMAGE
+from tilec.bundle.rules import check_expressions, check_index, check_kernel
 from tilec.errors import BundleError, Location
-from tilec.model.digest import canonical_json
-from tilec.model.dtype import DTYPES
+from tilec.model.digest import canonical_json, sha256
 from tilec.model.image import ImageInfo
 from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
 from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
@@ -34,41 +35,42 @@ from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
 SCHEMA_VERSION = 5
 _PLAIN, _OLDEST = 4, 1  # an index is of version 5 where a row has what version 4 does not know, else of version 4
 INDEX_NAME = "bundle.json"
-MAX_INDEX = 256 << 20
-MAX_IMAGES = 200_000
 
 _TEXT = text()
-_FILE = text(most=4096)
-_FACTS = sequence(COUNT, most=64)
-EXPRESSION = text(most=10_000)
+_FILE = line(4096)
+_LINE = line()
+EXPRESSION = text(most=limits.EXPRESSION)
+_DIVISORS = sequence(integer(1), most=limits.RANK)
+_EXTENTS = sequence(optional(COUNT), most=limits.RANK)
+_ALIGN = power_of_two(limits.ALIGNMENT)
 LOCATION = record(Location, file=_FILE, line=COUNT, column=COUNT)
-_AXES = sequence(row(identifier, literal), most=64)
+_AXES = sequence(row(identifier, literal), most=limits.AXES)
 
-_EXTENTS = sequence(optional(COUNT), most=64)
-_ASSUMPTION = record(Assumption, param=identifier, shape=_FACTS, stride=_FACTS, align=integer(1), extent=_EXTENTS, contiguous=flag)
-_ABI = sequence(record(AbiSlot, type=text(most=100), expr=EXPRESSION, size=COUNT, align=integer(1)), most=10_000)
+_ASSUMPTION = record(Assumption, param=identifier, shape=_DIVISORS, stride=_DIVISORS, align=_ALIGN, extent=_EXTENTS, contiguous=flag)
+_SLOT = record(AbiSlot, type=line(100), expr=EXPRESSION, size=integer(1, limits.ARGUMENTS), align=power_of_two(limits.SLOT_ALIGNMENT))
+_ABI = sequence(_SLOT, most=limits.SLOTS)
 _VARIANT = record(
     dict,  # of fields: the ABI is looked up in the kernel's table, see _read_kernel
-    id=text(most=10_000),
+    id=_LINE,
     axes=_AXES,
-    assume=sequence(_ASSUMPTION, most=1000),
+    assume=sequence(_ASSUMPTION, most=limits.PARAMS),
     abi=Codec(lambda abi: abi, COUNT.read),
-    images=sequence(IMAGE, most=1000),
-    hints=sequence(row(text(most=100), sequence(row(identifier, integer()), most=100)), most=1000),
+    images=sequence(IMAGE, most=limits.IMAGES),
+    hints=sequence(row(line(100), sequence(row(identifier, integer()), most=limits.HINTS)), most=limits.IMAGES),
 )
 _PARAM = record(
     Param,
     name=identifier,
     kind=enumeration(ParamKind),
-    dtype=text(most=500),
-    rank=integer(-1, 64),
+    dtype=line(500),
+    rank=integer(-1, limits.RANK),
     out=flag,
-    stride=optional(sequence(optional(integer()), most=64)),
-    shape_divisible=_FACTS,
-    stride_divisible=_FACTS,
-    align=integer(1),
+    stride=optional(_EXTENTS),
+    shape_divisible=_DIVISORS,
+    stride_divisible=_DIVISORS,
+    align=_ALIGN,
     default=optional(literal),
-    size=COUNT,
+    size=integer(0, limits.ARGUMENTS),
     doc=_TEXT,
 )
 _LAUNCH = record(
@@ -78,20 +80,20 @@ _LAUNCH = record(
     shared=EXPRESSION,
     cluster=DIMS,
     cooperative=flag,
-    requires=sequence(EXPRESSION, most=10_000),
+    requires=sequence(EXPRESSION, most=limits.REQUIRES),
 )
 _KERNEL_FIELDS = record(
     dict,
     name=identifier,
-    language=text(most=100),
+    language=line(100),
     location=LOCATION,
     doc=_TEXT,
-    params=sequence(_PARAM, most=4096),
-    axes=sequence(row(identifier, sequence(literal, most=100_000)), most=64),
-    dtype_axes=sequence(identifier, most=64),
+    params=sequence(_PARAM, most=limits.PARAMS),
+    axes=sequence(row(identifier, sequence(literal, most=limits.AXIS_VALUES)), most=limits.AXES),
+    dtype_axes=sequence(identifier, most=limits.AXES),
     default=_AXES,
     launch=_LAUNCH,
-    variants=sequence(_VARIANT, most=MAX_IMAGES),
+    variants=sequence(_VARIANT, most=limits.IMAGES),
 )
 
 
@@ -109,7 +111,7 @@ def _write_kernel(kernel: KernelInfo) -> Any:
     return plain
 
 
-_ABIS = sequence(_ABI, most=100_000)
+_ABIS = sequence(_ABI, most=limits.IMAGES)
 
 
 def _read_kernel(value: Any) -> Any:
@@ -151,12 +153,12 @@ _BUNDLE = record(
         description=_TEXT,
         license=_TEXT,
     ),
-    kernels=sequence(_KERNEL, most=100_000),
-    toolchain=sequence(record(ToolInfo, name=_TEXT, version=_TEXT, digest=text(most=200)), most=1000),
-    sources=sequence(row(_FILE, digest), most=MAX_IMAGES),
-    profile=text(most=500),
+    kernels=sequence(_KERNEL, most=limits.KERNELS),
+    toolchain=sequence(record(ToolInfo, name=_LINE, version=_LINE, digest=line(200)), most=limits.TOOLS),
+    sources=sequence(row(_FILE, digest), most=limits.SOURCES),
+    profile=line(500),
     min_driver=integer(0, 1_000_000),
-    builder=text(most=500),
+    builder=line(500),
 )
 
 
@@ -167,11 +169,22 @@ def to_index(info: BundleInfo) -> bytes:
         BundleError: the value breaks a rule that every reader checks.
     """
     try:
-        _check(info)
+        check_index(info)
+        check_expressions(info)
     except Misfit as misfit:
         _refuse(misfit.where, misfit.what)
+    return draft_index(info)
+
+
+def draft_index(info: BundleInfo) -> bytes:
+    """The same bytes of a value that is not whole yet: without variants, and with dtypes that only the compiled kernels tell."""
     new = any(kernel.beyond_schema_4 for kernel in info.kernels)
     return canonical_json({"schema_version": SCHEMA_VERSION if new else _PLAIN, **_BUNDLE.write(info)})
+
+
+def index_digest(info: BundleInfo) -> str:
+    """SHA-256 of the index (hex), as `Bundle.index_digest` has it of a bundle."""
+    return sha256(to_index(info))
 
 
 def from_index(data: bytes) -> BundleInfo:
@@ -196,8 +209,11 @@ class Index:
         Raises:
             BundleError: it is not JSON, no object, or of another schema version.
         """
-        if len(data) > MAX_INDEX:
-            _refuse("", f"has {len(data)} bytes, more than {MAX_INDEX}")
+        if len(data) > limits.INDEX:
+            _refuse("", f"has {len(data)} bytes, more than {limits.INDEX}")
+        values = sum(map(data.count, (b",", b"[", b"{")))  # before they take memory
+        if values > limits.INDEX_VALUES:
+            _refuse("", f"has {values} values, more than {limits.INDEX_VALUES}")
         self._data = data
         self._plain: dict[str, Any] | None = None
         self._kernels: dict[str, tuple[int, Any]] | None = None
@@ -212,6 +228,11 @@ class Index:
             )
         self._old = version < _PLAIN
         self._texts: dict[str, tuple[int, str]] | None = None if self._old else texts
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its bytes (hex)."""
+        return sha256(self._data)
 
     def require_canonical(self) -> None:
         """See that the bytes are those that its values have: two readers could see different values in a repeated key, for one.
@@ -239,7 +260,7 @@ class Index:
         """
         try:
             info: BundleInfo = _BUNDLE.read(self._body())
-            _check(info)
+            check_index(info)
         except Misfit as misfit:
             _refuse(misfit.where, misfit.what)
         return info
@@ -267,7 +288,7 @@ class Index:
             except Misfit as misfit:
                 misfit.path.append(here)
                 raise
-            _check_one(here, kernel, {})
+            check_kernel(here, kernel, {})
         except Misfit as misfit:
             _refuse(misfit.where, misfit.what)
         if kernel.name != name:
@@ -380,89 +401,3 @@ def _is_canonical(plain: Any, data: bytes) -> bool:
         return canonical_json(plain) == data
     except (ValueError, RecursionError):
         return False
-
-
-def _check(info: BundleInfo) -> None:
-    """The rules that reach over several fields. Raises Misfit."""
-    _unique("kernels", (kernel.name for kernel in info.kernels), "kernel name")
-    _unique("sources", (name for name, _ in info.sources), "source")
-    for index, (name, _) in enumerate(info.sources):
-        _contained(f"sources[{index}]", name)
-    sizes: dict[str, int] = {}
-    rows = 0
-    for number, kernel in enumerate(info.kernels):
-        rows += _check_one(f"kernels[{number}]", kernel, sizes)
-    if rows > MAX_IMAGES:
-        unfit("kernels", f"{rows} images, more than {MAX_IMAGES}")
-
-
-def _check_one(here: str, kernel: KernelInfo, sizes: dict[str, int]) -> int:
-    """What is checked of one kernel, with the sizes of images seen so far; gives how many rows of images it has. Raises Misfit."""
-    _contained(f"{here}.location.file", kernel.location.file)
-    _check_kernel(here, kernel)
-    images = [image for variant in kernel.variants for image in variant.images]
-    for image in images:
-        if sizes.setdefault(image.digest, image.size) != image.size:
-            unfit(here, f"image {image.digest[:12]} has two sizes, {sizes[image.digest]} and {image.size}")
-    return len(images)
-
-
-def _check_kernel(here: str, kernel: KernelInfo) -> None:
-    axes = dict(kernel.axes)
-    params = {param.name for param in kernel.params}
-    _unique(f"{here}.params", (param.name for param in kernel.params), "parameter")
-    _unique(f"{here}.axes", (name for name, _ in kernel.axes), "axis")
-    _unique(f"{here}.variants", (variant.id for variant in kernel.variants), "variant")
-    for name in kernel.dtype_axes:
-        unknown = [value for value in axes.get(name, ("",)) if value not in DTYPES]
-        if unknown:
-            unfit(f"{here}.dtype_axes", f"axis {name!r} holds {unknown[0]!r}, which is no dtype" if name in axes else f"no axis {name!r}")
-    for index, param in enumerate(kernel.params):
-        if param.dtype and param.dtype not in DTYPES and param.dtype not in kernel.dtype_axes:
-            unfit(f"{here}.params[{index}].dtype", f"{param.dtype!r} is neither a dtype nor a dtype axis of the kernel")
-    for name, _ in kernel.default:
-        if name not in axes:
-            unfit(f"{here}.default", f"no axis {name!r}")
-    for region in kernel.safety.regions if kernel.safety else ():
-        if region.param not in params:
-            unfit(f"{here}.safety.regions", f"no parameter {region.param!r}")
-    if kernel.table is not None or kernel.rules:
-        from tilec.bundle.tables import check_choice
-
-        check_choice(here, kernel, axes, params)
-    for index, variant in enumerate(kernel.variants):
-        for name, _ in variant.axes:
-            if name not in axes:
-                unfit(f"{here}.variants[{index}].axes", f"no axis {name!r}")
-        for assumption in variant.assume:
-            if assumption.param not in (kernel.optionals if assumption.absent else params):
-                unfit(f"{here}.variants[{index}].assume", f"no {'optional ' * assumption.absent}parameter {assumption.param!r}")
-        if variant.hints:
-            _check_hints(f"{here}.variants[{index}].hints", variant)
-        if any(slot.type not in DTYPES and slot.type not in ("ptr", "struct") for slot in variant.abi):
-            from tilec.bundle.maps import check_special  # few kernels have any
-
-            check_special(f"{here}.variants[{index}].abi", variant.abi, kernel.params)
-
-
-def _check_hints(here: str, variant: VariantInfo) -> None:
-    """Hints are said once for each target that has an image and any, in the images' order."""
-    targets = list(dict.fromkeys(str(image.target) for image in variant.images))
-    hinted = dict(variant.hints)
-    if [target for target, _ in variant.hints] != [target for target in targets if hinted.get(target)]:
-        said = ", ".join(target for target, _ in variant.hints)
-        unfit(here, f"are for the targets {said}, and its images for {', '.join(targets)}")
-    for target, hints in variant.hints:
-        _unique(f"{here}.{target}", (name for name, _ in hints), "hint")
-
-
-def _contained(where: str, name: str) -> None:
-    """Names of files are relative, with forward slashes, and stay where they are."""
-    if not name or name.startswith("/") or "\\" in name or "\0" in name or name[1:3] == ":/" or ".." in name.split("/"):
-        unfit(where, f"{name!r} is not a file name inside the project")
-
-
-def _unique(where: str, names: Iterable[str], what: str) -> None:
-    counts = Counter(names)
-    if counts and max(counts.values()) > 1:
-        unfit(where, f"{what} {counts.most_common(1)[0][0]!r} appears twice")

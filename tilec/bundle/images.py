@@ -4,57 +4,64 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilec.bundle.codec import Codec, Misfit, digest, flag, integer, optional, parsed, record, row, sequence, text
+from tilec.bundle import limits
+from tilec.bundle.codec import Codec, Misfit, digest, flag, integer, line, optional, parsed, record, row, sequence, shown, text
 from tilec.model.arch import Target
 from tilec.model.image import ImageInfo, Resources
 
-MAX_IMAGE = 1 << 30
 COUNT = integer(0)
+BYTES = integer(0, limits.BYTES)
 VERSION = row(integer(0, 999), integer(0, 999))
-DIMS = sequence(integer(1, 1 << 31), most=3)
+DIMS = sequence(integer(1, limits.DIM), most=3)
 
 _RESOURCES = record(
     Resources,
-    registers=optional(COUNT),
-    spill_stores=optional(COUNT),
-    spill_loads=optional(COUNT),
-    stack=optional(COUNT),
-    shared=optional(COUNT),
-    constant=optional(COUNT),
-    code=optional(COUNT),
+    registers=optional(integer(0, limits.DIM)),
+    spill_stores=optional(BYTES),
+    spill_loads=optional(BYTES),
+    stack=optional(BYTES),
+    shared=optional(BYTES),
+    constant=optional(BYTES),
+    code=optional(BYTES),
 )
 _FIELDS = {
     "target": parsed(Target.parse),
     "digest": digest,
-    "size": integer(0, MAX_IMAGE),
-    "symbol": text(most=100_000),
+    "size": integer(0, limits.IMAGE),
+    "symbol": line(),
     "exact": flag,
     "ptx_isa": optional(VERSION),
     "cuda": VERSION,
     "resources": _RESOURCES,
-    "max_threads": COUNT,
+    "max_threads": integer(0, limits.DIM),
     "required_block": DIMS,
     "cluster": DIMS,
     "block": DIMS,
-    "dynamic_shared": COUNT,
+    "dynamic_shared": integer(0, limits.DIM),
 }
 # What a linker is told by whoever wrote the bundle: options that change the code and nothing else.
 _OPTION = text(pattern=r"-O0|-(ftz|prec-div|prec-sqrt|fma)=[01]|-maxrregcount=[0-9]{1,3}", what="an option of a link", most=30)
 _LINKING = sequence(_OPTION, most=16)
+# Keys that few images have, each with the value that is never written.
+_RARE: dict[str, tuple[Codec, Any]] = {"linking": (_LINKING, []), "reproducible": (flag, True)}
 _PLAIN = record(ImageInfo, **_FIELDS)
-_LINKED = record(ImageInfo, **_FIELDS, linking=_LINKING)
+_WITH: dict[tuple[str, ...], Codec] = {
+    names: record(ImageInfo, **_FIELDS, **{name: _RARE[name][0] for name in names})
+    for names in (("linking",), ("reproducible",), ("linking", "reproducible"))
+}
 
 
 def _write(image: ImageInfo) -> Any:
-    return (_LINKED if image.linking else _PLAIN).write(image)
+    names = (*(("linking",) if image.linking else ()), *(() if image.reproducible else ("reproducible",)))
+    return _WITH.get(names, _PLAIN).write(image)
 
 
 def _read(value: Any) -> Any:
-    if type(value) is not dict or "linking" not in value:  # which few images have
-        return _PLAIN.read(value)
-    if value["linking"] == []:
-        raise Misfit("key 'linking' is there and empty: it is left out where it is")
-    return _LINKED.read(value)
+    names = tuple(name for name in _RARE if name in value) if type(value) is dict else ()
+    for name in names:
+        if value[name] == _RARE[name][1]:
+            raise Misfit(f"key {name!r} is {shown(value[name])}: it is left out where it is")
+    return _WITH.get(names, _PLAIN).read(value)
 
 
 IMAGE = Codec(_write, _read)

@@ -13,15 +13,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from tilec.bundle import limits
 from tilec.bundle.archive import Member, ReadAt, damaged, read_directory, read_member
-from tilec.bundle.format import INDEX_NAME, MAX_INDEX, Index, images_of
+from tilec.bundle.format import INDEX_NAME, Index, images_of
 from tilec.errors import BundleError, UsageError
 from tilec.model.digest import sha256
 from tilec.model.image import ImageInfo
 from tilec.model.kernel import BundleInfo, KernelInfo
 
-# An index is digests and names: it never shrinks as a page of zeros does.
-_INDEX_RATIO = 200
 _CHUNK = 1 << 20
 
 
@@ -138,6 +137,11 @@ class Bundle:
                 self.image(name.removeprefix("images/"))
 
     @property
+    def index_digest(self) -> str:
+        """SHA-256 of the index (hex), which holds those of all images."""
+        return self._index.digest
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the whole file (hex); reads it all the first time."""
         if not self._digest:
@@ -161,8 +165,8 @@ def _read_index(read_at: ReadAt, members: dict[str, Member]) -> Index:
     member = members.get(INDEX_NAME)
     if member is None:
         damaged(f"has no {INDEX_NAME}")
-    if member.size > MAX_INDEX or member.size > member.packed * _INDEX_RATIO:
-        damaged(f"has an index of {member.size} bytes, packed into {member.packed}")
+    if member.size > limits.INDEX:
+        damaged(f"has an index of {member.size} bytes, more than {limits.INDEX}")
     return Index(read_member(read_at, member))
 
 

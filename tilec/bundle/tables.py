@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilec.bundle.codec import integer, literal, record, row, sequence, text, unfit
+from tilec.bundle import limits
+from tilec.bundle.codec import identifier, integer, line, literal, record, row, sequence, unfit
+from tilec.bundle.format import EXPRESSION
+from tilec.bundle.images import VERSION
 from tilec.errors import ExpressionError
 from tilec.model.expr import parse
 from tilec.model.kernel import KernelInfo
 from tilec.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
 
-_POINT = sequence(row(text(most=500), literal), most=64)
+_POINT = sequence(row(identifier, literal), most=limits.AXES)
 TABLE = record(
     TuningTable,
-    source=text(most=4096),
-    sizes=sequence(text(most=10_000), most=64),
+    source=line(4096),
+    sizes=sequence(EXPRESSION, most=64),
     devices=sequence(
         record(
             TableDevice,
-            name=text(most=500),
-            cc=row(integer(0, 999), integer(0, 999)),
-            multiprocessors=integer(0),
+            name=line(500),
+            cc=VERSION,
+            multiprocessors=integer(0, limits.DIM),
             entries=sequence(
                 record(TableEntry, ranges=sequence(row(integer(0), integer(0)), most=64), point=_POINT),
                 most=100_000,
@@ -29,19 +32,28 @@ TABLE = record(
         most=1000,
     ),
 )
-RULES = sequence(record(DispatchRule, when=text(most=10_000), take=_POINT), most=64)
+RULES = sequence(record(DispatchRule, when=EXPRESSION, take=_POINT), most=limits.RULES)
 
 
-def check_choice(here: str, kernel: KernelInfo, axes: dict[str, tuple[Any, ...]], params: set[str]) -> None:
-    """What says which variant a launch takes speaks of parameters and of axes that there are. Raises Misfit."""
+def check_choice(here: str, kernel: KernelInfo, axes: dict[str, tuple[Any, ...]]) -> None:
+    """See that what says which variant a launch takes speaks of axes that there are. Raises Misfit."""
     if kernel.table is not None:
-        _check_table(f"{here}.table", kernel.table, axes, params)
+        _check_table(f"{here}.table", kernel.table, axes)
+    built = {name: {(type(value), value) for value in values} for name, values in axes.items()} if kernel.rules else {}
+    for index, rule in enumerate(kernel.rules):
+        for name, value in rule.take:
+            if (type(value), value) not in built.get(name, ()):
+                unfit(f"{here}.rules[{index}].take", f"{name} = {value!r} is no value of an axis of the kernel")
+
+
+def check_names(here: str, kernel: KernelInfo) -> None:
+    """See that the conditions of rules and the sizes of a table can be read, and name parameters. Raises Misfit."""
+    params = {param.name for param in kernel.params}
+    for index, size in enumerate(kernel.table.sizes if kernel.table is not None else ()):
+        _check_names(f"{here}.table.sizes[{index}]", size, params)
     for index, rule in enumerate(kernel.rules):
         if rule.when:
             _check_names(f"{here}.rules[{index}].when", rule.when, params)
-        for name, value in rule.take:
-            if not any(value == built and type(value) is type(built) for built in axes.get(name, ())):
-                unfit(f"{here}.rules[{index}].take", f"{name} = {value!r} is no value of an axis of the kernel")
 
 
 def _check_names(here: str, expression: str, params: set[str]) -> None:
@@ -53,10 +65,8 @@ def _check_names(here: str, expression: str, params: set[str]) -> None:
         unfit(here, f"no parameter {min(unknown)!r}")
 
 
-def _check_table(here: str, table: TuningTable, axes: dict[str, tuple[Any, ...]], params: set[str]) -> None:
-    """Entries speak of every size; their points have every axis, and sizes are of parameters."""
-    for index, size in enumerate(table.sizes):
-        _check_names(f"{here}.sizes[{index}]", size, params)
+def _check_table(here: str, table: TuningTable, axes: dict[str, tuple[Any, ...]]) -> None:
+    """Entries speak of every size, and their points have every axis."""
     names = [device.name for device in table.devices]
     if len(set(names)) != len(names):
         unfit(f"{here}.devices", f"device {max(names, key=names.count)!r} appears twice")

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 
 from tilec.cli.settings import Settings
+from tilec.cli.style import echo, style
 from tilec.errors import UsageError
+from tilec.foreign import CONTROLS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,6 +27,7 @@ MANIFEST = "tilec.toml"
 SCHEMA_VERSION = 1
 # Columns of a line of examples: a terminal's 80 less what the page and the list are indented by.
 HELP_WIDTH = 76
+_JSON_ESCAPES = {code: f"\\u{code:04x}" for code in CONTROLS if code > 0x1F}
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
@@ -32,9 +35,11 @@ class App:
     """Global options and output of one run; `ctx.obj` of every command (`@click.pass_obj`).
 
     Results go to standard output, everything said on the way to standard error. With `--json`, standard output holds one document.
+    `words` is the command line without the program's name.
     """
 
     settings: Settings
+    words: tuple[str, ...] = ()
     directory: str = ""
     manifest: str = ""
     quiet: bool = False
@@ -122,7 +127,7 @@ class App:
         width = 80
         with contextlib.suppress(OSError):
             width = os.get_terminal_size(2).columns or width  # a terminal may not know its size
-        click.echo(shorten(text, width - 1), err=True, nl=False)
+        echo(shorten(text, width - 1), err=True, nl=False)
         self.passing = True
 
     def wipe(self) -> None:
@@ -142,7 +147,7 @@ class App:
         """Print a result line (not with `--quiet`, not with `--json`)."""
         self.wipe()
         if not self.quiet and not self.json:
-            click.echo(text, color=self.colored(sys.stdout))
+            echo(text, color=self.colored(sys.stdout))
 
     def note(self, text: str) -> None:
         """Say something on the way, on standard error (not with `--quiet`)."""
@@ -150,7 +155,7 @@ class App:
         if not self.quiet:
             from tilec.cli.tables import error_width, fitted
 
-            click.echo(fitted(text, error_width()), err=True, color=self.colored(sys.stderr))
+            echo(fitted(text, error_width()), err=True, color=self.colored(sys.stderr))
 
     def detail(self, text: str) -> None:
         """Say something that only `--verbose` wants to know."""
@@ -159,7 +164,7 @@ class App:
 
     def warn(self, text: str) -> None:
         """Print a warning on standard error."""
-        self.note(f"{click.style('warning:', fg='yellow', bold=True)} {text}")
+        self.note(f"{style('warning:', fg='yellow', bold=True)} {text}")
 
     def document(self, kind: str, body: Mapping[str, Any]) -> None:
         """Print the run's JSON document on standard output."""
@@ -184,8 +189,8 @@ class App:
 
 
 def print_document(kind: str, body: Mapping[str, Any]) -> None:
-    """Print a JSON document on standard output."""
-    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "kind": kind, **body}, indent=2, ensure_ascii=False))
+    """Print a JSON document on standard output. Control characters are escaped in it as JSON does, those too that JSON itself leaves."""
+    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "kind": kind, **body}, indent=2, ensure_ascii=False).translate(_JSON_ESCAPES))
 
 
 def examples(*lines: str) -> str:

@@ -1,4 +1,4 @@
-"""One case launched and nothing else: the process that a profiler, debugger or sanitizer is put around (`python -m tilec.cli.bare`)."""
+"""One case launched and nothing else: the process that a profiler, debugger or sanitizer is put around."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tilec
+from tilec.compiler.child import own_command
 from tilec.errors import TilecError
 
 if TYPE_CHECKING:
@@ -42,12 +43,13 @@ class Bare:
 
     def command(self) -> list[str]:
         """The command line of the process."""
-        return [sys.executable, "-m", "tilec.cli.bare", *dataclasses.asdict(self).values()]
+        return own_command("tilec.cli.bare", *dataclasses.asdict(self).values())
 
 
-def main(args: Sequence[str]) -> int:
-    """Launch a case once, and wait until it is done; the exit code."""
-    bare = Bare(**dict(zip((field.name for field in dataclasses.fields(Bare)), args, strict=True)))
+def main(args: Sequence[str] | None = None) -> int:
+    """Launch a case once, and wait until it is done; the exit code. The arguments are those of the process by default."""
+    given = sys.argv[1:] if args is None else args
+    bare = Bare(**dict(zip((field.name for field in dataclasses.fields(Bare)), given, strict=True)))
     told: dict[str, Any] = {"tilec": tilec.__version__}
     try:
         _launch(bare, told)
@@ -111,7 +113,3 @@ def _tell(bare: Bare, told: dict[str, Any], **more: Any) -> None:
     """Add to what is told."""
     told.update(more)
     Path(bare.told).write_text(json.dumps(told), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

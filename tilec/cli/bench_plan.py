@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from tilec.bench.work import NO_WORK, Work
 from tilec.cli.app import App
 from tilec.cli.bench_flow import planned_work
 from tilec.cli.bench_show import amount_text
 from tilec.cli.cases import absence, kernels_of, package_json
 from tilec.cli.run_results import skipped_lines
+from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, cells, columns, count_text, hanging, plural, table, terminal_width
 from tilec.cli.taken import taken
 from tilec.errors import TilecError
@@ -146,7 +145,7 @@ def _say(app: App, rows: Sequence[dict[str, Any]]) -> None:
     app.say()
     for number, launch in enumerate(launches):
         name = f"{'then ' if number else ''}{launch['variant']}"
-        for line in hanging(click.style(name, bold=True), others if launch["slower_variants"] else "", width=terminal_width(), indent=2):
+        for line in hanging(style(name, bold=True), others if launch["slower_variants"] else "", width=terminal_width(), indent=2):
             app.say(line)
     for row in rows:
         _say_case(app, row)

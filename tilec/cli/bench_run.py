@@ -15,6 +15,7 @@ from tilec.bench.measure import MeasureOptions
 from tilec.bench.report import CaseBench, Point, Setting, bench_json
 from tilec.bench.saved import Saved, SavedCase, read_saved, require_comparable, write_saved
 from tilec.bundle.atomic import atomic_write, output_error
+from tilec.bundle.place import private_root
 from tilec.cli.app import App
 from tilec.cli.bench_flow import PRECISE, Bench, BenchOptions, check_rivals
 from tilec.cli.bench_html import write_report
@@ -88,7 +89,8 @@ def run_bench(app: App, kernels: tuple[str, ...], given: Given) -> int:
     where = None
     if opened.bundle is not None:
         module = load(opened.bundle, device, driver=driver)
-        where = DevicePlace(module, driver, cold=given.cold is not False, cache=app.settings.cache_dir, advice=opened.advice)
+        cache = private_root(app.settings.cache_dir, app.warn)
+        where = DevicePlace(module, driver, cold=given.cold is not False, cache=cache, advice=opened.advice)
     plan = Plan(cases=cases, points=points, sweep=sweep)
     return measure_cases(app, given, files, where, opened, plan, project.manifest)
 
@@ -112,7 +114,7 @@ class Files:
 
     def __init__(self, app: App, project: Project, given: Given) -> None:
         self._work = WorkDir(Path(project.manifest.root))
-        folder = self._work.path / FOLDER
+        folder = self._work.file(FOLDER)
         self.base: Saved | None = None
         self.shown = ""
         if given.against_saved:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import click
-
 from tilec.bench.gate import Change, Standing
 from tilec.bench.measure import Measurement
 from tilec.bench.report import CaseBench, Point, RivalResult, Setting
@@ -15,6 +13,7 @@ from tilec.bench.work import Ceilings, Rates
 from tilec.cli.app import App
 from tilec.cli.failures import located_text
 from tilec.cli.run_results import skipped_lines
+from tilec.cli.style import style
 from tilec.cli.tables import cells, plural, shorten, terminal_width
 from tilec.cli.tune_show import time_text
 from tilec.runner.cases import BoundCase
@@ -49,11 +48,11 @@ class Table:
         if not self._begun:
             self._begun = True
             head = f"{'case':<{self._width}}  {'time':>9}  {'95%':>6}  {'launch':>7}  {'GB/s':>6}  {'TFLOP/s':>7}  {'of max':>8}"
-            self._app.say(click.style(head, bold=True))
+            self._app.say(style(head, bold=True))
         name, lead = self._head(case), _lead(case.point)
         if case.measurement is None:
             word, tint = ("skip", "yellow") if case.status == "skipped" else ("ERROR", "red")
-            self._app.say(f"{name}  {click.style(f'{word:>9}', fg=tint, bold=True)}")
+            self._app.say(f"{name}  {style(f'{word:>9}', fg=tint, bold=True)}")
             if case.error is not None:
                 self._app.say("\n".join(f"  {line}" for line in located_text(case.error, self._app.show).splitlines()))
             return
@@ -68,7 +67,7 @@ class Table:
         if case.change is not None:
             tint = TINTS[case.change.standing]
             text = f"{lead}  {change_text(case.change)}"
-            self._app.say(click.style(text, fg=tint) if tint else text)
+            self._app.say(style(text, fg=tint) if tint else text)
 
     def _head(self, case: CaseBench) -> str:
         """What stands in front of a case's numbers; of a point in full, for the middle of its name is what tells it from the others."""
@@ -181,7 +180,7 @@ def _saved_lines(results: Sequence[CaseBench], saved: Saved, limit: float, *, ga
         word, tint = (
             ("FAIL", "red") if by[Standing.SLOWER] or not compared else ("unclear", "yellow") if by[Standing.UNCLEAR] else ("ok", "green")
         )
-        verdict = click.style(f"{word}: ", fg=tint, bold=True)
+        verdict = style(f"{word}: ", fg=tint, bold=True)
     yield f"{verdict}{plural(compared, 'case')} held against what was saved, {100 * limit:g}% allowed: {counts or 'nothing to compare'}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,14 @@ import click
 
 from tilec.cli.app import App, examples, json_option
 from tilec.cli.complete import completes, completes_list, known_targets, profiles, project_kernels
+from tilec.cli.style import style
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tilec.build import BuildRequest
     from tilec.compiler.keys import Change
+    from tilec.compiler.stamp import Untouched
     from tilec.model.job import Job
 
 EMIT = ("bundle", "package", "wheel", "fatbin", "cubin", "ptx")
@@ -76,9 +81,14 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
 )
 @click.option("--force", is_flag=True, help="Compile everything again, whatever the cache holds.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
-@click.option("--locked", is_flag=True, help="Refuse tools other than those in tilec.lock.")
-@click.option("--list", "listing", is_flag=True, help="Print the plan and compile nothing.")
-@click.option("--explain", metavar="ID", help="Print what decides whether one job is compiled again.")
+@click.option(
+    "--shared-cache",
+    metavar="DIR",
+    help="Take what tilec.lock pins from a cache that others write to as well, and add to it (default: TILEC_SHARED_CACHE).",
+)
+@click.option("--locked", is_flag=True, help="Refuse other tools than those in tilec.lock, and images of other bytes than it pins.")
+@click.option("--list", "listing", is_flag=True, help="Print the plan and compile nothing; modules of kernels are executed.")
+@click.option("--explain", metavar="ID", help="Print what decides whether one job is compiled again; modules of kernels are executed.")
 @json_option
 @click.pass_obj
 def command(
@@ -90,6 +100,7 @@ def command(
     emit: tuple[str, ...],
     force: bool,
     no_cache: bool,
+    shared_cache: str | None,
     locked: bool,
     listing: bool,
     explain: str | None,
@@ -112,6 +123,7 @@ def command(
         emit=emit,
         force=force,
         cached=not no_cache,
+        shared_cache=app.path(shared_cache) if shared_cache else None,
         locked=locked,
     )
     if listing:
@@ -124,25 +136,25 @@ def command(
 
 def _untouched(app: App, targets: tuple[str, ...], select: tuple[str, ...], profile: str, emit: tuple[str, ...]) -> bool:
     """Whether nothing was touched since the last build was asked for the same; says so. Needs none of the build half."""
-    jobs = untouched(app, targets=targets, select=select, profile=profile, emit=emit)
-    if jobs is None:
+    last = untouched(app, targets=targets, select=select, profile=profile, emit=emit)
+    if last is None:
         return False
     from tilec.cli.tables import plural
 
-    app.say(f"{click.style('up to date', fg='green', bold=True)} ({plural(jobs, 'job')}, untouched)")
+    app.say(f"{style('up to date', fg='green', bold=True)} ({plural(last.jobs, 'job')}, untouched)")
     return True
 
 
 def untouched(
     app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] = (), profile: str = "release", emit: tuple[str, ...] = ()
-) -> int | None:
-    """The number of jobs of the last build, if it was asked for the same and nothing was touched since."""
+) -> Untouched | None:
+    """Return the last build, if it was asked for the same and nothing was touched since."""
     from tilec.compiler import stamp
 
     manifest, settings = app.manifest_path(), app.settings
     places = (settings.cuda_home, settings.path)
     asked = stamp.question(manifest.name, targets=targets, select=select, profile=profile, emit=emit, places=places)
-    return stamp.fresh(manifest.parent, asked)
+    return stamp.fresh(settings.cache_dir, manifest.parent, asked)
 
 
 def make_request(
@@ -155,11 +167,14 @@ def make_request(
     emit: tuple[str, ...] = (),
     force: bool = False,
     cached: bool = True,
+    shared_cache: Path | None = None,
     locked: bool = False,
     aside: bool = False,
     lineinfo: bool = False,
 ) -> BuildRequest:
     """A build of the project at hand, on this machine.
+
+    With `locked` the tools' files are hashed, whatever tables and file lists say of them.
 
     Raises:
         UsageError: there is no manifest, or TILEC_CACHE_MAX is no size.
@@ -168,6 +183,9 @@ def make_request(
     cache_max = settings.cache_bytes
     from tilec.build import BuildRequest
 
+    search = settings.search
+    if locked:
+        search = dataclasses.replace(search, state_dir="", verify=True)
     return BuildRequest(
         manifest_path=manifest_path,
         targets=targets,
@@ -177,7 +195,8 @@ def make_request(
         emit=emit,
         cache_dir=settings.cache_dir if cached else None,
         cache_max=cache_max,
-        search=settings.search,
+        shared_cache=(shared_cache or settings.shared_cache) if cached else None,
+        search=search,
         force=force,
         locked=locked,
         aside=aside,
@@ -213,8 +232,10 @@ def _build(app: App, request: BuildRequest) -> None:
 
 def _last_build(request: BuildRequest) -> int:
     """When the last build put its outputs in place, in nanoseconds; 0 where none did."""
+    from tilec.compiler.state import ENDED, NAME
+
     try:
-        return (request.manifest_path.parent / ".tilec" / "state.json").stat().st_mtime_ns
+        return (request.manifest_path.parent / NAME / ENDED).stat().st_mtime_ns
     except OSError:
         return 0
 
@@ -239,8 +260,6 @@ def _list(app: App, request: BuildRequest) -> None:
 
 
 def _job_json(job: Job) -> dict[str, Any]:
-    import dataclasses
-
     return {
         "id": job.id,
         "kernel": job.spec.name,
@@ -269,12 +288,12 @@ def _explain(app: App, request: BuildRequest, job_id: str) -> None:
     for label, value in rows:
         if label in before:
             old = "not there" if before[label] is None else before[label]
-            app.say(f"{label:<{width}}  {click.style(f'{value}   was: {old}', fg='yellow')}")
+            app.say(f"{label:<{width}}  {style(f'{value}   was: {old}', fg='yellow')}")
         else:
             app.say(f"{label:<{width}}  {value}")
     for change in changes or ():
         if change.after is None:
-            app.say(f"{change.label:<{width}}  {click.style(f'gone   was: {change.before}', fg='yellow')}")
+            app.say(f"{change.label:<{width}}  {style(f'gone   was: {change.before}', fg='yellow')}")
     app.say()
     app.say(f"{job_id}: {_verdict(changes)}")
 

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 @click.group(
     short_help="Show or trim the cache of compiled images.",
     epilog=examples(
-        "tilec cache info", "tilec cache gc --max-size '1 GiB'", "tilec cache clear", "TILEC_CACHE_DIR=/shared/tilec tilec cache info"
+        "tilec cache info", "tilec cache gc --max-size '1 GiB'", "tilec cache clear", "TILEC_CACHE_DIR=/scratch/tilec tilec cache info"
     )
     + "\n\nThe cache lies in TILEC_CACHE_DIR, or XDG_CACHE_HOME/tilec, or ~/.cache/tilec; TILEC_CACHE_DIR=off turns it off. "
-    "TILEC_CACHE_MAX bounds its size. Many checkouts and processes may share one.",
+    "TILEC_CACHE_MAX bounds its size. Checkouts and processes of one user share it; it is used only while nobody else may write to it. "
+    "TILEC_SHARED_CACHE names a second one that others may write to: it gives what tilec.lock pins.",
 )
 def command() -> None:
     """Show or trim the cache of compiled images. Nothing in it is needed: what is missing is compiled again."""

@@ -13,7 +13,6 @@ from tilec.cli.app import App
 
 if TYPE_CHECKING:
     from tilec.bundle.read import Bundle
-    from tilec.compiler.state import Output
     from tilec.errors import UsageError
     from tilec.manifest.types import Kernel, Manifest
     from tilec.model.kernel import KernelInfo
@@ -189,12 +188,12 @@ def open_bundle(
 def _own_bundle(app: App, project: Project, *, cpu: bool) -> Path | None:
     """What the last build of the whole project wrote, if nothing was touched since and the device can use it."""
     from tilec.cli.build import untouched
-    from tilec.compiler.state import WorkDir
     from tilec.model.arch import TargetKind
 
     if cpu and all(target.kind is not TargetKind.TILEIR for target in project.manifest.targets.default):
         return None
-    return _bundle_among(WorkDir(Path(project.manifest.root)).latest()) if untouched(app) is not None else None
+    last = untouched(app)
+    return None if last is None else _bundle_among(last.outputs)
 
 
 def _open_part(app: App, project: Project, wish: Wish, targets: tuple[str, ...], *, cpu: bool, named: bool, how: How) -> Opened:
@@ -241,18 +240,18 @@ def _build(app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] =
     for text in result.notes if aside else ():
         if PASSED_OVER in text:  # the other notes are of what is shipped
             app.note(f"note: {text}")
-    found = _bundle_among(result.outputs)
+    found = _bundle_among([(output.kind, Path(output.path)) for output in result.outputs])
     if found is None and not (aside and not result.jobs):
         raise click.UsageError("the build writes no bundle: add it to output.emit", click.get_current_context())
     return found
 
 
-def _bundle_among(outputs: Sequence[Output]) -> Path | None:
-    """The file of a build's outputs that is a bundle, or holds one."""
-    for kind in ("bundle", "package", "wheel"):
-        for output in outputs:
-            if output.kind == kind and output.path.endswith((".tilec", ".whl")):
-                return Path(output.path)
+def _bundle_among(outputs: Sequence[tuple[str, Path]]) -> Path | None:
+    """Return the first of a build's outputs, by kind and path, that is a bundle or holds one."""
+    for wanted in ("bundle", "package", "wheel"):
+        for kind, path in outputs:
+            if kind == wanted and path.suffix in (".tilec", ".whl"):
+                return path
     return None
 
 

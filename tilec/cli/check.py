@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,13 +12,21 @@ from tilec.cli.app import App, examples, json_option
 from tilec.cli.complete import completes_list, known_targets
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tilec.build import BuildRequest
     from tilec.errors import Diagnostic
     from tilec.plan import Plan
 
 
 @click.command(
     short_help="Check the manifest and its sources; report every problem.",
-    epilog=examples("tilec check", "tilec check --json | jq '.problems[].message'", "tilec -C ../acme-kernels check")
+    epilog=examples(
+        "tilec check",
+        "tilec check --no-exec    # executes nothing of the project",
+        "tilec check --json | jq '.problems[].message'",
+        "tilec -C ../acme-kernels check",
+    )
     + "\n\nExit codes: 0 no problem, 1 a source cannot be read, 2 the manifest and its sources do not fit, 3 a compiler is missing.",
 )
 @click.option(
@@ -28,10 +36,15 @@ if TYPE_CHECKING:
     shell_complete=completes_list(known_targets),
     help="Targets or groups to plan for, by comma (default: [targets] default).",
 )
+@click.option("--no-exec", is_flag=True, help="Execute nothing of the project, no plug-in and no tool; says what it leaves out.")
 @json_option
 @click.pass_obj
-def command(app: App, targets: tuple[str, ...]) -> None:
-    """Check tilec.toml and what it names: keys, sources, kernels, parameters, expressions, targets, references. Compiles nothing.
+def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
+    """Check tilec.toml and what it names: keys, sources, kernels, parameters, expressions, targets, references.
+
+    Compiles nothing, but executes Python modules of kernels, as every command does that plans a build: a kernel's parameters are known
+    when its module was imported. --no-exec executes nothing, for editors and for pull requests of strangers: it checks the manifest,
+    and of sources what their text says.
 
     Every problem is reported at once, as FILE:LINE:COLUMN: key path: what is wrong; did you mean. Where the manifest itself is off, its own
     problems are all that is known, and those of what it names come next.
@@ -46,23 +59,54 @@ def command(app: App, targets: tuple[str, ...]) -> None:
     request = make_request(app, targets=words)
     from tilec import build
 
+    plan: Plan | None = None
+    kernels, not_checked = 0, tuple[str, ...]()
     try:
-        plan = build.check(request, SilentObserver())
-        _require_fitting(plan)
+        if no_exec:
+            from tilec.unexecuted import check_without_executing
+
+            unexecuted = check_without_executing(request)
+            kernels, not_checked = unexecuted.kernels, unexecuted.not_checked
+        else:
+            plan = build.check(request, SilentObserver())
+            _require_fitting(plan)
     except (ManifestError, BuildError) as exc:
         if not app.json:
             raise
         problems = [diagnostic_json(problem) for problem in exc.problems]
-        app.document("check", {"ok": False, "manifest": str(request.manifest_path), "problems": problems, "jobs": 0, "notes": []})
+        app.document("check", _document(request, problems=problems, executed=not no_exec))
         raise click.exceptions.Exit(exc.exit_code) from exc
     if app.json:
-        body = {"ok": True, "manifest": str(request.manifest_path), "problems": [], "jobs": len(plan.jobs), "notes": list(plan.notes)}
-        app.document("check", body)
+        app.document("check", _document(request, plan=plan, executed=not no_exec, not_checked=not_checked))
+        return
+    if plan is None:
+        app.say(f"{app.show(request.manifest_path)}: no problems in what needs no execution; {plural(kernels, 'kernel')}")
+        for text in not_checked:
+            app.say(f"not checked: {text}")
         return
     for text in plan.notes:
         app.note(f"note: {text}")
     kernels = len({job.spec.name for job in plan.jobs})
     app.say(f"{app.show(request.manifest_path)}: no problems; {plural(kernels, 'kernel')}, {plural(len(plan.jobs), 'job')}")
+
+
+def _document(
+    request: BuildRequest,
+    *,
+    plan: Plan | None = None,
+    problems: Sequence[Any] = (),
+    executed: bool,
+    not_checked: Sequence[str] = (),
+) -> dict[str, Any]:
+    return {
+        "ok": not problems,
+        "manifest": str(request.manifest_path),
+        "problems": list(problems),
+        "jobs": len(plan.jobs) if plan else 0,
+        "notes": list(plan.notes) if plan else [],
+        "executed": executed,
+        "not_checked": list(not_checked),
+    }
 
 
 def _require_fitting(plan: Plan) -> None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from tilec.cli.app import App, examples, json_option
-from tilec.errors import OutputError
-from tilec.model.digest import sha256
-
-if TYPE_CHECKING:
-    from tilec.compiler.state import Output
+from tilec.errors import LinkError, OutputError
+from tilec.model.inside import contained
 
 STATE = ".tilec"
 
@@ -45,11 +42,11 @@ def command(app: App, dry_run: bool) -> None:
     from tilec.cli.tables import plural
     from tilec.compiler.state import WorkDir
 
-    root = app.manifest_path().parent
-    work = WorkDir(root)
+    manifest_path = app.manifest_path()
+    root = manifest_path.parent
     state = root / STATE
-    with work.lock(app.note) if state.is_dir() and not state.is_symlink() and not dry_run else contextlib.nullcontext():
-        cleaning = plan(root, work.outputs())
+    with WorkDir(root).lock(app.note) if state.is_dir() and not state.is_symlink() and not dry_run else contextlib.nullcontext():
+        cleaning = plan(manifest_path)
         if not dry_run:
             remove(root, cleaning)
     gone = [app.show(path) for path in (*cleaning.files, *cleaning.trees)]
@@ -66,32 +63,48 @@ def command(app: App, dry_run: bool) -> None:
     app.say(f"{done} {plural(len(cleaning.files), 'file')}{f' and {STATE}' if cleaning.trees else ''}" if gone else "nothing to remove")
 
 
-def plan(root: Path, outputs: Iterable[Output]) -> Cleaning:
+def plan(manifest_path: Path) -> Cleaning:
     """Decide what goes, without removing anything.
 
     Args:
-        root: the project's directory.
-        outputs: what the last build wrote.
+        manifest_path: the project's tilec.toml, of which only the names of package and output directory count.
     """
-    home = root.resolve()
-    files: list[Path] = []
+    from tilec.stubs.marks import all_outputs
+
+    root = manifest_path.parent
+    name, module, directory = _names(manifest_path)
+    outputs: dict[Path, bool] = {}
     kept: list[tuple[Path, str]] = []
-    for output in outputs:
-        path = Path(output.path)
-        if not path.parent.resolve().is_relative_to(home):
-            kept.append((path, "it lies outside of the project"))
-        elif path.is_symlink():
-            kept.append((path, "it is a link, which tilec did not write"))
-        elif path.is_file():
-            if path.stat().st_size == output.size and sha256(path.read_bytes()) == output.digest:
-                files.append(path)
-            else:
-                kept.append((path, "it was changed after the build"))
+    try:
+        outputs = all_outputs(contained(root, directory), name, module) if name else {}
+    except LinkError as error:
+        kept.append((root / directory, error.what))
+    files = [path for path, own in outputs.items() if own]
+    for path in outputs.keys() - files:
+        changed = "it was changed after the build, or tilec did not write it"
+        kept.append((path, "it is a link, which tilec did not write" if path.is_symlink() else changed))
+    kept.sort()
     state = root / STATE
     if state.is_symlink():
         files.append(state)  # the link goes, what it leads to stays
     trees = (state,) if state.is_dir() and not state.is_symlink() else ()
     return Cleaning(files=tuple(files), trees=trees, kept=tuple(kept))
+
+
+def _names(manifest_path: Path) -> tuple[str, str, str]:
+    """Names of the package, its module and the output directory, however much else of a manifest is wrong; empty where they are."""
+    from tilec.cli.complete import raw_manifest
+    from tilec.manifest.values import NAME, inner_path
+
+    try:
+        manifest = raw_manifest(manifest_path)
+        package, output = manifest["package"], manifest.get("output", {})
+        name = str(package["name"])
+        if not re.fullmatch(NAME, name):
+            return "", "", ""
+        return name, str(package.get("module", re.sub(r"[-.]+", "_", name))), inner_path(str(output.get("dir", "dist")))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return "", "", ""
 
 
 def remove(root: Path, cleaning: Cleaning) -> None:

@@ -148,7 +148,16 @@ def _app(ctx: click.Context) -> App:
 
 def _manifest(ctx: click.Context) -> Mapping[str, Any]:
     """The manifest as TOML: neither checked nor filled in, since it is just being written."""
-    path: Path = _app(ctx).manifest_path()
+    return raw_manifest(_app(ctx).manifest_path())
+
+
+def raw_manifest(path: Path) -> Mapping[str, Any]:
+    """Return a manifest as TOML, unchecked.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no TOML.
+    """
     with path.open("rb") as file:
         text = file.read(MOST_MANIFEST).decode("utf-8")
     if sys.version_info >= (3, 11):

@@ -13,6 +13,7 @@ import click
 from tilec.cli.app import App, examples
 from tilec.cli.complete import completes, profiles
 from tilec.cli.one_case import Asked, Watched, bare_launch, case_option, environment, watched_case
+from tilec.cli.style import style
 from tilec.errors import ToolchainError, UsageError
 
 if TYPE_CHECKING:
@@ -83,13 +84,13 @@ def _print_sheet(app: App, watched: Watched) -> None:
     (kernel,) = (one for one in watched.bundle.info.kernels if one.name == watched.case.kernel)
     place = f"{kernel.location.file}:{kernel.location.line}"
     names = _variables(watched)
-    app.say(f"{click.style(watched.case.name, bold=True)} on {watched.device.name}, stops in {', '.join(watched.symbols)}")
+    app.say(f"{style(watched.case.name, bold=True)} on {watched.device.name}, stops in {', '.join(watched.symbols)}")
     shown = ", ".join((*names[:NAMED], *(["…"] if len(names) > NAMED else [])))
     facts = {"place": place, "names": shown, "name": names[0] if names else "", "why": _why_none(kernel.language)}
     rows = [(order.format(**facts), what.format(**facts)) for order, what in (*FIRST, *(WITH_VARIABLES if names else WITHOUT), *LAST)]
     width = max(len(order) for order, _ in rows)
     for order, what in rows:
-        app.say(fitted(f"  {click.style(f'{order:<{width}}', fg='cyan')}  {what}", terminal_width(), indent=width + 4))
+        app.say(fitted(f"  {style(f'{order:<{width}}', fg='cyan')}  {what}", terminal_width(), indent=width + 4))
     app.say()
 
 

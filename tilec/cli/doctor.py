@@ -11,6 +11,7 @@ import click
 
 from tilec.bundle.choose import JIT_VARIABLE
 from tilec.cli.app import App, examples, json_option
+from tilec.cli.style import style
 from tilec.model.driver import required_driver
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _fixes(app: App, found: Machine, outside: dict[str, str]) -> None:
     if found.driver.problem:
         fixes["driver"] = found.driver.fix
     if found.cache.problem:
-        fixes["cache"] = "export TILEC_CACHE_DIR=DIRECTORY (one that can be written, or off)"
+        fixes["cache"] = "export TILEC_CACHE_DIR=DIRECTORY (one that is yours, where you alone may write; or off)"
     if not found.can_build:
         fixes["build"] = "pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
     if fixes:
@@ -184,8 +185,8 @@ def _wrapped(head: str, text: str, *, indent: int = 9) -> str:
 
 
 def _good(text: str) -> str:
-    return click.style(text, fg="green")
+    return style(text, fg="green")
 
 
 def _bad(text: str) -> str:
-    return click.style(text, fg="red", bold=True)
+    return style(text, fg="red", bold=True)

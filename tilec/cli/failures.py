@@ -14,7 +14,9 @@ from typing import Any
 import click
 
 from tilec.cli.app import App, print_document
+from tilec.cli.style import echo, style
 from tilec.errors import BuildError, CompileError, Diagnostic, ManifestError, TilecError, UsageError
+from tilec.model.inside import contained
 
 Show = Callable[[str], str]
 JOBS_SHOWN = 6
@@ -132,7 +134,7 @@ def _render_group(one: Group, *, verbose: bool, show: Show) -> str:
             lines.append(f"  … and {len(diagnostics) - len(shown)} more messages (--verbose shows them)")
     else:
         place = f"{dataclasses.replace(failure.location, file=show(failure.location.file))}: " if failure.location else ""
-        lines.append(f"{click.style(place, bold=True)}{_red('error:')} {failure.what}")
+        lines.append(f"{style(place, bold=True)}{_red('error:')} {failure.what}")
         if isinstance(failure, CompileError):
             lines.extend(_log_lines(failure.log, verbose=verbose))
     hints = {diagnostic.hint for diagnostic in diagnostics}
@@ -181,8 +183,8 @@ def diagnostic_text(diagnostic: Diagnostic, show: Show = str) -> str:
     severity = f"{diagnostic.severity}:"
     tint = {"error": "red", "warning": "yellow"}.get(diagnostic.severity, "cyan")
     text = head.removeprefix(place).removeprefix(severity)
-    lines = [f"{click.style(place, bold=True) if place else ''}{click.style(severity, fg=tint, bold=True)}{text}"]
-    lines.extend(click.style(line, fg="green", bold=True) if line.strip() == "^" else line for line in rest)
+    lines = [f"{style(place, bold=True) if place else ''}{style(severity, fg=tint, bold=True)}{text}"]
+    lines.extend(style(line, fg="green", bold=True) if line.strip() == "^" else line for line in rest)
     return "\n".join(lines)
 
 
@@ -267,9 +269,8 @@ def _document(app: App | None, exit_code: int, error: dict[str, Any]) -> None:
 
 def _keep_traceback(app: App, exc: BaseException) -> str:
     try:
-        directory = app.manifest_path().parent / ".tilec"
-        directory.mkdir(exist_ok=True)
-        path = directory / f"crash-{time.strftime('%Y%m%d-%H%M%S')}.txt"
+        path = contained(app.manifest_path().parent, f".tilec/crash-{time.strftime('%Y%m%d-%H%M%S')}.txt")
+        path.parent.mkdir(exist_ok=True)
         path.write_text("".join(traceback.format_exception(exc)), encoding="utf-8")
     except (OSError, UsageError):
         return ""
@@ -279,8 +280,8 @@ def _keep_traceback(app: App, exc: BaseException) -> str:
 def _echo(app: App | None, text: str) -> None:
     from tilec.cli.tables import error_width, fitted
 
-    click.echo(fitted(text, error_width()), err=True, color=None if app is None else app.colored(sys.stderr))
+    echo(fitted(text, error_width()), err=True, color=None if app is None else app.colored(sys.stderr))
 
 
 def _red(text: str) -> str:
-    return click.style(text, fg="red", bold=True)
+    return style(text, fg="red", bold=True)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from tilec.cli.style import style
 from tilec.errors import Diagnostic, Location
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Sources:
 
 def render_finding(finding: Finding, result: CaseFindings, line: SourceLine) -> str:
     """One finding, several lines."""
-    head = click.style(finding.kind.value, fg="red", bold=True)
+    head = style(finding.kind.value, fg="red", bold=True)
     parts = [_at(finding.location, head, finding.what, line)]
     if finding.location is not None:
         parts.extend(_callers(finding.location, line))
@@ -66,7 +65,7 @@ def render_finding(finding: Finding, result: CaseFindings, line: SourceLine) -> 
         else:
             parts.append(_indent(_at(other.location, "other side", f"block {other.block} {other.what} it here", line)))
     where = f"in {result.case.name}"
-    variants = ", ".join(result.variants)
+    variants = finding.kernel or ", ".join(result.variants)
     if variants and variants != result.case.kernel:
         where += f" (variant {variants})"
     if finding.block and not finding.other:
@@ -81,7 +80,7 @@ def render_finding(finding: Finding, result: CaseFindings, line: SourceLine) -> 
 
 def render_gpu_finding(finding: GpuFinding, result: CheckedCase, line: SourceLine) -> str:
     """One finding of compute-sanitizer, several lines."""
-    head = click.style(finding.kind, fg="yellow" if finding.warning else "red", bold=True)
+    head = style(finding.kind, fg="yellow" if finding.warning else "red", bold=True)
     parts = [_on(finding.site, head, finding.what, line)]
     parts.extend(_indent(_on(site, "called", "from here", line)) for site in finding.callers)
     if finding.other is not None:

@@ -12,6 +12,7 @@ from tilec.cli.app import App, examples, json_option, named_or_empty
 from tilec.cli.complete import architectures, completes, kernels_inside
 from tilec.cli.inspect_code import difference, print_instructions, share_text
 from tilec.cli.inspect_html import check_html, write_html
+from tilec.cli.style import echo, style
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, hanging, table, terminal_width
 from tilec.errors import UsageError
 from tilec.model.arch import TargetKind
@@ -207,12 +208,12 @@ def _safety(app: App, found: Report) -> None:
         off = {Checks.OFF: ', checks = "off"', Checks.DENY: ', checks = "deny"'}.get(known.checks or Checks.ON, "")
         if number:
             app.say()
-        app.say(f"{click.style(kernel.name, bold=True)}  {kernel.language}, {kernel.location}{off if known.checked else ', unchecked'}")
+        app.say(f"{style(kernel.name, bold=True)}  {kernel.language}, {kernel.location}{off if known.checked else ', unchecked'}")
         for guarantee in Guarantee:
             facts = known.of(guarantee)
             if facts:
                 weak = guarantee is Guarantee.NONE
-                app.say(f"  {click.style(guarantee.value, fg='yellow' if weak else 'cyan')}")
+                app.say(f"  {style(guarantee.value, fg='yellow' if weak else 'cyan')}")
             for fact in facts:
                 _say(app, "    ", fact.what, indent=6)
 
@@ -232,7 +233,7 @@ def _dump(app: App, opened: Code, form: str, select: str, *, raw: bool) -> None:
 
     found = dump(opened.bundle, Form(form), select, app.settings.search, _sources(app), raw=raw)
     app.detail(f"{found.id}: {found.image.digest}{f', {found.tool}' if found.tool else ''}")
-    click.echo(found.text, nl=not found.text.endswith("\n"))
+    echo(found.text, nl=not found.text.endswith("\n"))
 
 
 def _sources(app: App) -> Path:
@@ -257,7 +258,7 @@ def _print(app: App, found: Report, *, verified: bool) -> None:
 
     info = found.info
     package = info.package
-    title = click.style(f"{package.name} {package.version}".strip(), bold=True)
+    title = style(f"{package.name} {package.version}".strip(), bold=True)
     where = f"{found.kind} {app.show(found.path)}" if package.module else found.kind
     _say(app, f"{title}  ", f"{where}, {bytes_text(found.size)}", indent=2)
     if package.description:
@@ -278,13 +279,13 @@ def _print(app: App, found: Report, *, verified: bool) -> None:
         _kernel(app, kernel)
     if info.toolchain:
         app.say()
-        app.say(click.style("toolchain", bold=True))
+        app.say(style("toolchain", bold=True))
         for tool in info.toolchain:
             app.say(f"  {tool.name} {tool.version}  {tool.digest[:12]}")
 
 
-def _say(app: App, lead: str, text: str, *, indent: int | None = None, **style: Any) -> None:
-    for line in hanging(lead, text, width=terminal_width(), indent=indent, **style):
+def _say(app: App, lead: str, text: str, *, indent: int | None = None, **how: Any) -> None:
+    for line in hanging(lead, text, width=terminal_width(), indent=indent, **how):
         app.say(line)
 
 
@@ -304,12 +305,14 @@ def _kernel(app: App, kernel: KernelInfo) -> None:
     head, *lines = table(IMAGE_HEADS, rows, width=terminal_width(), indent="    ")
     app.say(head)
     before = ""
-    for (variant, _), line in zip(images, lines, strict=True):
+    for (variant, image), line in zip(images, lines, strict=True):
         if variant.id != before:
             facts = "; ".join(text for text in (assumption_text(variant.assume), hints_text(variant)) if text)
-            _say(app, f"  {click.style(variant.id, fg='cyan')}  ", f"({facts})" if facts else "", indent=6)
+            _say(app, f"  {style(variant.id, fg='cyan')}  ", f"({facts})" if facts else "", indent=6)
             before = variant.id
         app.say(line)
+        if not image.reproducible:
+            _say(app, "      ", "not reproducible: another build may give other bytes", fg="yellow")
 
 
 def _launch(kernel: KernelInfo) -> Sequence[tuple[str, str]]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-import click
-
 from tilec.cli.app import App
+from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, hanging, plural, table, terminal_width
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def _print_mix(app: App, one: ImageCode, *, first: bool) -> None:
             f"{plural(held.blocks_per_sm, 'block')} a multiprocessor",
             f"occupancy {share_text(held.fraction)} (limit: {held.limiter})",
         ]
-    for line in hanging(f"{click.style(one.id, bold=True)}  ", "; ".join(facts), width=terminal_width(), indent=4):
+    for line in hanging(f"{style(one.id, bold=True)}  ", "; ".join(facts), width=terminal_width(), indent=4):
         app.say(line)
     widths = (("loads", one.mix.loads), ("stores", one.mix.stores))
     shown = [f"{what} of {', '.join(f'{width} B x {count}' for width, count in rows)}" for what, rows in widths if rows]
@@ -85,7 +84,7 @@ def _print_mix(app: App, one: ImageCode, *, first: bool) -> None:
         for line in hanging(f"  {count:6}  ", f"{name}{more}", width=terminal_width(), indent=12):
             app.say(line)
     for text in one.mix.warnings:
-        for line in hanging(f"  {click.style('warning', fg='yellow')}: ", text, width=terminal_width(), indent=4):
+        for line in hanging(f"  {style('warning', fg='yellow')}: ", text, width=terminal_width(), indent=4):
             app.say(line)
 
 
@@ -98,14 +97,14 @@ def _print_code(app: App, found: CodeDifference) -> None:
         app.detail(f"{found.id}: {found.removed} instructions removed, {found.added} added")
         colors = {"+": "green", "-": "red", "@": "cyan"}
         for line in found.text.splitlines():
-            app.say(click.style(line, fg=colors.get(line[:1])))
+            app.say(style(line, fg=colors.get(line[:1])))
 
 
 def print_difference(app: App, found: Difference) -> None:
     """Print a difference; `--verbose` lists every id."""
     old, new = found.old, found.new
     names = [f"{report.info.package.name} {report.info.package.version}".strip() for report in (old, new)]
-    lead = f"{click.style(f'{names[0]} → {names[1]}', bold=True)}  "
+    lead = f"{style(f'{names[0]} → {names[1]}', bold=True)}  "
     for line in hanging(lead, f"{app.show(old.path)} → {app.show(new.path)}", width=terminal_width(), indent=2):
         app.say(line)
     if old.digest == new.digest:
@@ -115,7 +114,7 @@ def print_difference(app: App, found: Difference) -> None:
     _changes(app, "compatible", "cyan", tuple(change for change in found.changes if not change.breaking))
     counts = [(len(found.images), "changed"), (len(found.added), "added"), (len(found.removed), "removed"), (found.same, "the same")]
     app.say()
-    app.say(f"{click.style('images', bold=True)}  {', '.join(f'{count} {what}' for count, what in counts if count) or 'none'}")
+    app.say(f"{style('images', bold=True)}  {', '.join(f'{count} {what}' for count, what in counts if count) or 'none'}")
     if found.images:
         rows = [_row(image) for image in found.images]
         # What has not changed anywhere is what a narrow terminal can do without.
@@ -126,7 +125,7 @@ def print_difference(app: App, found: Difference) -> None:
         _ids(app, what, ids)
     if found.tools:
         app.say()
-        app.say(click.style("toolchain", bold=True))
+        app.say(style("toolchain", bold=True))
         for tool in found.tools:
             if tool.old == tool.new:
                 app.say(f"  {tool.name} {tool.new}, another file")
@@ -138,7 +137,7 @@ def _changes(app: App, title: str, color: str, changes: tuple[Change, ...]) -> N
     if not changes:
         return
     app.say()
-    app.say(click.style(title, fg=color, bold=True))
+    app.say(style(title, fg=color, bold=True))
     for change in changes:
         for line in hanging("  ", f"{f'{change.kernel}: ' if change.kernel else ''}{change.what}", width=terminal_width(), indent=4):
             app.say(line)

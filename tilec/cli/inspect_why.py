@@ -7,9 +7,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from tilec.cli.app import App
+from tilec.cli.style import style
 from tilec.cli.tables import TEXT_LEAST, cells, hanging, plural, terminal_width
 from tilec.errors import BundleError, MissingError, UsageError
 
@@ -123,7 +122,7 @@ def _explained(app: App, found: Why, told: Explanation) -> None:
         _none_runs(app, found)
         return
     shape = told.shape
-    app.say(f"\n{click.style('launch', bold=True)}")
+    app.say(f"\n{style('launch', bold=True)}")
     # What a compiler chose of a tile kernel's block is in its image alone.
     block = "" if math.prod(shape.block) == 1 else f", block {' x '.join(map(str, shape.block))}"
     shared = f", {plural(shape.shared, 'byte')} of dynamic shared memory" if shape.shared else ""
@@ -141,7 +140,7 @@ def _variants(app: App, found: Why) -> None:
 
 
 def _none_runs(app: App, found: Why) -> None:
-    app.say(f"\n{click.style('no image runs there', fg='red')}")
+    app.say(f"\n{style('no image runs there', fg='red')}")
     _wrapped(app, "  fix: ", found.advice())
 
 
@@ -179,19 +178,19 @@ def _head(found: Why) -> str:
     else:
         (major, minor), (cuda, release) = device.cc, device.driver
         where = f"{device.name}, compute capability {major}.{minor}, driver of CUDA {cuda}.{release}"
-    return f"{click.style(found.kernel.name, bold=True)} on {where}"
+    return f"{style(found.kernel.name, bold=True)} on {where}"
 
 
 def _section(app: App, title: str, rows: Sequence[Row], *, most: int | None = None) -> None:
     """Rows under a title; reasons are wrapped, never shortened: they are what was asked for."""
     if not rows:
         return
-    app.say(f"\n{click.style(title, bold=True)}")
+    app.say(f"\n{style(title, bold=True)}")
     shown = rows if most is None else rows[:most]
     done, name = (max(cells(row[column]) for row in shown) for column in (0, 1))
     width = terminal_width()
     for verdict, what, why in shown:
-        lead = f"  {click.style(f'{verdict:<{done}}', fg=TINTS[verdict] or None)}  "
+        lead = f"  {style(f'{verdict:<{done}}', fg=TINTS[verdict] or None)}  "
         if width is None or width - done - name - 6 >= TEXT_LEAST:
             _wrapped(app, f"{lead}{what:<{name}}  ", why, indent=done + name + 6)
         else:

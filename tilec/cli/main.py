@@ -20,6 +20,7 @@ import click
 import tilec
 from tilec.cli.app import App, add_global_options, examples, global_options
 from tilec.cli.settings import read_settings
+from tilec.cli.style import echo
 from tilec.errors import TilecError
 
 # In the order in which a project meets them; a command's module is imported when it is called. Each holds a `command`.
@@ -163,7 +164,7 @@ def run(args: Sequence[str], environ: Mapping[str, str] | None = None, cwd: Path
     """
     app: App | None = None
     try:
-        app = App(settings=read_settings(environ, cwd))
+        app = App(settings=read_settings(environ, cwd), words=tuple(args))
         code = cli.main(list(args), prog_name="tilec", standalone_mode=False, obj=app)
         sys.stdout.flush()
     except BaseException as exc:  # noqa: BLE001
@@ -188,7 +189,7 @@ def _ending(app: App | None, exc: BaseException, *, json: bool) -> int:
     if isinstance(exc, SystemExit):
         return exc.code if isinstance(exc.code, int) else 1
     if isinstance(exc, KeyboardInterrupt | click.Abort):
-        click.echo("\ninterrupted", err=True)
+        echo("\ninterrupted", err=True)
         if json:
             from tilec.cli import failures
 
@@ -200,7 +201,7 @@ def _ending(app: App | None, exc: BaseException, *, json: bool) -> int:
     from tilec.cli import failures
 
     if app is not None and app.debug:
-        click.echo("".join(traceback.format_exception(exc)), err=True)
+        echo("".join(traceback.format_exception(exc)), err=True)
     if isinstance(exc, click.ClickException):
         failures.print_usage(app, exc, json=json)
         return exc.exit_code

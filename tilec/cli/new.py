@@ -15,6 +15,7 @@ import click
 
 import tilec
 from tilec.cli.app import App, examples, json_option
+from tilec.cli.style import style
 from tilec.errors import OutputError, TilecError, UsageError
 
 KINDS = {"tile": ("common", "tile"), "cuda": ("common", "cuda"), "mixed": ("common", "tile", "cuda")}
@@ -51,7 +52,7 @@ def command(app: App, name: str, kind: str) -> None:
         return
     for file in sorted(files):
         app.say(f"  {app.show(target / file)}")
-    app.say(f"{click.style('created', fg='green', bold=True)} {app.show(target)}; next: cd {app.show(target)} && {NEXT[kind]}")
+    app.say(f"{style('created', fg='green', bold=True)} {app.show(target)}; next: cd {app.show(target)} && {NEXT[kind]}")
 
 
 def module_name(name: str) -> str:

@@ -10,6 +10,7 @@ import click
 
 from tilec.cli.app import App, SecondsRange, examples, json_option, named_or_empty
 from tilec.cli.one_case import Asked, Watched, bare_launch, case_option, environment, watched_case
+from tilec.cli.style import style
 from tilec.errors import MissingError, OutputError, TilecError, UsageError
 
 if TYPE_CHECKING:
@@ -99,7 +100,9 @@ def _place(app: App, out: str, watched: Watched) -> Path:
         if not path.parent.is_dir():
             raise UsageError(f"--out {out}: there is no directory {app.show(path.parent)}", fix="create it, or choose another place")
         return path
-    folder = app.manifest_path().parent / ".tilec" / "profile"
+    from tilec.compiler.state import WorkDir
+
+    folder = WorkDir(app.manifest_path().parent).file("profile")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
@@ -135,7 +138,7 @@ def _command(program: str, watched: Watched, bare: Bare, report: Path, wanted: s
 def _run(command: Sequence[str], timeout: float) -> Completed:
     from tilec.frontends._run import run_tool
 
-    return run_tool(command, timeout=timeout, env=environment())
+    return run_tool(command, timeout=timeout, env=environment(), own_session=True)
 
 
 def _check(app: App, done: Completed, watched: Watched, report: Path) -> None:
@@ -195,7 +198,7 @@ def _show(app: App, watched: Watched, taken: dict[str, Any], report: Path, found
     from tilec.cli.tables import columns, table, terminal_width
     from tilec.runner.ncu_words import stall_text, words
 
-    head = [click.style(watched.case.name, bold=True), *([taken["variant"]] if "variant" in taken else []), watched.device.name]
+    head = [style(watched.case.name, bold=True), *([taken["variant"]] if "variant" in taken else []), watched.device.name]
     app.say("  ".join(head))
     facts = [time_text(found.seconds)] if found.seconds is not None else []
     facts += [f"{found.blocks:.0f} blocks"] if found.blocks is not None else []

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-import click
-
 from tilec.cli.app import App
+from tilec.cli.style import style
 from tilec.cli.tables import plural, shorten
 from tilec.compiler.events import Done, Failed, Observer, Outcome, SilentObserver
+from tilec.foreign import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -90,7 +90,7 @@ class PlainProgress:
         self._percent = percent
         counter = f"[{self._tally.done:>{len(str(self._tally.total))}}/{self._tally.total}]"
         if isinstance(outcome, Failed):
-            self._app.note(f"{counter} {click.style('failed', fg='red', bold=True)} {job_id}")
+            self._app.note(f"{counter} {style('failed', fg='red', bold=True)} {job_id}")
         elif percent != before or self._app.verbose:
             seconds = "" if outcome.cached else f" ({outcome.seconds:.1f} s)"
             self._app.note(f"{counter} {job_id}{seconds}")
@@ -141,7 +141,7 @@ class LiveProgress:
             self._running.pop(job_id, None)
             self._tally.count(outcome)
         if isinstance(outcome, Failed):
-            self._line(f"failed {job_id}", style="red")
+            self._line(f"failed {job_id}", color="red")
 
     def note(self, text: str) -> None:
         """A line that stays."""
@@ -157,11 +157,11 @@ class LiveProgress:
         if live is not None:
             live.stop()
 
-    def _line(self, text: str, style: str = "") -> None:
+    def _line(self, text: str, color: str = "") -> None:
         if self._live is not None:
-            self._live.console.print(text, style=style or None, soft_wrap=True)
+            self._live.console.print(printable(text), style=color or None, soft_wrap=True)
         else:
-            self._app.note(click.style(text, fg=style or None))
+            self._app.note(style(text, fg=color or None))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         """The display as it is now; called by rich's own thread."""
@@ -176,7 +176,7 @@ class LiveProgress:
         for line in lines:
             text = Text(no_wrap=True, overflow="ellipsis")
             for part, kind in line:
-                text.append(part, styles.get(kind, ""))
+                text.append(printable(part), styles.get(kind, ""))
             yield text
 
 

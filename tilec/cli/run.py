@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, examples, json_option, named_or_empty
+from tilec.cli.app import App, SecondsRange, examples, json_option, named_or_empty
 from tilec.cli.cases import Wish, check_wish, open_project
 from tilec.cli.chosen import bundle_options, case_options, set_option
 from tilec.cli.complete import case_names, completes, devices, input_names
@@ -39,6 +39,8 @@ class _Given:
     check: bool
     bundle: str | None
     targets: tuple[str, ...]
+    timeout: float
+    continue_from: int
 
 
 @click.command(
@@ -54,14 +56,15 @@ class _Given:
         "tilec run --device all                  # every GPU, and the cpu device",
         "tilec run reduce --repeat 20            # does every run give the same bits?",
         "tilec run --device cpu --block-order reverse",
+        "tilec run --timeout 10                  # a case that takes longer hangs",
         "tilec run --trace softmax/odd --block 3   # each operation of one block",
         "tilec run fill --arg z=f32[1000]:empty --arg alpha=2.5",
         "tilec run --bundle dist/acme_kernels-0.3.0.tilec   # built elsewhere",
         "tilec run --bundle acme_kernels         # the cases on the package that is installed",
     )
-    + "\n\nExit codes: 0 every result is within its tolerance, 1 one is not or could not be had, 2 usage or manifest, 3 no GPU and no "
-    "case (or not the kernel that was named) that runs without one, 86 --check found something. Cases that need a GPU are skipped on "
-    "the cpu device, and counted.",
+    + "\n\nExit codes: 0 every result is within its tolerance, 1 one is not, could not be had, or hangs, 2 usage or manifest, 3 no GPU "
+    "and no case (or not the kernel that was named) that runs without one, 86 --check found something. Cases that need a GPU are skipped "
+    "on the cpu device, and counted.",
 )
 @case_options
 @set_option
@@ -107,6 +110,15 @@ class _Given:
 )
 @click.option("--block", "blocks", multiple=True, metavar="X[,Y[,Z]]", help="With --trace: which block (default: 0,0,0).")
 @click.option("--check", is_flag=True, help="On the cpu device: also report races, bad accesses and broken promises (see `sanitize`).")
+@click.option(
+    "--timeout",
+    type=SecondsRange(min=0),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Limit of a case: one that takes longer hangs, and the others go on in a new process. 0 for none.",
+)
+@click.option("--continue-from", type=int, default=-1, hidden=True)
 @bundle_options("see above")
 @json_option
 @click.pass_obj
@@ -163,7 +175,7 @@ def _wish(app: App, kernels: tuple[str, ...], given: _Given) -> Wish:
         args=given.args,
         axes=given.axes,
         reference=given.reference,
-        chains=not (given.trace or given.check),  # these look into one launch
+        chains=not given.trace,  # which looks into one launch
     )
     if not (given.expression or given.settings or given.inputs):
         return plain
@@ -191,6 +203,8 @@ def _options(given: _Given) -> RunOptions:
         save=given.save,
         repeat=given.repeat,
         trace=given.trace,
+        timeout=given.timeout,
+        continue_from=given.continue_from,
     )
 
 

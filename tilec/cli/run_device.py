@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from tilec.cli.app import App
+from tilec.cli.style import echo
 from tilec.errors import MissingError, NoDeviceError, UsageError
 
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None], root: Path) -> 
 
     def show(text: str) -> None:
         app.wipe()
-        click.echo(text, nl=False, err=app.json)
+        echo(text, nl=False, err=app.json)
 
     def trace(run: CpuRun) -> None:
         from tilec.cli.findings import Sources

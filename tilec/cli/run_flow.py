@@ -14,10 +14,13 @@ from tilec.cli.app import App
 from tilec.cli.cases import Wish, absence, case_of_arguments, chosen_cases, open_bundle, package_json
 from tilec.cli.findings import FOUND
 from tilec.cli.run_results import Results, device_line, document, summary
+from tilec.cli.unchecked import left_out, unchecked_json, unchecked_lines
 
 if TYPE_CHECKING:
     from tilec.cli.cases import Opened
     from tilec.cli.run_device import CpuWish
+    from tilec.cli.run_limit import Ended, Limit
+    from tilec.cli.unchecked import Unchecked
     from tilec.manifest.types import Manifest
     from tilec.project import Project
     from tilec.runner.cases import BoundCase
@@ -39,6 +42,7 @@ class RunOptions:
         device: of `--device`. cpu: what it asks of the cpu device.
         bundle, targets: what is run. save: where outputs go; empty for nowhere.
         repeat: how often each case is run; None for once, without a word on its bits. trace: the case to trace.
+        timeout: seconds of a case, 0 for no limit. continue_from: see `Limit`.
     """
 
     device: str
@@ -48,22 +52,27 @@ class RunOptions:
     save: str
     repeat: int | None
     trace: str
+    timeout: float
+    continue_from: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Done:
-    """What came of a run on one device."""
+    """What came of a run on one device; `left` is what `--check` did not check there."""
 
     device: DeviceInfo
     package: dict[str, Any]
     report: RunReport
     findings: list[CaseFindings]
     compiled: Sequence[Compiled]
+    left: Sequence[Unchecked] = ()
 
 
 def launch(app: App, wish: Wish, options: RunOptions, project: Project | None) -> int:
     """Run on every device that is asked for, and give the exit code."""
     from tilec.cli.run_device import ALL, find_devices
+    from tilec.cli.run_limit import Limit
+    from tilec.runner.run import RunReport
 
     manifest = project.manifest if project else None
     if options.save:
@@ -77,7 +86,7 @@ def launch(app: App, wish: Wish, options: RunOptions, project: Project | None) -
         manifest=manifest,
         traced=(lambda line: traced.append(click.unstyle(line))) if app.json else app.say,
     )
-    several = options.device == ALL
+    several, limit = options.device == ALL, Limit(app, options.timeout, options.continue_from)
     done: list[_Done] = []
     for driver, device in places:
         opened = open_bundle(app, project, wish, bundle=options.bundle, targets=options.targets, cpu=device.interprets is not None)
@@ -85,14 +94,25 @@ def launch(app: App, wish: Wish, options: RunOptions, project: Project | None) -
         place = _place(opened, device, driver)
         if options.trace:
             return _trace(app, place, opened, _one(bound, options.trace), options.cpu, traced)
-        if several:
+        ended = limit.on(len(done))
+        if several and not ended.results:
             app.say(f"{chr(10) if done else ''}{device_line(device)}")
         folder = Path(options.save, _folder(device) if several else "") if options.save else None
-        report, findings = _run(app, place, opened, bound, manifest, options, folder)
+        _run(app, place, opened, bound, manifest, options, folder, limit, ended)
         compiled = place.compiled if place else ()
         for image in compiled:
             app.note(str(image))
-        done.append(_Done(device=device, package=package_json(opened, manifest), report=report, findings=findings, compiled=compiled))
+        left = left_out(manifest, opened, wish, bound) if options.cpu.watch is not None else ()
+        done.append(
+            _Done(
+                device=device,
+                package=package_json(opened, manifest),
+                report=RunReport(results=tuple(ended.results)),
+                findings=ended.findings,
+                compiled=compiled,
+                left=left,
+            )
+        )
     return _finish(app, wish, options, done, several=several)
 
 
@@ -101,6 +121,9 @@ def _finish(app: App, wish: Wish, options: RunOptions, done: Sequence[_Done], *,
     code = FOUND if any(item.findings for one in done for item in one.findings) else _ending([one.report for one in done], wish)
     checked = options.cpu.watch is not None
     rows = [document(one.device, one.report, findings=one.findings if checked else None, compiled=one.compiled) for one in done]
+    if checked:
+        for one, row in zip(done, rows, strict=True):
+            row["unchecked"] = unchecked_json(one.left, ((result.case.name, result.reason) for result in one.report.results))
     if app.json and several:
         parts = [{**one.package, **row, "ok": one.report.ok or one.report.idle} for one, row in zip(done, rows, strict=True)]
         app.document("run", {"ok": code == 0, "devices": parts})
@@ -109,13 +132,16 @@ def _finish(app: App, wish: Wish, options: RunOptions, done: Sequence[_Done], *,
     elif code or several or len(done[0].report.results) > 1 or any(result.status == "ran" for result in done[0].report.results):
         for one in done:
             app.say(summary(one.report, one.device, findings=sum(len(item.findings) for item in one.findings)))
+    if not app.json:
+        for line in unchecked_lines([item for one in done for item in one.left]):
+            app.say(line)
     return code
 
 
 def _ending(reports: Sequence[RunReport], wish: Wish) -> int:
     """The exit code: failures first; then what was asked for by name, or all there was, and ran nowhere for want of a GPU."""
     results = [result for report in reports for result in report.results]
-    if any(result.status in ("failed", "error") for result in results):
+    if any(result.status in ("failed", "error", "hung") for result in results):
         return 1
     ran = {result.case.name for result in results if result.status != "skipped"}
     skipped = {result.case.kernel for result in results if result.case.name not in ran}
@@ -184,50 +210,58 @@ def _run(
     manifest: Manifest | None,
     options: RunOptions,
     folder: Path | None,
-) -> tuple[RunReport, list[CaseFindings]]:
-    """Run the cases on one device, and print each as it ends."""
+    limit: Limit,
+    ended: Ended,
+) -> None:
+    """Run the cases on one device that have not ended yet, and print each as it ends."""
     from tilec.cli.findings import Sources, render_finding
     from tilec.cli.taken import with_small_told
     from tilec.runner.chains import device_of
     from tilec.runner.reference import References
     from tilec.runner.repeat import repeat_case
-    from tilec.runner.run import CaseResult, RunReport, run_case
+    from tilec.runner.run import CaseResult, run_case
 
     watch, root = options.cpu.watch, manifest.root if manifest else str(app.base)
     if watch is not None and opened.bundle is not None:
         watch.know(opened.bundle)
     results, references, lines = Results(app, cases), References(root), Sources(Path(root))
-    results.print_head()
+    if not ended.results:
+        results.print_head()
     keep = _saver(app, app.path(folder)) if folder else None
-    ended: list[CaseResult] = []
-    findings: list[CaseFindings] = []
-    for case in cases:
+
+    def end(result: CaseResult) -> None:
+        ended.results.append(result)
+        results.print(result)
+
+    names = {result.case.name for result in ended.results}
+    for case in (case for case in cases if case.name not in names):
         lacking = absence(opened, case)
         if lacking or place is None:
-            ended.append(CaseResult(case=case, status="skipped", reason=lacking))
-            results.print(ended[-1])
+            end(CaseResult(case=case, status="skipped", reason=lacking))
             continue
         if watch is not None:
             watch.expect(case)
-        app.pass_by(f"running {case.name} ({len(ended) + 1} of {len(cases)})")
+        count = f"{len(ended.results) + 1} of {len(cases)}"
+        app.pass_by(f"running {case.name} ({count})")
         where = device_of(case, place)
-        if options.repeat is None:
-            ended.append(run_case(case, where, references, clock=time.perf_counter, save=keep, watched=watch is not None))
-        else:
-            ended.append(repeat_case(case, where, references, times=options.repeat, clock=time.perf_counter, save=keep))
+        with limit.of(case, place, count, end):
+            if options.repeat is None:
+                result = run_case(case, where, references, clock=time.perf_counter, save=keep, watched=watch is not None)
+            else:
+                result = repeat_case(case, where, references, times=options.repeat, clock=time.perf_counter, save=keep)
         if opened.bundle is not None:
-            ended[-1] = with_small_told(ended[-1], case, opened.bundle, place.device)
+            result = with_small_told(result, case, opened.bundle, place.device)
         app.wipe()
         if watch is None:
-            results.print(ended[-1])
-        else:
-            from tilec.runner.sanitize import watched  # not where nothing is watched: it imports what launching needs not
+            end(result)
+            continue
+        from tilec.runner.sanitize import watched  # not where nothing is watched: it imports what launching needs not
 
-            findings.append(watched(watch, case, ended[-1].error))
-            results.print(ended[-1], suspect=bool(findings[-1].findings))
-            for finding in findings[-1].findings:
-                app.say("\n" + render_finding(finding, findings[-1], lines.line) + "\n")
-    return RunReport(results=tuple(ended)), findings
+        ended.results.append(result)
+        ended.findings.append(watched(watch, case, result.error))
+        results.print(result, suspect=bool(ended.findings[-1].findings))
+        for finding in ended.findings[-1].findings:
+            app.say("\n" + render_finding(finding, ended.findings[-1], lines.line) + "\n")
 
 
 def _check_place(app: App, save: str) -> None:

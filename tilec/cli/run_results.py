@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from tilec.cli.app import App
 from tilec.cli.failures import located_text
 from tilec.cli.run_difference import difference_lines
+from tilec.cli.style import style
 from tilec.cli.tables import FLEX_LEAST, plural, shorten, terminal_width
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ TINTS = {
     "passed": ("ok", "green"),
     "failed": ("FAIL", "red"),
     "error": ("ERROR", "red"),
+    "hung": ("HUNG", "red"),
     "ran": ("ran", "cyan"),
     "skipped": ("skip", "yellow"),
 }
@@ -33,6 +33,7 @@ COUNTED = {
     "ran": "ran without a reference",
     "failed": "failed",
     "error": "could not be run or compared",
+    "hung": "hung",
     "skipped": "skipped",
 }
 
@@ -50,7 +51,7 @@ class Results:
     def print_head(self) -> None:
         """The titles of the columns."""
         line = f"{'case':<{self._width}}  result  {'output':<8}  {'max abs':>9}  {'max rel':>9}  {'time':>9}"
-        self._app.say(click.style(line, bold=True))
+        self._app.say(style(line, bold=True))
 
     def print(self, result: CaseResult, *, suspect: bool = False) -> None:
         """One case; `suspect` says that its launch was watched, and is not right even where its results are."""
@@ -58,7 +59,7 @@ class Results:
 
         app = self._app
         word, tint = FOUND if suspect and result.status in ("passed", "ran") else TINTS[result.status]
-        lead = f"{shorten(result.case.name, self._width):<{self._width}}  {click.style(f'{word:<6}', fg=tint, bold=True)}"
+        lead = f"{shorten(result.case.name, self._width):<{self._width}}  {style(f'{word:<6}', fg=tint, bold=True)}"
         timing = f"{result.seconds * 1e3:>6.2f} ms" if result.seconds else ""
         if not result.outputs:
             app.say(f"{lead}  {'-':<8}  {'-':>9}  {'-':>9}  {timing:>9}".rstrip())
@@ -71,7 +72,7 @@ class Results:
                 for line in difference_lines(output, terminal_width()):
                     app.say(f"  {line}".rstrip())
             for note in output.notes:
-                app.say(click.style(f"  {output.name}: {note}", fg="yellow"))
+                app.say(style(f"  {output.name}: {note}", fg="yellow"))
         if result.case.steps and result.status == "passed" and not suspect:
             app.say(f"  PASS: {chain_text(result.case)}: one stream, the same arrays, as the reference has it")
         if result.repeats is not None and result.status != "skipped":
@@ -87,7 +88,7 @@ def repeats_text(repeats: Repeats) -> str:
     if not repeats.varied:
         return f"{plural(repeats.runs, 'run')}, equal bits"
     which = ", ".join(f"{name} in {count}" for name, count in repeats.varied)
-    return click.style(f"{plural(repeats.runs, 'run')}, other bits than in the first: {which}", fg="yellow")
+    return style(f"{plural(repeats.runs, 'run')}, other bits than in the first: {which}", fg="yellow")
 
 
 def difference(output: OutputResult) -> str:
@@ -137,4 +138,4 @@ def document(
 
 def device_line(device: DeviceInfo) -> str:
     """What stands over the results on one of several devices."""
-    return click.style("the cpu device" if device.interprets else f"cuda:{device.ordinal}, {device.name}", bold=True)
+    return style("the cpu device" if device.interprets else f"cuda:{device.ordinal}, {device.name}", bold=True)

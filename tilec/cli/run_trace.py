@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import click
+from tilec.cli.style import style
 
 if TYPE_CHECKING:
     from tilec.cli.findings import SourceLine
@@ -27,15 +27,15 @@ def trace_run(run: CpuRun, blocks: Sequence[tuple[int, int, int]], source: Sourc
     block: tuple[int, int, int] | None = None
     place: tuple[str, int] | None = None
     with step(run.program, run.arguments, run.grid, run.memory, blocks, run.options) as stepper:
-        say(click.style(f"parameters of {run.kernel}", bold=True))
+        say(style(f"parameters of {run.kernel}", bold=True))
         for number, (value, held) in enumerate(stepper.parameters()):
             say(f"    %{value.index} = {run.slots[number] if run.slots else f'argument {number}'}  -> {held}")
         for executed in stepper:
             if executed.block != block:
                 block, place = executed.block, None
-                say(click.style(f"block {block} of grid {run.grid}, {run.kernel}", bold=True))
+                say(style(f"block {block} of grid {run.grid}, {run.kernel}", bold=True))
             here = executed.location
             if here is not None and (here.file, here.line) != place:
                 place = here.file, here.line
-                say(f"{here.file}:{here.line}: {click.style(source(here.file, here.line).strip(), fg='cyan')}".rstrip())
+                say(f"{here.file}:{here.line}: {style(source(here.file, here.line).strip(), fg='cyan')}".rstrip())
             say(f"    {str(executed).removeprefix(f'{here}: ')}")

@@ -12,10 +12,12 @@ from tilec.cli.app import App, SecondsRange, examples, json_option
 from tilec.cli.chosen import bundle_options, case_options
 from tilec.cli.complete import checkers, completes, completes_list, profiles
 from tilec.cli.findings import FOUND
+from tilec.cli.style import style
 
 if TYPE_CHECKING:
     from tilec.cli.cases import Opened
     from tilec.cli.findings import Sources
+    from tilec.cli.unchecked import Unchecked
     from tilec.manifest.types import Manifest
     from tilec.runner.cases import BoundCase
     from tilec.runner.sanitize import CaseFindings, SanitizeOptions
@@ -56,12 +58,14 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
         "tilec sanitize softmax --case odd",
         "tilec sanitize -k 'gemm/*' --nan            # also where the first NaN or infinity comes from",
         "tilec sanitize --seed 1 --seed 2            # two random orders of the blocks, beside forward and reverse",
+        "tilec sanitize layer                        # a chain: its kernels one behind the other, over the same arrays",
         "tilec sanitize --bundle dist/acme_kernels-0.3.0.tilec --json",
         "tilec sanitize --device cuda                # on a GPU: compute-sanitizer's four tools on every case",
         "tilec sanitize scan --device cuda:1 --tool memcheck,racecheck",
     )
     + "\n\nExit codes: 0 nothing found, 86 something is, 1 a case could not be checked, or not in full, 2 usage or manifest, "
-    "3 there is nothing to check, or compute-sanitizer or a GPU is missing.",
+    "3 there is nothing to check, or compute-sanitizer or a GPU is missing. Kernels and chains that are not checked (no case, no Tile IR) "
+    "are named at the end, and change no exit code.",
 )
 @case_options
 @click.option(
@@ -106,9 +110,10 @@ def command(
     bundle: str | None,
     targets: tuple[str, ...],
 ) -> int:
-    """Run the cases of KERNELs (default: all), watch every access, and report what a plain run would hide.
+    """Run the cases of KERNELs and chains (default: all), watch every access, and report what a plain run would hide.
 
-    On the cpu device tile kernels run with their blocks in forward, reverse and random order; the results have to be the same.
+    On the cpu device tile kernels run with their blocks in forward, reverse and random order; the results have to be the same. Where a
+    kernel reads elements that no padding determines, it runs with several values there, which may not change a result either.
     Without --bundle, it takes what `tilec build` wrote, if that is up to date and has Tile IR. Else it builds the tile kernels (the
     KERNELs that are named) for tileir alone, which takes no CUDA compiler, into .tilec/run/; the project's outputs stay as they are.
 
@@ -116,11 +121,21 @@ def command(
     of its tools. Without --bundle they are built aside for the GPU at hand, with source lines in their code.
     """
     from tilec.cli.cases import Wish, check_wish, chosen_cases, open_bundle, open_project
+    from tilec.cli.unchecked import left_out
     from tilec.runner.sanitize import SanitizeOptions
     from tilec.runner.selection import parse_expression
 
     _check_options(device, {"--seed": seeds, "--nan": nan, "--steps": steps}, {"--tool": tools, "--profile": profile, "--timeout": timeout})
-    wish = Wish(kernels=kernels, select=select, cases=cases, args=(), axes=(), reference="", expression=parse_expression(expression))
+    wish = Wish(
+        kernels=kernels,
+        select=select,
+        cases=cases,
+        args=(),
+        axes=(),
+        reference="",
+        expression=parse_expression(expression),
+        chains=device == "cpu",
+    )
     project = open_project(app)
     check_wish(project.manifest, wish)
     if device != "cpu":
@@ -134,7 +149,8 @@ def command(
     bound = chosen_cases(opened, project.manifest, wish)
     orders: tuple[str | int, ...] = ("forward", "reverse", *(seeds or (0,)))
     options = SanitizeOptions(orders=orders, not_finite=nan, steps=steps or STEPS)
-    return sanitize(app, opened, bound, options, project.manifest)
+    left = left_out(project.manifest, opened, wish, bound)
+    return sanitize(app, opened, bound, options, project.manifest, left)
 
 
 def _check_options(device: str, of_cpu: Mapping[str, object], of_gpu: Mapping[str, object]) -> None:
@@ -151,12 +167,20 @@ def _check_options(device: str, of_cpu: Mapping[str, object], of_gpu: Mapping[st
             raise UsageError(f"{option} means nothing for --device {device}", fix=f"pass --device {other}, or leave {option} out")
 
 
-def sanitize(app: App, opened: Opened, cases: tuple[BoundCase, ...], options: SanitizeOptions, manifest: Manifest) -> int:
-    """Check cases, show what is found, and give the exit code."""
+def sanitize(
+    app: App,
+    opened: Opened,
+    cases: tuple[BoundCase, ...],
+    options: SanitizeOptions,
+    manifest: Manifest,
+    left: Sequence[Unchecked] = (),
+) -> int:
+    """Check cases, show what is found and what is `left` out, and give the exit code."""
     from pathlib import Path
 
-    from tilec.cli.cases import package_json
+    from tilec.cli.cases import absence, package_json
     from tilec.cli.findings import Sources
+    from tilec.cli.unchecked import unchecked_json
     from tilec.runner.sanitize import Sanitizer, sanitize_cases, to_json
 
     lines = Sources(Path(manifest.root))
@@ -165,16 +189,17 @@ def sanitize(app: App, opened: Opened, cases: tuple[BoundCase, ...], options: Sa
     results = sanitize_cases(
         cases,
         sanitizer,
-        absent=opened.absent,
+        absent=lambda case: absence(opened, case),
         on_case=lambda case: app.pass_by(f"checking {case.name} ({cases.index(case) + 1} of {len(cases)})"),
         on_result=lambda result: _show(app, result, width, lines),
     )
     code = _ending(results)
     if app.json:
         head = {**package_json(opened, manifest), "device": {"name": "cpu"}, "orders": list(options.orders)}
-        app.document("sanitize", {**head, **to_json(results)})
+        unchecked = unchecked_json(left, ((result.case.name, result.skipped) for result in results))
+        app.document("sanitize", {**head, **to_json(results), "unchecked": unchecked})
     else:
-        app.tell(_summary(results))
+        app.tell(_summary(results, left))
     return code
 
 
@@ -196,7 +221,7 @@ def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
     what = plural(result.blocks, "block") if result.blocks else ""
     if result.findings:
         what = f"{plural(len(result.findings), 'finding')}, {what}".removesuffix(", ")
-    app.say(f"{result.case.name:<{width}}  {click.style(word, fg=tint, bold=True)}{' ' * (6 - len(word))}  {what}".rstrip())
+    app.say(f"{result.case.name:<{width}}  {style(word, fg=tint, bold=True)}{' ' * (6 - len(word))}  {what}".rstrip())
     for finding in result.findings:
         app.tell("\n" + render_finding(finding, result, lines.line))
     if result.findings:
@@ -207,9 +232,10 @@ def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
         app.tell("\n".join(f"  {row}" for row in located_text(result.error, app.show).splitlines()))
 
 
-def _summary(results: Sequence[CaseFindings]) -> str:
+def _summary(results: Sequence[CaseFindings], left: Sequence[Unchecked]) -> str:
     from tilec.cli.run_results import skipped_lines
     from tilec.cli.tables import plural
+    from tilec.cli.unchecked import unchecked_lines
     from tilec.runner.sanitize import CHECKED, NOT_CHECKED
 
     counts = {status: sum(result.status == status for result in results) for status in ("clean", "findings", "error", "skipped")}
@@ -217,13 +243,14 @@ def _summary(results: Sequence[CaseFindings]) -> str:
         "clean": "clean",
         "findings": "with findings",
         "error": "could not be checked",
-        "skipped": "without Tile IR, which need a GPU: `tilec sanitize --device cuda` checks them there",
+        "skipped": "without Tile IR, which need a GPU: `tilec sanitize --device cuda` checks kernels there",
     }
     parts = [f"{count} {names[status]}" for status, count in counts.items() if count]
     ends_with_space = results[-1].findings and not results[-1].notes and results[-1].error is None
     rows = [] if ends_with_space else [""]
     rows.append(f"{plural(len(results), 'case')} on the cpu device: {', '.join(parts)}")
     rows += skipped_lines((result.case.kernel, result.skipped) for result in results if result.skipped)
+    rows += unchecked_lines(left)
     if counts["clean"] or counts["findings"]:
         rows += ["checked:", *(f"  {text}" for text in CHECKED), "not checked:", *(f"  {text}" for text in NOT_CHECKED)]
     return "\n".join(rows)

@@ -10,12 +10,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from tilec.cli.app import App
 from tilec.cli.bare import APART, UNSET
 from tilec.cli.findings import FOUND
 from tilec.cli.one_case import Watched, bare_of, environment, gpu_of, own_targets, read_told, told_error
+from tilec.cli.style import style
 from tilec.errors import MissingError, TilecError
 from tilec.runner.compute_sanitizer import Log, Record, Tool, read_log, read_report, tool_command
 from tilec.runner.gpu_findings import (
@@ -34,6 +33,7 @@ from tilec.runner.gpu_findings import (
 if TYPE_CHECKING:
     from tilec.cli.cases import Opened, Wish
     from tilec.cli.findings import Sources
+    from tilec.cli.unchecked import Unchecked
     from tilec.frontends._run import Completed
     from tilec.manifest.types import Manifest
     from tilec.project import Project
@@ -92,6 +92,7 @@ def sanitize_on_gpu(app: App, project: Project, wish: Wish, asked: GpuWish) -> i
     """Check cases on a GPU, show what is found, and give the exit code; nothing is built where the tool or the GPU is missing."""
     from tilec.cli.cases import How, chosen_cases, open_bundle
     from tilec.cli.findings import Sources
+    from tilec.cli.unchecked import left_out, unchecked_json
     from tilec.runner.tools import find_outside_tool
 
     program = find_outside_tool("compute-sanitizer", app.settings.search)
@@ -100,6 +101,7 @@ def sanitize_on_gpu(app: App, project: Project, wish: Wish, asked: GpuWish) -> i
     how = How(profile=asked.profile, lineinfo=True)
     opened = open_bundle(app, project, wish, bundle=asked.bundle, targets=targets, cpu=False, how=how)
     cases = chosen_cases(opened, project.manifest, wish)
+    left = left_out(project.manifest, opened, wish, cases)
     check = _Check(app=app, program=program, tools=tuple(map(Tool, asked.tools)), timeout=asked.timeout)
     width = max(len(case.name) for case in cases)
     lines = Sources(Path(project.manifest.root), dict(opened.bundle.info.sources) if opened.bundle else {})
@@ -110,9 +112,10 @@ def sanitize_on_gpu(app: App, project: Project, wish: Wish, asked: GpuWish) -> i
         _show(app, results[-1], width, lines)
         _unless_unfit(results[-1])
     if app.json:
-        app.document("sanitize", _document(opened, project.manifest, device, check, results))
+        unchecked = unchecked_json(left, ((result.case.name, result.skipped) for result in results))
+        app.document("sanitize", {**_document(opened, project.manifest, device, check, results), "unchecked": unchecked})
     else:
-        app.tell(_summary(results, check, device))
+        app.tell(_summary(results, check, device, left))
     return _ending(results)
 
 
@@ -170,7 +173,7 @@ def _watch(check: _Check, watched: Watched, tool: Tool, *, hazards: bool = False
         report, log = folder / "report.xml", folder / "log.txt"
         command = tool_command(check.program, tool, report=report, log=log, launch=bare.command(), hazards=hazards)
         began = time.monotonic()
-        done = run_tool(command, timeout=check.timeout, env=environment())
+        done = run_tool(command, timeout=check.timeout, env=environment(), own_session=True)
         seconds = time.monotonic() - began
         text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
         check.app.detail("\n".join(filter(None, (text.strip(), done.stdout.strip(), done.stderr.strip()))))
@@ -267,7 +270,7 @@ def _show(app: App, result: CheckedCase, width: int, lines: Sources) -> None:
     words += [plural(result.blocks, "block")] if result.blocks else []
     words += [f"{seconds:.1f} s"] if result.runs and not found else []
     what = ", ".join(words)
-    app.say(f"{result.case.name:<{width}}  {click.style(word, fg=tint, bold=True)}{' ' * (6 - len(word))}  {what}".rstrip())
+    app.say(f"{result.case.name:<{width}}  {style(word, fg=tint, bold=True)}{' ' * (6 - len(word))}  {what}".rstrip())
     for finding in found:
         app.tell("\n" + render_gpu_finding(finding, result, lines.line))
     if found:
@@ -284,9 +287,10 @@ def _show(app: App, result: CheckedCase, width: int, lines: Sources) -> None:
         app.tell(f"  note: {note}")
 
 
-def _summary(results: Sequence[CheckedCase], check: _Check, device: DeviceInfo) -> str:
+def _summary(results: Sequence[CheckedCase], check: _Check, device: DeviceInfo, left: Sequence[Unchecked]) -> str:
     from tilec.cli.run_results import skipped_lines
     from tilec.cli.tables import plural
+    from tilec.cli.unchecked import unchecked_lines
 
     counts: Callable[[str], int] = lambda status: sum(result.status == status for result in results)  # noqa: E731
     parts = [f"{count} {name}" for status, name in NAMES.items() if (count := counts(status))]
@@ -295,9 +299,10 @@ def _summary(results: Sequence[CheckedCase], check: _Check, device: DeviceInfo) 
     rows = [] if ends_with_space else [""]
     rows.append(f"{plural(len(results), 'case')} on {device.name}: {', '.join(parts)}")
     rows += skipped_lines((result.case.kernel, result.skipped) for result in results if result.skipped)
+    rows += unchecked_lines(left)
     if checked := checked_by(results):
         rows += ["checked:", *(f"  {CHECKED[tool]}" for tool in checked)]
         rows += ["not checked:", *(f"  {text}" for text in NOT_CHECKED)]
-        left = [tool.value for tool in Tool if tool not in check.tools]
-        rows += [f"  what {', '.join(left)} would find: name it with --tool, or leave the option out"] if left else []
+        unused = [tool.value for tool in Tool if tool not in check.tools]
+        rows += [f"  what {', '.join(unused)} would find: name it with --tool, or leave the option out"] if unused else []
     return "\n".join(rows)

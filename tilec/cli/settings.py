@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilec.bundle.place import cache_root
+from tilec.bundle.place import cache_root, shared_root
 from tilec.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class Settings:
     Attributes:
         cwd: working directory.
         cache_dir: where compiled images are kept, None where the cache is off (`TILEC_CACHE_DIR=off`) or there is no home.
+        shared_cache: the cache that is shared with other users (`TILEC_SHARED_CACHE`), None for none.
         cache_max: the most the cache may weigh, as written in `TILEC_CACHE_MAX`.
         cuda_home: `CUDA_HOME` (or `CUDA_PATH`), empty for none.
         path: `PATH`.
@@ -38,6 +39,7 @@ class Settings:
 
     cwd: Path
     cache_dir: Path | None = None
+    shared_cache: Path | None = None
     cache_max: str = CACHE_MAX
     cuda_home: str = ""
     path: str = ""
@@ -63,14 +65,14 @@ class Settings:
         """Where tools are looked for; the manifest adds its preferences."""
         from tilec.frontends.base import ToolSearch  # help needs none of it
 
-        return ToolSearch(cuda_home=self.cuda_home, path=self.path, state_dir=str(self.cache_dir / "tools") if self.cache_dir else "")
+        return ToolSearch(cuda_home=self.cuda_home, path=self.path, state_dir=str(self.cache_dir or ""))
 
 
 def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> Settings:
     """Read the environment and the working directory.
 
     Raises:
-        UsageError: the working directory is gone, or TILEC_CACHE_DIR begins with the home of somebody unknown.
+        UsageError: the working directory is gone, or a cache's directory begins with the home of somebody unknown.
     """
     env = os.environ if environ is None else environ
     if cwd is None:
@@ -81,6 +83,7 @@ def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = N
     return Settings(
         cwd=cwd,
         cache_dir=cache_root(env, cwd),
+        shared_cache=shared_root(env, cwd),
         cache_max=env.get("TILEC_CACHE_MAX", "") or CACHE_MAX,
         cuda_home=env.get("CUDA_HOME", "") or env.get("CUDA_PATH", ""),
         path=env.get("PATH", ""),

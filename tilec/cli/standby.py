@@ -13,6 +13,8 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from tilec.compiler.child import own_command
+
 GRACE = 10.0  # seconds that an interrupted command has to end its own processes
 GO = "go"
 
@@ -55,9 +57,8 @@ class _Process:
     def __init__(self, words: Sequence[str], folder: Path, modules: Sequence[str]) -> None:
         read, self._orders = os.pipe()
         self._told, write = os.pipe()
-        start = "from tilec.cli.standby import main; main()"
         with os.fdopen(read), os.fdopen(write):
-            command = [sys.executable, "-c", start, str(read), str(write), *words]
+            command = own_command("tilec.cli.standby", str(read), str(write), *words)
             with _held_back():
                 self._process = subprocess.Popen(command, cwd=folder, pass_fds=(read, write))
         self._order(json.dumps(list(modules)))

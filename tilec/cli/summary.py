@@ -6,16 +6,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from tilec.cli.app import App
 from tilec.cli.failures import diagnostic_json, diagnostic_text
+from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text, table, terminal_width
 from tilec.errors import Diagnostic
 
 if TYPE_CHECKING:
     from tilec.build import BuildResult
-    from tilec.compiler.state import Output
+    from tilec.compiler.outputs import Output
     from tilec.inspection.report import KernelSummary
 
 HEADS = columns("~kernel", ">variants", ">images", ">regs", ">spills", ">shared", ">stack", ">size")
@@ -50,7 +49,7 @@ def print_summary(app: App, result: BuildResult) -> None:
         app.note(f"note: {text}")
     counts = f"{plural(result.jobs, 'job')}, {seconds_text(result.seconds)}"
     if result.up_to_date:
-        app.say(f"{click.style('up to date', fg='green', bold=True)} ({counts})")
+        app.say(f"{style('up to date', fg='green', bold=True)} ({counts})")
         return
     from tilec.inspection.report import summarize  # a build that has nothing to do needs none of it
 
@@ -63,7 +62,7 @@ def print_summary(app: App, result: BuildResult) -> None:
         app.say(line)
     app.say()
     cached = f", {result.cached} cached" if result.cached else ""
-    built = click.style("built", fg="green", bold=True)
+    built = style("built", fg="green", bold=True)
     app.say(f"{built} {plural(result.jobs, 'job')}: {result.compiled} compiled{cached}, {seconds_text(result.seconds)}")
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from tilec.cli.style import style
+
 Cell = str | tuple[str, str]  # text, or (text, colour)
 GAP = "  "
 FLEX_LEAST = 12
@@ -95,14 +97,14 @@ def _line(parts: Sequence[tuple[str, str]], heads: Sequence[Column], sizes: Sequ
         blank = " " * (size - cells(short))
         padded = blank + short if column.right else short if last else short + blank
         if head and text:
-            padded = click.style(padded, bold=True)
+            padded = style(padded, bold=True)
         elif color:
-            padded = click.style(padded, fg=color)
+            padded = style(padded, fg=color)
         texts.append(padded)
     return GAP.join(texts).rstrip()
 
 
-def hanging(lead: str, text: str, *, width: int | None, indent: int | None = None, **style: Any) -> list[str]:
+def hanging(lead: str, text: str, *, width: int | None, indent: int | None = None, **how: Any) -> list[str]:
     """A text behind `lead`, in as many lines as the terminal needs.
 
     Args:
@@ -110,7 +112,7 @@ def hanging(lead: str, text: str, *, width: int | None, indent: int | None = Non
         text: of words.
         width: of the terminal; None for one line.
         indent: of the other lines; that of the text by default.
-        style: as `click.style` takes it, of the text.
+        how: as `style` takes it, of the text.
     """
     first = cells(click.unstyle(lead))
     left = first if indent is None else indent
@@ -120,7 +122,7 @@ def hanging(lead: str, text: str, *, width: int | None, indent: int | None = Non
         room = max(TEXT_LEAST, width - left)
         lines = textwrap.wrap(text, room, initial_indent=" " * (first - left), break_long_words=False, break_on_hyphens=False) or [""]
         lines[0] = lines[0].lstrip(" ")
-    shown = [click.style(line, **style) if style else line for line in lines]
+    shown = [style(line, **how) if how else line for line in lines]
     return [f"{lead}{shown[0]}".rstrip(), *(f"{' ' * left}{line}" for line in shown[1:])]
 
 

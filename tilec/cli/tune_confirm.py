@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 from tilec.cli.app import App
 from tilec.cli.build import make_request
+from tilec.cli.style import style
 from tilec.cli.tune_flow import Wish, folder_of, open_kernel, record_path
 from tilec.cli.tune_show import Display
 from tilec.errors import UsageError
@@ -45,5 +44,5 @@ def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     entries = sum(len(device.entries) for device in old.devices)
     count = "1 entry" if entries == 1 else f"{entries} entries"
     word = "confirmed" if changed else "unchanged"
-    app.say(f"{click.style(word, fg='green', bold=True)} {shown}: the code of {count} is what was measured")
+    app.say(f"{style(word, fg='green', bold=True)} {shown}: the code of {count} is what was measured")
     return {"kernel": name, "ok": True, "record": str(path), "changed": changed, "entries": entries}

@@ -17,6 +17,7 @@ from tilec.cli.tune_show import Display, dry_run_json, result_json, say_dry_run,
 from tilec.compiler.state import WorkDir
 from tilec.errors import MissingError, NoDeviceError, UsageError
 from tilec.manifest.types import Kernel, Manifest
+from tilec.model.inside import contained
 from tilec.model.suggest import did_you_mean
 from tilec.plan.tuning import cases_digest
 from tilec.project import Project, open_project
@@ -270,7 +271,7 @@ def folder_of(project: Project, name: str) -> Path:
     """Where a kernel's logs are kept: in `.tilec`, of which git takes no note."""
     work = WorkDir(Path(project.manifest.root))
     work.ignore()
-    return work.path / FOLDER / name
+    return work.file(FOLDER, name)
 
 
 def _require_own(app: App, path: Path, kernel: str) -> None:
@@ -307,7 +308,7 @@ def _work(facts: Facts, kernel: Kernel, prepared: Sequence[Prepared], candidates
 
 def record_path(app: App, wish: Wish, kernel: Kernel, manifest: Manifest) -> Path:
     """Where a kernel's record is, or will be."""
-    return app.path(wish.record) if wish.record else Path(manifest.root, kernel.table or f"tuning/{kernel.name}.json")
+    return app.path(wish.record) if wish.record else contained(manifest.root, kernel.table or f"tuning/{kernel.name}.json")
 
 
 @contextlib.contextmanager

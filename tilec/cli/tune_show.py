@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
 from tilec.bench.statistics import Summary
 from tilec.cli.app import App
+from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text, table, terminal_width
 from tilec.compiler.events import Outcome
 from tilec.errors import UsageError
@@ -76,7 +75,7 @@ class Display:
         """The table of a case, and what is to be said of it."""
         app = self._app
         app.wipe()
-        app.say(click.style(result.space.case.name, bold=True))
+        app.say(style(result.space.case.name, bold=True))
         for line in _table(result, verbose=app.verbose):
             app.say(line)
         for line in _remarks(result):
@@ -142,7 +141,7 @@ def _remarks(result: CaseResult) -> list[str]:
     best, second, runoff = result.best, result.second, result.runoff
     if best is None:
         none = "no candidate is right" if result.trials else f"no candidate was tried: {result.why_untried}"
-        lines.append(click.style(none, fg="red", bold=True))
+        lines.append(style(none, fg="red", bold=True))
     elif runoff and second:
         low, high = 1 / runoff.interval.high - 1, 1 / runoff.interval.low - 1
         other = point_text(second.point, result.space.free)
@@ -191,7 +190,7 @@ def say_record(app: App, path: Path, record: TuningRecord, kernel: Kernel) -> No
     """What was written, and how a build takes it up."""
     device = record.devices
     what = ", ".join(f"{len(one.entries)} {'entry' if len(one.entries) == 1 else 'entries'} for {one.name}" for one in device)
-    app.say(f"{click.style('wrote', fg='green', bold=True)} {app.show(path)}: {what}")
+    app.say(f"{style('wrote', fg='green', bold=True)} {app.show(path)}: {what}")
     if not kernel.table:
         named = _named_by_manifest(app, path)
         way = "commit it" if named else "copy it into the project, commit it"
@@ -212,7 +211,7 @@ def say_prepared(app: App, path: Path, facts: Facts, cases: Sequence[str], made:
     """What a kit holds."""
     good = len(made) - len(failed)
     size = bytes_text(path.stat().st_size)
-    app.say(f"{click.style('wrote', fg='green', bold=True)} {app.show(path)}: {plural(good, 'candidate')} for {facts.target}, {size}")
+    app.say(f"{style('wrote', fg='green', bold=True)} {app.show(path)}: {plural(good, 'candidate')} for {facts.target}, {size}")
     app.say(f"cases: {', '.join(cases)}")
     for point, reason in list(failed.items())[:SHOWN]:
         app.say(f"  {point_text(point)}: {reason}")
@@ -234,9 +233,7 @@ def say_dry_run(
             numbers = [count_text(cost[name]) for name in ("registers", "spills", "shared", "blocks_per_sm")]
             rows.append([point_text(point, space.free), status, *numbers, reason])
         left = sum(not reason for each, _, reason, _ in found if each is space)
-        app.say(
-            f"{click.style(space.case.name, bold=True)} for {facts.target}: {left} of {plural(len(space.points), 'candidate')} to measure"
-        )
+        app.say(f"{style(space.case.name, bold=True)} for {facts.target}: {left} of {plural(len(space.points), 'candidate')} to measure")
         heads = columns("candidate", "", ">regs", ">spills", ">shared", ">blocks/SM", "~why")
         for line in table(heads, rows, width=terminal_width(), indent="  "):
             app.say(line)

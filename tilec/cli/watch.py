@@ -14,6 +14,7 @@ import click
 
 from tilec.cli.app import App, examples
 from tilec.cli.complete import completes, project_kernels, whole_cases
+from tilec.cli.style import style
 from tilec.errors import UsageError
 
 # What starts, ends or asks is not to be done again and again.
@@ -88,10 +89,15 @@ def command(app: App, words: tuple[str, ...]) -> None:
         standby.prepare()
 
     def look() -> Snapshot:
-        return snapshot(manifest.parent)
+        return snapshot(manifest.parent, app.settings.cache_dir)
+
+    def is_output(name: str) -> bool:
+        from tilec.stubs.marks import is_written
+
+        return is_written(manifest.parent / name)
 
     with contextlib.closing(standby):
-        watch(go, changes(look, pause), lambda names: app.note(click.style(f"── {_listed(names)}: {shown}", bold=True)))
+        watch(go, changes(look, pause, is_output=is_output), lambda names: app.note(style(f"── {_listed(names)}: {shown}", bold=True)))
 
 
 def watch(go: Callable[[], None], changed: Iterable[tuple[str, ...]], say: Callable[[tuple[str, ...]], None]) -> None:
@@ -111,7 +117,11 @@ def watch(go: Callable[[], None], changed: Iterable[tuple[str, ...]], say: Calla
 
 
 def changes(
-    look: Callable[[], Snapshot], wait: Callable[[float], None], clock: Callable[[], float] = time.monotonic
+    look: Callable[[], Snapshot],
+    wait: Callable[[float], None],
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    is_output: Callable[[str], bool] = lambda _: False,
 ) -> Iterator[tuple[str, ...]]:
     """First nothing, then what changed from one look to another, once it stays as it is.
 
@@ -119,6 +129,7 @@ def changes(
         look: takes a snapshot.
         wait: waits for so many seconds.
         clock: seconds, for the time that a look takes.
+        is_output: whether a build wrote a file of a name: if outputs counted, each build would be followed by another.
     """
     before = look()
     yield ()
@@ -134,27 +145,26 @@ def changes(
             last, now = now, look()
             if last == now:
                 break
-        names = before.changed(now)
+        names = tuple(name for name in before.changed(now) if not is_output(name))
         before = now
         if names:
             yield names
 
 
-def snapshot(root: Path) -> Snapshot:
-    """What the files of a project are like now."""
+def snapshot(root: Path, cache: Path | None = None) -> Snapshot:
+    """Return what the files of a project are like now; the user's cache tells which others the last build read."""
     from tilec.compiler.stamp import files_read
 
     sources: dict[str, Status] = {}
-    outputs = _outputs(root)
     for place, folders, files in os.walk(root):
         here = Path(place)
         folders[:] = [name for name in folders if not _is_passed_over(root, here / name)]
         for name in files:
-            if Path(name).suffix in SUFFIXES and here / name not in outputs:
+            if Path(name).suffix in SUFFIXES:
                 _note(sources, root, here / name)
     read: dict[str, Status] = {}
-    for path in files_read(root):
-        if str(path) not in sources and root / path not in outputs:
+    for path in files_read(cache, root):
+        if str(path) not in sources:
             _note(read, root, root / path)
     return Snapshot(sources=sources, read=read)
 
@@ -173,13 +183,6 @@ def _note(found: dict[str, Status], root: Path, path: Path) -> None:
 
 def _is_passed_over(root: Path, folder: Path) -> bool:
     return folder.name.startswith(".") or folder.name in PASSED_OVER or folder == root / "dist" or (folder / "pyvenv.cfg").exists()
-
-
-def _outputs(root: Path) -> frozenset[Path]:
-    """Files that the last build wrote: one that counted them would follow each build with another."""
-    from tilec.compiler.state import WorkDir
-
-    return frozenset(Path(output.path) for output in WorkDir(root).latest())
 
 
 def _check(words: tuple[str, ...]) -> None:

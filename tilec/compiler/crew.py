@@ -162,7 +162,11 @@ class Crew:
         worker.clear_log()
         self._busy[worker] = (task, time.monotonic() + task.limit + self._grace)
         begun(task)
-        worker.send(wire.pack(task.request))
+        request = task.request
+        if isinstance(request, wire.Compile) and task.shared:
+            more = any(other.affinity == task.affinity for other in self._waiting)
+            request = dataclasses.replace(request, more=more)
+        worker.send(wire.pack(request))
 
     def _wait(self, ended: Callable[[Task, wire.Reply, str], None], *, at_once: bool = False) -> None:
         """Deal with what has happened, after waiting until something does."""
@@ -192,21 +196,23 @@ class Crew:
             if isinstance(message, wire.Ready):
                 self._starting.pop(worker, None)
                 self._idle.append(worker)
+            elif isinstance(message, wire.Waiting) and worker in self._busy:
+                task, deadline = self._busy[worker]
+                self._busy[worker] = (task, deadline + task.limit)
             elif isinstance(message, wire.Reply) and worker in self._busy:
                 task, _ = self._busy.pop(worker)
+                if isinstance(message.result, CompileError) and message.result.overtime:
+                    # The tool was killed, the processes that it had started were not.
+                    _, printed = self._end(worker, "")
+                    if not self._divide(task):
+                        ended(task, message, printed)
+                    return
                 self._idle.append(worker)
-                if isinstance(message.result, CompileError) and message.result.overtime and self._divide(task):
-                    continue
                 ended(task, message, worker.printed() if isinstance(message.result, TilecError) else "")
 
     def _lose(self, worker: WorkerProcess, ended: Callable[[Task, wire.Reply, str], None], death: str | None) -> None:
         """Give up a worker: its task, if it has one, fails; `death` is empty where its time was over, None where it has to be found out."""
-        self._selector.unregister(worker)
-        self._last.pop(worker, None)
-        death = worker.death() if death is None else death
-        worker.kill()
-        printed = worker.printed()
-        worker.log.unlink(missing_ok=True)
+        death, printed = self._end(worker, death)
         if worker in self._busy:
             task, _ = self._busy.pop(worker)
             error = _crash(task, death, printed) if death else _overtime(task, printed)
@@ -217,6 +223,16 @@ class Crew:
             self._too_few(f"a worker process {death} before it could do anything:\n{printed.strip()}", None)
         else:
             self._idle.remove(worker)
+
+    def _end(self, worker: WorkerProcess, death: str | None) -> tuple[str, str]:
+        """Kill a worker with its children; return how it died, which None for `death` finds out, and what it printed."""
+        self._selector.unregister(worker)
+        self._last.pop(worker, None)
+        death = worker.death() if death is None else death
+        worker.kill()
+        printed = worker.printed()
+        worker.log.unlink(missing_ok=True)
+        return death, printed
 
     def _divide(self, task: Task) -> bool:
         """Do what a task has `instead`, if it has, and the like for those that wait for the same work."""

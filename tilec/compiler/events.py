@@ -22,6 +22,7 @@ class Done:
         blob: where the image's bytes lie; they are not held in memory.
         cached: it came from the cache (or from an identical job of the same build).
         seconds: time of the compile, in the build that ran it.
+        row: digest of its row in the cache's index, which covers all of the above but where and when.
     """
 
     info: ImageInfo
@@ -30,6 +31,7 @@ class Done:
     blob: Blob
     cached: bool
     seconds: float
+    row: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,6 +16,7 @@ from tilec.compiler.events import Done, Failed, Observer, Outcome
 from tilec.compiler.schedule import Timings
 from tilec.errors import CacheError, CompileError, TilecError
 from tilec.frontends.base import ToolSearch
+from tilec.model.digest import sha256
 from tilec.model.job import Job, Source
 from tilec.model.kernel import KernelDecl
 
@@ -152,7 +153,7 @@ class Pool:
             if keyed.key in missing:
                 missing[keyed.key].append(keyed)
             elif keyed.key not in outcomes:
-                found = None if fresh else self._lookup(keyed.key)
+                found = None if fresh or not keyed.job.cacheable else self._lookup(keyed.key)
                 if found is None:
                     missing[keyed.key] = [keyed]
                 else:
@@ -164,10 +165,10 @@ class Pool:
         return tuple(outcomes[keyed.key] for keyed in jobs)
 
     def read(self, keyed: KeyedJob, done: Done) -> bytes:
-        """The image's bytes; compiled again where the cache lost them after the look-up.
+        """The image's bytes; compiled again where the cache lost them after the look-up, and then kept where nobody else empties it.
 
         Raises:
-            TilecError: the job does not compile any more, or the image is lost again.
+            TilecError: the job does not compile any more, or gives other bytes now.
         """
         try:
             return done.blob.read()
@@ -177,11 +178,18 @@ class Pool:
         from tilec.compiler.wire import Compiled
 
         replies: list[wire.Reply] = []
-        self._crew.run([_compile_task(keyed, fresh=True)], begun=lambda _: None, ended=lambda _, reply, __: replies.append(reply))
+        again = _compile_task(keyed, fresh=True, spooled=True)
+        self._crew.run([again], begun=lambda _: None, ended=lambda _, reply, __: replies.append(reply))
         result = replies[0].result
         if isinstance(result, TilecError):
             raise result
         assert isinstance(result, Compiled)
+        if result.info.digest != done.info.digest:
+            raise CacheError(
+                f"{keyed.job.id}: the cache lost its image, and compiling it again gave other bytes",
+                cause="the cache was emptied while the build was running, and a compiler whose output varies takes part",
+                fix="run the build again",
+            )
         return result.blob.read()
 
     @property
@@ -191,10 +199,10 @@ class Pool:
             from tilec.compiler.crew import Crew
             from tilec.compiler.wire import Setup
 
-            root = "" if self._cache.root is None else os.path.abspath(self._cache.root)  # noqa: PTH100  (workers have another directory)
+            root, shared = ("" if place is None else os.path.abspath(place) for place in (self._cache.root, self._cache.shared))  # noqa: PTH100  (workers have another directory)
             self._hired = Crew(
                 size=self._workers,
-                setup=Setup(frontends=self._frontends, search=self._search, cache_root=root, spool=str(self._spool)),
+                setup=Setup(frontends=self._frontends, search=self._search, cache_root=root, shared_root=shared, spool=str(self._spool)),
                 spool=self._spool,
                 environ=os.environ if self._environ is None else self._environ,
                 grace=self._grace,
@@ -205,7 +213,7 @@ class Pool:
         entry = self._cache.get(key)
         if entry is None:
             return None
-        return Done(info=entry.info, abi=entry.abi, warnings=entry.warnings, blob=entry.blob, cached=True, seconds=0.0)
+        return Done(info=entry.info, abi=entry.abi, warnings=entry.warnings, blob=entry.blob, cached=True, seconds=0.0, row=entry.row)
 
     def _compile(
         self,
@@ -261,7 +269,13 @@ class Pool:
                 self._timings.measured(job, result.seconds)
                 self._cache.wrote(result.blob.size)
             return Done(
-                info=result.info, abi=result.abi, warnings=result.warnings, blob=result.blob, cached=result.cached, seconds=result.seconds
+                info=result.info,
+                abi=result.abi,
+                warnings=result.warnings,
+                blob=result.blob,
+                cached=result.cached,
+                seconds=result.seconds,
+                row=result.row,
             )
         assert isinstance(result, TilecError)
         result.kernel = result.kernel or job.variant.id
@@ -297,18 +311,21 @@ class Pool:
 _RAISE = "raise `timeout` in [toolchain], in seconds"
 
 
-def _compile_task(keyed: KeyedJob, *, fresh: bool, alone: bool = False, apart: bool = False) -> Task:
-    """The task of a job; `alone` where it is quicker on no worker, `apart` where its group is to be left out."""
+def _compile_task(keyed: KeyedJob, *, fresh: bool, alone: bool = False, apart: bool = False, spooled: bool = False) -> Task:
+    """The task of a job; `alone` where it is quicker on no worker, `apart` where its group is to be left out, `spooled` for no cache."""
     from tilec.compiler.crew import Task
     from tilec.compiler.wire import Compile
 
     job = keyed.job
     shared = bool(job.group) and not apart
     affinity: Hashable = "" if alone else _neighbours(job)
+    limit = job.spec.timeout * (len(job.group) if shared else 1)
+    lock = "" if fresh or apart else _lock_name(keyed)
+    request = Compile(job=job, key=keyed.key, fresh=fresh, inputs=keyed.inputs, apart=apart, spooled=spooled, lock=lock, patience=limit)
     return Task(
-        request=Compile(job=job, key=keyed.key, fresh=fresh, inputs=keyed.inputs, apart=apart),
+        request=request,
         subject=f"{job.id} and what is compiled with it" if shared else job.id,
-        limit=job.spec.timeout * (len(job.group) if shared else 1),
+        limit=limit,
         kernel=job.variant.id,
         target=str(job.target),
         slow="the compiler hangs, or the variant is very large",
@@ -322,6 +339,14 @@ def _compile_task(keyed: KeyedJob, *, fresh: bool, alone: bool = False, apart: b
 def _work(job: Job) -> Hashable:
     """What the jobs of a group have in common, PTX and machine code of one architecture together."""
     return (job.spec.source, job.target.number, job.hints, job.group)
+
+
+def _lock_name(keyed: KeyedJob) -> str:
+    """What processes hold while they compile a job: its key; for a group one name in every checkout, since one compile serves all of it."""
+    job = keyed.job
+    if not job.group:
+        return keyed.key
+    return sha256(repr((keyed.inputs, job.spec.source.path, job.target.number, job.hints, job.group)).encode())
 
 
 def _neighbours(job: Job) -> Hashable:

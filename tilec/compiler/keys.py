@@ -17,7 +17,7 @@ from tilec.model.kernel import KernelDecl, ParamDecl, ToolInfo
 from tilec.model.signature import Assumption, Param
 
 #: Raised whenever tilec itself compiles the same inputs into something else: everything cached before is then passed over.
-RECIPE = 4
+RECIPE = 5
 
 #: Fields that no compile depends on. Every other field of the dataclasses below a job is in the key without being named anywhere.
 EXEMPT: Mapping[type, frozenset[str]] = {
@@ -34,12 +34,14 @@ EXEMPT: Mapping[type, frozenset[str]] = {
             "grid",
             "grid_free",
             "requires",
+            "alike",
             "safety",
             "unproven",
             "named",
             "simt",
             "block",
             "kinds",
+            "typed",
         )
     ),
     ParamDecl: frozenset({"location"}),

@@ -1,69 +1,216 @@
-"""tilec.lock: the exact tools a project is built with, to be committed; ranges stay in the manifest."""
+"""tilec.lock: the exact tools a project is built with, and the images that they gave, to be committed; ranges stay in the manifest."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tilec.bundle.atomic import write_if_changed
-from tilec.errors import OutputError, ToolchainError
+from tilec.errors import OutputError, ToolchainError, UsageError
+from tilec.model.inside import contained
 from tilec.model.kernel import ToolInfo
 
-_HEAD = """# The tools this project was last built with, written by `tilec build`. Commit it: `tilec build --locked` refuses any other.
-version = 1
+NAME = "tilec.lock"
+_HEAD = """# The tools this project was last built with, and the images they gave; written by `tilec build`. Commit it:
+# `tilec build --locked` refuses other tools, and other bytes (sha256) of an image of the same sources (key).
+version = 2
 """
+_STRING = r'("(?:[^"\\]|\\["\\/bfnrt]|\\u[0-9a-f]{4})*")'  # as JSON writes it, which is as TOML reads it
+_TOOL = re.compile(rf"\[tool\.{_STRING}\]")
+_IMAGES = re.compile(rf"\[images\.{_STRING}\]")
+_FIELD = re.compile(r'(version|sha256) = "([^"]*)"')
+_PIN = re.compile(_STRING + r' = \{ key = "([0-9a-f]{16})", sha256 = "([0-9a-f]{64})", row = "([0-9a-f]{64})" \}')
+_SHOWN = 5
+
+Pins = Mapping[str, Mapping[str, "Pin"]]
+"""The pinned images of each profile, by the id of their job."""
 
 
-def check_lock(root: Path, tools: Mapping[str, Sequence[ToolInfo]], *, locked: bool, note: Callable[[str], None]) -> None:
-    """Bring tilec.lock up to the tools in use, or refuse tools other than those in it.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pin:
+    """What a build gave for a job.
 
-    Args:
-        root: the project's directory.
-        tools: the tools in use, by language.
-        locked: refuse instead of writing.
-        note: told what changed.
+    Attributes:
+        key: the beginning of the job's cache key: the pin holds for nothing else.
+        image: SHA-256 of the image's bytes.
+        row: SHA-256 of its row in the cache's index, which covers arguments and resources too; by it a shared cache's entry is trusted.
+    """
+
+    key: str
+    image: str
+    row: str
+
+    @classmethod
+    def of(cls, key: str, image: str, row: str) -> Pin:
+        """A pin of a whole key."""
+        return cls(key[:16], image, row)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Lock:
+    """The file as it is on disk, empty where there is none.
+
+    Attributes:
+        path: where it is.
+        text: its text.
+        tools: (version, digest) by tool.
+        pins: pinned images by profile and job.
+        odd: the first line that tilec did not write, with its number; (0, "") for none.
+    """
+
+    path: Path
+    text: str
+    tools: Mapping[str, tuple[str, str]]
+    pins: Pins
+    odd: tuple[int, str]
+
+    def require_tools(self, tools: Mapping[str, Sequence[ToolInfo]]) -> None:
+        """Refuse tools, by language, other than those in the file.
+
+        Raises:
+            ToolchainError: there is no file, it was damaged, or the tools are others.
+        """
+        if not self.text:
+            fix = "run `tilec build` without --locked, and commit the tilec.lock that it writes"
+            raise ToolchainError("there is no tilec.lock to hold the tools against", fix=fix)
+        if self.odd[0]:
+            raise ToolchainError(
+                f"line {self.odd[0]} of tilec.lock cannot be read: {self.odd[1][:80]!r}",
+                cause="the file was edited, or two branches were merged",
+                fix="run `tilec build` without --locked, and commit the tilec.lock that it writes",
+            )
+        changes = _changes(self.tools, _rows(tools))
+        if changes:
+            raise ToolchainError(
+                f"the tools are not those of tilec.lock: {'; '.join(changes)}",
+                cause="other versions are installed than when tilec.lock was written",
+                fix="install those, or run `tilec build` without --locked and commit the new tilec.lock",
+            )
+
+    def pinned(self, profile: str, keys: Mapping[str, str]) -> dict[str, Pin]:
+        """The pins that hold for jobs, given by id with their cache keys, of a profile."""
+        pins = self.pins.get(profile, {})
+        return {job: pins[job] for job, key in keys.items() if job in pins and key.startswith(pins[job].key)}
+
+    def require_images(self, profile: str, built: Mapping[str, Pin]) -> int:
+        """Refuse images whose bytes are not the pinned ones; gives the number of jobs without a pin.
+
+        Raises:
+            ToolchainError: images are others.
+        """
+        pins = self.pinned(profile, {job: pin.key for job, pin in built.items()})
+        others = [job for job, pin in pins.items() if pin.image != built[job].image]
+        if not others:
+            return len(built) - len(pins)
+        shown = [f"\n  {job}: pinned {pins[job].image}, built {built[job].image}" for job in others[:_SHOWN]]
+        rest = f"\n  and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+        images = "1 image is not the one" if len(others) == 1 else f"{len(others)} images are not those"
+        raise ToolchainError(
+            f"{images} that tilec.lock pins, from the same sources and tools:{''.join(shown)}{rest}",
+            cause="a tool whose output varies from run to run, or code that a kernel's module reads from the machine",
+            fix="`tilec build --locked --force` compiles again; to pin what is built now, run `tilec build` and commit the new tilec.lock",
+        )
+
+    def renew(
+        self,
+        tools: Mapping[str, Sequence[ToolInfo]],
+        *,
+        profile: str,
+        built: Mapping[str, Pin] | None,
+        keep: Callable[[str, str], bool],
+        note: Callable[[str], None],
+    ) -> None:
+        """Bring the file up to the tools in use and the images of a build.
+
+        Args:
+            tools: the tools in use, by language.
+            profile: of the build.
+            built: its images, by the id of their job; None where none was built.
+            keep: whether a pin, by profile and job, of what was not built now is of the project still.
+            note: told what changed.
+        """
+        pins: Pins = self.pins
+        varied: list[str] = []
+        if built is not None:
+            before = self.pins.get(profile, {})
+            varied = [job for job, pin in built.items() if job in before and before[job].key == pin.key and before[job].image != pin.image]
+            still = {name: {job: pin for job, pin in rows.items() if keep(name, job)} for name, rows in self.pins.items()}
+            pins = {**still, profile: {**still.get(profile, {}), **built}}
+        rows = _rows(tools)
+        text = render(rows, pins)
+        if text == self.text:
+            return
+        try:
+            write_if_changed(self.path, text.encode())
+        except OutputError as error:
+            note(f"tilec.lock was not written: {error.what}")
+            return
+        changes = _changes(self.tools, rows) if self.text else []
+        if changes:
+            note(f"tilec.lock now holds other tools: {'; '.join(changes)}")
+        if varied:
+            more = f" and {len(varied) - _SHOWN} more" if len(varied) > _SHOWN else ""
+            note(f"tilec.lock now pins other bytes, made of the same sources by the same tools, for {', '.join(varied[:_SHOWN])}{more}")
+
+
+def read_lock(root: Path) -> Lock:
+    """The tilec.lock of a project's directory.
 
     Raises:
-        ToolchainError: `locked`, and the tools are others.
+        LinkError: it is a link that leaves the project. UsageError: it is no file.
     """
-    path = root / "tilec.lock"
-    text = render({tool.name: tool for found in tools.values() for tool in found})
+    path = contained(root, NAME)
+    if path.exists() and not path.is_file() and not path.is_dir():  # reading a pipe would wait for ever
+        raise UsageError(f"{path} is not a file, where tilec keeps the tools and images of a build", fix="remove it, or rename it")
     try:
-        before = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        before = ""
-    if before == text:
-        return
-    changes = _changes(before, text)
-    if locked and not before:
-        fix = "run `tilec build` without --locked, and commit the tilec.lock that it writes"
-        raise ToolchainError("there is no tilec.lock to hold the tools against", fix=fix)
-    if locked:
-        raise ToolchainError(
-            f"the tools are not those of tilec.lock: {'; '.join(changes)}",
-            cause="other versions are installed than when tilec.lock was written",
-            fix="install those, or run `tilec build` without --locked and commit the new tilec.lock",
-        )
-    try:
-        write_if_changed(path, text.encode())
-    except OutputError as error:
-        note(f"tilec.lock was not written: {error.what}")
-        return
-    if before:
-        note(f"tilec.lock now holds other tools: {'; '.join(changes)}")
+        text = ""
+    tools: dict[str, tuple[str, str]] = {}
+    pins: dict[str, dict[str, Pin]] = {}
+    odd = (0, "")
+    table: dict[str, Pin] | None = None
+    tool: dict[str, str] = {}
+    name = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if table is not None and (match := _PIN.fullmatch(line)):
+            table[json.loads(match[1], strict=False)] = Pin(match[2], match[3], match[4])
+        elif name and (match := _FIELD.fullmatch(line)):
+            tool[match[1]] = match[2]
+            tools[name] = (tool.get("version", ""), tool.get("sha256", ""))
+        elif match := _TOOL.fullmatch(line):
+            name, tool, table = json.loads(match[1], strict=False), {}, None
+        elif match := _IMAGES.fullmatch(line):
+            name, table = "", pins.setdefault(json.loads(match[1], strict=False), {})
+        elif line and line[0] != "#" and not line.startswith("version = ") and not odd[0]:
+            odd = (number, line)
+    return Lock(path=path, text=text, tools=tools, pins=pins, odd=odd)
 
 
-def render(tools: Mapping[str, ToolInfo]) -> str:
-    """The file's text: one table a tool, sorted by name."""
-    parts = [_HEAD]
+def render(tools: Mapping[str, tuple[str, str]], pins: Pins) -> str:
+    """The file's text: one table a tool, one a profile with a line for each image, all sorted."""
+    return "".join(_rendered(tools, pins))
+
+
+def _rendered(tools: Mapping[str, tuple[str, str]], pins: Pins) -> Iterator[str]:
+    yield _HEAD
     for name in sorted(tools):
-        tool = tools[name]
-        parts.append(f'\n[tool."{name}"]\nversion = "{tool.version}"\nsha256 = "{tool.digest}"\n')
-    return "".join(parts)
+        version, digest = tools[name]
+        yield f'\n[tool.{json.dumps(name)}]\nversion = "{version}"\nsha256 = "{digest}"\n'
+    for profile in sorted(name for name, rows in pins.items() if rows):
+        yield f"\n[images.{json.dumps(profile)}]\n"
+        for job, pin in sorted(pins[profile].items()):
+            yield f'{json.dumps(job)} = {{ key = "{pin.key}", sha256 = "{pin.image}", row = "{pin.row}" }}\n'
 
 
-def _changes(before: str, after: str) -> list[str]:
-    old, new = _rows(before), _rows(after)
+def _rows(tools: Mapping[str, Sequence[ToolInfo]]) -> dict[str, tuple[str, str]]:
+    return {tool.name: (tool.version, tool.digest) for found in tools.values() for tool in found}
+
+
+def _changes(old: Mapping[str, tuple[str, str]], new: Mapping[str, tuple[str, str]]) -> list[str]:
     changes = []
     for name in sorted(old.keys() | new.keys()):
         was, now = old.get(name), new.get(name)
@@ -75,18 +222,4 @@ def _changes(before: str, after: str) -> list[str]:
             changes.append(f"{name} {was[0]} is now {now[0]}")
         else:
             changes.append(f"{name} {now[0]} is another file")
-    return changes or ["the file was edited"]
-
-
-def _rows(text: str) -> dict[str, tuple[str, str]]:
-    """(version, digest) by tool. Only for messages: whether the file is right is decided on its whole text."""
-    rows: dict[str, tuple[str, str]] = {}
-    name = version = ""
-    for line in text.splitlines():
-        if line.startswith('[tool."'):
-            name = line[len('[tool."') :].rstrip('"]')
-        elif line.startswith("version = ") and name:
-            version = line.split('"')[1] if '"' in line else ""
-        elif line.startswith("sha256 = ") and name:
-            rows[name] = (version, line.split('"')[1] if '"' in line else "")
-    return rows
+    return changes

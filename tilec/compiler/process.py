@@ -7,25 +7,25 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tilec.compiler import wire
-from tilec.compiler.tree import kill_trees
+from tilec.compiler.child import own_command
 
 _LOG_LIMIT = 64 << 10
-# Not `-m`: that would look for modules in the current directory first, where a project may well have a `json.py` or a `cuda` folder.
-_START = "import sys; sys.path[:] = {path!r}; from {module} import main; main()"
 
 # NumPy's BLAS would start a thread for every core in every worker, and compilers have no use for one.
 _FRUGAL = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class WorkerProcess:
-    """A worker in a session of its own, so that Ctrl-C reaches the build alone, and so that it is ended together with its children.
+    """A worker that leads a session, so that Ctrl-C reaches the build alone.
+
+    All that it runs stays in its process group: one SIGKILL to the group ends it with its tools and their children. A worker whose build
+    is gone reads the end of its standard input and kills the group itself, so that no death of the build leaves a process.
 
     Args:
         setup: its first message.
@@ -40,15 +40,16 @@ class WorkerProcess:
     def __init__(self, setup: object, *, log: Path, environ: Mapping[str, str], module: str = "tilec.compiler.worker") -> None:
         self.log = log
         self._frames = wire.Frames()
-        path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100  (of strings, as sys.path has them)
+        # Compilers of Python read docstrings and assertions of kernels, and what is built does not depend on the user's environment.
+        inherited = {name: value for name, value in environ.items() if name != "PYTHONOPTIMIZE"}
         with log.open("ab") as stream:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _START.format(path=path, module=module)],
+                own_command(module),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stream,
                 cwd=log.parent,
-                env={**_FRUGAL, **environ, "TMPDIR": str(log.parent), "PYTHONHASHSEED": "0"},
+                env={**_FRUGAL, **inherited, "TMPDIR": str(log.parent), "PYTHONHASHSEED": "0"},
                 start_new_session=True,
                 bufsize=0,
             )
@@ -141,11 +142,10 @@ class WorkerProcess:
 
 def kill_all(workers: Sequence[WorkerProcess]) -> None:
     """End workers and all their children now."""
-    running = [worker for worker in workers if worker.running]
-    kill_trees(worker.pid for worker in running)
-    for worker in running:
-        # What a worker that died by itself left behind is found by its group, except tools with a session of their own.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(worker.pid, signal.SIGKILL)
+    for worker in workers:
+        if worker.running:
+            # No worker was reaped yet, so that the id of a dead one's group belongs to nobody else.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(worker.pid, signal.SIGKILL)
     for worker in workers:
         worker.reap()

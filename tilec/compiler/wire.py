@@ -27,11 +27,17 @@ class Setup:
     search: ToolSearch
     cache_root: str
     spool: str
+    shared_root: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Ready:
     """The first message of a worker."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Waiting:
+    """Another process compiles what the worker was asked for: its time begins later."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +54,10 @@ class Compile:
 
     `inputs` is the digest of the files that the key was made of: an image of other files must not be kept under it. With `apart` the job
     is compiled without its group, which time or a crash kept from being compiled: what comes of that depends on the machine, so the cache
-    does not take it.
+    does not take it. Nor does it where `spooled` has the image written to the spool directory, which nobody else empties.
+
+    Of the processes that share the cache, one at a time compiles under `lock` (empty for none); others wait `patience` seconds at most.
+    With `more` the worker keeps the lock, since more jobs of the same work come.
     """
 
     job: Job
@@ -56,12 +65,17 @@ class Compile:
     fresh: bool = False
     inputs: str = ""
     apart: bool = False
+    spooled: bool = False
+    lock: str = ""
+    patience: float = 0.0
+    more: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Compiled:
-    """A job's image, its bytes in the cache or in the spool directory."""
+    """A job's image, its bytes in the cache or in the spool directory; `row` is the digest of its index row."""
 
+    row: str
     info: ImageInfo
     abi: tuple[AbiSlot, ...]
     warnings: tuple[Diagnostic, ...]

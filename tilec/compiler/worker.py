@@ -16,21 +16,24 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tilec.compiler import wire
 from tilec.compiler.blob import Blob
-from tilec.compiler.cache import Cache
+from tilec.compiler.cache import Cache, Entry, index_row
+from tilec.compiler.keylock import KeyLock
 from tilec.compiler.keys import inputs_digest
-from tilec.compiler.tree import kill_trees
 from tilec.errors import CompileError, Diagnostic, Location, OutputError, TilecError, ToolchainError
 from tilec.frontends._reads import digests, with_reads
 from tilec.frontends.base import Frontend
+from tilec.model.digest import sha256
 from tilec.model.image import Image
 from tilec.model.job import InputFile, Job
 from tilec.model.kernel import KernelDecl
 
+_LOOK_AGAIN = 0.02  # seconds between two looks for what another process compiles
 _BUG = "this is a bug in tilec or in the frontend: please report it with the log"
 
 
@@ -42,7 +45,8 @@ def main() -> None:
     gc.set_threshold(100_000, 50, 50)  # compilers written in Python make many objects and little garbage
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, inbox), daemon=True).start()
-    worker = _Worker(pickle.loads(inbox.get()))  # noqa: S301  (from the build that started this process)
+    setup = pickle.loads(inbox.get())  # noqa: S301  (from the build that started this process)
+    worker = _Worker(setup, waiting=lambda: wire.write_all(replies, wire.pack(wire.Waiting())))
     wire.write_all(replies, wire.pack(wire.Ready()))
     while True:
         request = pickle.loads(inbox.get())  # noqa: S301
@@ -55,10 +59,14 @@ def main() -> None:
 class _Worker:
     """What lives from job to job: frontends with their compilers imported, and the cache."""
 
-    def __init__(self, setup: wire.Setup) -> None:
+    def __init__(self, setup: wire.Setup, *, waiting: Callable[[], None]) -> None:
         self._setup = setup
         self._notes: list[str] = []
-        self._cache = Cache(Path(setup.cache_root) if setup.cache_root else None, note=self._notes.append)
+        root = Path(setup.cache_root) if setup.cache_root else None
+        shared = Path(setup.shared_root) if setup.shared_root else None
+        self._cache = Cache(root, note=self._notes.append, shared=shared)
+        self._lock = KeyLock(self._cache.root)
+        self._waiting = waiting
         self._frontends: dict[str, Frontend] = {}
 
     def answer(self, request: wire.Request) -> wire.Reply:
@@ -81,10 +89,34 @@ class _Worker:
         return found
 
     def _compile(self, request: wire.Compile) -> wire.Compiled:
-        # Another build may have compiled it since ours looked.
-        entry = None if request.fresh else self._cache.get(request.key)
-        if entry is not None:
-            return wire.Compiled(info=entry.info, abi=entry.abi, warnings=entry.warnings, blob=entry.blob, cached=True, seconds=0.0)
+        # Another build may have compiled it since ours looked, or do so now.
+        stored = not request.fresh and request.job.cacheable
+        entry = (self._cache.get(request.key) or self._awaited(request)) if stored else None
+        try:
+            return self._made(request) if entry is None else _of_entry(entry)
+        finally:
+            if not request.more:
+                self._lock.release()
+
+    def _awaited(self, request: wire.Compile) -> Entry | None:
+        """Wait for a process that compiles the same, and return what it gave; None where it gave nothing, or took too long."""
+        if not request.lock:
+            return None
+        deadline = time.monotonic() + request.patience
+        told = False
+        while not self._lock.take(request.lock):
+            if not told:
+                self._waiting()
+                told = True
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(_LOOK_AGAIN)
+            entry = self._cache.get(request.key)
+            if entry is not None:
+                return entry
+        return self._cache.get(request.key)
+
+    def _made(self, request: wire.Compile) -> wire.Compiled:
         frontend = self._frontend(request.job.spec.language)
         start = time.perf_counter()
         image = frontend.compile(dataclasses.replace(request.job, group=()) if request.apart else request.job)
@@ -92,8 +124,16 @@ class _Worker:
         _check(image)
         if request.inputs and inputs_digest(_inputs(frontend, request.job)) != request.inputs:
             raise _changed(request.job)
-        blob = (None if request.apart else self._cache.put(request.key, image)) or self._spool(request.key, image)
-        return wire.Compiled(info=image.info, abi=image.abi, warnings=image.warnings, blob=blob, cached=False, seconds=seconds)
+        blob = None if request.apart or request.spooled or not request.job.cacheable else self._cache.put(request.key, image)
+        return wire.Compiled(
+            row=_row(request.key, image),
+            info=image.info,
+            abi=image.abi,
+            warnings=image.warnings,
+            blob=blob or self._spool(request.key, image),
+            cached=False,
+            seconds=seconds,
+        )
 
     def _frontend(self, language: str) -> Frontend:
         if language not in self._frontends:
@@ -111,6 +151,17 @@ class _Worker:
                 fix="make room, or set another cache and output directory",
             ) from exc
         return Blob(path=str(path), offset=0, size=len(image.data), digest=image.info.digest)
+
+
+def _of_entry(entry: Entry) -> wire.Compiled:
+    return wire.Compiled(row=entry.row, info=entry.info, abi=entry.abi, warnings=entry.warnings, blob=entry.blob, cached=True, seconds=0.0)
+
+
+def _row(key: str, image: Image) -> str:
+    try:
+        return sha256(index_row(key, image))
+    except (TypeError, ValueError):
+        return ""  # sending it says what is wrong with it
 
 
 def load_frontend(place: str, language: str) -> Any:
@@ -181,14 +232,13 @@ def _take_streams() -> tuple[int, int]:
 
 
 def _listen(requests: int, inbox: queue.SimpleQueue[bytes]) -> None:
-    """Hand messages to the main thread. The end of the stream means that the build is gone: then go too, with every child."""
+    """Hand messages to the main thread. The end of the stream means that the build is gone: then kill the whole process group."""
     frames = wire.Frames()
     while data := os.read(requests, 1 << 16):
         frames.feed(data)
         while (message := frames.next()) is not None:
             inbox.put(message)
-    kill_trees([os.getpid()], spare_roots=True)
-    if os.getpgrp() == os.getpid():
+    if os.getpgrp() == os.getpid():  # not where somebody runs this module by hand: the group is the shell's then
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilec.bundle.cubin import CubinKernel
 from tilec.errors import BundleError, CompileError
-from tilec.frontends import _cuda_abi, _cuda_declare, _cuda_includes, _cuda_ptxas, _cuda_symbol, _ltoir, _ptx, _sass
+from tilec.frontends import _cuda_abi, _cuda_declare, _cuda_includes, _cuda_mangled, _cuda_ptxas, _cuda_symbol, _ltoir, _ptx, _sass
 from tilec.frontends._cuda_groups import Programs
 from tilec.frontends._cuda_program import Asked, Made, ProgramCompiler
 from tilec.model.arch import Version
@@ -88,6 +88,7 @@ class Compiler:
         abi = spec.abi or _cuda_abi.derive(decl, bound, _ptx.entry_params(made.text, symbol) or ())
         try:
             _cuda_abi.check(abi, kernel.params, decl, stated=bool(spec.abi))
+            _cuda_mangled.check(abi, symbol, spec.params, dict(self._job.variant.axes), decl)
         except CompileError as exc:
             raise asked.error(exc.what, diagnostics=exc.diagnostics, fix=exc.fix, log=made.log, command=made.command) from exc
         data = made.text.encode("utf-8", "surrogateescape") if asked.ptx else made.ltoir if asked.lto else made.cubin
@@ -104,6 +105,7 @@ class Compiler:
             required_block=kernel.required_block,
             cluster=self._cluster(kernel, made),
             linking=linking,
+            reproducible=not asked.options.unchecked,
         )
         return Image(info=info, data=data, abi=abi, warnings=made.warnings)
 

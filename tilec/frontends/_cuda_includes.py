@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tilec.errors import CompileError, Diagnostic, Location
+from tilec.model.inside import is_inside
 from tilec.model.job import InputFile
 
 _COMMENT = re.compile(
@@ -112,7 +113,7 @@ def _walk(root: str, path: str, include: Sequence[str], define: Iterable[str] = 
             macros = {macro for text in (*define, *(_macro_lines(base / file) for file in seen)) for macro in _quoted(text)}
             for name, _ in computed:
                 hits = (hit for macro in sorted(macros) for hit in _named(macro, ((base / name).parent, *around)))
-                targets.update(os.path.relpath(hit.resolve(), base.resolve()) for hit in hits if _is_inside(hit, base))
+                targets.update(os.path.relpath(hit.resolve(), base.resolve()) for hit in hits if is_inside(hit, base))
         waiting += sorted(targets - seen)
         seen |= targets
 
@@ -122,10 +123,6 @@ def _named(name: str, places: Iterable[Path]) -> Iterator[Path]:
     return (place / name for place in places if os.path.isfile(place / name))  # noqa: PTH113 - no name is too long for it
 
 
-def _is_inside(path: Path, base: Path) -> bool:
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(base))
-
-
 def _everything(base: Path, name: str, found: _Include, places: Iterable[Path]) -> Iterator[Path]:
     """What looks like a header in and below some directories, links followed: any of them may be what a macro names."""
     count = 0
@@ -133,7 +130,7 @@ def _everything(base: Path, name: str, found: _Include, places: Iterable[Path]) 
     for place in places:
         for directory, names, files in os.walk(place, followlinks=True):
             real = os.path.realpath(directory)
-            if real in walked or not _is_inside(Path(directory), base):
+            if real in walked or not is_inside(Path(directory), base):
                 names.clear()
                 continue
             walked.add(real)

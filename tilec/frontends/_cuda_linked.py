@@ -5,10 +5,9 @@ from __future__ import annotations
 import collections
 import importlib
 from collections.abc import Callable, Hashable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilec.errors import CompileError, Diagnostic, Location, ToolchainError
+from tilec.errors import CompileError, Diagnostic, LinkError, Location, ToolchainError
 from tilec.frontends import _cuda_includes, base
 from tilec.frontends._cuda_diagnostics import read_log
 from tilec.frontends._cuda_nvcc import compile_ltoir
@@ -19,6 +18,7 @@ from tilec.frontends._nvjitlink import Piece, kind_of
 from tilec.frontends._run import command_line
 from tilec.frontends.base import LinkedFrontend, ToolSearch
 from tilec.model.digest import sha256
+from tilec.model.inside import contained
 from tilec.model.job import InputFile, Source
 from tilec.model.link import LinkEntry, LinkKind
 
@@ -123,10 +123,10 @@ class LinkedFiles:
         return self._python
 
 
-def located(what: str, path: str, *, cause: str = "", fix: str = "", log: str = "", line: int = 1) -> CompileError:
+def located(what: str, path: str, *, cause: str = "", fix: str = "", log: str = "", line: int = 1, overtime: bool = False) -> CompileError:
     """An error at a place in a linked file."""
     place = Diagnostic(message=what, location=Location(file=path, line=line), hint=fix)
-    return CompileError(what, diagnostics=(place,), cause=cause, fix=fix, log=log)
+    return CompileError(what, diagnostics=(place,), cause=cause, fix=fix, log=log, overtime=overtime)
 
 
 def _cuda_functions(asked: Asked, entry: LinkEntry) -> bytes:
@@ -158,17 +158,17 @@ def _cuda_functions(asked: Asked, entry: LinkEntry) -> bytes:
         return made
     if late:
         what = f"compiling {entry.path}, which {spec.source.path} is linked with, took longer than {spec.timeout:g} s and was ended"
-        raise located(what, entry.path, fix="raise timeout in [toolchain]", log=log)
+        raise located(what, entry.path, fix="raise timeout in [toolchain]", log=log, overtime=True)
     words = read_log(log, spec.source.root, toolkit=toolkit, fallback=Location(file=entry.path, line=1))
     what = f"{entry.path}, which {spec.source.path} is linked with, does not compile for {asked.job.target}"
     raise asked.error(what, diagnostics=words.diagnostics, log=log, command=command)
 
 
 def _read(root: str, name: str) -> bytes:
-    path = Path(root, name)
     try:
-        if not path.resolve().is_relative_to(Path(root).resolve()):
-            raise located(f"{name}, which is linked, lies outside of the project", name, fix="copy it into the project")
-        return path.read_bytes()
+        return contained(root, name).read_bytes()
+    except LinkError as exc:
+        what = f"{name}, which is linked, lies outside of the project: {exc.what}"
+        raise located(what, name, fix=exc.fix) from exc
     except OSError as exc:
         raise located(f"cannot read {name}, which is linked: {exc.strerror}", name, fix="see that the file is there and readable") from exc

@@ -10,10 +10,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from tilec.errors import ToolchainError
+from tilec.errors import ToolchainError, UsageError
 from tilec.frontends import _ptx
 from tilec.frontends._cuda_diagnostics import MARK_FILE
 from tilec.frontends._cuda_nvrtc import HERE
+from tilec.frontends._cuda_options import unspeakable
 from tilec.frontends._digests import DigestTable
 from tilec.frontends._run import command_line, run_tool
 from tilec.model.job import InputFile
@@ -108,6 +109,32 @@ def compile_ltoir(
     return dataclasses.replace(done, ltoir=data)
 
 
+def beside(name: str) -> str:
+    """Return the flag by which nvcc finds headers beside a source.
+
+    Raises:
+        UsageError: the directory's name has a character that nvcc cannot be given.
+    """
+    folder = str(PurePosixPath(name).parent)
+    if character := unspeakable(folder):
+        what = f"{name}: its directory has {character!r} in its name, which nvcc hands to a shell or takes for two names"
+        raise UsageError(what, fix="rename the directory")
+    return f"-I{folder}"
+
+
+def temporary_folder() -> str:
+    """Return the directory of temporary files, which lies in the project while it is built.
+
+    Raises:
+        UsageError: its name has a character that nvcc cannot be given.
+    """
+    folder = tempfile.gettempdir()
+    if character := unspeakable(folder):
+        what = f"{folder} has {character!r} in its name, which nvcc hands to a shell or takes for two names"
+        raise UsageError(what, fix="rename the project's directory")
+    return folder
+
+
 def stems(name: str, linked: Sequence[str]) -> dict[str, str]:
     """The names that temporary files had in nvcc's hands, with those of the files that they stand for: a kernel's and its linked ones."""
     return {_STEM: name, **{_stem(other, ""): other for other in linked}}
@@ -136,9 +163,11 @@ def _run(
 ) -> tuple[bytes, NvccResult]:
     host_compiler(path)
     # NVRTC looks for headers beside the source as well; here the source lies in another directory.
-    flags = [*flags[:2], "-frandom-seed=tilec", *flags[2:], f"-I{PurePosixPath(name).parent}"]
+    flags = [*flags[:2], "-frandom-seed=tilec", *flags[2:], beside(name)]
     debug = "-G" in flags
-    with tempfile.TemporaryDirectory(prefix=_prefix(name) if debug else "tilec-nvcc-") as folder:
+    # At the time limit, parts of nvcc may write there until their worker ends.
+    prefix = _prefix(name) if debug else "tilec-nvcc-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=temporary_folder(), ignore_cleanup_errors=True) as folder:
         entry, out = Path(folder, f"{stem}.cu"), Path(folder, "entry.out")
         entry.write_bytes(text)
         env = {"PATH": path, "TMPDIR": folder, **({"PWD": HERE} if debug else {})}

@@ -6,42 +6,19 @@ import dataclasses
 from pathlib import PurePosixPath
 
 from tilec.errors import UsageError
+from tilec.frontends._cuda_flags import OptionError, read_flags
 from tilec.model.job import Option, Options
 from tilec.model.link import LinkEntry, entries
 
 _COMPILERS = ("nvrtc", "nvcc")
 _STANDARDS = ("c++14", "c++17", "c++20", "c++23")
-_KEYS = ("compiler", "std", "include", "define", "flags", "group", "link")
+_KEYS = ("compiler", "std", "include", "define", "flags", "unchecked-flags", "group", "link")
 _MOST = 64
 
-# Flags that tilec decides itself, with the key that says the same thing.
-_OWNED = {
-    "the targets": ("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code", "--gpu-code"),
-    "where results go": (
-        "-o",
-        "--output-file",
-        "-odir",
-        "--output-directory",
-        "-keep",
-        "--keep",
-        "-keep-dir",
-        "--keep-dir",
-        "-time",
-        "--time",
-    ),
-    "`include`": ("-I", "--include-path", "-isystem", "--system-include", "-include", "--pre-include", "--use-bundled-headers"),
-    "`define`": ("-D", "--define-macro"),
-    "`std`": ("-std", "--std"),
-    "the profile's `lineinfo`": ("-lineinfo", "--generate-line-info"),
-    "the profile's `debug`": ("-G", "--device-debug"),
-    "the kind of output": (
-        *("-ptx", "--ptx", "-cubin", "--cubin", "-fatbin", "--fatbin", "-c", "--compile", "-dc", "--device-c", "-dw", "--device-w"),
-        *("-dlto", "--dlink-time-opt", "-rdc", "--relocatable-device-code", "-lib", "-link", "-run", "-E", "-M", "-optix-ir", "--optix-ir"),
-    ),
-    "the language": ("-x", "--x"),
-    "precompiled headers": ("-pch", "--pch", "--create-pch", "-create-pch", "--use-pch", "-use-pch", "--pch-dir", "-pch-dir"),
-}
-_JOINED = ("-I", "-D", "-o")
+# nvcc starts its parts through a shell, which expands these in spite of nvcc's quotes.
+_EXPANDED = "$`\\"
+# In names of directories nvcc gives these a meaning, too.
+_PARTED = f'{_EXPANDED},"'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +32,7 @@ class CudaOptions:
         define: macros; an empty value defines it as 1.
         flags: further flags, ptxas' own taken out.
         ptxas: flags of ptxas.
+        unchecked: whether the flags may be such that tilec does not know; no cache key covers what they read.
         group: most variants of the source that are compiled in one go; None leaves that to what the source includes.
         link: files of device functions that the kernel is linked with.
     """
@@ -65,40 +43,87 @@ class CudaOptions:
     define: tuple[tuple[str, str], ...] = ()
     flags: tuple[str, ...] = ()
     ptxas: tuple[str, ...] = ()
+    unchecked: bool = False
     group: int | None = None
     link: tuple[LinkEntry, ...] = ()
 
     def arguments(self) -> list[str]:
-        """Dialect, include directories, defines and flags in the spelling that NVRTC and nvcc share."""
+        """Dialect, include directories, defines and flags as the compiler takes them."""
+        define = [(name, _one_value(value) if self.compiler == "nvcc" else value) for name, value in self.define]
         return [
             f"-std={self.std}",
             *(f"-I{path}" for path in self.include),
-            *(f"-D{name}={value}" if value else f"-D{name}" for name, value in self.define),
+            *(f"-D{name}={value}" if value else f"-D{name}" for name, value in define),
             *self.flags,
         ]
+
+
+def unspeakable(path: str) -> str:
+    """The first character of a directory's name that nvcc cannot be given, or an empty text."""
+    return next((character for character in path if character in _PARTED), "")
 
 
 def read_options(options: Options) -> CudaOptions:
     """Check and type the options.
 
     Raises:
-        UsageError: an unknown key, a value of the wrong kind, or a flag that tilec sets itself.
+        UsageError: an unknown key, a value of the wrong kind, or a flag or text that could do more than change the code.
     """
     values = dict(options)
     for key in values:
         if key not in _KEYS:
             raise UsageError(f"unknown option {key!r} of the cuda frontend", fix=f"known are {', '.join(_KEYS)}")
-    flags, ptxas = _flags(_texts("flags", values.get("flags", ())))
-    return CudaOptions(
-        compiler=_choice("compiler", values.get("compiler", "nvrtc"), _COMPILERS),
+    compiler = _choice("compiler", values.get("compiler", "nvrtc"), _COMPILERS)
+    unchecked = values.get("unchecked-flags", False)
+    if not isinstance(unchecked, bool):
+        raise UsageError(f"unchecked-flags = {unchecked!r} must be true or false")
+    flags = read_flags(_texts("flags", values.get("flags", ())), compiler=compiler, unchecked=unchecked)
+    read = CudaOptions(
+        compiler=compiler,
         std=_choice("std", values.get("std", "c++17"), _STANDARDS),
         include=tuple(_directory(path) for path in _texts("include", values.get("include", ()))),
         define=_pairs(values.get("define", ())),
-        flags=flags,
-        ptxas=ptxas,
+        flags=flags.compiler,
+        ptxas=flags.ptxas,
+        unchecked=unchecked,
         group=_count("group", values["group"]) if "group" in values else None,
         link=_linked(_texts("link", values.get("link", ()))),
     )
+    if compiler == "nvcc":
+        _refuse_expanded(read)
+    return read
+
+
+def of_tiles(options: Options) -> Options:
+    """The options of a source of CUDA Tile C++, with what differs there.
+
+    Raises:
+        UsageError: a compiler is named that compiles none.
+    """
+    given = dict(options)
+    if given.get("compiler", "nvcc") != "nvcc":
+        raise UsageError("CUDA Tile C++ is compiled by nvcc alone", fix="leave `compiler` out")
+    return tuple(sorted({"std": "c++20", **given, "compiler": "nvcc"}.items()))
+
+
+def _refuse_expanded(options: CudaOptions) -> None:
+    """Refuse what the shell between nvcc and its parts would carry out: `$(…)` in a macro's value runs a program."""
+    for name, value in options.define:
+        for character in value:
+            if character in _EXPANDED:
+                what = f"the value of {name} has {character!r}, which nvcc hands to a shell: {value!r}"
+                raise OptionError(what, path=("define", name), fix='define the macro in a header, or take compiler = "nvrtc"')
+    for index, folder in enumerate(options.include):
+        if character := unspeakable(folder):
+            what = f"the directory {folder!r} has {character!r} in its name, which nvcc hands to a shell or takes for two names"
+            raise OptionError(what, path=("include", index), fix="rename the directory")
+
+
+def _one_value(value: str) -> str:
+    """A macro's value for nvcc, which takes several definitions by comma: `1,Y=2` would define Y."""
+    parts = value.split('"')
+    parts[::2] = [part.replace(",", "\\,") for part in parts[::2]]  # not in texts, where nvcc leaves it
+    return '"'.join(parts)
 
 
 def _count(key: str, value: Option) -> int:
@@ -149,30 +174,3 @@ def _directory(path: str) -> str:
             f"include directory {path!r} is absolute", fix="give it relative to the project, so that every checkout builds the same"
         )
     return str(pure)
-
-
-def _flags(flags: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    kept: list[str] = []
-    ptxas: list[str] = []
-    waiting = ""
-    for flag in flags:
-        if waiting:
-            flag, waiting = f"{waiting}={flag}", ""
-        name, _, value = flag.partition("=")
-        owner = next(
-            (key for key, names in _OWNED.items() if name in names or flag.startswith(tuple(n for n in names if n in _JOINED))), ""
-        )
-        if owner:
-            raise UsageError(f"flags: {flag} is not yours to set: tilec decides {owner}", fix="take it out of `flags`")
-        if name in ("-Xptxas", "--ptxas-options", "-maxrregcount", "--maxrregcount"):
-            if not value:
-                waiting = name
-            elif name.endswith("maxrregcount"):
-                ptxas += ["-maxrregcount", value]
-            else:
-                ptxas += value.split(",")
-            continue
-        kept.append(flag)
-    if waiting:
-        raise UsageError(f"flags: {waiting} needs a value")
-    return tuple(kept), tuple(ptxas)

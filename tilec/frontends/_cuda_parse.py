@@ -63,10 +63,11 @@ class _Reader:
         self._found: dict[tuple[str, tuple[str, ...]], Found] = {}
 
     def read(self) -> list[Found]:
-        self._walk(0, len(self._tokens), ())
+        self._walk(0, len(self._tokens), (), plain=False)
         return list(self._found.values())
 
-    def _walk(self, index: int, end: int, namespaces: tuple[str, ...]) -> None:
+    def _walk(self, index: int, end: int, namespaces: tuple[str, ...], *, plain: bool) -> None:
+        # `plain` is inside of an `extern "C"`.
         start = index  # of the declaration that is being read
         while index < end:
             token = self._tokens[index]
@@ -74,14 +75,14 @@ class _Reader:
                 index += 1
                 start = index
             elif token.text == self._mark:
-                index = start = self._kernel(start, index, namespaces)
+                index = start = self._kernel(start, index, namespaces, plain=plain or self._is_extern(start))
             elif token.text in ("using", "typedef"):
                 index = start = self._alias(index, end)
             elif token.text == "{":
                 close = self._match(index)
                 inner = self._namespace(start, index)
                 if inner is not None:
-                    self._walk(index + 1, close, (*namespaces, *inner))
+                    self._walk(index + 1, close, (*namespaces, *inner), plain=plain or self._is_extern(start))
                 index = close + 1
                 start = index
             elif token.text in ("(", "[", "[["):
@@ -103,7 +104,10 @@ class _Reader:
             return ()
         return None
 
-    def _kernel(self, start: int, index: int, namespaces: tuple[str, ...]) -> int:
+    def _is_extern(self, start: int) -> bool:
+        return [token.text for token in self._tokens[start : start + 2]] == ["extern", '"C"']
+
+    def _kernel(self, start: int, index: int, namespaces: tuple[str, ...], *, plain: bool) -> int:
         """Read the kernel whose declaration begins at `start` and has its mark at `index`; gives the index behind it."""
         at = index + 1
         while at < len(self._tokens) and self._tokens[at].text not in (";", "{", "}"):
@@ -111,7 +115,7 @@ class _Reader:
                 close = self._match(at)
                 after = self._behind(close + 1)
                 if after < len(self._tokens) and self._tokens[after].text in ("{", ";") and self._tokens[at - 1].kind == "name":
-                    self._add(start, at, close, after, namespaces)
+                    self._add(start, at, close, after, namespaces, plain=plain)
                     return self._match(after) + 1 if self._tokens[after].text == "{" else after + 1
                 at = close
             at += 1
@@ -127,7 +131,7 @@ class _Reader:
                 at = self._match(at) + 1
         return at
 
-    def _add(self, start: int, open_: int, close: int, after: int, namespaces: tuple[str, ...]) -> None:
+    def _add(self, start: int, open_: int, close: int, after: int, namespaces: tuple[str, ...], *, plain: bool) -> None:
         name = self._tokens[open_ - 1]
         template = self._template(start, open_)
         if template is None:
@@ -144,6 +148,7 @@ class _Reader:
             template=names,
             max_threads=self._bounds((*head, *tail)),
             cluster=self._cluster((*head, *tail)),
+            typed=self._mark == SIMT and not plain,
         )
         found = Found(decl=decl, required=required, variadic=variadic, defined=self._tokens[after].text == "{")
         key = (decl.qualified, names)

@@ -58,7 +58,7 @@ class _Maker:
 
     # --- machine code -------------------------------------------------------------------------------------------------------------
 
-    def _of_cubin(self, data: bytes, *, tile: bool, warnings: tuple[Diagnostic, ...] = ()) -> Image:
+    def _of_cubin(self, data: bytes, *, tile: bool, reproducible: bool = True, warnings: tuple[Diagnostic, ...] = ()) -> Image:
         cubin, kernel = self._read(data)
         abi = self._checked(kernel.params)
         info = ImageInfo(
@@ -73,6 +73,7 @@ class _Maker:
             max_threads=kernel.max_threads,
             required_block=kernel.required_block,
             cluster=kernel.cluster,
+            reproducible=reproducible,
         )
         self._check_cluster(kernel)
         return Image(info=info, data=data, abi=abi, warnings=warnings)
@@ -158,7 +159,8 @@ class _Maker:
         )
         if done.timed_out:
             what = f"ptxas took more than {spec.timeout:g} s for {self._job.target}, and was stopped"
-            raise fault(self._path, what, fix="raise timeout in [toolchain]", log=done.log, command=done.command)
+            fix = "raise timeout in [toolchain]"
+            raise fault(self._path, what, fix=fix, log=done.log, command=done.command, overtime=True)
         return done
 
     def _isa(self, own: Version) -> Version:
@@ -229,7 +231,7 @@ class _Maker:
             known = tuple(d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics)
             exc.diagnostics = known or (Diagnostic(message=exc.what, location=place),)
             raise
-        return self._of_cubin(made.cubin, tile=True, warnings=made.warnings)
+        return self._of_cubin(made.cubin, tile=True, reproducible=made.reproducible, warnings=made.warnings)
 
     # --- checks -------------------------------------------------------------------------------------------------------------------
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from pathlib import Path
 
-from tilec.errors import CompileError, Diagnostic, Location
+from tilec.errors import CompileError, Diagnostic, LinkError, Location
 from tilec.model.digest import sha256
+from tilec.model.inside import contained
 from tilec.model.job import InputFile, Option, Source
 
 
@@ -104,10 +104,21 @@ def kind_of(name: str, data: bytes) -> FileKind:
     )
 
 
-def fault(path: str, what: str, *, line: int = 1, cause: str = "", fix: str = "", log: str = "", command: str = "") -> CompileError:
+def fault(
+    path: str,
+    what: str,
+    *,
+    line: int = 1,
+    cause: str = "",
+    fix: str = "",
+    log: str = "",
+    command: str = "",
+    overtime: bool = False,
+) -> CompileError:
     """An error at a place in a file."""
     place = Diagnostic(message=what, location=Location(file=path, line=line), hint=fix)
-    return CompileError(f"{path}: {what}", diagnostics=(place,), cause=cause, fix=fix, log=log, command=command)
+    what = f"{path}: {what}"
+    return CompileError(what, diagnostics=(place,), cause=cause, fix=fix, log=log, command=command, overtime=overtime)
 
 
 def _checked(source: Source, name: str, stated: str) -> Prebuilt:
@@ -134,10 +145,9 @@ def _checked(source: Source, name: str, stated: str) -> Prebuilt:
 
 
 def _read(source: Source, name: str) -> bytes:
-    path = Path(source.root, name)
     try:
-        if not path.resolve().is_relative_to(Path(source.root).resolve()):
-            raise fault(name, "the file lies outside of the project", fix="copy it into the project")
-        return path.read_bytes()
+        return contained(source.root, name).read_bytes()
+    except LinkError as exc:
+        raise fault(name, f"the file lies outside of the project: {exc.what}", fix=exc.fix) from exc
     except OSError as exc:
         raise fault(name, f"cannot be read: {exc.strerror}", fix="see that the file is there and readable") from exc

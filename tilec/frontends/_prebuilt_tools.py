@@ -148,7 +148,8 @@ class Opener:
         others = tuple((names[m[1]], m[2]) for m in _MEMBER.finditer(listed.stdout) if m[1] in names)
         if listed.timed_out or taken.timed_out:
             what = f"cuobjdump did not come to its end within {_PATIENCE} s: the file has {len(file.data) >> 20} MiB"
-            raise fault(file.path, what, fix="take out the part that you mean, and name that: cuobjdump --extract-elf NAME FILE")
+            fix = "take out the part that you mean, and name that: cuobjdump --extract-elf NAME FILE"
+            raise fault(file.path, what, fix=fix, overtime=True)
         if _NO_CODE in f"{listed.stdout}{listed.stderr}":
             raise fault(file.path, "there is no code for GPUs in it", cause="it was compiled for its host alone")
         if listed.rc or taken.rc or not (files or others):

@@ -1,65 +1,89 @@
-"""Runs a compiler as a subprocess, with a time limit that ends its whole process group."""
+"""Runs a compiler as a subprocess, at fixed addresses and with a time limit."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
+import functools
 import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tilec.errors import ToolchainError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Completed:
-    """What a tool left behind: its output as text, its exit status (negative: killed by that signal), and whether it ran out of time."""
+    """The result of a tool.
+
+    Attributes:
+        stdout, stderr: its output as text.
+        rc: its exit status; negative: killed by that signal.
+        timed_out: whether it ran out of time.
+        fixed: whether it ran without address-space randomization.
+    """
 
     stdout: str
     stderr: str
     rc: int
     timed_out: bool = False
+    fixed: bool = True
 
 
-def run_tool(argv: Sequence[str], *, timeout: float, cwd: str | None = None, env: Mapping[str, str] | None = None) -> Completed:
+def run_tool(
+    argv: Sequence[str], *, timeout: float, cwd: str | None = None, env: Mapping[str, str] | None = None, own_session: bool = False
+) -> Completed:
     """Run a tool to its end, or until `timeout` seconds have passed.
 
-    The tool gets a process group of its own, and all of it is killed at the time limit or when this process is interrupted. `env` is the
-    whole environment (none by default), so that variables such as NVCC_APPEND_FLAGS never change what is built.
+    A compiler stays in the process group of its worker: one signal to that group ends the worker, its tools and their children, whenever
+    it comes. At the time limit the tool is killed; processes that it started end with the worker, which is not used again
+    (`CompileError.overtime`). Where the system allows it, the tool runs without address-space randomization: the order of pointers
+    decides the order in which some compilers do their work.
+
+    Args:
+        argv: the command.
+        timeout: seconds.
+        cwd: directory to run in.
+        env: the whole environment (none by default), so that variables such as NVCC_APPEND_FLAGS never change what is built.
+        own_session: for a tool that runs programs outside of a worker: it leads a session of its own, and all of that is killed at the
+            time limit or when this process is interrupted.
 
     Raises:
         ToolchainError: the tool cannot be started.
     """
     try:
-        process = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=cwd,
-            env=dict(env or {}),
-            start_new_session=True,
-        )
+        with _fixed_addresses() as fixed:
+            process = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=cwd,
+                env=dict(env or {}),
+                start_new_session=own_session,
+            )
     except (OSError, ValueError) as exc:
         raise ToolchainError(f"cannot start {argv[0]}: {exc}", fix="check that the tool is executable, or reinstall it") from exc
     timed_out = False
     try:
         stdout, stderr = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as expired:
         timed_out = True
-        _kill_group(process.pid)
-        stdout, stderr = process.communicate()
+        _kill(process, session=own_session)
+        # Children of the tool may hold the pipes open: what came so far is all.
+        stdout, stderr = expired.stdout or b"", expired.stderr or b""
     except BaseException:
-        _kill_group(process.pid)
-        process.communicate()
+        _kill(process, session=own_session)
         raise
     return Completed(
         stdout=stdout.decode("utf-8", "replace"),
         stderr=stderr.decode("utf-8", "replace"),
         rc=process.returncode,
         timed_out=timed_out,
+        fixed=fixed,
     )
 
 
@@ -68,7 +92,41 @@ def command_line(argv: Sequence[str]) -> str:
     return shlex.join(argv)
 
 
-def _kill_group(pid: int) -> None:
-    # The tool leads its own group; its children may outlive it.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+_ADDR_NO_RANDOMIZE = 0x0040000
+_ASK = 0xFFFFFFFF
+
+
+@contextlib.contextmanager
+def _fixed_addresses() -> Iterator[bool]:
+    """Let processes that this thread starts run without address-space randomization; gives whether the system does so.
+
+    Linux keeps the personality of each thread apart; it acts at the next exec, and a child inherits it from the thread that starts it. So
+    two system calls around the start (1 us) do what a wrapper such as `setarch -R` does, and nothing else in this process changes.
+    """
+    personality = _personality()
+    before = personality(_ASK)
+    # Docker's default seccomp profile refuses: the value is asked for again, since refusals differ (EPERM, or nothing done).
+    personality(before | _ADDR_NO_RANDOMIZE)
+    try:
+        yield before >= 0 and bool(personality(_ASK) & _ADDR_NO_RANDOMIZE)
+    finally:
+        personality(before)
+
+
+@functools.cache
+def _personality() -> Callable[[int], int]:
+    function = ctypes.CDLL(None).personality
+    function.argtypes, function.restype = [ctypes.c_ulong], ctypes.c_int
+    return function
+
+
+def _kill(process: subprocess.Popen[bytes], *, session: bool) -> None:
+    """Kill a tool, with its whole session where it leads one, and reap it."""
+    if session:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    for stream in (process.stdout, process.stderr):
+        assert stream is not None
+        stream.close()

@@ -21,7 +21,7 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
         ToolchainError: something is missing, half installed, or a numba-cuda that tilec was not written against.
     """
     made = [
-        python.package(name, stem, part, whose="SIMT Python", fix=api.FIX)
+        python.package(name, stem, part, whose="SIMT Python", fix=api.FIX, verify=search.verify)
         for name, stem, part in (
             ("numba-cuda", "numba_cuda", "numba_cuda/__init__.py"),
             ("numba", "numba", "numba/__init__.py"),

@@ -162,6 +162,7 @@ class Compiler:
             max_threads=entry.max_threads,
             required_block=entry.required_block,
             cluster=entry.cluster,
+            reproducible=assembled.reproducible,
         )
         return Image(info=info, data=assembled.cubin, abi=bound.abi, warnings=warned + assembled.warnings)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from tilec.bundle.cubin import CubinParam, read_cubin
-from tilec.errors import BundleError, CompileError, Diagnostic, Location, UsageError
+from tilec.errors import BundleError, CompileError, Diagnostic, Location
 from tilec.frontends import _cuda_abi, _cuda_declare, _cuda_includes, _cuda_symbol, _prebuilt_abi, _ptx, _tools
 from tilec.frontends._cuda_diagnostics import MARK_FILE, read_log
 from tilec.frontends._cuda_link_errors import readable
-from tilec.frontends._cuda_nvcc import host_compiler, host_parts
-from tilec.frontends._cuda_options import CudaOptions, read_options
+from tilec.frontends._cuda_nvcc import beside, host_compiler, host_parts, temporary_folder
+from tilec.frontends._cuda_options import CudaOptions, of_tiles, read_options
 from tilec.frontends._cuda_parse import TILE, Found
 from tilec.frontends._digests import DigestTable
 from tilec.frontends._prebuilt_files import FileKind, Prebuilt
@@ -118,7 +118,15 @@ class _Maker:
         abi = spec.abi or _cuda_abi.derive(found.decl, bound, compiled)
         _cuda_abi.check(abi, params, found.decl, stated=bool(spec.abi))
         if job.target.kind is TargetKind.TILEIR:
-            info = ImageInfo(target=job.target, digest=sha256(data), size=len(data), symbol=entry.name, ptx_isa=version, cuda=version)
+            info = ImageInfo(
+                target=job.target,
+                digest=sha256(data),
+                size=len(data),
+                symbol=entry.name,
+                ptx_isa=version,
+                cuda=version,
+                reproducible=not self._options.unchecked,
+            )
             return Image(info=info, data=data, abi=abi, warnings=warnings)
         info, cubin, more = self._cubin(data, entry.name, params, opt)
         return Image(info=info, data=cubin, abi=abi, warnings=(*warnings, *more))
@@ -144,10 +152,11 @@ class _Maker:
         host_compiler(self._path)
         arch = _OLDEST if self._job.target.kind is TargetKind.TILEIR else f"sm_{self._job.target.number}"
         flags = ["--tilebc", "--enable-tile", "--tile-only", f"-arch={arch}", *self._options.arguments()]
-        flags.append(f"-I{PurePosixPath(spec.source.path).parent}")
+        flags.append(beside(spec.source.path))
         # A variable that holds the kernel's address makes the compiler instantiate it.
         mark = f'\n#line 1 "{MARK_FILE}"\n__attribute__((used)) static auto tilec_entry = &{expression};\n'
-        with tempfile.TemporaryDirectory(prefix="tilec-tile-") as folder:
+        # At the time limit, parts of nvcc may write there until their worker ends.
+        with tempfile.TemporaryDirectory(prefix="tilec-tile-", dir=temporary_folder(), ignore_cleanup_errors=True) as folder:
             entry, out = Path(folder, "tilec_entry.cu"), Path(folder, "entry.tilebc")
             entry.write_bytes(f'#line 1 "{spec.source.path}"\n'.encode() + text + mark.encode())
             argv = [self._tools["nvcc"].path, *flags, "-o", str(out), str(entry)]
@@ -204,6 +213,7 @@ class _Maker:
             max_threads=kernel.max_threads,
             required_block=kernel.required_block,
             cluster=kernel.cluster,
+            reproducible=made.reproducible and not self._options.unchecked,
         )
         return info, made.cubin, made.warnings
 
@@ -228,7 +238,8 @@ class _Maker:
         spec, target, decl = self._spec, self._job.target, self._found.decl
         if done.timed_out:
             what = f"nvcc took more than {spec.timeout:g} s for {target}, and was stopped"
-            return self._error(what, fix="raise timeout in [toolchain], or make the kernel smaller", log=log, command=command)
+            fix = "raise timeout in [toolchain], or make the kernel smaller"
+            return self._error(what, fix=fix, log=log, command=command, overtime=True)
         errors = [d for d in found if d.severity == "error"]
         if symbol and not errors:
             shown = "; ".join(symbol)
@@ -240,17 +251,21 @@ class _Maker:
         return self._error(what, diagnostics=found, log=log, command=command)
 
     def _error(
-        self, what: str, *, diagnostics: tuple[Diagnostic, ...] = (), fix: str = "", log: str = "", command: str = ""
+        self,
+        what: str,
+        *,
+        diagnostics: tuple[Diagnostic, ...] = (),
+        fix: str = "",
+        log: str = "",
+        command: str = "",
+        overtime: bool = False,
     ) -> CompileError:
         place = Diagnostic(message=what, location=self._found.decl.location, hint=fix)
-        return CompileError(what, diagnostics=diagnostics or (place,), fix=fix, log=log, command=command)
+        return CompileError(what, diagnostics=diagnostics or (place,), fix=fix, log=log, command=command, overtime=overtime)
 
 
 def _options(source: Source) -> CudaOptions:
-    given = dict(source.options)
-    if given.get("compiler", "nvcc") != "nvcc":
-        raise UsageError("CUDA Tile C++ is compiled by nvcc alone", fix="leave `compiler` out")
-    return read_options(tuple(sorted({"std": "c++20", **given}.items())))
+    return read_options(of_tiles(source.options))
 
 
 def _kernels(source: Source) -> list[Found]:

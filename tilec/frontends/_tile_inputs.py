@@ -12,9 +12,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tilec.errors import CompileError, Diagnostic, Location
+from tilec.errors import CompileError, Diagnostic, LinkError, Location
 from tilec.frontends._reads import OWN, is_environment
 from tilec.model.digest import sha256
+from tilec.model.inside import contained
 from tilec.model.job import InputFile, Source
 
 # Packages that kernels themselves stand on: they stay loaded whatever a project's directories are called.
@@ -54,7 +55,7 @@ def closure(source: Source) -> tuple[InputFile, ...]:
         CompileError: a file cannot be read, or lies outside of the project.
     """
     real_root = Path(source.root).resolve()
-    start = within(source.root, source.path, real_root)
+    start = within(source.root, source.path)
     bases = search_bases(source)
     found: dict[str, str] = {}
     queue = [start]
@@ -68,7 +69,7 @@ def closure(source: Source) -> tuple[InputFile, ...]:
         for item in scan.imports:
             if item.level and name.startswith("../"):
                 continue  # all of its package is there
-            inner = [within(source.root, n, real_root) for n in _resolve(item, name, source.root, bases)]
+            inner = [within(source.root, n) for n in _resolve(item, name, source.root, bases)]
             queue.extend(inner)
             top = item.name.partition(".")[0]
             if inner or item.level or top in elsewhere:
@@ -117,20 +118,22 @@ def module_files(root: str, base: str, dotted: str) -> tuple[str, ...]:
     return tuple(n for n in (f"{stem}/__init__.py", f"{stem}.py") if Path(root, n).is_file())[:1]
 
 
-def within(root: str, name: str, real_root: Path | None = None) -> str:
-    """`name` normalised, if it stays in the project with all links followed.
+def within(root: str, name: str) -> str:
+    """Return `name` normalised, if it stays in the project with all links followed.
 
     Raises:
         CompileError: it does not.
     """
-    if not Path(root, name).resolve().is_relative_to(real_root or Path(root).resolve()):
+    try:
+        contained(root, name)
+    except LinkError as error:
         what = f"{name} lies outside of the project"
         raise CompileError(
             what,
             diagnostics=(Diagnostic(message=what, location=Location(file=name)),),
-            cause="it is a symbolic link, or its path has '..' in it, and it leads out of the project's directory",
+            cause=error.what,
             fix="copy the file into the project: a build depends on files of the project only",
-        )
+        ) from error
     return posixpath.normpath(name)
 
 

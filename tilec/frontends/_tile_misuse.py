@@ -10,7 +10,7 @@ from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_bodies import Body, scope_of
 from tilec.frontends._tile_calls import Followed, in_branches
 from tilec.frontends._tile_errors import characters, line_of
-from tilec.frontends._tile_proof import UNCHECKED
+from tilec.frontends._tile_proof import UNCHECKED, broadcast_axes
 from tilec.frontends._tile_safe import EXAMPLES, OUTPUTS, Access
 from tilec.frontends._tile_values import ArrayOf, Items, Size, Values, Within, argument
 from tilec.model.suggest import did_you_mean
@@ -87,6 +87,7 @@ def _around(node: ast.AST, values: Values) -> tuple[str, str] | None:
 def _of_array(node: ast.AST, values: Values) -> tuple[str, str] | None:
     if isinstance(node, ast.Call):
         found = _raw_call(node, values) or _own_store(node, values) or _numbers(node, values) or _ranks(node, values)
+        found = found or _broadcast(node, values)
         if found:
             return found
     if not isinstance(node, ast.Attribute):
@@ -183,6 +184,21 @@ def _ranks(node: ast.Call, values: Values) -> tuple[str, str] | None:
                 what = f"{param.name} has {_dimensions(param.rank)} ({param.text}), and this {name} has {len(given.values)}"
                 return what, f"give one number for each of {param.rank}"
     return None
+
+
+def _broadcast(node: ast.Call, values: Values) -> tuple[str, str] | None:
+    """Axes of `load_tile_like` that are none, or that only running the kernel would tell."""
+    if values.resolved(node.func) is api.lang().load_tile_like:
+        array = argument(node, 0, "x")
+    elif isinstance(node.func, ast.Attribute) and node.func.attr == "load_tile_like":
+        array = node.func.value
+    else:
+        return None
+    base = values.of(array)
+    if not isinstance(base, ArrayOf) or broadcast_axes(node, values, base.param.rank) is not None:
+        return None
+    what = f"broadcast names axes of {base.param.name}, which has {_dimensions(base.param.rank)}: numbers from 0, written out"
+    return what, "write broadcast=0, or broadcast=(0, 1) for several"
 
 
 def _dimensions(rank: int) -> str:

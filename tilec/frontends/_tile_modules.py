@@ -260,7 +260,7 @@ class _Finder(Loader):
 
     def spec_of(self, fullname: str, file: str) -> ModuleSpec:
         """The spec of a project file (relative name)."""
-        file = within(self._source.root, file, self._root)
+        file = within(self._source.root, file)
         absolute = Path(self._source.root, file)
         package = absolute.name == "__init__.py"
         spec = ModuleSpec(fullname, self, origin=str(absolute), is_package=package)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tilec.errors import Diagnostic, Location
+from tilec.frontends import _tile_alike
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_bodies import Body
 from tilec.frontends._tile_calls import Call
@@ -28,6 +29,7 @@ from tilec.frontends._tile_values import (
     limit_of,
     size_text,
 )
+from tilec.model.alike import Alike
 from tilec.model.safety import Fact, Guarantee
 
 # What a checked access becomes where nothing is left to check: names of equal length, so that every place in the source stays what it is.
@@ -50,13 +52,17 @@ class Proof:
 
     sites: tuple[Site, ...]
     requires: tuple[str, ...]
+    alike: tuple[Alike, ...]
     facts: tuple[Fact, ...]
     unproven: tuple[Diagnostic, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Access:
-    """One access: the call, the node whose last name says what is done, the array, and for each dimension index and size, if known."""
+    """One access: the call, the node whose last name says what is done, the array, and for each dimension index and size, if known.
+
+    Along axes in `once` the array has one element, which is broadcast.
+    """
 
     call: ast.Call
     named: ast.expr
@@ -65,6 +71,7 @@ class _Access:
     indices: tuple[Any, ...] | None
     sizes: tuple[str | None, ...] | None
     unchecked: bool = False
+    once: frozenset[int] = frozenset()
 
     @property
     def by_its_name(self) -> bool:
@@ -89,6 +96,7 @@ class _Verdict:
     fact: Fact
     needed: Sequence[str] = ()
     doubt: Diagnostic | None = None
+    alike: Sequence[Alike] = ()
 
 
 class Prover:
@@ -96,6 +104,7 @@ class Prover:
 
     def __init__(self, body: Body, texts: Mapping[str, str], params: Sequence[SafeParam], *, helper: bool) -> None:
         self._body, self._file, self._texts, self._helper = body, body.file, texts, helper
+        self._params = params
         # The grid of mapped outputs is whatever a caller says, also where they are empty; along a whole axis there is always a block.
         owned = [param.name for param in params if param.access is Access.MUT]
         self._guard = f" or {owned[0]}.size == 0" if owned else ""
@@ -106,6 +115,7 @@ class Prover:
         facts: dict[Fact, None] = {}
         unproven: list[Diagnostic] = []
         requires: dict[str, None] = {}
+        alike: dict[Alike, None] = {}
         nodes = [inner for inner in ast.walk(self._body.node) if isinstance(inner, ast.Call)]
         for node in sorted(nodes, key=lambda c: (c.lineno, c.col_offset)):
             found = [(self._verdict(node, call.values), call) for call in calls]
@@ -117,18 +127,19 @@ class Prover:
                 fact = dataclasses.replace(verdict.fact, guarantee=Guarantee.KERNEL) if checked else verdict.fact
                 facts[dataclasses.replace(fact, in_helper=self._helper)] = None
                 requires.update(dict.fromkeys(() if doubts else verdict.needed))
+                alike.update(dict.fromkeys(verdict.alike))
             for doubt, call in doubts[:1]:
                 unproven += [doubt, *call.notes]
             site = next((verdict.site for verdict, _ in verdicts if verdict.site is not None), None)
             if site is not None:
                 sites.append(dataclasses.replace(site, proven=not doubts and len(verdicts) == len(calls)))
-        return Proof(sites=tuple(sites), requires=tuple(requires), facts=tuple(facts), unproven=tuple(unproven))
+        return Proof(sites=tuple(sites), requires=tuple(requires), alike=tuple(alike), facts=tuple(facts), unproven=tuple(unproven))
 
     def _verdict(self, call: ast.Call, values: Values) -> _Verdict | None:
         access = _access(call, values)
         if access is not None:
             fact, needed, doubt = self._judged(access)
-            return _Verdict(_site(access), fact, needed, doubt)
+            return _Verdict(_site(access), fact, needed, doubt, tuple(self._alike(access)))
         if _gathers(call, values):
             what = f"{self._said(call)}: elements beyond the end of an array are padding"
             return _Verdict(None, Fact(guarantee=Guarantee.CONSTRUCTION, what=what, location=self._at(call)))
@@ -148,6 +159,14 @@ class Prover:
         except _UnknownError as unknown:
             return Fact(guarantee=Guarantee.KERNEL, what=what, location=at), (), self._diagnostic(access, at, unknown)
         return Fact(guarantee=Guarantee.LAUNCH if needed else Guarantee.CONSTRUCTION, what=what, location=at), needed, None
+
+    def _alike(self, access: _Access) -> Iterator[Alike]:
+        places = tuple(zip(access.indices or (), access.sizes or (), strict=False))
+        if access.unchecked or len(places) != access.param.rank:
+            return
+        like = access.name == "load_tile_like"
+        followed = [(None, None) if axis in access.once else place for axis, place in enumerate(places)]
+        yield from _tile_alike.of_access(access.param, followed, self._params, like=like)
 
     def _said(self, call: ast.Call) -> str:
         return f"{ast.unparse(call.func)} at {self._file}:{call.lineno}"
@@ -170,6 +189,9 @@ class Prover:
             if size is None:
                 raise _UnknownError(f"the tile's extent {axis} is not a constant that can be followed", "use a tl.Const or an axis")
             there = f"cdiv({name}.shape[{axis}], {size})"
+            if axis in access.once:
+                needed.append(f"{name}.shape[{axis}] == 1")
+                continue
             match index:
                 case Within(count=count, divisors=divisors):
                     needed += _positive(divisors)
@@ -245,7 +267,18 @@ def _like(call: ast.Call, values: Values, array: ast.expr | None, other: ast.exp
     if not isinstance(like, ArrayOf) or like.param.access is not Access.MUT:
         return _Access(call, call.func, "load_tile_like", of.param, None, None)
     places = tuple(Within(Count(like.param.name, k, size)) for k, size in enumerate(like.param.tile))
-    return _Access(call, call.func, "load_tile_like", of.param, places, like.param.tile)
+    once = broadcast_axes(call, values, of.param.rank)
+    if once is None:
+        return _Access(call, call.func, "load_tile_like", of.param, None, None)
+    return _Access(call, call.func, "load_tile_like", of.param, places, like.param.tile, once=once)
+
+
+def broadcast_axes(call: ast.Call, values: Values, rank: int) -> frozenset[int] | None:
+    """The axes that a call's `broadcast` names; None where that cannot be followed, or the array has no such axis."""
+    given = argument(call, 99, "broadcast")
+    value = Items(()) if given is None else values.of(given)
+    axes = value.values if isinstance(value, Items) else (value,)
+    return frozenset(axes) if all(type(axis) is int and 0 <= axis < rank for axis in axes) else None
 
 
 def _site(access: _Access) -> Site | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _tile_api as api
+from tilec.frontends._tile_alike import of_outputs
 from tilec.frontends._tile_bodies import Bodies, Body, scope_of
 from tilec.frontends._tile_calls import Followed, follow
 from tilec.frontends._tile_demands import Demands, grid_of, same_grid
@@ -20,6 +21,7 @@ from tilec.frontends._tile_proof import Proof, Prover, Site, elsewhere, is_acces
 from tilec.frontends._tile_safe import OUTPUTS, OWNED, Access, SafeParam, signature_of
 from tilec.frontends._tile_signature import FunctionParam
 from tilec.frontends._tile_values import Values, parameters
+from tilec.model.alike import unstated
 from tilec.model.kernel import AxisUse, KernelDecl, ParamDecl
 from tilec.model.safety import Fact, Guarantee, Region, Safety
 
@@ -73,6 +75,8 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         raise _refusal(name, wrong)
     found = _analysed(name, kernel, Body(function, node, file), signature.params, Demands(signature.params, node, at, texts), texts)
     outputs = [param for param in signature.params if param.access in OUTPUTS]
+    meeting = [same for proof in found.proofs for same in proof.alike]
+    ranks = {param.name: param.rank for param in signature.params}
     decl = KernelDecl(
         name=name,
         qualified=function.__qualname__,
@@ -84,6 +88,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         grid=grid_of(signature.params),
         grid_free=any(param.access is Access.MAPPED for param in outputs),
         requires=tuple(dict.fromkeys((*found.required, *same_grid(signature.params), *(n for p in found.proofs for n in p.requires)))),
+        alike=tuple(unstated(dict.fromkeys((*of_outputs(signature.params), *meeting)), found.required, ranks)),
         safety=Safety(
             facts=(*_facts(signature.params), *(f for proof in found.proofs for f in proof.facts), *(fact for fact, _ in found.unseen)),
             regions=tuple(Region(param=p.name, tile=_region(p), mapped=p.access is Access.MAPPED) for p in outputs),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from tilec.errors import ToolchainError
+from tilec.frontends._digests import actual_rows
 from tilec.frontends._tools import Tool, require
 from tilec.frontends.base import ToolSearch
 from tilec.model.arch import Version
@@ -26,7 +28,7 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
     Raises:
         ToolchainError: something is missing, too old or half installed.
     """
-    found = package("cuda-tile", "cuda_tile", "cuda/tile/__init__.py")
+    found = package("cuda-tile", "cuda_tile", "cuda/tile/__init__.py", verify=search.verify)
     return (found, interpreter(), *(ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in find(search).values()))
 
 
@@ -52,19 +54,21 @@ def interpreter() -> ToolInfo:
     return ToolInfo(name="python", version=version, digest=sha256(str(sys.implementation.cache_tag).encode()))
 
 
-def files_digest(record: str, part: str) -> str:
-    """Digest of the files beside `part` in an installed package's file list.
+def files_digest(record: str, part: str, site: Path | None = None) -> str:
+    """Digest of the files beside `part` in an installed package's file list, or, in `site`, of the files themselves.
 
     Only what the package itself brought counts. Scripts hold the environment's path, and what an installer adds (compiled modules, its
     own notes) differs from one environment to the next: with these in it, no two environments would share a cache.
     """
     folder = part.rpartition("/")[0] + "/"
-    rows = (row for row in record.splitlines() if row.startswith(folder) and ",sha256=" in row)
+    rows: Iterable[str] = (row for row in record.splitlines() if row.startswith(folder) and ",sha256=" in row)
+    if site is not None:
+        rows = actual_rows(site, rows)
     return sha256("\n".join(sorted(rows)).encode())
 
 
-def package(name: str, stem: str, part: str, *, whose: str = "tile", fix: str = PACKAGE_FIX) -> ToolInfo:
-    """Version and digest of an installed package, from its metadata.
+def package(name: str, stem: str, part: str, *, whose: str = "tile", fix: str = PACKAGE_FIX, verify: bool = False) -> ToolInfo:
+    """Version and digest of an installed package, from its metadata; with `verify` its files are hashed.
 
     Raises:
         ToolchainError: it is missing or half installed; says that `whose` kernels cannot be compiled.
@@ -79,7 +83,7 @@ def package(name: str, stem: str, part: str, *, whose: str = "tile", fix: str = 
             if not (folder / part).is_file():
                 raise ToolchainError(f"{name} is half installed: {folder / part} is missing", fix=fix)
             try:
-                digest = files_digest((info / "RECORD").read_text(encoding="utf-8"), part)
+                digest = files_digest((info / "RECORD").read_text(encoding="utf-8"), part, folder if verify else None)
             except (OSError, UnicodeDecodeError) as exc:
                 raise ToolchainError(f"{name} is half installed: its file list cannot be read ({exc})", fix=fix) from exc
             return ToolInfo(name=name, version=info.name[len(stem) + 1 : -len(".dist-info")], digest=digest)

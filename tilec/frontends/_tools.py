@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tilec.errors import TilecError, ToolchainError, UsageError
-from tilec.frontends._digests import DigestTable
+from tilec.frontends._digests import DigestTable, actual_rows
 from tilec.frontends.base import ToolSearch
 
 used: set[str] = set()
@@ -135,7 +135,7 @@ def require(names: Sequence[str], search: ToolSearch, *, digest: bool = True) ->
     if digest:
         table = DigestTable(search.state_dir)
         # The three header rows are one directory.
-        digests = {path: _digest(tool, table) for path, tool in {t.path: t for t in found.values()}.items()}
+        digests = {path: _digest(tool, table, verify=search.verify) for path, tool in {t.path: t for t in found.values()}.items()}
         found = {name: dataclasses.replace(tool, digest=digests[tool.path]) for name, tool in found.items()}
     return found
 
@@ -416,13 +416,13 @@ def _read_records(site: str, mtime: int) -> tuple[tuple[str, str], ...]:
 # --- digests ----------------------------------------------------------------------------------------------------------------------
 
 
-def _digest(tool: Tool, table: DigestTable) -> str:
+def _digest(tool: Tool, table: DigestTable, *, verify: bool) -> str:
     path = Path(tool.path)
     site = _site(tool)
     try:
         if _TABLE[tool.name].kind == "include":
-            return _headers_digest(path, site, table)
-        owner = _owner(site, path) if site else None
+            return _headers_digest(path, site, table, verify=verify)
+        owner = _owner(site, path) if site and not verify else None
         if owner and owner[1] and owner[2] == path.stat().st_size:
             return owner[1]
         return table.sha256(path.resolve())
@@ -436,13 +436,15 @@ def _site(tool: Tool) -> Path | None:
     return next((p.parent for p in Path(tool.path).parents if p.name == "nvidia"), None)
 
 
-def _headers_digest(include: Path, site: Path | None, table: DigestTable) -> str:
+def _headers_digest(include: Path, site: Path | None, table: DigestTable, *, verify: bool) -> str:
     """Digest of the toolkit's headers: the wheels' file lists, or the files that state a system toolkit's versions."""
     if site is not None:
         prefix = include.relative_to(site).as_posix() + "/"
         lines = sorted(
             line.strip() for _, record in _records(site) if prefix in record for line in record.splitlines() if line.startswith(prefix)
         )
+        if verify:
+            lines = sorted(actual_rows(site, lines))
         if lines:
             return hashlib.sha256("\n".join(lines).encode()).hexdigest()
     state = hashlib.sha256()

@@ -212,7 +212,7 @@ class _Binder:
         if slot.type == "ptr":
             stated = self._params.get(address[1] if address else slot.expr.strip())
             if stated is None or not (stated.dtype or param.dtype):
-                raise _MismatchError(f"nothing says the dtype of what {param.name!r} points to", f'params.{param.name}.dtype = "f32"')
+                raise _MismatchError(f"nothing says the dtype of what {param.name!r} points to", f"write it as params.{param.name}.dtype")
             dtype = self._dtype(stated) if stated.dtype else param.dtype
         else:
             dtype = slot.type
@@ -230,7 +230,7 @@ class _Binder:
     def _dtype(self, param: Param) -> str:
         name = str(self._axes.get(param.dtype, param.dtype))
         if name not in DTYPES:
-            raise _MismatchError(f"parameter {param.name!r} has no dtype that tilec knows", f'params.{param.name}.dtype = "f32"')
+            raise _MismatchError(f"parameter {param.name!r} has no dtype that tilec knows", f"write it as params.{param.name}.dtype")
         return name
 
     def _is_one(self, param: api.Parameter, slot: AbiSlot) -> bool:

@@ -114,8 +114,11 @@ def _functions() -> Callable[[Any], Function | None]:
 def _described(node: ast.FunctionDef) -> dict[str, int]:
     """Parameters that are loaded from or stored to at a list of offsets, as in `x.load([i, j])`: addresses have no such methods. With the
     number of offsets; -1 where it is not one number.
+
+    A parameter that the body gives another value, `x = tl.make_tensor_descriptor(x, …)`, may well be an address: Triton tells.
     """
     names = {arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    names -= {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
     found: dict[str, int] = {}
     for part in ast.walk(node):
         match part:

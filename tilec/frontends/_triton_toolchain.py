@@ -15,7 +15,8 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
     Raises:
         ToolchainError: something is missing, half installed, or a Triton that tilec was not written against.
     """
-    package = python.package("triton", "triton", "triton/__init__.py", whose="Triton", fix=api.FIX)
+    part = "triton/__init__.py"
+    package = python.package("triton", "triton", part, whose="Triton", fix=api.FIX, verify=search.verify)
     api.require_version(package.version)
     tools = require(("ptxas",), search)
     return (package, python.interpreter(), *(ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in tools.values()))

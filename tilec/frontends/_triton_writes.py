@@ -86,15 +86,15 @@ class _Body:
 
     def _call(self, call: ast.Call) -> None:
         if _writes(call.func):
-            self.written |= self._on(call, "pointer")
+            self.written |= self._on(call, "pointer", "desc")
         body = self._body(call)
         if body is not None:
             self.written |= self._given(call, body, body.written)
 
-    def _on(self, call: ast.Call, name: str) -> Names:
+    def _on(self, call: ast.Call, *names: str) -> Names:
         """What a call of Triton's is about: the object whose method it is (`x.store([0], v)`), or its first argument (`tl.store(x, v)`)."""
         owner = self._of(call.func.value) if isinstance(call.func, ast.Attribute) else frozenset()
-        first = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == name), None)
+        first = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg in names), None)
         return owner or (self._of(first) if first is not None else frozenset())
 
     def _body(self, call: ast.expr) -> _Body | None:
@@ -143,6 +143,8 @@ class _Body:
                 return frozenset().union(*self._parts(value))
             case ast.Call() if self._body(value) is not None:
                 return frozenset().union(*self._parts(value))
+            case ast.Call(func=ast.Name(id=name)) if name in _SAME:  # imported by its name
+                return self._on(value, "base")
         return frozenset()
 
 

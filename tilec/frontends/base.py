@@ -23,7 +23,8 @@ class ToolSearch:
         cuda_home: value of CUDA_HOME (or CUDA_PATH), empty for none.
         path: value of PATH.
         cuda: version range of the toolkit that the manifest accepts, such as `>=13.2,<13.5`; empty for any.
-        state_dir: directory for the table of tool digests by file time and size; empty to hash each time.
+        state_dir: directory of the cache, which has the table of tool digests by file status; empty to hash each time.
+        verify: hash every file of a tool, whatever the table and the file lists of wheels say.
     """
 
     prefer: str = "wheels"
@@ -31,6 +32,7 @@ class ToolSearch:
     path: str = ""
     cuda: str = ""
     state_dir: str = ""
+    verify: bool = False
 
 
 class Frontend(Protocol):

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import re
+import shutil
+import tempfile
+import weakref
 import zipfile
 import zlib
 from pathlib import Path
+from typing import BinaryIO
 
+from tilec.bundle import limits
 from tilec.bundle.read import Bundle
 from tilec.errors import BundleError
 from tilec.frontends.base import ToolSearch
@@ -14,6 +21,9 @@ from tilec.inspection.report import Images, Report
 
 SUFFIX = ".tilec"
 MAX_MEMBER = 4 << 30
+_CHUNK = 1 << 20
+# How a generated package says the digest of the index of its bundle.
+_PIN = re.compile(rb'^    "([0-9a-f]{64})",$', re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,12 +136,22 @@ def _from_directory(path: Path) -> Container:
     except OSError as exc:
         raise BundleError(f"{path}: cannot be read: {exc.strerror}", fix="check the directory's permissions") from exc
     module = path / "__init__.py"
-    if len(found) > 1 and module.is_file():
+    text = module.read_bytes() if module.is_file() else b""
+    if len(found) > 1:
         # A build that was killed between two files leaves the bundle of the new package beside that of the old one.
-        text = module.read_bytes()
         found = [entry for entry in found if entry.name.encode() in text] or found
     if len(found) == 1:
-        return _from_file(path, "package" if module.is_file() else "bundle", found[0])
+        opened = _from_file(path, "package" if module.is_file() else "bundle", found[0])
+        pinned = _PIN.search(text)
+        if pinned is not None and pinned[1].decode() != opened.bundle.index_digest:
+            other = opened.bundle.index_digest
+            raise BundleError(
+                f"{found[0]}: the bundle is not the one that its package was built with: its index has SHA-256 {other}, "
+                f"{module.name} expects {pinned[1].decode()}",
+                cause="the package holds files of two builds, or its bundle was exchanged",
+                fix="install the package again, or build it again with `tilec build`",
+            )
+        return opened
     if found:
         names = ", ".join(entry.name for entry in found)
         raise BundleError(f"{path} holds {len(found)} bundles: {names}", fix=f"name one of them, such as {found[0]}")
@@ -143,21 +163,32 @@ def _from_directory(path: Path) -> Container:
 
 
 def _from_wheel(path: Path) -> Container:
-    try:
-        with zipfile.ZipFile(path) as wheel:
-            found = [member for member in wheel.infolist() if member.filename.endswith(SUFFIX)]
-            if len(found) != 1:
-                held = f"{len(found)} bundles" if found else "no bundle"
-                raise BundleError(f"{path} holds {held}", cause="it is no wheel that `tilec build --emit wheel` wrote")
-            if found[0].file_size > MAX_MEMBER:
-                raise BundleError(f"{path}: its bundle claims {found[0].file_size} bytes", cause="the wheel is damaged or hostile")
-            data = wheel.read(found[0])
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as exc:
-        raise BundleError(f"{path} is damaged or no wheel: {exc}", fix="fetch or build it again") from exc
-    except OSError as exc:
-        raise BundleError(f"{path}: cannot be read: {exc.strerror or exc}") from exc
-    try:
-        bundle = Bundle.open(data)
-    except BundleError as exc:
-        raise BundleError(f"{path}: {exc.what}", cause=exc.cause, fix=exc.fix) from exc
-    return Container(path=str(path), kind="wheel", size=len(data), bundle=bundle)
+    with contextlib.ExitStack() as unless_opened:
+        file = unless_opened.enter_context(tempfile.TemporaryFile())  # a bundle may be larger than memory
+        try:
+            size = _extract(path, file)
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as exc:
+            raise BundleError(f"{path} is damaged or no wheel: {exc}", fix="fetch or build it again") from exc
+        except OSError as exc:
+            raise BundleError(f"{path}: cannot be read: {exc.strerror or exc}") from exc
+        try:
+            bundle = Bundle.open(file)
+        except BundleError as exc:
+            raise BundleError(f"{path}: {exc.what}", cause=exc.cause, fix=exc.fix) from exc
+        weakref.finalize(bundle, unless_opened.pop_all().close)
+    return Container(path=str(path), kind="wheel", size=size, bundle=bundle)
+
+
+def _extract(path: Path, file: BinaryIO) -> int:
+    """Copy the only bundle of a wheel into a file; give its size."""
+    with zipfile.ZipFile(path) as wheel:
+        found = [member for member in wheel.infolist() if member.filename.endswith(SUFFIX)]
+        if len(found) != 1:
+            held = f"{len(found)} bundles" if found else "no bundle"
+            raise BundleError(f"{path} holds {held}", cause="it is no wheel that `tilec build --emit wheel` wrote")
+        size, packed = found[0].file_size, found[0].compress_size
+        if size > min(MAX_MEMBER, packed * limits.RATIO):
+            raise BundleError(f"{path}: its bundle claims {size} bytes in {packed}", cause="the wheel is damaged or hostile")
+        with wheel.open(found[0]) as member:
+            shutil.copyfileobj(member, file, _CHUNK)
+    return size

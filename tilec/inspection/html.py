@@ -114,6 +114,7 @@ def _facts(one: PageImage, amount: Amount) -> list[list[str]]:
         ("version", ".".join(map(str, image.ptx_isa)) if image.ptx_isa else ""),
         ("driver", f"{branch} or later" if branch else f"of CUDA {image.cuda[0]}.{image.cuda[1]} or later"),
         ("runs on", "exactly this architecture" if image.exact else ""),
+        ("reproducible", "" if image.reproducible else "no: another build may give other bytes"),
         ("sha256", image.digest),
     ]
     return [[label, text] for label, text in rows if text]

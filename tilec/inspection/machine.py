@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilec import __version__
+from tilec.bundle.place import exposure
 from tilec.errors import TilecError
 from tilec.frontends._tools import ToolReport, survey
 from tilec.frontends.base import ToolSearch
@@ -241,6 +242,8 @@ def _real_driver() -> Driver:
 def _cache(directory: Path | None) -> CacheReport:
     if directory is None:
         return CacheReport(path="", problem="")
+    if why := exposure(directory):
+        return CacheReport(path=str(directory), problem=f"not used, since others may change it: {why}")
     existing = next((path for path in (directory, *directory.parents) if path.exists()), Path("/"))
     try:
         if existing != directory:

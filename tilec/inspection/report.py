@@ -282,4 +282,5 @@ def _image_json(variant: VariantInfo, image: ImageInfo) -> dict[str, Any]:
         "cluster": list(image.cluster) or None,
         "block": list(image.block) or None,
         "dynamic_shared": image.dynamic_shared,
+        "reproducible": image.reproducible,
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import cuda.tile as ct
 
-from tilec.lang.bounds import ZERO, load_begun, load_inside, ragged, store_begun
+from tilec.lang.bounds import ZERO, broadcast_at, load_begun, load_inside, ragged, store_begun
 from tilec.lang.marks import annotated
 
 if TYPE_CHECKING:
@@ -133,12 +133,38 @@ class Ref:
         # What `load_tile` becomes where the tile is known to have an element in the array: the names are equally long.
         return load_begun(self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
 
-    def load_tile_like(self, other: Mut, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
-        """The tile at the place, and of the shape, of a block's own region."""
-        return load_inside(self._tl_array, self._tl_divisors, other.index, other.tile_shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
+    def load_tile_like(
+        self,
+        other: Mut,
+        *,
+        broadcast: int | tuple[int, ...] = (),
+        padding: Padding = ZERO,
+        latency: int | None = None,
+        allow_tma: bool | None = None,
+    ) -> Tile:
+        """The tile at the place, and of the shape, of a block's own region. A launch has to give both arrays the same shape.
 
-    def _loadtile_like(self, other: Mut, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
-        return load_begun(self._tl_array, self._tl_divisors, other.index, other.tile_shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
+        Args:
+            other: the output.
+            broadcast: axes along which the array has one element, and so has the tile: compile-time constants.
+            padding: what elements outside of the array hold.
+            latency: how heavy the memory traffic is, 1 to 10, for the compiler.
+            allow_tma: False keeps the compiler from using TMA.
+        """
+        index, shape = broadcast_at(other.index, broadcast, 0), broadcast_at(other.tile_shape, broadcast, 1)
+        return load_inside(self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
+
+    def _loadtile_like(
+        self,
+        other: Mut,
+        *,
+        broadcast: int | tuple[int, ...] = (),
+        padding: Padding = ZERO,
+        latency: int | None = None,
+        allow_tma: bool | None = None,
+    ) -> Tile:
+        index, shape = broadcast_at(other.index, broadcast, 0), broadcast_at(other.tile_shape, broadcast, 1)
+        return load_begun(self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
 
     def nearest(self, index: int | Tile, axis: int, size: int) -> int:
         """A tile index along an axis that is one of the array's: `index`, or else the first or the last."""

@@ -38,6 +38,14 @@ def ragged(shape: tuple[int, ...], divisors: tuple[int, ...]) -> bool:
     return not divisors or any(divisor % extent for divisor, extent in zip(divisors, shape, strict=True))
 
 
+def broadcast_at(index: Any, axes: Any, number: int) -> Any:
+    """`index` with `number` along the axes that an array of one element is broadcast along."""
+    found: Any = ()
+    for axis in ct.static_iter(range(len(index))):
+        found = (*found, number) if ct.static_eval(axis == axes if isinstance(axes, int) else axis in axes) else (*found, index[axis])
+    return found
+
+
 def load_inside(array: Any, divisors: Any, index: Any, shape: Any, padding: Any, latency: Any, allow_tma: Any) -> Any:
     """The tile, or padding alone where it has no element in the array."""
     if inside(index, shape, array.shape):

@@ -129,6 +129,8 @@ def _check_name(name: str, path: Path, problems: Problems) -> None:
         problems.add(path, f"{name!r} is a name of the generated package itself: choose another", at_key=True)
     elif name.startswith("_"):
         problems.add(path, "names that start with an underscore are kept for the generated package: choose another", at_key=True)
+    elif len(name) > values.NAME_LIMIT:
+        problems.add(path, f"the name has {len(name)} characters, the most is {values.NAME_LIMIT}: files are named by it", at_key=True)
     elif name in vars(builtins):
         problems.add(path, f"{name!r} is a built-in name of Python, which a launcher would hide: choose another", at_key=True)
 

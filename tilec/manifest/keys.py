@@ -38,15 +38,23 @@ PACKAGE = Table(
     of=types.Package,
     keys=(
         Key(
-            "name", Text("a package name (letters, digits, . - _ inside)", pattern=values.NAME), "Name of the distribution.", required=True
+            "name",
+            Text("a package name (letters, digits, . - _ inside)", pattern=values.NAME, most=values.NAME_LIMIT),
+            "Name of the distribution.",
+            required=True,
         ),
-        Key("version", Text("a version such as 1.2.0 or 2.0rc1", pattern=values.VERSION), "Version of the distribution.", required=True),
+        Key(
+            "version",
+            Text("a version such as 1.2.0 or 2.0rc1", pattern=values.VERSION, most=values.NAME_LIMIT),
+            "Version of the distribution.",
+            required=True,
+        ),
         Key("description", _LINE, "One line on what it is."),
         Key("license", Text("an SPDX expression such as Apache-2.0", pattern=values.LICENCE, convert=values.licence), "Licence, as SPDX."),
         Key("license-files", ListOf(_PATH, unique=True), "Licence files that are shipped in the wheel."),
         Key(
             "module",
-            Text("an importable name", pattern=values.IDENTIFIER, convert=values.module_name),
+            Text("an importable name", pattern=values.IDENTIFIER, convert=values.module_name, most=values.NAME_LIMIT),
             "Import name of the generated package; by default the package's name with underscores.",
         ),
     ),
@@ -103,7 +111,8 @@ _CPP = (
         Table(names=Names(values.IDENTIFIER, "a macro's name", Either((Text(convert=values.one_line, empty=True), Integer())))),
         "Preprocessor macros and their values.",
     ),
-    Key("flags", ListOf(Text()), "More compiler flags, as they are."),
+    Key("flags", ListOf(Text()), "More compiler flags: those that tilec knows."),
+    Key("unchecked-flags", Flag(), "Let flags through that tilec does not know; kernels with such flags are never cached."),
 )
 _LINK = Key(
     "link",

@@ -74,3 +74,9 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return str(value)
     return "a list" if isinstance(value, list) else "a table" if isinstance(value, dict) else f"the date {value}"
+
+
+def order_of(problem: Diagnostic, manifest: str) -> tuple[bool, int, int]:
+    """Sort key of a problem: those of the manifest, a file name, in its order; then those of other files."""
+    at = problem.location
+    return (False, at.line, at.column) if at and at.file == manifest else (True, 0, 0)

@@ -41,7 +41,7 @@ class Shape(Protocol):
 class Text:
     """Text. `choices` close the set; `pattern` must match as a whole, and `what` names it; `convert` may refuse with a ValueError.
 
-    `known` gives the schema the closed set that `convert` takes.
+    `known` gives the schema the closed set that `convert` takes; `most` is the greatest number of characters.
     """
 
     what: str = "text"
@@ -50,6 +50,7 @@ class Text:
     convert: Callable[[str], Any] | None = None
     empty: bool = False
     known: Callable[[], tuple[str, ...]] | None = None
+    most: int = TEXT_LIMIT
 
     @property
     def word(self) -> str:
@@ -65,8 +66,8 @@ class Text:
             problems.unknown(path, self.what, value, self.choices)
         elif not value and not self.empty:
             problems.add(path, "is empty")
-        elif len(value) > TEXT_LIMIT:
-            problems.add(path, f"has {len(value)} characters, the most is {TEXT_LIMIT}")
+        elif len(value) > self.most:
+            problems.add(path, f"has {len(value)} characters, the most is {self.most}")
         elif self.pattern and not re.fullmatch(self.pattern, value):
             problems.add(path, f"{value!r} is not {self.what}")
         else:
@@ -80,7 +81,7 @@ class Text:
         choices = self.known() if self.known else self.choices
         if choices:
             return {"enum": list(choices)}
-        found: dict[str, Any] = {"type": "string", "maxLength": TEXT_LIMIT}
+        found: dict[str, Any] = {"type": "string", "maxLength": self.most}
         if not self.empty:
             found["minLength"] = 1
         if self.pattern:

@@ -14,6 +14,7 @@ from tilec.model.suggest import nearest
 
 IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 NAME = "[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+NAME_LIMIT = 100  # characters of a name that files are named by: with version, digest and suffix it has to fit into 255 bytes
 WORD = "[A-Za-z0-9][A-Za-z0-9_-]*"
 VERSION = (
     r"v?(?:[0-9]+!)?[0-9]+(?:\.[0-9]+)*"

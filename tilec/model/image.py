@@ -49,6 +49,8 @@ class ImageInfo:
             kernel's launch says. Its launches then take `dynamic_shared` and `cluster` from here too, and their grid counts clusters.
         dynamic_shared: dynamic shared memory of such a launch in bytes.
         linking: of LTO-IR, what nvJitLink is told beside the architecture: it is the linker that generates the code.
+        reproducible: another build of the same inputs gives the same bytes; False where a compiler's output varies from run to run, or
+            where flags that are not checked may have read anything.
     """
 
     target: Target
@@ -65,6 +67,7 @@ class ImageInfo:
     block: tuple[int, ...] = ()
     dynamic_shared: int = 0
     linking: tuple[str, ...] = ()
+    reproducible: bool = True
 
 
 @value_class(frozen=True, kw_only=True, slots=True)

@@ -112,6 +112,11 @@ class Job:
     group: tuple[Member, ...] = ()
 
     @property
+    def cacheable(self) -> bool:
+        """Whether a cache key covers everything that this job depends on, which cannot be told of flags that are not checked."""
+        return dict(self.spec.source.options).get("unchecked-flags") is not True
+
+    @property
     def id(self) -> str:
         """`gemm-f16-BM128-sm_90`."""
         return f"{self.variant.id}-{self.target}"

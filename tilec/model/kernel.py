@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tilec.errors import Diagnostic, Location
+from tilec.model.alike import Alike
 from tilec.model.arch import Target, TargetKind
 from tilec.model.image import ImageInfo
 from tilec.model.jit import JitFallback
@@ -73,12 +74,14 @@ class KernelDecl:
         axes: axes of the matrix that the source names besides its constants.
         grid: how many blocks the source says there are; then the manifest says nothing else, unless `grid_free`.
         requires: conditions on the arguments that the source demands.
+        alike: extents that have to be equal unless a requirement says otherwise.
         safety: what is known of its safety, None where the language does not say.
         unproven: accesses that need a check inside of the kernel, each with what would prove it, and notes of the calls on the way to it.
         named: its parameters have names of their own; where not, the manifest's `params` name them in order.
         simt: the manifest says how many threads a block has; None as the language has it.
         block: block that the code was compiled for (`reqntid`), empty for any.
         kinds: kinds of targets that can be made of it (`cubin`, `ptx`, `tileir`); empty for all that the language makes.
+        typed: the compiled entry's name holds the types of its parameters, so that dtypes may be left to it.
     """
 
     name: str
@@ -95,12 +98,14 @@ class KernelDecl:
     grid: tuple[str, ...] = ()
     grid_free: bool = False
     requires: tuple[str, ...] = ()
+    alike: tuple[Alike, ...] = ()
     safety: Safety | None = None
     unproven: tuple[Diagnostic, ...] = ()
     named: bool = True
     simt: bool | None = None
     block: tuple[int, ...] = ()
     kinds: tuple[str, ...] = ()
+    typed: bool = False
 
     @property
     def variadic(self) -> bool:
@@ -202,6 +207,7 @@ class KernelInfo:
     def beyond_schema_4(self) -> bool:
         """Whether its row says what indexes of version 4 have no words for; tensor maps, scratch memory and LTO-IR among it."""
         special = any(":" in slot.type for variant in self.variants for slot in variant.abi)
+        special = special or not all(image.reproducible for variant in self.variants for image in variant.images)
         return special or self.has_ltoir or self.jit is not None or self.launch.programmatic or bool(self.rules or self.optionals)
 
     @property

@@ -16,7 +16,7 @@ from tilec.model.safety import Checks
 from tilec.model.signature import Param
 from tilec.model.suggest import did_you_mean
 from tilec.model.table import DispatchRule, TuningTable
-from tilec.plan.checks import check_clusters, check_entry, check_hints, check_kernel, check_shared
+from tilec.plan.checks import check_clusters, check_entry, check_hints, check_kernel, check_names, check_shared
 from tilec.plan.groups import Groups
 from tilec.plan.matrix import Report, expand
 from tilec.plan.params import Resolver, abi_of_args
@@ -198,6 +198,7 @@ def _plan_kernel(scope: _Scope, kernel: Kernel, decl: KernelDecl, source: Source
         report(no_target(kernel, language, wanted), ("kernel", kernel.name))
     check_clusters(kernel, decl, [job.target for job in jobs], report)
     check_shared(kernel, jobs, report)
+    check_names(kernel, jobs, report)
     info = dataclasses.replace(_info(kernel, decl, params, variants), table=table)
     return PlannedKernel(info=info, jobs=tuple(jobs), manifest=kernel, space=space)
 
@@ -316,3 +317,11 @@ def _info(kernel: Kernel, decl: KernelDecl, params: tuple[Param, ...], variants:
 
 
 __all__ = ["LanguageFacts", "Plan", "PlannedKernel", "make_plan"]
+
+
+def near_job(job_id: str, plan: Plan) -> str:
+    """Jobs of the variant, where it is a variant's or kernel's id; else the nearest job."""
+    begun = [job.id for job in plan.jobs if job_id in (job.variant.id, job.spec.name)]
+    if begun:
+        return f"; jobs end in their target: {', '.join(begun[:4])}{', …' if len(begun) > 4 else ''}"
+    return did_you_mean(job_id, [job.id for job in plan.jobs[:2000]])

@@ -20,6 +20,7 @@ from tilec.plan.matrix import Report
 from tilec.plan.params import suggest, symbol_places
 from tilec.plan.targets import LanguageFacts
 
+_LONGEST_ID = 240  # with a suffix it has to fit into the 255 bytes of a file's name
 _CLUSTERS = (9, 0)  # compute capability from which on blocks form clusters
 
 
@@ -161,6 +162,14 @@ def check_clusters(kernel: Kernel, decl: KernelDecl, targets: Sequence[Target], 
         path = ("launch", "cluster") if kernel.launch.cluster else ()
         what = f"clusters of {size} blocks need compute capability 9.0, and {', '.join(older)} {'is' if len(older) == 1 else 'are'} older"
         report(f"{what}: limit the kernel to newer targets in [[override]]", ("kernel", kernel.name, *path))
+
+
+def check_names(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
+    """Refuse job ids that no file can be named by: files of single images are."""
+    longest = max((job.id for job in jobs), key=len, default="")
+    if len(longest) > _LONGEST_ID:
+        what = f"a job's id has {len(longest)} characters, the most is {_LONGEST_ID}: files are named by it"
+        report(f"{what} ({longest[:60]}…)", ("kernel", kernel.name, "matrix"))
 
 
 def check_shared(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:

@@ -108,10 +108,10 @@ class Resolver:
         if rank < 0 and not (decl and decl.type):
             self.report(f"a tensor parameter needs a rank: params.{name}.rank = 1, 2, …", ("kernel", self.kernel.name, "params", name))
             return None
-        if not dtype:
-            argument = self.template.get(decl.dtype, "") if decl else ""
+        argument = self.template.get(decl.dtype, "") if decl else ""
+        if not dtype and (argument or not (decl and self.decl.typed)):
             what = f"{argument!r} of the symbol is no dtype that tilec knows" if argument else "the source does not say the dtype"
-            self.report(f'{what}: params.{name}.dtype = "f32"', ("kernel", self.kernel.name, "params", name))
+            self.report(f"{what}: write it as params.{name}.dtype", ("kernel", self.kernel.name, "params", name))
             return None
         return Param(
             name=name,
@@ -159,7 +159,7 @@ class Resolver:
         if dtype:
             return ParamKind.SCALAR
         where = path if name in self.tables else ("kernel", self.kernel.name)
-        example = f'params.{name} = {{ dtype = "f32", rank = 1 }} for a tensor, {{ dtype = "f32" }} for a scalar'
+        example = f'params.{name} = {{ dtype = "…", rank = 1 }} for a tensor, {{ dtype = "…" }} for a scalar'
         self.report(f"the source does not say what parameter {name!r} is: {example}", where)
         return None
 

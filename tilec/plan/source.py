@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from tilec.errors import Diagnostic
+from tilec.errors import Diagnostic, ExpressionError
 from tilec.manifest.types import Kernel
+from tilec.model.alike import Alike, conditions, unstated
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import AxisUse, AxisValue, KernelDecl
 from tilec.model.safety import Checks, Fact, Guarantee, Safety
@@ -26,9 +28,19 @@ def with_source(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
         report("the blocks of a kernel with a tl.MappedMut are numbered along one dimension: give a grid of one", path)
     axes = dict(kernel.matrix.axes)
     constants = {p.name: p.default for p in decl.params if p.kind == "constant" and p.name not in axes and p.default is not None}
-    requires = tuple(dict.fromkeys((*launch.requires, *(_filled(text, constants) for text in decl.requires))))
+    source = (_filled(text, constants) for text in (*_equal_extents(kernel, decl), *decl.requires))
+    requires = tuple(dict.fromkeys((*launch.requires, *source)))
     block = launch.block or tuple(map(str, decl.block))
     return dataclasses.replace(kernel, launch=dataclasses.replace(launch, grid=launch.grid or decl.grid, block=block, requires=requires))
+
+
+def _equal_extents(kernel: Kernel, decl: KernelDecl) -> tuple[str, ...]:
+    """The conditions of the source that extents are equal, without those of which the manifest requires something else."""
+    ranks = {param.name: param.rank for param in decl.params}
+    alike: Sequence[Alike] = decl.alike
+    with contextlib.suppress(ExpressionError):  # the checks of the manifest report it
+        alike = unstated(alike, kernel.launch.requires, ranks)
+    return conditions(alike, ranks)
 
 
 def with_names(kernel: Kernel, decl: KernelDecl, report: Report) -> KernelDecl:

@@ -19,10 +19,8 @@ from tilec.runner.inputs import Array
 from tilec.runner.run import Device
 
 if TYPE_CHECKING:
-    from tilec.runtime.bound import BoundLaunch
     from tilec.runtime.launch import Launcher
     from tilec.runtime.load import Module
-    from tilec.runtime.protocols import StreamLike
 
 
 T = TypeVar("T")
@@ -148,11 +146,6 @@ class ChainLauncher:
                 _say_step(error, call.step)
                 raise
 
-    def bind(self, /, **arguments: Any) -> BoundChain:
-        """The steps with their arguments, to be enqueued many times."""
-        given = [arguments[name] for name in self._names]
-        return BoundChain([(call.step, call.asked(call.launcher.bind, given)) for call in self._calls])
-
     def explain(self, **arguments: Any) -> ChainExplanation:
         """What the steps take."""
         given = [arguments[name] for name in self._names]
@@ -208,23 +201,6 @@ def _call(launcher: Launcher, step: BoundStep, arguments: Sequence[str]) -> _Cal
         taken=tuple((arguments.index(one.name) if one.name else None, one.value) for one in (operands[name] for name in names)),
         leading=next((place for place, (one, other) in enumerate(zip(params, names, strict=False)) if one != other), len(names)),
     )
-
-
-class BoundChain:
-    """The steps of a chain with their arguments."""
-
-    def __init__(self, launches: Sequence[tuple[BoundStep, BoundLaunch]]) -> None:
-        """Keep them in order."""
-        self._launches = [(step, bound.launch) for step, bound in launches]
-
-    def launch(self, stream: StreamLike) -> None:
-        """Enqueue one behind the other."""
-        for step, launch in self._launches:
-            try:
-                launch(stream)
-            except TilecError as error:
-                _say_step(error, step)
-                raise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

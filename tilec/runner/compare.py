@@ -114,6 +114,23 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) 
     )
 
 
+def differing(one: Array, two: Array) -> Array:
+    """Mark elements that differ in a bit, in a row.
+
+    All NaN are the same: which one an operation gives, its operands and their order decide.
+    """
+    off: Array = (_bytes(one) != _bytes(two)).any(axis=-1)
+    at = np.flatnonzero(off)
+    left, right = (array.reshape(-1)[at].astype(np.float64) for array in (one, two))
+    off[at] = ~(np.isnan(left) & np.isnan(right))
+    return off
+
+
+def _bytes(array: Array) -> Array:
+    """Its elements as rows of bytes."""
+    return np.frombuffer(array.tobytes(), np.uint8).reshape(-1, array.itemsize)
+
+
 def distances(actual: Array, expected: Array, tolerance: Tolerance) -> tuple[Array, Array]:
     """(|actual - expected| in f64, which of them are beyond the tolerance), by the rules of `compare`."""
     distance, size = _distance(actual, expected)

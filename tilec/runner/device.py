@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tilec.runtime.load import Module
     from tilec.runtime.ops.op import DeviceOp
     from tilec.runtime.seam import DeviceDriver, DeviceInfo
+    from tilec.runtime.seam_types import LaunchShape
 
 # The launch of a kernel: its name, arguments and axes by name.
 Call = tuple[str, Mapping[str, Any], Mapping[str, Any]]
@@ -34,6 +35,9 @@ class ModuleDevice:
         module: a bundle that is loaded on a device.
         driver: what it is loaded through.
         advice: what brings Tile IR into the module, where that is not a matter of the manifest.
+
+    Attributes:
+        launching: the launches that are being waited for.
     """
 
     def __init__(self, module: Module, driver: DeviceDriver, *, advice: str = "") -> None:
@@ -41,6 +45,7 @@ class ModuleDevice:
         self._driver = driver
         self._device = module.device
         self._advice = advice
+        self.launching: tuple[Call, ...] = ()
 
     def refusal(self, kernel: str, axes: Mapping[str, Any]) -> str:
         """Why a kernel needs a GPU, or an empty text where it does not.
@@ -81,8 +86,20 @@ class ModuleDevice:
 
     def launch(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
         """Launch a kernel and wait until it is done."""
-        self._module.kernels[kernel](STREAM, **arguments, **axes)
-        self._driver.synchronize(self._device.ordinal, STREAM)
+        self.launching = ((kernel, arguments, axes),)
+        try:
+            self._module.kernels[kernel](STREAM, **arguments, **axes)
+            self._driver.synchronize(self._device.ordinal, STREAM)
+        finally:
+            self.launching = ()
+
+    def shape(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> LaunchShape:
+        """Return grid, block and shared memory of a launch.
+
+        Raises:
+            LaunchError: it would be refused.
+        """
+        return self._module.kernels[kernel].explain(**arguments, **axes).shape
 
     def launch_in_order(self, calls: Sequence[Call], failed: Callable[[int, TilecError], None]) -> None:
         """Launch (kernel, arguments, axes) as one chain of `then`: one behind the other on one stream. Wait until the last is done.
@@ -106,6 +123,7 @@ class ModuleDevice:
             # Made when those before it are on the stream: until then it would hold what they write.
             return chain.then(lambda _: made(place))
 
+        self.launching = tuple(calls)
         try:
             chain = functools.reduce(behind, range(1, len(calls)), made(0))
             chain.sync_on(Stream.borrow_raw(STREAM, self._device, driver=self._driver))
@@ -113,6 +131,8 @@ class ModuleDevice:
             error.op = ""  # made here, at no line of the user's
             failed(reached, error)
             raise
+        finally:
+            self.launching = ()
 
 
 class ApartDevice(ModuleDevice):

@@ -11,7 +11,7 @@ from tilec.runner.run import CaseResult, OutputResult, RunReport
 
 def to_json(report: RunReport) -> dict[str, Any]:
     """The whole report."""
-    statuses = ("passed", "failed", "error", "ran", "skipped")
+    statuses = ("passed", "failed", "error", "hung", "ran", "skipped")
     return {
         "ok": report.ok,
         "counts": {status: report.count(status) for status in statuses},

@@ -66,10 +66,10 @@ class CaseResult:
     Attributes:
         case: the case.
         status: `passed`, `failed` (a comparison), `error` (it could not be run or compared), `ran` (there is nothing to compare with) or
-            `skipped` (the device cannot run such kernels).
+            `skipped` (the device cannot run such kernels) or `hung` (it reached its time limit).
         outputs: per output of the kernel, in launcher order; empty where nothing was compared.
         seconds: host time of launch and wait; 0 where there was no launch.
-        error: what went wrong, for status `error`.
+        error: what went wrong, for status `error` or `hung`.
         reason: why it was skipped, for status `skipped`.
         repeats: where it was run several times.
     """

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilec.errors import FaultError, TilecError
-from tilec.runner.cases import BoundCase, small_case
-from tilec.runner.compare import compare, tolerance_for
+from tilec.runner.cases import BoundCase, BoundStep, small_case
+from tilec.runner.chains import device_of
+from tilec.runner.compare import compare, differing, tolerance_for
 from tilec.runner.counting import require_countable
 from tilec.runner.device import ModuleDevice
 from tilec.runner.inputs import Array, make_inputs
-from tilec.runner.run import arguments_on
+from tilec.runner.run import Device, arguments_on
+from tilec.runner.undetermined import Comparison, Fills
 from tilec.runtime.cpu_driver import CpuDriver
 from tilec.runtime.cpu_launch import CpuOptions, CpuRun
 from tilec.runtime.load import load
 from tilec.tileir.check.checker import Checker
 from tilec.tileir.check.findings import Finding, FindingKind
+from tilec.tileir.execute import DEFAULT
 from tilec.tileir.ir import Loc
 
 if TYPE_CHECKING:
@@ -33,6 +37,7 @@ CHECKED = (
     "promises to the compiler: divisibility, alignment, bounds, equal elements, no overflow",
     "assertions, and loops that do not end",
     "results that depend on the order of the blocks",
+    "results that depend on elements beyond an array's edge, or masked off, that no padding determines",
 )
 NOT_CHECKED = (
     "the order of accesses within one block",
@@ -96,7 +101,9 @@ class Watch:
     """
 
     def __init__(self, *, not_finite: bool = False) -> None:
-        self._uninitialized: frozenset[str] = frozenset()
+        self._case: BoundCase | None = None
+        self._launches = 0
+        self._blank: dict[str, Array] = {}
         self._slots: dict[str, tuple[str, ...]] = {}
         self._not_finite = not_finite
         self._seen: list[tuple[CpuRun, Checker]] = []
@@ -108,21 +115,44 @@ class Watch:
             self._slots.update((variant.id, tuple(slot.expr for slot in variant.abi)) for variant in kernel.variants)
 
     def expect(self, case: BoundCase) -> None:
-        """The next launches are a case's: its inputs with `dist = "empty"` mean nothing before the kernel writes them."""
-        self._uninitialized = frozenset(item.name for item in case.inputs if item.dist == "empty")
+        """The next launches are a case's: its inputs with `dist = "empty"` mean nothing before a kernel writes them."""
+        self._case, self._launches = case, 0
 
     def __call__(self, run: CpuRun) -> Checker:
         """The checker of one launch."""
-        checker = Checker(
-            run.program.function,
-            run.memory,
-            uninitialized=self._uninitialized,
-            slots=self._slots.get(run.kernel, ()),
-            not_finite=self._not_finite,
-        )
         with self._lock:
+            names = self._uninitialized()
+            checker = Checker(
+                run.program.function,
+                run.memory,
+                uninitialized=names,
+                blank={name: self._blank[of_case] for name, of_case in names.items() if of_case in self._blank},
+                slots=self._slots.get(run.kernel, ()),
+                not_finite=self._not_finite,
+            )
             self._seen.append((run, checker))
+            self._launches += 1
         return checker
+
+    def _uninitialized(self) -> dict[str, str]:
+        """Parameters of the next launch that nothing has written in full, and the inputs of the case that they are given.
+
+        A launch of a chain finds in them what the launches before it wrote.
+        """
+        if self._case is None:
+            return {}
+        empty = [item.name for item in self._case.inputs if item.dist == "empty"]
+        if not self._case.steps:
+            return {name: name for name in empty}
+        place = self._launches % len(self._case.steps)
+        if place == 0:
+            self._blank.clear()
+        else:
+            _, before = self._seen[-1]
+            for name, of_case in _given(self._case.steps[place - 1], empty).items():
+                if (left := before.blank(name)) is not None:
+                    self._blank[of_case] = left
+        return _given(self._case.steps[place], empty)
 
     def take(self) -> tuple[tuple[CpuRun, Checker], ...]:
         """The launches since the last call."""
@@ -131,8 +161,13 @@ class Watch:
         return seen
 
 
+def _given(step: BoundStep, names: Sequence[str]) -> dict[str, str]:
+    """The parameters of a step that are given one of these inputs of the case, with its name."""
+    return {param: operand.name for param, operand in step.arguments if operand.name in names}
+
+
 class Sanitizer:
-    """Checks cases of one bundle.
+    """Checks cases of one bundle, of kernels and of chains.
 
     Args:
         bundle: what is built, with Tile IR.
@@ -143,29 +178,48 @@ class Sanitizer:
     def __init__(self, bundle: Bundle, options: SanitizeOptions = SanitizeOptions(), *, advice: str = "") -> None:
         self._watch = Watch(not_finite=options.not_finite)
         self._watch.know(bundle)
-        self._devices = {}
-        for order in options.orders:
-            driver = CpuDriver(CpuOptions(order=order, steps=options.steps, observer=self._watch, output=_silent))
-            self._devices[order] = ModuleDevice(load(bundle, "cpu", driver=driver), driver, advice=advice)
+        self._fills = Fills()
+        self._steps = options.steps or DEFAULT.steps
+        watching = CpuOptions(steps=options.steps, observer=self._watch, output=_silent, undetermined=self._fills)
+        plain = dataclasses.replace(watching, order=options.orders[0], observer=None, cancelled=self._fills.spent)
+
+        def device(chosen: CpuOptions) -> ModuleDevice:
+            driver = CpuDriver(chosen)
+            return ModuleDevice(load(bundle, "cpu", driver=driver), driver, advice=advice)
+
+        self._devices = {order: device(dataclasses.replace(watching, order=order)) for order in options.orders}
+        self._plain = device(plain)
 
     def check(self, case: BoundCase) -> CaseFindings:
         """Run a case in every order. Defects end up in the result, and errors of tilec too."""
         case = small_case(case)
-        first = next(iter(self._devices.values()))
-        if refusal := first.refusal(case.kernel, dict(case.axes)):
+        if case.error is None and (refusal := device_of(case, self._plain).refusal(case.kernel, dict(case.axes))):
             return CaseFindings(case=case, skipped=refusal)
         self._watch.expect(case)
+        self._fills.forget()
         seen = _Seen(case)
         try:
-            for order, device in self._devices.items():
-                if not self._run(seen, order, device):
-                    break  # the other orders would stop at the same place, after the same time
+            # After a fault the other orders would stop at the same place, after the same time.
+            whole = all(self._run(seen, order, device_of(case, device)) for order, device in self._devices.items())
+            if self._fills.sources:
+                self._compare(seen, whole=whole)
         except TilecError as error:
             seen.take(self._watch)
             return seen.result(error)
         return seen.result()
 
-    def _run(self, seen: _Seen, order: str | int, device: ModuleDevice) -> bool:
+    def _compare(self, seen: _Seen, *, whole: bool) -> None:
+        """Look for results that depend on undetermined elements, where launches come to their end."""
+        fault = "the launch faults"
+        try:
+            if whole:
+                seen.keep(Comparison(seen.case, device_of(seen.case, self._plain), self._fills, self._steps).findings())
+                return
+        except FaultError as error:
+            fault = error.what
+        seen.note("undetermined", f"whether elements that no padding determines change the result was not checked: {fault}")
+
+    def _run(self, seen: _Seen, order: str | int, device: Device) -> bool:
         """Run a case in one order; whether it came to its end."""
         case = seen.case
         require_countable(case)
@@ -188,7 +242,8 @@ class _Seen:
         self.case = case
         self._found: dict[tuple[Any, ...], Finding] = {}
         self._notes: dict[str, str] = {}
-        self._variants: dict[str, int] = {}
+        self._variants: dict[str, None] = {}
+        self._blocks = 0
         self._combines = False
         self._different: set[str] = set()
         self._first: tuple[str | int, dict[str, Array]] | None = None
@@ -197,19 +252,24 @@ class _Seen:
         """Add findings; of the same defect in several orders the first stays, with the largest count."""
         for finding in findings:
             places = sorted(str(place) for place in (finding.location, finding.other and finding.other.location))
-            key = (finding.kind, finding.parameter, *places)
+            key = (finding.kind, finding.kernel, finding.parameter, *places)
             known = self._found.get(key)
             self._found[key] = finding if known is None else dataclasses.replace(known, count=max(known.count, finding.count))
 
+    def note(self, about: str, text: str) -> None:
+        """Add what is no defect; of several notes about one thing the last stays."""
+        self._notes[about] = text
+
     def take(self, watch: Watch) -> None:
-        """Add what a watch saw."""
-        for run, checker in watch.take():
-            self.keep(checker.findings)
-            x, y, z = run.grid
-            self._variants.setdefault(run.kernel, x * y * z)
+        """Add what a watch saw of one execution of the case."""
+        launches = watch.take()
+        for run, checker in launches:
+            self.keep(dataclasses.replace(finding, kernel=run.kernel) for finding in checker.findings)
+            self._variants[run.kernel] = None
             self._combines |= _synchronises(run)
             if checker.unsure:
-                self._notes["unsure"] = _UNSURE
+                self.note("unsure", _UNSURE)
+        self._blocks = max(self._blocks, sum(math.prod(run.grid) for run, _ in launches))
 
     def compare(self, order: str | int, outputs: dict[str, Array]) -> None:
         """Hold the outputs of an order against those of the first: what differs is a finding, or a note where rounding explains it."""
@@ -218,7 +278,7 @@ class _Seen:
             return
         first_order, first = self._first
         for name, other in outputs.items():
-            if name in self._different or _same(first[name], other):
+            if name in self._different or not differing(first[name], other).any():
                 continue
             self._different.add(name)
             dtype = next(p.dtype for p in self.case.params if p.name == name)
@@ -229,15 +289,14 @@ class _Seen:
 
     def result(self, error: TilecError | None = None) -> CaseFindings:
         """All of it."""
-        blocks = max(self._variants.values(), default=0)
-        if not blocks and not self._found and error is None:
+        if not self._blocks and not self._found and error is None:
             self._notes["blocks"] = "the grid has no blocks: there was nothing to check"
         return CaseFindings(
             case=self.case,
             variants=tuple(self._variants),
             findings=tuple(self._found.values()),
             notes=tuple(self._notes.values()),
-            blocks=blocks,
+            blocks=self._blocks,
             error=error,
         )
 
@@ -255,7 +314,7 @@ def sanitize_cases(
     cases: Iterable[BoundCase],
     sanitizer: Sanitizer | None,
     *,
-    absent: Mapping[str, str] | None = None,
+    absent: Callable[[BoundCase], str] = lambda _: "",
     on_case: Callable[[BoundCase], None] | None = None,
     on_result: Callable[[CaseFindings], None] | None = None,
 ) -> tuple[CaseFindings, ...]:
@@ -264,13 +323,13 @@ def sanitize_cases(
     Args:
         cases: what to check.
         sanitizer: checks them; None where all kernels are absent.
-        absent: kernels that are not in the bundle, with the reason.
+        absent: why a case cannot be run from the bundle at all; empty where it can.
         on_case: sees each before it is run.
         on_result: sees what came of each.
     """
     results = []
     for case in cases:
-        reason = (absent or {}).get(case.kernel, "")
+        reason = absent(case)
         if reason or sanitizer is None:
             results.append(CaseFindings(case=case, skipped=reason))
         else:
@@ -325,7 +384,7 @@ def _fault(error: FaultError) -> Finding:
 
 def _dependence(name: str, one: tuple[str | int, Array], two: tuple[str | int, Array]) -> Finding:
     (one_order, one_values), (two_order, two_values) = one, two
-    off = _differing(one_values, two_values)
+    off = differing(one_values, two_values)
     place = int(np.flatnonzero(off)[0])
     index = tuple(int(n) for n in np.unravel_index(place, one_values.shape)) if one_values.ndim else ()
     shown = ", ".join(map(str, index))
@@ -342,24 +401,6 @@ def _dependence(name: str, one: tuple[str | int, Array], two: tuple[str | int, A
 
 def _order(order: str | int) -> str:
     return order if isinstance(order, str) else f"random ({order})"
-
-
-def _same(one: Array, two: Array) -> bool:
-    return one.tobytes() == two.tobytes() or not bool(_differing(one, two).any())
-
-
-def _differing(one: Array, two: Array) -> Array:
-    """Which elements differ, in a row. All NaN are the same: which one an operation gives, its operands and their order decide."""
-    off: Array = (_bytes(one) != _bytes(two)).any(axis=-1)
-    at = np.flatnonzero(off)
-    left, right = (array.reshape(-1)[at].astype(np.float64) for array in (one, two))
-    off[at] = ~(np.isnan(left) & np.isnan(right))
-    return off
-
-
-def _bytes(array: Array) -> Array:
-    """Its elements as rows of bytes."""
-    return np.frombuffer(array.tobytes(), np.uint8).reshape(-1, array.itemsize)
 
 
 def _synchronises(run: CpuRun) -> bool:

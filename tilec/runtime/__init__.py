@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilec.runtime import api
-    from tilec.runtime.bound import BoundLaunch
     from tilec.runtime.device import Device
     from tilec.runtime.devices import devices
     from tilec.runtime.events import Event
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncKernelLaunch",
-    "BoundLaunch",
     "CudaGraph",
     "Device",
     "DeviceBuffer",
@@ -109,7 +107,6 @@ __all__ = [
 
 # What each module has to offer; a test holds this against the imports above.
 _NAMES = {
-    "bound": "BoundLaunch",
     "device": "Device",
     "devices": "devices",
     "events": "Event",

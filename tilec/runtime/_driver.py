@@ -14,6 +14,7 @@ from tilec.model.arch import Version
 from tilec.runtime._driver_calls import is_final
 from tilec.runtime._driver_graphs import GraphCalls
 from tilec.runtime.lost import LaunchRecord
+from tilec.runtime.once import Once
 from tilec.runtime.seam_types import DeviceInfo, Dim3, FunctionFacts, FunctionHandle, LaunchCall, LaunchParts, LaunchShape, ModuleHandle
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _INVALID_CONTEXT = 201
 _INVALID_HANDLE = 400
 
 
-@functools.cache
+@Once
 def driver() -> Driver:
     """The process's driver, started at the first call.
 

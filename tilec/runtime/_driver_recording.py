@@ -7,8 +7,8 @@ from typing import Any
 from tilec.runtime._driver import Driver
 from tilec.runtime.lost import LaunchRecord, Running
 from tilec.runtime.ops.execution import running
-from tilec.runtime.ops.site import location, site
 from tilec.runtime.seam import ExecutableHandle, FunctionHandle, LaunchCall, LaunchParts, LaunchShape
+from tilec.runtime.sites import site
 
 
 class RecordingDriver(Driver):
@@ -79,4 +79,4 @@ class RecordingDriver(Driver):
 
 def _here() -> str:
     op = running()
-    return f"op: {op}" if op else f"launched at {location(site())}"
+    return f"op: {op}" if op else f"launched at {site()}"

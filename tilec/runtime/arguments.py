@@ -16,33 +16,12 @@ Look = tuple[int, object]
 Reader = Callable[[Any], Look]
 
 
-# By name: where there is no such tensor, its module is not imported.
-_PLAIN = ("tilec.runtime.tensors.tensor", "Tensor")
-
-
 class UnreadableError(Exception):
     """An argument is no tensor, or one that cannot be read; the text says why. Becomes an `ArgumentError` with the kernel's name."""
 
 
 class Readers(dict[type, Reader]):
-    """How to look at a tensor, by its type; a type met for the first time is classified once.
-
-    Attributes:
-        torch_types: torch's tensor types among them; launch paths read these in place.
-        leased_types: tilec's own types with leases, which are told whether a launch reads or writes them, and on which stream.
-        plain_type: the one among them whose lease is its memory's, which launches read in place; None before there is any tensor.
-    """
-
-    def __init__(self) -> None:
-        """Start with no type known."""
-        super().__init__()
-        self.torch_types: set[type] = set()
-        self.leased_types: set[type] = set()
-        self.plain_type: type | None = None
-
-    def leased(self, value: Any) -> bool:
-        """Whether a value is of one of `leased_types`."""
-        return self[type(value)] is not None and type(value) in self.leased_types
+    """How to look at a tensor, by its type; a type met for the first time is classified once."""
 
     def __missing__(self, cls: type) -> Reader:
         """Classify a type."""
@@ -50,13 +29,7 @@ class Readers(dict[type, Reader]):
         if cls is type(None):
             reader = _look_none
         elif _is_torch(cls):
-            self.torch_types.add(cls)
             reader = _look_torch
-        elif hasattr(cls, "_tilec_read_"):
-            self.leased_types.add(cls)
-            if (cls.__module__, cls.__name__) == _PLAIN:
-                self.plain_type = cls
-            reader = attrgetter("_tilec_look_")
         elif _is_masked(cls):
             reader = _refuse_masked
         else:
@@ -74,6 +47,18 @@ class _Frozen(dict[type, bool]):
 
 
 READERS = Readers()
+
+
+def is_leased(value: Any) -> bool:
+    """Whether a value is a tensor of tilec's own with a lease: launches acquire it, and keep its stream order."""
+    return hasattr(type(value), "_tilec_leased_")
+
+
+def is_foreign(value: Any) -> bool:
+    """Whether a value is an array of another library, whose reader does not wait for launches."""
+    return value is not None and not hasattr(type(value), "_tilec_facts_")
+
+
 FROZEN = _Frozen()
 
 
@@ -152,15 +137,10 @@ def _is_torch(cls: type) -> bool:
 
 
 def _look_torch(tensor: Any) -> Look:
-    # Launch paths say the same in place.
-    plain = tensor.is_contiguous() and not tensor.is_neg()
-    key = (tensor.dtype, tensor.shape, tensor.get_device()) if plain else torch_strided(tensor)
-    return tensor.data_ptr(), key
-
-
-def torch_strided(tensor: Any) -> object:
-    """The key of a torch tensor that is not contiguous, or lazily negated: then no plan has it. (Conjugated ones have no known dtype.)"""
-    return tensor.dtype, tensor.shape, tensor.get_device(), tensor.stride(), tensor.is_neg()
+    if tensor.is_contiguous() and not tensor.is_neg():
+        return tensor.data_ptr(), (tensor.dtype, tensor.shape, tensor.get_device())
+    # A lazily negated tensor has a key that no plan has. (A conjugated one has no known dtype.)
+    return tensor.data_ptr(), (tensor.dtype, tensor.shape, tensor.get_device(), tensor.stride(), tensor.is_neg())
 
 
 def _torch_facts(tensor: Any) -> TensorFacts:

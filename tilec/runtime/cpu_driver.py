@@ -27,6 +27,7 @@ from tilec.runtime.cpu_queue import Mark, Queue, Work, end_all
 from tilec.runtime.forks import renew_locks
 from tilec.runtime.graph_double import Captures, Executable, GraphDouble, Node
 from tilec.runtime.layout import ON_CPU, ON_GPU
+from tilec.runtime.once import Once
 from tilec.runtime.seam import CopyBox, CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
 from tilec.tileir.execute import memory_of_variables, prepare
 from tilec.tileir.ir import Module
@@ -57,7 +58,7 @@ class LoadedModule:
     variables: tuple[Region, ...]
 
 
-@functools.cache
+@Once
 def cpu_driver() -> CpuDriver:
     """The process's cpu device."""
     return CpuDriver()

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilec.errors import ArgumentError, BundleError, DriverError, InternalError, TilecError
-from tilec.runtime.arguments import READERS
+from tilec.runtime.arguments import is_leased
 from tilec.runtime.cpu_memory import Allocations, foreign_bytes
 from tilec.runtime.cpu_queue import Queue, Work
 from tilec.runtime.layout import ON_CPU
@@ -21,6 +21,7 @@ from tilec.tileir.ir import Pointer, Scalar, Tile, Type
 from tilec.tileir.memory import Memory, Region
 from tilec.tileir.observe import Observer
 from tilec.tileir.program import Program
+from tilec.tileir.undetermined import Undetermined
 from tilec.tileir.values import storage
 
 
@@ -65,6 +66,8 @@ class CpuOptions:
         elements: most elements that a launch may compute, by the estimate before it starts; 0 for the interpreter's own limit.
         output: takes what kernels print; None for standard output.
         observer: makes the observer of a launch, on the stream's thread and just before the launch; None for none.
+        undetermined: says what elements of a launch hold whose value Tile IR leaves open, likewise.
+        cancelled: asked at each pass of a loop whether to stop the launch; None for nobody.
         run: does a launch; replaced by who wants to look at it closer.
     """
 
@@ -74,6 +77,8 @@ class CpuOptions:
     elements: int = 0
     output: Callable[[str], None] | None = None
     observer: Callable[[CpuRun], Observer | None] | None = None
+    undetermined: Callable[[], Undetermined] = Undetermined
+    cancelled: Callable[[], bool] | None = None
     run: Callable[[CpuRun], None] = execute_run
 
 
@@ -140,6 +145,7 @@ class Launching:
     def _made(self, taken: _Taken, cancelled: Callable[[], bool] | None) -> CpuRun:
         parts, wish = self._parts, self._options
         arguments, memory, regions = taken
+        stop = wish.cancelled
         options = Options(
             kernel=parts.kernel,
             order=wish.order,
@@ -147,7 +153,8 @@ class Launching:
             steps=wish.steps or DEFAULT.steps,
             elements=wish.elements or DEFAULT.elements,
             output=wish.output or DEFAULT.output,
-            cancelled=cancelled,
+            cancelled=cancelled if stop is None else lambda: stop() or (cancelled is not None and cancelled()),
+            undetermined=wish.undetermined(),
         )
         return CpuRun(
             kernel=parts.kernel,
@@ -179,7 +186,7 @@ class Launching:
         data = self._allocations.part(low, size)
         if data is None:
             # Of tilec's own the memory is kept, and not the object: a view ends when nobody but the device has it.
-            kept = tuple(value.storage if READERS.leased(value) else value for value in owners)
+            kept = tuple(value.storage if is_leased(value) else value for value in owners)
             data = foreign_bytes(low, size, writable=not part.readonly, owner=kept)
         return Region(
             part.name,

@@ -6,7 +6,7 @@ import functools
 import os
 import warnings
 
-_WORDS = ("launches", "leases")
+_WORDS = ("1", "launches", "leases")
 
 
 @functools.cache

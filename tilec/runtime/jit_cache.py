@@ -1,14 +1,16 @@
-"""Machine code that was compiled at load, kept in the cache of builds: found by what it was made of, and verified before it is used."""
+"""Machine code that was compiled at load, in the private cache of builds: found by what it was made of, and verified before it is used."""
 
 from __future__ import annotations
 
 import contextlib
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tilec.bundle import store
+from tilec.bundle.place import private_root
 from tilec.model.digest import canonical_json, sha256
 
 _KIND = store.KINDS[2]
@@ -18,11 +20,12 @@ class JitCache:
     """Look-up is `get`, never check-then-read. Whatever fails here costs a compile and nothing else.
 
     Args:
-        root: the cache's directory, made when first written to; None for a cache that holds nothing.
+        root: the cache's directory, made when first written to; None for a cache that holds nothing. One that others can change is
+            neither read nor written: code from there would run on the GPU. A RuntimeWarning says so, once in a process.
     """
 
     def __init__(self, root: Path | None) -> None:
-        self._root = root
+        self._root = private_root(root, lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2))
 
     def get(self, key: Mapping[str, Any]) -> bytes | None:
         """What is kept under a key, or None. What was damaged or is of another key is removed, and never given."""

@@ -14,6 +14,7 @@ from tilec.model.kernel import BundleInfo
 from tilec.runtime.devices import driver_of, find_device
 from tilec.runtime.images import store_of
 from tilec.runtime.launch import Launcher
+from tilec.runtime.once import Once
 from tilec.runtime.prepare import Site
 from tilec.runtime.seam_types import DeviceInfo
 from tilec.runtime.uncopied import Uncopied
@@ -61,7 +62,7 @@ def site_on(bundle: Bundle, device: DeviceInfo, driver: DeviceDriver, jit_fallba
         from tilec.runtime.jit import asked_for
 
         asked = asked_for(said, who)
-    return Site(bundle=bundle, device=device, driver=driver, store=store_of(driver), asked=asked, jit=_Jits())
+    return Site(bundle=bundle, device=device, driver=driver, store=store_of(driver), asked=asked, jit=Once(_jit))
 
 
 class Module(Uncopied):
@@ -145,19 +146,7 @@ class _Launchers(Mapping[str, Launcher]):
         return f"<kernels of {package.name} {package.version} on {self._site.device}>"
 
 
-class _Jits:
-    """Gives what compiles for a loaded bundle, made by the first thread that asks: few bundles need it."""
+def _jit() -> Jit:
+    from tilec.runtime.jit import Jit  # few bundles need it
 
-    __slots__ = ("_lock", "_made")
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._made: Jit | None = None
-
-    def __call__(self) -> Jit:
-        with self._lock:
-            if self._made is None:
-                from tilec.runtime.jit import Jit
-
-                self._made = Jit()
-            return self._made
+    return Jit()

@@ -6,7 +6,7 @@ import sys
 import threading
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,19 +23,21 @@ class Package:
     """What stands behind the functions of a generated package. Usable from any thread.
 
     Attributes:
-        name: import name of the package. file: of the bundle inside it.
+        name: import name of the package. file: of the bundle inside it. index: SHA-256 of the index of that bundle (hex).
         makers: of launches that run later, on whatever device they are run on.
     """
 
-    def __init__(self, name: str, file: str) -> None:
+    def __init__(self, name: str, file: str, index: str = "") -> None:
         """Open nothing yet.
 
         Args:
             name: import name of the package.
             file: name of the bundle inside the package.
+            index: SHA-256 of the index of that bundle (hex); empty takes any, as for packages that were built before there was one.
         """
         self.name = name
         self.file = file
+        self.index = index
         self._lock = threading.RLock()
         self._bundle: Bundle | None = None
         self._modules: dict[tuple[DeviceDriver, int], Module] = {}
@@ -47,17 +49,30 @@ class Package:
 
     @property
     def bundle(self) -> Bundle:
-        """The bundle. Reading its index asks no device.
+        """The bundle. Reading its index asks no device. The index has the digest of each image, which is verified when it is loaded.
 
         Raises:
-            BundleError: it cannot be read.
+            BundleError: it cannot be read, or has another index than the one that the package was built with.
         """
         with self._lock:
             if self._bundle is None:
                 from tilec.bundle.read import Bundle
 
-                self._bundle = Bundle.open(self._source(), whole=False)
+                bundle = Bundle.open(self._source(), whole=False)
+                if self.index and bundle.index_digest != self.index:
+                    self._refuse(bundle)
+                self._bundle = bundle
             return self._bundle
+
+    def _refuse(self, bundle: Bundle) -> NoReturn:
+        from tilec.errors import BundleError
+
+        raise BundleError(
+            f"{bundle.name or f'{self.file} in package {self.name}'}: the bundle is not the one that package {self.name} was built with: "
+            f"its index has SHA-256 {bundle.index_digest}, the package expects {self.index}",
+            cause="the package holds files of two builds, or its bundle was exchanged",
+            fix="install the package again, or build it again with `tilec build`",
+        )
 
     def _source(self) -> Path | bytes:
         """The bundle's path; its bytes where it has none, as in a package in a zip file."""

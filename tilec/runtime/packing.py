@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilec.errors import LayoutError
+from tilec.model.dtype import DTYPES
 from tilec.model.expr import parse
 from tilec.model.signature import AbiSlot, ParamKind
 from tilec.runtime.checks import Call
@@ -23,10 +24,10 @@ class Block:
     """Memory for the arguments of one launch in flight: values, and the array of their addresses that the driver reads.
 
     Attributes:
-        values: the bytes. address: of the array. packed: tensor addresses and scalars that were packed last.
+        values: the bytes. address: of the array.
     """
 
-    __slots__ = ("_array", "_pin", "address", "packed", "values")
+    __slots__ = ("_array", "_pin", "address", "values")
 
     def __init__(self, template: bytes, offsets: tuple[int, ...]) -> None:
         """Lay out a block: `template` holds the values that stay, `offsets` say where each kernel argument is."""
@@ -35,7 +36,6 @@ class Block:
         base = ctypes.addressof(self._pin)
         self._array = (ctypes.c_void_p * max(len(offsets), 1))(*[base + offset for offset in offsets])
         self.address = ctypes.addressof(self._array)
-        self.packed: tuple[Any, ...] = ()  # what `values` holds at the moment
 
 
 class Packing:
@@ -43,13 +43,10 @@ class Packing:
 
     Attributes:
         pack: the struct's `pack_into`: tensor addresses in order, then the free values in order.
-        tensors: number of tensors.
-        free: places of the parameters that are packed at each launch besides tensors.
-        plain: nothing is to be encoded, and the free places are in the order of parameters.
-        encode: per free value what turns it into a packable one; None where nothing does.
+        unranged: (place, dtype) of scalars whose range packing does not check, since no argument of the kernel has their dtype.
     """
 
-    __slots__ = ("encode", "free", "offsets", "pack", "plain", "template", "tensors")
+    __slots__ = ("_encoders", "_free", "_offsets", "_template", "pack", "unranged")
 
     def __init__(self, call: Call, abi: tuple[AbiSlot, ...], ordinal: int) -> None:
         """Lay out the arguments of a checked call on a device.
@@ -97,12 +94,12 @@ class Packing:
         template = bytearray(layout.size)
         for offset, data in constants:
             template[offset : offset + len(data)] = data
-        self.template = bytes(template)
-        self.offsets = tuple(offsets)
-        self.free = tuple(free)
-        self.encode = tuple(encode) if any(encode) else None
-        self.plain = self.encode is None and self.free == tuple(i for i in contract.others if i not in contract.keyed)
-        self.tensors = len(contract.tensors)
+        scalars = [(i, contract.dtype_of(contract.params[i], call.axes)) for i in contract.others if i not in contract.keyed]
+        self.unranged = tuple((i, dtype) for i, dtype in scalars if dtype in DTYPES and (contract.params[i].name, dtype) not in placed)
+        self._template = bytes(template)
+        self._offsets = tuple(offsets)
+        self._free = tuple(free)
+        self._encoders = tuple(encode)
         self.pack: Callable[..., None] = struct.Struct(head).pack_into
         if maps:
             from tilec.runtime.tensormaps import with_maps
@@ -111,7 +108,12 @@ class Packing:
 
     def block(self) -> Block:
         """Memory for one more launch in flight."""
-        return Block(self.template, self.offsets)
+        return Block(self._template, self._offsets)
+
+    def numbers(self, values: tuple[Any, ...]) -> list[Any]:
+        """The values that `pack` takes behind the addresses, encoded for its format."""
+        pairs = zip(self._free, self._encoders, strict=True)
+        return [values[place] if encode is None else encode(values[place]) for place, encode in pairs]
 
 
 class _Layout:

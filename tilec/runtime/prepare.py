@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+import struct
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from tilec.bundle.choose import Candidate, Choice, DeviceFacts, choose_image, require_image
 from tilec.bundle.read import Bundle
-from tilec.errors import DeviceError, InternalError
+from tilec.errors import ArgumentError, DeviceError
 from tilec.model.image import ImageInfo
 from tilec.model.jit import JitFallback
 from tilec.model.kernel import AxisValue, KernelInfo, VariantInfo
@@ -22,6 +23,7 @@ from tilec.runtime.images import Function, ImageStore
 from tilec.runtime.layout import TensorFacts, byte_range
 from tilec.runtime.limits import admit, as_compiled, check_compiled, check_device_limits, check_recorded, check_residency, launch_shape
 from tilec.runtime.packing import Block, Packing
+from tilec.runtime.scalars import refusal
 from tilec.runtime.seam_types import DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
 from tilec.runtime.select import Considered, Settled, settle
 from tilec.values import value_class
@@ -29,14 +31,11 @@ from tilec.values import value_class
 if TYPE_CHECKING:
     from tilec.runtime.jit import Jit
     from tilec.runtime.seam import DeviceDriver
-    from tilec.runtime.torch_guard import Guard
 
 # Streams for which a plan keeps a ready call; with more in turn than this it starts over.
 MOST_STREAMS = 64
 # Variants that were not looked at and that the text of an explanation lists.
 MOST_OTHERS = 8
-# Guards that are made for a plan: a launch that goes back and forth between plans makes one each time.
-MOST_GUARDS = 64
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
@@ -84,22 +83,16 @@ class Plan:
 
     Attributes:
         variant: id of the variant it launches.
-        calls: what enqueues it, by stream handle.
-        blocks: argument memory that no launch uses at the moment.
-        bounds: per pair of the contract, the two distances (second address minus first) between which the tensors overlap.
-        plain: `pack` takes the addresses and the free scalars as they come; else `refill` has to.
+        calls: the driver's call that enqueues it, by stream handle.
+        blocks: argument memory that no launch in flight uses.
     """
 
     def __init__(self, call: Call, packing: Packing, bind: Callable[[int], LaunchCall], site: Site, variant: str) -> None:
-        """Keep what a launch needs of the call that was checked."""
+        """Keep what a launch needs of a call that was checked."""
         self.variant = variant
         self.calls: dict[int, LaunchCall] = {}
         self.blocks: list[Block] = []
-        self.new_block = packing.block
-        self.bounds = _bounds(call)
-        self.pack = packing.pack
-        self.plain = packing.plain
-        self._guards = 0
+        self._bounds = _bounds(call)
         self._packing = packing
         self._bind = bind
         self._contract = call.contract
@@ -115,42 +108,40 @@ class Plan:
             call = self.calls[stream] = self._bind(stream)
         return call
 
-    def guard(self, *tensors: Any) -> Guard | None:
-        """A test for torch tensors of this plan's facts; None where torch has none, or where they change all the time."""
-        self._guards += 1
-        if self._guards > MOST_GUARDS:
-            return None
-        from tilec.runtime.torch_guard import torch_guard  # no first launch needs it
-
-        return torch_guard(tensors)
-
-    def refill(self, block: Block, packed: Values, values: Values) -> None:
-        """Pack addresses and free scalars into a block, after the checks that depend on them.
+    def filled(self, addresses: tuple[int, ...], values: Values) -> Block:
+        """Return an argument block with a call's addresses and free scalars.
 
         Args:
-            block: where to.
-            packed: the tensors' addresses in order, then what else tells one content of a block from another.
+            addresses: of the tensors, in order.
             values: all arguments of the call.
 
         Raises:
             AliasError: an output overlaps another argument.
-            ArgumentError: a number does not fit its dtype.
+            ArgumentError: a number does not fit its dtype, or the type of the entry point's argument.
         """
-        self.recheck(values)
         packing = self._packing
-        numbers: Iterable[Any] = [values[place] for place in packing.free]
-        block.packed = ()
+        if self._overlapping(addresses) or any(refusal(values[place], dtype) for place, dtype in packing.unranged):
+            self._recheck(values)
         try:
-            if packing.encode is not None:
-                numbers = [n if encode is None else encode(n) for n, encode in zip(numbers, packing.encode, strict=True)]
-            packing.pack(block.values, 0, *packed[: packing.tensors], *numbers)
-        except Exception as error:
+            block = self.blocks.pop()
+        except IndexError:
+            block = packing.block()
+        try:
+            packing.pack(block.values, 0, *addresses, *packing.numbers(values))
+        except (struct.error, OverflowError, TypeError, ValueError) as error:
+            self._recheck(values)  # raises for a number that does not fit its parameter
             name = self._contract.name
-            raise InternalError(f"{name}: the arguments passed every check and cannot be packed: {error}", kernel=name) from error
-        block.packed = packed
+            what = f"{name}: a number does not fit the type in which the kernel's entry point takes it: {error}"
+            fix = "pass a number that fits, or build the kernel with a wider type of that argument"
+            raise ArgumentError(what, cause="the entry point takes another type than the parameter has", fix=fix, kernel=name) from error
+        return block
 
-    def recheck(self, values: Values) -> None:
-        """The checks of a call's signature once more, for what a key does not say: overlap, and numbers that fit their dtype.
+    def _overlapping(self, addresses: tuple[int, ...]) -> bool:
+        """Whether the byte ranges of an output and of another tensor meet."""
+        return any(low < addresses[other] - addresses[out] < high for out, other, low, high in self._bounds)
+
+    def _recheck(self, values: Values) -> None:
+        """Make the checks whose facts are no part of a key: overlap, and numbers that fit their dtype.
 
         Raises:
             ArgumentError: the first check that fails.
@@ -356,13 +347,16 @@ def _facts_by_place(call: Call) -> dict[int, TensorFacts | None]:
     return {place: call.tensors.get(call.contract.params[place].name) for place in call.contract.tensors}
 
 
-def _bounds(call: Call) -> tuple[int, ...]:
-    """For every pair of tensors that must not overlap: they do where the distance of their addresses lies between these two."""
+def _bounds(call: Call) -> tuple[tuple[int, int, int, int], ...]:
+    """For every pair of tensors that must not overlap: their places among the tensors, and the distances of their addresses
+    (second minus first) between which they do.
+    """
     contract = call.contract
     ranges = {place: (0, 0) if facts is None else byte_range(facts) for place, facts in _facts_by_place(call).items()}
-    bounds: list[int] = []
+    index = {place: number for number, place in enumerate(contract.tensors)}
+    bounds = []
     for out, other in contract.pairs:
         (low, high), (other_low, other_high) = ranges[out], ranges[other]
-        empty = low == high or other_low == other_high
-        bounds += (0, 0) if empty else (low - other_high, high - other_low)
+        if low < high and other_low < other_high:
+            bounds.append((index[out], index[other], low - other_high, high - other_low))
     return tuple(bounds)

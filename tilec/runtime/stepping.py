@@ -7,7 +7,7 @@ from typing import Any
 
 from tilec.errors import UsageError
 from tilec.model.kernel import AxisValue
-from tilec.runtime.arguments import READERS
+from tilec.runtime.arguments import is_leased
 from tilec.runtime.contract import Contract
 from tilec.runtime.cpu_launch import QueuedCall
 from tilec.runtime.prepare import Site, prepare
@@ -31,10 +31,9 @@ def step_launch(
     call = plan.bound(0)
     if not isinstance(call, QueuedCall):
         raise UsageError(f"{name}: the grid of this call has no blocks to step through", kernel=name)
-    arguments = plan.new_block()
-    plan.refill(arguments, packed, values)
+    arguments = plan.filled(packed, values)
     for place in contract.tensors:  # tilec's own tensors know who uses them
-        if READERS.leased(values[place]):
+        if is_leased(values[place]):
             values[place].storage.sync(write=contract.params[place].out)
     run = call.launching.run(arguments.address, (packed, values))
     return step(run.program, run.arguments, run.grid, run.memory, block, run.options)

@@ -1,31 +1,37 @@
-"""Writes a build's outputs: bundle, package, wheel and standard files; all are written before the first of them takes its place."""
+"""Writes a build's outputs: bundle, package, wheel and standard files; all are written before the first of them takes its place.
+
+Files that tilec did not write, or that were changed since, are never replaced or removed: `marks.py` tells them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import signal
+import stat
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tilec.bundle.atomic import Stage, output_error
+from tilec.bundle.format import index_digest
 from tilec.bundle.write import write_bundle
 from tilec.compiler.events import Done
 from tilec.compiler.fatbin import write_fatbin
-from tilec.compiler.state import Output
-from tilec.errors import Diagnostic, ManifestError
+from tilec.compiler.outputs import Output, place_of
+from tilec.errors import Diagnostic, ManifestError, OutputError
 from tilec.manifest.types import Manifest
 from tilec.model.arch import TargetKind
 from tilec.model.digest import sha256
+from tilec.model.inside import contained
 from tilec.model.kernel import BundleInfo
 from tilec.plan import Plan
+from tilec.stubs.marks import STANDARD, SUMS, file_digest, is_written, stale_outputs, sums_text
 from tilec.stubs.render import render_package
-from tilec.stubs.wheel import write_wheel
+from tilec.stubs.wheel import wheel_name, write_wheel
 
 _SUFFIX = {TargetKind.CUBIN: "cubin", TargetKind.PTX: "ptx"}
 HOLDS_PACKAGE = frozenset(("package", "wheel"))
-_STANDARD = ("fatbin", "cubin", "ptx")
 RUNTIME = ("tilec>=0.1,<0.2",)
 
 
@@ -41,6 +47,7 @@ class Publication:
         emit: what to write.
         manifest: where to, and the package's texts.
         scratch: directory for a bundle that only packages and wheels hold.
+        owned: whether the directory is tilec's own, in which any file may be replaced.
     """
 
     info: BundleInfo
@@ -50,93 +57,138 @@ class Publication:
     emit: Sequence[str]
     manifest: Manifest
     scratch: Path
+    owned: bool = False
+
+    def place(self, *parts: str) -> Path:
+        """Return the path of an output, by its parts below the output directory.
+
+        Raises:
+            LinkError: a link on the way leaves the project.
+        """
+        return place_of(self.manifest, *parts)
 
 
-def publish(publication: Publication, previous: Sequence[Output], *, remember: Callable[[tuple[Output, ...]], None]) -> tuple[Output, ...]:
-    """Write everything that `emit` names, and remove standard files of the previous build that this one no longer makes.
+def publish(publication: Publication, *, note: Callable[[str], None], remember: Callable[[tuple[Output, ...]], None]) -> tuple[Output, ...]:
+    """Write everything that `emit` names, and remove what earlier builds wrote in its place.
+
+    Standard files that this build does not make go, and so do bundles and packages that this package had before under another digest or
+    module. Other outputs of earlier builds, such as wheels of other versions, stay.
 
     Everything is written beside its place first, then renamed: the bundle, the package, the wheel, standard files. A package names its
     bundle by digest and is switched over by the rename of its `__init__.py`, so that at any moment it is the old one or the new one.
 
     Args:
         publication: what is to be written.
-        previous: outputs of the previous build.
+        note: told of files that stay though they are in the place of something that went.
         remember: told of the outputs when they are in place, and not kept from it by Ctrl-C.
 
     Raises:
-        OutputError: something cannot be written; what was there before is untouched. (A rename that fails in the middle, which only
-            somebody else's doing can bring about, leaves files that are untouched beside others that are whole and newer.)
+        LinkError: a link among the outputs leaves the project.
+        OutputError: something cannot be written, or a file that tilec did not write would be replaced; what was there before is
+            untouched. (A rename that fails in the middle, which only somebody else's doing can bring about, leaves files that are
+            untouched beside others that are whole and newer.)
     """
-    info, directory = publication.info, Path(publication.manifest.root) / publication.manifest.output.dir
     with Stage() as stage:
-        outputs = tuple(_staged(publication, directory, stage))
+        outputs = tuple(_staged(publication, stage))
+        if not publication.owned:
+            _require_own(publication, stage)
+        stale = stale_outputs(publication.manifest, publication.emit, outputs)
         with _undisturbed():
             stage.put_in_place()
-            _remove_stale(previous, outputs)
-            if "package" in publication.emit:
-                _remove_old_bundles(directory / info.package.module, info, outputs)
+            _remove(publication, stale, note)
             remember(outputs)
     return outputs
 
 
-def _staged(publication: Publication, directory: Path, stage: Stage) -> Iterator[Output]:
+def _require_own(publication: Publication, stage: Stage) -> None:
+    """Refuse to replace files that tilec did not write.
+
+    Raises:
+        OutputError: names them.
+    """
+    foreign = [path for path in stage.replaced if not is_written(path) and file_digest(path) != file_digest(stage.where(path))]
+    if foreign:
+        names = ", ".join(path.relative_to(publication.manifest.root).as_posix() for path in foreign)
+        raise OutputError(
+            f"the build would overwrite {names}",
+            cause="tilec did not write this, or it was changed since: files of others are never touched",
+            fix="move it away or delete it, or choose another directory by [output] dir",
+        )
+
+
+def _staged(publication: Publication, stage: Stage) -> Iterator[Output]:
     info, wanted = publication.info, "bundle" in publication.emit
-    bundle = (directory if wanted else publication.scratch) / f"{info.package.name}-{info.package.version}.tilec"
+    name = f"{info.package.name}-{info.package.version}.tilec"
+    bundle = publication.place(name) if wanted else contained(publication.scratch, name)
     old = _digest_of(bundle)
     digest = write_bundle(bundle, info, publication.read, max_size=publication.manifest.output.max_size, stage=stage if wanted else None)
     bundle, place = stage.where(bundle), bundle
     if wanted:
         yield Output(kind="bundle", path=str(place), size=bundle.stat().st_size, digest=digest, changed=digest != old)
     if "package" in publication.emit:
-        yield from _package(directory / info.package.module, info, bundle, digest, stage)
+        yield from _package(publication, bundle, digest, stage)
     if "wheel" in publication.emit:
-        yield _wheel(directory, publication, bundle, digest, stage)
-    yield from _standard_files(directory, publication, stage)
+        yield _wheel(publication, bundle, digest, stage)
+    for kind in STANDARD:
+        if kind in publication.emit:
+            yield from _standard_files(kind, publication, stage)
 
 
-def _package(directory: Path, info: BundleInfo, bundle: Path, digest: str, stage: Stage) -> Iterator[Output]:
+def _package(publication: Publication, bundle: Path, digest: str, stage: Stage) -> Iterator[Output]:
+    info = publication.info
     name = _inner_name(info, digest)
-    files = render_package(info, name)
-    yield _write("package", directory / name, bundle.read_bytes(), stage)
+    files = render_package(info, name, index_digest(info))
+    yield _write("package", publication.place(info.package.module, name), bundle.read_bytes(), stage)
     last = "__init__.py"
     for file in sorted(files, key=lambda file: (file == last, file)):
-        yield _write("package", directory / file, files[file], stage)
+        yield _write("package", publication.place(info.package.module, file), files[file], stage)
 
 
-def _wheel(directory: Path, publication: Publication, bundle: Path, digest: str, stage: Stage) -> Output:
+def _wheel(publication: Publication, bundle: Path, digest: str, stage: Stage) -> Output:
     info, manifest = publication.info, publication.manifest
     name = _inner_name(info, digest)
     module = info.package.module
-    files: dict[str, bytes | Path] = {f"{module}/{file}": data for file, data in render_package(info, name).items()}
+    files: dict[str, bytes | Path] = {f"{module}/{file}": data for file, data in render_package(info, name, index_digest(info)).items()}
     files[f"{module}/{name}"] = bundle
     licences = {licence: _read_licence(manifest, licence) for licence in manifest.package.license_files}
-    path = write_wheel(directory, package=info.package, files=files, license_files=licences, requires=RUNTIME, stage=stage)
+    publication.place(wheel_name(info.package))
+    path = write_wheel(publication.place(), package=info.package, files=files, license_files=licences, requires=RUNTIME, stage=stage)
     return Output(kind="wheel", path=str(path), size=stage.where(path).stat().st_size, digest=_digest_of(stage.where(path)))
 
 
 def _read_licence(manifest: Manifest, name: str) -> bytes:
     try:
-        return (Path(manifest.root) / name).read_bytes()
+        return contained(manifest.root, name).read_bytes()
     except OSError as exc:
         location = manifest.locate(("package", "license-files"))
         message = f"package.license-files: {name!r} cannot be read: {exc.strerror}"
         raise ManifestError((Diagnostic(message=message, location=location),)) from exc
 
 
-def _standard_files(directory: Path, publication: Publication, stage: Stage) -> Iterator[Output]:
+def _standard_files(kind: str, publication: Publication, stage: Stage) -> Iterator[Output]:
+    """Stage the files of one kind, and the list of their digests behind them."""
+    digests = {}
+    for name, data in _images(kind, publication):
+        output = _write(kind, publication.place(kind, name), data, stage)
+        digests[name] = output.digest
+        yield output
+    if digests:
+        yield _write(kind, publication.place(kind, SUMS), sums_text(digests), stage)
+
+
+def _images(kind: str, publication: Publication) -> Iterator[tuple[str, bytes]]:
+    """The standard files of one kind, with their names."""
     rows = iter(publication.done)
     for kernel in publication.plan.kernels:
         images: dict[str, list[Done]] = {}
         for job in kernel.jobs:
             done = next(rows)
             images.setdefault(job.variant.id, []).append(done)
-            suffix = _SUFFIX.get(job.target.kind)
-            if suffix in publication.emit and suffix is not None:
-                yield _write(suffix, directory / suffix / f"{job.id}.{suffix}", publication.read(done.info.digest), stage)
-        if "fatbin" in publication.emit:
+            if _SUFFIX.get(job.target.kind) == kind:
+                yield f"{job.id}.{kind}", publication.read(done.info.digest)
+        if kind == "fatbin":
             for variant, parts in images.items():
-                data = write_fatbin([(part.info, publication.read(part.info.digest)) for part in parts])
-                yield _write("fatbin", directory / "fatbin" / f"{variant}.fatbin", data, stage)
+                yield f"{variant}.fatbin", write_fatbin([(part.info, publication.read(part.info.digest)) for part in parts])
 
 
 @contextlib.contextmanager
@@ -154,18 +206,17 @@ def _undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _remove_stale(previous: Sequence[Output], outputs: Sequence[Output]) -> None:
-    current = {output.path for output in outputs}
-    for output in previous:
-        if output.kind in _STANDARD and output.path not in current:
-            Path(output.path).unlink(missing_ok=True)
-
-
-def _remove_old_bundles(package: Path, info: BundleInfo, outputs: Sequence[Output]) -> None:
-    current = {output.path for output in outputs}
-    for stale in package.glob(f"{info.package.module}-*.tilec"):
-        if str(stale) not in current:
-            stale.unlink(missing_ok=True)
+def _remove(publication: Publication, stale: Mapping[Path, bool], note: Callable[[str], None]) -> None:
+    left = [path for path, own in stale.items() if not own]
+    for path, own in stale.items():
+        if own:
+            path.unlink(missing_ok=True)
+    for folder in {path.parent for path in stale}:
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # where nothing else is in it
+    if left:
+        names = ", ".join(path.relative_to(publication.manifest.root).as_posix() for path in left)
+        note(f"left of an earlier build, but changed since: {names}; delete what is not needed")
 
 
 def _inner_name(info: BundleInfo, digest: str) -> str:
@@ -179,7 +230,8 @@ def _write(kind: str, path: Path, data: bytes, stage: Stage) -> Output:
 
 def _digest_of(path: Path) -> str:
     try:
-        return sha256(path.read_bytes())
+        # A pipe would be waited for; what a directory is in the way of, reading it tells.
+        return "" if stat.S_ISFIFO(path.stat().st_mode) else sha256(path.read_bytes())
     except FileNotFoundError:
         return ""
     except OSError as exc:

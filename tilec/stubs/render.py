@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 
 from tilec.errors import ToolchainError
 from tilec.model.kernel import BundleInfo
+from tilec.stubs.marks import signed
 from tilec.stubs.view import package_view
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
 
-def render_package(info: BundleInfo, bundle_name: str) -> dict[str, bytes]:
+def render_package(info: BundleInfo, bundle_name: str, index: str) -> dict[str, bytes]:
     """The files of the package that wraps a bundle; the bundle itself lies next to them.
 
     Args:
         info: the bundle's index.
         bundle_name: file name of the bundle inside the package.
+        index: SHA-256 of the bundle's index (hex): the package takes no bundle with another one.
 
     Returns:
         Contents by file name; equal arguments give equal bytes.
@@ -27,8 +29,8 @@ def render_package(info: BundleInfo, bundle_name: str) -> dict[str, bytes]:
     Raises:
         UsageError: a kernel's or a parameter's name cannot be one in Python.
     """
-    text = package_template().render(package=package_view(info, bundle_name))
-    return {"__init__.py": text.encode(), "py.typed": b""}
+    text = package_template().render(package=package_view(info, bundle_name, index))
+    return {"__init__.py": signed(f"{text}\n\n".encode()), "py.typed": b""}
 
 
 @functools.cache

@@ -39,7 +39,7 @@ class PackageView:
         launchers, held: attributes that hold all launchers, and the functions that give ops.
         lazy: property that gives these; `functions` is their class, and `init` the lines of its only method.
         launch: what has the makers of ops. listed: the lines that list the functions.
-        bundle: the bundle's file name as a Python literal.
+        bundle: the bundle's file name and the digest of its index, as Python literals.
         kernels: in the manifest's order. ops: their functions that give ops.
     """
 
@@ -56,13 +56,13 @@ class PackageView:
     init: tuple[str, ...]
     launch: str
     listed: tuple[str, ...]
-    bundle: str
+    bundle: tuple[str, str]
     kernels: tuple[KernelView, ...]
     ops: tuple[LazyView, ...]
 
 
-def package_view(info: BundleInfo, bundle_name: str) -> PackageView:
-    """The view of a bundle's package.
+def package_view(info: BundleInfo, bundle_name: str, index: str) -> PackageView:
+    """The view of a bundle's package; arguments as for `render_package`.
 
     Raises:
         UsageError: a kernel's or a parameter's name cannot be one in Python.
@@ -105,7 +105,7 @@ def package_view(info: BundleInfo, bundle_name: str) -> PackageView:
         init=tuple(_init(ops, own["lazy"], launch)),
         launch=launch,
         listed=tuple(entry(", ".join(kernel.name for kernel in info.kernels), "as the functions of this module")) if ops else (),
-        bundle=literal(bundle_name),
+        bundle=(literal(bundle_name), literal(index)),
         kernels=tuple(kernels),
         ops=tuple(ops),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import hashlib
 import io
@@ -15,6 +14,7 @@ from tilec.bundle.archive import ArchiveWriter
 from tilec.bundle.atomic import Stage, atomic_write
 from tilec.errors import OutputError
 from tilec.model.kernel import PackageInfo
+from tilec.stubs.marks import normalise_name, record_digest
 
 _REQUIRES_PYTHON = ">=3.10"
 # PEP 440, in the spellings that it allows and that `normalise_version` turns into its own one.
@@ -55,14 +55,13 @@ def write_wheel(
     Raises:
         OutputError: the version or a file's name is none that a wheel can have, or the wheel cannot be written.
     """
-    name, version = normalise_name(package.name), normalise_version(package.version)
-    path = directory / f"{name}-{version}-py3-none-any.whl"
-    info = f"{name}-{version}.dist-info"
+    path = directory / wheel_name(package)
+    info = f"{path.name.removesuffix('-py3-none-any.whl')}.dist-info"
     licences = {f"{info}/licenses/{file}": data for file, data in sorted((license_files or {}).items())}
     members: dict[str, bytes | Path] = {
         **{file: files[file] for file in sorted(files)},
         **licences,
-        f"{info}/METADATA": _metadata(package, version, sorted(license_files or {}), requires),
+        f"{info}/METADATA": _metadata(package, normalise_version(package.version), sorted(license_files or {}), requires),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tilec\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     for member in members:
@@ -72,9 +71,13 @@ def write_wheel(
     return path
 
 
-def normalise_name(name: str) -> str:
-    """A distribution's name as file names of wheels have it: `Acme.Kernels-2` is `acme_kernels_2`."""
-    return re.sub(r"[-_.]+", "_", name).lower()
+def wheel_name(package: PackageInfo) -> str:
+    """Return the file name of a package's wheel.
+
+    Raises:
+        OutputError: the version is none of PEP 440.
+    """
+    return f"{normalise_name(package.name)}-{normalise_version(package.version)}-py3-none-any.whl"
 
 
 def normalise_version(version: str) -> str:
@@ -129,8 +132,7 @@ def _write_members(path: Path, file: BinaryIO, members: Mapping[str, bytes | Pat
         for name, source in members.items():
             data = source if isinstance(source, bytes) else _read(path, source)
             archive.add(name, data, deflate=isinstance(source, bytes))
-            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            rows.writerow((name, f"sha256={digest}", len(data)))
+            rows.writerow((name, record_digest(hashlib.sha256(data).digest()), len(data)))
         rows.writerow((record, "", ""))
         archive.add(record, table.getvalue().encode())
     except OverflowError as exc:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 from tilec.compiler.events import Outcome
 from tilec.errors import CompileError, Diagnostic, Location
+from tilec.frontends._run import run_tool
 from tilec.frontends.base import ToolSearch
 from tilec.model.arch import Target, TargetKind
 from tilec.model.image import Image, ImageInfo, Resources
@@ -32,7 +34,8 @@ class FakeFrontend:
     Image bytes are a digest of the job and of every file it includes, repeated. Options of the source make it misbehave, when compiling
     or, with the option `in = "declare"`, when reading the source:
 
-    * `sleep` seconds; `hang` until killed, with a child process in a session of its own that sleeps too
+    * `sleep` seconds; `hang` until killed, with a child process that sleeps too
+    * `overtime` a file: run a tool to its time limit whose child goes on, and write the child's process id there
     * `raise` the name of a built-in exception; `fail` a message, raised as a CompileError
     * `crash` the name of a signal that the process sends itself; `exit` a status for `os._exit`
     * `print` text for standard output, written by Python and by a child process
@@ -134,10 +137,14 @@ def _misbehave(options: dict[str, Any], subject: str) -> None:
     if "sleep" in options:
         time.sleep(options["sleep"])
     if "hang" in options:
-        child = subprocess.Popen(["/bin/sleep", "600"], start_new_session=True)
+        child = subprocess.Popen(["/bin/sleep", "600"])
         if isinstance(options["hang"], str):
             Path(options["hang"]).write_text(f"{os.getpid()} {child.pid}\n", encoding="utf-8")
         time.sleep(600)
+    if "overtime" in options:
+        command = f"sleep 600 & echo $! > {shlex.quote(options['overtime'])}; wait"
+        run_tool(["/bin/sh", "-c", command], timeout=1.0)
+        raise CompileError("fakec took more than 1 s, and was stopped", command=command, overtime=True)
     if "crash" in options:
         os.kill(os.getpid(), signal.Signals[options["crash"]])
         time.sleep(600)

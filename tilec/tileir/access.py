@@ -13,6 +13,7 @@ from tilec.tileir.ir import Block, Op
 from tilec.tileir.layout import layout
 from tilec.tileir.observe import AccessKind, Observer, Outside
 from tilec.tileir.tiles import Plan, plan
+from tilec.tileir.undetermined import Garbage
 from tilec.tileir.values import Array
 from tilec.tileir.views import Geometry, Tensor, refused, starts_of, view_type
 
@@ -50,7 +51,7 @@ class ViewAccess:
     def plan(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> Plan | None:
         """Where whole tiles lie; None where elements must be looked at one by one. Sparse ones come as a tile for each place."""
         kind, geometry = self.kind, self.geometry
-        if kind.layout.packed or frame.launch.observer is not None:
+        if kind.layout.packed or frame.launch.observer is not None or frame.launch.undetermined.blocks is not None:
             return None
         tile = geometry.tile
         if geometry.sparse is not None:
@@ -174,19 +175,26 @@ def _index(
 def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     access = ViewAccess.of(op, AccessKind.READ)
     view, result, token = op.operand("view"), op.results[0], op.results[1]
-    kind, raw = access.kind.layout, access.kind.layout.raw
-    padding = kind.padding(view_type(op).padding)
+    kind, raw, tile = access.kind.layout, access.kind.layout.raw, access.geometry.tile
+    padding = view_type(op).padding
+    stated = None if padding is None else np.full((1,) * (len(tile) + 1), kind.padding(padding), raw)
+    garbage = Garbage(op=op, layout=kind, shape=tile)
+
+    def fill(frame: Frame, tensor: Tensor) -> Array:
+        return garbage.fill(frame, int(tensor.base[0])) if stated is None else stated
 
     def step(frame: Frame) -> None:
         tensor, starts = frame.get(view), access.starts(frame)
         planned = access.plan(frame, tensor, starts)
-        if planned is not None:
-            found = access.gathered(planned.load(raw, padding))
+        if planned is not None and planned.complete:
+            found = access.gathered(planned.load(raw))
+        elif planned is not None:
+            found = access.gathered(planned.load(raw, access.scattered(fill(frame, tensor), planned.rows)))
         else:
             elements = access.elements(frame, tensor, starts)
             found = gather(elements)
             if elements.mask is not None:
-                found = np.where(elements.mask, found, padding)
+                found = np.where(elements.mask, found, fill(frame, tensor))
         frame.set(result, kind.decode(found))
         frame.set(token, None)
 

@@ -15,7 +15,7 @@ from tilec.tileir.frame import Binder, Body, Frame, Step, whole
 from tilec.tileir.ir import AtomicMode, Block, Op
 from tilec.tileir.layout import layout
 from tilec.tileir.observe import AccessKind
-from tilec.tileir.pointers import pointee
+from tilec.tileir.pointers import first_address, garbage_of, pointee
 from tilec.tileir.values import Array, Rows
 from tilec.tileir.views import refused
 
@@ -214,10 +214,15 @@ def _rmw(op: Op, _bodies: Callable[[Block], Body]) -> Step:
         _checked(op, _mode(op), layout(pointee(op, pointers)).element.is_float),
     )
 
+    garbage = garbage_of(op, kind.layout)
+
     def step(frame: Frame) -> None:
         elements = _elements(kind, frame, frame.get(pointers), frame.get(mask) if mask is not None else None)
         values = whole(kind.layout.encode(frame.get(value)), frame.size)
-        before = np.zeros(values.shape, values.dtype)
+        if elements.mask is None or elements.mask.all():
+            before = np.zeros(values.shape, values.dtype)
+        else:
+            before = np.broadcast_to(garbage.fill(frame, first_address(elements)), values.shape).astype(values.dtype)
         for part in resolve(elements, values):
             memory, index, (these,) = _flat(part, kind, (values,))
             _put(before, part, update(memory, index, these, mode))

@@ -25,6 +25,7 @@ from tilec.tileir.limits import Batch, stopped
 from tilec.tileir.memory import Memory, Region
 from tilec.tileir.program import Program, bind, run_whole
 from tilec.tileir.turns import take_turns
+from tilec.tileir.undetermined import GARBAGE, Undetermined
 from tilec.tileir.values import Array, storage
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Options:
         observer: told of every access and assumption.
         output: takes what the kernel prints.
         cancelled: asked now and then whether to stop; for those who launch on another thread than the main one.
+        undetermined: what elements hold whose value Tile IR leaves open.
     """
 
     kernel: str = ""
@@ -62,6 +64,7 @@ class Options:
     observer: Observer | None = None
     output: Callable[[str], None] = _print
     cancelled: Callable[[], bool] | None = None
+    undetermined: Undetermined = GARBAGE
 
 
 DEFAULT = Options()
@@ -155,7 +158,15 @@ def launched(program: Program, arguments: Sequence[Any], grid: Grid, memory: Mem
         return
     refuse_huge(program, grid, options.batch, options.elements, kernel)
     with globals_in(program.module, memory, program.variables) as addresses:
-        launch = Launch(kernel=kernel, grid=grid, memory=memory, observer=options.observer, output=options.output, globals=addresses)
+        launch = Launch(
+            kernel=kernel,
+            grid=grid,
+            memory=memory,
+            observer=options.observer,
+            output=options.output,
+            globals=addresses,
+            undetermined=options.undetermined,
+        )
         yield Start(program=program, launch=launch, values=values, options=options)
 
 

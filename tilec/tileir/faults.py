@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tilec.errors import FaultError, Location
-from tilec.tileir.frame import Frame
+from tilec.tileir.frame import Frame, Grid
 from tilec.tileir.ir import Op
 from tilec.tileir.memory import Region
 from tilec.tileir.observe import AccessKind, Outside
@@ -24,8 +24,13 @@ def location(op: Op) -> Location | None:
 
 def block_of(frame: Frame, row: int) -> tuple[int, int, int]:
     """The place in the grid of a row of the batch."""
-    x, y, z = frame.launch.coordinates(frame.blocks[row : row + 1])
-    return int(x[0]), int(y[0]), int(z[0])
+    return coordinates(frame.launch.grid, int(frame.blocks[row]))
+
+
+def coordinates(grid: Grid, block: int) -> tuple[int, int, int]:
+    """The place in a grid of a block's number; x runs fastest."""
+    x, y, _ = grid
+    return block % x, block // x % y, block // (x * y)
 
 
 def outside(told: Outside, size: int) -> NoReturn:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tilec.tileir.ir import Block, Op, Value
+from tilec.tileir.undetermined import GARBAGE, Undetermined
 from tilec.tileir.values import Array, Rows, take
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Launch:
         observer: told of every access and assumption; None for none, which is faster.
         output: takes what the kernel prints.
         globals: address of each variable of the module.
+        undetermined: what elements hold whose value Tile IR leaves open.
     """
 
     kernel: str
@@ -38,6 +40,7 @@ class Launch:
     observer: Observer | None
     output: Callable[[str], None]
     globals: Mapping[str, int]
+    undetermined: Undetermined = GARBAGE
 
     def coordinates(self, blocks: Array) -> tuple[Array, Array, Array]:
         """Place in the grid of blocks that are numbered with x running fastest."""

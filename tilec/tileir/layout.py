@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tilec.tileir.ir import Padding, Pointer, Scalar
@@ -64,16 +65,39 @@ class Layout:
         even = np.concatenate([raw, np.zeros(raw.size % 2, _BYTE)])
         return even[::2] | even[1::2] << np.uint8(4)
 
-    def padding(self, padding: Padding | None) -> Any:
-        """What a view's load gives outside its tensor, as an element in memory. Without padding any value would do: zero."""
-        if padding in (None, Padding.ZERO):
+    def hostile(self) -> Array:
+        """Return three elements, as in memory, that a kernel must not meet: NaN, the largest and the lowest number.
+
+        Without a NaN in the type, the largest number takes its place.
+        """
+        if self.element is Scalar.I1:
+            return np.array([1, 0, 1], self.raw)
+        if self.element is Scalar.F8E5M3FNU:
+            return np.array([_E5M3_NAN, _E5M3_NAN - 1, 0], self.raw)
+        if self.element.is_float:
+            limits: Any = ml_dtypes.finfo(self.held)  # type: ignore[no-untyped-call]
+            first = np.array(np.nan, np.float32).astype(self.held)
+            if not np.isnan(first.astype(np.float32)):  # f4E2M1FN has none
+                first = np.array(limits.max, self.held)
+            return self.encode(np.array([first, limits.max, limits.min], self.held))
+        lowest, highest = -(1 << (self.element.bits - 1)), (1 << (self.element.bits - 1)) - 1
+        return self.encode(np.array([highest, lowest, highest], self.held))
+
+    def one(self) -> Array:
+        """Return the number 1 as an element in memory; of a type without sign and infinity, its largest."""
+        if self.element is Scalar.F8E5M3FNU:
+            return self.hostile()[1:2]
+        return np.ones(1, self.raw) if self.element is Scalar.I1 else self.encode(np.ones(1, self.held))
+
+    def padding(self, padding: Padding) -> Any:
+        """What a view's load gives outside its tensor, as an element in memory."""
+        if padding is Padding.ZERO:
             return np.zeros((), self.raw)[()]
         if self.element is Scalar.F8E5M3FNU:
             # It has neither sign nor infinity.
             return np.uint8(0 if padding is Padding.NEG_ZERO else _E5M3_NAN)
         if not self.element.is_float:
             return np.zeros((), self.raw)[()]
-        assert padding is not None
         return self.encode(np.array(_FLOATS[padding], np.float32).astype(self.held).reshape(1))[0]
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from tilec.tileir.elements import UPPER, Elements, Kind, advanced, gather, scatter
 from tilec.tileir.frame import Binder, Body, Frame, Step
 from tilec.tileir.ir import Block, Op, Pointer, Scalar, Tile, Value
-from tilec.tileir.layout import layout
+from tilec.tileir.layout import Layout, layout
 from tilec.tileir.observe import AccessKind
+from tilec.tileir.undetermined import Garbage
 from tilec.tileir.values import Array
 from tilec.tileir.views import refused
 
@@ -29,6 +30,19 @@ def pointed(kind: Kind, frame: Frame, addresses: Array, mask: Array | None) -> E
     if mask is not None:
         addresses, mask = np.broadcast_arrays(addresses, mask)
     return Elements(kind=kind, frame=frame, addresses=addresses, mask=mask)
+
+
+def garbage_of(op: Op, form: Layout) -> Garbage:
+    """What an operation on pointers gives for elements that its mask leaves out."""
+    kind = op.results[0].type
+    assert isinstance(kind, Tile)
+    return Garbage(op=op, layout=form, shape=kind.shape)
+
+
+def first_address(elements: Elements) -> int:
+    """The address of the first element that the mask lets through; without one, of the first."""
+    place = 0 if elements.mask is None else int(elements.mask.argmax())
+    return int(elements.addresses.reshape(-1)[place]) & ~UPPER
 
 
 def _offset(op: Op, _bodies: Callable[[Block], Body]) -> Step:
@@ -100,13 +114,15 @@ def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     source, mask, padding = op.operand("source"), op.optional("mask"), op.optional("padding")
     kind = Kind.of(op, layout(pointee(op, source)), AccessKind.READ)
     result, token = op.results
+    garbage = garbage_of(op, kind.layout)
 
     def step(frame: Frame) -> None:
         held: Any = frame.get(mask) if mask is not None else None
         wanted = pointed(kind, frame, frame.get(source), held)
         found = kind.layout.decode(gather(wanted))
-        if padding is not None and wanted.mask is not None and not wanted.mask.all():
-            found = np.where(wanted.mask, found, frame.get(padding))
+        if wanted.mask is not None and not wanted.mask.all():
+            other = frame.get(padding) if padding is not None else kind.layout.decode(garbage.fill(frame, first_address(wanted)))
+            found = np.where(wanted.mask, found, other)
         frame.set(result, found)
         frame.set(token, None)
 

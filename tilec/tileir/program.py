@@ -26,6 +26,7 @@ from tilec.tileir.blocks import Footprint, footprint
 from tilec.tileir.control import Code, Control, Exit, branch, counted, endless, finish, watched
 from tilec.tileir.faults import location
 from tilec.tileir.frame import Binder, Body, Frame, Step
+from tilec.tileir.indexing import indexed_accesses
 from tilec.tileir.ir import Block, Function, Module, Op, Signature, Tile
 from tilec.tileir.memory import Region
 from tilec.tileir.waiting import waiting_loops
@@ -74,7 +75,7 @@ def bind(module: Module, entry: str = "", watch: bool = False) -> Program:
     """
     function = _entry(module, entry)
     waits = waiting_loops(function)
-    code = _Coder(waits, watch).code(function.body, {Exit.RETURN: 0}, Exit.RETURN)
+    code = _Coder(waits, _index_values(function), watch).code(function.body, {Exit.RETURN: 0}, Exit.RETURN)
     return Program(module=module, function=function, code=code, footprint=footprint(function), waits=waits, watched=watch)
 
 
@@ -82,7 +83,7 @@ def body_of(block: Block) -> Body:
     """A nested block that an operation runs itself, such as a reduction: it ends in a plain `yield`."""
     last = block.ops[-1] if block.ops else None
     count = len(last.operands.get("values", ())) if last is not None and last.name == "yield" else 0
-    code = _Coder(frozenset(), False).code(block, {Exit.YIELD: count}, Exit.YIELD)
+    code = _Coder(frozenset(), frozenset(), False).code(block, {Exit.YIELD: count}, Exit.YIELD)
     return lambda frame: finish(code, frame)
 
 
@@ -100,8 +101,9 @@ def _entry(module: Module, entry: str) -> Function:
 class _Coder:
     """Makes code of blocks."""
 
-    def __init__(self, waits: frozenset[Op], watch: bool) -> None:
+    def __init__(self, waits: frozenset[Op], kept: frozenset[int], watch: bool) -> None:
         self._waits = waits
+        self._kept = kept
         self._watch = watch
 
     def code(self, block: Block, exits: Mapping[Exit, int], implied: Exit) -> Code:
@@ -127,7 +129,7 @@ class _Coder:
                 parts.append((tuple(steps), control))
                 steps = []
             if dead.get(place):
-                steps.append(_forgetting(dead[place]))
+                steps.append(_forgetting(dead[place], self._kept))
         if exits[implied]:
             raise TileIRError(f"a block of Tile IR ends without the {exits[implied]} values that it has to give", cause="damaged Tile IR")
         return Code([*parts, (tuple(steps), None)], implied, (), ops)
@@ -175,8 +177,15 @@ def _misplaced(op: Op, what: str) -> TileIRError:
     return TileIRError(f"{op.name} {what}", cause="damaged Tile IR", location=location(op))
 
 
-def _forgetting(indices: tuple[int, ...]) -> Step:
-    return lambda frame: frame.forget(indices)
+def _forgetting(indices: tuple[int, ...], kept: frozenset[int]) -> Step:
+    """Free values; those in `kept` only where no observer may ask for them."""
+    plain = tuple(index for index in indices if index not in kept)
+    return lambda frame: frame.forget(indices if frame.launch.observer is None else plain)
+
+
+def _index_values(function: Function) -> frozenset[int]:
+    """Numbers of the values that pointers were computed from, which the checker looks at when these are used."""
+    return frozenset(value.index for made in indexed_accesses(function).values() for term in made.terms for value in term)
 
 
 def _last_uses(block: Block) -> dict[int, tuple[int, ...]]:

@@ -58,8 +58,8 @@ class Plan:
         """Whether no part of a tile lies outside."""
         return len(self.boxes) == 1 and self.boxes[0].part is None and self.boxes[0].rows is _ALL
 
-    def load(self, dtype: np.dtype[Any], padding: Any) -> Array:
-        """A copy of the tiles, (rows, *tile), `padding` where they lie outside."""
+    def load(self, dtype: np.dtype[Any], padding: Any = 0) -> Array:
+        """A copy of the tiles, (rows, *tile), `padding` (to be broadcast to them) where they lie outside."""
         if self.complete:
             window, index = _window(self.boxes[0], self.regions[0], self.strides, dtype)
             return window.copy() if index is None else window[index]

@@ -1,6 +1,6 @@
 """sample 1.0: Kernels for 'tests'.
 
-Made by tilec 0.1.0. Do not edit: the next build writes this file again.
+Made by tilec 0.1.0. Do not edit: builds write this file, and refuse to where it was changed.
 """
 
 from __future__ import annotations
@@ -97,7 +97,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "tiled"]
 
-_tilec_package_ = Package(__name__, "sample-1.0.tilec")
+# The bundle beside this file, and the SHA-256 of its index, which has those of its images.
+_tilec_package_ = Package(
+    __name__,
+    "sample-1.0.tilec",
+    "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+)
 
 
 class Module:
@@ -415,3 +420,6 @@ def load(device: DeviceLike | None = None) -> Module:
         BundleError: the bundle is damaged.
     """
     return Module(_tilec_package_.load(device))
+
+
+# Written by tilec, sha256 b6485900fb53577b7b1c1964e8f499bc8f04c00215e74e35e852d8ef40de7a47

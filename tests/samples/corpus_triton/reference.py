@@ -103,3 +103,7 @@ def attention(q, k, v, scale, mask=0.0):
 def causal_attention(q, k, v, scale):
     after = np.triu(np.full((q.shape[2], q.shape[2]), -np.inf), 1)
     return attention(q, k, v, scale, after)
+
+
+def described_attention(q, k, v, scale):
+    return attention(q, k, v, scale)["out"]

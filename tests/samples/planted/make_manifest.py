@@ -15,6 +15,9 @@ _FLAG = [("y!", F32, [64], "empty"), ("flag!", I32, [1], "zeros"), ("x", F32, [6
 _PARTS = [("c!", F32, [64, 16], "empty"), ("partial!", F32, [64, 16], "empty"), ("flag!", I32, [4], "zeros")]
 _PARTS += [("a", F32, [64, 32], "normal"), ("b", F32, [32, 16], "normal")]
 _LOCK = [("total!", F32, [1], "zeros"), ("lock!", I32, [1], "zeros"), ("x", F32, [256], "normal")]
+_RAGGED = [("y!", F32, [4], "empty"), ("x", F32, [4, 200], "normal")]
+_HEADS = [("o!", F32, [16, 16], "empty"), ("q", F32, [16, 16], "normal"), ("k", F32, [20, 16], "normal"), ("v", F32, [20, 16], "normal")]
+_FLAGS = [("y!", I32, [1], "zeros"), ("x", "bool", [60], "ones")]
 _TAIL = [("y!", F32, [60], "empty"), ("x", F32, [60], "normal")]
 KERNELS = {
     "all_write_first_tile": ("races", [4], _XY),
@@ -111,6 +114,28 @@ KERNELS = {
     "writes_the_input": ("tricky", [4], _XY),
     "in_helper": ("tricky", [4], _XY),
     "unicode": ("tricky:unicode_lines", [4], _XY),
+    "sums_beyond_the_edge": ("padding", [4], _RAGGED),
+    "sums_padded_rows": ("padding", [4], _RAGGED),
+    "sums_masked_rows": ("padding", [4], _RAGGED),
+    "sums_the_last_tile": ("padding", [4], [("y!", F32, [4], "empty"), ("x", F32, [60], "normal")]),
+    "attends_beyond_the_edge": ("padding", [1], _HEADS),
+    "attends_with_padding": ("padding", [1], _HEADS),
+    "largest_beyond_the_edge": ("padding", [4], _RAGGED),
+    "least_of_masked": ("padding", [4], _RAGGED),
+    "scales_by_deviation": ("padding", [4], [("y!", F32, [4, 200], "empty"), ("x", F32, [4, 200], "normal")]),
+    "adds_up_integers_beyond": ("padding", [4], [("y!", I32, [4], "empty"), ("x", I32, [4, 200], "arange")]),
+    "all_are_positive": ("padding", [3], [("y!", I32, [3], "empty"), ("x", F32, [38], "ones")]),
+    "counts_flags": ("padding", [4], _FLAGS),
+    "counts_flags_inside": ("padding", [4], _FLAGS),
+    "stores_the_tail": ("padding", [4], _TAIL),
+    "uses_what_no_atomic_gave": ("padding", [1], [("y!", I32, [1], "empty"), ("x!", I32, [12], "zeros")]),
+    "asserts_of_the_tail": ("padding", [4], [("y!", F32, [60], "empty"), ("x", F32, [60], "ones")]),
+    "gathers_by_the_tail": ("padding", [4], [*_TAIL, ("index", I32, [60], "arange")]),
+    "loops_by_the_tail": ("padding", [1], [("y!", F32, [1], "empty"), ("x", I32, [12], "ones")]),
+    "needs_two_loads": ("padding", [1], [("y!", I32, [1], "empty"), ("a", I32, [12], "ones"), ("b", I32, [12], "ones")]),
+    "gathers_beyond_a_row": ("padding", [4], [("y!", F32, [4, 16], "empty"), ("x", F32, [5, 12], "normal")]),
+    "scatters_beyond_a_row": ("padding", [2], [("y!", F32, [4, 12], "empty"), ("x", F32, [2, 16], "normal")]),
+    "gathers_up_to_the_row": ("padding", [4], [("y!", F32, [4, 16], "empty"), ("x", F32, [5, 12], "normal")]),
 }
 
 

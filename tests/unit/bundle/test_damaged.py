@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import Sample, write_sample
-from tilec.bundle import read
+from tilec.bundle import limits
 from tilec.bundle.archive import ArchiveWriter, Member
 from tilec.bundle.format import to_index
 from tilec.bundle.read import Bundle
@@ -191,7 +191,7 @@ def test_a_bomb_behind_a_small_size(good: bytes) -> None:
 
 
 def test_index_size_is_bounded(good: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "MAX_INDEX", 100)
+    monkeypatch.setattr(limits, "INDEX", 100)
     refused(good, "has an index of")
 
 

@@ -10,7 +10,7 @@ import typing
 import pytest
 
 from tests.bundle_samples import Sample
-from tilec.bundle import format as fmt
+from tilec.bundle import limits
 from tilec.bundle.format import SCHEMA_VERSION, from_index, images_of, to_index
 from tilec.errors import BundleError, Location
 from tilec.model.arch import Target
@@ -64,7 +64,7 @@ def test_every_field_of_the_dataclasses_is_kept() -> None:
     assert plain.keys() == names(BundleInfo) | {"schema_version"}
     assert kernel.keys() == (names(KernelInfo) | {"abis"}) - {"safety", "table", "jit", "rules"}
     assert variant.keys() == names(VariantInfo)
-    assert variant["images"][0].keys() == names(ImageInfo) - {"linking"}  # likewise
+    assert variant["images"][0].keys() == names(ImageInfo) - {"linking", "reproducible"}  # likewise
     assert variant["images"][0]["resources"].keys() == names(Resources)
     assert kernel["params"][0].keys() == names(Param) - {"optional"}
 
@@ -105,13 +105,31 @@ def test_ltoir_says_what_its_link_is_told() -> None:
     made = plain["kernels"][1]["variants"][0]["images"][-1]
     assert (made["target"], made["linking"]) == ("lto_80", ["-O0", "-fma=1"])
     for wrong, says in (
-        ([], "there and empty"),
+        ([], r"key 'linking' is \[\]: it is left out where it is"),
         (["-o=/etc/passwd"], "must be an option of a link"),
         (["-Xptxas=-v"], "an option of a link"),
     ):
         made["linking"] = wrong
         with pytest.raises(BundleError, match=says):
             from_index(canonical_json(plain))
+
+
+def test_an_image_that_is_not_reproducible_says_so() -> None:
+    info = Sample().info()
+    kernel = info.kernels[1]
+    for linking in ((), ("-fma=1",)):
+        row = dataclasses.replace(kernel.variants[0].images[2], linking=linking, reproducible=False)
+        variant = dataclasses.replace(kernel.variants[0], images=(*kernel.variants[0].images[:2], row))
+        marked = dataclasses.replace(info, kernels=(info.kernels[0], dataclasses.replace(kernel, variants=(variant,))))
+        assert from_index(to_index(marked)) == marked
+        plain = json.loads(to_index(marked))
+        assert plain["schema_version"] == SCHEMA_VERSION, "older readers do not know the key"
+        image = plain["kernels"][1]["variants"][0]["images"][-1]
+        assert image["reproducible"] is False
+        for wrong, says in ((True, "is left out where it is"), (0, "must be true or false")):
+            image["reproducible"] = wrong
+            with pytest.raises(BundleError, match=says):
+                from_index(canonical_json(plain))
 
 
 def test_variants_share_their_abi() -> None:
@@ -179,7 +197,7 @@ IMAGE = ("kernels", 1, "variants", 2, "images", 0)
         (("kernels", 0, "launch", "cooperative"), 1, "launch.cooperative: must be true or false, is 1"),
         (("kernels", 0, "variants", 1, "id"), "add-f16-B64", "variant 'add-f16-B64' appears twice"),
         (("kernels", 0, "variants", 0, "axes", 0, 0), "Q", "kernels[0].variants[0].axes: no axis 'Q'"),
-        (("kernels", 0, "variants", 0, "assume", 0, "param"), "q", "kernels[0].variants[0].assume: no parameter 'q'"),
+        (("kernels", 0, "variants", 0, "assume", 0, "param"), "q", "kernels[0].variants[0].assume: no tensor 'q'"),
         (("kernels", 0, "variants", 0, "abi"), 1, "variant 'add-f16-B64' names ABI 1 of 1"),
         (("kernels", 0, "variants", 0, "abi"), -1, "variants[0].abi: must be between"),
         (("kernels", 0, "abis"), ..., "kernels[0]: must be an object with a key 'abis'"),
@@ -196,6 +214,32 @@ IMAGE = ("kernels", 1, "variants", 2, "images", 0)
         ((*IMAGE, "cuda"), [13], "images[0].cuda: must be an array of 2 items"),
         ((*IMAGE, "cluster"), [1, 1, 1, 1], "cluster: has 4 items, more than 3"),
         ((*IMAGE, "resources", "registers"), "40", "resources.registers: must be an integer, is '40'"),
+        # Numbers that a launch would divide by, allocate, or index with.
+        (("kernels", 0, "variants", 0, "assume", 0, "shape"), [0], "assume[0].shape[0]: must be between 1 and"),
+        (("kernels", 0, "variants", 0, "assume", 0, "stride"), [-1], "assume[0].stride[0]: must be between 1 and"),
+        (("kernels", 0, "variants", 0, "assume", 0, "align"), 24, "assume[0].align: must be a power of two, is 24"),
+        (("kernels", 0, "variants", 0, "assume", 0, "param"), "eps", "variants[0].assume: no tensor 'eps'"),
+        (("kernels", 0, "params", 1, "shape_divisible"), [0], "params[1].shape_divisible[0]: must be between 1 and"),
+        (("kernels", 0, "params", 1, "align"), 0, "params[1].align: must be between 1 and"),
+        (("kernels", 0, "params", 1, "rank"), -2, "params[1].rank: must be between -1 and 64"),
+        (("kernels", 0, "params", 1, "rank"), True, "params[1].rank: must be an integer, is True"),
+        (("kernels", 0, "params", 1, "dtype"), "", "params[1].dtype: '' is neither a dtype nor a dtype axis"),
+        (("kernels", 0, "params", 0, "stride"), [-1, None], "params[0].stride[0]: must be between 0 and"),
+        (("kernels", 0, "axes", 1, 1), [], "axes[1]: axis 'B' has no values"),
+        (("kernels", 0, "abis", 0, 0, "align"), 1 << 61, "abis[0][0].align: must be between 1 and 1024"),
+        (("kernels", 0, "abis", 0, 0, "size"), 16, "abi: 'x.ptr' of type ptr has 16 bytes, not 8"),
+        (("kernels", 0, "abis", 0, 0, "type"), "struct", "abi: 'x.ptr' of type struct has 8 bytes, not 0"),
+        (("kernels", 0, "abis", 0, 3, "expr"), "x", "abi: 'x' is a tensor, and is passed as f32"),
+        (("kernels", 0, "abis", 0), [{"align": 1, "expr": "1", "size": 1, "type": "u8"}] * 5000, "has 5000 items, more than 4096"),
+        (("kernels", 0, "launch", "requires"), ["eps == 1"] * 1001, "launch.requires: has 1001 items, more than 1000"),
+        (("kernels", 0, "launch", "requires"), [f"eps == {n} + {'1' * 200}" for n in range(999)], "launch: 1006 expressions are too much"),
+        (("kernels", 0, "launch", "shared"), "1" * 1001, "launch.shared: has 1001 characters, more than 1000"),
+        # Text of one line that could pass for other lines, or drive a terminal.
+        ((*IMAGE, "symbol"), "k\x1b]0;owned\x07", "symbol: must be one line without control characters, is 'k\\x1b]0;owned\\x07'"),
+        (("kernels", 0, "variants", 0, "id"), "add\nverified", "id: must be one line without control characters"),
+        (("builder",), "tilec \u202e0.1.0", "builder: must be one line without control characters"),
+        (("sources", 0, 0), "a\rb", "sources[0][0]: must be one line without control characters"),
+        (("package", "description"), [[[[[[[[]]]]]]]] * 100, "package.description: must be a string, is [[[[[[[...]]]]]], [[["),
     ],
 )
 def test_refused_with_place_and_reason(steps: tuple[str | int, ...], value: object, says: str) -> None:
@@ -466,13 +510,18 @@ def test_a_repeated_key_is_refused() -> None:
 
 def test_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     data = to_index(EMPTY)
-    monkeypatch.setattr(fmt, "MAX_INDEX", len(data) - 1)
+    monkeypatch.setattr(limits, "INDEX", len(data) - 1)
     with pytest.raises(BundleError, match="more than"):
         from_index(data)
 
 
+def test_number_of_values_is_bounded_before_they_take_memory() -> None:
+    with pytest.raises(BundleError, match="has 1400001 values, more than 400000"):
+        from_index(b"[" + b"[]," * 700_000 + b"]")
+
+
 def test_number_of_images_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fmt, "MAX_IMAGES", 23)
+    monkeypatch.setattr(limits, "IMAGES", 23)
     with pytest.raises(BundleError, match="24 images, more than 23"):
         to_index(Sample().info())
 

@@ -193,5 +193,5 @@ def test_rows_are_those_of_the_index_and_of_nothing_inside_it() -> None:
     inside = canonical_json({**plain, "builder": {"kernels": plain["kernels"]}, "kernels": []})
     bundle = Bundle.open(archive_of(members_of(index=inside)), whole=False)
     assert bundle.kernels == ()
-    with pytest.raises(BundleError, match="builder: must be a string"):
+    with pytest.raises(BundleError, match="builder: must be one line"):
         bundle.verify()

@@ -85,18 +85,20 @@ def test_equal_images_are_stored_once(tmp_path: Path) -> None:
     assert len(zipfile.ZipFile(tmp_path / "a.tilec").namelist()) == 4
 
 
-def test_noise_is_stored_and_zeros_are_deflated(tmp_path: Path) -> None:
-    noise, zeros = fake_bytes("noise", 4000)[4:2004], bytes(100_000)
+def test_noise_is_stored_and_text_is_deflated(tmp_path: Path) -> None:
+    """What deflate shrinks beyond what a reader believes is stored."""
+    noise, text, zeros = fake_bytes("noise", 4000)[4:2004], b"".join(b"add.s32 %%r%d;" % n for n in range(10_000)), bytes(100_000)
     sample = Sample()
-    images = (row("sm_80", data=noise), row("sm_90", data=zeros))
+    images = (row("sm_80", data=noise), row("sm_90", data=text), row("sm_100", data=zeros))
     variant = dataclasses.replace(sample.info().kernels[0].variants[0], images=images)
     info = dataclasses.replace(sample.info(), kernels=(dataclasses.replace(sample.info().kernels[0], variants=(variant,)),))
-    blobs = {image.digest: data for image, data in zip(images, (noise, zeros), strict=True)}
+    blobs = {image.digest: data for image, data in zip(images, (noise, text, zeros), strict=True)}
     write_bundle(tmp_path / "a.tilec", info, blobs.__getitem__)
     with zipfile.ZipFile(tmp_path / "a.tilec") as opened:
         kinds = {entry.file_size: entry.compress_type for entry in opened.infolist()}
     assert kinds[2000] == zipfile.ZIP_STORED
-    assert kinds[100_000] == zipfile.ZIP_DEFLATED
+    assert kinds[len(text)] == zipfile.ZIP_DEFLATED
+    assert kinds[100_000] == zipfile.ZIP_STORED
     Bundle.open(tmp_path / "a.tilec").verify()
 
 

@@ -79,6 +79,7 @@ def fake_build(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         emit: tuple[str, ...] = ()
         cache_dir: Path | None = None
         cache_max: int = 0
+        shared_cache: Path | None = None
         search: object = None
         force: bool = False
         locked: bool = False

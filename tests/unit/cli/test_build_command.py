@@ -11,7 +11,7 @@ import pytest
 
 from tests.bundle_samples import Sample
 from tilec.compiler.keys import Change
-from tilec.compiler.state import Output
+from tilec.compiler.outputs import Output
 from tilec.errors import BuildError, CompileError, Diagnostic, Location, ManifestError, ToolchainError
 from tilec.model.arch import Target
 from tilec.model.image import Resources
@@ -123,7 +123,12 @@ def test_options_reach_the_request(cli, project: Path, fake_build) -> None:
     line = "build --targets sm_90,ci --targets sm_90 --select gemm-* --select add --profile debug -j 3 --emit wheel,ptx --force --locked"
     assert cli(*line.split(), env=env).code == 0
     assert cli("build", "--no-cache", env=env).code == 0
-    request, second = seen
+    assert cli("build", "--shared-cache", "team", env=env).code == 0
+    assert cli("build", "--locked", env={**env, "TILEC_SHARED_CACHE": "/t"}).code == 0
+    request, second, third, fourth = seen
+    assert [one.shared_cache for one in seen] == [None, None, project / "team", Path("/t")]
+    assert (third.search.state_dir, third.search.verify) == ("/c", False)
+    assert (fourth.search.state_dir, fourth.search.verify) == ("", True), "the files themselves are hashed"
     assert request.manifest_path == project / "tilec.toml"
     assert (request.targets, request.select, request.emit) == (("sm_90", "ci"), ("gemm-*", "add"), ("wheel", "ptx"))
     assert (request.profile, request.workers, request.force, request.locked) == ("debug", 3, True, True)
@@ -154,7 +159,7 @@ def test_interrupt_says_that_nothing_was_written(cli, project: Path, fake_build)
 def test_interrupt_at_the_very_end_says_that_outputs_are_there(cli, project: Path, fake_build) -> None:
     def interrupted(request: object, observer: object) -> None:
         (project / ".tilec").mkdir()
-        (project / ".tilec" / "state.json").write_text("{}")
+        (project / ".tilec" / "ended").touch()
         raise KeyboardInterrupt
 
     fake_build.build = interrupted

@@ -68,8 +68,12 @@ def build_fails(scene: Scene) -> str:
 
 
 def clean(scene: Scene) -> str:
-    test_clean.remember(scene.fixture("project"), "dist/a.tilec", "dist/acme/__init__.py")
-    (scene.folder / "dist" / "acme" / "__init__.py").write_text("changed since")
+    project = scene.fixture("project")
+    (project / "tilec.toml").write_text(test_clean.MANIFEST)
+    for name in (".tilec", "dist/acme"):
+        (project / name).mkdir(parents=True)
+    (project / "dist" / "acme" / "py.typed").touch()
+    (project / "dist" / "acme" / "__init__.py").write_text("changed since")
     return scene.ran("clean")
 
 

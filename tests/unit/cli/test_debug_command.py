@@ -52,8 +52,7 @@ def test_the_debugger_starts_on_the_case_under_a_sheet(debug, folder: Path) -> N
         "info cuda devices",
     ]
     assert words[0] == "-q"
-    assert words[words.index("--args") + 2 : -1] == [
-        "-m",
+    assert words[words.index("--args") + 4 : -1] == [
         "tilec.cli.bare",
         str(folder / "tilec.toml"),
         str(folder / "acme.tilec"),

@@ -269,6 +269,20 @@ def test_cache_info_gc_and_clear(cli, tmp_path: Path) -> None:
     assert json.loads(cli("cache", "clear", "--json", env=env).out)["freed"] == 0
 
 
+def test_a_cache_that_others_can_change_is_told_and_can_be_emptied(cli, full, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilec.bundle.place._told", set())
+    root, env = tmp_path / "cache", {"TILEC_CACHE_DIR": "cache"}
+    fill(root)
+    root.chmod(0o777)
+    done = cli("doctor", env=env)
+    assert f"cache    {root} (not used, since others may change it: {root} may be written by everyone (mode 0777))" in done.out
+    assert "  cache     export TILEC_CACHE_DIR=DIRECTORY (one that is yours, where you alone may write; or off)" in done.out
+    info = cli("cache", "info", env=env)
+    assert info.out.startswith(f"{root}\n3 entries, ")
+    assert info.err.startswith(f"warning: the cache {root} is neither read nor written, since others may change it: ")
+    assert cli("cache", "clear", env=env).out.endswith(f"; 0 B left in {root}\n")
+
+
 def test_cache_messages(cli) -> None:
     done = cli("cache", "info", env={"TILEC_CACHE_DIR": "off"})
     assert (done.code, done.err.split("\n")[0]) == (2, "error: the cache is off")

@@ -4,6 +4,7 @@ import click
 import pytest
 
 from tilec.cli import failures
+from tilec.cli.style import echo
 from tilec.errors import BudgetError, BuildError, CompileError, Diagnostic, Location, ManifestError, TilecError, ToolchainError
 
 
@@ -125,8 +126,9 @@ def test_manifest_problems_are_all_shown_and_counted() -> None:
     )
 
 
-def test_colors_mark_place_severity_and_caret() -> None:
-    styled = failures.diagnostic_text(UNDEFINED)
+def test_colors_mark_place_severity_and_caret(capsys: pytest.CaptureFixture[str]) -> None:
+    echo(failures.diagnostic_text(UNDEFINED), color=True)
+    styled = capsys.readouterr().out
     assert styled.startswith('\x1b[1mkernels/gemm.cu:12:5: \x1b[0m\x1b[31m\x1b[1merror:\x1b[0m identifier "foo" is undefined\n')
     assert "\x1b[32m\x1b[1m        ^\x1b[0m" in styled
 

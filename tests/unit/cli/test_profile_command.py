@@ -86,8 +86,8 @@ def test_how_ncu_is_called(profile, folder: Path) -> None:
     assert (at["--clock-control"], at["--set"], at["--export"]) == ("none", "basic", str(folder / "a.ncu-rep"))
     assert (at["--kernel-name-base"], at["--kernel-name"], at["--launch-count"]) == ("mangled", "regex:^(scale)$", "1")
     assert {run[number + 1] for number, word in enumerate(run) if word == "--section"} >= {"WarpStateStats", "SourceCounters", "Occupancy"}
-    launch = ["-m", "tilec.cli.bare", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0", "plain"]
-    assert run[-8:-1] == launch
+    launch = ["tilec.cli.bare", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0", "plain"]
+    assert run[-7:-1] == launch
     assert raw[:2] == source[:2] == ["--import", str(folder / "a.ncu-rep")]
     assert ("raw" in raw, "source" in source) == (True, True)
 
@@ -258,7 +258,7 @@ def bare(folder: Path, case: str = "scale/some") -> Bare:
 
 
 def test_a_case_is_launched_once_and_told(folder: Path) -> None:
-    assert main(bare(folder).command()[3:]) == 0
+    assert main(bare(folder).command()[4:]) == 0
     told = json.loads((folder / "told").read_text())
     assert (told["variant"], told["symbol"], len(told["image"])) == ("scale", "scale", 64)
     assert (told["grid"], told["ended"], told["tensors"]["y"][1]) == ([2, 1, 1], True, 1200)
@@ -268,7 +268,7 @@ def test_a_case_is_launched_once_and_told(folder: Path) -> None:
 
 
 def test_under_a_sanitizer_arrays_are_apart(folder: Path) -> None:
-    assert main(dataclasses.replace(bare(folder), memory=APART).command()[3:]) == 0
+    assert main(dataclasses.replace(bare(folder), memory=APART).command()[4:]) == 0
     assert json.loads((folder / "told").read_text())["gap"] >= APART_BYTES
 
 
@@ -280,7 +280,7 @@ def test_what_a_case_leaves_empty_is_not_written_for_initcheck(folder: Path, mon
     (folder / "tilec.toml").write_text(text.replace('dist = "ones"', 'dist = "empty"'))
     counts = {}
     for memory in (APART, UNSET):
-        assert main(dataclasses.replace(bare(folder), memory=memory).command()[3:]) == 0
+        assert main(dataclasses.replace(bare(folder), memory=memory).command()[4:]) == 0
         counts[memory] = len(copied)
         copied.clear()
     assert counts == {APART: 1, UNSET: 0}
@@ -291,7 +291,7 @@ def test_what_was_launched_stays_told_when_the_launch_fails(folder: Path, monkey
         raise DriverError("the launch failed", result="CUDA_ERROR_LAUNCH_FAILED", code=719)
 
     monkeypatch.setattr(type(_driver.driver()), "synchronize", fails)
-    assert main(bare(folder).command()[3:]) != 0
+    assert main(bare(folder).command()[4:]) != 0
     told = json.loads((folder / "told").read_text())
     assert (told["symbol"], told["error"]["what"], "ended" in told) == ("scale", "the launch failed", False)
 
@@ -301,6 +301,6 @@ def test_a_launch_that_fails_says_why(folder: Path, monkeypatch, capsys) -> None
         raise NoDeviceError("no GPU", fix="get one")
 
     monkeypatch.setattr(_driver, "driver", none)
-    assert main(bare(folder).command()[3:]) == 3
+    assert main(bare(folder).command()[4:]) == 3
     assert json.loads((folder / "told").read_text())["error"] == {"what": "no GPU", "cause": "", "fix": "get one"}
     assert capsys.readouterr().err.startswith("error: no GPU")

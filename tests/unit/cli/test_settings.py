@@ -31,10 +31,17 @@ def test_a_cache_in_the_home_of_somebody_unknown() -> None:
         read_settings({"TILEC_CACHE_DIR": "~nobody-of-this-name/x"}, CWD)
 
 
+def test_the_shared_cache_is_named_by_the_user_alone() -> None:
+    assert read_settings({"HOME": "/h"}, CWD).shared_cache is None
+    assert read_settings({"TILEC_SHARED_CACHE": "team"}, CWD).shared_cache == CWD / "team"
+    with pytest.raises(UsageError, match=r"TILEC_SHARED_CACHE=~nobody-of-this-name/x: .+\n  fix: give a path without ~$"):
+        read_settings({"TILEC_SHARED_CACHE": "~nobody-of-this-name/x"}, CWD)
+
+
 def test_tools() -> None:
     assert read_settings({"CUDA_PATH": "/b", "PATH": "/bin"}, CWD).search.cuda_home == "/b"
     search = read_settings({"CUDA_HOME": "/a", "CUDA_PATH": "/b", "PATH": "/bin", "HOME": "/h"}, CWD).search
-    assert (search.cuda_home, search.path, search.state_dir) == ("/a", "/bin", "/h/.cache/tilec/tools")
+    assert (search.cuda_home, search.path, search.state_dir) == ("/a", "/bin", "/h/.cache/tilec")
     assert read_settings({}, CWD).search.state_dir == ""
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import click
 import pytest
 
+from tilec.cli.style import style
 from tilec.cli.tables import bytes_text, columns, fitted, hanging, seconds_text, shorten, table
 
 HEADS = columns("~job", "target", ">size")
@@ -10,7 +11,7 @@ ROWS = [["gemm-f16-BM128-BN128-BK64-sm_100", "sm_100", "9 B"], ["add-sm_80", "sm
 
 
 def plain(lines: list[str]) -> list[str]:
-    return [line.replace("\x1b[1m", "").replace("\x1b[0m", "") for line in lines]
+    return [click.unstyle(line) for line in lines]
 
 
 def test_columns_line_up() -> None:
@@ -48,8 +49,8 @@ def test_texts_hang_behind_what_leads_them() -> None:
     assert hanging("lead: ", text, width=None) == [f"lead: {text}"]
     assert hanging("lead: ", text, width=40) == ["lead: one two three four five six seven", "      eight"]
     assert hanging("lead: ", text, width=40, indent=2) == ["lead: one two three four five six seven", "  eight"]
-    assert hanging(click.style("lead: ", fg="red"), "", width=40) == [click.style("lead: ", fg="red")]
-    assert hanging("", "x" * 50 + " y", width=40, bold=True) == [click.style("x" * 50, bold=True), click.style("y", bold=True)]
+    assert hanging(style("lead: ", fg="red"), "", width=40) == [style("lead: ", fg="red")]
+    assert hanging("", "x" * 50 + " y", width=40, bold=True) == [style("x" * 50, bold=True), style("y", bold=True)]
 
 
 def test_no_rows_and_trailing_blanks() -> None:
@@ -59,7 +60,7 @@ def test_no_rows_and_trailing_blanks() -> None:
 
 def test_colors_do_not_move_columns() -> None:
     lines = table(columns("a", ">b", "c"), [[("x", "red"), ("1", "yellow"), "z"]])
-    assert lines[1] == "\x1b[31mx\x1b[0m  \x1b[33m1\x1b[0m  z"
+    assert lines[1] == f"{style('x', fg='red')}  {style('1', fg='yellow')}  z"
 
 
 @pytest.mark.parametrize(("width", "text"), [(9, "abcdefghi"), (8, "abcd…ghi"), (5, "ab…hi"), (3, "a…i"), (2, "a…i")])
@@ -102,9 +103,7 @@ def test_wide_characters_line_up() -> None:
 
 
 def test_words_are_not_broken_where_the_terminal_ends() -> None:
-    error = (
-        click.style("error:", fg="red", bold=True) + " one two three four five\n  fix: six seven eight nine\n    code that is left as it is"
-    )
+    error = style("error:", fg="red", bold=True) + " one two three four five\n  fix: six seven eight nine\n    code that is left as it is"
     assert click.unstyle(fitted(error, 20)).split("\n") == [
         "error: one two three",
         "  four five",

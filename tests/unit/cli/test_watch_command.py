@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +13,9 @@ from tilec.cli import standby
 from tilec.cli import watch as module
 from tilec.cli.main import run
 from tilec.cli.watch import Snapshot, changes, snapshot, watch
-from tilec.compiler.state import Fingerprint, Output, WorkDir
+from tilec.compiler.cache import Cache
+from tilec.compiler.stamp import record_key
+from tilec.stubs.marks import is_written, signed
 
 
 def snap(read: dict[str, int] | None = None, **sources: int) -> Snapshot:
@@ -116,22 +117,26 @@ def test_what_the_last_build_read_counts_too(tmp_path: Path) -> None:
     root = tmp_path / "project"
     put(tmp_path, "lib/shared.cuh", "project/tilec.toml", "project/tuning/gemm.json")
     names = (str(tmp_path / "lib/shared.cuh"), "tuning/gemm.json", "gone.json", "tilec.toml")
-    (root / ".tilec").mkdir()
-    (root / ".tilec" / "stamp.json").write_text(json.dumps({"files": {name: [] for name in names}}))
-    found = snapshot(root)
+    cache = Cache(tmp_path / "cache", note=pytest.fail)
+    cache.put_record(record_key("stamp", root), {"files": {name: [] for name in names}})
+    found = snapshot(root, cache.root)
     assert set(found.read) == {str(tmp_path / "lib/shared.cuh"), "tuning/gemm.json"}
     assert set(found.sources) == {"tilec.toml"}
-    (root / ".tilec" / "stamp.json").write_text("no stamp")
-    assert snapshot(root).read == {}
+    cache.put_record(record_key("stamp", root), "no stamp")
+    assert snapshot(root, cache.root).read == snapshot(root).read == {}
 
 
 def test_outputs_elsewhere_than_usual_do_not_count(tmp_path: Path) -> None:
     """Else a build would follow each build."""
-    put(tmp_path, "k/a.py", "made/acme/__init__.py", "made/acme/acme.tilec", "made/mine.py")
-    made = [tmp_path / "made" / "acme" / name for name in ("__init__.py", "acme.tilec")]
-    outputs = tuple(Output(kind="package", path=str(path), size=1, digest="0") for path in made)
-    WorkDir(tmp_path).save(Fingerprint("x"), outputs, {})
-    assert set(snapshot(tmp_path).sources) == {"k/a.py", "made/mine.py"}
+    put(tmp_path, "k/a.py", "made/acme/__init__.py", "made/mine.py")
+    looks = [snapshot(tmp_path)]
+    (tmp_path / "made/acme/__init__.py").write_bytes(signed(b"import tilec\n"))
+    looks.append(snapshot(tmp_path))
+    (tmp_path / "made/mine.py").write_text("edited")
+    looks.append(snapshot(tmp_path))
+    looked = iter([looks[0], *[look for look in looks[1:] for _ in "ab"]])
+    events = changes(lambda: next(looked), lambda _: None, lambda: 0.0, is_output=lambda name: is_written(tmp_path / name))
+    assert [next(events), next(events)] == [(), ("made/mine.py",)]
 
 
 def test_an_edit_of_equal_length_is_seen(tmp_path: Path) -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.waiting import PATIENCE
+from tilec.bundle import place as places
 from tilec.bundle import store
-from tilec.compiler.cache import Cache
+from tilec.compiler.cache import Cache, Entry, index_row
 from tilec.errors import CacheError, Diagnostic, Location
 from tilec.model.arch import Target
+from tilec.model.digest import sha256
 from tilec.model.image import Image, ImageInfo, Resources
 from tilec.model.signature import AbiSlot
 
@@ -176,6 +180,187 @@ def test_a_blob_that_changed_after_the_look_up_is_an_error(cache: Cache) -> None
     path.unlink()
     with pytest.raises(CacheError, match="cannot be read back: No such file"):
         blob.read()
+
+
+def chmod(mode: int, *parts: str) -> Callable[[Path], None]:
+    return lambda root: (root.joinpath(*parts)).chmod(mode)
+
+
+def given_away(*parts: str) -> Callable[[Path], None]:
+    return lambda root: os.chown(root.joinpath(*parts), 65534, -1)
+
+
+def linked(root: Path) -> None:
+    (root / store.FORMAT).rename(root / "elsewhere")
+    (root / store.FORMAT).symlink_to("elsewhere")
+
+
+EXPOSED = {
+    "everyone writes": (chmod(0o777), "", "may be written by everyone (mode 0777)"),
+    "its group writes": (chmod(0o770), "", "may be written by its group (mode 0770)"),
+    "sticky": (chmod(0o1777), "", "may be written by everyone (mode 1777)"),
+    "another owner": (given_away(), "", "belongs to user 65534, and this is user 0"),
+    "its store": (chmod(0o777, store.FORMAT), f"/{store.FORMAT}", "may be written by everyone (mode 0777)"),
+    "a kind": (chmod(0o775, store.FORMAT, "images"), f"/{store.FORMAT}/images", "may be written by its group (mode 0775)"),
+    "a link": (linked, f"/{store.FORMAT}", "is a symbolic link"),
+}
+
+
+@pytest.mark.parametrize(("expose", "part", "why"), EXPOSED.values(), ids=EXPOSED)
+def test_a_directory_that_others_can_change_is_neither_read_nor_written(
+    cache: Cache, notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expose, part: str, why: str
+) -> None:
+    if expose is EXPOSED["another owner"][0] and os.geteuid():
+        pytest.skip("giving a file away needs root")
+    monkeypatch.setattr(places, "_told", set())
+    root = tmp_path / "cache"
+    cache.put(KEY, make_image())
+    cache.put_record("a", 1)
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    expose(root)
+    before = files(root)
+    for path in (root, root, link):
+        again = Cache(path, note=notes.append)
+        assert (again.root, again.get(KEY), again.get_record("a"), again.put(OTHER, make_image(b"new"))) == (None, None, None, None)
+        again.put_record("b", 2)
+    assert files(root) == before
+    told, _ = notes  # once for each path in a process
+    mend = f"{'sudo chown -R 0 ' + str(root) + ' && ' if 'belongs' in why else ''}chmod -R go-w {root} && tilec cache clear"
+    if "link" in why:
+        mend = f"rm {root}{part}"
+    assert told == (
+        f"the cache {root} is neither read nor written, since others may change it: {root}{part} {why}; make it yours and empty it "
+        f"(`{mend}`), name another directory in TILEC_CACHE_DIR, or share this one with TILEC_SHARED_CACHE={root}, "
+        "which uses only what tilec.lock pins"
+    )
+    subprocess.run(mend.removeprefix("sudo ").partition(" && tilec")[0], shell=True, check=True)
+    mended = Cache(root, note=pytest.fail)
+    assert (mended.clear() > 0) != ("link" in why)
+    assert mended.put(KEY, make_image())
+    assert mended.get(KEY)
+
+
+@pytest.mark.parametrize("expose", [lambda path: path.chmod(0o666), lambda path: os.chown(path, 65534, -1)], ids=["mode", "owner"])
+def test_an_entry_that_others_can_change_is_compiled_again(cache: Cache, notes: Notes, expose) -> None:
+    if os.geteuid():
+        pytest.skip("giving a file away needs root")
+    cache.put(KEY, make_image())
+    expose(entry_path(cache))
+    assert cache.get(KEY) is None
+    assert notes.only().startswith(f"cache entry {KEY[:12]} was damaged (its file ")
+    assert not entry_path(cache).exists()
+
+
+def test_a_folder_of_entries_that_others_can_change_is_not_used(cache: Cache, notes: Notes) -> None:
+    cache.put(KEY, make_image())
+    entry_path(cache).parent.chmod(0o777)
+    assert cache.get(KEY) is None
+    assert cache.put(KEY, make_image(b"new")) is None
+    why = f"(others may change it: {entry_path(cache).parent} may be written by everyone (mode 0777): {cache.root})"
+    assert [note.split(": this")[0].split(": what")[0] for note in notes] == [
+        f"the cache cannot be read {why}",
+        f"the cache cannot be written {why}",
+    ]
+
+
+def test_what_is_made_is_for_its_user_alone(tmp_path: Path, notes: Notes) -> None:
+    before = os.umask(0)
+    try:
+        cache = Cache(tmp_path / "deep" / "cache", note=notes.append)
+        cache.put(KEY, make_image())
+        cache.put_record("a", 1)
+        made = [cache.root or tmp_path, *(tmp_path / "deep" / "cache").rglob("*")]
+    finally:
+        os.umask(before)
+    modes = {path.relative_to(tmp_path).as_posix(): path.stat().st_mode & 0o777 for path in made if path.name != "CACHEDIR.TAG"}
+    assert set(modes.values()) == {0o700, 0o600}
+    assert cache.get(KEY)
+    assert Cache(cache.root, note=notes.append).get(KEY)
+    assert notes == []
+
+
+class Team:
+    """A shared cache with the image of one user in it, and another user's private cache before it."""
+
+    def __init__(self, tmp_path: Path, notes: Notes) -> None:
+        self.shared = tmp_path / "shared"
+        self.shared.mkdir(mode=0o777)
+        self.shared.chmod(0o777)
+        self.row = sha256(index_row(KEY, make_image()))
+        self.notes, self._root = notes, tmp_path / "mine"
+        assert Cache(tmp_path / "theirs", note=notes.append, shared=self.shared).put(KEY, make_image())
+        self.path = Path(store.path_of(self.shared, "images", KEY))
+
+    def get(self, pins: dict[str, str]) -> Entry | None:
+        return Cache(self._root, note=self.notes.append, shared=self.shared, pins=pins).get(KEY)
+
+
+@pytest.fixture
+def team(tmp_path: Path, notes: Notes) -> Team:
+    return Team(tmp_path, notes)
+
+
+def test_a_shared_entry_is_used_where_it_is_pinned(team: Team) -> None:
+    assert team.get({}) is None
+    assert team.get({OTHER: team.row}) is None
+    entry = team.get({KEY: team.row})
+    assert entry
+    assert entry.row == team.row
+    assert entry.blob.read() == make_image().data
+    assert not entry.blob.path.startswith(str(team.shared)), "its bytes are where nobody else changes them"
+    team.path.unlink()
+    assert team.get({})
+    assert team.notes == []
+
+
+def rewritten(image: Image, key: str = KEY) -> Callable[[Team], None]:
+    """An entry that is sound in itself, of other code."""
+    return lambda team: store.save(team.shared, "images", KEY, index_row(key, image), image.data, shared=True) and None
+
+
+def other_data(team: Team) -> None:
+    """The pinned row before other bytes, whose checksum is right."""
+    store.save(team.shared, "images", KEY, index_row(KEY, make_image()), b"evil" * 100, shared=True)
+
+
+def other_abi() -> Image:
+    return dataclasses.replace(make_image(), abi=make_image().abi[::-1])
+
+
+def huge(team: Team) -> None:
+    os.truncate(team.path, 1 << 40)
+
+
+FORGED = {
+    "code": rewritten(make_image(b"evil" * 100)),
+    "another key": rewritten(make_image(), OTHER),
+    "arguments": rewritten(other_abi()),
+    "bytes alone": other_data,
+    "cut": lambda team: team.path.write_bytes(team.path.read_bytes()[:-9]),
+    "sparse": huge,
+    "link": lambda team: (team.path.unlink(), team.path.symlink_to("/dev/zero")),
+    "nested": lambda team: store.save(team.shared, "images", KEY, b"[" * 100_000, b"", shared=True),
+}
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
+def test_a_shared_entry_that_is_not_the_pinned_one_is_compiled_again(team: Team, forge: Callable[[Team], object]) -> None:
+    forge(team)
+    assert team.get({KEY: team.row}) is None
+    assert team.notes.only().startswith(f"shared cache entry {KEY[:12]} is not what tilec.lock pins (")
+    assert team.notes.only().endswith("): it is compiled again")
+
+
+def test_a_shared_cache_that_cannot_be_used_is_a_note(tmp_path: Path, notes: Notes) -> None:
+    (tmp_path / "shared").write_text("a file")
+    cache = Cache(tmp_path / "mine", note=notes.append, shared=tmp_path / "shared", pins={KEY: "00" * 32})
+    assert cache.get(KEY) is None
+    assert cache.put(KEY, make_image())
+    assert notes == [
+        f"the shared cache cannot be used (Not a directory: {tmp_path}/shared): what is in it is compiled again",
+        f"the shared cache cannot be written (Not a directory: {tmp_path}/shared): others compile again",
+    ]
 
 
 def test_a_large_image_is_read_whole(cache: Cache) -> None:

@@ -69,7 +69,7 @@ def test_a_union_without_a_rule_is_a_programming_error() -> None:
 
 def test_entries_hold_these_fields() -> None:
     # When this fails, raise `store.FORMAT`: entries of the old shape would all be reported as damaged.
-    assert store.FORMAT == "v3"
+    assert store.FORMAT == "v4"
     assert {kind.__name__: [field.name for field in dataclasses.fields(kind)] for kind in (ImageInfo, Resources, AbiSlot, Diagnostic)} == {
         "ImageInfo": [
             "target",
@@ -86,6 +86,7 @@ def test_entries_hold_these_fields() -> None:
             "block",
             "dynamic_shared",
             "linking",
+            "reproducible",
         ],
         "Resources": ["registers", "spill_stores", "spill_loads", "stack", "shared", "constant", "code"],
         "AbiSlot": ["type", "expr", "size", "align"],

@@ -14,18 +14,19 @@ import pytest
 from tests.waiting import PATIENCE, ends
 from tilec.bundle import store
 from tilec.compiler import worker
+from tilec.compiler.blob import Blob
 from tilec.compiler.cache import Cache
 from tilec.compiler.events import Done, Failed, Outcome, SilentObserver
 from tilec.compiler.execute import KeyedJob
 from tilec.compiler.keys import inputs_digest
 from tilec.compiler.process import WorkerProcess
 from tilec.compiler.schedule import Timings, expected_seconds
-from tilec.errors import CompileError, OutputError, TilecError, ToolchainError
+from tilec.errors import CacheError, CompileError, OutputError, TilecError, ToolchainError
 from tilec.frontends._reads import digests, with_reads
 from tilec.frontends.base import ToolSearch
 from tilec.model.arch import Target
 from tilec.model.job import Variant
-from tilec.testing.fakes import FakeFrontend
+from tilec.testing.fakes import FakeFrontend, MemoryObserver
 
 
 def error_of(outcome: Outcome) -> TilecError:
@@ -282,6 +283,16 @@ def test_a_job_that_hangs_is_killed_with_its_children(project, hanging) -> None:
     assert all(ends(int(pid)) for pid in hanging.read_text().split())
 
 
+def test_processes_of_a_tool_that_reached_its_time_limit_are_killed_with_its_worker(project) -> None:
+    child = project.root / "child"
+    jobs = project.keyed(project.job(1, only="BM1-", overtime=str(child)), project.job(2))
+    with project.pool() as pool:
+        outcomes = pool.compile(jobs)
+        assert ends(int(child.read_text())), "also while the pool is open"
+    assert error_of(outcomes[0]).what == "fakec took more than 1 s, and was stopped"
+    assert isinstance(outcomes[1], Done)
+
+
 def test_a_source_that_misbehaves_is_that_sources_error(project, hanging) -> None:
     def source(**options):
         return ("fake", project.source(**{"in": "declare", **options}))
@@ -327,7 +338,7 @@ def test_a_missing_frontend_is_its_jobs_error(project) -> None:
 
 
 def test_workers_that_cannot_start_end_the_build_with_their_words(project, monkeypatch) -> None:
-    monkeypatch.setattr("tilec.compiler.process._START", "import sys; sys.exit('cannot import name {path!r:.0}soap')")
+    monkeypatch.setattr("tilec.compiler.child._START", "import sys; sys.exit('cannot import name {path!r:.0}soap')")
     words = "a worker process exited with status 1 before it could do anything:\ncannot import name soap"
     with pytest.raises(ToolchainError, match=words), project.pool(workers=3) as pool:
         pool.compile(project.keyed(*map(project.job, range(1, 9))))
@@ -388,7 +399,7 @@ def test_no_room_anywhere_is_the_jobs_error(project) -> None:
     setup = worker.wire.Setup(frontends={}, search=ToolSearch(), cache_root="", spool=str(project.root / "nowhere"))
     image = _image(b"x")
     with pytest.raises(OutputError, match=r"written neither to the cache nor to .*nowhere: No such file"):
-        worker._Worker(setup)._spool("k", image)
+        worker._Worker(setup, waiting=lambda: None)._spool("k", image)
 
 
 def _image(data: bytes):
@@ -420,6 +431,48 @@ def test_an_image_lost_after_the_look_up_is_compiled_again(project, damage) -> N
     assert len(project.compiled) == 2
     assert len(project.observer.notes) == 1
     assert project.observer.notes[0].startswith(f"{job.job.id} is compiled again: a compiled image ")
+
+
+def test_a_cache_that_is_emptied_at_every_step_costs_time_alone(project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the main process is about to do or was told, another process empties the cache before."""
+    cleared: list[str] = []
+
+    class Clearing(MemoryObserver):
+        def __getattribute__(self, name: str) -> object:
+            if name in ("started", "job_started", "job_finished", "finished"):
+                cleared.append(name)
+                project.cache.clear()
+            return super().__getattribute__(name)
+
+    read = Blob.read
+
+    def read_of_nothing(blob: Blob) -> bytes:
+        cleared.append("read")
+        project.cache.clear()
+        return read(blob)
+
+    monkeypatch.setattr(Blob, "read", read_of_nothing)
+    jobs = project.keyed(*(project.job(bm) for bm in (1, 2, 3)))
+    with project.pool(workers=2, observer=Clearing()) as pool:
+        done = [done_of(outcome) for outcome in pool.compile(jobs)]
+        assert [len(pool.read(job, one)) for job, one in zip(jobs, done, strict=True)] == [256] * 3
+    assert cleared.count("read") == 6, "each image was lost, and compiled again to where nobody takes it away"
+    assert sorted(project.compiled) == sorted(2 * [job.job.id for job in jobs])
+
+
+def test_an_image_that_is_lost_and_compiles_to_other_bytes_is_an_error(project) -> None:
+    (job,) = (dataclasses.replace(keyed, inputs="") for keyed in project.keyed(project.job()))
+    with project.pool() as pool:
+        done = done_of(pool.compile([job])[0])
+        project.cache.clear()
+        (project.root / "k.fake").write_text("kernel add(x: tensor)\n\n")
+        with pytest.raises(CacheError) as caught:
+            pool.read(job, done)
+    assert str(caught.value) == (
+        "add-BM64-sm_90: the cache lost its image, and compiling it again gave other bytes\n"
+        "  cause: the cache was emptied while the build was running, and a compiler whose output varies takes part\n"
+        "  fix: run the build again"
+    )
 
 
 def test_an_image_that_cannot_be_made_again_is_an_error(project) -> None:

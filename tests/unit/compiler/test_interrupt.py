@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE, becomes, ends
 from tilec.compiler.cache import Cache
 
 BUILD = """
-import sys
+import os, sys
 from pathlib import Path
 from tilec.compiler.cache import Cache
 from tilec.compiler.events import SilentObserver
@@ -43,6 +43,13 @@ pool = Pool(
     spool=root / "spool",
     kept=root / "kept",
 )
+def interrupted(call):  # Ctrl-C right behind it
+    def calls(*args):
+        call(*args)
+        raise KeyboardInterrupt
+    return calls
+if sys.argv[2:]:
+    os.kill, os.killpg = interrupted(os.kill), interrupted(os.killpg)
 try:
     with pool:
         pool.compile(jobs)
@@ -58,17 +65,20 @@ def wait_for(path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9), (signal.SIGTERM, -15)], ids=["int", "kill", "term"]
+    ("number", "status", "again"),
+    [(signal.SIGINT, 130, False), (signal.SIGINT, 130, True), (signal.SIGKILL, -9, False), (signal.SIGTERM, -15, False)],
+    ids=["int", "int again while workers are killed", "kill", "term"],
 )
-def test_a_stopped_build_leaves_no_process_and_a_sound_cache(tmp_path: Path, number: int, status: int) -> None:
+def test_a_stopped_build_leaves_no_process_and_a_sound_cache(tmp_path: Path, number: int, status: int, again: bool) -> None:
     (tmp_path / "k.fake").write_text("kernel k\n")
-    build = subprocess.Popen([sys.executable, "-c", BUILD, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", BUILD, str(tmp_path), *(["again"] if again else [])]
+    build = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     workers = wait_for(tmp_path / "pids")
     build.send_signal(number)
     out, err = build.communicate(timeout=PATIENCE)
     assert (build.returncode, out, err) == (status, "", "")
     assert all(ends(pid) for pid in workers)
-    if number == signal.SIGINT:
+    if number == signal.SIGINT and not again:
         assert not (tmp_path / "spool").exists()
     notes: list[str] = []
     cache = Cache(tmp_path / "cache", note=notes.append)

@@ -12,6 +12,7 @@ import pytest
 from tilec.compiler import keys
 from tilec.compiler.keys import EXEMPT, Change, KeyMaker, declaration_key, explain_change, recall
 from tilec.errors import Diagnostic, Location
+from tilec.model.alike import Alike
 from tilec.model.arch import Target
 from tilec.model.job import InputFile, Job, KernelSpec, Member, Source, Variant
 from tilec.model.kernel import AxisUse, KernelDecl, ParamDecl, ToolInfo
@@ -133,12 +134,14 @@ HARMLESS: dict[type, dict[str, Any]] = {
         "grid": ("1",),
         "grid_free": True,
         "requires": ("x.size > 0",),
+        "alike": (Alike(one=("x", 0), other=("z", 0)),),
         "safety": Safety(),
         "unproven": (Diagnostic(message="checked"),),
         "named": False,
         "simt": True,
         "block": (128, 1, 1),
         "kinds": ("cubin",),
+        "typed": True,
     },
     ParamDecl: {"location": None},
     Param: {"doc": "another text", "optional": True},

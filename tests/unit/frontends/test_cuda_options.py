@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tilec.errors import UsageError
+from tilec.frontends._cuda_flags import OptionError
 from tilec.frontends._cuda_options import read_options
 from tilec.model.job import Option
 
@@ -30,30 +31,6 @@ def test_flags_of_ptxas_are_taken_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flag", "owner"),
-    [
-        ("-arch=sm_80", "the targets"),
-        ("--gpu-architecture=sm_80", "the targets"),
-        ("-gencode", "the targets"),
-        ("-o", "where results go"),
-        ("-ofile", "where results go"),
-        ("-I/opt/include", "`include`"),
-        ("-DX=1", "`define`"),
-        ("-std=c++20", "`std`"),
-        ("-lineinfo", "the profile's `lineinfo`"),
-        ("-G", "the profile's `debug`"),
-        ("--ptx", "the kind of output"),
-        ("-rdc=true", "the kind of output"),
-        ("--pch", "precompiled headers"),
-    ],
-)
-def test_flags_that_tilec_sets_itself(flag: str, owner: str) -> None:
-    with pytest.raises(UsageError, match="is not yours to set") as caught:
-        read_options((("flags", (flag,)),))
-    assert owner in caught.value.what
-
-
-@pytest.mark.parametrize(
     ("key", "value", "says"),
     [
         ("compiler", "clang", "one of nvrtc, nvcc"),
@@ -63,6 +40,7 @@ def test_flags_that_tilec_sets_itself(flag: str, owner: str) -> None:
         ("define", (("A B", "1"),), "is no macro name"),
         ("define", (("A", "1\n2"),), "more than one line"),
         ("flags", ("-Xptxas",), "needs a value"),
+        ("unchecked-flags", 1, "must be true or false"),
         ("inlcude", ("x",), "known are compiler, std"),
     ],
 )
@@ -70,3 +48,29 @@ def test_what_is_refused(key: str, value: Option, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_options(((key, value),))
     assert re.search(says, str(caught.value))
+
+
+@pytest.mark.parametrize("value", ["$(touch x)", "`touch x`", "a\\b"])
+def test_nvcc_gets_no_text_that_a_shell_expands(value: str) -> None:
+    options: dict[str, Option] = {"define": (("GOOD", "1"), ("BAD", value))}
+    assert read_options(tuple(options.items())).define[1] == ("BAD", value)  # NVRTC runs in process
+    with pytest.raises(OptionError) as caught:
+        read_options((*options.items(), ("compiler", "nvcc")))
+    assert caught.value.path == ("define", "BAD")
+    shown = re.search(r"[$`\\]", value)
+    assert shown is not None
+    assert str(caught.value) == (
+        f"define: the value of BAD has {shown[0]!r}, which nvcc hands to a shell: {value!r}\n"
+        '  fix: define the macro in a header, or take compiler = "nvrtc"'
+    )
+    for folder in (f"inc{value}", "a,b", 'a"b'):
+        with pytest.raises(OptionError, match=r"nvcc hands to a shell or takes for two names") as caught:
+            read_options((("compiler", "nvcc"), ("include", ("inc", folder))))
+        assert caught.value.path == ("include", 1)
+
+
+def test_a_comma_in_a_macro_defines_no_other() -> None:
+    options: tuple[tuple[str, Option], ...] = (("define", (("A", "1,B=2"), ("C", '"x,y",z'))),)
+    assert read_options(options).arguments()[1:] == ["-DA=1,B=2", '-DC="x,y",z']
+    nvcc = read_options((("compiler", "nvcc"), *options))
+    assert nvcc.arguments()[1:] == ["-DA=1\\,B=2", '-DC="x,y"\\,z']

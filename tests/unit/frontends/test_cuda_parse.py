@@ -122,6 +122,8 @@ def test_namespaces_and_linkage() -> None:
     static inline __global__ void five(int* x) {}
     """
     assert [f.decl.qualified for f in find_kernels(text, "k.cu")] == ["a::b::one", "a::b::v1::two", "three", "four", "five"]
+    # Their compiled names hold types, but where the linkage is C's.
+    assert [f.decl.typed for f in find_kernels(text, "k.cu")] == [True, True, False, False, True]
 
 
 def test_places_and_the_comment_before() -> None:

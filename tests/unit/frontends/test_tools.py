@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
+import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.waiting import ends
+from tilec.bundle import store
 from tilec.errors import ToolchainError, UsageError
-from tilec.frontends import _tools
+from tilec.frontends import _run, _tools
 from tilec.frontends._digests import DigestTable, file_sha256
 from tilec.frontends._run import run_tool
+from tilec.frontends._tile_toolchain import package
 from tilec.frontends._tools import check_range, find_tool, locate, require, survey
 from tilec.frontends.base import ToolSearch
 
@@ -181,6 +184,58 @@ def test_a_wheels_file_of_another_size_is_hashed(site: Path) -> None:
     assert find_tool("ptxas", ToolSearch()).digest == file_sha256(ptxas)
 
 
+def test_files_are_hashed_where_that_is_asked_for(site: Path) -> None:
+    """With `--locked` neither a wheel's file list nor the status of a file says what it holds."""
+    wheels(site)
+    headers(site)
+    names = ("ptxas", "headers")
+    listed = require(names, ToolSearch())
+    assert require(names, ToolSearch(verify=True)) == listed
+    for file in (site / "nvidia/cu13/bin/ptxas", site / "nvidia/cu13/include/cuda_fp16.h"):
+        data = file.read_bytes()
+        file.write_bytes(data[:-1] + b"?")
+    assert require(names, ToolSearch()) == listed, "as fast as it is blind"
+    changed = require(names, ToolSearch(verify=True))
+    assert changed["ptxas"].digest == file_sha256(site / "nvidia/cu13/bin/ptxas")
+    assert changed["headers"].digest != listed["headers"].digest
+
+
+def headers(site: Path) -> None:
+    """A wheel of headers."""
+    file = site / "nvidia" / "cu13" / "include" / "cuda_fp16.h"
+    file.parent.mkdir(parents=True)
+    file.write_text("// f16\n")
+    digest = base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).decode().rstrip("=")
+    info = site / "nvidia_cuda_crt-13.4.92.dist-info"
+    info.mkdir()
+    (info / "RECORD").write_text(f"{file.relative_to(site)},sha256={digest},{file.stat().st_size}\n")
+
+
+def test_a_python_packages_files_are_hashed_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "compiler" / "__init__.py"
+    file.parent.mkdir()
+    file.write_text("good = 1\n")
+    digest = base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).decode().rstrip("=")
+    info = tmp_path / "compiler-1.0.dist-info"
+    info.mkdir()
+    rows = f"compiler/__init__.py,sha256={digest},9\ncompiler/__pycache__/__init__.pyc,,\n{info.name}/RECORD,,\n"
+    (info / "RECORD").write_text(rows)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+
+    def found(*, verify: bool) -> str:
+        return package("compiler", "compiler", "compiler/__init__.py", verify=verify).digest
+
+    listed = found(verify=False)
+    assert found(verify=True) == listed
+    file.write_text("evil = 1\n")
+    assert (found(verify=False), found(verify=True) == listed) == (listed, False)
+    file.unlink()
+    (tmp_path / "compiler" / "other.py").write_text("")
+    (info / "RECORD").write_text(f"{rows}compiler/other.py,sha256={digest},9\n")
+    with pytest.raises(ToolchainError, match="compiler is half installed: "):
+        found(verify=True)
+
+
 def test_the_survey_never_raises(site: Path, tmp_path: Path) -> None:
     wheels(site, "13.5.10")
     reports = {r.name: r for r in survey(ToolSearch(cuda_home=str(toolkit(tmp_path / "cuda")), path="/bin", cuda="<13.5"))}
@@ -214,13 +269,40 @@ def test_the_digest_table_measures_once(tmp_path: Path) -> None:
     assert DigestTable(state).sha256(file) == hashlib.sha256(b"other").hexdigest()
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b'{"a": 3}', b'{"a": ["x"]}', b"\xff\xfe", b"[" * 100_000])
+DAMAGES = [b"", b"{", b"[1]", b'{"facts": 3}', b'{"facts": {"a": ["x"]}}', b'{"facts": {"a": 3}}', b"\xff\xfe", b"[" * 100_000]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_table_is_an_empty_one(tmp_path: Path, damage: bytes) -> None:
     file = tmp_path / "tool"
     file.write_bytes(b"x")
-    (tmp_path / "tool-digests-1.json").write_bytes(damage)
-    assert DigestTable(str(tmp_path)).sha256(file) == hashlib.sha256(b"x").hexdigest()
-    assert json.loads((tmp_path / "tool-digests-1.json").read_bytes())
+    digest = DigestTable(str(tmp_path)).sha256(file)
+    (table,) = tmp_path.glob("v*/records/*/*")
+    store.save(tmp_path, "records", table.name, damage, b"")
+    assert DigestTable(str(tmp_path)).sha256(file) == digest == hashlib.sha256(b"x").hexdigest()
+    assert DigestTable(str(tmp_path)).fact("sha256", file, lambda: "measured again") == digest
+
+
+def test_a_file_with_the_size_time_and_inode_of_another_is_measured(tmp_path: Path) -> None:
+    """What is written over a compiler in place can get all of its status back but the change time."""
+    file, state = tmp_path / "ptxas", str(tmp_path / "state")
+    file.write_bytes(b"good")
+    DigestTable(state).sha256(file)
+    before = file.stat()
+    file.write_bytes(b"evil")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = file.stat()
+    assert (after.st_size, after.st_mtime_ns, after.st_ino) == (before.st_size, before.st_mtime_ns, before.st_ino)
+    assert DigestTable(state).sha256(file) == hashlib.sha256(b"evil").hexdigest()
+
+
+def test_a_table_that_others_can_change_is_not_believed(tmp_path: Path) -> None:
+    file, state = tmp_path / "ptxas", tmp_path / "state"
+    file.write_bytes(b"x")
+    DigestTable(str(state)).fact("sha256", file, lambda: "kept")
+    assert DigestTable(str(state)).sha256(file) == "kept"
+    state.chmod(0o777)
+    assert DigestTable(str(state)).sha256(file) == hashlib.sha256(b"x").hexdigest()
 
 
 def test_a_table_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
@@ -243,10 +325,36 @@ def test_a_tool_gets_no_environment_by_itself(monkeypatch: pytest.MonkeyPatch) -
     assert run_tool([sys.executable, "-c", "import os; print(os.environ.get('NVCC_APPEND_FLAGS'))"], timeout=30).stdout.strip() == "None"
 
 
-def test_the_time_limit_ends_the_whole_group(tmp_path: Path) -> None:
-    done = run_tool(["/bin/sh", "-c", f"sleep 600 & echo $! > {tmp_path}/child; wait"], timeout=2.0)
-    assert (done.timed_out, done.rc) == (True, -9)
-    assert ends(int((tmp_path / "child").read_text()))
+def test_a_tool_runs_at_fixed_addresses() -> None:
+    own = Path("/proc/thread-self/personality").read_text()
+    done = [run_tool(["/bin/cat", "/proc/self/maps"], timeout=30) for _ in range(3)]
+    assert all(one.fixed for one in done)
+    assert len({one.stdout for one in done}) == 1
+    assert Path("/proc/thread-self/personality").read_text() == own, "this process is as before"
+
+
+def test_a_system_that_refuses_fixed_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Docker's default seccomp profile does: the tool runs all the same, and its result says so."""
+    monkeypatch.setattr(_run, "_personality", lambda: lambda _: 0)
+    done = [run_tool(["/bin/cat", "/proc/self/maps"], timeout=30) for _ in range(2)]
+    assert [(one.rc, one.fixed) for one in done] == [(0, False), (0, False)]
+    assert done[0].stdout != done[1].stdout
+    monkeypatch.setattr(_run, "_personality", lambda: lambda _: -1)  # no such system call
+    assert run_tool(["/bin/true"], timeout=30).fixed is False
+
+
+def test_a_time_limit_waits_for_no_child_of_the_tool(tmp_path: Path) -> None:
+    """A child holds the pipes open; one with the tool in a session of its own is killed, one in the caller's group goes with the group."""
+    command = ["/bin/sh", "-c", f"echo begun; sleep 600 & echo $! > {tmp_path}/child; wait"]
+    for own_session in (True, False):
+        done = run_tool(command, timeout=2.0, own_session=own_session)
+        assert (done.timed_out, done.rc, done.stdout) == (True, -9, "begun\n")
+        child = int((tmp_path / "child").read_text())
+        if own_session:
+            assert ends(child)
+        else:
+            assert os.getpgid(child) == os.getpgrp()
+            os.kill(child, signal.SIGKILL)
 
 
 def test_a_tool_that_does_not_start(tmp_path: Path) -> None:

@@ -112,6 +112,14 @@ def places(first, second, offset):
     return first, second + 1
 def loaded(at):
     return tl.load(at) + at.dtype.element_ty(1)
+def maybe(desc_or_ptr, shape, strides, block):
+    if isinstance(desc_or_ptr, tl.tensor_descriptor):
+        return desc_or_ptr
+    else:
+        return tl.make_tensor_descriptor(desc_or_ptr, shape, strides, block)
+def both(first, second):
+    first = maybe(first, [8], [1], [8])
+    return maybe(second, [8], [1], [8]), first
 def endless(at):
     endless(at)
     endless(at + 1)
@@ -165,6 +173,13 @@ def written(body: str) -> set[str]:
         ),
         ("    y.store([n, 0], x.load([n, 0]))", {"y"}),
         ("    y.scatter(idx, n, tl.load(x))", {"y"}),
+        ("    y = tl.make_tensor_descriptor(y, [n], [1], [B])\n    y.store([0], x.load([0]))", {"y"}),
+        ("    x = tl.make_tensor_descriptor(x, [n], [1], [B])\n    tl.store(y + n, x.load([0]))", {"y"}),
+        ("    x, y = maybe(x, [n], [1], [B]), maybe(y, [n], [1], [B])\n    y.store([0], x.load([0]))", {"y"}),
+        ("    x, y = both(y, x)\n    y.store([0], x.load([0]))", {"y"}),
+        ("    p, q = both(y, x)\n    q.store([0], p.load([0]))", {"y"}),
+        ("    y = make_tensor_descriptor(y, [n], [1], [B])\n    store_tensor_descriptor(desc=y, offsets=[0], value=n)", {"y"}),
+        ("    d = make_tensor_descriptor(base=y, shape=[n])\n    d.store([0], n)", {"y"}),
     ],
 )
 def test_what_a_body_writes(body: str, names: set[str]) -> None:

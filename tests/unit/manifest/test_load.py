@@ -72,6 +72,7 @@ def test_every_table() -> None:
         ("group", 8),
         ("include", ("include", ".")),
         ("std", "c++20"),
+        ("unchecked-flags", False),
     )
     gemm, rms, scan = manifest.kernels
     assert scan.language == "prebuilt"

@@ -53,7 +53,15 @@ def test_all_bundles_are_built_in_a_copy(tmp_path: Path, compiler: Path, monkeyp
     bundles = {str(path.parent.relative_to(made)) for path in made.rglob("made.tilec")}
     examples = ("triton", "simt", "inter_kernel", "linking", "tile_cpp", "kernels", "pipelines")
     corpora = {f"tests/samples/{path.name}/dist" for path in (BUILDS.parents[1] / "tests" / "samples").glob("corpus_*")}
-    others = {"dist", "dist/debug", "dist/dispatch/dist", "build/simt-debug", "build/python-link/dist", "build/prebuilt/dist"}
+    others = {
+        "dist",
+        "dist/debug",
+        "dist/dispatch/dist",
+        "build/simt-debug",
+        "build/python-link/dist",
+        "benchmarks/programs/dist",
+        "build/prebuilt/dist",
+    }
     assert bundles == {f"examples/{name}/dist" for name in examples} | corpora | others
     assert (made / "dist" / "made.tilec").read_text().startswith(str(made))  # its own tilec built it
     assert (made / "scripts" / "gpu_tests.sh").exists()

@@ -206,7 +206,7 @@ def test_json_has_the_skipped_cases_and_nothing_that_a_kernel_prints(tilec: Tile
     assert done.code == 0
     assert "a kernel prints" in done.err
     assert (document["ok"], document["device"]) == (True, {"kind": "cpu", "name": "CPU"})
-    assert document["counts"] == {"passed": 1, "failed": 0, "error": 0, "ran": 0, "skipped": 1}
+    assert document["counts"] == {"passed": 1, "failed": 0, "error": 0, "hung": 0, "ran": 0, "skipped": 1}
     passed, skipped = document["cases"]
     assert (passed["status"], skipped["status"], skipped["outputs"]) == ("passed", "skipped", [])
     assert skipped["reason"].startswith("it is a CUDA C++ kernel")

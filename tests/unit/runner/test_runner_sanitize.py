@@ -23,10 +23,13 @@ from tilec.runtime.cpu_launch import CpuOptions, CpuRun
 from tilec.tileir.check.findings import Finding, FindingKind
 from tilec.tileir.execute import Options
 from tilec.tileir.frame import Frame, Launch
-from tilec.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, Scalar, Value
+from tilec.tileir.ir import AtomicMode, Loc, MemoryOrder, MemoryScope, Op, Scalar, Value
+from tilec.tileir.layout import LAYOUTS
+from tilec.tileir.limits import stopped
 from tilec.tileir.memory import Memory, Region
 from tilec.tileir.observe import Access, AccessKind
 from tilec.tileir.program import Program
+from tilec.tileir.undetermined import Garbage
 
 TYPES = (PTR, PTR, PTR, I32, F32)
 Work = Callable[[CpuRun], None]
@@ -305,3 +308,116 @@ def test_a_watch_keeps_the_launches_of_a_case_apart() -> None:
     assert watched(watch, item, None).findings == ()
     (only,) = watched(watch, item, FaultError("add: it went wrong", kernel="add")).findings
     assert only.kind is FindingKind.FAULT
+
+
+# --- undetermined elements ----------------------------------------------------------------------------------------------------------
+
+
+def filled(run: CpuRun, number: int, block: int) -> float:
+    """What operation `number` finds beyond the edge in a block: 0, or garbage."""
+    launch = Launch(
+        kernel=run.kernel,
+        grid=run.grid,
+        memory=run.memory,
+        observer=None,
+        output=print,
+        globals={},
+        undetermined=run.options.undetermined,
+    )
+    op = Op(name="load_view_tko", results=(), operands={}, attributes={}, regions=(), loc=Loc("k.py", 10 + number, 4), number=number)
+    garbage = Garbage(op=op, layout=LAYOUTS[Scalar.F32], shape=())
+    return float(garbage.fill(Frame(launch, np.array([block])), run.regions["x"].address)[0])
+
+
+def test_the_operation_and_the_block_at_fault_are_named(check: Check) -> None:
+    def work(run: CpuRun) -> None:
+        numbers(run)[:] = 1
+        filled(run, 0, 0)  # read, and not used
+        numbers(run)[5] += filled(run, 1, 1)
+
+    (found,) = check(work).findings
+    assert found == Finding(
+        kind=FindingKind.UNDETERMINED,
+        what="z[5] depends on elements beyond the edge of x, which the load leaves undetermined: it is 1.0 with 0 there and nan with "
+        "garbage",
+        location=Loc("k.py", 11, 4),
+        block=(1, 0, 0),
+        parameter="x",
+        kernel="add-any",
+        hint="give the load a padding_mode, or choose other values with ct.where before these are used",
+    )
+
+
+def test_a_kernel_that_reads_no_undetermined_element_runs_no_more_than_before(check: Check) -> None:
+    runs: list[object] = []
+
+    def work(run: CpuRun) -> None:
+        runs.append(run.options.undetermined.turn)
+        numbers(run)[:] = 1
+
+    check(work)
+    assert runs == [None] * 3
+
+
+def test_elements_that_change_nothing_are_compared_with_every_fill(check: Check) -> None:
+    runs: list[object] = []
+
+    def work(run: CpuRun) -> None:
+        runs.append(run.options.undetermined.turn)
+        filled(run, 0, 0)
+        numbers(run)[:] = 1
+
+    assert check(work).status == "clean"
+    assert runs == [None, None, None, None, 0, 1, 2, 3, 4]
+
+
+def test_garbage_that_only_meets_garbage_names_both_operations(check: Check) -> None:
+    def work(run: CpuRun) -> None:
+        numbers(run)[:] = 0
+        one, other = filled(run, 0, 0), filled(run, 1, 0)
+        numbers(run)[0] = 1 if one != 0 and other != 0 else 0
+
+    (found,) = check(work).findings
+    assert found.what.endswith(
+        "it is 0.0 with 0 there and 1.0 with garbage; the cause is one of these places, or several together: k.py:10:5, k.py:11:5"
+    )
+    assert (found.location, found.block) == (Loc("k.py", 10, 4), ())
+
+
+def test_a_launch_that_garbage_ends_is_a_finding(check: Check) -> None:
+    def work(run: CpuRun) -> None:
+        numbers(run)[:] = 1
+        if filled(run, 0, 0) != 0:
+            fault(run)
+
+    (found,) = check(work).findings
+    assert found.kind is FindingKind.UNDETERMINED
+    assert found.what.startswith(
+        "the launch ends because of elements beyond the edge of x, which the load leaves undetermined: add: it went"
+    )
+    assert found.block == (0, 0, 0)
+
+
+def test_the_search_for_the_operation_ends_with_its_passes(check: Check) -> None:
+    asked: list[bool] = []
+
+    def work(run: CpuRun) -> None:
+        numbers(run)[:] = filled(run, 0, 1)
+        stop = run.options.cancelled
+        if run.options.undetermined.site is not None and stop is not None:
+            while not stop():
+                asked.append(True)
+            raise stopped(run.kernel)
+
+    (found,) = check(work, options=SanitizeOptions(steps=50)).findings
+    assert (len(asked), found.kind, found.location, found.block) == (50, FindingKind.UNDETERMINED, Loc("k.py", 10, 4), ())
+
+
+def test_a_launch_that_faults_anyway_is_not_compared(check: Check) -> None:
+    def work(run: CpuRun) -> None:
+        filled(run, 0, 0)
+        fault(run)
+
+    found = check(work)
+    assert [item.kind for item in found.findings] == [FindingKind.FAULT]
+    assert found.notes == ("whether elements that no padding determines change the result was not checked: the launch faults",)

@@ -1,4 +1,4 @@
-"""As much of torch as launches look at: tensors by their facts, and what torch has to test several of them at once."""
+"""As much of torch as launches look at: tensors by their facts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ class Tensor:
     dtype: str = "torch.float32"
     index: int = 0
     negative: bool = False
-    reads: int = 0
     layout: str = "torch.strided"
 
     def is_contiguous(self) -> bool:
-        self.reads += 1
         return self.stride() == _dense(self.shape)
 
     def stride(self) -> tuple[int, ...]:
@@ -72,43 +70,3 @@ def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
     for extent in shape[:0:-1]:
         steps.append(steps[-1] * extent)
     return tuple(reversed(steps)) if shape else ()
-
-
-class TensorGuards:
-    """As torch's: made of examples, and true for tensors with their facts.
-
-    Attributes:
-        made: how many there are.
-        sees: which facts it compares, of shape, stride, dtype, index, negative.
-    """
-
-    made = 0
-    sees: tuple[int, ...] = (0, 1, 2, 3, 4)
-
-    def __init__(self, *tensors: Tensor, dynamic_dims_sizes: None, dynamic_dims_strides: None) -> None:
-        assert (dynamic_dims_sizes, dynamic_dims_strides) == (None, None)
-        if not all(isinstance(tensor, Tensor) for tensor in tensors):
-            raise TypeError("expected Tensor()")
-        type(self).made += 1
-        self._facts = [self._seen(tensor) for tensor in tensors]
-
-    def _seen(self, tensor: Tensor) -> tuple[Any, ...]:
-        return (type(tensor), *(tensor.facts[fact] for fact in self.sees))
-
-    def check(self, *tensors: Any) -> bool:
-        if len(tensors) != len(self._facts):
-            raise TypeError("wrong length")
-        return all(isinstance(one, Tensor) and self._seen(one) == facts for one, facts in zip(tensors, self._facts, strict=True))
-
-
-def module(guards: Any) -> Any:
-    """A module `torch` with these guards."""
-    numbers = {"cpu": -1, "meta": -2}
-
-    def empty(shape: tuple[int, ...], *, device: str, dtype: str) -> Tensor:
-        return Tensor(shape, index=numbers[device], dtype=dtype)
-
-    made: Any = types.ModuleType("torch")
-    made.empty, made.float32, made.complex64, made.int32 = empty, "torch.float32", "torch.complex64", "torch.int32"
-    made._C = types.SimpleNamespace(_dynamo=types.SimpleNamespace(guards=types.SimpleNamespace(TensorGuards=guards)))
-    return made

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cpu_samples import device, failed, fails, ones
+from tests.cpu_samples import device, failed, fails, later, ones
 from tests.waiting import Gate, becomes
 from tilec.errors import FaultError
 from tilec.runtime import Stream
@@ -28,7 +28,7 @@ def run_python(code: str, **more: Any) -> subprocess.CompletedProcess[str]:
 
 HEAD = """
 import time, os, signal, threading, numpy as np
-from tests.cpu_samples import device, ones
+from tests.cpu_samples import device, later, ones
 started = threading.Event()
 def slow(run):
     print("started", flush=True)
@@ -37,12 +37,12 @@ def slow(run):
         time.sleep(0.01)
     print("stopped", flush=True)
 module, driver = device(slow)
-module.add(0, ones(4), ones(4), ones(4))
+later(module, 0, ones(4), ones(4), ones(4))
 """
 
 
 def test_a_process_that_ends_does_not_wait_for_a_busy_stream() -> None:
-    done = run_python(HEAD + "module.add(0, ones(4), ones(4), ones(4))\n")  # by itself the kernel never ends
+    done = run_python(HEAD + "later(module, 0, ones(4), ones(4), ones(4))\n")  # by itself the kernel never ends
     assert done.returncode == 0
     assert "RuntimeWarning: the process ended while stream 0x0 of the cpu device had work (launches and copies: 2): given up" in done.stderr
     assert set(done.stdout.split()) <= {"started", "stopped"}
@@ -84,14 +84,14 @@ driver.synchronize(-1, 0)
 def test_a_forked_child_has_streams_of_its_own() -> None:
     code = """
 import os, warnings, numpy as np
-from tests.cpu_samples import device, ones
+from tests.cpu_samples import device, later, ones
 warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
 module, driver = device()
 z = ones(4)
-module.add(0, z, ones(4), ones(4))
+later(module, 0, z, ones(4), ones(4))
 driver.synchronize(-1, 0)
 child = os.fork()
-module.add(0, z, ones(4), ones(4), alpha=2.0)
+later(module, 0, z, ones(4), ones(4), alpha=2.0)
 driver.synchronize(-1, 0)
 assert z.tolist() == [3, 3, 3, 3]
 if child:
@@ -142,7 +142,7 @@ def test_a_stream_that_goes_with_a_failure_warns() -> None:
     gate = Gate()
     gate.open.clear()
     driver._queues[stream.handle].put(lambda _: gate())
-    module.add(stream, ones(4), ones(4), ones(4), alpha=-1.0)
+    later(module, stream, ones(4), ones(4), ones(4), alpha=-1.0)
     queue = weakref.ref(driver._queues[stream.handle])
     stream.close()
     with pytest.warns(RuntimeWarning, match="^work on stream 0x1000 of the cpu device failed, and nobody waited for it: add-any: it went"):
@@ -158,13 +158,13 @@ def let_go(gate: Gate, queue: weakref.ref[Any]) -> None:
 def test_a_process_that_ends_tells_of_failures_that_nobody_waited_for() -> None:
     code = """
 import numpy as np
-from tests.cpu_samples import device, ones
+from tests.cpu_samples import device, later, ones
 from tilec.errors import FaultError
 from tilec.runtime import Stream
 def bad(run):
     raise FaultError(f"{run.kernel}: element 9 of z is outside", kernel=run.kernel)
 module, driver = device(bad)
-module.add(0, ones(4), ones(4), ones(4))
+later(module, 0, ones(4), ones(4), ones(4))
 assert driver._queues[0].join(10)
 """
     for more in ((), ("-W", "error")):

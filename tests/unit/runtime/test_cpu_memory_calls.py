@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.cpu_samples import device, ones
+from tests.cpu_samples import device, later, ones
 from tests.waiting import Gate
 from tilec.errors import DriverError, FaultError
 from tilec.runtime.cpu_driver import POISON, CpuDriver
@@ -59,7 +59,7 @@ def test_a_stream_that_waits_for_failed_work_fails_with_it() -> None:
 
     module, driver = device(fails)
     other, event = driver.create_stream(CPU), driver.create_event(CPU, timed=False)
-    module.add(0, ones(4), ones(4), ones(4))
+    later(module, 0, ones(4), ones(4), ones(4))
     driver.record_event(CPU, event, 0)
     driver.wait_event(CPU, other, event)
     with pytest.raises(FaultError, match=r"^add: no"):

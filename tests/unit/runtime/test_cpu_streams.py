@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cpu_samples import ADD, device, failed, fails, ones
+from tests.cpu_samples import ADD, device, failed, fails, later, ones
 from tests.runtime_samples import bundle_of
 from tests.waiting import PATIENCE, joined
 from tilec.errors import DriverError, FaultError, InternalError, NoDeviceError, SchedulingError
@@ -48,9 +48,9 @@ def test_work_of_one_stream_is_done_in_order_and_that_of_two_is_not_ordered() ->
     module, driver = device(lambda run: gate(run) if run.arguments[4] < 10 else gate.ran.append(float(run.arguments[4])))
     with Stream("cpu", driver=driver) as one, Stream("cpu", driver=driver) as two:
         for number in (1.0, 2.0, 3.0):
-            module.add(one, ones(4), ones(4), ones(4), alpha=number)
+            later(module, one, ones(4), ones(4), ones(4), alpha=number)
         assert gate.started.wait(PATIENCE)
-        module.add(two, ones(4), ones(4), ones(4), alpha=10.0)
+        later(module, two, ones(4), ones(4), ones(4), alpha=10.0)
         two.sync()
         assert gate.ran == [10.0]
         gate.open.set()
@@ -64,7 +64,7 @@ def test_arguments_live_until_the_launch_is_done() -> None:
     z, x = ones(4), ones(4)
     seen = weakref.ref(x)
     buffer = DeviceBuffer.from_host(ones(4), "cpu", driver=driver)
-    module.add(0, z, x, buffer)
+    later(module, 0, z, x, buffer)
     buffer.free()
     del x
     gc.collect()
@@ -79,15 +79,15 @@ def test_an_error_comes_out_of_the_wait_and_drops_what_was_queued_behind_it() ->
     gate = Gate()
     module, driver = device(lambda run: gate(run) if run.arguments[4] == 0 else fails(run))
     z = ones(4)
-    module.add(0, ones(4), ones(4), ones(4), alpha=0.0)
-    module.add(0, ones(4), ones(4), ones(4), alpha=-1.0)
-    module.add(0, z, ones(4), ones(4), alpha=5.0)
+    later(module, 0, ones(4), ones(4), ones(4), alpha=0.0)
+    later(module, 0, ones(4), ones(4), ones(4), alpha=-1.0)
+    later(module, 0, z, ones(4), ones(4), alpha=5.0)
     gate.open.set()
     with pytest.raises(FaultError, match=r"^add-any: it went wrong"):
         driver.synchronize(-1, 0)
     assert z.tolist() == [1, 1, 1, 1]
     driver.synchronize(-1, 0)  # it is told once
-    module.add(0, z, ones(4), ones(4), alpha=5.0)
+    later(module, 0, z, ones(4), ones(4), alpha=5.0)
     driver.synchronize(-1, 0)
     assert z.tolist() == [6, 6, 6, 6]
 
@@ -97,16 +97,16 @@ def test_an_error_comes_out_of_the_next_call_on_its_stream_and_of_no_other() -> 
     buffer = DeviceBuffer((4,), "f32", "cpu", driver=driver)
 
     def fail(stream: Any) -> None:
-        module.add(stream, ones(4), ones(4), ones(4), alpha=-1.0)
+        later(module, stream, ones(4), ones(4), ones(4), alpha=-1.0)
         assert driver._queues[stream.handle].wait_for(1, PATIENCE)
 
     with Stream("cpu", driver=driver) as stream:
         fail(stream)
-        module.add(0, ones(4), ones(4), ones(4))
+        later(module, 0, ones(4), ones(4), ones(4))
         driver.synchronize(-1, 0)
         with pytest.raises(FaultError):
-            module.add(stream, ones(4), ones(4), ones(4))
-        module.add(stream, ones(4), ones(4), ones(4))
+            later(module, stream, ones(4), ones(4), ones(4))
+        later(module, stream, ones(4), ones(4), ones(4))
         stream.sync()
     for call in (lambda s: buffer.to_host(s), lambda s: buffer.fill(0, s)):
         with Stream("cpu", driver=driver) as stream:
@@ -124,7 +124,7 @@ def test_what_the_interpreter_does_wrong_is_an_error_of_tilec() -> None:
 
     for run, kind, words in ((broken, InternalError, "the cpu device failed at it: RuntimeError: oh"), (greedy, DriverError, "1.00 PiB")):
         module, driver = device(run)
-        module.add(0, ones(4), ones(4), ones(4))
+        later(module, 0, ones(4), ones(4), ones(4))
         with pytest.raises(kind, match=f"^add-any: {words}" if kind is InternalError else words):
             driver.synchronize(-1, 0)
 
@@ -134,21 +134,21 @@ def test_streams_that_are_none_of_the_device() -> None:
     with pytest.raises(
         SchedulingError, match=r"^add-any: stream 0x77 is no stream of the cpu device\n  fix: pass 0 or a tilec.runtime.Stream"
     ):
-        module.add(0x77, ones(4), ones(4), ones(4))
+        later(module, 0x77, ones(4), ones(4), ones(4))
     stream = Stream("cpu", driver=driver)
     handle = stream.handle
     z = ones(4)
-    module.add(handle, z, ones(4), ones(4))
+    later(module, handle, z, ones(4), ones(4))
     stream.close()
     with pytest.raises(SchedulingError, match="is no stream of the cpu device"):
-        module.add(handle, z, ones(4), ones(4))
+        later(module, handle, z, ones(4), ones(4))
 
 
 def test_memory_is_filled_in_order_and_given_back_once() -> None:
     gate = Gate()
     module, driver = device(gate)
     buffer = DeviceBuffer.from_host(ones(4), "cpu", driver=driver)
-    module.add(0, ones(4), ones(4), ones(4))
+    later(module, 0, ones(4), ones(4), ones(4))
     buffer.fill(0)
     assert np.asarray(buffer).tolist() == [1, 1, 1, 1]
     gate.open.set()
@@ -170,7 +170,7 @@ def test_memory_in_stream_order_is_there_until_its_turn() -> None:
     with Stream("cpu", driver=driver) as stream:
         buffer = DeviceBuffer((4,), "f32", "cpu", stream, driver=driver)
         address = buffer.ptr
-        module.add(stream, ones(4), ones(4), buffer)
+        later(module, stream, ones(4), ones(4), buffer)
         buffer.free()
         assert driver._allocations.holding(address)
         gate.open.set()
@@ -184,7 +184,7 @@ def test_many_threads_launch() -> None:
 
     def work(number: int) -> None:
         for _ in range(25):
-            module.add(0, results[number], ones(512), ones(512), alpha=float(number))
+            later(module, 0, results[number], ones(512), ones(512), alpha=float(number))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(len(results))]
     for thread in threads:
@@ -196,13 +196,13 @@ def test_many_threads_launch() -> None:
 
 def test_a_thread_without_work_ends() -> None:
     module, driver = device()
-    module.add(0, ones(4), ones(4), ones(4))
+    later(module, 0, ones(4), ones(4), ones(4))
     driver.synchronize(-1, 0)
     thread = driver._queues[0]._thread
     if thread is not None:
         thread.join(PATIENCE)
         assert not thread.is_alive()
-    module.add(0, ones(4), ones(4), ones(4))  # and another one comes
+    later(module, 0, ones(4), ones(4), ones(4))  # and another one comes
     driver.synchronize(-1, 0)
 
 
@@ -220,7 +220,7 @@ def test_an_interrupted_wait_gives_the_work_up(monkeypatch: pytest.MonkeyPatch) 
 
     module, driver = device(endless)
     for _ in range(2):
-        module.add(0, ones(4), ones(4), ones(4))
+        later(module, 0, ones(4), ones(4), ones(4))
     queue = driver._queues[0]
     assert started.wait(PATIENCE)
 
@@ -246,10 +246,10 @@ def test_an_event_orders_two_streams_and_measures_time() -> None:
             assert start.reached
             start.hold(two)  # never recorded: nothing to wait for
             start.record(one)
-            module.add(one, ones(4), ones(4), ones(4), alpha=1.0)
+            later(module, one, ones(4), ones(4), ones(4), alpha=1.0)
             end.record(one)
             end.hold(two)
-            module.add(two, ones(4), ones(4), ones(4), alpha=10.0)
+            later(module, two, ones(4), ones(4), ones(4), alpha=10.0)
             assert gate.started.wait(PATIENCE)
             assert (start.reached, end.reached) == (True, False)
             with pytest.raises(SchedulingError, match=r"^an event was not reached yet, or never recorded"):
@@ -266,7 +266,7 @@ def test_an_event_orders_two_streams_and_measures_time() -> None:
 def test_a_mark_behind_a_failed_launch_is_reached() -> None:
     module, driver = device(fails)
     with Event("cpu", driver=driver) as event:
-        module.add(0, ones(4), ones(4), ones(4), alpha=-1.0)
+        later(module, 0, ones(4), ones(4), ones(4), alpha=-1.0)
         event.record(0)
         event.sync()
         assert event.reached
@@ -283,7 +283,7 @@ def test_who_waits_for_a_mark_can_be_interrupted() -> None:
     gate = Gate()
     module, driver = device(gate)
     with Stream("cpu", driver=driver) as one, Stream("cpu", driver=driver) as two, Event("cpu", driver=driver) as event:
-        module.add(one, ones(4), ones(4), ones(4))
+        later(module, one, ones(4), ones(4), ones(4))
         event.record(one)
         event.hold(two)
         queue = driver._queues[two.handle]
@@ -309,8 +309,8 @@ def test_a_device_waits_for_all_of_its_streams() -> None:
     mine = Device("cpu", driver=driver)
     z, y = ones(4), ones(4)
     with Stream(mine) as stream:
-        module.add(0, z, ones(4), ones(4), alpha=2.0)
-        module.add(stream, y, ones(4), ones(4), alpha=3.0)
+        later(module, 0, z, ones(4), ones(4), alpha=2.0)
+        later(module, stream, y, ones(4), ones(4), alpha=3.0)
         mine.sync()
         assert (z.tolist(), y.tolist()) == ([3] * 4, [4] * 4)
         failed(module, driver, stream)

@@ -7,6 +7,7 @@ import types
 import pytest
 
 from tests.cpu_samples import device as cpu_device
+from tests.cpu_samples import later as later_launch
 from tests.cpu_samples import ones
 from tilec.errors import NoDeviceError, SchedulingError, UsageError
 from tilec.runtime import Device, Stream, api, load, use_device
@@ -90,7 +91,7 @@ def test_a_mark_tells_a_failure_that_somebody_else_was_told_of() -> None:
     z, x, y = ones(4), ones(4), ones(4)
     with Stream("cpu", driver=driver) as stream:
         since = driver.position(CPU, stream.handle)
-        module.add(stream, z, x, y)
+        later_launch(module, stream, z, x, y)
         with pytest.raises(OSError, match="printing failed"):
             stream.sync()
         mark = Mark(driver, CPU, stream.handle, since)
@@ -112,12 +113,12 @@ def test_asking_a_mark_for_its_failure_lets_the_stream_go_on() -> None:
     z, x, y = ones(4), ones(4), ones(4)
     with Stream("cpu", driver=driver) as stream:
         mark_since = driver.position(CPU, stream.handle)
-        module.add(stream, z, x, y)
+        later_launch(module, stream, z, x, y)
         mark = Mark(driver, CPU, stream.handle, mark_since)
         mark.sync()
         assert str(mark.failure) == "printing failed"
         failing.append(False)
-        module.add(stream, z, x, y)
+        later_launch(module, stream, z, x, y)
         stream.sync()
     assert failing == []
 

@@ -378,11 +378,11 @@ def test_tiles_that_contradict_are_refused_before_a_launch(gpu: tuple[Module, Fa
     assert len(driver.launches) == 1
 
 
-def test_variants_can_be_forced_and_bound() -> None:
+def test_variants_can_be_forced() -> None:
     module, driver = loaded(TILED)
     module.tiled.variant(BM=128)(0, *arrays(1024))
-    module.tiled.bind(*arrays(1024), BM=128).launch(0)
-    module.tiled.bind(*arrays(1024)).launch(0)
+    module.tiled(0, *arrays(1024), BM=128)
+    module.tiled(0, *arrays(1024))
     assert [launch.symbol for launch in driver.launches] == ["tiled_f32_128_128_2", "tiled_f32_128_128_2", "tiled_f32_64_128_2"]
     with pytest.raises(VariantError, match="BM = 32 was not built; built are 64, 128"):
         module.tiled.variant(BM=32)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.runtime_samples import ADD, GEMM, IMAGES, bundle_of
+from tilec.bundle.format import index_digest
 from tilec.bundle.write import write_bundle
 from tilec.stubs.render import render_package
 
@@ -36,7 +37,7 @@ def test_a_generated_package_imports_none_of_the_build_half(tmp_path):
     info = bundle_of(ADD, GEMM).info
     package = tmp_path / "sample"
     package.mkdir()
-    for name, data in render_package(info, "sample-1.0.tilec").items():
+    for name, data in render_package(info, "sample-1.0.tilec", index_digest(info)).items():
         (package / name).write_bytes(data)
     write_bundle(package / "sample-1.0.tilec", info, IMAGES.__getitem__)
     code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]\n{CODE}"
@@ -51,7 +52,7 @@ def test_a_package_in_a_zip_file_is_loaded_too(tmp_path):
     info = bundle_of(ADD).info
     write_bundle(tmp_path / "b.tilec", info, IMAGES.__getitem__)
     with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
-        for name, data in render_package(info, "b.tilec").items():
+        for name, data in render_package(info, "b.tilec", index_digest(info)).items():
             archive.writestr(f"sample/{name}", data)
         archive.write(tmp_path / "b.tilec", "sample/b.tilec")
     code = (
@@ -131,11 +132,11 @@ print(*(name for name in defined if name.rpartition(".")[0] in path | late))
 """
 # What a first launch of arrays of other libraries imports. Each module more is a third of a millisecond in front of every first launch.
 ON_THE_PATH = {
-    "": "bundle errors model runtime values",
-    "bundle": "archive choose codec format images read",
-    "model": "arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature",
+    "": "bundle errors foreign model runtime values",
+    "bundle": "archive choose codec format images limits read rules",
+    "model": "alike arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature",
     "runtime": "_driver _driver_calls _driver_graphs _driver_memory arguments binding checks contract defaults devices grid "
-    "handles images launch layout limits load lost package packing prepare reading scalars seam_types select tensors uncopied",
+    "handles images keys launch layout limits load lost once package packing prepare scalars seam_types select tensors uncopied",
     "runtime.tensors": "recording",
 }
 
@@ -144,7 +145,7 @@ def test_a_first_launch_imports_and_defines_no_more_than_it_needs(tmp_path: Path
     info = bundle_of(ADD, GEMM).info
     package = tmp_path / "sample"
     package.mkdir()
-    for name, data in render_package(info, "sample-1.0.tilec").items():
+    for name, data in render_package(info, "sample-1.0.tilec", index_digest(info)).items():
         (package / name).write_bytes(data)
     write_bundle(package / "sample-1.0.tilec", info, IMAGES.__getitem__)
     code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]\n{LEAN}"

@@ -393,9 +393,27 @@ def _foreign(path: Path, root: Path) -> None:
     path.write_bytes(entry.read_bytes())
 
 
+@pytest.mark.parametrize("folder", ["", store.FORMAT, f"{store.FORMAT}/jit"])
+def test_a_cache_that_others_can_change_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    """Code from there would run on the GPU."""
+    monkeypatch.setattr("tilec.bundle.place._told", set())
+    key = {"arch": "sm_90"}
+    JitCache(tmp_path).put(key, CUBIN)
+    assert JitCache(tmp_path).get(key) == CUBIN
+    (tmp_path / folder).chmod(0o777)
+    before = entries(tmp_path)
+    with pytest.warns(RuntimeWarning, match=r"is neither read nor written, since others may change it: .* \(mode 0777\)") as told:
+        caches = [JitCache(tmp_path) for _ in range(3)]
+    assert len(told) == 1
+    assert caches[0].get(key) is None
+    caches[0].put({"arch": "sm_80"}, CUBIN)
+    caches[0].drop(key)
+    assert entries(tmp_path) == before
+
+
 def _rewritten(path: Path, root: Path) -> None:
     """An entry that is sound for this key, with code of another architecture."""
-    meta, _, _ = store.load(str(path), now=0.0) or (None, 0, 0)
+    meta, _ = store.read(str(path), now=0.0) or (None, b"")
     assert meta is not None
     JitCache(root).put(meta["key"], build_cubin(flags=0x06005004))
 

@@ -120,7 +120,7 @@ def test_words_of_the_environment_that_mean_nothing_are_told_once(value: str, ex
     assert done.stdout.strip() == f"{expected} True"
     assert done.stderr.count("RuntimeWarning") == bool(told)
     if told:
-        assert f"TILEC_DEBUG has {told}, which means nothing: there are launches, leases, with commas between them" in done.stderr
+        assert f"TILEC_DEBUG has {told}, which means nothing: there are 1, launches, leases, with commas between them" in done.stderr
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])

@@ -11,7 +11,6 @@ from tilec.errors import LaunchError, LayoutError
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.model.signature import AbiSlot, Param, joined_abi
 from tilec.model.tensormap import TensorMap
-from tilec.runtime import DeviceBuffer
 from tilec.testing.fake_driver import FakeDriver
 
 MAP = TensorMap(element=6, swizzle=3, box=(64, 32))
@@ -60,15 +59,6 @@ def test_a_map_holds_the_address_of_its_launch_and_is_made_once_for_each() -> No
     assert driver.calls.count("tensor_map") == 2
     module.f(5, y, Array(90, 48, dtype="f16", ptr=0x10000, stride=(64, 1)), 2.5)  # of another shape: another plan
     assert numbers(driver.launches[-1].arguments[1])[4] == 90
-
-
-def test_a_bound_launch_packs_it_too() -> None:
-    module, driver = described()
-    x = DeviceBuffer((64, 32), "f16", driver=driver)
-    step = module.kernels["f"].bind(DeviceBuffer((256,), "f32", driver=driver), x, 1.0)
-    step.launch(5)
-    step.launch(5)
-    assert {numbers(launch.arguments[1])[2] for launch in driver.launches} == {x.ptr}
 
 
 @pytest.mark.parametrize(

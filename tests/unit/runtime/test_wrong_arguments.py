@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cpu_samples import device, ones
+from tests.cpu_samples import device
 from tilec.errors import (
     ArgumentError,
     LaunchLimitError,
@@ -237,7 +237,6 @@ def test_what_gives_memory_back_is_not_copied() -> None:
             graph,
             CudaGraph.scope(stream),
             module.kernels["add"],
-            module.kernels["add"].bind(ones(4), ones(4), ones(4)),
             KernelModule.borrow_raw(1, "cpu"),
             KernelFunction.borrow_raw(1, "cpu"),
         )

@@ -76,9 +76,11 @@ TILED = kernel(
 PACKAGE = PackageInfo(name="sample", version="1.0", module="sample", description='Kernels for "tests"')
 SAMPLE = BundleInfo(package=PACKAGE, kernels=(ADD, GEMM, EVERYTHING, TILED), builder="tilec 0.1.0")
 
+PIN = "0123456789abcdef" * 4
+
 
 def rendered(info=SAMPLE):
-    return render_package(info, "sample-1.0.tilec")["__init__.py"].decode()
+    return render_package(info, "sample-1.0.tilec", PIN)["__init__.py"].decode()
 
 
 def renamed(kernel_name="add", **params):
@@ -87,7 +89,7 @@ def renamed(kernel_name="add", **params):
 
 
 def test_the_whole_package(golden):
-    files = render_package(SAMPLE, "sample-1.0.tilec")
+    files = render_package(SAMPLE, "sample-1.0.tilec", PIN)
     assert sorted(files) == ["__init__.py", "py.typed"]
     golden(GOLDEN, files["__init__.py"].decode())
 
@@ -134,7 +136,7 @@ def test_axes_that_are_left_open_stand_on_lines_that_fit(tmp_path):
 
 
 def test_equal_bundles_give_equal_bytes():
-    assert render_package(SAMPLE, "a.tilec") == render_package(SAMPLE, "a.tilec")
+    assert render_package(SAMPLE, "a.tilec", PIN) == render_package(SAMPLE, "a.tilec", PIN)
     assert rendered() != rendered(renamed())
 
 
@@ -267,8 +269,8 @@ def test_texts_cannot_become_code(doc, description, param, requires, variant, bu
     )
     package = dataclasses.replace(PACKAGE, description=description, name=f"s{description}", version=variant)
     info = dataclasses.replace(SAMPLE, package=package, kernels=(nasty,), builder=doc)
-    plain = render_package(dataclasses.replace(SAMPLE, kernels=(ADD,)), "plain.tilec")["__init__.py"].decode()
-    text = render_package(info, bundle)["__init__.py"].decode()
+    plain = render_package(dataclasses.replace(SAMPLE, kernels=(ADD,)), "plain.tilec", PIN)["__init__.py"].decode()
+    text = render_package(info, bundle, PIN)["__init__.py"].decode()
     assert all(character.isprintable() or character == "\n" for character in text)
     assert not any(line.endswith(" ") for line in text.split("\n"))
     assert code(text) == code(plain)

@@ -13,6 +13,7 @@ from tilec.tileir.limits import Batch
 from tilec.tileir.memory import Memory
 from tilec.tileir.observe import Observer
 from tilec.tileir.program import BINDERS, Program, bind, body_of, run_whole
+from tilec.tileir.undetermined import GARBAGE, Undetermined
 from tilec.tileir.values import STORAGE, Array
 
 FILE = "kernel.py"
@@ -130,6 +131,7 @@ def launch(
     grid: tuple[int, int, int] | None = None,
     output: Callable[[str], None] = lambda text: None,
     addresses: Mapping[str, int] | None = None,
+    undetermined: Undetermined = GARBAGE,
 ) -> Launch:
     return Launch(
         kernel="kernel",
@@ -138,6 +140,7 @@ def launch(
         observer=observer,
         output=output,
         globals=addresses or {},
+        undetermined=undetermined,
     )
 
 

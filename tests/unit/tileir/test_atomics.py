@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 
 from tests.unit.tileir.build import I32, TOKEN, run_op, tile
+from tests.unit.tileir.undetermined import garbage
 from tests.unit.tileir.watching import Watcher
 from tilec.errors import FaultError, TileIRError
 from tilec.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, PartitionView, Pointer, Scalar, StridedView, TensorView
+from tilec.tileir.layout import LAYOUTS
 from tilec.tileir.memory import Memory, Region
 from tilec.tileir.observe import AccessKind
 from tilec.tileir.values import STORAGE, Array
@@ -95,7 +97,8 @@ def test_updates_follow_each_other_by_block(
     blocks, index, mask, rng = batch
     data = numbers(rng, element, (1000,))
     values = numbers(rng, element, (1 if one else blocks, *index.shape[1:]))
-    expected, before = data.copy(), np.zeros((blocks, *index.shape[1:]), data.dtype)
+    expected = data.copy()
+    before = np.broadcast_to(garbage(LAYOUTS[element], index.shape[1:]), (blocks, *index.shape[1:])).copy()
     with np.errstate(all="ignore"):
         for place in np.ndindex(before.shape):
             if mask is None or np.broadcast_to(mask, before.shape)[place]:

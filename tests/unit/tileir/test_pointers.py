@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.unit.tileir.build import TOKEN, Builder, launch, program, run_op, tile
+from tests.unit.tileir.undetermined import garbage
 from tests.unit.tileir.watching import Watcher
 from tilec.errors import FaultError
 from tilec.tileir.execute import globals_in
@@ -89,7 +90,7 @@ def test_loads_give_what_lies_at_each_address(batch: tuple[Scalar, list[Region],
         for place in np.ndindex(*found.shape):
             block, rest = place[0], place[1:]
             if mask is not None and not at_block(mask, block, rest):
-                expected = padding if more else np.zeros((), layout.held)[()]
+                expected = padding if more else garbage(layout, found.shape[1:])[rest]
             else:
                 at = int(at_block(addresses, block, rest))
                 expected = layout.decode(raw(regions, at, layout.size).view(layout.raw))[0]
@@ -235,7 +236,7 @@ def test_addresses_far_from_all_memory() -> None:
         load(memory, Scalar.F32, one)
     with pytest.raises(FaultError, match="is only partly in x: element 0 of 1 element, where 8 bytes do not fit"):
         load(memory, Scalar.F64, np.array([[BASE]]))
-    assert load(memory, Scalar.F32, one, np.array([[False]])).tolist() == [[0]]
+    assert load(memory, Scalar.F32, one, np.array([[False]]), padding=5).tolist() == [[5]]
 
 
 def test_an_address_between_elements() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.unit.tileir.build import I32, TOKEN, run_op
+from tests.unit.tileir.undetermined import garbage
 from tests.unit.tileir.watching import Watcher
 from tilec.errors import FaultError, TileIRError
 from tilec.tileir.ir import (
@@ -160,7 +161,9 @@ def four(case: Case, bits: int) -> int:
 @given(case=cases())
 def test_loads_give_what_the_reference_gives(case: Case) -> None:
     observed = Watcher()
-    padding = LAYOUTS[case.element].decode(np.array([LAYOUTS[case.element].padding(case.view.padding)]))
+    form, padding = LAYOUTS[case.element], case.view.padding
+    stated = None if padding is None else form.decode(np.array([form.padding(padding)]))
+    beyond = bits_of(garbage(form, case.view.tile) if stated is None else np.broadcast_to(stated, case.view.tile))
     for observer in (None, observed):
         found, token = load(case, Memory([case.region]), observer=observer)
         assert token is None
@@ -169,7 +172,7 @@ def test_loads_give_what_the_reference_gives(case: Case) -> None:
         for block in range(case.blocks):
             bits = bits_of(found[block if len(found) > 1 else 0])
             for place, at in case.positions(block):
-                assert bits[place] == (bits_of(padding)[0] if at is None else four(case, read(case, at)))
+                assert bits[place] == (beyond[place] if at is None else four(case, read(case, at)))
     touched = {(block, at) for block in range(case.blocks) for _, at in case.positions(block) if at is not None}
     assert observed.elements(LAYOUTS[case.element]) == {(block, byte_of(case, at)) for block, at in touched}
 
@@ -299,7 +302,7 @@ def test_a_broken_promise_of_bounds() -> None:
 def test_what_is_checked_along_one_dimension_breaks_no_promise_along_another() -> None:
     array = np.ones((4, 4), np.float32)
     watcher = Watcher()
-    found = matrix(array, (2, 2), np.array([5]), np.array([7]), inbounds=(False, True), observer=watcher)[0]
+    found = matrix(array, (2, 2), np.array([5]), np.array([7]), inbounds=(False, True), observer=watcher, padding=Padding.ZERO)[0]
     assert (found == 0).all()
     assert [(told.promised, told.tile) for told in watcher.outsides] == [(False, (2, 2))]
     assert watcher.accesses == []
@@ -308,7 +311,7 @@ def test_what_is_checked_along_one_dimension_breaks_no_promise_along_another() -
 def test_an_observer_that_goes_on_reads_zeros_and_writes_nothing() -> None:
     array = np.ones((4, 4), np.float32)
     watcher = Watcher(go_on=True)
-    found = matrix(array, (4, 4), np.array([0, 1]), np.array([0]), extents=(6, 4), observer=watcher)[0]
+    found = matrix(array, (4, 4), np.array([0, 1]), np.array([0]), extents=(6, 4), observer=watcher, padding=Padding.ZERO)[0]
     assert found.sum() == 16
     assert [told.rows.tolist() for told in watcher.outsides] == [[1] * 8]
     matrix(array, (4, 4), np.array([1]), np.array([0]), extents=(6, 4), observer=watcher, value=np.zeros((1, 4, 4), np.float32))

@@ -11,7 +11,7 @@ from tilec.model.dtype import DTYPES
 from tilec.runtime.kernels import CODES, recipes, width_of
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.copy_ops import Dup, End, Transfer
-from tilec.runtime.ops.holding import Held, discard_all, hold_all
+from tilec.runtime.ops.holding import Held, discard_all, hold_all, settle_all
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.scalars import encoder_of, format_of, is_number, refusal, shown
 from tilec.runtime.tensors.described import Described, dtype_name
@@ -86,7 +86,7 @@ class FillIn(DeviceOp[Any]):
         except BaseException:
             discard_all(held)
             raise
-        held[0].release()
+        settle_all(held, ctx)
         return given
 
     def _require_here(self, ctx: ExecutionContext) -> None:

@@ -4,58 +4,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from sys import _getframe
-from types import FunctionType
-from typing import Any, TypeVar, final
+from typing import Any, final
 
-from tilec.errors import UsageError
+from tilec.errors import Location, UsageError
 from tilec.runtime.ops.context import ExecutionContext
-from tilec.runtime.ops.op import COROUTINE, IS_OP, DeviceOp, require_function
-from tilec.runtime.ops.passing import passing
-from tilec.runtime.ops.site import Site, label, location, site
-from tilec.runtime.ops.taking import hinted
+from tilec.runtime.ops.op import DeviceOp
+from tilec.runtime.ops.site import label
 from tilec.runtime.ops.tensor_steps import MOVES, RUNS
-from tilec.runtime.references import LOCAL, references
+from tilec.runtime.sites import created, site
 
-U = TypeVar("U")
-# A step of a chain: verb, function (None where it was called already), and place.
-Step = tuple[str, Callable[[Any], Any] | None, Site]
-# A call of `then`: function, code and offset of who called, and the step.
-_Call = tuple[object, object, int, Any]
-_NO_CALL: _Call = (None, None, 0, None)
+# A step of a chain: verb, function, and call site.
+Step = tuple[str, Callable[[Any], Any], Location | None]
 # Steps of a chain that its repr shows.
 _SHOWN = 4
-_new: Any = object.__new__
 
 
 class _Line:
-    """What all ops of a chain share: the op that it begins with, the steps behind that, and how `then` was called last."""
+    """What all ops of a chain share: the op that it begins with, and the steps behind that."""
 
-    __slots__ = ("last", "name", "source", "steps")
+    __slots__ = ("name", "source", "steps")
 
     def __init__(self, source: DeviceOp[Any]) -> None:
         self.name = ""  # of all of it, once it has run
         self.source = source
         self.steps: list[Step] = []
-        self.last: _Call = _NO_CALL
-
-    def met(self, function: Callable[[Any], Any], place: Site) -> Step:
-        """The step that a call of `then` adds: the same one for each call of a loop, which is how chains grow long."""
-        if type(function) is not FunctionType or function.__code__.co_flags & COROUTINE:
-            require_function("then", function)
-        step: Step = ("then", function, place)
-        self.last = (function, *place, step)
-        return step
 
 
 @final
 class Chain(DeviceOp[Any]):
     """An op and the steps behind it, in one list: a chain of thousands is as deep as one of two."""
 
-    # `_before`: the op that this one was made of by `then`, until this one is used: the next op is made of it where nobody else has it.
-    __slots__ = ("_before", "_line")
-    _before: Chain | None
-    _line: _Line
+    __slots__ = ("_line",)
+
+    def __init__(self, line: _Line, step: Step) -> None:
+        """Add a step; made by the methods of ops."""
+        self._line = line
+        line.steps.append(step)
 
     @property
     def name(self) -> str:
@@ -68,32 +52,10 @@ class Chain(DeviceOp[Any]):
             return f"{first}.{steps[0][0]} … {steps[-1][0]} ({len(steps)} steps)"
         return ".".join([first, *(verb for verb, _, _ in steps)])
 
-    def then(self, function: Callable[[Any], DeviceOp[U]]) -> DeviceOp[U]:
-        """As that of any op, in one call: chains grow step by step."""
-        line, frame = self._line, _getframe(1)
-        last, code, offset, step = line.last
-        if function is not last or frame.f_code is not code or frame.f_lasti != offset:
-            step = line.met(function, (code, frame.f_lasti) if frame.f_code is code else site(2))
-        place = step[2]
-        try:
-            self._fresh.pop()
-        except IndexError:
-            raise self._used() from None
-        self._gone = place
-        made, self._before = self._before, None
-        if made is not None and references(made) == LOCAL:
-            made._fresh.append(None)
-        else:
-            made = _new(Chain)
-            made._fresh, made._line = [None], line
-        made._site, made._before = place, self
-        line.steps.append(step)
-        return made
-
     def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
-        place = site(3)
+        place = site()
         self._take(f"moved into {verb}", place)
-        return _grown(self._line, (verb, function, place))
+        return Chain(self._line, (verb, function, place))
 
     def _discard(self) -> None:
         self._line.source._discard()
@@ -102,111 +64,75 @@ class Chain(DeviceOp[Any]):
         self._line.source._require_here(ctx)
 
     def _execute(self, ctx: ExecutionContext) -> Any:
-        moves, way_of = ctx._moves, ctx._ways.get
-        outside, start = ctx._joins, len(moves) + 1
-        ctx._joins = start
-        source, left = self._opened()
+        moves = ctx._moves
+        start = len(moves)
+        source, steps = self._opened()
         value = source._run_in(ctx)
         del source
-        here = site()
-        # Chains that functions of `then` gave run in this loop too, on a stack of its own: they may be as deep as one likes.
-        outer: list[tuple[Iterator[Step], int]] = []
-        way: object = None  # of the launch before
-        handed: list[Any] = []
-        step: Step | None = None
+        # Chains that functions of `then` return run in this loop too, on a stack of its own, so that their depth has no limit.
+        outer: list[tuple[Iterator[tuple[int, Step]], int]] = []
         while True:
-            if step is None:
-                step = next(left, None)
-                if step is None:
-                    if not outer:
-                        ctx._joins = outside
-                        return value
-                    left, start = outer.pop()
-                    ctx._joins = start
-                    if len(moves) > start:
-                        joined(moves)
-                    continue
-            (verb, function, place), step = step, None
+            numbered = next(steps, None)
+            if numbered is None:
+                if not outer:
+                    return value
+                steps, start = outer.pop()
+                joined(moves, start)
+                continue
+            number, (verb, function, place) = numbered
             try:
-                if function is not None:
-                    value = _moved(ctx, value, function) if verb in MOVES else function(value)
-                    if verb not in RUNS:
-                        continue
-                before, way = way, getattr(value, "_way", None)  # what is no op at all has none
-                launcher = way_of(way)
-                if launcher is not None and references(value) == LOCAL:  # nobody sees this op any more
-                    if way is before:
-                        handed, value = [value], None  # it is the only one who has it
-                        value, step = launcher.along(ctx, handed, left, _told, hinted, passing)
-                    else:
-                        try:
-                            value = launcher.owned(ctx, value)
-                        except BaseException as error:
-                            value._failed(error)
-                            raise
+                value = _moved(ctx, value, function) if verb in MOVES else function(value)
+                if verb not in RUNS:
                     continue
                 _require_op(value)
-                if type(value) is not Chain:
-                    value = value._run_step(ctx, here)
-                    if len(moves) > start:
-                        joined(moves)
-                    continue
-                value._take("executed as a part of another op", here)
-                outer.append((left, start))
-                ctx._joins = start = len(moves) + 1
-                inner, left = value._opened()
-                value = inner._run_in(ctx)
-                del inner
+                value._take("executed as a part of another op")
+                if type(value) is Chain:
+                    outer.append((steps, start))
+                    start = len(moves)
+                    value, steps = value._opened()
+                value = value._run_in(ctx)
+                joined(moves, start)
             except BaseException as error:
-                if handed:
-                    handed.pop()._failed(error)
-                _told(error, verb, place)
+                label(error, created(verb, place), "" if place else f", step {number}")
                 raise
 
-    def _opened(self) -> tuple[DeviceOp[Any], Iterator[Step]]:
+    def _opened(self) -> tuple[DeviceOp[Any], Iterator[tuple[int, Step]]]:
         """What it is made of. Nothing of the chain outlives its execution: what the functions hold may be tensors."""
-        self._before, line = None, self._line
+        line = self._line
         source, steps = line.source, line.steps
         line.name = self.name
-        line.source, line.steps, line.last = _NOTHING, [], _NO_CALL
-        return source, iter(steps)
+        line.source, line.steps = _NOTHING, []
+        return source, iter(enumerate(steps, 1))
 
 
 def begun(source: DeviceOp[Any], step: Step) -> Chain:
     """The op that another one is, which was taken, with a step behind it."""
-    return _grown(_Line(source), step)
+    return Chain(_Line(source), step)
 
 
-def _grown(line: _Line, step: Step) -> Chain:
-    """The op that a chain is with one more step."""
-    made: Chain = _new(Chain)
-    made._site, made._fresh, made._line, made._before = step[2], [None], line, None
-    line.steps.append(step)
-    return made
+def joined(moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]], start: int) -> None:
+    """Join the last two records of moves behind `start` where the tensors of the one went on into the other.
 
-
-def joined(moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> None:
-    """Let tensors that went from launch to launch go back to where the first of these had them from."""
-    if len(moves[-1][0]) > 1 and moves[-1][0] == moves[-2][1]:
-        _, content = moves.pop()
-        moves[-1] = (moves[-1][0], content)
+    A chain of thousands of launches of the same tensors then keeps one record, and not all the objects in between.
+    """
+    if len(moves) < start + 2:
+        return
+    (first, between), (origins, contents) = moves[-2:]
+    roots = {id(content): origin for content, origin in zip(between, first, strict=True)}
+    if len(roots) == len(origins) and all(id(origin) in roots for origin in origins):
+        moves[-2:] = [(tuple(roots[id(origin)] for origin in origins), contents)]
 
 
 def _moved(ctx: ExecutionContext, value: Any, function: Callable[[Any], Any]) -> Any:
     """A step that uses a tensor up; an execution that fails undoes it."""
     made = function(value)
     if hasattr(value, "take_back"):
-        ctx.moved(value, made)
+        ctx.moved((value,), (made,))
     return made
 
 
-def _told(error: BaseException, verb: str, place: Site) -> None:
-    """Let an error say which step it came out of."""
-    label(error, f"{verb}, created at {location(place)}")
-
-
 def _require_op(value: Any) -> None:
-    if IS_OP[type(value)]:
+    if isinstance(value, DeviceOp):
         return
     what = f"the function of `then` gave a {type(value).__qualname__}, and not a DeviceOp"
     raise UsageError(what, fix="return an op, value(x) for one that is only a value, or use `map`")

@@ -17,7 +17,6 @@ from tilec.runtime.tensors.storage import Storage, allocate_bytes
 if TYPE_CHECKING:
     import numpy as np
 
-    from tilec.runtime.launch import Launcher
     from tilec.runtime.ops.op import DeviceOp
 
 T = TypeVar("T")
@@ -33,12 +32,9 @@ class ExecutionContext:
         driver: of the device. device: its ordinal. stream: the stream's handle.
     """
 
-    # Tensors that launches here give are marked (`Tensor._within`) with `_wrote` or `_read`: their memory is in the order of the stream, to
-    # be written, or only to be read; and the record of moves, `_moves`, holds them once, as what something moved to. A mark that is here no
-    # more says nothing. `_ways`: launchers, by what their launches share (`LazyLaunch._way`). `_joins`:
-    # length of that record behind which a chain joins what goes from launch to launch.
+    # `_moves`: (origins, contents) of tensors that moved into ops, so that a failed execution can undo it.
     __slots__ = (
-        *("_allocated", "_joins", "_kept", "_moves", "_noted", "_over", "_owner", "_read", "_since", "_touched", "_ways", "_wrote"),
+        *("_allocated", "_kept", "_moves", "_noted", "_over", "_owner", "_since", "_touched"),
         *("device", "driver", "stream"),
     )
 
@@ -58,9 +54,6 @@ class ExecutionContext:
         self._kept: list[Any] = []
         self._allocated: set[int] = set()
         self._moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
-        self._wrote, self._read = object(), object()
-        self._ways: dict[object, Launcher] = {}
-        self._joins = 0
         self._over = False
 
     def __cuda_stream__(self) -> tuple[int, int]:
@@ -111,7 +104,6 @@ class ExecutionContext:
     def done_with(self, storage: Storage) -> None:
         """Let later uses come after this one from now on, and not from the end of the execution on: what keeps others away is given up."""
         found = self._touched.pop(id(storage), None)
-        self._unmark()
         if found is None or self._in_order(storage, write=found[1]):
             return
         mark = self.mark() if self.stream == _PER_THREAD else None
@@ -144,22 +136,13 @@ class ExecutionContext:
         self._require_running("keep")
         self._kept.extend(things)
 
-    def moved(self, origin: Any, content: Any) -> None:
-        """Remember which tensor an argument moved from: it owns it again, should this execution fail."""
-        self._moves.append(((origin,), (content,)))
-
-    def _wrote_to(self, storage: Storage) -> bool:
-        """Whether memory that is used here now is written, and not only read."""
-        return self._touched[id(storage)][1]
+    def moved(self, origins: tuple[Any, ...], contents: tuple[Any, ...]) -> None:
+        """Record which tensors moved, and into what: `origins` own their memory again, should this execution fail."""
+        self._moves.append((origins, contents))
 
     def _forget(self, since: int) -> None:
         """What moved meanwhile stays where it went, whatever becomes of this execution."""
         del self._moves[since:]
-        self._unmark()
-
-    def _unmark(self) -> None:
-        """Let no tensor count as one of the record, and in order: some are that no more."""
-        self._wrote, self._read = object(), object()
 
     # Memory of the op's own
 
@@ -282,12 +265,10 @@ class ExecutionContext:
     def _give_back(self, since: int = 0) -> None:
         """Give what moved into ops that failed, or whose results nobody gets, back to where it was; the last first."""
         moves = self._moves
-        self._unmark()
         while len(moves) > since:
             for origin, content in zip(*moves.pop(), strict=True):
-                if content is not origin:  # a number is both
-                    with content.storage.lock:
-                        origin.take_back(content)
+                with content.storage.lock:
+                    origin.take_back(content)
 
     def _abandon(self) -> None:
         """End an execution that failed, where its error is what matters: nothing is raised here."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -13,6 +12,7 @@ from tilec.runtime.kept import let_go
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.site import label
+from tilec.runtime.running import RUNNING
 from tilec.runtime.tensors.recording import recording_of
 
 if TYPE_CHECKING:
@@ -36,15 +36,6 @@ class Execution(Generic[T]):
     context: ExecutionContext
 
 
-class _Running(threading.local):
-    """The op that this thread enqueues at the moment."""
-
-    op: DeviceOp[object] | None = None
-
-
-_RUNNING = _Running()
-
-
 def submit(op: DeviceOp[T], stream: Stream) -> Execution[T]:
     """Enqueue an op.
 
@@ -61,7 +52,7 @@ def submit(op: DeviceOp[T], stream: Stream) -> Execution[T]:
         )
     context = ExecutionContext(stream)  # first: where the stream is closed, the op stays usable
     op._take("executed")  # noqa: SLF001 - the two are one thing
-    _RUNNING.op = op
+    RUNNING.op, RUNNING.stream = op, context.stream
     try:
         value = op._run_in(context)  # noqa: SLF001
         mark = context._finish()  # noqa: SLF001
@@ -72,13 +63,13 @@ def submit(op: DeviceOp[T], stream: Stream) -> Execution[T]:
         del op, context  # this frame is one of those that the error keeps
         raise
     finally:
-        _RUNNING.op = None
+        RUNNING.op = None
     return Execution(value, mark, context)
 
 
 def running() -> str:
     """The op that this thread enqueues at the moment, with its place; empty for none."""
-    return "" if _RUNNING.op is None else _RUNNING.op.label
+    return "" if RUNNING.op is None else RUNNING.op.label
 
 
 @contextlib.contextmanager
@@ -89,21 +80,21 @@ def executing(op: DeviceOp[object]) -> Iterator[None]:
         NestedExecutionError: it enqueues another one at the moment.
     """
     refuse_nested(op)
-    _RUNNING.op = op
+    RUNNING.op = op
     try:
         yield
     finally:
-        _RUNNING.op = None
+        RUNNING.op = None
 
 
 @contextlib.contextmanager
 def unguarded() -> Iterator[None]:
     """While it lasts, this thread may execute ops although it enqueues one: that one said so."""
-    outer, _RUNNING.op = _RUNNING.op, None
+    outer, RUNNING.op = RUNNING.op, None
     try:
         yield
     finally:
-        _RUNNING.op = outer
+        RUNNING.op = outer
 
 
 def refuse_nested(op: DeviceOp[object]) -> None:
@@ -112,7 +103,7 @@ def refuse_nested(op: DeviceOp[object]) -> None:
     Raises:
         NestedExecutionError: it enqueues another one at the moment.
     """
-    outer = _RUNNING.op
+    outer = RUNNING.op
     if outer is not None:
         raise NestedExecutionError(
             f"<DeviceOp {op.label}> cannot be executed while this thread executes <DeviceOp {outer.label}>",

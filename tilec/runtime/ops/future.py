@@ -17,9 +17,10 @@ from tilec.runtime.marks import Mark
 from tilec.runtime.ops.execution import Execution, refuse_nested, submit
 from tilec.runtime.ops.op import DeviceOp, require_function
 from tilec.runtime.ops.policy import SchedulingPolicy, current_policy, stream_of
-from tilec.runtime.ops.site import label, location
+from tilec.runtime.ops.site import label
 from tilec.runtime.ops.watcher import WATCHER
 from tilec.runtime.scalars import is_number, shown
+from tilec.runtime.sites import created
 from tilec.runtime.uncopied import Uncopied
 
 T = TypeVar("T")
@@ -76,7 +77,7 @@ class DeviceFuture(Uncopied, Generic[T]):
 
     def __init__(self, op: DeviceOp[T]) -> None:
         """Made by `DeviceOp.future` and `DeviceOp.schedule`."""
-        self._named = (op.name, op._site)  # noqa: SLF001 - what the label is made of: a line costs more than the rest of this
+        self._named = (op.name, op.created)
         self._unwatched: int | None = None  # the stream, as long as the watcher does not know of this
         self._lock = threading.RLock()
         self._changed: threading.Condition | None = None  # made by the first who waits: most futures are asked once they are done
@@ -89,8 +90,7 @@ class DeviceFuture(Uncopied, Generic[T]):
     @property
     def label(self) -> str:
         """The op with its place, as errors show them."""
-        name, place = self._named
-        return f"{name}, created at {location(place)}"
+        return created(*self._named)
 
     def __del__(self) -> None:
         """Tell of an error that nobody asked for."""

@@ -6,7 +6,7 @@ import functools
 import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
-from tilec.errors import GraphCaptureError, GraphError, UsageError
+from tilec.errors import GraphCaptureError, GraphError, Location, UsageError
 from tilec.runtime.handles import stream_handle
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
@@ -15,9 +15,9 @@ from tilec.runtime.ops.graph_capture import Capture, begun_for, give_line, take_
 from tilec.runtime.ops.graph_output import Output
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.policy import as_stream
-from tilec.runtime.ops.site import Site, location, site
 from tilec.runtime.protocols import StreamLike
 from tilec.runtime.seam import DeviceDriver, ExecutableHandle, GraphHandle
+from tilec.runtime.sites import hinted, site
 from tilec.runtime.streams import Stream
 from tilec.runtime.tensors.giving_back import GivingBack
 from tilec.runtime.tensors.lease import holder
@@ -52,7 +52,7 @@ class CudaGraph(Uncopied, Generic[T]):
         self.nodes = 0
         self._site = site()
         self._lock = threading.RLock()
-        self._taken: Site | None = None
+        self._taken: str | None = None
         self._state: _State | None = None
         self._output: Output[T] | None = None
         self._renew(capture, output)
@@ -128,11 +128,13 @@ class CudaGraph(Uncopied, Generic[T]):
         """
         with self._lock:
             if self._taken is not None:
-                what = f"the output of {self!r} was taken before, at {location(self._taken)}"
-                raise GraphError(what, cause="it has one owner: whoever takes it first", fix="keep it there, and share() it with others")
+                what = f"the output of {self!r} was taken before{self._taken}"
+                raise GraphError(
+                    what, cause="it has one owner: whoever takes it first", fix=hinted("keep it there, and share() it with others")
+                )
             self._open("asked for its output")
             output, self._output = self._output, None
-            self._taken = site()
+            self._taken = _at("at", site())
         assert output is not None
         return output.take()
 
@@ -158,7 +160,7 @@ class CudaGraph(Uncopied, Generic[T]):
 
     def __repr__(self) -> str:
         """`<CudaGraph of 12 nodes, captured at app.py:7>`."""
-        return f"<CudaGraph of {self.nodes} nodes, captured at {location(self._site)}{', closed' if self.closed else ''}>"
+        return f"<CudaGraph of {self.nodes} nodes{_at('captured at', self._site)}{', closed' if self.closed else ''}>"
 
     def _open(self, verb: str) -> _State:
         state = self._state
@@ -323,3 +325,8 @@ def _require_op(given: object, method: str) -> None:
     if not isinstance(given, DeviceOp):
         what = f"{method} takes an op, and this is a {type(given).__qualname__}"
         raise UsageError(what, fix="pass an op that copies to what the graph reads: api.memcpy(t, x)" if method == "update" else "")
+
+
+def _at(verb: str, site: Location | None) -> str:
+    """A call site in a message; empty where it was not recorded."""
+    return f", {verb} {site}" if site else ""

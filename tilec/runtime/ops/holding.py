@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tilec.errors import PlacementError, UseAfterMoveError
-from tilec.model.signature import Param
 from tilec.runtime.layout import ON_CPU
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import DeviceOp, take_all
@@ -73,9 +72,6 @@ class Held:
                 _require(content, self._who, write=self._write)
         elif self._claim is not None:
             self._claim.require(self._who)
-        if self._origin is not None:
-            ctx.moved(self._origin, content)
-        self._content = self._origin = None
         if not isinstance(content, Described):
             if not ctx.driver.holds_arguments and not is_number(content):
                 ctx.keep(content)
@@ -97,6 +93,13 @@ class Held:
         if self._op is not None:
             self._op._require_here(ctx)  # noqa: SLF001 - an op too
         require_on(self._content, self._who, ctx)
+
+    def settle(self) -> tuple[Any, Any] | None:
+        """Let go of the argument of a launch that was enqueued; its origin and what it moved to, for a tensor that moved in."""
+        origin, content = self._origin, self._content
+        self._origin = self._content = None
+        self.release()
+        return None if origin is None else (origin, content)
 
     def release(self) -> None:
         """End the claim: what comes later is ordered behind the launch."""
@@ -150,20 +153,12 @@ def hold_all(contents: Sequence[tuple[Any, bool]], who: Holder) -> list[Held]:
     return held
 
 
-def hold_moved(moved: tuple[tuple[Any, ...], tuple[Any, ...]], params: Sequence[Param], who: Holder) -> list[Held]:
-    """What has moved already, one by one.
-
-    Args:
-        moved: the arguments, and what they moved to.
-        params: their parameters.
-        who: the launch.
-    """
-    held = []
-    for origin, content, param in zip(*moved, params, strict=True):
-        made = Held(content, who, write=param.out)
-        made._origin = None if content is origin else origin  # noqa: SLF001 - its own module
-        held.append(made)
-    return held
+def settle_all(held: Sequence[Held], ctx: ExecutionContext) -> None:
+    """Let go of the arguments of a launch that was enqueued; the execution records what moved in."""
+    moved = [pair for argument in held if (pair := argument.settle()) is not None]
+    if moved:
+        origins, contents = zip(*moved, strict=True)
+        ctx.moved(origins, contents)
 
 
 def discard_all(held: Sequence[Held]) -> None:

@@ -14,7 +14,7 @@ from tilec.runtime.launch import MOST_PLANS
 from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU
 from tilec.runtime.limits import admit, check_compiled, check_device_limits, check_residency
 from tilec.runtime.ops.context import ExecutionContext
-from tilec.runtime.ops.holding import Held, discard_all, hold_all
+from tilec.runtime.ops.holding import Held, discard_all, hold_all, settle_all
 from tilec.runtime.ops.modules import KernelFunction, size_of
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.ways import Way, enqueue
@@ -206,12 +206,12 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         try:
             return self._launch(ctx, pushed)
         except BaseException:
-            _discard(pushed)
+            discard_all(_held(pushed))
             raise
 
     def _discard(self) -> None:
         pushed, self._pushed = self._pushed, []
-        _discard(pushed)
+        discard_all(_held(pushed))
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         name, device = self._function.symbol, self._function.device
@@ -221,7 +221,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
 
     def __del__(self) -> None:
         """An op that is dropped without having run gives back what moved in."""
-        _discard(self.__dict__.get("_pushed", ()))
+        discard_all(_held(self.__dict__.get("_pushed", ())))
 
     def _launch(self, ctx: ExecutionContext, pushed: list[_Scalar | Held]) -> tuple[Any, ...]:
         function, name = self._function, self._function.symbol
@@ -242,9 +242,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
                 packed.append(facts.ptr)
         if 0 not in shape.grid:
             enqueue(ctx, function, shape, ways, tuple(kinds), packed, used)
-        for argument in pushed:
-            if isinstance(argument, Held):
-                argument.release()
+        settle_all(_held(pushed), ctx)
         return tuple(given.number if isinstance(given, _Scalar) else given for _, given in ready)
 
     def _shape(self, ctx: ExecutionContext) -> tuple[LaunchShape, dict[tuple[Any, ...], Way]]:
@@ -315,8 +313,8 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         return f"{self._function.symbol}: argument {place}"
 
 
-def _discard(pushed: Sequence[_Scalar | Held]) -> None:
-    discard_all([argument for argument in pushed if isinstance(argument, Held)])
+def _held(pushed: Sequence[_Scalar | Held]) -> list[Held]:
+    return [argument for argument in pushed if isinstance(argument, Held)]
 
 
 def _numpy_name(number: Any) -> str:

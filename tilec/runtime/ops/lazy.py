@@ -5,8 +5,8 @@ arguments.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, cast, final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, final
 
 from tilec.errors import ArgumentError, LaunchError, LaunchLimitError, UsageError
 from tilec.model.kernel import AxisValue
@@ -15,16 +15,12 @@ from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish
 from tilec.runtime.launch import MOST_PLANS, Launcher
 from tilec.runtime.layout import device_words
-from tilec.runtime.ops.chain import joined
 from tilec.runtime.ops.context import ExecutionContext
-from tilec.runtime.ops.holding import Held, discard_all, hold_all, hold_moved, require_on
+from tilec.runtime.ops.holding import Held, discard_all, hold_all, settle_all
 from tilec.runtime.ops.op import DeviceOp
-from tilec.runtime.ops.site import Site, label, site
-from tilec.runtime.ops.taking import Looks, Make, Spare, give_back, make_function, owner_of, settle
 from tilec.runtime.seam import Dim3
 from tilec.runtime.select import require_built, require_options
-from tilec.runtime.tensors.lease import Holder, holder
-from tilec.runtime.tensors.tensor import Tensor
+from tilec.runtime.tensors.lease import holder
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -37,7 +33,8 @@ R_co = TypeVar("R_co", covariant=True)
 # An argument of a lazy launch: the value, or an op that gives it.
 OrOp = Union[T, DeviceOp[T]]  # noqa: UP007 - Python 3.10 has no `|` of a type variable and a class
 Axes = dict[str, AxisValue]
-_new: Any = object.__new__
+# (every argument in order, the value of every axis that a caller chooses) -> an op.
+Make = Callable[..., "LazyLaunch[Any]"]
 
 
 class LazyLaunch(DeviceOp[R_co]):
@@ -47,32 +44,18 @@ class LazyLaunch(DeviceOp[R_co]):
     having run, what moved in is back where it was.
     """
 
-    # `_values` are the arguments, and `_looks` what was taken of the tensors among them, where all arguments are tensors that move, and
-    # numbers. Else there are no looks, and `_held` has each argument by itself. `_way`: what launches that run in the same way share.
-    __slots__ = ("_axes", "_grid", "_held", "_hints", "_looks", "_origin", "_values", "_way")
-
-    _axes: Axes
-    _held: Sequence[Held]
-    _looks: Looks | None
-    _values: tuple[Any, ...]
-    _way: object
+    __slots__ = ("_axes", "_grid", "_held", "_hints", "_origin")
 
     def __init__(self, origin: Origin, values: tuple[Any, ...], axes: Axes) -> None:
         """Made by the functions of a package and of `Module.lazy`."""
-        self._prepare(origin)
+        self._origin = origin
         self._axes = axes
+        self._hints: dict[str, int] = {}
+        self._grid: Dim3 | None = None
+        self._held: Sequence[Held] = ()
         contract = origin.contract
         contents = [(value, param.out) for value, param in zip(values, contract.params, strict=True)]
         self._held = hold_all(contents, holder(f"the launch of {contract.name}"))
-
-    def _prepare(self, origin: Origin) -> None:
-        """Be a launch without arguments."""
-        self._held, self._values, self._looks = (), (), None
-        self._origin = origin
-        self._axes = {}
-        self._hints: dict[str, int] = {}
-        self._grid: Dim3 | None = None
-        self._way = None
 
     @property
     def name(self) -> str:
@@ -92,7 +75,7 @@ class LazyLaunch(DeviceOp[R_co]):
         if not 1 <= len(given) <= 3 or any(type(extent) is not int or extent < 0 for extent in given):
             what = f"{kernel}: the grid {given} is not one to three whole numbers that are not negative"
             raise LaunchLimitError(what, kernel=kernel)
-        self._grid, self._way = _dim3(given), None
+        self._grid = _dim3(given)
         return self
 
     def const_grid(self, *extents: int | Sequence[int]) -> Self:
@@ -109,7 +92,7 @@ class LazyLaunch(DeviceOp[R_co]):
         self._by_name("variant", args)
         chosen = given_axes(self._origin.contract, {**self._axes, **axes})
         self._require(chosen, {})
-        self._axes, self._way = chosen, None
+        self._axes = chosen
         return self
 
     def options(self, *args: Any, **hints: Any) -> Self:
@@ -121,7 +104,7 @@ class LazyLaunch(DeviceOp[R_co]):
         self._by_name("options", args)
         wanted = {**self._hints, **hints}
         self._require(self._axes, wanted)
-        self._hints, self._way = wanted, None
+        self._hints = wanted
         return self
 
     def _require(self, axes: Axes, hints: dict[str, int]) -> None:
@@ -145,15 +128,6 @@ class LazyLaunch(DeviceOp[R_co]):
             raise ArgumentError(f"{kernel}: {verb} takes keywords only, got {args[0]!r} by place", kernel=kernel)
 
     def _execute(self, ctx: ExecutionContext) -> R_co:
-        looks = self._looks
-        if looks is not None:
-            if type(ctx) is ExecutionContext and not ctx.driver.holds_arguments:
-                try:
-                    return cast("R_co", self._picked(ctx).owned(ctx, self))
-                except BaseException as error:
-                    self._failed(error)
-                    raise
-            self._hold(looks)
         held, self._held = self._held, ()
         try:
             given: R_co = self._launch(ctx, held)
@@ -162,70 +136,25 @@ class LazyLaunch(DeviceOp[R_co]):
             raise
         return given
 
-    def _run_step(self, ctx: ExecutionContext, place: Site) -> R_co:
-        way, simple = self._way, self._looks is not None and type(ctx) is ExecutionContext and not ctx.driver.holds_arguments
-        given = super()._run_step(ctx, place)
-        if way is not None and simple:
-            ctx._ways[way] = self._picked(ctx)  # noqa: SLF001 - the two are one thing
-        return given
-
-    def _take(self, where: str, place: Site | None = None) -> None:
-        super()._take(where, place or site(2))
-        self._way = None
-
-    def _settled(self, ctx: ExecutionContext, alone: bool) -> tuple[Any, ...]:
-        """What it gives once it is enqueued: asked for by the functions of `fast_path` where others may have what moved in."""
-        looks = self._looks
-        assert looks is not None
-        given = settle(ctx, self._values, looks, alone=alone)
-        self._values, self._looks = (), None
-        if self._way is not None and len(ctx._moves) > ctx._joins:  # noqa: SLF001 - a step of a chain, whose loop this stands for
-            joined(ctx._moves)  # noqa: SLF001
-        return given
-
-    def _failed(self, error: BaseException) -> None:
-        """It could not be enqueued: what moved in is back where it was."""
-        looks, self._looks = self._looks, None
-        values, self._values = self._values, ()
-        if looks is not None:  # else it ran, and what failed came behind it
-            self._way = None
-            self._fresh.clear()
-            give_back(values, looks)
-        label(error, self.label)
-
-    def _hold(self, looks: Looks) -> None:
-        """Hold each argument by itself."""
-        values, taken = self._values, iter(looks)
-        moved = tuple([owner_of(value, next(taken)) if type(value) is Tensor else value for value in values])
-        self._held = hold_moved((values, moved), self._origin.contract.params, Holder(self.name, self._site))
-        self._values, self._looks = (), None
-
     def _discard(self) -> None:
         held, self._held = self._held, ()
-        looks, self._looks = self._looks, None
-        values, self._values = self._values, ()
         discard_all(held)
-        if looks is not None:
-            give_back(values, looks)
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         self._origin.launcher(ctx)
         for argument in self._held:
             argument.require_here(ctx)
-        for value in self._values:
-            require_on(value, Holder(self.name, self._site), ctx)
 
     def __del__(self) -> None:
         """An op that is dropped without having run gives back what moved in."""
-        if getattr(self, "_looks", None) is not None or len(getattr(self, "_held", ())):  # Ctrl-C may come before there is anything in it
+        if getattr(self, "_held", ()):  # Ctrl-C may come before there is anything in it
             self._discard()
 
     def _launch(self, ctx: ExecutionContext, held: Sequence[Held]) -> Any:
         launcher = self._picked(ctx)
         ready = [argument.ready(ctx) for argument in held]
-        launcher.launch(ctx.stream, tuple([argument.taken for argument in ready]))
-        for argument in held:
-            argument.release()
+        launcher.enqueue(ctx.stream, tuple([argument.taken for argument in ready]))
+        settle_all(held, ctx)
         return tuple([argument.given for argument in ready])
 
     def _picked(self, ctx: ExecutionContext) -> Launcher:
@@ -253,12 +182,10 @@ class Origin(Protocol):
     Attributes:
         picked: launchers that were made of it, by what was asked for.
         checked: axes and options that variants were built with.
-        spare: an op that has run and that nobody has any more, and what a chain says about the next.
     """
 
     picked: dict[tuple[Any, ...], Launcher]
     checked: set[tuple[Any, ...]]
-    spare: Spare
 
     @property
     def contract(self) -> Contract:
@@ -302,9 +229,6 @@ class LazyLaunchers:
 class LazyLauncher:
     """A kernel, as a function that gives ops."""
 
-    # Nothing comes of a call but an op: chains that only call this know what comes of the next call (`passing.py`).
-    _tilec_passes_on = True
-
     def __init__(self, launcher: Launcher) -> None:
         """Use `Module.lazy`; or take the launcher of a generated package's kernel, restricted as one likes.
 
@@ -331,22 +255,18 @@ class LazyLauncher:
         """
         contract = self._origin.contract
         if not kwargs and contract.required <= len(args) <= len(contract.params):
-            return self.make(args + contract.defaults[len(args) :], (), 2)
+            return LazyLaunch(self._origin, args + contract.defaults[len(args) :], {})
         values, axes = bind(contract, args, kwargs)
-        if not axes:
-            return self.make(values, (), 2)
         require_built(contract, self._origin.pinned, axes)
-        op = self.make(values, (), 2)
-        op._axes, op._way = axes, None  # noqa: SLF001 - its own module
-        return op
+        return LazyLaunch(self._origin, values, axes)
 
     def launch(self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> Any:
         """The same for generated code: every argument in order, and the value of every axis that a caller chooses."""
-        return self.make(tuple(values), choices, 2)
+        return self.make(tuple(values), choices)
 
     @property
     def make(self) -> Make:
-        """Does so too, of (values, choices, how many functions lie between this one and the caller)."""
+        """Does so too, of (values, choices)."""
         launcher = self._launcher
         if launcher.make is None:
             launcher.make = _Maker(self._origin).make
@@ -363,28 +283,18 @@ def packaged(package: Package, kernel: str) -> Make:
 
 
 class _Maker:
-    """Makes lazy launches of one kernel; what was found out about axes is kept.
-
-    Attributes:
-        make: does so, of (values, choices).
-    """
+    """Makes lazy launches of one kernel, and caches which axis values were checked."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
-        self._known: dict[tuple[Any, ...], tuple[Axes, object]] = {(): ({}, object())}
-        self.make, origin.spare = make_function(origin.contract, self._new, self._any, self._chosen)
+        self._known: dict[tuple[Any, ...], Axes] = {(): {}}
 
-    def _new(self) -> LazyLaunch[Any]:
-        op: LazyLaunch[Any] = _new(LazyLaunch)
-        op._fresh = [None]  # noqa: SLF001 - its own module
-        op._prepare(self._origin)  # noqa: SLF001
-        return op
+    def make(self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> LazyLaunch[Any]:
+        """Make an op of a launch with these arguments, and these axis values by place."""
+        return LazyLaunch(self._origin, values, dict(self._chosen(choices)))
 
-    def _any(self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = (), _depth: int = 0) -> LazyLaunch[Any]:
-        return LazyLaunch(self._origin, values, self._chosen(choices)[0])
-
-    def _chosen(self, choices: tuple[AxisValue | None, ...]) -> tuple[Axes, object]:
-        """The axes that a caller chose by place, and what launches with them share."""
+    def _chosen(self, choices: tuple[AxisValue | None, ...]) -> Axes:
+        """The axes that a caller chose by place."""
         key = (*choices, *map(type, choices))  # True equals 1, and is no value of the same axis
         try:
             found = self._known.get(key)
@@ -392,9 +302,9 @@ class _Maker:
             found = None
         if found is None:
             contract = self._origin.contract
-            axes = {name: value for name, value in zip(contract.choices, choices, strict=True) if value is not None}
-            require_built(contract, self._origin.pinned, axes)
-            found = self._known[key] = (axes, object())
+            found = {name: value for name, value in zip(contract.choices, choices, strict=True) if value is not None}
+            require_built(contract, self._origin.pinned, found)
+            self._known[key] = found
         return found
 
 
@@ -407,7 +317,6 @@ class _Loaded:
         self.pinned: Axes = launcher.pinned
         self.picked: dict[tuple[Any, ...], Launcher] = {}
         self.checked: set[tuple[Any, ...]] = set()
-        self.spare: Spare = []  # until there is what makes ops
 
     @functools.cached_property
     def contract(self) -> Contract:
@@ -432,16 +341,13 @@ class _Packaged:
         self.pinned: Axes = {}
         self.picked: dict[tuple[Any, ...], Launcher] = {}
         self.checked: set[tuple[Any, ...]] = set()
-        self.spare: Spare = []  # until there is what makes ops
         self.contract = Contract(package.bundle.kernel(kernel))
 
     def launcher(self, ctx: ExecutionContext) -> Launcher:
         place = ctx.driver, ctx.device
         found = self._launchers.get(place)
         if found is None:
-            found = self._package.on(*place).kernels[self._kernel]
-            _ = found.contract  # read now, so that `owned` is there
-            self._launchers[place] = found
+            found = self._launchers[place] = self._package.on(*place).kernels[self._kernel]
         return found
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from tilec.errors import Location, UsageError, UsedOpError
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.execution import refuse_nested, submit, wait
 from tilec.runtime.ops.policy import SchedulingPolicy, as_stream, current_policy, require_policy, stream_of
-from tilec.runtime.ops.site import Site, label, location, site
+from tilec.runtime.ops.site import label
 from tilec.runtime.ops.tensor_steps import TensorSteps
 from tilec.runtime.protocols import StreamLike
+from tilec.runtime.sites import created, hinted, site
 from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
@@ -45,18 +45,16 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     An op of one's own is a subclass with fields and `_execute`; it may be a dataclass.
     """
 
-    # `_gone`: what used it up, and where; of `then`, only where. `_way`: what launches that run in the same way share, until they are used
-    # up; None for other ops.
+    # `_gone`: what used it up, and where.
     __slots__ = ("_fresh", "_gone", "_site")
-    _site: Site
+    _site: Location | None
     _fresh: list[None]
-    _gone: tuple[str, Site] | Site
-    _way: object = None
+    _gone: tuple[str, Location | None]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - they are __init__'s
         """Note where it is made; subclasses need not call `super().__init__()`."""
         self = super().__new__(cls)
-        _set(self, "_site", site(2))
+        _set(self, "_site", site())
         _set(self, "_fresh", [None])  # who takes what is in it, in one step, has the op
         return self
 
@@ -77,9 +75,9 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         """Enqueue the work on the context's stream; the result, which need not be ready yet. Called once."""
 
     @property
-    def created(self) -> Location:
-        """Where it was made."""
-        return location(self._site)
+    def created(self) -> Location | None:
+        """Where it was made; None outside of debug mode (`TILEC_DEBUG=1`, or `python -X dev`)."""
+        return self._site
 
     @property
     def name(self) -> str:
@@ -89,7 +87,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     @property
     def label(self) -> str:
         """Name and place, as errors show them."""
-        return f"{self.name}, created at {self.created}"
+        return created(self.name, self._site)
 
     def __repr__(self) -> str:
         """`<DeviceOp zip, created at app.py:12>`."""
@@ -173,8 +171,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
 
         The function runs on the host while the work is enqueued, before the device has done it.
         """
-        if type(function) is not FunctionType or function.__code__.co_flags & COROUTINE:
-            require_function("then", function)
+        require_function("then", function)
         return self._chain("then", function)
 
     def then_unchecked(self, function: Callable[[T_co], DeviceOp[U]]) -> DeviceOp[U]:
@@ -273,7 +270,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         return self
 
     def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
-        place = site(3)
+        place = site()
         self._take(f"moved into {verb}", place)
         from tilec.runtime.ops.chain import begun
 
@@ -281,7 +278,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
 
     # Single use
 
-    def _take(self, where: str, place: Site | None = None) -> None:
+    def _take(self, where: str, place: Location | None = None) -> None:
         """Use it up. Of threads that do so at the same time, one succeeds.
 
         Args:
@@ -295,21 +292,15 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
             self._fresh.pop()
         except IndexError:
             raise self._used() from None
-        _set(self, "_gone", (where, place or site(2)))
+        _set(self, "_gone", (where, place or site()))
 
     def _used(self) -> UsedOpError:
-        gone: Any = getattr(self, "_gone", ("used", self._site))
-        where, place = gone if isinstance(gone[0], str) else ("moved into then", gone)
+        where, place = getattr(self, "_gone", ("used", self._site))
         return UsedOpError(
-            f"<DeviceOp {self.label}> was used before: {where} at {location(place)}",
+            f"<DeviceOp {self.label}> was used before: {where}{f' at {place}' if place else ''}",
             cause="an op is single use: it moves into what is made of it, and runs once",
-            fix="make a new one, or let all users share it: op.shared()",
+            fix=hinted("make a new one, or let all users share it: op.shared()"),
         )
-
-    def _run_step(self, ctx: ExecutionContext, place: Site) -> T_co:
-        """Execute it as what a function of a chain gave, which is executed at this place."""
-        self._take("executed as a part of another op", place)
-        return self._run_in(ctx)
 
     def _run_in(self, ctx: ExecutionContext) -> T_co:
         """Execute it as what was taken; its errors say where it was made, and what had moved in is back where it was."""
@@ -332,15 +323,6 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         """
 
 
-class _Kinds(dict[type, bool]):
-    """Whether a type is one of ops: to ask an abstract class each time costs as much as the rest of a step."""
-
-    def __missing__(self, cls: type) -> bool:
-        found = self[cls] = issubclass(cls, DeviceOp)
-        return found
-
-
-IS_OP = _Kinds()
 _set = object.__setattr__  # a frozen dataclass refuses the other way
 
 

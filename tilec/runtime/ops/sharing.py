@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final, overload
 
-from tilec.errors import SchedulingError, UsageError
+from tilec.errors import Location, SchedulingError, UsageError
 from tilec.runtime.kept import copied, let_go
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import DeviceOp
-from tilec.runtime.ops.site import Site, label
+from tilec.runtime.ops.site import label
 from tilec.runtime.ops.turns import Turn
 from tilec.runtime.scalars import whole
 
@@ -79,7 +79,6 @@ class Once(Generic[T]):
         self._busy = True
         try:
             moves = len(ctx._moves)  # noqa: SLF001 - its own module's
-            ctx._forget(moves)  # noqa: SLF001 - so that what moves from here on is recorded as such
             self.result = op._run_in(ctx)  # noqa: SLF001 - an op too
             # Others get it, whatever becomes of the op that runs it: it does not go back.
             ctx._forget(moves)  # noqa: SLF001
@@ -118,7 +117,7 @@ class SharedOp(DeviceOp[T]):
         """Another op of the same execution: it may be used where this one is, and the other way round."""
         return SharedOp(self._once, self._name)
 
-    def _take(self, where: str, place: Site | None = None) -> None:
+    def _take(self, where: str, place: Location | None = None) -> None:
         """It is never used up."""
 
     def _require_here(self, ctx: ExecutionContext) -> None:

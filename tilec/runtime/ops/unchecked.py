@@ -8,7 +8,7 @@ from typing import Any, TypeVar, final
 from tilec.errors import UsageError
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.execution import unguarded
-from tilec.runtime.ops.op import IS_OP, DeviceOp, require_function
+from tilec.runtime.ops.op import DeviceOp, require_function
 from tilec.runtime.ops.site import label
 
 U = TypeVar("U")
@@ -69,6 +69,6 @@ class ThenUnchecked(DeviceOp[U]):
 
 
 def _require_op(made: Any) -> None:
-    if not IS_OP[type(made)]:
+    if not isinstance(made, DeviceOp):
         what = f"the function of `then_unchecked` gave a {type(made).__qualname__}, and not a DeviceOp"
         raise UsageError(what, fix="return an op, or value(x) for one that is only a value")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 
 from tilec.runtime.debugging import debugging
+from tilec.runtime.once import Once
 
 
-@functools.cache
+@Once
 def leases() -> logging.Logger | None:
     """The log of leases, if the environment asks for it; it is looked at once."""
     if "leases" not in debugging():

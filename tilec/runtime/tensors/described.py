@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from tilec.errors import BorrowError, TensorError
 from tilec.model.dtype import BY_NUMPY, DTYPES
-from tilec.runtime.arguments import READERS, UnreadableError
+from tilec.runtime.arguments import UnreadableError
 from tilec.runtime.layout import ON_CPU, Key, Shape, TensorFacts, contiguous_stride, interned, settled_stride
 from tilec.runtime.scalars import is_whole
 from tilec.runtime.tensors.lease import Claim, Holder, Lease
@@ -48,11 +48,7 @@ class Described:
     __slots__ = ("__weakref__", "_facts", "_look", "lease", "storage")
 
     noun = "the tensor"
-
-    def __init_subclass__(cls) -> None:
-        """Let launches know the kind before they meet it: their first look has to be one that minds leases."""
-        super().__init_subclass__()
-        READERS[cls]
+    _tilec_leased_ = True
 
     def __init__(self, storage: Storage, facts: TensorFacts, lease: Lease) -> None:
         """Describe memory; made by the kinds of tensors alone."""
@@ -237,31 +233,8 @@ class Described:
             self._refuse()
         return self._facts
 
-    # One call each for a launch, so every attribute is read in place: properties would cost as much as the rest. Both leave the fast
-    # path where a stream has yet to be ordered, so that a launch that is refused touches no stream.
-
-    def _tilec_read_(self, stream: int, device: int) -> Look:
-        """Address and key for a launch that reads on this stream, which waits for nothing more."""
-        look, lease, storage = self._look, self.lease, self.storage
-        if look is None or stream not in storage.readers or storage.ordinal != device or lease._parent is not None or lease._held:  # noqa: SLF001
-            self._look_again(device, write=False, ordered=stream in storage.readers)
-        return look  # type: ignore[return-value]
-
-    def _tilec_write_(self, stream: int, device: int) -> Look:
-        """Address and key for a launch that writes on this stream, which waits for nothing more."""
-        look, lease, storage = self._look, self.lease, self.storage
-        if look is None or storage.sole != stream or storage.ordinal != device or lease._parent is not None or lease._held:  # noqa: SLF001
-            self._look_again(device, write=True, ordered=storage.sole == stream)
-        return look  # type: ignore[return-value]
-
-    def _look_again(self, device: int, *, write: bool, ordered: bool) -> None:
-        lease = self.lease
-        taken = lease.held if write else any(held.writes for held in lease.claims)
-        if self._look is None or self.storage.ordinal != device or lease.ended or taken or not ordered:
-            self._refuse()
-
     def _refuse(self) -> NoReturn:
-        """Leave the fast path; the slow one says why."""
+        """Leave the key; the check of the lease says why."""
         raise UnreadableError(f"{self.noun} cannot be used now")
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import sys
 import threading
-from types import CodeType
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 from tilec.errors import BorrowError, Location
-from tilec.runtime.epoch import EPOCH
 from tilec.runtime.layout import TensorFacts, may_overlap
+from tilec.runtime.sites import hinted, site
 from tilec.runtime.tensors.debug import leases
 
 _NUMBERS = itertools.count()
@@ -19,60 +17,20 @@ _NUMBERS = itertools.count()
 _PARTS = "release or drop that part first; parts that share no memory may be there at once"
 
 
-# Some code, and the offset of an instruction in it: a line costs more, and only messages need one.
-Site = tuple[CodeType, int]
-# Globals of the module outside of tilec that called last: most calls come from there again, and its name needs no other look.
-_last: dict[str, Any] | None = None
-
-
 class Holder(NamedTuple):
     """Who uses a tensor, as messages name it: what it is (`the view`, `the launch of add`), and where it was made."""
 
     what: str
-    place: Site | Location | None = None
-
-    @property
-    def where(self) -> Location | None:
-        """The line, where it is known."""
-        return location(self.place) if isinstance(self.place, tuple) else self.place
+    place: Location | None = None
 
     def __str__(self) -> str:
         """`the view (app.py:12)`."""
-        return f"{self.what} ({self.where})" if self.place else self.what
+        return f"{self.what} ({self.place})" if self.place else self.what
 
 
-def location(place: Site) -> Location:
-    """A place as messages show it."""
-    code, offset = place
-    lines = [line for start, end, line in code.co_lines() if start <= offset < end and line is not None]
-    return Location(file=code.co_filename, line=lines[0] if lines else code.co_firstlineno)
-
-
-def holder(what: str, depth: int = 1) -> Holder:
-    """Who is being made now, by the innermost line outside of tilec and of generated packages.
-
-    Args:
-        what: for messages.
-        depth: how many functions of tilec lie in between at least.
-    """
-    return Holder(what, site(depth + 1))
-
-
-def site(depth: int = 1) -> Site:
-    """The innermost place that calls into tilec, or into a generated package, now; `depth` as for `holder`."""
-    global _last
-    frame = sys._getframe(depth)  # noqa: SLF001 - inspect.stack() reads files, which costs a thousand times as much
-    names = frame.f_globals
-    if names is not _last:
-        while (str(names.get("__name__")).startswith("tilec.") or "_tilec_package_" in names) and frame.f_back is not None:
-            frame = frame.f_back
-            names = frame.f_globals
-            if names is _last:
-                return frame.f_code, frame.f_lasti
-        module = sys.modules.get(names.get("__name__", ""))
-        if getattr(module, "__dict__", None) is names:  # they stay anyway; those of code that was executed may have to go
-            _last = names
-    return frame.f_code, frame.f_lasti
+def holder(what: str) -> Holder:
+    """Who is being made now, with its call site in debug mode."""
+    return Holder(what, site())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,10 +125,7 @@ class Lease:
                         log.debug("%s: refused, %s %s and %s %s", self.about, held.who, _verb(held.writes), who, _verb(writes))
                     raise _conflict(f"the tensor cannot be {'written' if writes else 'read'} by {who}", held)
             taken = Claim(self, who, writes=writes)
-            number, said, epoch = taken.number, Held(who=who, writes=writes, part=part), object()
-            # Between these two no other thread runs: who moves a tensor in this epoch does not look for claims.
-            self._held[number] = said
-            EPOCH.now = epoch
+            self._held[taken.number] = Held(who=who, writes=writes, part=part)
         if (log := leases()) is not None:
             log.debug("%s: claim %d, %s %s", self.about, taken.number, who, _verb(writes))
         return taken
@@ -261,7 +216,7 @@ class Claim:
 
 def _conflict(what: str, held: Held) -> BorrowError:
     fix = _PARTS if held.part is not None else "run or drop the one before the other is made, or work on a copy (dup)"
-    return BorrowError(f"{what}: {held.who} still {_verb(held.writes)} it", fix=fix)
+    return BorrowError(f"{what}: {held.who} still {_verb(held.writes)} it", fix=hinted(fix))
 
 
 def _verb(writes: bool) -> str:

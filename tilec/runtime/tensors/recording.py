@@ -15,16 +15,14 @@ class Recording:
     Attributes:
         uses: memory, and whether it is written, by the memory's id.
         kept: everything else that has to live as long as the graph: arrays of other libraries, host memory.
-        calls: what enqueues launches on its stream, by plan. They are nowhere else, so that each launch there comes by here.
     """
 
-    __slots__ = ("__weakref__", "calls", "kept", "uses")
+    __slots__ = ("__weakref__", "kept", "uses")
 
     def __init__(self) -> None:
         """Start with nothing."""
         self.uses: dict[int, tuple[Storage, bool]] = {}
         self.kept: list[Any] = []
-        self.calls: dict[Any, Any] | None = {}
 
     def touch(self, storage: Storage, *, write: bool) -> None:
         """Note that the graph uses memory. Its order among other uses is the replays' affair."""
@@ -48,7 +46,6 @@ class ForeignRecording(Recording):
     def __init__(self, driver: DeviceDriver, ordinal: int, stream: int) -> None:
         """Name the stream that is captured."""
         super().__init__()
-        self.calls = None
         self._driver = driver
         self._key = (ordinal, stream)
 

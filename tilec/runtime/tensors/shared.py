@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilec.errors import OwnershipError, UseAfterMoveError
 from tilec.runtime.layout import TensorFacts
+from tilec.runtime.sites import hinted
 from tilec.runtime.tensors.described import dtype_name, facts_of, recast
 from tilec.runtime.tensors.lease import Holder, holder
 from tilec.runtime.tensors.shapes import reshaped
@@ -126,7 +127,7 @@ class SharedTensor(Readable):
             UseAfterMoveError: it is not.
         """
         if self._gone is not None:
-            raise UseAfterMoveError(f"{who} cannot use the shared tensor: it went into {self._gone}", fix="clone() it before")
+            raise UseAfterMoveError(f"{who} cannot use the shared tensor: it went into {self._gone}", fix=hinted("clone() it before"))
 
     def _leave(self, who: Holder) -> None:
         self._gone = who

@@ -8,7 +8,6 @@ import weakref
 from typing import Any
 
 from tilec.errors import DriverError, GraphCaptureError, OutOfMemoryError, SchedulingError
-from tilec.runtime.epoch import EPOCH
 from tilec.runtime.marks import Mark, follow, places
 from tilec.runtime.seam import DeviceDriver, PoolHandle
 from tilec.runtime.tensors.debug import leases
@@ -218,13 +217,8 @@ class Storage:
 
     def _order(self, sole: int | None, behind: set[int]) -> None:
         """Note which stream may write without waiting, and whose reads have to wait from now on."""
-        lost = self.sole not in (None, sole) or not behind.isdisjoint(self.readers)
-        try:
-            self.sole = sole
-            self.readers -= behind  # the same object: launches hold it
-        finally:  # after Ctrl-C too
-            if lost:
-                EPOCH.end()
+        self.sole = sole
+        self.readers -= behind
 
     @property
     def foreign(self) -> bool:

@@ -7,18 +7,17 @@ from typing import Any
 
 from tilec.errors import UseAfterMoveError
 from tilec.model.dtype import DTYPES
-from tilec.runtime.epoch import EPOCH
 from tilec.runtime.layout import Shape, TensorFacts, interned
 from tilec.runtime.seam import DeviceDriver, PoolHandle
+from tilec.runtime.sites import hinted
 from tilec.runtime.tensors.described import Described, dtype_name, facts_of, recast, with_layout
-from tilec.runtime.tensors.lease import Claim, Holder, Lease, Site, holder
+from tilec.runtime.tensors.lease import Claim, Holder, Lease, holder
 from tilec.runtime.tensors.partition import Partition
 from tilec.runtime.tensors.shapes import checked_packing, checked_shape, reshaped
 from tilec.runtime.tensors.shared import SharedTensor
 from tilec.runtime.tensors.storage import Storage
 from tilec.runtime.tensors.view import Readable, Viewable
 
-_new = object.__new__
 # Where a tensor went whose launch gave it back to whom it had come from.
 RETURNED = Holder(what="the tensor that was passed to the op, when that failed")
 
@@ -30,9 +29,8 @@ class Tensor(Readable):
     it for a while borrows it: `borrow()` and views to read, `borrow_mut()` to write.
     """
 
-    # Where it went, once it has no `_look`: a `Holder`, or a plain tuple of the same, which takes less time to make. And the mark of the
-    # execution whose record of moves has it, see `ExecutionContext.wrote`.
-    __slots__ = ("_moved", "_within")
+    # Where it went, once it has no `_look`.
+    __slots__ = ("_moved",)
 
     def __init__(self, storage: Storage, shape: Any, dtype: Any, strides: Shape | None = None, *, address: int = 0) -> None:
         """Own memory.
@@ -45,8 +43,7 @@ class Tensor(Readable):
             address: of the first element; 0 for the storage's first.
         """
         super().__init__(storage, facts_of(storage, checked_shape(shape), dtype_name(dtype), strides, start=address), storage.lease)
-        self._moved: Holder | tuple[str, Site] | None = None
-        self._within: object = None
+        self._moved: Holder | None = None
 
     @classmethod
     def uninitialized(
@@ -101,7 +98,7 @@ class Tensor(Readable):
     def _of(cls, storage: Storage, facts: TensorFacts) -> Tensor:
         made = cls.__new__(cls)
         Readable.__init__(made, storage, facts, storage.lease)
-        made._moved = made._within = None  # noqa: SLF001 - one of its own
+        made._moved = None  # noqa: SLF001 - one of its own
         return made
 
     # Moves
@@ -120,13 +117,8 @@ class Tensor(Readable):
             if self._look is None or self.lease._held:  # noqa: SLF001 - the two checks, if there is something to say
                 self.require(who)
                 self.lease.require_free(who)
-            look, self._look = self._look, None
-            self._moved = who
-        # As `_of` does it, in less time, and with the same look: launches tell by it that nothing is changed.
-        made: Tensor = _new(Tensor)
-        made.storage, made.lease, made._facts, made._look, made._moved, made._within = storage, self.lease, self._facts, look, None, None
-        EPOCH.end()
-        return made
+            self._moved, self._look = who, None
+        return self._of(storage, self._facts)
 
     def take_back(self, moved: Described) -> None:
         """Own again what moved from here to `moved`, if that owns it still, which then does no more. Claims stay as they are.
@@ -232,17 +224,11 @@ class Tensor(Readable):
             UseAfterMoveError: it was, and where to; or it is about to be.
         """
         if self._look is None:
-            moved = self._moved
-            if moved is not None:
-                what = f"{who} cannot use the tensor: it was moved into {Holder(*moved)}"
-                raise UseAfterMoveError(what, fix="use what that gave back, share() the tensor first, or borrow it")
-            # only debuggers that go line by line let anybody see this
-            what = f"{who} cannot use the tensor: a launch is taking it now"
-            cause = "another thread makes a launch of it, or a debugger ended in the middle of that"
-            raise UseAfterMoveError(what, cause=cause, fix="share() the tensor first, or give each thread its own")
+            what = f"{who} cannot use the tensor: it was moved into {self._moved}"
+            raise UseAfterMoveError(what, fix=hinted("use what that gave back, share() the tensor first, or borrow it"))
 
     def _state(self) -> str:
-        return f", moved into {Holder(*self._moved)}" if self._look is None and self._moved else ""
+        return f", moved into {self._moved}" if self._moved else ""
 
 
 class TensorMut(Viewable["TensorMut"]):

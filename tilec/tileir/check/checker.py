@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilec.tileir.check.extents import Extents
 from tilec.tileir.check.findings import Finding, FindingKind, Place, Side
 from tilec.tileir.check.order import SyncLog, is_strong
 from tilec.tileir.check.promises import Promises
@@ -39,6 +40,7 @@ class Checker:
         function: the kernel.
         memory: of the launch.
         uninitialized: names of regions whose bytes mean nothing before the kernel writes them.
+        blank: of some of these, which bytes a launch before this one left unwritten.
         slots: per parameter of the entry point what the launcher puts there, such as `x.shape[1]`, for messages.
         not_finite: report the first NaN or infinity that is made from finite numbers.
     """
@@ -49,12 +51,13 @@ class Checker:
         memory: Memory,
         *,
         uninitialized: Collection[str] = (),
+        blank: Mapping[str, Array] | None = None,
         slots: Sequence[str] = (),
         not_finite: bool = False,
     ) -> None:
         self._memory = memory
         self._uninitialized = uninitialized
-        self._shadows = spans(memory.regions, uninitialized)
+        self._shadows = spans(memory.regions, uninitialized, blank or {})
         self._records: list[_Record] = []
         self._numbers: dict[_Record, int] = {}
         self._log = SyncLog()
@@ -63,12 +66,18 @@ class Checker:
         names = [slot.partition(".")[0] for slot in slots]
         self._parameters = frozenset(names)
         self._provenance = Provenance(function, names)
+        self._extents = Extents(function, names)
         self._not_finite = not_finite
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What was found, in the order in which it happened."""
         return tuple(self._found.values())
+
+    def blank(self, name: str) -> Array | None:
+        """Which bytes of a region nothing has written; None where all of it means something, or there is no such region."""
+        region = next((item for item in self._memory.regions if item.name == name), None)
+        return None if region is None else self._shadow(region).unwritten(region)
 
     @property
     def unsure(self) -> bool:
@@ -176,7 +185,7 @@ class Checker:
     def _shadow(self, region: Region) -> Shadow:
         found = self._shadows.get(key(region))
         if found is None:  # memory that the launch made for itself
-            found = self._shadows[key(region)] = Shadow([region], self._uninitialized)
+            found = self._shadows[key(region)] = Shadow([region], self._uninitialized, {})
         return found
 
     def _never_written(self, shadow: Shadow) -> bool:
@@ -193,9 +202,13 @@ class Checker:
         return number
 
     def _stray(self, access: Access, shadow: Shadow) -> None:
-        """Report pointers that left their parameter's memory and landed in another's."""
+        """Report pointers that left their parameter's elements: for memory of another, or of its own span."""
         names = self._provenance.of(access.op) if self._parameters else None
-        if names is None or names & shadow.names or (access.mask is not None and not access.mask.any()):
+        if names is None or (access.mask is not None and not access.mask.any()):
+            return
+        if names & shadow.names:
+            if len(names) == 1:
+                self._beyond(access)
             return
         where = np.unravel_index(0 if access.mask is None else int(access.mask.argmax()), access.offsets.shape)
         address = access.region.address + int(access.offsets[where])
@@ -215,6 +228,28 @@ class Checker:
                 parameter=name,
                 index=index,
                 count=access.offsets.size if access.mask is None else int(access.mask.sum()),
+                hint=_MASK_HINT,
+            ),
+        )
+
+    def _beyond(self, access: Access) -> None:
+        """Report elements inside of the memory that an array spans which are none of the array."""
+        home = self._home(access.op)
+        off = self._extents.beyond(access, home) if home is not None else None
+        if home is None or off is None:
+            return
+        first = np.unravel_index(int(off.argmax()), off.shape)
+        index, where = self._extents.described(access, home, tuple(int(place) for place in first))
+        self._add(
+            (FindingKind.OUT_OF_BOUNDS, access.op.number, home.name, False),
+            Finding(
+                kind=FindingKind.OUT_OF_BOUNDS,
+                what=f"{'reads' if access.kind is AccessKind.READ else 'writes'} {where}",
+                location=access.op.loc,
+                block=self._place(access.frame, int(first[0])),
+                parameter=home.name,
+                index=index,
+                count=int(off.sum()),
                 hint=_MASK_HINT,
             ),
         )

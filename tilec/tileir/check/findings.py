@@ -23,6 +23,7 @@ class FindingKind(enum.Enum):
     OVERFLOW = "integer overflow"
     NOT_FINITE = "NaN or Inf"
     ORDER = "order dependence"
+    UNDETERMINED = "undetermined elements"
     FAULT = "fault"
 
 
@@ -49,6 +50,7 @@ class Finding:
         other: the other side of a conflict.
         count: elements (or blocks, where there are no elements) that show the same.
         hint: the usual way to mend it.
+        kernel: id of the variant whose launch it is about; empty where it is about all launches of a case.
     """
 
     kind: FindingKind
@@ -60,11 +62,13 @@ class Finding:
     other: Side | None = None
     count: int = 1
     hint: str = ""
+    kernel: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON takes it; lines and columns count from 1."""
         found: dict[str, Any] = {
             "kind": self.kind.value,
+            "kernel": self.kernel,
             "what": self.what,
             "location": _place(self.location),
             "callers": _callers(self.location),

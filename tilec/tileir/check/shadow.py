@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class Shadow:
     at least one of them if it conflicts with any that is not ordered before it by synchronisation.
     """
 
-    def __init__(self, regions: Sequence[Region], uninitialized: Collection[str]) -> None:
+    def __init__(self, regions: Sequence[Region], uninitialized: Collection[str], blank: Mapping[str, Array]) -> None:
         self.address = min(region.address for region in regions)
         size = max(region.end for region in regions) - self.address
         units = {region.itemsize if (region.address - self.address) % region.itemsize == 0 else 1 for region in regions}
@@ -71,7 +71,17 @@ class Shadow:
                 if self.blank is None:
                     self.blank = np.zeros(cells, np.bool_)
                 start = (region.address - self.address) // self.unit
-                self.blank[start : start + -(-region.data.size // self.unit)] = True
+                count = -(-region.data.size // self.unit)
+                left = blank.get(region.name)
+                # A byte stands for its cell: elements are written whole.
+                self.blank[start : start + count] = True if left is None else left[:: self.unit]
+
+    def unwritten(self, region: Region) -> Array | None:
+        """Which bytes of a region of this span nothing has written; None where all of them mean something."""
+        if self.blank is None:
+            return None
+        start = region.address - self.address
+        return np.repeat(self.blank, self.unit)[start : start + region.data.size]
 
     def touch(self, access: Access, *, in_order: bool) -> Touch:
         """Cells of an access. Unless they are to stay `in_order`, rows are sorted by address, so that cells may follow each other."""
@@ -147,14 +157,14 @@ class Shadow:
         self.unit = 1
 
 
-def spans(regions: Iterable[Region], uninitialized: Collection[str]) -> dict[str, Shadow]:
+def spans(regions: Iterable[Region], uninitialized: Collection[str], blank: Mapping[str, Array]) -> dict[str, Shadow]:
     """The shadow of each region, by its name and address (`key`); regions that share bytes share one."""
     found: dict[str, Shadow] = {}
     group: list[Region] = []
     end = 0
     for region in [*sorted(regions, key=lambda item: item.address), None]:
         if group and (region is None or region.address >= end):
-            shadow = Shadow(group, uninitialized)
+            shadow = Shadow(group, uninitialized, blank)
             found.update((key(item), shadow) for item in group)
             group, end = [], 0
         if region is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import sys
 import threading
 from typing import Any
 
@@ -68,41 +66,3 @@ def test_a_claim_that_a_step_makes_is_in_the_way_of_its_launch(gpu: Gpu, at: int
         chained(module.lazy.add(*before), 12, lambda found: claims(found) and module.lazy.add(*found)).sync()
     kept.clear()
     assert owned(*before[:3])
-
-
-def test_ops_that_a_profiler_keeps_while_they_are_launched_are_not_made_into_others(gpu: Gpu) -> None:
-    module, driver = gpu
-    kept: list[Any] = []
-
-    def keep(frame: Any, event: str, _: object) -> None:
-        back = frame.f_back
-        if event == "call" and back is not None and back.f_code.co_name == "along" and frame.f_code.co_filename.endswith("fastpath.py"):
-            kept.append(back.f_locals["value"])
-
-    op = chained(module.lazy.add(*on(driver, 512, 512, 512)), 12, lambda found: module.lazy.add(*found))
-    sys.setprofile(keep)
-    try:
-        found = op.sync()
-    finally:
-        sys.setprofile(None)
-    assert len({id(one) for one in kept}) == len(kept)
-    assert len(kept) > 6 or sys.version_info < (3, 11)  # there, a profiler has calls hold what they are given
-    assert {type(one) for one in kept} <= {type(module.lazy.add(*found))}
-
-
-def test_ops_that_a_profiler_keeps_are_not_made_into_others_where_each_launch_is_new(gpu: Gpu) -> None:
-    module, driver = gpu
-    kept: list[Any] = []
-    number = itertools.count()
-
-    def keep(frame: Any, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_name == "owned":
-            kept.append(frame.f_locals["op"])
-
-    op = chained(module.lazy.add(*on(driver, 512, 512, 512)), 12, lambda found: module.lazy.add(*found[:3], float(next(number))))
-    sys.setprofile(keep)
-    try:
-        op.sync()
-    finally:
-        sys.setprofile(None)
-    assert len({id(one) for one in kept}) == len(kept) == 13

@@ -138,26 +138,24 @@ def test_launches_without_a_bundle_are_captured(gpu: Gpu) -> None:
     assert output.storage is x.storage
 
 
-def test_bound_launches_are_captured_each_time_and_only_then(gpu: Gpu) -> None:
+def test_launches_are_captured_each_time_and_only_then(gpu: Gpu) -> None:
     tensors = [gpu.tensor() for _ in range(3)]
-    bounds = [gpu.module.add.bind(*tensors)]
-    bounds[0].launch(gpu.stream)
+    gpu.module.add(gpu.stream, *tensors)
 
     def work(ctx: ExecutionContext) -> None:
         for _ in range(3):
-            bounds[0].launch(ctx)
+            gpu.module.add(ctx, *tensors)
 
     for _ in range(2):
         graph = with_context(work).graph_on(gpu.stream)
         assert graph.nodes == 3
     gpu.steps()
-    bounds[0].launch(gpu.stream)
+    gpu.module.add(gpu.stream, *tensors)
     assert gpu.steps() == [("launch", gpu.stream.handle)]
     graph.replay(gpu.other)
     assert [step for step in gpu.steps() if step[0] == "launch"] == [("launch", gpu.other.handle)] * 3
     kept = weakref.ref(tensors[0].storage)
     tensors.clear()
-    bounds.clear()
     gc.collect()
     assert kept() is not None
 

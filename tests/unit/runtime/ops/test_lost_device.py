@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cpu_samples import ADD, add, ones, program_of
+from tests.cpu_samples import ADD, add, later, ones, program_of
 from tests.cpu_samples import PythonKernels as _PythonKernels
 from tests.runtime_samples import bundle_of
 from tests.unit.runtime.ops.graph_samples import Gpu
@@ -114,7 +114,7 @@ def test_the_fault_is_the_cause_of_the_first_error(lab: Lab, monkeypatch: pytest
         return Queue.wait_for(queue, number, seconds)
 
     monkeypatch.setattr(queue, "wait_for", wait_for)
-    lab.module.add(stream, np.zeros(4, np.float32), np.full(4, -1, np.float32), ones(4))
+    later(lab.module, stream, np.zeros(4, np.float32), np.full(4, -1, np.float32), ones(4))
     with pytest.raises(
         ContextLostError, match=r"^add-any: the launch failed: CUDA_ERROR_LAUNCH_FAILED: the context of the cpu device"
     ) as caught:
@@ -131,7 +131,7 @@ def test_a_device_that_is_no_such_thing_goes_on_after_a_fault() -> None:
     module = load(bundle_of(ADD), device)
     lab.gate.set()
     one, other = device.new_stream(), device.new_stream()
-    module.add(one, np.zeros(4, np.float32), np.full(4, -1, np.float32), ones(4))
+    later(module, one, np.zeros(4, np.float32), np.full(4, -1, np.float32), ones(4))
     z = np.zeros(4, np.float32)
     module.add(other, z, ones(4), ones(4))
     other.sync()

@@ -236,8 +236,18 @@ end.set()
 assert status == 0
 """
 # Live tensors, views, shares and pools, futures nobody asked, callbacks, a thread that goes on launching, and a loop in another one.
+# What is registered first is called last: the program's own threads go on until tilec has ended, and stop before the interpreter is taken
+# apart: what happens to daemon threads then is a matter of the Python release, and not of tilec.
 END = """
-import asyncio, threading, time
+import asyncio, atexit, threading, time
+over = threading.Event()
+def stop():
+    over.set()
+    for thread in threads:
+        thread.join(10)
+        if thread.is_alive():
+            print(thread.name, "hangs")
+atexit.register(stop)
 import numpy as np
 from tests.cpu_samples import device, ones
 from tilec.runtime import Device, MemPool, Stream, Tensor, use_device, set_default_device, value, zip_ops
@@ -266,15 +276,16 @@ waiting = [op() for _ in range(50)]
 kept = op().shared()
 launched = threading.Semaphore(0)
 def launches():
-    while True:
+    while not over.is_set():
         op().future()
         launched.release()
         time.sleep(0.0005)
 async def loop():
-    while True:
+    while not over.is_set():
         await op()
-threading.Thread(target=launches, daemon=True).start()
-threading.Thread(target=lambda: asyncio.run(loop()), daemon=True).start()
+threads = [threading.Thread(target=target, daemon=True) for target in (launches, lambda: asyncio.run(loop()))]
+for thread in threads:
+    thread.start()
 for _ in range(100):
     launched.acquire()
 here.sync()

@@ -21,9 +21,9 @@ ADD = Holder(what="the launch of add", place=Location(file="app.py", line=8))
 
 def test_a_holder_is_named_by_the_line_that_made_it() -> None:
     who = holder("the view")
-    assert who.where is not None
-    assert who.where.file == __file__
-    assert str(who) == f"the view ({__file__}:{who.where.line})"
+    assert who.place is not None
+    assert who.place.file == __file__
+    assert str(who) == f"the view ({__file__}:{who.place.line})"
     assert str(Holder(what="the view")) == "the view"
 
 

@@ -17,7 +17,6 @@ from tests.cpu_samples import device
 from tests.runtime_samples import ADD, bundle_of, fake_driver
 from tilec.errors import AliasError, ArgumentError, BorrowError, FaultError, UseAfterMoveError
 from tilec.runtime import Device, Module, Stream, api, load
-from tilec.runtime.arguments import READERS
 from tilec.runtime.cpu_driver import CpuDriver
 from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
@@ -148,11 +147,6 @@ def test_a_refused_launch_leaves_streams_alone(made: tuple[Module, FakeDriver]) 
     with pytest.raises(ArgumentError, match="is on the CPU"):
         module.add(6, z, x, cpu)
     assert steps(driver) == [("launch", 5)]
-
-
-def test_every_kind_is_known_before_its_first_launch() -> None:
-    names = {cls.__name__ for cls in READERS.leased_types}
-    assert names >= {"Tensor", "TensorView", "TensorMut", "SharedTensor", "Partition", "MappedPartition"}
 
 
 def test_raw_tensors_are_for_executions_that_see_to_order_themselves(made: tuple[Module, FakeDriver]) -> None:

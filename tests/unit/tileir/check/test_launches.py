@@ -196,3 +196,54 @@ def test_elements_beyond_two_gigabytes_are_named_rightly() -> None:
 
     (found,) = checked([wide], fill, ["x"], {"x": x}, ["x.ptr"], blocks=1)
     assert (found.index, found.what) == ((2**33,), "reads element [8589934592] of x, which has 8")
+
+
+def gather(b: Builder, pointer: Value, stride: Value, first: Value, columns: int, mask: Value | None = None) -> None:
+    """Load `x[first, 0:columns]` as cuda.tile does: each index times its stride, added up."""
+    shape = (columns,)
+    single = [b.op("reshape", {"source": value}, tile(Scalar.I32, 1)) for value in (first, stride)]
+    rows = [b.op("broadcast", {"source": value}, tile(Scalar.I32, *shape)) for value in single]
+    plain = {"overflow": Overflow.NONE}
+    row = b.op("muli", {"lhs": rows[0], "rhs": rows[1]}, tile(Scalar.I32, *shape), plain)
+    column = b.op("iota", {}, tile(Scalar.I32, *shape))
+    last = b.op("muli", {"lhs": column, "rhs": b.constant(1, Scalar.I32, *shape)}, tile(Scalar.I32, *shape), plain)
+    offset = b.op("addi", {"lhs": row, "rhs": last}, tile(Scalar.I32, *shape), plain)
+    base = b.op("reshape", {"source": pointer}, tile(Pointer(Scalar.I32), 1))
+    many = b.op("broadcast", {"source": base}, tile(Pointer(Scalar.I32), *shape))
+    place = b.op("offset", {"pointer": many, "offset": offset}, tile(Pointer(Scalar.I32), *shape))
+    b.op("load_ptr_tko", {"source": place, "mask": mask}, [tile(Scalar.I32, *shape), TOKEN], WEAK, line=50)
+
+
+@pytest.mark.parametrize(
+    ("columns", "stride", "count", "what"),
+    [
+        (4, 12, 0, ""),
+        (16, 12, 12, "reads element [0, 12] of x, whose extents are [4, 12]"),  # three of its blocks stay in the memory of x
+        (16, 13, 0, ""),  # not the stride of x: these are other indices, and nothing is known of them
+    ],
+)
+def test_an_index_beyond_its_extent_that_hits_the_next_row(columns: int, stride: int, count: int, what: str) -> None:
+    x = np.zeros((4, 12), np.int32)
+
+    def fill(b: Builder, pointer: Value, step: Value) -> None:
+        gather(b, pointer, step, block(b), columns)
+
+    found = checked([POINTER, I32], fill, ["x", stride], {"x": x}, ["x.ptr", "x.stride[0]"], blocks=3)
+    assert [(one.kind, one.what, one.parameter, one.count, line(one)) for one in found] == [
+        (FindingKind.OUT_OF_BOUNDS, what, "x", count, 50)
+    ] * bool(count)
+
+
+@pytest.mark.parametrize(("number", "found"), [(0, ""), (11, ""), (12, "1 element"), (15, "4 elements"), (16, "")])
+def test_memory_between_the_rows_of_an_array(number: int, found: str) -> None:
+    x = np.zeros((4, 16), np.int32)[:, :12]
+    findings = checked([POINTER], lambda b, pointer: load(b, at(b, pointer, b.constant(number))), ["x"], {"x": x}, ["x.ptr"], blocks=1)
+    assert [one.what for one in findings] == [f"reads memory {found} behind element [0, 11] of x, which is between its elements"] * bool(
+        found
+    )
+
+
+def test_elements_of_an_array_whose_rows_overlap_are_all_its_own() -> None:
+    x = np.lib.stride_tricks.as_strided(np.zeros(32, np.int32), (4, 6), (16, 8))
+    fill = lambda b, pointer: load(b, at(b, pointer, b.constant(7)))  # noqa: E731
+    assert checked([POINTER], fill, ["x"], {"x": x}, ["x.ptr"], blocks=1) == ()

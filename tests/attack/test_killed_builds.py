@@ -1,0 +1,74 @@
+"""Builds that are interrupted at random moments: no process of them is left, and the next build gives the bytes of an undisturbed one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.harness import ADD, HEAD, TWICE, Cli, await_true, commands, environment, tree, write
+
+if TYPE_CHECKING:
+    from tests.attack.conftest import Campaign
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+# A compiler that runs tools of its own, and one that runs in the worker with an assembler beside it.
+MANIFEST = HEAD + ADD + TWICE.replace("launch", 'compiler = "nvcc"\nlaunch')
+ENDINGS = ((signal.SIGINT,), (signal.SIGTERM,), (signal.SIGKILL,), (signal.SIGINT, signal.SIGINT))
+
+
+def build_of(root: Path) -> list[int]:
+    """Live processes of a build: those whose environment, directory or command names the folder that the build has to itself.
+
+    Compilers get an environment of their own, so that a mark in the build's would not tell of all of them.
+    """
+    mark, pids = os.fsencode(root), []
+    for pid in commands():
+        process = Path(f"/proc/{pid}")
+        with contextlib.suppress(OSError):
+            facts = [(process / "environ").read_bytes(), (process / "cmdline").read_bytes(), os.fsencode((process / "cwd").readlink())]
+            if any(mark in fact for fact in facts):
+                pids.append(pid)
+    return pids
+
+
+def test_builds_interrupted_at_any_moment(campaign: Campaign, tmp_path: Path) -> None:
+    def project(name: str) -> tuple[Cli, Path]:
+        folder = tmp_path / name
+        (folder / "tmp").mkdir(parents=True)
+        return Cli({**environment(folder / "cache"), "TMPDIR": str(folder / "tmp")}), write(folder / "project", MANIFEST)
+
+    cli, root = project("undisturbed")
+    started = time.monotonic()
+    cli.good(root, "build", "-j", "2")
+    whole = time.monotonic() - started
+    expected = tree(root / "dist")
+
+    rng = random.Random("interrupted builds")
+    rounds = campaign.rounds(short=4, long=160)
+    interrupted, processes = dict.fromkeys(ENDINGS, 0), 0
+    for number in range(rounds):
+        ending = ENDINGS[number % len(ENDINGS)]
+        cli, root = project(str(number))
+        with cli.start(root, "build", "-j", "2") as build:
+            time.sleep(rng.uniform(0.0, whole))
+            running = build_of(root.parent)
+            for name in ending:
+                build.send_signal(name)
+                time.sleep(rng.uniform(0.0, 0.05))
+            build.communicate(timeout=60)
+        interrupted[ending] += build.returncode != 0
+        processes += len(running)
+        await_true(f"round {number}, {ending}: the processes end", lambda root=root: not build_of(root.parent))
+        cli.good(root, "build", "-j", "2")
+        assert tree(root / "dist") == expected, (number, ending)
+    assert sum(interrupted.values())
+    names = {" ".join(name.name for name in ending): count for ending, count in interrupted.items()}
+    campaign.record(rounds=rounds, interrupted=names, processes_running=processes, processes_left=0, outputs_that_differ=0)

@@ -1,0 +1,55 @@
+"""Call sites in messages: recorded in debug mode, named there, and asked for elsewhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[4]
+CODE = """
+import numpy as np
+from tests.cpu_samples import ADD, PythonKernels, add
+from tests.unit.runtime.ops.device_samples import Held
+from tilec.runtime import Stream, Tensor, use_device, value
+
+held = Held()
+with use_device(held.device):
+    z, x, y, other = (Tensor.uninitialized((8,), "f32", driver=held.driver, ordinal=-1, stream=0) for _ in range(4))
+    op = held.module.lazy.add(z, x, y)  # line 9
+    for what in (lambda: x.borrow(), lambda: op.sync() and op.sync(), lambda: value(1).then(lambda _: 1 // 0).sync(),
+                 lambda: value(1).then(value).then(lambda _: held.module.lazy.add(other, other.borrow(), y)).sync()):
+        try:
+            what()
+        except Exception as error:
+            print(error, *getattr(error, "__notes__", ()), sep="\\n")
+"""
+
+
+def told(**env: str) -> str:
+    clean = {name: value for name, value in os.environ.items() if name != "TILEC_DEBUG"}
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], env={**clean, "PYTHONPATH": str(ROOT), **env}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_without_debug_mode_messages_say_how_to_get_the_lines() -> None:
+    text = told()
+    assert "the borrow cannot use the tensor: it was moved into the launch of add\n" in text
+    assert "<DeviceOp launch of add> was used before: executed\n" in text
+    assert text.count("; TILEC_DEBUG=1 shows the lines") == 3
+    assert "in the DeviceOp then, step 1" in text or sys.version_info < (3, 11)
+    assert "<string>" not in text
+
+
+@pytest.mark.parametrize("env", [{"TILEC_DEBUG": "1"}, {"TILEC_DEBUG": "launches"}, {"PYTHONDEVMODE": "1", "PYTHONWARNINGS": "ignore"}])
+def test_debug_mode_names_the_lines(env: dict[str, str]) -> None:
+    text = told(**env)
+    assert "it was moved into the launch of add (<string>:10)" in text
+    assert "<DeviceOp launch of add, created at <string>:10> was used before: executed at <string>:11" in text
+    assert "TILEC_DEBUG" not in text

@@ -1,0 +1,79 @@
+"""The first use of a device, by many threads at once, in processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+TOGETHER = """
+import sys, threading, time
+sys.setswitchinterval(1e-5)
+failures = []
+def together(use, threads=12):
+    start = threading.Barrier(threads)
+    def run():
+        start.wait(60)
+        try:
+            use()
+        except Exception as error:
+            failures.append(f"{type(error).__name__}: {error}")
+    all_ = [threading.Thread(target=run) for _ in range(threads)]
+    for thread in all_:
+        thread.start()
+    for thread in all_:
+        thread.join(60)
+    print(failures)
+"""
+CPU = """
+import numpy as np
+from tests.cpu_samples import ADD, PythonKernels, add, bundle_of, ones
+from tilec.runtime import Stream, cpu_driver, load
+from tilec.runtime.cpu_launch import CpuOptions
+def slowly(driver):
+    time.sleep(0.01)
+    made.append(driver)
+made = []
+cpu_driver.CpuDriver = lambda: slowly(PythonKernels(CpuOptions(run=add))) or made[-1]
+def use():
+    stream, z, x = Stream("cpu"), ones(4), ones(4)
+    load(bundle_of(ADD), "cpu").add(stream, z, x, x, alpha=1.0)
+    stream.sync()
+    assert z[0] == 2
+together(use)
+print(len(made))
+"""
+CUDA = """
+from tilec.runtime import _driver
+made, got = [], set()
+def slowly(api):
+    time.sleep(0.01)
+    made.append(object())
+    return made[-1]
+_driver.Driver = slowly
+together(lambda: got.add(_driver.driver()))
+print(max(len(made), len(got)))
+"""
+FAILS = """
+from tilec.runtime.once import Once
+tries = []
+@Once
+def value():
+    tries.append(1)
+    if len(tries) == 1:
+        raise OSError("not yet")
+    return object()
+together(value)
+print(len(tries) - 1)
+"""
+
+
+@pytest.mark.parametrize(("code", "failures"), [(CPU, []), (CUDA, []), (FAILS, ["OSError: not yet"])], ids=["cpu", "cuda", "fails once"])
+def test_threads_that_come_first_share_one_driver(code: str, failures: list[str]) -> None:
+    command = [sys.executable, "-c", TOGETHER + code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{failures}\n1\n", "")

@@ -1,0 +1,171 @@
+"""Files that a manifest names: whether they are there, can be read, and lie in the project."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tilec.errors import Diagnostic, LinkError
+from tilec.manifest.locate import render
+from tilec.manifest.types import Case, Kernel, Manifest
+from tilec.model.inside import contained
+from tilec.model.suggest import did_you_mean
+
+
+def file_problems(manifest: Manifest) -> Iterator[Diagnostic]:
+    """Problems with files and directories that the manifest names, but for sources and references."""
+    yield from _folder_problems(manifest)
+    yield from _link_problems(manifest)
+    yield from _licence_problems(manifest)
+    yield from _leaving_problems(manifest)
+
+
+def source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
+    root = Path(manifest.root)
+    path = root / kernel.source
+    what = ""
+    leaving = _leaving(manifest, ("kernel", kernel.name, "source"), kernel.source)
+    if leaving:
+        return leaving
+    if path.is_symlink() and not path.exists():
+        what = f"{kernel.source!r} is a link to {str(path.readlink())!r}, which is not there"
+    elif not path.exists():
+        near = [p.relative_to(root).as_posix() for p in path.parent.glob("*") if p.suffix == path.suffix] if path.parent.is_dir() else []
+        what = f"no such file {kernel.source!r}{did_you_mean(kernel.source, near)}"
+    elif not path.is_file():
+        what = f"{kernel.source!r} is not a file"
+    elif not os.access(path, os.R_OK):
+        what = f"{kernel.source!r} may not be read by this user"
+    return problem_at(manifest, ("kernel", kernel.name, "source"), what) if what else None
+
+
+def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
+    """References of cases that are not there. A build needs none of them, and a run, which does, is often on another machine."""
+    problems = []
+    read: dict[str, tuple[str, frozenset[str] | None]] = {}
+    for table, name, cases in _cases(manifest):
+        for case in cases:
+            file, _, function = case.reference.rpartition(":")
+            if not file:
+                continue
+            if file not in read:
+                read[file] = _functions(Path(manifest.root) / file, file)
+            what, known = read[file]
+            if known is not None and function not in known:
+                what = f"{file} has no function {function!r}{did_you_mean(function, known)}"
+            if what:
+                problems.append(problem_at(manifest, (table, name, "case", case.name, "reference"), what))
+    return tuple(problems)
+
+
+def _functions(path: Path, file: str) -> tuple[str, frozenset[str] | None]:
+    """What is wrong with a Python file, and the names that it binds: None where they cannot be told without running it."""
+    if not path.is_file():
+        return f"no such file {file!r}", None
+    try:
+        tree = ast.parse(path.read_bytes())
+    except SyntaxError as exc:
+        return f"{file} is no Python: {exc.msg}{f', line {exc.lineno}' if exc.lineno else ''}", None
+    except (OSError, ValueError) as exc:
+        return f"{file} cannot be read: {exc.strerror if isinstance(exc, OSError) else exc}", None
+    except RecursionError:
+        return "", None
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.alias):
+            if node.name == "*":
+                return "", None
+            names.add((node.asname or node.name).partition(".")[0])
+    return "", frozenset(names)
+
+
+def _folder_problems(manifest: Manifest) -> Iterator[Diagnostic]:
+    """Include directories that are not there; compilers would pass over them in silence."""
+    for path, options in _option_tables(manifest):
+        folders = options.get("include", ())
+        for index, folder in enumerate(folders if isinstance(folders, tuple) else ()):
+            if not Path(manifest.root, folder).is_dir():
+                what = "is a file, not a directory" if Path(manifest.root, folder).exists() else "is not there"
+                yield problem_at(manifest, (*path, "include", index), f"directory {folder!r} {what}")
+
+
+def _link_problems(manifest: Manifest) -> Iterator[Diagnostic]:
+    """Files to link with that are not there."""
+    for path, options in _option_tables(manifest):
+        linked = options.get("link", ())
+        for index, text in enumerate(linked if isinstance(linked, tuple) else ()):
+            name = str(text).partition(":")[0]
+            file = Path(manifest.root, name)
+            if not file.is_file():
+                near = [other.relative_to(manifest.root).as_posix() for other in file.parent.glob("*") if other.suffix == file.suffix]
+                what = f"{name!r} is a directory" if file.is_dir() else f"no such file {name!r}{did_you_mean(name, near)}"
+                yield problem_at(manifest, (*path, "link", index), what)
+
+
+def _licence_problems(manifest: Manifest) -> Iterator[Diagnostic]:
+    """Licence files that are not there, before a wheel is made of everything else."""
+    for index, name in enumerate(manifest.package.license_files):
+        if not Path(manifest.root, name).is_file():
+            yield problem_at(manifest, ("package", "license-files", index), f"no such file {name!r}")
+
+
+def _leaving_problems(manifest: Manifest) -> Iterator[Diagnostic]:
+    """Links that lead out of the project, among all that the manifest names but sources."""
+    for key, name in _named_paths(manifest):
+        problem = _leaving(manifest, key, name)
+        if problem:
+            yield problem
+
+
+def _named_paths(manifest: Manifest) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every path of the manifest with its key, but for sources."""
+    yield from ((("package", "license-files", index), name) for index, name in enumerate(manifest.package.license_files))
+    yield ("output", "dir"), f"{manifest.output.dir}/{manifest.package.module}"
+    for key, options in _option_tables(manifest):
+        for word in ("include", "link"):
+            entries = options.get(word, ())
+            for index, entry in enumerate(entries if isinstance(entries, tuple) else ()):
+                yield (*key, word, index), str(entry).partition(":")[0]
+    for kernel in manifest.kernels:
+        if kernel.table:
+            yield ("kernel", kernel.name, "dispatch", "table"), kernel.table
+    for table, name, cases in _cases(manifest):
+        for case in cases:
+            if case.reference:
+                yield (table, name, "case", case.name, "reference"), case.reference.rpartition(":")[0]
+
+
+def _leaving(manifest: Manifest, key: tuple[str | int, ...], name: str) -> Diagnostic | None:
+    try:
+        contained(manifest.root, name)
+    except LinkError as error:
+        return dataclasses.replace(problem_at(manifest, key, error.what), hint=error.fix)
+    return None
+
+
+def _option_tables(manifest: Manifest) -> list[tuple[tuple[str, ...], Mapping[str, object]]]:
+    """Options of frontends and of kernels, with their keys."""
+    used = {kernel.language for kernel in manifest.kernels}
+    tables: list[tuple[tuple[str, ...], Mapping[str, object]]] = [
+        (("frontend", language), dict(options)) for language, options in manifest.frontends if language in used
+    ]
+    tables.extend((("kernel", kernel.name), dict(kernel.options)) for kernel in manifest.kernels)
+    return tables
+
+
+def _cases(manifest: Manifest) -> list[tuple[str, str, tuple[Case, ...]]]:
+    """The cases of each kernel and chain, with its table and its name."""
+    kernels = [("kernel", kernel.name, kernel.cases) for kernel in manifest.kernels]
+    return [*kernels, *(("chain", chain.name, chain.cases) for chain in manifest.chains)]
+
+
+def problem_at(manifest: Manifest, path: tuple[str | int, ...], what: str) -> Diagnostic:
+    place = manifest.locate(path)
+    return Diagnostic(message=f"{render(path)}: {what}", location=place, excerpt=manifest.locate.excerpt(place))

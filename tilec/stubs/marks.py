@@ -1,0 +1,188 @@
+"""Which files tilec wrote: outputs carry a mark, and a digest that tells whether they were changed since.
+
+A mark keeps a build from touching files of others. It is no proof of origin: whoever can write the file can write the mark.
+Text has both in its last line; a bundle has its index, a wheel its RECORD; standard files, which hold no foreign bytes, are listed in
+the `SHA256SUMS` beside them.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import glob
+import hashlib
+import io
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from tilec.bundle.read import Bundle
+from tilec.compiler.outputs import Output, place_of
+from tilec.errors import TilecError
+from tilec.manifest.types import Manifest
+from tilec.model.digest import sha256
+
+SUMS = "SHA256SUMS"
+STANDARD = ("fatbin", "cubin", "ptx")
+_MARK = b"# Written by tilec, sha256 "
+_LINE = len(_MARK) + 64 + 1
+_MOST_TEXT = 64 << 20
+_GENERATOR = b"\nGenerator: tilec\n"
+
+
+def signed(text: bytes) -> bytes:
+    """Return a text with the line behind it that marks it as tilec's."""
+    return text + _MARK + sha256(text).encode() + b"\n"
+
+
+def sums_text(digests: Mapping[str, str]) -> bytes:
+    """Return the `SHA256SUMS` of a folder's files, as `sha256sum -c` reads it."""
+    return signed("".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode())
+
+
+def read_sums(folder: Path) -> dict[str, str]:
+    """Return the digests of the standard files that tilec wrote into a folder, by name; none where its list is missing or was changed."""
+    data = _text(folder / SUMS)
+    if not _is_signed(data):
+        return {}
+    rows = (line.partition("  ") for line in data[:-_LINE].decode("utf-8", "replace").splitlines())
+    return {name: digest for digest, _, name in rows if name and "/" not in name}
+
+
+def is_written(path: Path) -> bool:
+    """Whether a file is an output of tilec, with the bytes that tilec wrote. A link is none."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    if path.suffix == ".tilec":
+        return bool(package_of(path))
+    if path.suffix == ".whl":
+        return _is_wheel(path)
+    if path.suffix[1:] in STANDARD:
+        return read_sums(path.parent).get(path.name) == file_digest(path)
+    if path.name == "py.typed":
+        return path.stat().st_size == 0  # as the typing rules want it: there is nothing in it to lose
+    return _is_signed(_text(path))
+
+
+def package_of(bundle: Path) -> str:
+    """Return the name of the package that tilec wrote a bundle for; empty where the file is no such bundle."""
+    if bundle.is_symlink() or not bundle.is_file():
+        return ""
+    try:
+        opened = Bundle.open(bundle)
+        opened.verify()
+        return opened.info.package.name if opened.info.builder.startswith("tilec ") else ""
+    except (TilecError, OSError):
+        return ""
+
+
+def stale_outputs(manifest: Manifest, emit: Collection[str], outputs: Iterable[Output]) -> dict[Path, bool]:
+    """Return what earlier builds wrote and a build with these outputs takes the place of, each with whether it is as tilec wrote it.
+
+    These are standard files that the build does not make, and, where it writes a package, that package under another digest or module.
+    """
+    current = {Path(output.path) for output in outputs}
+    stale: dict[Path, bool] = {}
+    for kind in STANDARD:
+        stale.update(_standard_files(place_of(manifest, kind)))
+    if "package" in emit:
+        stale.update(_packages(place_of(manifest), manifest.package.name, manifest.package.module))
+    return {path: own for path, own in stale.items() if path not in current}
+
+
+def all_outputs(directory: Path, package: str, module: str) -> dict[Path, bool]:
+    """Return what lies in an output directory where tilec writes for a package, each with whether it is as tilec wrote it."""
+    found: dict[Path, bool] = {}
+    for bundle in sorted(directory.glob(f"{glob.escape(package)}-*.tilec")):
+        owner = package_of(bundle)
+        if owner in ("", package):
+            found[bundle] = owner == package
+    found.update({wheel: is_written(wheel) for wheel in sorted(directory.glob(f"{normalise_name(package)}-*.whl"))})
+    found.update(_packages(directory, package, module))
+    for kind in STANDARD:
+        found.update(_standard_files(directory / kind))
+    return found
+
+
+def _standard_files(folder: Path) -> dict[Path, bool]:
+    """The files that tilec's list in a folder names, with the list itself."""
+    if folder.is_symlink():
+        return {}
+    sums = read_sums(folder)
+    files = {folder / name: is_written(folder / name) for name in sums if os.path.lexists(folder / name)}
+    return {**files, folder / SUMS: True} if sums else {}
+
+
+def _packages(directory: Path, package: str, module: str) -> dict[Path, bool]:
+    """The files of a package's generated package, and of those that it had under other modules."""
+    found: dict[Path, bool] = {}
+    for folder in sorted(directory.glob("*")):
+        if not folder.is_dir() or folder.is_symlink():
+            continue
+        bundles = sorted(path for path in folder.glob("*.tilec") if re.fullmatch(rf"{re.escape(folder.name)}-[0-9a-f]{{16}}", path.stem))
+        files = [path for path in (*bundles, folder / "__init__.py", folder / "py.typed") if os.path.lexists(path)]
+        if folder.name == module:
+            found.update({path: is_written(path) for path in files})
+        elif any(package_of(bundle) == package for bundle in bundles):
+            found.update(dict.fromkeys(files, all(map(is_written, files))))  # as a whole or not at all
+    return found
+
+
+def normalise_name(name: str) -> str:
+    """A distribution's name as file names of wheels have it: `Acme.Kernels-2` is `acme_kernels_2`."""
+    return re.sub(r"[-_.]+", "_", name).lower()
+
+
+def record_digest(digest: bytes) -> str:
+    """Return a SHA-256 as a wheel's RECORD has it."""
+    return f"sha256={base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file (hex); empty where it is no file or cannot be read."""
+    try:
+        return sha256(path.read_bytes()) if path.is_file() else ""
+    except OSError:
+        return ""
+
+
+def _text(path: Path) -> bytes:
+    try:
+        return path.read_bytes() if path.is_file() and not path.is_symlink() and path.stat().st_size <= _MOST_TEXT else b""
+    except OSError:
+        return b""
+
+
+def _is_signed(data: bytes) -> bool:
+    return len(data) >= _LINE and data == signed(data[:-_LINE])
+
+
+def _is_wheel(path: Path) -> bool:
+    """Whether a wheel names tilec as its generator, and its members are those of its RECORD."""
+    try:
+        with zipfile.ZipFile(path) as wheel:
+            names = wheel.namelist()
+            record = next(name for name in names if name.endswith(".dist-info/RECORD"))
+            if _GENERATOR not in _member(wheel, record.removesuffix("RECORD") + "WHEEL"):
+                return False
+            stated = {row[0]: row[1] for row in csv.reader(io.StringIO(_member(wheel, record).decode()))}
+            stated.pop(record, None)
+            return sorted(names) == sorted([*stated, record]) and all(_hashed(wheel, name) == stated[name] for name in stated)
+    except (OSError, zipfile.BadZipFile, zlib.error, csv.Error, EOFError, LookupError, ValueError, RuntimeError, StopIteration):
+        return False
+
+
+def _member(wheel: zipfile.ZipFile, name: str) -> bytes:
+    with wheel.open(name) as file:
+        return file.read(_MOST_TEXT)
+
+
+def _hashed(wheel: zipfile.ZipFile, name: str) -> str:
+    digest = hashlib.sha256()
+    with wheel.open(name) as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
+    return record_digest(digest.digest())
