@@ -11,7 +11,7 @@ Copies what git tracks (and new files that it does not ignore) to DIR, which mus
   examples/*/dist/        the other examples
   benchmarks/programs/    the kernels of the launch benchmarks, and build/c_loop.so
   tests/samples/corpus_*/ the corpus
-  build/                  SIMT kernels with checks, a Python link, prebuilt kernels in every form
+  build/                  SIMT kernels with checks, a Python link, prebuilt kernels in every form, kernels with bugs
 Carry DIR to a machine with a GPU; there: bash scripts/gpu_tests.sh
 
   --wheels DIR   copied to dist/wheels: what the machine with the GPU lacks
@@ -70,10 +70,12 @@ mkdir -p build && "$python" benchmarks/c_loop.py
 mv build/debug dist/debug
 built -C examples/pipelines build --targets sm_90
 for corpus in tests/samples/corpus_*; do built -C "$corpus" build; done
-for made in python_link prebuilt; do
+for made in python_link prebuilt endless; do
     "$python" -m "tests.gpu.test_$made" "build/${made/_/-}"
     built -C "build/${made/_/-}" build
 done
+cp -r tests/samples/planted build/planted
+built -C build/planted build --targets sm_90 --emit bundle
 cp -r tests/samples/dispatch_project dist/dispatch
 built -C dist/dispatch build
 built -C tests/samples/tuning tune --prepare softmax --target sm_90 -o "$out/dist/softmax.tune"
