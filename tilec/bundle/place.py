@@ -53,11 +53,18 @@ def private_root(root: Path | None, tell: Callable[[str], object]) -> Path | Non
     why = exposure(root) if root is not None else ""
     if not why:
         return root
-    text = f"the cache {root} is neither read nor written, since others may change it: {why}; {_mend(root, why)}"
-    if text not in _told:
-        _told.add(text)
-        tell(text)
+    _tell_once(f"the cache {root} is neither read nor written, since others may change it: {why}; {_mend(root, why)}", tell)
     return None
+
+
+def exposed_folders(root: Path | None, why: str, tell: Callable[[str], object]) -> str:
+    """Return what to say of folders deep in the cache that others can change; `tell` gets it once for each process and cache.
+
+    `why` is what is wrong with one of them. The text does not name it: there may be hundreds, which one command mends.
+    """
+    text = f"some folders of the cache {root} are neither read nor written, since others may change them; {_mend(root, why)}"
+    _tell_once(text, tell)
+    return text
 
 
 def exposure(root: Path) -> str:
@@ -87,6 +94,12 @@ def foreign(status: os.stat_result) -> str:
         who = "everyone" if status.st_mode & 0o002 else "its group"
         return f"may be written by {who} (mode {stat.S_IMODE(status.st_mode):04o})"
     return ""
+
+
+def _tell_once(text: str, tell: Callable[[str], object]) -> None:
+    if text not in _told:
+        _told.add(text)
+        tell(text)
 
 
 def _mend(root: Path | None, why: str) -> str:

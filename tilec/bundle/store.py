@@ -36,6 +36,10 @@ class DamagedError(Exception):
     """A file is not what was written; the message says what is off, as a clause (`it is cut short`)."""
 
 
+class ExposedError(PermissionError):
+    """Others can change a folder of the cache; `strerror` names the folder and why."""
+
+
 def path_of(root: Path, kind: str, name: str) -> str:
     """Where a file lies."""
     return f"{root}/{FORMAT}/{kind}/{name[:2]}/{name}"
@@ -48,7 +52,8 @@ def load(path: str, *, now: float) -> tuple[Any, str, int, int] | None:
 
     Raises:
         DamagedError: it is not what was written, or not this user's alone.
-        OSError: it cannot be read, or its directory is not this user's alone.
+        ExposedError: its directory is not this user's alone.
+        OSError: it cannot be read.
     """
     file = _read_file(path, now)
     return None if file is None else (file.meta, file.row, file.offset, len(file.data) - file.offset)
@@ -109,7 +114,7 @@ def _read_file(path: str, now: float | None, row: str = "") -> _File | None:
 
 def _require_own(status: os.stat_result, path: str) -> None:
     if problem := foreign(status):
-        raise PermissionError(errno.EPERM, f"others may change it: {path} {problem}")
+        raise ExposedError(errno.EPERM, f"{path} {problem}")
 
 
 def save(root: Path, kind: str, name: str, meta: bytes, data: bytes, *, shared: bool = False) -> int:
@@ -118,7 +123,8 @@ def save(root: Path, kind: str, name: str, meta: bytes, data: bytes, *, shared: 
     Directories and files are for this user alone; in a cache that is `shared` they get the permissions that the umask leaves.
 
     Raises:
-        OSError: it could not be written, or the directory is not this user's alone and not `shared`; nothing is left behind.
+        ExposedError: the directory is not this user's alone, and not `shared`.
+        OSError: it could not be written; nothing is left behind.
     """
     head = _HEAD.pack(_MAGIC, len(meta), len(data), zlib.crc32(data), hashlib.sha256(meta).digest()) + meta
     try:
@@ -262,7 +268,7 @@ def _open_folder(root: Path, *inner: str, shared: bool = False) -> int:
         if not shared:
             try:
                 _require_own(os.fstat(fd), place)
-            except PermissionError:
+            except ExposedError:
                 os.close(fd)
                 raise
     return fd

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tilec.bundle import store
-from tilec.bundle.place import private_root
-from tilec.bundle.store import DamagedError
+from tilec.bundle.place import exposed_folders, private_root
+from tilec.bundle.store import DamagedError, ExposedError
 from tilec.compiler.blob import Blob
 from tilec.compiler.codec import decoder, encode
 from tilec.errors import Diagnostic
@@ -250,11 +250,17 @@ class Cache:
         return Entry(row=row, info=info, abi=abi, warnings=_WARNINGS(meta["warnings"]), blob=blob)
 
     def _unreadable(self, exc: OSError) -> None:
-        self._note_once(f"the cache cannot be read ({exc.strerror}: {self.root}): what is in it is compiled again")
+        self._unusable(exc, f"the cache cannot be read ({exc.strerror}: {self.root}): what is in it is compiled again")
 
     def _unwritable(self, exc: OSError) -> None:
         text = f"the cache cannot be written ({exc.strerror}: {self.root}): this build goes on, the next one compiles again"
-        self._note_once(text)
+        self._unusable(exc, text)
+
+    def _unusable(self, exc: OSError, text: str) -> None:
+        if isinstance(exc, ExposedError):
+            self.noted.add(exposed_folders(self.root, str(exc.strerror), self._note))
+        else:
+            self._note_once(text)
 
     def _note_once(self, text: str) -> None:
         if text not in self.noted:

@@ -252,16 +252,28 @@ def test_an_entry_that_others_can_change_is_compiled_again(cache: Cache, notes: 
     assert not entry_path(cache).exists()
 
 
-def test_a_folder_of_entries_that_others_can_change_is_not_used(cache: Cache, notes: Notes) -> None:
-    cache.put(KEY, make_image())
-    entry_path(cache).parent.chmod(0o777)
-    assert cache.get(KEY) is None
-    assert cache.put(KEY, make_image(b"new")) is None
-    why = f"(others may change it: {entry_path(cache).parent} may be written by everyone (mode 0777): {cache.root})"
-    assert [note.split(": this")[0].split(": what")[0] for note in notes] == [
-        f"the cache cannot be read {why}",
-        f"the cache cannot be written {why}",
-    ]
+def test_folders_of_entries_that_others_can_change_are_one_note_with_its_mend(
+    cache: Cache, notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "_told", set())
+    for key in (KEY, OTHER):
+        cache.put(key, make_image())
+        cache.put_record(key, 1)
+    for folder in (cache.root or Path()).glob(f"{store.FORMAT}/*/*/"):
+        if folder.is_dir():
+            folder.chmod(0o777)
+    for again in (cache, Cache(cache.root, note=notes.append)):  # of a later build in the same process
+        for key in (KEY, OTHER):
+            assert (again.get(key), again.get_record(key), again.put(key, make_image(b"new"))) == (None, None, None)
+            again.put_record(key, 2)
+        assert again.noted == {notes.only()}, "a worker's note is not told again"
+    mend = f"chmod -R go-w {cache.root}"
+    assert notes.only().startswith(
+        f"some folders of the cache {cache.root} are neither read nor written, since others may change them; "
+        f"make it yours and empty it (`{mend} && tilec cache clear`), "
+    )
+    subprocess.run(mend, shell=True, check=True)
+    assert cache.get(KEY)
 
 
 def test_what_is_made_is_for_its_user_alone(tmp_path: Path, notes: Notes) -> None:
