@@ -15,6 +15,7 @@ from tilec.model.suggest import nearest
 IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 NAME = "[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 NAME_LIMIT = 100  # characters of a name that files are named by: with version, digest and suffix it has to fit into 255 bytes
+PART_LIMIT = 255  # bytes of a name in a path, by the file systems of Linux
 WORD = "[A-Za-z0-9][A-Za-z0-9_-]*"
 VERSION = (
     r"v?(?:[0-9]+!)?[0-9]+(?:\.[0-9]+)*"
@@ -69,7 +70,7 @@ def project_path(text: str) -> str:
     """A path inside the project, with forward slashes and nothing superfluous.
 
     Raises:
-        ValueError: it is absolute or leads out of the project.
+        ValueError: it is absolute, leads out of the project, or is longer than file systems take.
     """
     if "\\" in text:
         raise ValueError(f"{text!r} has a backslash: write paths with forward slashes")
@@ -80,6 +81,9 @@ def project_path(text: str) -> str:
     parts = [part for part in text.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise ValueError(f"{text!r} leads out of the project: sources and results lie below the manifest's directory")
+    longest = max((len(part.encode()) for part in parts), default=0)
+    if longest > PART_LIMIT:
+        raise ValueError(f"a name in the path has {longest} bytes, the most is {PART_LIMIT}: file systems take no longer one")
     return "/".join(parts) or "."
 
 

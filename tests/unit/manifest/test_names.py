@@ -27,3 +27,30 @@ def test_names_that_are_too_long_for_a_file(manifest: str, message: str) -> None
         load_text(manifest, Path("tilec.toml"), languages={"cuda": (".cu",)})
     assert message in str(caught.value)
     load_text(manifest.replace(LONG, LONG[1:]).replace("0" * 99, "0" * 98), Path("tilec.toml"), languages={"cuda": (".cu",)})
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("out/" + "a" * 256, "a name in the path has 256 bytes, the most is 255: file systems take no longer one"),
+        ("é" * 128, "a name in the path has 256 bytes"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("key", "manifest"),
+    [
+        ("output.dir", HEAD + '[output]\ndir = "PATH"\n' + TWICE),
+        ("kernel.twice.source", HEAD + TWICE.replace("k/twice.cu", "PATH")),
+        ("kernel.twice.include[0]", HEAD + TWICE + 'include = ["PATH"]\n'),
+    ],
+)
+def test_paths_that_no_file_system_takes(key: str, manifest: str, path: str, message: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        load_text(manifest.replace("PATH", path), Path("tilec.toml"), languages={"cuda": (".cu",)})
+    assert f"{key}: {message}" in str(caught.value)
+
+
+def test_the_longest_name_in_a_path_is_taken() -> None:
+    path = "out/" + "a" * 255
+    manifest = HEAD + f'[output]\ndir = "{path}"\n' + TWICE
+    assert load_text(manifest, Path("tilec.toml"), languages={"cuda": (".cu",)}).output.dir == path
