@@ -116,6 +116,21 @@ def test_two_versions_of_a_package_never_mix(cli: Cli, tmp_path: Path) -> None:
     assert new.encode() in second["__init__.py"]
 
 
+def test_a_build_names_the_outputs_of_an_earlier_name(cli: Cli, tmp_path: Path) -> None:
+    root = write(tmp_path, HEAD + TWICE)
+    cli.good(root, "build", "--emit", "bundle,package,wheel")
+    before = tree(root / "dist")
+    edit(root / "tilec.toml", '"acme"', '"zenith"')
+    done = cli.good(root, "build", "--emit", "bundle,package,wheel")
+    old = ("dist/acme", "dist/acme-1.0.0-py3-none-any.whl", "dist/acme-1.0.0.tilec")
+    names = ", ".join(f"{name} (of acme)" for name in old)
+    assert f"note: built for another package, or before zenith was renamed: {names}; delete what is not needed\n" in done.err
+    done = cli.good(root, "clean")
+    for name in old:
+        assert f"kept {name}: it was built for the package acme; delete it if that was this one's name\n" in done.err
+    assert tree(root / "dist") == before
+
+
 WITHOUT_GPU = """
 import sys
 sys.path.insert(0, "dist")

@@ -69,14 +69,20 @@ def plan(manifest_path: Path) -> Cleaning:
     Args:
         manifest_path: the project's tilec.toml, of which only the names of package and output directory count.
     """
-    from tilec.stubs.marks import all_outputs
+    from tilec.stubs.marks import all_outputs, outputs_of_others
 
     root = manifest_path.parent
     name, module, directory = _names(manifest_path)
     outputs: dict[Path, bool] = {}
     kept: list[tuple[Path, str]] = []
     try:
-        outputs = all_outputs(contained(root, directory), name, module) if name else {}
+        if name:
+            place = contained(root, directory)
+            outputs = all_outputs(place, name, module)
+            others = outputs_of_others(place, name, module)
+            kept.extend(
+                (path, f"it was built for the package {owner}; delete it if that was this one's name") for path, owner in others.items()
+            )
     except LinkError as error:
         kept.append((root / directory, error.what))
     files = [path for path, own in outputs.items() if own]

@@ -107,6 +107,27 @@ def all_outputs(directory: Path, package: str, module: str) -> dict[Path, bool]:
     return found
 
 
+def outputs_of_others(directory: Path, package: str, module: str) -> dict[Path, str]:
+    """Return the bundles, wheels and packages in an output directory that tilec wrote for other packages, each with that package's name.
+
+    A project whose package was renamed has them, and so have packages that share a directory: nothing tells these two apart.
+    """
+    found: dict[Path, str] = {}
+    for path in sorted(directory.glob("*")):
+        names = {package}
+        owner = ""
+        if path.suffix == ".whl":
+            names = {normalise_name(package)}
+            owner = path.name.partition("-")[0] if is_written(path) else ""
+        elif path.suffix == ".tilec":
+            owner = package_of(path)
+        elif path.name != module and path.is_dir() and not path.is_symlink():
+            owner = next(filter(None, map(package_of, _inner_bundles(path))), "")
+        if owner and owner not in names:
+            found[path] = owner
+    return found
+
+
 def _standard_files(folder: Path) -> dict[Path, bool]:
     """The files that tilec's list in a folder names, with the list itself."""
     if folder.is_symlink():
@@ -122,13 +143,18 @@ def _packages(directory: Path, package: str, module: str) -> dict[Path, bool]:
     for folder in sorted(directory.glob("*")):
         if not folder.is_dir() or folder.is_symlink():
             continue
-        bundles = sorted(path for path in folder.glob("*.tilec") if re.fullmatch(rf"{re.escape(folder.name)}-[0-9a-f]{{16}}", path.stem))
+        bundles = _inner_bundles(folder)
         files = [path for path in (*bundles, folder / "__init__.py", folder / "py.typed") if os.path.lexists(path)]
         if folder.name == module:
             found.update({path: is_written(path) for path in files})
         elif any(package_of(bundle) == package for bundle in bundles):
             found.update(dict.fromkeys(files, all(map(is_written, files))))  # as a whole or not at all
     return found
+
+
+def _inner_bundles(folder: Path) -> list[Path]:
+    """The bundles of a generated package, the present one and older ones."""
+    return sorted(path for path in folder.glob("*.tilec") if re.fullmatch(rf"{re.escape(folder.name)}-[0-9a-f]{{16}}", path.stem))
 
 
 def normalise_name(name: str) -> str:

@@ -26,7 +26,7 @@ from tilec.model.digest import sha256
 from tilec.model.inside import contained
 from tilec.model.kernel import BundleInfo
 from tilec.plan import Plan
-from tilec.stubs.marks import STANDARD, SUMS, file_digest, is_written, stale_outputs, sums_text
+from tilec.stubs.marks import STANDARD, SUMS, file_digest, is_written, outputs_of_others, stale_outputs, sums_text
 from tilec.stubs.render import render_package
 from tilec.stubs.wheel import wheel_name, write_wheel
 
@@ -79,7 +79,7 @@ def publish(publication: Publication, *, note: Callable[[str], None], remember: 
 
     Args:
         publication: what is to be written.
-        note: told of files that stay though they are in the place of something that went.
+        note: told of files that stay though they are in the place of something that went, and of outputs of other packages.
         remember: told of the outputs when they are in place, and not kept from it by Ctrl-C.
 
     Raises:
@@ -97,6 +97,8 @@ def publish(publication: Publication, *, note: Callable[[str], None], remember: 
             stage.put_in_place()
             _remove(publication, stale, note)
             remember(outputs)
+    if not publication.owned:
+        _name_others(publication, note)
     return outputs
 
 
@@ -217,6 +219,14 @@ def _remove(publication: Publication, stale: Mapping[Path, bool], note: Callable
     if left:
         names = ", ".join(path.relative_to(publication.manifest.root).as_posix() for path in left)
         note(f"left of an earlier build, but changed since: {names}; delete what is not needed")
+
+
+def _name_others(publication: Publication, note: Callable[[str], None]) -> None:
+    manifest = publication.manifest
+    others = outputs_of_others(publication.place(), manifest.package.name, manifest.package.module)
+    if others:
+        names = ", ".join(f"{path.relative_to(manifest.root).as_posix()} (of {owner})" for path, owner in others.items())
+        note(f"built for another package, or before {manifest.package.name} was renamed: {names}; delete what is not needed")
 
 
 def _inner_name(info: BundleInfo, digest: str) -> str:

@@ -90,8 +90,21 @@ def test_outputs_of_another_package_stay(cli, built: Path) -> None:
     info = sample.info()
     other = dataclasses.replace(info, package=dataclasses.replace(info.package, name="acme-kernels-extra"))
     write_bundle(built / "dist" / "acme-kernels-extra-1.tilec", other, sample.images.__getitem__)
-    cli("clean")
+    done = cli("clean")
     assert left(built) == ["dist/acme-kernels-extra-1.tilec", "tilec.toml"]
+    why = "it was built for the package acme-kernels-extra; delete it if that was this one's name"
+    assert done.err == f"kept dist/acme-kernels-extra-1.tilec: {why}\n"
+
+
+def test_outputs_under_an_earlier_name_are_named(cli, built: Path) -> None:
+    manifest = built / "tilec.toml"
+    manifest.write_text(MANIFEST.replace("acme-kernels", "zenith").replace('module = "acme"\n', ""))
+    (built / "dist" / "strange.whl").write_bytes(b"not of tilec")
+    done = cli("clean", "--json")
+    assert [(row["path"], "built for the package acme-kernels" in row["why"]) for row in json.loads(done.out)["kept"]] == [
+        ("dist/acme", True),
+        ("dist/acme-kernels-0.3.0.tilec", True),
+    ]
 
 
 @pytest.mark.parametrize("how", ["directory", "file", "folder"])
