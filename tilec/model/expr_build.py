@@ -365,6 +365,8 @@ def _scalar(value: Any, name: str, column: int) -> Any:
     if not hasattr(value, "ptr") and not hasattr(value, "stride"):
         if hasattr(value, "__index__"):
             return operator.index(value)
+        if getattr(getattr(value, "dtype", None), "kind", "") == "b":  # NumPy's bool has no index, and counts as Python's does
+            return bool(value)
         if hasattr(value, "__float__"):
             return float(value)
     raise FaultError(f"{name!r} is no number: of a tensor use {name}.shape[0], {name}.size, {name}.dtype", column)

@@ -7,6 +7,7 @@ import pickle
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tilec.errors import ExpressionError
@@ -95,6 +96,7 @@ def test_and_or_do_not_look_further_than_needed() -> None:
 def test_numbers_of_other_libraries() -> None:
     assert parse("n + 1").evaluate({"n": Foreign()}) == 8
     assert parse("n * 2").evaluate({"n": ForeignFloat()}) == 1.0
+    assert parse("n").evaluate({"n": np.bool_(True)}) is True
 
 
 def test_names_and_uses() -> None:
