@@ -19,7 +19,7 @@ from tilec.errors import TilecError
 
 if TYPE_CHECKING:
     from tilec.runner.cases import BoundCase
-    from tilec.runner.device import ModuleDevice
+    from tilec.runner.device import Call, ModuleDevice
     from tilec.runner.run import CaseResult
     from tilec.runner.sanitize import CaseFindings
 
@@ -129,9 +129,9 @@ def _result(case: BoundCase, device: ModuleDevice, seconds: float) -> CaseResult
     """The result of a case that hangs."""
     from tilec.runner.run import CaseResult
 
-    launches = [_launch_text(device, *call) for call in device.launching]
+    launches = device.launching
     if launches:
-        where = f"in {' or '.join(launches)}"
+        where = f"in {_step_text(case, device, launches)}"
         cause = "a loop of the kernel never ends, or blocks wait for each other"
         fix = "see which loop never ends; if the case needs longer, raise --timeout SECONDS (0 for no limit)"
     else:
@@ -140,6 +140,15 @@ def _result(case: BoundCase, device: ModuleDevice, seconds: float) -> CaseResult
         fix = "take smaller inputs, or raise --timeout SECONDS (0 for no limit)"
     error = TilecError(f"{case.name} did not end within {seconds:g} s: it hangs {where}", cause=cause, fix=fix, kernel=case.kernel)
     return CaseResult(case=case, status="hung", error=error)
+
+
+def _step_text(case: BoundCase, device: ModuleDevice, launches: tuple[Call, ...]) -> str:
+    """The launch that does not end, with its place in a chain."""
+    place = device.step_under_way()
+    if place is None:
+        return f"one of the {len(launches)} steps of the chain {case.kernel}"
+    launch = _launch_text(device, *launches[place])
+    return f"step {place + 1} of {len(launches)} of the chain {case.kernel}: {launch}" if case.steps else launch
 
 
 def _launch_text(device: ModuleDevice, kernel: str, arguments: Any, axes: Any) -> str:

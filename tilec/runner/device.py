@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from tilec.runtime.memory import DeviceBuffer
 
 if TYPE_CHECKING:
     from tilec.model.image import ImageInfo
+    from tilec.runtime.events import Event
     from tilec.runtime.jit import Compiled
     from tilec.runtime.load import Module
     from tilec.runtime.ops.op import DeviceOp
@@ -46,6 +48,8 @@ class ModuleDevice:
         self._device = module.device
         self._advice = advice
         self.launching: tuple[Call, ...] = ()
+        self._behind: list[Event] = []  # one behind each step of a chain but the last
+        self._events = threading.Lock()
 
     def refusal(self, kernel: str, axes: Mapping[str, Any]) -> str:
         """Why a kernel needs a GPU, or an empty text where it does not.
@@ -108,13 +112,19 @@ class ModuleDevice:
             calls: what to launch.
             failed: told of an error, and the place of the call that was launched last, or was about to be.
         """
+        from tilec.runtime.events import Event
         from tilec.runtime.streams import Stream
 
         lazy, reached = self._module.lazy, 0
+        stream = Stream.borrow_raw(STREAM, self._device, driver=self._driver)
 
         def made(place: int) -> DeviceOp[Any]:
             nonlocal reached
             reached = place
+            if place:
+                event = Event(self._device, driver=self._driver)
+                event.record(stream)  # one that is not recorded counts as reached
+                self._behind.append(event)
             kernel, arguments, axes = calls[place]
             op: DeviceOp[Any] = lazy[kernel](**arguments, **axes)
             return op
@@ -126,13 +136,25 @@ class ModuleDevice:
         self.launching = tuple(calls)
         try:
             chain = functools.reduce(behind, range(1, len(calls)), made(0))
-            chain.sync_on(Stream.borrow_raw(STREAM, self._device, driver=self._driver))
+            chain.sync_on(stream)
         except TilecError as error:
             error.op = ""  # made here, at no line of the user's
             failed(reached, error)
             raise
         finally:
             self.launching = ()
+            with self._events:
+                for event in self._behind:
+                    event.close()
+                self._behind.clear()
+
+    def step_under_way(self) -> int | None:
+        """Return the place in `launching` of the launch that the device is at; None where the driver does not tell. For another thread."""
+        with self._events:
+            try:
+                return sum(event.reached for event in self._behind)
+            except TilecError:
+                return None
 
 
 class ApartDevice(ModuleDevice):
