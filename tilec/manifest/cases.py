@@ -50,8 +50,10 @@ def _input(name: str, item: Any, names: set[str], later: set[str], path: Path, s
     if small is not BAD and shape is not BAD and len(small) != len(shape):
         scope.problems.add((*path, "small"), f"the number of extents is {len(small)}, and that of shape {len(shape)}")
     bounded = item.get("dist") in ("uniform", "integers")
+    reported = {p.path[len(path)] for p in scope.problems.found if p.path[: len(path)] == path and len(p.path) > len(path)}
+    unread = "dist" in reported or reported - keys.INPUT.by_name.keys()  # a wrong key may have been meant for `dist`
     for key in ("low", "high"):
-        if key in item and not bounded:
+        if key in item and not bounded and not unread:
             scope.problems.add(
                 (*path, key), f"bounds uniform and integers only, dist is {item.get('dist', Input(name='').dist)}", at_key=True
             )
