@@ -72,7 +72,7 @@ class Exchanged(Described):
             device=self.__dlpack_device__(),
             readonly=facts.readonly,
         )
-        return capsule(view, self.storage, versioned=versioned)
+        return capsule(self, view, self.storage, versioned=versioned)
 
     def _order(self, stream: Any) -> None:
         """Let the consumer's stream, or the host, wait for what was enqueued before; remember that it may write."""

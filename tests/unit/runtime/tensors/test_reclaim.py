@@ -11,8 +11,6 @@ import pytest
 from tests.waiting import PATIENCE, becomes, joined
 from tilec.errors import DriverError, OutOfMemoryError
 from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.dlpack import View
-from tilec.runtime.dlpack_export import capsule
 from tilec.runtime.memory import DeviceBuffer
 from tilec.runtime.streams import Stream
 from tilec.runtime.tensors import drops
@@ -163,22 +161,6 @@ def test_the_collector_waits_for_no_stream(cpu: CpuDriver) -> None:
         with queue._changed:
             joined(collecting())
         assert pool.stats.used == 64
-        go.set()
-        assert becomes(lambda: pool.stats.used == 0, collect=False)
-
-
-def test_capsules_that_nobody_took_wait_for_no_stream_either(cpu: CpuDriver) -> None:
-    """The collector lets go of them, whatever the thread holds that it runs on."""
-    pool, go = MemPool("cpu", driver=cpu), threading.Event()
-    with Stream("cpu", driver=cpu) as busy:
-        queue = cpu._queues[busy.handle]
-        queue.put(lambda _: go.wait(PATIENCE))
-        storage = Storage.allocate(cpu, CPU, 64, busy.handle, pool.handle)
-        seen = View(address=storage.address, shape=(64,), stride=None, dtype=(1, 8), lanes=1, device=(1, 0), readonly=False)
-        capsule(seen, storage, versioned=True)
-        del storage
-        with queue._changed:
-            joined(collecting())
         go.set()
         assert becomes(lambda: pool.stats.used == 0, collect=False)
 
