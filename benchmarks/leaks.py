@@ -71,7 +71,7 @@ def grown(device: Any, work: Callable[[int], int], count: int) -> dict[str, Any]
 def memory(device: Any) -> dict[str, int]:
     """Bytes of the process, and of the device's pool, once all work is over."""
     device.sync()
-    time.sleep(0.3)  # the watcher lets go what is done
+    time.sleep(0.3)  # completion threads release what is done
     gc.collect()
     device.sync()
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])

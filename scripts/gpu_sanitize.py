@@ -41,7 +41,7 @@ LEFT_OUT = {
     "test_the_collector_frees_in_a_capture_of_torch": "captures with torch",
     "test_the_contract[events_of_inside_cannot_be_asked_for]": "breaks captures on purpose",
     "test_the_contract[events_of_outside_are_refused]": "breaks captures on purpose",
-    "test_the_watcher_breaks_no_capture_of_torch": "captures with torch",
+    "test_completion_threads_break_no_capture_of_torch": "captures with torch",
     "test_threads_drop_the_last_references": "measures memory, and the tools keep the frames of Python that launched",
 }
 # Tests that one tool alone does not follow. racecheck watches every access to shared memory, which takes minutes for the largest launches;

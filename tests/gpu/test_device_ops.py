@@ -23,7 +23,7 @@ from tilec.runtime import (
     with_context,
     zip_ops,
 )
-from tilec.runtime.ops.watcher import WATCHER
+from tilec.runtime.completion import COMPLETIONS
 from tilec.runtime.tensors.tensor import Tensor
 
 pytestmark = pytest.mark.gpu
@@ -163,7 +163,7 @@ def test_hundreds_of_awaits_and_cancellations(function: KernelFunction) -> None:
     results = asyncio.run(main())
     assert all(isinstance(found, asyncio.CancelledError) or found == float(number) for number, found in enumerate(results))
     assert results[1::2] == [float(number) for number in range(1, 100, 2)]
-    assert WATCHER.drain(10)
+    assert COMPLETIONS.drain(10)
 
 
 def test_what_is_refused_leaves_the_device_usable(function: KernelFunction) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.gpu.busy import Busy
 from tilec.runtime import Device, DeviceOp, SingleStream, Tensor, api, use_device
-from tilec.runtime.ops.watcher import WATCHER
+from tilec.runtime.completion import COMPLETIONS
 
 pytestmark = pytest.mark.gpu
 SIZE = 1 << 20
@@ -65,7 +65,7 @@ def test_memory_is_kept_until_the_device_is_done(end: Callable[[SingleStream], N
             others = [api.full(SIZE, 7).sync() for _ in range(6)]
             policy.next_stream().sync()
             assert all((other.to_host() == 7).all() for other in others)
-    assert WATCHER.drain(10)
+    assert COMPLETIONS.drain(10)
 
 
 def test_random_numbers_come_in_the_order_of_their_stream() -> None:

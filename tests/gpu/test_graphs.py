@@ -241,7 +241,7 @@ def test_the_collector_frees_in_a_capture_of_torch(module: Module, torch: Any, u
         assert (b == 2).all()
 
 
-def test_the_watcher_breaks_no_capture_of_torch(module: Module, torch: Any) -> None:
+def test_completion_threads_break_no_capture_of_torch(module: Module, torch: Any) -> None:
     """It asks for events on its thread, which a capture in the global mode forbids to all threads."""
     with Stream(0) as busy:
         z, x, y = tensor(0, 1 << 24), tensor(2, 1 << 24).share(), tensor(3, 1 << 24).share()

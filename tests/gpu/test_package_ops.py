@@ -137,7 +137,7 @@ def test_memory_is_where_it_was(package: Any, device: Device) -> None:
     before = alive()
     for _ in range(50):
         once()
-    ends = time.monotonic() + 10  # the watcher lets go a moment after the device
+    ends = time.monotonic() + 10  # a completion thread releases it a moment after the device
     while alive() > before and time.monotonic() < ends:
         time.sleep(0.01)
     assert alive() <= before

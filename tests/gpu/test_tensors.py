@@ -9,12 +9,12 @@ import threading
 import numpy as np
 import pytest
 
-from tests.waiting import becomes
+from tests.waiting import PATIENCE
 from tilec import errors
 from tilec.runtime import MemPool, Stream, Tensor, api, use_device, use_pool
 from tilec.runtime._driver import driver
+from tilec.runtime.completion import COMPLETIONS
 from tilec.runtime.seam import CopyKind
-from tilec.runtime.tensors.drops import DROPS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 SIZE = 1 << 20
@@ -205,7 +205,7 @@ def test_owners_of_foreign_memory_live_until_the_device_is_done(kernels, torch, 
     del t, theirs
     greedy = [torch.zeros(SIZE, device="cuda") for _ in range(4)]
     assert np.all(contents(z) == 2)
-    assert becomes(lambda: DROPS.drain() == 0), "the thread that looks after an idle process may have it in hand"
+    assert COMPLETIONS.drain(PATIENCE)
     assert not greedy[0].any()
 
 

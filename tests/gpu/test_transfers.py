@@ -188,7 +188,7 @@ def test_pinned_memory_comes_back(torch: Any) -> None:
         found = api.to_host(t).sync()
         places.add(found.ctypes.data)
         del found
-        time.sleep(0.01)  # the watcher lets it go
+        time.sleep(0.01)  # a completion thread releases it
     assert len(places) <= 3
     known = driver().pointer_device(next(iter(places)))
     assert known is not None, "the driver knows it as its own"

@@ -47,7 +47,7 @@ def run(w: World, n: Numbers) -> None:
     )
     result, wrong = w.run_model(op)
     found = w.attempt(wrong, lambda: ways[n.b](), settled=False)
-    if n.b in (3, 4, 5, 6):  # the watcher may be in the middle of it
+    if n.b in (3, 4, 5, 6):  # a completion thread may be in the middle of it
         _loosen(w, result)
     if not wrong:
         w.give(result, found, keep=bool(n.d))

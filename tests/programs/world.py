@@ -14,7 +14,7 @@ from tests.programs.deferred import MOVES, Copy, Deferred, Launch, handles_of, r
 from tests.programs.model import Handle, Kind, Mem, RefusedError, Wrong, unreadable
 from tilec.errors import OwnershipError
 from tilec.runtime import Device, MemPool, Stream, Tensor
-from tilec.runtime.ops.watcher import WATCHER
+from tilec.runtime.completion import COMPLETIONS
 from tilec.runtime.seam import DeviceDriver
 
 SIZES = (16, 8)
@@ -209,7 +209,7 @@ class World:
 
     def settle(self) -> None:
         """Wait until the device has given back what it alone had."""
-        assert WATCHER.drain(30), "the watcher hangs"
+        assert COMPLETIONS.drain(30), "a completion thread hangs"
         gc.collect()
         self.sweep()
         loose = [handle for handle in self.slots if handle.mem.loose]
@@ -256,7 +256,7 @@ class World:
         end = time.monotonic() + PATIENCE
         while True:
             gc.collect()
-            assert WATCHER.drain(30), "the watcher hangs"
+            assert COMPLETIONS.drain(30), "a completion thread hangs"
             self.site.device.sync()
             if not self.pool.stats.used or time.monotonic() > end:
                 break

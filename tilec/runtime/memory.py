@@ -10,12 +10,11 @@ from tilec.errors import DTypeError, SchedulingError, TensorError
 from tilec.model.dtype import BY_NUMPY, DTYPES, DType
 from tilec.runtime.arguments import UnreadableError
 from tilec.runtime.devices import driver_of, ordinal_of
+from tilec.runtime.frees import FREES, Release
 from tilec.runtime.handles import stream_handle
 from tilec.runtime.layout import NOWHERE, ON_CPU, TensorFacts, contiguous_stride, interned
 from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.seam import DeviceDriver
-from tilec.runtime.tensors.drops import DROPS
-from tilec.runtime.tensors.giving_back import GivingBack
 from tilec.runtime.tensors.host import array_in, memory_of, numpy_dtype
 from tilec.runtime.tensors.shapes import checked_packing, checked_shape
 from tilec.runtime.tensors.storage import allocate_bytes
@@ -65,10 +64,9 @@ class DeviceBuffer(Uncopied):
         self._ptr = allocate_bytes(self._driver, self.device, self.nbytes, self._stream) if self.nbytes else 0
         self._facts = TensorFacts(ptr=self._ptr, shape=self.shape, stride=contiguous_stride(self.shape), dtype=dtype, device=self.device)
         self._tilec_look_: Any = (self._ptr, interned(self._facts.key))  # what a launch reads: ready, since nothing of it changes
-        self._finalizer: Any = None
+        self._release: Release | None = None
         if self._ptr:
-            free = functools.partial(_free, self._driver, self.device, self._ptr, self._stream)
-            self._finalizer = GivingBack(self, free)
+            self._release = Release(functools.partial(_free, self._driver, self.device, self._ptr, self._stream))
 
     @classmethod
     def from_host(
@@ -119,7 +117,7 @@ class DeviceBuffer(Uncopied):
         Raises:
             SchedulingError: the buffer was freed.
         """
-        if self._finalizer is not None and not self._finalizer.due:
+        if self._release is not None and not self._release.due:
             raise SchedulingError("the buffer was freed", fix="free buffers after their last use")
         return self._ptr
 
@@ -196,13 +194,13 @@ class DeviceBuffer(Uncopied):
     def free(self) -> None:
         """Give the memory back, in the order of the buffer's stream. May be called more than once."""
         self._tilec_look_ = None  # a launch that still uses it fails its fast look, and the slow path says why
-        if self._finalizer is not None:
-            self._finalizer.now()
+        if self._release is not None:
+            self._release()
 
 
 def _free(driver: DeviceDriver, ordinal: int, address: int, stream: int | None) -> None:
     if stream is not None and driver.capturing(ordinal, stream):
-        DROPS.later(functools.partial(_free, driver, ordinal, address, stream))  # now it would become a part of the graph
+        FREES.later(functools.partial(_free, driver, ordinal, address, stream))  # now it would become a part of the graph
         return
     with driver.outside_captures(ordinal):
         driver.free(ordinal, address, stream)

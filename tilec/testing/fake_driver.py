@@ -9,6 +9,7 @@ import dataclasses
 import itertools
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -413,9 +414,12 @@ class FakeDriver(GraphDouble):
         return event not in self.pending
 
     def synchronize_event(self, ordinal: int, event: int) -> None:
-        """There is nothing to wait for."""
+        """Wait until it is none of `pending`."""
         self._note("synchronize_event", ordinal)
         self._captures.ask(event, "cuEventSynchronize")
+        while event in self.pending:
+            time.sleep(1e-3)
+            self._losses.check(ordinal)
 
     def elapsed(self, ordinal: int, start: int, end: int) -> float:
         """Work here takes no time."""

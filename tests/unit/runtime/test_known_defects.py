@@ -12,8 +12,8 @@ import pytest
 
 from tilec.errors import BundleError, OwnershipError, TensorError, TilecError
 from tilec.runtime import Device, Stream, Tensor, api, load_module_from_bytes, shared, use_device, value, with_context
+from tilec.runtime.completion import COMPLETIONS
 from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.ops.watcher import WATCHER
 from tilec.testing.fake_driver import H200, FakeDriver
 
 CPU = -1
@@ -115,7 +115,7 @@ def test_streams_are_opened_and_closed_by_many_threads_at_once() -> None:
         thread.join(30)
     assert not any(thread.is_alive() for thread in threads)
     assert errors == []
-    assert WATCHER.drain(5)
+    assert COMPLETIONS.drain(5)
 
 
 def test_every_thread_uses_the_device_that_is_asked_for_and_none_is_assumed() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tilec.runtime import Stream, Tensor, use_device
+from tilec.runtime.completion import COMPLETIONS
 from tilec.runtime.marks import Mark
-from tilec.runtime.ops.watcher import WATCHER
 from tilec.runtime.tensors.storage import Storage
 
 TIMES, WARM, MEASURED = 50, 3, 2
@@ -73,7 +73,7 @@ def test_memory_is_left_where_it_was(work: Callable[[Held], None]) -> None:
         found = []
         for _ in range(WARM + MEASURED):
             work(held)
-            assert WATCHER.drain(10)
+            assert COMPLETIONS.drain(10)
             held.device.sync()
             gc.collect()
             found.append((count(Storage), count(Tensor), count(Mark), tracemalloc.get_traced_memory()[0]))

@@ -11,8 +11,8 @@ import pytest
 from tilec.errors import DTypeError, NoDeviceError, OutOfMemoryError, SchedulingError, TensorError, UsageError
 from tilec.runtime import DeviceBuffer, Event, Stream, devices
 from tilec.runtime.devices import find_device, ordinal_of
+from tilec.runtime.frees import FREES
 from tilec.runtime.handles import stream_handle
-from tilec.runtime.tensors.drops import DROPS
 from tilec.testing.fake_driver import H200, FakeDriver
 
 
@@ -54,7 +54,7 @@ def test_a_buffer_that_goes_while_its_stream_is_captured_is_freed_afterwards(dri
     gc.collect()
     assert driver.calls.count("free") == 0
     assert driver.graph_nodes(driver.end_capture(0, 5)) == 0, "the capture is whole, and frees nothing at each replay"
-    DROPS.drain()
+    FREES.drain()
     assert driver.calls.count("free") == 1
 
 

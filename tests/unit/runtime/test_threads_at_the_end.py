@@ -16,13 +16,11 @@ import pytest
 from tests.waiting import PATIENCE, Gate, joined
 from tilec.errors import DriverError
 from tilec.runtime import cpu_queue
+from tilec.runtime.completion import Completions
 from tilec.runtime.cpu_driver import CpuDriver
 from tilec.runtime.cpu_queue import Mark, Queue, end_all
 from tilec.runtime.marks import Mark as Place
-from tilec.runtime.ops import watcher as watching
-from tilec.runtime.ops.watcher import Watcher
 from tilec.runtime.seam import CopyKind
-from tilec.runtime.tensors.drops import Drops
 
 ROOT = Path(__file__).resolve().parents[3]
 CPU = -1
@@ -91,26 +89,6 @@ names = {"MainThread", thread.name}
     assert run_python(LAST + code) == (0, "[]\n\n[]\n", "")
 
 
-def test_what_a_device_may_use_to_the_last_is_not_let_go_with_the_interpreter() -> None:
-    code = """
-from tests.unit.runtime.test_threads_at_the_end import Never
-from tilec.runtime.ops.watcher import WATCHER
-from tilec.runtime.tensors.drops import DROPS
-import atexit
-class Used:
-    def __del__(self, print=print):
-        print("gone")
-atexit.unregister(WATCHER.end)
-atexit.register(WATCHER.end, 0)
-DROPS.keep_idle((Never(),), Used())
-used = Used()
-WATCHER.watch(Never(), 0, lambda error, used=used: None)
-del used
-print("ends")
-"""
-    assert run_python(code) == (0, "ends\n", "")
-
-
 @pytest.mark.parametrize("waits", ["stream.sync()", "event.sync()"])
 def test_nobody_waits_for_ever_for_work_that_does_not_stop(waits: str) -> None:
     """Not in a `__del__` either, when no other thread runs any more."""
@@ -143,13 +121,6 @@ builtins.last = Waits()
     cause = "an object's `__del__` waits for it when the interpreter is taken apart, and no other thread runs any more"
     assert returned == 0
     assert printed.startswith(f"DriverError {what}\n  cause: {cause}\n  fix: wait before the process ends"), printed
-
-
-class Never:
-    """Stands for a mark that is never reached."""
-
-    reached, ordinal = False, CPU
-    driver = CpuDriver()
 
 
 # --- a queue ------------------------------------------------------------------------------------------------------------------------
@@ -328,43 +299,38 @@ def test_queues_that_are_made_then_have_no_thread(queue: Queue) -> None:
     assert queue._own is None
 
 
-# --- the watcher, and what is kept --------------------------------------------------------------------------------------------------
+# --- completion threads -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_watcher_has_gone_and_comes_for_what_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "leave", lambda _: None)
-    driver, watcher, told = CpuDriver(), Watcher(), list[Any]()
-    watcher.watch(Place(driver, CPU, 0), 0, told.append)
-    watcher.end(PATIENCE)
-    assert told == [None]
-    assert watcher._own is not None
-    assert not watcher._own.is_alive()
-    mark = Place(driver, CPU, 0)
-    mark.sync()
-    watcher.watch(mark, 0, told.append)
-    assert told == [None, None]
-    assert watcher._thread is None
-    gate, reached = Gate(), threading.Event()
+def test_the_end_waits_for_the_device_and_the_threads() -> None:
+    driver, completions, gate = CpuDriver(), Completions(), Gate()
+    called: list[threading.Thread] = []
+
+    def callback(_: object) -> None:
+        called.append(threading.current_thread())
+
     gate.open.clear()
     driver._queues[0].put(lambda _: gate())
-    watcher.watch(Place(driver, CPU, 0), 0, lambda _: reached.set())
-    assert not reached.is_set()
+    completions.watch(Place(driver, CPU, 0), 0, callback)
+    timer = threading.Timer(0.05, gate.open.set)
+    timer.start()
+    completions.close(PATIENCE)
+    assert len(called) == 1
+    assert not called[0].is_alive()
+    completions.watch(Place(driver, CPU, 0), 0, callback)
+    assert called[1] is threading.current_thread(), "the interpreter must not end beside a thread that just starts"
+    joined(timer)
+
+
+def test_the_end_does_not_wait_for_ever() -> None:
+    driver, completions, gate = CpuDriver(), Completions(), Gate()
+    gate.open.clear()
+    driver._queues[0].put(lambda _: gate())
+    completions.keep(Place(driver, CPU, 0), 0, object())
+    completions.close(0.01)
+    assert completions.busy
     gate.open.set()
-    assert reached.wait(PATIENCE)
-    joined(watcher._own)
-
-
-def test_nothing_looks_after_what_is_kept_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilec.runtime.tensors.drops.leave", lambda _: None)
-    drops = Drops()
-    drops.keep_idle((cast("Any", Never()),), object())
-    assert drops._unattended == []
-    drops.end()
-    assert drops._unattended == [None]  # its thread has put it back
-    drops.keep_idle((cast("Any", Never()),), object())
-    assert drops._unattended == [None]
-    assert drops.drain() == 2
-    drops.end()
+    assert completions.drain(PATIENCE)
 
 
 def test_a_copy_keeps_pinned_memory_at_both_ends() -> None:

@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec.errors import SchedulingError, TensorError, TilecError, UsageError
+from tilec.runtime.completion import COMPLETIONS
 from tilec.runtime.marks import Mark
-from tilec.runtime.ops.watcher import WATCHER
 from tilec.runtime.scalars import bare, byte_count, whole
 from tilec.runtime.seam import CopyKind, DeviceDriver, PoolHandle
 from tilec.runtime.streams import Stream
@@ -279,20 +279,20 @@ class ExecutionContext:
             return
         self._release(mark)
         # What its work comes to is nobody's to be told: the next op on the stream must not be.
-        WATCHER.watch(mark, self.stream, _nobody)
+        COMPLETIONS.watch(mark, self.stream, _nobody)
 
     def _leave(self, mark: Mark) -> None:
         """Nobody waits any more, and the device goes on: give back what moved in, and log what the work comes to if it fails."""
         self._give_back()
         self._release(mark)
-        WATCHER.watch(mark, self.stream, _unheard)
+        COMPLETIONS.watch(mark, self.stream, _unheard)
 
     def _release(self, mark: Mark) -> None:
         """Let go what was kept, once the mark is reached."""
         self._moves.clear()
         kept, self._kept = self._kept, []
         if kept:
-            WATCHER.keep(mark, kept)
+            COMPLETIONS.keep(mark, self.stream, kept)
 
 
 def _unheard(error: BaseException | None) -> None:

@@ -12,25 +12,24 @@ from collections.abc import Callable, Generator
 from typing import Any, Generic, NamedTuple, TypeVar, cast, final
 
 from tilec.errors import NestedExecutionError, TilecError, UsageError, UsedOpError
+from tilec.runtime.completion import COMPLETIONS
 from tilec.runtime.kept import let_go, without_frames
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.execution import Execution, refuse_nested, submit
 from tilec.runtime.ops.op import DeviceOp, require_function
 from tilec.runtime.ops.policy import SchedulingPolicy, current_policy, stream_of
 from tilec.runtime.ops.site import label
-from tilec.runtime.ops.watcher import WATCHER
 from tilec.runtime.scalars import is_number, shown
 from tilec.runtime.sites import created
 from tilec.runtime.uncopied import Uncopied
 
 T = TypeVar("T")
 _LOG = logging.getLogger("tilec.runtime")
-# Seconds for which a task that awaits asks by itself, before it lets others run: small ops are done by then. Where others want to, it asks
-# once: what they have to enqueue counts more.
+# Seconds for which a task that awaits asks by itself: small ops are done sooner than a thread wakes up.
 _SPIN = 20e-6
 # Set once the process ends: what fails from then on is nobody's to be told.
 _ENDING: list[bool] = []
-atexit.register(_ENDING.append, True)  # before the watcher's own, which was registered earlier, waits for the device
+atexit.register(_ENDING.append, True)  # called before that of `COMPLETIONS`, which was registered earlier, waits for the device
 
 
 class _Failed(NamedTuple):
@@ -45,9 +44,9 @@ class _Done(NamedTuple):
     value: Any
 
 
-class _Watched:
-    """What the watcher has of a future: all of it until the device is done, for the sake of the arguments; afterwards nothing, since it
-    may look much later than whoever got the result, and has dropped it.
+class _Callback:
+    """Completes a future. It keeps the future, and so its arguments, until the device is done, and not until the completion thread wakes
+    up: a caller of `result` may have dropped the result by then.
     """
 
     __slots__ = ("future",)
@@ -78,13 +77,13 @@ class DeviceFuture(Uncopied, Generic[T]):
     def __init__(self, op: DeviceOp[T]) -> None:
         """Made by `DeviceOp.future` and `DeviceOp.schedule`."""
         self._named = (op.name, op.created)
-        self._unwatched: int | None = None  # the stream, as long as the watcher does not know of this
+        self._unwatched: int | None = None  # the stream, as long as no completion thread has this
         self._lock = threading.RLock()
         self._changed: threading.Condition | None = None  # made by the first who waits: most futures are asked once they are done
         self._outcome: _Failed | _Done | None = None
         self._execution: Execution[T] | None = None
         self._callbacks: list[Callable[[DeviceFuture[T]], object]] = []
-        self._watched: _Watched | None = None
+        self._watched: _Callback | None = None
         self._heard = False  # somebody was told of the outcome, or does not want to be
 
     @property
@@ -136,7 +135,7 @@ class DeviceFuture(Uncopied, Generic[T]):
         return self._outcome.error if isinstance(self._outcome, _Failed) else None
 
     def add_done_callback(self, function: Callable[[DeviceFuture[T]], object]) -> None:
-        """Call a function with this future once the device is done: at once where it is, else on the watcher's thread.
+        """Call a function with this future once the device is done: at once where it is, else on a completion thread.
 
         It should be short, and wait for nothing. What it raises is logged.
 
@@ -144,17 +143,11 @@ class DeviceFuture(Uncopied, Generic[T]):
             UsageError: it is no function, or one that gives a coroutine.
         """
         require_function("add_done_callback", function)
-        if self._tell(function):
-            WATCHER.hurry()
-
-    def _tell(self, function: Callable[[DeviceFuture[T]], object]) -> bool:
-        """Add a callback; whether it is still to be called."""
         with self._lock:
             if self._outcome is None:
                 self._callbacks.append(function)
-                return True
+                return
         _call(function, self)
-        return False
 
     def __await__(self) -> Generator[Any, None, T]:
         """Let other tasks run until the device is done. Under asyncio, trio, and anyio on either."""
@@ -182,12 +175,10 @@ class DeviceFuture(Uncopied, Generic[T]):
 
     def _wait(self, timeout: float | None) -> None:
         execution = self._execution
-        if timeout is None and execution is not None:  # sooner than the watcher would say it
+        if timeout is None and execution is not None:  # sooner than a completion thread would wake up
             with contextlib.suppress(TilecError):  # told by the mark's failure
                 execution.mark.sync()
             self._look(execution.mark)
-        elif self._outcome is None:
-            WATCHER.hurry()
         if self._outcome is not None:
             return
         with self._lock:
@@ -206,9 +197,7 @@ class DeviceFuture(Uncopied, Generic[T]):
             del outcome, self  # as in `result`
 
     def _spin(self) -> None:
-        if WATCHER.busy:  # other tasks have something to do meanwhile, or are about to
-            return
-        end = time.perf_counter() + (0.0 if _others_wait() else _SPIN)
+        end = time.perf_counter() + (0.0 if COMPLETIONS.busy else _SPIN)  # where others wait for the device, they have something to do
         while not self.done() and time.perf_counter() < end:
             pass
 
@@ -219,12 +208,12 @@ class DeviceFuture(Uncopied, Generic[T]):
             self._watch()
 
     def _watch(self) -> None:
-        """Let the watcher have this future until the work is done: with its value, the arguments."""
+        """Let a completion thread have this future until the work is done: with its value, the arguments."""
         stream, self._unwatched = self._unwatched, None
         execution = self._execution
         if stream is not None and execution is not None:
-            self._watched = _Watched(self)
-            WATCHER.watch(execution.mark, stream, self._watched)
+            self._watched = _Callback(self)
+            COMPLETIONS.watch(execution.mark, stream, self._watched)
 
     def _look(self, mark: Mark) -> None:
         try:
@@ -267,7 +256,7 @@ class DeviceFuture(Uncopied, Generic[T]):
 
 
 def awaited(op: DeviceOp[T]) -> Generator[Any, None, T]:
-    """What `await op` does. Small ops are done before the watcher need be told of them."""
+    """What `await op` does. Small ops are done before a completion thread need know of them."""
     return (yield from start(op, current_policy, watch=False).__await__())
 
 
@@ -277,7 +266,7 @@ def start(op: DeviceOp[T], policy: Callable[[], SchedulingPolicy], *, watch: boo
     Args:
         op: runs once.
         policy: gives the policy.
-        watch: whether the watcher has it from now on; else whoever awaits it sees to that.
+        watch: whether a completion thread has it from now on; else whoever awaits it sees to that.
 
     Raises:
         UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
@@ -302,15 +291,6 @@ def _fail(future: DeviceFuture[Any], error: Exception) -> None:
     future._finish(error)  # noqa: SLF001 - its own module
 
 
-def _others_wait() -> bool:
-    """Whether other tasks of this thread's asyncio loop want their turn. Loops that do not show what is ready have none that is known."""
-    asyncio = sys.modules.get("asyncio")
-    try:
-        return asyncio is not None and bool(getattr(asyncio.get_running_loop(), "_ready", ()))
-    except RuntimeError:  # a task of trio
-        return False
-
-
 async def _asyncio_wait(future: DeviceFuture[Any]) -> None:
     import asyncio  # whoever awaits has it, and nobody else needs it
 
@@ -325,8 +305,7 @@ async def _asyncio_wait(future: DeviceFuture[Any]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed by now: nobody waits any more
             loop.call_soon_threadsafe(wake)
 
-    if future._tell(told):  # noqa: SLF001 - its own module
-        loop.call_soon(WATCHER.hurry)  # once the other tasks have had their turn, and have enqueued what they have
+    future.add_done_callback(told)
     await waiter
 
 

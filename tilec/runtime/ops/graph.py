@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 from tilec.errors import GraphCaptureError, GraphError, Location, UsageError
+from tilec.runtime.frees import Release
 from tilec.runtime.handles import stream_handle
 from tilec.runtime.marks import Mark
 from tilec.runtime.ops.context import ExecutionContext
@@ -19,7 +20,6 @@ from tilec.runtime.protocols import StreamLike
 from tilec.runtime.seam import DeviceDriver, ExecutableHandle, GraphHandle
 from tilec.runtime.sites import hinted, site
 from tilec.runtime.streams import Stream
-from tilec.runtime.tensors.giving_back import GivingBack
 from tilec.runtime.tensors.lease import holder
 from tilec.runtime.tensors.recording import recording_of
 from tilec.runtime.tensors.storage import Storage
@@ -211,12 +211,12 @@ class Executable:
         handle: the driver's.
     """
 
-    __slots__ = ("__weakref__", "handle")
+    __slots__ = ("_release", "handle")
 
     def __init__(self, driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> None:
         """Own it."""
         self.handle = handle
-        GivingBack(self, functools.partial(_destroy, driver, ordinal, handle))
+        self._release = Release(functools.partial(_destroy, driver, ordinal, handle))
 
     @classmethod
     def of(cls, driver: DeviceDriver, ordinal: int, graph: GraphHandle) -> Executable:

@@ -13,11 +13,10 @@ from typing import Any
 
 from tilec.errors import SchedulingError, UsageError
 from tilec.runtime.devices import driver_of, ordinal_of
+from tilec.runtime.frees import FREES, Release
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.scalars import bare, byte_count
 from tilec.runtime.seam import DeviceDriver, PoolHandle, PoolStats
-from tilec.runtime.tensors.drops import DROPS
-from tilec.runtime.tensors.giving_back import GivingBack
 from tilec.runtime.uncopied import Uncopied
 
 # Pools of this thread or task, the innermost first.
@@ -38,7 +37,7 @@ class MemPool(Uncopied):
         device: ordinal; -1 for the cpu device.
     """
 
-    __slots__ = ("__weakref__", "_driver", "_finalizer", "_handle", "device")
+    __slots__ = ("__weakref__", "_driver", "_handle", "_release", "device")
 
     def __init__(
         self, device: DeviceLike | None = None, *, release_threshold: int = 0, max_size: int = 0, driver: DeviceDriver | None = None
@@ -59,7 +58,7 @@ class MemPool(Uncopied):
         self._driver = driver or driver_of(device)
         self.device = ordinal_of(device)
         self._handle: PoolHandle | None = self._driver.create_pool(self.device, release_threshold, most)
-        self._finalizer: Any = GivingBack(self, functools.partial(self._driver.destroy_pool, self.device, self._handle))
+        self._release: Release | None = Release(functools.partial(self._driver.destroy_pool, self.device, self._handle))
         with _LOCK:
             _MADE.add(self)
 
@@ -77,7 +76,7 @@ class MemPool(Uncopied):
         made, serving = cls.__new__(cls), driver or driver_of(device)
         made.device = ordinal_of(device)
         made._driver, made._handle = serving, serving.default_pool(made.device)  # noqa: SLF001 - one of its own
-        made._finalizer = None  # noqa: SLF001 - likewise
+        made._release = None  # noqa: SLF001 - likewise
         return made
 
     @classmethod
@@ -125,7 +124,7 @@ class MemPool(Uncopied):
     @property
     def stats(self) -> PoolStats:
         """What it holds now: bytes used and reserved, the most of each, and the threshold."""
-        DROPS.drain_all()
+        FREES.drain()
         return self._driver.pool_stats(self.device, self.handle)
 
     def set_release_threshold(self, size: int) -> None:
@@ -143,15 +142,15 @@ class MemPool(Uncopied):
             UsageError: `keep` is no whole number of bytes, or negative.
         """
         keep = byte_count("trim: keep", keep)
-        DROPS.drain_all()
+        FREES.drain()
         self._driver.trim_pool(self.device, self.handle, keep)
 
     def close(self) -> None:
         """Give the pool back; its tensors stay until they are dropped. May be called more than once."""
-        if self._finalizer is not None:
+        if self._release is not None:
             with _LOCK:
                 self._handle = None
-                self._finalizer.now()
+                self._release()
 
     def __enter__(self) -> MemPool:  # noqa: PYI034 - nothing derives from it
         """The pool itself."""

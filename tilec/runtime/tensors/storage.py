@@ -8,11 +8,11 @@ import weakref
 from typing import Any
 
 from tilec.errors import DriverError, GraphCaptureError, OutOfMemoryError, SchedulingError
+from tilec.runtime.completion import COMPLETIONS
+from tilec.runtime.frees import FREES, Release
 from tilec.runtime.marks import Mark, follow, places
 from tilec.runtime.seam import DeviceDriver, PoolHandle
 from tilec.runtime.tensors.debug import leases
-from tilec.runtime.tensors.drops import DROPS
-from tilec.runtime.tensors.giving_back import GivingBack
 from tilec.runtime.tensors.lease import Lease
 from tilec.runtime.tensors.pool import trim_all
 from tilec.runtime.tensors.recording import recording_of
@@ -52,8 +52,8 @@ class Storage:
 
     __slots__ = (
         "__weakref__",
-        "_finalizer",
         "_followed",
+        "_release",
         "address",
         "driver",
         "lease",
@@ -90,9 +90,10 @@ class Storage:
         self.readers: set[int] = set()
         self._followed: set[StreamKey] = set()
         self.lock = threading.RLock()
-        self._finalizer: Any = None
+        self._release: Release | None = None
         if owner is not None:
-            self._finish(_let_go, driver, owner, self.uses)
+            FREES.drain()
+            self._release = Release(functools.partial(_let_go, driver, owner, self.uses))
 
     @classmethod
     def allocate(cls, driver: DeviceDriver, ordinal: int, nbytes: int, stream: int, pool: PoolHandle | None = None) -> Storage:
@@ -108,10 +109,9 @@ class Storage:
         Raises:
             OutOfMemoryError: there is no memory of this size. DriverError: the driver refuses otherwise.
         """
-        DROPS.drain()
         made = cls(driver, ordinal, allocate_bytes(driver, ordinal, nbytes, stream, pool) if nbytes else 0, nbytes)
         if nbytes:
-            made._finish(_free, driver, ordinal, made.address, made.uses)
+            made._release = Release(functools.partial(_free, driver, ordinal, made.address, made.uses))
             with made.lock:
                 made.leave(stream, write=True)  # nobody has used it before
         else:
@@ -223,23 +223,20 @@ class Storage:
     @property
     def foreign(self) -> bool:
         """Whether the memory is somebody else's."""
-        return self.owner is not None or self._finalizer is None
+        return self.owner is not None or self._release is None
 
     def free(self) -> None:
         """Give the memory back now, after its last use in stream order; the object must not be used any more. Once is enough."""
-        if self._finalizer is not None:
-            self._finalizer.now()
+        if self._release is not None:
+            self._release()
 
     @property
     def freed(self) -> bool:
         """Whether the memory was given back."""
-        return self._finalizer is not None and not self._finalizer.due
+        return self._release is not None and not self._release.due
 
     def _key(self, stream: int, ordinal: int | None) -> StreamKey:
         return (self.ordinal if ordinal is None else ordinal, stream)
-
-    def _finish(self, function: Any, *arguments: Any) -> None:
-        self._finalizer = GivingBack(self, functools.partial(function, *arguments))
 
 
 def allocate_bytes(driver: DeviceDriver, ordinal: int, nbytes: int, stream: int | None, pool: PoolHandle | None = None) -> int:
@@ -248,6 +245,7 @@ def allocate_bytes(driver: DeviceDriver, ordinal: int, nbytes: int, stream: int 
     Raises:
         OutOfMemoryError: with what was asked for and what there is. GraphCaptureError: the stream is captured.
     """
+    FREES.drain()
     if stream is not None and recording_of(driver, ordinal, stream) is not None:
         raise GraphCaptureError(
             f"{nbytes} bytes cannot be allocated on a stream that is captured into a graph",
@@ -280,9 +278,9 @@ def mark_of(driver: DeviceDriver, use: Use) -> Mark:
 
 
 def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
-    """Give memory back after its last uses. It is the collector that calls: nothing here waits for the device."""
+    """Give memory back after its last uses. Nothing here waits for the device."""
     if _captured(driver, uses):
-        DROPS.later(functools.partial(_free, driver, ordinal, address, uses))  # now it would become a part of the graph
+        FREES.later(functools.partial(_free, driver, ordinal, address, uses))  # now it would become a part of the graph
         return
     with driver.outside_captures(ordinal):
         _free_now(driver, ordinal, address, uses)
@@ -305,11 +303,12 @@ def _free_now(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> N
 def _let_go(driver: DeviceDriver, owner: Any, uses: Uses) -> None:
     """Keep the owner of foreign memory until its last uses are over."""
     if _captured(driver, uses):
-        DROPS.later(functools.partial(_let_go, driver, owner, uses))
+        FREES.later(functools.partial(_let_go, driver, owner, uses))
         return
-    marks = [mark_of(driver, use) for use in uses.last]
-    if marks:
-        DROPS.keep_idle(marks, owner)
+    for use in uses.last:
+        mark = mark_of(driver, use)
+        if not mark.done:
+            COMPLETIONS.keep(mark, use.stream[1], owner)
 
 
 def _captured(driver: DeviceDriver, uses: Uses) -> bool:
@@ -334,7 +333,6 @@ def _reclaim(driver: DeviceDriver, ordinal: int, stream: int | None) -> None:
     It is streams that are waited for, and not the device: that would break captures of whomever. Streams of other libraries are not known
     here, but for the one that memory is wanted on.
     """
-    DROPS.drain_all()
     with driver.outside_captures(ordinal):
         marks = places(driver, ordinal)
         marks += [Mark(driver, ordinal, known) for known in (stream, _STREAMS.get(driver, {}).get(ordinal)) if known is not None]

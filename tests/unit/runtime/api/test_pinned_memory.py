@@ -10,8 +10,8 @@ import pytest
 from tests.unit.runtime.api.transfer_samples import counting
 from tilec.errors import DriverError
 from tilec.runtime import Device, api
-from tilec.runtime.ops.watcher import WATCHER
-from tilec.runtime.tensors.drops import DROPS
+from tilec.runtime.completion import COMPLETIONS
+from tilec.runtime.frees import FREES
 from tilec.runtime.tensors.staging import CHUNK
 from tilec.testing.fake_driver import FakeDriver
 
@@ -27,13 +27,13 @@ def test_pinned_memory_is_used_again(gpu: Device) -> None:
     view = first[3:5]
     del first, second
     gc.collect()
-    WATCHER.drain(10)
+    COMPLETIONS.drain(10)
     third = [api.to_host(t).sync() for _ in range(20)]
     assert where not in [found.ctypes.data for found in third], "a part of it is alive"
     assert view.tolist() == [3, 4]
     del view, third
     gc.collect()
-    WATCHER.drain(10)
+    COMPLETIONS.drain(10)
     again = [api.to_host(t).sync() for _ in range(22)]
     assert len({found.ctypes.data for found in again}) == 22
     assert driver.calls.count("allocate") == before, "blocks are cut out of larger ones, and come back"
@@ -92,6 +92,6 @@ def test_pinned_memory_of_the_cpu_device_is_none_of_its_pool(cpu: Device) -> Non
     del t
     gc.collect()
     cpu.sync()
-    DROPS.drain()
+    FREES.drain()
     assert cpu.driver.pool_stats(-1, cpu.driver.default_pool(-1)).used == 0
     assert host[5] == 5

@@ -15,7 +15,7 @@ from tests.runtime_samples import ADD, fake_driver, loaded
 from tests.waiting import PATIENCE
 from tilec.errors import DeviceError, DriverError
 from tilec.runtime import Device, ExecutionContext, Module, Stream, Tensor, use_device, with_context, zip_ops
-from tilec.runtime.ops.watcher import WATCHER
+from tilec.runtime.completion import COMPLETIONS
 from tilec.testing.fake_driver import FakeDriver
 
 REFUSED = "CUDA_ERROR_OPERATING_SYSTEM"
@@ -82,9 +82,9 @@ def in_a_thread(call: Callable[[], Any]) -> Any:
 
 def settle(driver: FakeDriver) -> int:
     """Bytes that are allocated once all is done."""
-    assert WATCHER.drain(PATIENCE)
+    assert COMPLETIONS.drain(PATIENCE)
     gc.collect()
-    assert WATCHER.drain(PATIENCE)
+    assert COMPLETIONS.drain(PATIENCE)
     return len(driver._memory)
 
 

@@ -20,8 +20,8 @@ from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes
 from tilec.errors import DriverError, NestedExecutionError, UsedOpError
 from tilec.runtime import Device, DeviceOp, ExecutionContext, SingleStream, use_device, value, with_context, zip_ops
-from tilec.runtime.ops.future import DeviceFuture, _others_wait
-from tilec.runtime.ops.watcher import WATCHER, Watcher
+from tilec.runtime.completion import COMPLETIONS
+from tilec.runtime.ops.future import DeviceFuture
 from tilec.runtime.tensors.storage import Storage
 from tilec.testing.fake_driver import FakeDriver
 
@@ -109,7 +109,7 @@ def test_a_callback_that_raises_is_logged_and_harms_no_other(held: Held, caplog:
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_a_callback_that_wants_to_end_the_program_ends_no_watcher(
+def test_a_callback_that_wants_to_end_the_program_ends_no_thread(
     held: Held, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
 ) -> None:
     called: list[int] = []
@@ -216,19 +216,6 @@ def test_await_gives_the_result_and_lets_others_run(held: Held) -> None:
     assert turns == 20
 
 
-def test_who_awaits_knows_whether_others_want_their_turn() -> None:
-    async def main() -> tuple[bool, bool]:
-        alone = _others_wait()
-        asyncio.get_running_loop().call_soon(int)
-        return alone, _others_wait()
-
-    async def under_trio() -> bool:
-        return _others_wait()
-
-    assert asyncio.run(main()) == (False, True)
-    assert (_others_wait(), trio.run(under_trio)) == (False, False)
-
-
 def test_hundreds_of_futures_at_once(held: Held) -> None:
     async def main() -> list[Any]:
         with held.held():
@@ -239,7 +226,7 @@ def test_hundreds_of_futures_at_once(held: Held) -> None:
 
     assert [int(found[0]) for found in asyncio.run(main())] == list(range(1, 401))
     # One that has just ended may still be listed.
-    assert becomes(lambda: [thread.name for thread in threading.enumerate()].count("tilec-watcher") <= 1)
+    assert becomes(lambda: [thread.name for thread in threading.enumerate()].count("tilec-completion") <= 8)
 
 
 def test_errors_reach_the_task_with_the_place_of_the_op(held: Held) -> None:
@@ -414,25 +401,7 @@ def test_errors_reach_a_task_of_trio(held: Held) -> None:
         trio.run(main)
 
 
-# --- the watcher -----------------------------------------------------------------------------------------------------------------
-
-
-def test_the_watcher_ends_when_all_is_done_and_comes_back(held: Held) -> None:
-    watcher = Watcher()
-    told: list[BaseException | None] = []
-    for expected in (1, 2):
-        execution = held.device.new_stream()
-        with held.held():
-            future = grow(held, ones(4)).schedule(_On(execution))
-            assert future._execution is not None
-            watcher.watch(future._execution.mark, execution.handle, told.append)
-            thread = watcher._thread
-            assert thread is not None
-            assert thread.daemon
-        assert becomes(lambda expected=expected: told == [None] * expected)
-        assert becomes(lambda: watcher._thread is None)
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+# --- completion threads ----------------------------------------------------------------------------------------------------------
 
 
 def test_draining_waits_until_nothing_is_kept(held: Held) -> None:
@@ -442,9 +411,9 @@ def test_draining_waits_until_nothing_is_kept(held: Held) -> None:
     with held.held():
         grow(held, ones(4), thing).enqueue_on(stream)
         del thing
-        assert not WATCHER.drain(0.01)
+        assert not COMPLETIONS.drain(0.01)
         assert alive() is not None
-    assert WATCHER.drain(PATIENCE)
+    assert COMPLETIONS.drain(PATIENCE)
     assert becomes(lambda: alive() is None)
 
 
@@ -454,7 +423,7 @@ def _child(results: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_has_a_watcher_of_its_own(held: Held) -> None:
+def test_a_forked_child_has_completion_threads_of_its_own(held: Held) -> None:
     with held.held():
         future = grow(held, ones(4)).future()
         context = multiprocessing.get_context("fork")

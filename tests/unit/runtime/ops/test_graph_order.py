@@ -10,10 +10,12 @@ import pytest
 
 from tests.runtime_samples import Array
 from tests.unit.runtime.ops.graph_samples import COUNT, Gpu, copy
+from tests.waiting import PATIENCE
 from tilec.errors import AliasError, BorrowError, DriverError, GraphCaptureError, GraphError
 from tilec.runtime import AsyncKernelLaunch, CudaGraph, Device, KernelFunction, LaunchConfig, MemPool, Stream, Tensor, value, with_context
+from tilec.runtime.completion import COMPLETIONS
+from tilec.runtime.frees import FREES
 from tilec.runtime.ops.context import ExecutionContext
-from tilec.runtime.tensors.drops import DROPS
 from tilec.testing.fake_driver import H200, FakeDriver
 
 
@@ -61,9 +63,11 @@ def test_a_graph_frees_in_the_order_of_its_last_replay(gpu: Gpu) -> None:
     gpu.driver.calls.clear()
     del graph
     gc.collect()
+    FREES.drain()
+    assert COMPLETIONS.drain(PATIENCE)
     assert [step for step in gpu.steps() if step[0] == "free"] == [("free", gpu.stream.handle)] * 3
     assert gpu.driver.calls.count("destroy_executable") == 1
-    assert not {"synchronize", "synchronize_device", "synchronize_event"} & set(gpu.driver.calls)
+    assert not {"synchronize", "synchronize_device"} & set(gpu.driver.calls)  # a completion thread waits for the event
 
 
 def test_foreign_arrays_live_until_the_last_replay_is_done(gpu: Gpu) -> None:
@@ -81,11 +85,10 @@ def test_foreign_arrays_live_until_the_last_replay_is_done(gpu: Gpu) -> None:
     gpu.driver.pending.update(range(0x1000, 0x9000))  # no event is reached
     del graph
     gc.collect()
-    DROPS.drain()
+    assert not COMPLETIONS.drain(0.01)
     assert not Watched.gone
     gpu.driver.pending.clear()
-    DROPS.drain()
-    gc.collect()
+    assert COMPLETIONS.drain(PATIENCE)
     assert Watched.gone
 
 

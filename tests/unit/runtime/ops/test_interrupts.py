@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,12 +22,10 @@ from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes
 from tilec.errors import UseAfterMoveError
 from tilec.runtime import DeviceOp, ExecutionContext, use_device, with_context
+from tilec.runtime.completion import COMPLETIONS
 from tilec.runtime.cpu_queue import Mark as CpuMark
 from tilec.runtime.ops.future import DeviceFuture
-from tilec.runtime.ops.watcher import WATCHER
-from tilec.runtime.tensors.drops import Drops
 from tilec.runtime.tensors.tensor import Tensor
-from tilec.testing.fake_driver import FakeDriver
 
 
 class Thing:
@@ -153,35 +151,8 @@ def test_a_real_interrupt_ends_the_wait_and_not_the_work(held: Held) -> None:
         with pytest.raises(KeyboardInterrupt):
             with_context(lambda ctx: held.add(ctx, target, ones(4))).sync()
         assert target.tolist() == [0.0] * 4
-    assert WATCHER.drain(PATIENCE)
+    assert COMPLETIONS.drain(PATIENCE)
     assert target.tolist() == [2.0] * 4
-
-
-def test_what_the_device_uses_is_kept_where_the_question_is_interrupted() -> None:
-    class Asked:
-        ordinal = CPU
-
-        def __init__(self) -> None:
-            self.driver = FakeDriver()
-            self.answers: list[bool | None] = [None, False, True]
-
-        @property
-        def reached(self) -> bool:
-            answer = self.answers.pop(0)
-            if answer is None:
-                raise KeyboardInterrupt
-            return answer
-
-    drops, thing = Drops(), Thing()
-    alive = weakref.ref(thing)
-    drops.keep((cast("Any", Asked()),), thing)
-    del thing
-    with pytest.raises(KeyboardInterrupt):
-        drops.drain()
-    assert drops.drain() == 1
-    assert alive() is not None
-    assert drops.drain() == 0
-    assert alive() is None
 
 
 def test_another_thread_is_not_interrupted(held: Held, interrupted: Interrupt) -> None:
@@ -197,7 +168,7 @@ def test_another_thread_is_not_interrupted(held: Held, interrupted: Interrupt) -
         thread.start()
     thread.join(PATIENCE)
     assert results == [[2.0] * 4]
-    assert WATCHER.drain(PATIENCE)
+    assert COMPLETIONS.drain(PATIENCE)
 
 
 # --- errors that nobody asks for -------------------------------------------------------------------------------------------------
@@ -265,14 +236,14 @@ def test_who_cancelled_does_not_want_to_know(held: Held, caplog: pytest.LogCaptu
                 await task
 
     asyncio.run(main())
-    assert WATCHER.drain(PATIENCE)
+    assert COMPLETIONS.drain(PATIENCE)
     gc.collect()
     assert told(caplog) == []
 
 
 def test_a_result_that_nobody_asked_for_is_no_news(held: Held, caplog: pytest.LogCaptureFixture) -> None:
     with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4))).future()
-    assert WATCHER.drain(PATIENCE)
+    assert COMPLETIONS.drain(PATIENCE)
     gc.collect()
     assert told(caplog) == []
 

@@ -15,7 +15,7 @@ from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
 from tilec.errors import BorrowError, SchedulingError, UsageError, UseAfterMoveError
 from tilec.runtime import SingleStream, Stream, Tensor, value, zip_ops
-from tilec.runtime.ops.watcher import WATCHER
+from tilec.runtime.completion import COMPLETIONS
 
 
 @pytest.fixture(autouse=True)
@@ -81,10 +81,10 @@ def test_a_view_that_a_launch_reads_ends_with_its_last_name(held: Held) -> None:
 # --- futures -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_result_that_was_taken_is_not_kept_for_the_watcher(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_was_taken_is_not_kept_by_the_completion_thread(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may look much later."""
     told: list[Any] = []
-    monkeypatch.setattr(WATCHER, "watch", lambda mark, stream, tell: told.append(tell))
+    monkeypatch.setattr(COMPLETIONS, "watch", lambda mark, stream, tell: told.append(tell))
     shared = tensor(held).share()
     future = value(shared).map(lambda found: found.clone()).future()
     assert future.result().owners == 2

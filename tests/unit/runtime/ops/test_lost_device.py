@@ -19,9 +19,9 @@ from tests.unit.runtime.ops.graph_samples import Gpu
 from tests.waiting import PATIENCE
 from tilec.errors import ContextLostError, FaultError
 from tilec.runtime import Device, DeviceOp, Module, Stream, Tensor, load, use_device, value, with_context
+from tilec.runtime.completion import COMPLETIONS
 from tilec.runtime.cpu_launch import CpuOptions, CpuRun
 from tilec.runtime.cpu_queue import Queue
-from tilec.runtime.ops.watcher import WATCHER
 from tilec.testing.fragile_cpu import FragileCpuDriver
 
 SINCE = "the context of the cpu device is lost since the launch gave CUDA_ERROR_LAUNCH_FAILED"
@@ -89,7 +89,7 @@ def test_every_wait_ends_with_the_loss(lab: Lab, caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.DEBUG):
         before.clear()
         gc.collect()
-        assert WATCHER.drain(PATIENCE)
+        assert COMPLETIONS.drain(PATIENCE)
     assert caplog.text == ""
 
 
@@ -160,7 +160,7 @@ def test_graphs_of_a_lost_device(caplog: pytest.LogCaptureFixture) -> None:
         graph.close()
         del graph, z, x, y
         gc.collect()
-        assert WATCHER.drain(PATIENCE)
+        assert COMPLETIONS.drain(PATIENCE)
     assert caplog.text == ""
 
 

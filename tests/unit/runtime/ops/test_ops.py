@@ -15,11 +15,11 @@ from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes, joined
 from tilec.errors import DriverError, NestedExecutionError, SchedulingError, TilecError, UsageError, UsedOpError
 from tilec.runtime import Stream
+from tilec.runtime.completion import COMPLETIONS
 from tilec.runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.policy import SingleStream, use_device
-from tilec.runtime.ops.watcher import WATCHER
 
 HERE = "test_ops.py"
 
@@ -340,6 +340,6 @@ def test_work_of_an_op_that_failed_fails_no_other(held: Held) -> None:
     with pytest.raises(ValueError, match="mine"):
         with_context(fail).sync_on(stream)
     assert becomes(lambda: held.runs == 1)
-    assert WATCHER.drain(PATIENCE)
+    assert COMPLETIONS.drain(PATIENCE)
     held.fail = False
     assert Grow(held, ones(4)).sync_on(stream).tolist() == [2.0] * 4

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.waiting import becomes
+from tests.waiting import PATIENCE, becomes
 from tilec.errors import BorrowError, TensorError, UseAfterMoveError
 from tilec.model.dtype import DTYPES
 from tilec.runtime import dlpack, dlpack_export
+from tilec.runtime.completion import COMPLETIONS
 from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.tensors.drops import DROPS
 from tilec.runtime.tensors.host import numpy_dtype
 from tilec.runtime.tensors.lease import Holder
 from tilec.runtime.tensors.storage import freeing_stream
@@ -221,7 +221,7 @@ def test_an_array_is_a_tensor_and_lives_with_it(cpu: CpuDriver) -> None:
     gc.collect()
     assert gone == []
     del t
-    DROPS.drain()
+    assert COMPLETIONS.drain(PATIENCE)
     assert gone == ["gone"]
 
 

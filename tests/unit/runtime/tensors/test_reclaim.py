@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import gc
 import threading
-import types
 
 import pytest
 
 from tests.waiting import PATIENCE, becomes, joined
 from tilec.errors import DriverError, OutOfMemoryError
 from tilec.runtime.cpu_driver import CpuDriver
+from tilec.runtime.frees import FREES
 from tilec.runtime.memory import DeviceBuffer
 from tilec.runtime.streams import Stream
-from tilec.runtime.tensors import drops
 from tilec.runtime.tensors.pool import MemPool
 from tilec.runtime.tensors.storage import Storage, allocate_bytes
 from tilec.testing.fake_driver import FakeDriver
@@ -165,20 +164,6 @@ def test_the_collector_waits_for_no_stream(cpu: CpuDriver) -> None:
         assert becomes(lambda: pool.stats.used == 0, collect=False)
 
 
-def test_the_collector_runs_until_the_interpreter_has_taken_its_modules_apart() -> None:
-    """Whatever is said then, programs show at their end."""
-    (told,) = [callback for callback in gc.callbacks if callback.__module__ == drops.__name__]
-    alone = types.FunctionType(told.__code__, {}, argdefs=told.__defaults__)
-    gc.disable()
-    try:
-        alone("start", {})
-        assert drops._COLLECTING[0] == threading.get_ident()
-        alone("stop", {})
-        assert drops._COLLECTING[0] is None
-    finally:
-        gc.enable()
-
-
 def test_what_the_collector_found_is_given_back_before_more_is_taken(cpu: CpuDriver) -> None:
     pool = MemPool("cpu", max_size=64, driver=cpu)
     Cycle(Storage.allocate(cpu, CPU, 64, 0, pool.handle))
@@ -206,7 +191,9 @@ def test_memory_that_another_thread_is_giving_back_is_waited_for(cpu: CpuDriver,
         assert go.wait(PATIENCE)
         storage.free()
 
-    drops.DROPS.later(give_back)
+    FREES.later(give_back)
+    draining = threading.Thread(target=FREES.drain)
+    draining.start()
     assert at_it.wait(PATIENCE)
     timer = threading.Timer(0.05, go.set)
     timer.start()
@@ -214,7 +201,7 @@ def test_memory_that_another_thread_is_giving_back_is_waited_for(cpu: CpuDriver,
         assert Storage.allocate(cpu, CPU, 64, 0, pool.handle).address
     else:
         assert pool.stats.used == 0
-    joined(timer)
+    joined(timer, draining)
 
 
 def test_what_is_dropped_outside_of_a_collection_is_given_back_at_once(cpu: CpuDriver) -> None:

@@ -15,13 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.waiting import Gate, joined
+from tests.waiting import PATIENCE, Gate, joined
 from tilec.errors import DriverError, OutOfMemoryError, SchedulingError
 from tilec.runtime import Stream
+from tilec.runtime.completion import COMPLETIONS
 from tilec.runtime.cpu_driver import POISON, CpuDriver
+from tilec.runtime.frees import FREES
 from tilec.runtime.marks import Mark
 from tilec.runtime.seam import CopyKind
-from tilec.runtime.tensors.drops import DROPS, Drops
 from tilec.runtime.tensors.storage import Storage, freeing_stream
 from tilec.testing.fake_driver import H200, FakeDriver
 
@@ -117,10 +118,10 @@ def test_frees_wait_for_the_end_of_a_capture(driver: FakeDriver) -> None:
     steps(driver)
     driver.begin_capture(0, 5)
     del first, second
-    DROPS.drain()
+    FREES.drain()
     assert steps(driver) == [("free", 6)], "the other one would become a part of the graph"
     driver.end_capture(0, 5)
-    DROPS.drain()
+    FREES.drain()
     assert steps(driver) == [("free", 5)]
 
 
@@ -135,11 +136,11 @@ def test_owners_of_foreign_memory_wait_for_the_end_of_a_capture(driver: FakeDriv
     del owner
     driver.begin_capture(0, 5)
     del storage
-    DROPS.drain()
+    FREES.drain()
     assert gone() is not None
     driver.end_capture(0, 5)
-    DROPS.drain()  # makes the mark
-    DROPS.drain()
+    FREES.drain()  # makes the mark
+    assert COMPLETIONS.drain(PATIENCE)
     assert gone() is None
 
 
@@ -181,7 +182,7 @@ def test_a_storage_in_a_cycle_is_freed_by_the_collector(driver: FakeDriver) -> N
     cycle.append(cycle)
     del storage, cycle
     gc.collect()
-    DROPS.drain()
+    FREES.drain()
     assert steps(driver) == [("allocate", 5), ("free", 5)]
 
 
@@ -278,7 +279,7 @@ def late_reader(frees: str) -> list[int]:
     storage.pass_through(two, write=False)
     driver.copy_async(CPU, target.ctypes.data, storage.address, 4, two, CopyKind.TO_HOST)
     if frees == "at once":
-        storage._finalizer.never()
+        storage._release._calls.clear()
         driver._free(storage.address)
     del storage
     gate.open.set()
@@ -319,10 +320,10 @@ def test_the_owner_of_foreign_memory_lives_until_the_last_use_is_over(driver: Fa
     driver._streams, event = itertools.repeat(0x77), 0x77
     driver.pending.add(event)
     del storage
-    DROPS.drain()
+    assert not COMPLETIONS.drain(0.01)
     assert seen == []
     driver.pending.clear()
-    assert DROPS.drain() == 0
+    assert COMPLETIONS.drain(PATIENCE)
     assert seen == ["gone"]
     assert "free" not in driver.calls
 
@@ -335,17 +336,6 @@ def test_an_owner_whose_memory_was_never_used_goes_at_once(driver: FakeDriver) -
     assert seen == []
     del storage
     assert seen == ["gone"]
-
-
-def test_work_that_failed_holds_nothing() -> None:
-    class Failing(FakeDriver):
-        def event_reached(self, ordinal: int, event: int) -> bool:
-            raise DriverError("the launch failed", result="CUDA_ERROR_LAUNCH_FAILED")
-
-    drops = Drops()
-    driver = Failing()
-    drops.keep([Mark(driver, 0, 5)], Owner())
-    assert drops.drain() == 0
 
 
 # --- out of memory -----------------------------------------------------------------------------------------------------------------

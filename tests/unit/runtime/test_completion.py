@@ -1,0 +1,164 @@
+"""Completion threads: nothing that goes wrong around them leaves a caller waiting for ever."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+import pytest
+
+from tests.waiting import PATIENCE, Gate, becomes, joined
+from tilec.runtime import Device, DeviceOp, ExecutionContext, use_device, value, with_context
+from tilec.runtime import completion as module
+from tilec.runtime.completion import Completions
+from tilec.runtime.cpu_driver import CpuDriver
+from tilec.runtime.marks import Mark
+
+CPU = -1
+
+
+class Odd(CpuDriver):
+    """A device that cannot say whether it is done."""
+
+    odd = True
+
+    def synchronize_event(self, ordinal: int, event: int) -> None:
+        if self.odd:
+            raise ValueError("255 is not a valid CUresult")
+        super().synchronize_event(ordinal, event)
+
+
+def test_whoever_waits_is_told_of_errors_of_any_kind() -> None:
+    """The bindings raise what is no error of tilec, for one where they do not know a result."""
+    driver, completions = Odd(), Completions()
+    told: list[Any] = []
+    completions.watch(Mark(driver, CPU, 0), 0, told.append)
+    assert completions.drain(PATIENCE)
+    assert [str(error) for error in told] == ["255 is not a valid CUresult"]
+    driver.odd = False
+    completions.watch(Mark(driver, CPU, 0), 0, told.append)
+    assert completions.drain(PATIENCE)
+    assert told[1:] == [None]
+
+
+def test_what_is_kept_is_released_where_the_device_cannot_tell() -> None:
+    kept, completions = Kept(), Completions()
+    alive = weakref.ref(kept)
+    completions.keep(Mark(Odd(), CPU, 0), 0, kept)
+    del kept
+    assert completions.drain(PATIENCE)
+    assert alive() is None
+
+
+class Kept:
+    """Something whose end can be seen."""
+
+
+def test_a_machine_without_threads_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unstarted(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    driver, completions = Device("cpu").driver, Completions()
+    told: list[Any] = []
+    marks = [Mark(driver, CPU, 0) for _ in range(2)]
+    with monkeypatch.context() as patch:
+        patch.setattr(module.threading, "Thread", Unstarted)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            completions.watch(marks[0], 0, told.append)
+    completions.watch(marks[1], 0, told.append)
+    assert completions.drain(PATIENCE)
+    assert told == [None, None]
+
+
+def test_a_stream_is_not_held_up_by_another_one() -> None:
+    driver, completions, gate = CpuDriver(), Completions(), Gate()
+    gate.open.clear()
+    told: list[str] = []
+    slow, quick = (driver.create_stream(CPU) for _ in range(2))
+    driver.call(slow, "wait", gate, [])
+    completions.watch(Mark(driver, CPU, slow), slow, lambda _: told.append("slow"))
+    completions.watch(Mark(driver, CPU, quick), quick, lambda _: told.append("quick"))
+    assert becomes(lambda: told == ["quick"])
+    assert completions.busy
+    gate.open.set()
+    assert completions.drain(PATIENCE)
+    assert told == ["quick", "slow"]
+
+
+def test_a_thread_ends_without_work_and_another_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LINGER", 0.0)
+    driver, completions = CpuDriver(), Completions()
+    threads: list[threading.Thread] = []
+    for _ in range(2):
+        completions.watch(Mark(driver, CPU, 0), 0, lambda _: threads.append(threading.current_thread()))
+        assert completions.drain(PATIENCE)
+        joined(threads[-1])
+    assert all(thread.daemon for thread in threads)
+    assert threads[0] is not threads[1]
+
+
+def test_an_idle_thread_waits_and_does_not_ask() -> None:
+    """Neither the device nor the interpreter is bothered while nothing is done."""
+
+    class Counting(CpuDriver):
+        asked = 0
+
+        def event_reached(self, ordinal: int, event: int) -> bool:
+            self.asked += 1
+            return super().event_reached(ordinal, event)
+
+    driver, completions, gate = Counting(), Completions(), Gate()
+    gate.open.clear()
+    driver.call(0, "wait", gate, [])
+    completions.watch(Mark(driver, CPU, 0), 0, lambda _: None)
+    assert not completions.drain(0.05)
+    gate.open.set()
+    assert completions.drain(PATIENCE)
+    assert driver.asked == 0
+
+
+# --- what an op came to reaches whoever waits, whatever is wrong with it ------------------------------------------------------------
+
+
+class Unnoted(Exception):  # noqa: N818 - a class of somebody else
+    """An error that refuses notes, and to be asked for them."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("add_note", "__notes__"):
+            raise LookupError(name)
+        return super().__getattribute__(name)
+
+
+def failing(error: Exception, moved: Any = None) -> DeviceOp[None]:
+    """An op whose work on the device fails, and into which something has moved."""
+
+    def fail() -> None:
+        raise error
+
+    def body(ctx: ExecutionContext) -> DeviceOp[None]:
+        ctx.driver.call(ctx.stream, "fail", fail, [])
+        if moved is not None:
+            ctx.moved(moved, object())
+        return value(None)
+
+    return with_context(body)
+
+
+def test_an_error_that_cannot_be_noted_on_is_the_ops_all_the_same() -> None:
+    spoilt = ValueError("with notes of its own")
+    spoilt.__notes__ = ()  # type: ignore[assignment]
+    with use_device("cpu"):
+        with pytest.raises(Unnoted):
+            failing(Unnoted()).future().result(PATIENCE)
+        with pytest.raises(ValueError, match="with notes of its own"):
+            failing(spoilt).future().result(PATIENCE)
+
+
+def test_an_op_fails_also_where_what_moved_in_cannot_be_given_back(caplog: pytest.LogCaptureFixture) -> None:
+    with use_device("cpu"):
+        future = failing(ValueError("the device's"), moved=object()).future()
+    with pytest.raises(ValueError, match="the device's"):
+        future.result(PATIENCE)
+    assert "could not be given back" in caplog.text
