@@ -6,13 +6,17 @@ import contextlib
 import os
 import re
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 from tilec.errors import ContextLostError, DriverError, NoDeviceError
+from tilec.runtime.layout import device_words
 from tilec.runtime.lost import Losses
 
 _UNKNOWN = r"(\d+) is not a valid CUresult"
+# The drivers that were started in this process.
+_STARTED: weakref.WeakSet[Calls] = weakref.WeakSet()
 
 
 class _Nothing:
@@ -51,6 +55,20 @@ class Calls:
         self._count = int(self._ask("cuDeviceGetCount"))
         if self._count == 0:
             raise self._no_device("cuDeviceGetCount", api.CUresult.CUDA_ERROR_NO_DEVICE)
+        _STARTED.add(self)
+
+    def refuse_all(self) -> None:
+        """Refuse every call from now on: this is a forked child, where CUDA does not work once its parent has started it."""
+        from tilec.runtime.results import ADVICE
+
+        result = "CUDA_ERROR_NOT_INITIALIZED"
+        cause, fix = ADVICE[result]
+        self._contexts.clear()
+        self._lock = threading.Lock()
+        for ordinal in range(self._count):
+            what = f"the context of {device_words(ordinal)} is lost since the fork"
+            lost = ContextLostError(what, cause=cause, fix=fix, device=ordinal, result=result, code=3, since="the fork")
+            self._losses.errors.setdefault(ordinal, lost)
 
     # Contexts
 
@@ -177,6 +195,14 @@ def is_final(result: Any) -> bool:
     from tilec.runtime.results import STICKY
 
     return result_name(result) in STICKY
+
+
+def _forked() -> None:
+    for driver in list(_STARTED):
+        driver.refuse_all()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _no_driver(error: BaseException) -> NoDeviceError:

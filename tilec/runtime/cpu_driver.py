@@ -24,7 +24,6 @@ from tilec.runtime.cpu_launch import CpuOptions, Launching, QueuedCall, out_of_m
 from tilec.runtime.cpu_memory import Allocations, foreign_bytes, rows_of
 from tilec.runtime.cpu_pools import Pool
 from tilec.runtime.cpu_queue import Mark, Queue, Work, end_all
-from tilec.runtime.forks import renew_locks
 from tilec.runtime.graph_double import Captures, Executable, GraphDouble, Node
 from tilec.runtime.layout import ON_CPU, ON_GPU
 from tilec.runtime.once import Once
@@ -452,7 +451,6 @@ def _never() -> bool:
 
 
 def _forked() -> None:
-    renew_locks()
     for driver in list(_DRIVERS):
         driver.renew()
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-
 from tilec.runtime.cpu_memory import Allocations
+from tilec.runtime.forks import ForkLock
 from tilec.runtime.seam import PoolStats
 
 
@@ -20,7 +19,7 @@ class Pool:
             max_size: the most bytes to have; 0 for no bound.
         """
         self._allocations = allocations
-        self._lock = threading.RLock()  # reentrant: a collected tensor may be freed from inside
+        self._lock = ForkLock()  # reentrant: a collected tensor may be freed from inside
         self._threshold = release_threshold
         self._max = max_size
         self._kept: dict[int, list[int]] = {}  # addresses by size

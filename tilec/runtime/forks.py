@@ -1,53 +1,43 @@
-"""A forked child has none of its parent's threads: locks that these held when it was made are new ones there, or they would stay held."""
+"""Locks that are free in a forked child, which has none of its parent's threads."""
 
 from __future__ import annotations
 
-import gc
-import sys
+import os
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+import weakref
 
-_MAKERS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threading.Lock, threading.RLock, threading.Condition)}
-# What locks are called, of objects and of modules. A condition comes behind the lock that it is over, if its object has one.
-_NAMES = ("_lock", "lock", "_changed", "_pool_lock", "_LOCK", "_STORES_LOCK")
+_LOCKS: weakref.WeakSet[ForkLock] = weakref.WeakSet()
 
 
-def renew_locks() -> None:
-    """Give every module and object of tilec new locks. What a thread was changing meanwhile stays as far as it had come."""
-    for thing in _things():
-        for name in _NAMES:
-            kind = type(_attribute(thing, name))
-            make = _MAKERS.get(kind)
-            if make is not None:
-                made = threading.Condition(_attribute(thing, "_lock")) if kind is threading.Condition else make()
-                object.__setattr__(thing, name, made)  # values that are frozen take it too
+class ForkLock:
+    """A reentrant lock of something that lives as long as the process or a device: a child may need it whichever thread had it.
+
+    Locks of tensors and ops are plain ones: a program that forks in the middle of an op cannot use its tensors in the child.
+    """
+
+    __slots__ = ("__weakref__", "_lock")
+
+    def __init__(self) -> None:
+        """Make a lock that no thread has."""
+        self.renew()
+        _LOCKS.add(self)
+
+    def renew(self) -> None:
+        """Let no thread have it."""
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        """Acquire it."""
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        """Release it."""
+        self._lock.release()
 
 
-def _attribute(thing: Any, name: str) -> Any:
-    """Without asking the object for names that it makes up."""
-    try:
-        return object.__getattribute__(thing, name)
-    except AttributeError:
-        return None
+def _renew_all() -> None:
+    for lock in list(_LOCKS):
+        lock.renew()
 
 
-def _things() -> Iterator[Any]:
-    for name, module in list(sys.modules.items()):
-        if name.startswith("tilec."):
-            yield module
-    frozen = gc.get_freeze_count() > 0  # servers freeze what is there before they fork, and then it is not listed
-    if frozen:
-        gc.unfreeze()
-    ours: dict[type, bool] = {}
-    for thing in gc.get_objects():
-        kind = type(thing)
-        if ours.get(kind) or (kind not in ours and ours.setdefault(kind, _is_ours(kind))):
-            yield thing
-    if frozen:
-        gc.freeze()
-
-
-def _is_ours(kind: type) -> bool:
-    """Whether a class of tilec's, or one that is derived from it."""
-    return any(str(getattr(base, "__module__", "")).startswith("tilec.") for base in kind.__mro__)
+os.register_at_fork(after_in_child=_renew_all)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tilec.errors import ContextLostError, DriverError, KernelCacheError, TileIRError
 from tilec.model.image import ImageInfo
 from tilec.model.jit import JitBy
+from tilec.runtime.forks import ForkLock
 from tilec.runtime.seam_types import FunctionFacts, FunctionHandle
 from tilec.values import value_class
 
@@ -30,7 +31,7 @@ class ImageStore:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._entries: dict[tuple[Any, ...], _Entry] = {}
 
     def function(
@@ -97,7 +98,7 @@ def refused(error: DriverError, what: str, ordinal: int, kernel: str = "") -> Ke
 
 
 _STORES: weakref.WeakKeyDictionary[DeviceDriver, ImageStore] = weakref.WeakKeyDictionary()
-_STORES_LOCK = threading.Lock()
+_STORES_LOCK = ForkLock()
 
 
 def store_of(driver: DeviceDriver) -> ImageStore:

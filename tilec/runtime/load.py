@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from tilec.bundle.choose import JIT_VARIABLE
 from tilec.bundle.read import Bundle
 from tilec.model.kernel import BundleInfo
 from tilec.runtime.devices import driver_of, find_device
+from tilec.runtime.forks import ForkLock
 from tilec.runtime.images import store_of
 from tilec.runtime.launch import Launcher
 from tilec.runtime.once import Once
@@ -121,7 +121,7 @@ class _Launchers(Mapping[str, Launcher]):
     def __init__(self, site: Site) -> None:
         self._site = site
         self._made: dict[str, Launcher] = {}
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def __getitem__(self, name: str) -> Launcher:
         with self._lock:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Any
 
 from tilec.errors import ContextLostError
+from tilec.runtime.forks import ForkLock
 from tilec.runtime.seam import DeviceDriver
 
 _Pools = dict[int, list[int]]
 _POOLS: weakref.WeakKeyDictionary[DeviceDriver, _Pools] = weakref.WeakKeyDictionary()
 _FOLLOWED: weakref.WeakKeyDictionary[DeviceDriver, dict[tuple[int, int], weakref.WeakSet[Any]]] = weakref.WeakKeyDictionary()
-_LOCK = threading.RLock()
+_LOCK = ForkLock()
 # The device whose pool was asked for last: driver, ordinal and pool, in one object for the sake of threads.
 _last: tuple[weakref.ref[DeviceDriver] | None, int, list[int]] = (None, 0, [])
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
+
+from tilec.runtime.forks import ForkLock
 
 T = TypeVar("T")
 
@@ -19,7 +20,7 @@ class Once(Generic[T]):
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._lock = threading.RLock()  # found by this name, and renewed, in a forked child
+        self._lock = ForkLock()
         self._made: list[T] = []
         functools.update_wrapper(self, make)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-import threading
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from tilec.runtime.forks import ForkLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,7 @@ class Package:
         self.name = name
         self.file = file
         self.index = index
-        self._lock = threading.RLock()
+        self._lock = ForkLock()
         self._bundle: Bundle | None = None
         self._modules: dict[tuple[DeviceDriver, int], Module] = {}
         self.makers = Makers(self._packaged)
@@ -126,7 +127,7 @@ class Makers(dict[str, "Callable[..., Any]"]):
         """Let `make` make that of a kernel."""
         super().__init__()
         self._make = make
-        self._lock = threading.RLock()
+        self._lock = ForkLock()
 
     def __missing__(self, kernel: str) -> Callable[..., Any]:
         """Make it, once."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 import pytest
 from cuda.bindings import driver as real
 
 from tests.unit.runtime.driver_api import CONTEXTS, OK, PARTS, SHAPE, Api
-from tilec.errors import DriverError
+from tilec.errors import ContextLostError, DriverError
 from tilec.runtime._driver import Driver
 
 
@@ -183,3 +184,30 @@ def test_waiting_for_a_device_waits_for_its_context():
     assert ("cuCtxSynchronize",) in api.calls
     with pytest.raises(DriverError, match="cuCtxSynchronize failed: CUDA_ERROR_LAUNCH_FAILED"):
         Driver(Api(cuCtxSynchronize="LAUNCH_FAILED")).synchronize_device(0)
+
+
+def test_a_forked_child_is_refused_and_told_to_spawn():
+    driver = Driver(Api(devices=2))
+    with driver.current(1):
+        pass
+    child = os.fork()
+    if not child:
+        refused = 0
+        for call in (lambda: driver.allocate(0, 64, None), lambda: driver.create_stream(1), lambda: driver.load_module(1, b"")):
+            try:
+                call()
+            except ContextLostError as error:
+                refused += "lost since the fork gave CUDA_ERROR_NOT_INITIALIZED" in str(error) and "with the spawn method" in error.fix
+        driver.free_pinned(0, 64)  # what destructors do is silent
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    assert driver.allocate(0, 64, None) is not None
+
+
+def test_a_forked_child_may_start_cuda_where_its_parent_has_not():
+    child = os.fork()
+    if not child:
+        driver = Driver(Api())
+        with driver.current(0):
+            os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from tilec.model.dtype import DTYPES
+from tilec.runtime.forks import ForkLock
 from tilec.runtime.seam import DeviceDriver
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ CODES = {
 _FROM_F32 = frozenset(("f16", "bf16", "f64", "f8e4m3", "f8e5m2"))
 # By driver and device: for the life of the process, as images are.
 _LOADED: dict[tuple[DeviceDriver, int], Module] = {}
-_LOCK = threading.Lock()
+_LOCK = ForkLock()
 
 
 def kernels(driver: DeviceDriver, ordinal: int) -> Module:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
 
 from tilec.errors import ArgumentError, SchedulingError
 from tilec.runtime.defaults import HERE, Defaults, named_device, set_process_device
 from tilec.runtime.device import Device
+from tilec.runtime.forks import ForkLock
 from tilec.runtime.handles import stream_handle
 from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.scalars import whole
@@ -47,7 +47,7 @@ class StreamPoolRoundRobin(Uncopied):
         self.device = current_device() if device is None else Device(device)
         self._places = itertools.cycle(range(streams))
         self._streams: list[Stream | None] = [None] * streams
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._closed = False
 
     def next_stream(self) -> Stream:
@@ -94,7 +94,7 @@ class SingleStream(StreamPoolRoundRobin):
 
 # By device: for the life of the process, as streams that threads share have to be.
 _POLICIES: dict[Device, StreamPoolRoundRobin] = {}
-_LOCK = threading.RLock()
+_LOCK = ForkLock()
 # The device whose policy was asked for last, and that policy: to know the object again costs less than to look it up.
 _last: tuple[Device | None, StreamPoolRoundRobin | None] = (None, None)
 # Device 0, once somebody meant it: asking the driver for it at every op would cost.

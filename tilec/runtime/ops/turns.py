@@ -7,10 +7,11 @@ import threading
 from types import TracebackType
 
 from tilec.errors import SchedulingError
+from tilec.runtime.forks import ForkLock
 
 # What each thread waits for. A holder is written down before it can wait itself, so the last of a circle finds the others here.
 _WAITS: dict[int, Turn] = {}
-_LOCK = threading.RLock()  # the collector may run ops of dropped objects from inside
+_LOCK = ForkLock()  # the collector may run ops of dropped objects from inside
 
 
 class Turn:

@@ -6,13 +6,13 @@ import contextlib
 import contextvars
 import functools
 import operator
-import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
 from tilec.errors import SchedulingError, UsageError
 from tilec.runtime.devices import driver_of, ordinal_of
+from tilec.runtime.forks import ForkLock
 from tilec.runtime.frees import FREES, Release
 from tilec.runtime.protocols import DeviceLike
 from tilec.runtime.scalars import bare, byte_count
@@ -25,7 +25,7 @@ _HERE: contextvars.ContextVar[tuple[MemPool, ...]] = contextvars.ContextVar("til
 
 # Pools that somebody made, so that what they keep can be had where memory is wanted. The lock: nobody closes one that is trimmed.
 _MADE: weakref.WeakSet[MemPool] = weakref.WeakSet()
-_LOCK = threading.RLock()
+_LOCK = ForkLock()
 # What has pools that were borrowed.
 _OWNERS: list[Any] = []
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import collections
 import ctypes
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from tilec.errors import DriverError
+from tilec.runtime.forks import ForkLock
 from tilec.runtime.marks import Mark
 from tilec.runtime.seam import CopyKind, DeviceDriver
 
@@ -33,7 +33,7 @@ class Staging:
         self._driver = driver
         self._ordinal = ordinal
         self.stream = driver.create_stream(ordinal)
-        self._lock = threading.RLock()
+        self._lock = ForkLock()
         self._chunks: collections.deque[tuple[int, Mark]] = collections.deque()
         # By size. The collector gives blocks back, on whatever thread: in one step of the interpreter, and without a driver call.
         self._free: dict[int, collections.deque[int]] = {}
@@ -144,7 +144,7 @@ class Block:
 
 
 _STAGING: weakref.WeakKeyDictionary[DeviceDriver, dict[int, Staging]] = weakref.WeakKeyDictionary()
-_LOCK = threading.RLock()
+_LOCK = ForkLock()
 
 
 def staging_of(driver: DeviceDriver, ordinal: int) -> Staging:
