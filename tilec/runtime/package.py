@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
-from types import FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from tilec.runtime.forks import ForkLock
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tilec.runtime.protocols import DeviceLike
     from tilec.runtime.seam import DeviceDriver
 
-F = TypeVar("F")
+F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class Package:
@@ -107,11 +107,6 @@ class Package:
                     module = self._modules[driver, ordinal] = load(self.bundle, ordinal, driver=driver)
         return module
 
-    @property
-    def launch(self) -> Makers:
-        """The same, as packages ask for it that were built before there were `makers`."""
-        return self.makers
-
     def _packaged(self, kernel: str) -> Callable[..., Any]:
         from tilec.runtime.ops.lazy import packaged
 
@@ -119,9 +114,7 @@ class Package:
 
 
 class Makers(dict[str, "Callable[..., Any]"]):
-    """What makes launches that run later, by kernel: functions of every argument in order (what launchers take, or ops of it), and of the
-    value of every axis that a caller chooses, in the manifest's order. They are made when they are first asked for.
-    """
+    """What makes launches that run later, by kernel; each is made when it is first asked for."""
 
     def __init__(self, make: Callable[[str], Callable[..., Any]]) -> None:
         """Let `make` make that of a kernel."""
@@ -136,37 +129,19 @@ class Makers(dict[str, "Callable[..., Any]"]):
                 self[kernel] = self._make(kernel)
         return self[kernel]
 
-    def __call__(self, kernel: str, values: tuple[Any, ...], choices: tuple[Any, ...] = ()) -> Any:
-        """A launch that runs later, as packages ask for it that were built before there were `makers`."""
-        return self[kernel](values, choices)
-
 
 class OnDevice:
-    """Makes functions of a generated package those of one device: the same code, with other makers. What else their module has is as it is
-    when this is made.
-    """
+    """Makes functions of a generated package those of one device: their ops run there."""
 
-    def __init__(self, module: Module, names: dict[str, Any], makers: str) -> None:
-        """Take the makers of a module.
-
-        Args:
-            module: the bundle on the device.
-            names: what the functions' module has.
-            makers: name of the makers in it.
-        """
-        self._names = {**names, makers: lazily(module)}
+    def __init__(self, module: Module) -> None:
+        """Use the kernels of a module."""
+        self._launchers = Makers(lambda kernel: module.lazy[kernel])
 
     def __call__(self, function: F) -> F:
-        """The function of the device."""
-        given: Any = function
-        # Code of its own: an interpreter notes in it where it found things, and would find them elsewhere with each call.
-        made = FunctionType(given.__code__.replace(), self._names, given.__name__, given.__defaults__)
-        for name in ("__annotations__", "__doc__", "__kwdefaults__", "__module__", "__qualname__"):
-            setattr(made, name, getattr(given, name))
-        found: Any = made
-        return found  # type: ignore[no-any-return]
+        """Return the function of the device."""
 
+        @functools.wraps(function)
+        def on_device(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs).run_by(self._launchers)
 
-def lazily(module: Module) -> Makers:
-    """What makes launches that run later on the device of a module."""
-    return Makers(lambda kernel: module.lazy[kernel].make)
+        return cast("F", on_device)

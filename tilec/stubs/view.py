@@ -102,7 +102,7 @@ def package_view(info: BundleInfo, bundle_name: str, index: str) -> PackageView:
         held=own["_functions"],
         lazy=own["lazy"],
         functions=own["Functions"],
-        init=tuple(_init(ops, own["lazy"], launch)),
+        init=tuple(_init(ops, own["lazy"])),
         launch=launch,
         listed=tuple(entry(", ".join(kernel.name for kernel in info.kernels), "as the functions of this module")) if ops else (),
         bundle=(literal(bundle_name), literal(index)),
@@ -111,13 +111,13 @@ def package_view(info: BundleInfo, bundle_name: str, index: str) -> PackageView:
     )
 
 
-def _init(ops: list[LazyView], lazy: str, launch: str) -> list[str]:
+def _init(ops: list[LazyView], lazy: str) -> list[str]:
     """What makes the functions of one device. Its variables must not hide functions."""
     exported = {op.exported for op in ops}
     own, loaded, made = (unique(name, exported) for name in ("self", "loaded", "on_device"))
     lines = [f"def __init__({own}, {loaded}: Loaded) -> None:", f'    """Use the functions of this module, or `Module.{lazy}`."""']
     if ops:
-        lines.append(f"    {made} = OnDevice({loaded}, globals(), {literal(launch)})")
+        lines.append(f"    {made} = OnDevice({loaded})")
     return [*lines, *(f"    {own}.{op.name} = {made}({op.exported})" for op in ops)]
 
 

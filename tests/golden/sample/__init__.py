@@ -398,7 +398,7 @@ class Functions:
 
     def __init__(self, loaded: Loaded) -> None:
         """Use the functions of this module, or `Module.lazy`."""
-        on_device = OnDevice(loaded, globals(), "_launch")
+        on_device = OnDevice(loaded)
         self.add = on_device(add)
         self.gemm = on_device(gemm)
         self.everything = on_device(everything)
@@ -422,4 +422,4 @@ def load(device: DeviceLike | None = None) -> Module:
     return Module(_tilec_package_.load(device))
 
 
-# Written by tilec, sha256 b6485900fb53577b7b1c1964e8f499bc8f04c00215e74e35e852d8ef40de7a47
+# Written by tilec, sha256 5dc39d7bd74176ffba5c56520b6dc3f0f5ddcece90cf31508bfb0108b3f50c08

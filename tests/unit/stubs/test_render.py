@@ -189,7 +189,8 @@ def test_kernels_whose_names_meet_others(name):
     # The functions of a device have the kernels' names, and are made of the module's, which no variable hides.
     exported = f"{name}_" if name in RESERVED else name
     init = next(node for node in functions.body if isinstance(node, ast.FunctionDef))
-    kept = {node.targets[0].attr: node.value.args[0].id for node in init.body if isinstance(node, ast.Assign) and len(node.value.args) == 1}
+    assigned = [node for node in init.body if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)]
+    kept = {node.targets[0].attr: node.value.args[0].id for node in assigned}
     assert kept == {"add": "add", name: exported}
     local = {argument.arg for argument in init.args.args} | {
         node.id for node in ast.walk(init) if isinstance(getattr(node, "ctx", None), ast.Store) and isinstance(node, ast.Name)

@@ -5,7 +5,7 @@ arguments.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, final
 
 from tilec.errors import ArgumentError, LaunchError, LaunchLimitError, UsageError
@@ -105,6 +105,11 @@ class LazyLaunch(DeviceOp[R_co]):
         wanted = {**self._hints, **hints}
         self._require(self._axes, wanted)
         self._hints = wanted
+        return self
+
+    def run_by(self, launchers: Mapping[str, LazyLauncher]) -> Self:
+        """Run on the device of these launchers, the one of this kernel among them: for functions of a generated package."""
+        self._origin = launchers[self._origin.contract.name]._origin  # noqa: SLF001 - its own module
         return self
 
     def _require(self, axes: Axes, hints: dict[str, int]) -> None:
@@ -259,18 +264,6 @@ class LazyLauncher:
         values, axes = bind(contract, args, kwargs)
         require_built(contract, self._origin.pinned, axes)
         return LazyLaunch(self._origin, values, axes)
-
-    def launch(self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> Any:
-        """The same for generated code: every argument in order, and the value of every axis that a caller chooses."""
-        return self.make(tuple(values), choices)
-
-    @property
-    def make(self) -> Make:
-        """Does so too, of (values, choices)."""
-        launcher = self._launcher
-        if launcher.make is None:
-            launcher.make = _Maker(self._origin).make
-        return launcher.make
 
     def __repr__(self) -> str:
         """`<LazyLauncher add on device 0 (NVIDIA H200)>`."""

@@ -79,14 +79,13 @@ def test_the_first_launch_of_a_package_is_an_op() -> None:
     assert [launch.arguments for launch in driver.launches] == [(*addresses, 512, 2.0)]
 
 
-def test_packages_that_were_built_earlier_ask_for_launches_by_name() -> None:
+def test_a_package_makes_what_makes_launches_of_a_kernel_once() -> None:
     driver, package = fake_driver(ADD), Package("sample", "sample.tilec")
     package._bundle = bundle_of(ADD)
     assert package.makers["add"] is package.makers["add"]
     with use_device(Device(0, driver=driver)):
         package.makers["add"]((*on(driver, 512, 512, 512), 2.0)).sync()
-        package.launch("add", (*on(driver, 512, 512, 512), 3.0)).sync()
-    assert [launch.arguments[4] for launch in driver.launches] == [2.0, 3.0]
+    assert [launch.arguments[4] for launch in driver.launches] == [2.0]
 
 
 def test_a_chain_that_fails_gives_back_what_moved_in(gpu: tuple[Module, FakeDriver]) -> None:
