@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
@@ -33,10 +34,6 @@ E = TypeVar("E")
 F = TypeVar("F")
 First = TypeVar("First")
 Last = TypeVar("Last")
-# Flag of the code of a coroutine function (inspect.COCOROUTINE, whose module costs more than it is worth here).
-COROUTINE = 0x80
-# Flags of functions that give something to be driven instead: coroutine functions, generators of both kinds.
-LATER = COROUTINE | 0x20 | 0x200
 
 
 class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
@@ -65,8 +62,8 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
             UsageError: it is a coroutine function or a generator.
         """
         super().__init_subclass__(**kwargs)
-        code = getattr(cls.__dict__.get("_execute"), "__code__", None)
-        if code is not None and code.co_flags & LATER:
+        execute = cls.__dict__.get("_execute")
+        if any(is_one(execute) for is_one in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
             what = f"{cls.__qualname__}._execute is a coroutine function or a generator, and has to give the result itself"
             raise UsageError(what, cause="nobody would await or iterate it", fix="enqueue everything in it and return the result")
 
@@ -351,9 +348,9 @@ def require_function(verb: str, given: Any) -> None:
     """
     if not callable(given):
         raise UsageError(f"{verb} takes a function, and this is a {type(given).__qualname__}", fix="pass a function of the result")
-    code = getattr(given, "__code__", None)
-    if code is not None and code.co_flags & COROUTINE:
-        what = f"{verb} takes a function, and {given.__qualname__} is a coroutine function"
+    if inspect.iscoroutinefunction(given):
+        name = getattr(given, "__qualname__", repr(given))
+        what = f"{verb} takes a function, and {name} is a coroutine function"
         raise UsageError(what, cause="it would give a coroutine, which nobody would await", fix="await the op, and then call it")
 
 
