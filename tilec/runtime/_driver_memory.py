@@ -272,11 +272,12 @@ class MemoryCalls(Calls):
 
     # Events
 
-    def create_event(self, ordinal: int, *, timed: bool = True) -> int:
-        """A mark that can be set in streams; one that only orders them, without times, costs less."""
+    def create_event(self, ordinal: int, *, timed: bool = True, blocking: bool = False) -> int:
+        """A mark that can be set in streams; one without times costs less. Waits for a `blocking` one sleep, and do not spin."""
         kinds = self._api.CUevent_flags
+        flags = (0 if timed else kinds.CU_EVENT_DISABLE_TIMING.value) | (kinds.CU_EVENT_BLOCKING_SYNC.value if blocking else 0)
         with self.current(ordinal):
-            made = self._ask("cuEventCreate", (kinds.CU_EVENT_DEFAULT if timed else kinds.CU_EVENT_DISABLE_TIMING).value)
+            made = self._ask("cuEventCreate", flags)
         event = int(made)
         self._known[event] = made
         return event

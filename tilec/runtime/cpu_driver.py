@@ -342,7 +342,7 @@ class CpuDriver(GraphDouble):
 
     # Events
 
-    def create_event(self, ordinal: int, *, timed: bool = True) -> int:
+    def create_event(self, ordinal: int, *, timed: bool = True, blocking: bool = False) -> int:
         """A mark that can be set in streams."""
         self.device(ordinal)
         with self._lock:

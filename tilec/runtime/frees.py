@@ -81,18 +81,16 @@ class Release:
         """Whether the call was not made yet."""
         return bool(self._calls)
 
-    def __call__(self) -> None:
-        """Make the call, unless it was made before."""
-        self.__del__()
-
     # The default is there also when the interpreter has taken this module apart.
-    def __del__(self, frees: Any = FREES) -> None:
+    def __call__(self, frees: Any = FREES) -> None:
         """Make the call, unless it was made before."""
         try:
             free = self._calls.pop()  # one step: of two threads that free, one has it
         except IndexError:
             return
         frees.call(free)
+
+    __del__ = __call__
 
 
 def _make(free: Callable[[], None]) -> None:

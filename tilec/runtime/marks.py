@@ -9,12 +9,13 @@ from tilec.errors import ContextLostError
 from tilec.runtime.forks import ForkLock
 from tilec.runtime.seam import DeviceDriver
 
-_Pools = dict[int, list[int]]
+# By device, and whether waits block.
+_Pools = dict[tuple[int, bool], list[int]]
 _POOLS: weakref.WeakKeyDictionary[DeviceDriver, _Pools] = weakref.WeakKeyDictionary()
 _FOLLOWED: weakref.WeakKeyDictionary[DeviceDriver, dict[tuple[int, int], weakref.WeakSet[Any]]] = weakref.WeakKeyDictionary()
 _LOCK = ForkLock()
-# The device whose pool was asked for last: driver, ordinal and pool, in one object for the sake of threads.
-_last: tuple[weakref.ref[DeviceDriver] | None, int, list[int]] = (None, 0, [])
+# The pool that was asked for last: driver, key and pool, in one object for the sake of threads.
+_last: tuple[weakref.ref[DeviceDriver] | None, tuple[int, bool], list[int]] = (None, (0, False), [])
 
 
 class Mark:
@@ -27,7 +28,7 @@ class Mark:
 
     __slots__ = ("__weakref__", "_pool", "done", "driver", "event", "ordinal")
 
-    def __init__(self, driver: DeviceDriver, ordinal: int, stream: int, since: int | None = None) -> None:
+    def __init__(self, driver: DeviceDriver, ordinal: int, stream: int, since: int | None = None, *, blocking: bool = False) -> None:
         """Record an event on a stream.
 
         Args:
@@ -35,12 +36,13 @@ class Mark:
             ordinal: the stream's device.
             stream: its handle.
             since: position of the stream where the work begins whose failure `failure` tells.
+            blocking: let `sync` sleep until it is reached: it wakes up later than one that spins, and takes no processor meanwhile.
         """
-        pool = _pool(driver, ordinal)
+        pool = _pool(driver, (ordinal, blocking))
         try:
             event = pool.pop()
         except IndexError:
-            event = driver.create_event(ordinal, timed=False)
+            event = driver.create_event(ordinal, timed=False, blocking=blocking)
         self.driver = driver
         self.ordinal = ordinal
         self.event = event
@@ -73,13 +75,13 @@ class Mark:
             self._pool.append(self.event)
 
 
-def _pool(driver: DeviceDriver, ordinal: int) -> list[int]:
-    """The events of a device that nobody uses. Most marks are of the same device: to know it again costs less than to look it up."""
+def _pool(driver: DeviceDriver, key: tuple[int, bool]) -> list[int]:
+    """The events that nobody uses. Most marks are of the same kind: to know it again costs less than to look it up."""
     global _last
-    last, device, pool = _last
-    if last is None or last() is not driver or device != ordinal:
-        pool = _POOLS.setdefault(driver, {}).setdefault(ordinal, [])
-        _last = weakref.ref(driver), ordinal, pool
+    last, known, pool = _last
+    if last is None or last() is not driver or known != key:
+        pool = _POOLS.setdefault(driver, {}).setdefault(key, [])
+        _last = weakref.ref(driver), key, pool
     return pool
 
 

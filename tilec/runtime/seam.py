@@ -173,8 +173,8 @@ class DeviceDriver(Protocol):
     def synchronize_device(self, ordinal: int) -> None:
         """Wait for everything on all streams of a device."""
 
-    def create_event(self, ordinal: int, *, timed: bool = True) -> int:
-        """A mark that can be set in streams; one that only orders them, without times, costs less."""
+    def create_event(self, ordinal: int, *, timed: bool = True, blocking: bool = False) -> int:
+        """A mark that can be set in streams; one without times costs less. Waits for a `blocking` one sleep, and do not spin."""
 
     def destroy_event(self, ordinal: int, event: int) -> None:
         """Give an event back; streams that wait for it still do."""

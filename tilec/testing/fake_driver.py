@@ -375,7 +375,7 @@ class FakeDriver(GraphDouble):
         self._note("synchronize_device", ordinal)
         self._captures.refuse_all("cuCtxSynchronize")
 
-    def create_event(self, ordinal: int, *, timed: bool = True) -> int:
+    def create_event(self, ordinal: int, *, timed: bool = True, blocking: bool = False) -> int:
         """A number that names an event."""
         self._note("create_event", ordinal)
         return next(self._streams)

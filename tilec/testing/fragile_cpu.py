@@ -52,10 +52,10 @@ class FragileCpuDriver(CpuDriver):
         self._losses.check(ON_CPU)
         return super().load_module(ordinal, data)
 
-    def create_event(self, ordinal: int, *, timed: bool = True) -> int:
+    def create_event(self, ordinal: int, *, timed: bool = True, blocking: bool = False) -> int:
         """A mark that can be set in streams, unless the device is lost."""
         self._losses.check(ON_CPU)
-        return super().create_event(ordinal, timed=timed)
+        return super().create_event(ordinal, timed=timed, blocking=blocking)
 
     def event_reached(self, ordinal: int, event: int) -> bool:
         """Whether everything before the mark is done, unless the device is lost."""

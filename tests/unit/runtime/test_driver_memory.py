@@ -34,8 +34,11 @@ def test_pinned_memory() -> None:
 
 def test_events_that_only_order_cost_no_times() -> None:
     api = Api()
-    Driver(api).create_event(0, timed=False)
-    assert api.made("cuEventCreate") == [(2,)]
+    driver = Driver(api)
+    driver.create_event(0, timed=False)
+    driver.create_event(0, timed=False, blocking=True)
+    driver.create_event(0)
+    assert api.made("cuEventCreate") == [(2,), (3,), (0,)]
 
 
 def test_a_pool_of_ones_own() -> None:

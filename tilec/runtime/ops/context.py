@@ -34,12 +34,16 @@ class ExecutionContext:
 
     # `_moves`: (origins, contents) of tensors that moved into ops, so that a failed execution can undo it.
     __slots__ = (
-        *("_allocated", "_kept", "_moves", "_noted", "_over", "_owner", "_since", "_touched"),
+        *("_allocated", "_blocking", "_kept", "_moves", "_noted", "_over", "_owner", "_since", "_touched"),
         *("device", "driver", "stream"),
     )
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, *, blocking: bool = False) -> None:
         """Begin on a stream.
+
+        Args:
+            stream: where.
+            blocking: let waits for its end sleep, and not spin: for those of a completion thread.
 
         Raises:
             SchedulingError: the stream is closed.
@@ -55,6 +59,7 @@ class ExecutionContext:
         self._allocated: set[int] = set()
         self._moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
         self._over = False
+        self._blocking = blocking
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """(0, handle), as other libraries read it."""
@@ -125,7 +130,7 @@ class ExecutionContext:
 
     def mark(self) -> Mark:
         """The place that the stream has got to by now."""
-        return Mark(self.driver, self.device, self.stream, self._since)
+        return Mark(self.driver, self.device, self.stream, self._since, blocking=self._blocking)
 
     def keep(self, *things: Any) -> None:
         """Keep objects alive until the device is done with this execution.

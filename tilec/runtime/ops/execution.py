@@ -36,8 +36,13 @@ class Execution(Generic[T]):
     context: ExecutionContext
 
 
-def submit(op: DeviceOp[T], stream: Stream) -> Execution[T]:
+def submit(op: DeviceOp[T], stream: Stream, *, blocking: bool = False) -> Execution[T]:
     """Enqueue an op.
+
+    Args:
+        op: runs once.
+        stream: where.
+        blocking: as for `ExecutionContext`.
 
     Raises:
         NestedExecutionError: this thread enqueues another op at the moment.
@@ -50,7 +55,7 @@ def submit(op: DeviceOp[T], stream: Stream) -> Execution[T]:
             cause="an op waits for the device and keeps what it uses until then, and a capture does nothing yet",
             fix="capture the op itself (op.graph_on), or call launchers with the stream",
         )
-    context = ExecutionContext(stream)  # first: where the stream is closed, the op stays usable
+    context = ExecutionContext(stream, blocking=blocking)  # first: where the stream is closed, the op stays usable
     op._take("executed")  # noqa: SLF001 - the two are one thing
     RUNNING.op, RUNNING.stream = op, context.stream
     try:

@@ -275,7 +275,7 @@ def start(op: DeviceOp[T], policy: Callable[[], SchedulingPolicy], *, watch: boo
     made = [DeviceFuture(op)]  # taken out of this frame in the end: an error has its frames, and a future its error
     try:
         stream = stream_of(policy())
-        made[0]._begin(submit(op, stream), stream.handle, watch=watch)  # noqa: SLF001 - its own module
+        made[0]._begin(submit(op, stream, blocking=True), stream.handle, watch=watch)  # noqa: SLF001 - its own module
     except (UsedOpError, NestedExecutionError) as error:
         if not error.op:
             raise

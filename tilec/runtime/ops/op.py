@@ -111,7 +111,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
 
         What uses the result on another stream, or on the host, has to wait for this one first: nothing checks that.
         """
-        execution = submit(self, as_stream(stream))
+        execution = submit(self, as_stream(stream), blocking=True)
         execution.context._release(execution.mark)  # noqa: SLF001 - the two are one thing
         return execution.value
 

@@ -306,7 +306,7 @@ def _let_go(driver: DeviceDriver, owner: Any, uses: Uses) -> None:
         FREES.later(functools.partial(_let_go, driver, owner, uses))
         return
     for use in uses.last:
-        mark = mark_of(driver, use)
+        mark = use.mark or Mark(driver, *use.stream, blocking=True)
         if not mark.done:
             COMPLETIONS.keep(mark, use.stream[1], owner)
 

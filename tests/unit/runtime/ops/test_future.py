@@ -404,6 +404,22 @@ def test_errors_reach_a_task_of_trio(held: Held) -> None:
 # --- completion threads ----------------------------------------------------------------------------------------------------------
 
 
+def test_completion_threads_sleep_and_sync_spins() -> None:
+    """A thread that spins takes a processor for as long as the device works; one that sleeps wakes up later."""
+    made: list[bool] = []
+
+    class Noting(FakeDriver):
+        def create_event(self, ordinal: int, *, timed: bool = True, blocking: bool = False) -> int:
+            made.append(blocking)
+            return super().create_event(ordinal, timed=timed, blocking=blocking)
+
+    with use_device(Device(0, driver=Noting())):
+        value(1).sync()
+        assert made == [False]
+        assert value(1).future().result(PATIENCE) == 1
+        assert made == [False, True]
+
+
 def test_draining_waits_until_nothing_is_kept(held: Held) -> None:
     thing = Thing()
     alive = weakref.ref(thing)
