@@ -78,11 +78,10 @@ def look_up(
         fits: whether a point is one that the launch may take: its dtypes are those of the arguments, its axes what the caller chose.
     """
     shown = ", ".join(f"{text} = {value}" for text, value in zip(table.sizes, sizes, strict=True)) or "any sizes"
-    near = [tuned for tuned in table.devices if tuned.name == device or tuned.cc == cc]
+    near = nearest(table, device, cc, multiprocessors)
     if not near:
         known = ", ".join(tuned.name for tuned in table.devices) or "no device"
         return Lookup(entry=None, reason=f"{table.source} speaks of {known}, none of which is {device} or of its architecture")
-    near.sort(key=lambda tuned: (tuned.name != device, abs(tuned.multiprocessors - multiprocessors), tuned.name))
     inside = False
     for tuned in near:
         for entry in tuned.entries:
@@ -96,6 +95,12 @@ def look_up(
     if inside:
         return Lookup(entry=None, reason=f"{table.source} has entries for {shown}, for other dtypes or axes than those of this call")
     return Lookup(entry=None, reason=f"{table.source} has no entry for {shown} on {', '.join(tuned.name for tuned in near)}")
+
+
+def nearest(table: TuningTable, device: str, cc: Version, multiprocessors: int) -> list[TableDevice]:
+    """The devices of a table that say something of a device, in the order in which they are asked."""
+    near = [tuned for tuned in table.devices if tuned.name == device or tuned.cc == cc]
+    return sorted(near, key=lambda tuned: (tuned.name != device, abs(tuned.multiprocessors - multiprocessors), tuned.name))
 
 
 def same_point(point: Point, axes: Mapping[str, AxisValue]) -> bool:

@@ -1,4 +1,4 @@
-"""Reads foreign tensors: a fast look per launch (address and a key of all other facts), and the full facts behind it."""
+"""Reads foreign tensors: a fast look per launch (address, extents, strides and class), and the full facts behind it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from operator import attrgetter
 from typing import Any
 
 from tilec.model.dtype import BY_DLPACK, BY_NUMPY, BY_TYPESTR, DTYPES
-from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, ON_OTHER, TensorFacts, is_of_jax, settled_stride
+from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, ON_OTHER, Look, TensorFacts, is_of_jax, settled_stride
 
 # What to do with elements that share bytes, of which other libraries do not say how.
 _PACKED = "copy a host array with api.from_host(x), or pass packed bytes as u8 and reinterpret them"
-# (address, key): equal keys mean equal facts apart from the address.
-Look = tuple[int, object]
 Reader = Callable[[Any], Look]
 
 
@@ -47,6 +45,8 @@ class _Frozen(dict[type, bool]):
 
 
 READERS = Readers()
+# How an optional tensor that is not given looks.
+NO_TENSOR: Look = (0, (), (), None)
 
 
 def is_leased(value: Any) -> bool:
@@ -109,16 +109,16 @@ def _kind_of(value: Any) -> str:
 
 
 def _look_any(value: Any) -> Look:
-    """Foreign tensors: their facts are their key. Raises where there are none; the slow path then says why."""
+    """Foreign tensors. Raises where they have no facts; the slow path then says why."""
     facts = _interface_facts(value) if hasattr(value, "__cuda_array_interface__") else _dlpack_facts(value)
-    if facts.device == ON_OTHER:  # only the driver knows: never remembered
-        return facts.ptr, (facts.key, facts.ptr)
-    return facts.ptr, facts.key
+    if facts.device == ON_OTHER:  # only the driver knows whose the address is
+        return facts.look(facts.ptr)
+    return facts.look()
 
 
 def _look_none(_: None) -> Look:
-    """An optional tensor that is not given. No plan of a kernel that needs it has such a key: the slow path then says so."""
-    return 0, None
+    """An optional tensor that is not given. No plan of a kernel that needs it has such a class: the slow path then says so."""
+    return NO_TENSOR
 
 
 def _is_masked(cls: type) -> bool:
@@ -137,10 +137,10 @@ def _is_torch(cls: type) -> bool:
 
 
 def _look_torch(tensor: Any) -> Look:
-    if tensor.is_contiguous() and not tensor.is_neg():
-        return tensor.data_ptr(), (tensor.dtype, tensor.shape, tensor.get_device())
-    # A lazily negated tensor has a key that no plan has. (A conjugated one has no known dtype.)
-    return tensor.data_ptr(), (tensor.dtype, tensor.shape, tensor.get_device(), tensor.stride(), tensor.is_neg())
+    shape, dense = tuple(tensor.shape), tensor.is_contiguous()
+    stride = settled_stride(shape, None if dense else tuple(tensor.stride()))
+    # A lazily negated tensor has a class that no plan has. (A conjugated one has no known dtype.)
+    return tensor.data_ptr(), shape, stride, (tensor.dtype, len(shape), tensor.get_device(), tensor.is_neg(), dense)
 
 
 def _torch_facts(tensor: Any) -> TensorFacts:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterable
 
 from tilec.errors import BundleError, ExpressionError
-from tilec.model.dtype import DTYPES
 from tilec.model.expr import Expr, parse
 from tilec.model.kernel import AxisValue, KernelInfo, VariantInfo
-from tilec.model.signature import Param, ParamKind
+from tilec.model.signature import AbiSlot, Param, ParamKind
 
 Axes = tuple[tuple[str, AxisValue], ...]
 
@@ -27,8 +25,6 @@ class Contract:
         optionals: names of the tensors that may be None.
         defaults: of all parameters, None for none. required: number of leading parameters that a call by place must give.
         keyed: places of scalars whose value decides the launch (it stands in an expression), not only a kernel argument.
-        pointed: places of tensors whose address stands in an expression.
-        moduli: per tensor, what its address is compared modulo of.
         choices: names of the axes that a caller chooses.
         grid, block, shared, requires: parsed.
         shared_out: whether blocks share the tiles of an output.
@@ -72,21 +68,17 @@ class Contract:
         used = {use for expression in deciding for use in expression.uses}
         self.pairs = tuple((out, i) for out in self.outs for i in self.tensors if i != out and not (i in self.outs and i < out))
         self.keyed = tuple(i for i in self.others if (info.params[i].name, "") in used)
-        self.pointed = tuple(i for i in self.tensors if (info.params[i].name, "ptr") in used)
-        self.moduli = tuple(self._modulus(info.params[i]) for i in self.tensors)
 
     def _derived_slots(self) -> Iterable[Expr]:
         """Kernel arguments that are computed, over all variants."""
-        texts = {slot.expr for variant in self.info.variants for slot in variant.abi}
-        plain = {f"{p.name}.ptr" if p.kind is ParamKind.TENSOR else p.name for p in self.params}
-        return [parse(text) for text in sorted(texts) if text.strip() not in plain]
+        slots = {slot.expr: slot for variant in self.info.variants for slot in variant.abi}
+        return [parse(text) for text in sorted(slots) if self.computes(slots[text])]
 
-    def _modulus(self, param: Param) -> int:
-        """What the address must be known modulo of, so that every fact about its alignment is decided."""
-        facts = [param.align, *(a.align for v in self.info.variants for a in v.assume if a.param == param.name)]
-        dtypes = [param.dtype] if param.dtype in DTYPES else [str(value) for value in self.axes.get(param.dtype, ())]
-        sizes = [DTYPES[name].bytes for name in dtypes if name in DTYPES]
-        return math.lcm(1, *facts, *sizes)
+    def computes(self, slot: AbiSlot) -> bool:
+        """Whether a kernel argument is neither a tensor's address nor a parameter as it is given."""
+        name = slot.expr.strip()
+        place = self.index.get(name.removesuffix(".ptr"), -1)
+        return place < 0 or (self.params[place].kind is ParamKind.TENSOR) != name.endswith(".ptr")
 
     @functools.cached_property
     def usage(self) -> str:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tilec.errors import VariantError
+from tilec.errors import ArgumentError, VariantError
 from tilec.model.kernel import AxisValue, KernelInfo
 from tilec.runtime.arguments import is_foreign, is_leased
 from tilec.runtime.binding import bind, check_axes, check_count, given_axes
 from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridWish
 from tilec.runtime.handles import stream_handle
-from tilec.runtime.keys import Key, addresses_and_key
+from tilec.runtime.keys import Key, Slots, facts_of
 from tilec.runtime.packing import Block
-from tilec.runtime.prepare import Explanation, Plan, Site, explain, prepare
+from tilec.runtime.plans import MISFITS, MOST_PLANS, Plan, Plans, Ready
+from tilec.runtime.prepare import Explanation, Site, explain, prepare
 from tilec.runtime.scalars import is_number
 from tilec.runtime.seam_types import LaunchCall
 from tilec.runtime.select import narrowed, require_built, require_options
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from tilec.runtime.protocols import StreamLike
     from tilec.tileir.trace import Coordinates, Stepper
 
-# Plans that one launcher caches; a miss beyond that clears the cache.
-MOST_PLANS = 1024
-
 
 class Launcher(Uncopied):
     """A kernel on a device, ready to be called.
@@ -41,6 +39,7 @@ class Launcher(Uncopied):
     Attributes:
         pinned: the axes that it is restricted to.
         make: makes ops of its launches; None until the first of them.
+        plans: of calls that were prepared.
     """
 
     def __init__(
@@ -51,11 +50,11 @@ class Launcher(Uncopied):
         self._site = site
         self.pinned = dict(pinned or {})
         self.make: Callable[..., Any] | None = None
+        self.plans = Plans()
         self._grid = grid
         self._gridded: dict[tuple[GridWish, ...], Launcher] = {}
         self._lock = threading.Lock()
         self._contract: Contract | None = None
-        self._plans: dict[tuple[Any, ...], Plan] = {}
         self._restricted: dict[tuple[Any, ...], Launcher] = {}
         self._optioned: dict[tuple[Any, ...], Launcher] = {}
 
@@ -133,20 +132,20 @@ class Launcher(Uncopied):
         handle = stream_handle(stream, self.info.name)
         leased = [place for place in contract.tensors if is_leased(values[place])]
         self._check_leases(contract, values, leased)
-        addresses, key = self._addresses_and_key(values)
-        plan = self._known(key)
+        facts = self._facts(values)
+        ready = self._known(facts)
         # The driver is asked whether another library captures the stream only where the answer matters: before an
         # image is loaded, and for tensors whose stream order tilec keeps.
-        recording = (recording_of if leased or plan is None else own_recording)(driver, ordinal, handle)
+        recording = (recording_of if leased or ready is None else own_recording)(driver, ordinal, handle)
         if recording is not None:
             self._record(recording, handle, values, leased)
             return
-        if plan is None:
-            plan, addresses = self._prepared(contract, values, key)
+        if ready is None:
+            ready = self._prepared(values, facts)
             driver.adopt(ordinal)
-        call, block = plan.bound(handle), plan.filled(addresses, values)
+        call, block = ready.plan.call(handle, ready.outputs), self._filled(ready, values)
         order(contract, values, leased, handle)
-        self._enqueue(plan, call, block, handle, (addresses, values))
+        self._enqueue(ready, call, block, handle, values)
 
     def _complete(self, stream: StreamLike, values: tuple[Any, ...]) -> None:
         """Wait for a launch on the cpu device that takes an array of another library, unless a capture or the op of this stream does."""
@@ -165,20 +164,20 @@ class Launcher(Uncopied):
             recording.touch(values[place].storage, write=contract.params[place].out)
         values = tuple(value.raw() if place in leased else value for place, value in enumerate(values))
         recording.keep(*(value for place, value in enumerate(values) if place not in leased and not is_number(value)))
-        addresses, key = self._addresses_and_key(values)
-        plan = self._known(key)
-        if plan is None:
+        facts = self._facts(values)
+        ready = self._known(facts)
+        if ready is None:
             with site.driver.outside_captures(site.device.ordinal):  # the first launch loads the image
-                plan, addresses = self._prepared(contract, values, key)
-        self._enqueue(plan, plan.bound(handle), plan.filled(addresses, values), handle, (addresses, values))
+                ready = self._prepared(values, facts)
+        self._enqueue(ready, ready.plan.call(handle, ready.outputs), self._filled(ready, values), handle, values)
 
-    def _enqueue(self, plan: Plan, call: LaunchCall, block: Block, handle: int, held: tuple[Any, ...]) -> None:
+    def _enqueue(self, ready: Ready, call: LaunchCall, block: Block, handle: int, values: tuple[Any, ...]) -> None:
         """Call the driver, and give the argument block back to the plan."""
         driver = self._site.driver
-        result = call(block.address, held if driver.holds_arguments else 0)[0]
+        result = call(block.address, (ready.addresses, values) if driver.holds_arguments else 0)[0]
         if result:
-            self._failed(plan, call, block, handle, result)
-        plan.blocks.append(block)
+            self._failed(ready.plan, call, block, handle, result)
+        ready.plan.give_back(block)
 
     def _failed(self, plan: Plan, call: LaunchCall, block: Block, handle: int, result: Any) -> None:
         """Let the driver deal with a launch that it refused; returns where a second try was accepted."""
@@ -186,31 +185,53 @@ class Launcher(Uncopied):
         try:
             driver.launch_failed(self._site.device.ordinal, result, handle, lambda: call(block.address, 0)[0], name)
         except BaseException:
-            plan.calls.pop(handle, None)
+            plan.bound.clear()
             raise
 
-    def _addresses_and_key(self, values: tuple[Any, ...]) -> tuple[tuple[int, ...], Key | None]:
-        """Addresses of the tensors and the plan's key; no key where an argument cannot be read, which `prepare` then explains."""
+    def _facts(self, values: tuple[Any, ...]) -> tuple[Key, Slots] | None:
+        """Class and slots of a call; None where an argument cannot be read, which `prepare` then explains."""
         try:
-            return addresses_and_key(self._ready(), values)
+            return facts_of(self._ready(), values)
         except Exception:  # noqa: BLE001 - tensors of other libraries raise what they like
-            return (), None
-
-    def _known(self, key: Key | None) -> Plan | None:
-        """The cached plan of a key; None on a miss."""
-        try:
-            return None if key is None else self._plans.get(key)
-        except TypeError:  # an argument that cannot be hashed is no number: `prepare` says so
             return None
 
-    def _prepared(self, contract: Contract, values: tuple[Any, ...], key: Key | None) -> tuple[Plan, tuple[int, ...]]:
-        """Make the plan of a call on a miss and cache it; with the addresses of its tensors."""
-        plan, addresses = prepare(contract, values, self.pinned, self._site, self._grid)
-        if key is not None:
-            if len(self._plans) >= MOST_PLANS:
-                self._plans.clear()
-            plan = self._plans.setdefault(key, plan)
-        return plan, addresses
+    def _known(self, facts: tuple[Key, Slots] | None) -> Ready | None:
+        """A cached plan for a call; None on a miss."""
+        return None if facts is None else self.plans.find(self._ready(), *facts)
+
+    def _prepared(self, values: tuple[Any, ...], facts: tuple[Key, Slots] | None) -> Ready:
+        """Make the plan of a call on a miss, and cache it."""
+        contract = self._ready()
+        plan, slots = prepare(contract, values, self.pinned, self._site, self._grid)
+        if facts is not None:
+            self.plans.add(contract, *facts, plan)
+        ready = plan.ready(slots)
+        assert ready is not None  # `prepare` tried it
+        return ready
+
+    def plan_of(self, values: tuple[Any, ...]) -> Plan:
+        """The plan of a call, cached or new.
+
+        Raises:
+            As for a call.
+        """
+        facts = self._facts(values)
+        return (self._known(facts) or self._prepared(values, facts)).plan
+
+    def _filled(self, ready: Ready, values: tuple[Any, ...]) -> Block:
+        """An argument block for a call.
+
+        Raises:
+            ArgumentError: a number does not fit its dtype, or the type of the entry point's argument.
+        """
+        try:
+            return ready.plan.fill(ready, values)
+        except MISFITS as error:
+            name = self.info.name
+            prepare(self._ready(), values, self.pinned, self._site, self._grid)  # raises for a number that does not fit its parameter
+            what = f"{name}: a number does not fit the type in which the kernel's entry point takes it: {error}"
+            fix = "pass a number that fits, or build the kernel with a wider type of that argument"
+            raise ArgumentError(what, cause="the entry point takes another type than the parameter has", fix=fix, kernel=name) from error
 
     def _chosen(self, choices: tuple[AxisValue | None, ...]) -> Launcher:
         """This launcher, restricted to the axis values that a caller chose by place."""

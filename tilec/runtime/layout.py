@@ -6,12 +6,14 @@ import dataclasses
 import functools
 import itertools
 import math
-import weakref
 
 from tilec.model.dtype import DTYPES
 from tilec.values import value_class
 
 Shape = tuple[int, ...]
+# Of a tensor: address, extents, strides, and its class: what no condition of a plan can ask (None for no tensor). The second part of
+# a class is the number of dimensions.
+Look = tuple[int, Shape, Shape, tuple[object, ...] | None]
 # Device numbers of tensors that live on no GPU, on all of them (managed memory, and tensors of no elements), where only the driver can
 # tell, or on some accelerator that is not said.
 ON_CPU = -1
@@ -62,24 +64,13 @@ class TensorFacts:
         return DTYPES[self.dtype].size_of(self.size) if self.dtype in DTYPES else 0
 
     @property
-    def key(self) -> tuple[object, ...]:
-        """All facts but the address."""
-        return self.shape, self.stride, self.dtype, self.device, self.readonly
+    def contiguous(self) -> bool:
+        """Whether the strides are those of a C-contiguous tensor."""
+        return self.stride == contiguous_stride(self.shape)
 
-
-class Key:
-    """Stands for the facts of all tensors that share them, and is found faster than they are."""
-
-    __slots__ = ("__weakref__",)
-
-
-_KEYS: weakref.WeakValueDictionary[tuple[object, ...], Key] = weakref.WeakValueDictionary()
-
-
-def interned(facts: tuple[object, ...]) -> Key:
-    """The one key of these facts; it lives as long as a tensor or a plan holds it."""
-    key = Key()
-    return _KEYS.setdefault(facts, key)
+    def look(self, *more: object) -> Look:
+        """What a launch reads of it; `more` is part of its class."""
+        return self.ptr, self.shape, self.stride, (self.dtype, len(self.shape), self.device, self.readonly, self.contiguous, *more)
 
 
 @functools.lru_cache(maxsize=1024)

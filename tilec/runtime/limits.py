@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _AXES = "xyz"
 _PORTABLE_CLUSTER = 8
+# Coordinates of threads along an axis of the grid are 32-bit numbers.
+MOST_THREADS_ALONG = 2**32
 _PROGRAMMATIC = (9, 0)  # compute capability from which on a launch may begin before the one in front of it is done
 
 
@@ -91,7 +93,7 @@ def _check_itself(name: str, shape: LaunchShape) -> None:
             if has == 0:
                 raise _refuse(name, f"{noun}.{axis} is 0: a {noun} has one {'thread' if noun == 'block' else 'block'} at least")
     for axis, blocks, extent in zip(_AXES, shape.grid, shape.block, strict=True):
-        if blocks * extent > 2**32:
+        if blocks * extent > MOST_THREADS_ALONG:
             raise _refuse(name, f"grid.{axis} {blocks} times block.{axis} {extent} is beyond 32-bit coordinates")
     _check_whole_clusters(name, shape, shape.cluster)
 
@@ -173,8 +175,13 @@ def _opt_in(shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: 
         driver.allow_wide_clusters(function.handle)
 
 
-def check_residency(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> None:
+def check_residency(
+    name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver
+) -> int | None:
     """Whether the device has room for one cluster, and for all blocks of a cooperative launch, as the driver counts.
+
+    Returns:
+        The most blocks that a cooperative launch may have; None for any other.
 
     Raises:
         LaunchLimitError: it has not; the message has the number that fits.
@@ -191,6 +198,8 @@ def check_residency(name: str, shape: LaunchShape, device: DeviceInfo, image: Im
         if blocks > most:
             of = f" in clusters of {size}" if size > 1 else ""
             raise _refuse(name, f"the cooperative grid has {blocks} blocks, and {most} can be resident{of} on {device}")
+        return most
+    return None
 
 
 def resident_blocks(shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> int:

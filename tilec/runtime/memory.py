@@ -12,7 +12,7 @@ from tilec.runtime.arguments import UnreadableError
 from tilec.runtime.devices import driver_of, ordinal_of
 from tilec.runtime.frees import FREES, Release
 from tilec.runtime.handles import stream_handle
-from tilec.runtime.layout import NOWHERE, ON_CPU, TensorFacts, contiguous_stride, interned
+from tilec.runtime.layout import NOWHERE, ON_CPU, TensorFacts, contiguous_stride
 from tilec.runtime.protocols import DeviceLike, StreamLike
 from tilec.runtime.seam import DeviceDriver
 from tilec.runtime.tensors.host import array_in, memory_of, numpy_dtype
@@ -63,8 +63,8 @@ class DeviceBuffer(Uncopied):
         self._stream = None if stream is None else stream_handle(stream, "DeviceBuffer")
         self._ptr = allocate_bytes(self._driver, self.device, self.nbytes, self._stream) if self.nbytes else 0
         self._facts = TensorFacts(ptr=self._ptr, shape=self.shape, stride=contiguous_stride(self.shape), dtype=dtype, device=self.device)
-        self._tilec_look_: Any = (self._ptr, interned(self._facts.key))  # what a launch reads: ready, since nothing of it changes
-        self._release: Release | None = None
+        self._tilec_look_: Any = self._facts.look()  # what a launch reads: ready, since nothing of it changes
+        self._finalizer: Any = None
         if self._ptr:
             self._release = Release(functools.partial(_free, self._driver, self.device, self._ptr, self._stream))
 

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
-import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from tilec.bundle.choose import Candidate, Choice, DeviceFacts, choose_image, require_image
 from tilec.bundle.read import Bundle
-from tilec.errors import ArgumentError, DeviceError
+from tilec.errors import DeviceError
 from tilec.model.image import ImageInfo
 from tilec.model.jit import JitFallback
 from tilec.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec.model.signature import ParamKind
+from tilec.runtime.arguments import NO_TENSOR
 from tilec.runtime.checks import Call, Values
+from tilec.runtime.conditions import Admitted, settled_program, why_exact
 from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish, settle_grid
 from tilec.runtime.images import Function, ImageStore
-from tilec.runtime.layout import TensorFacts, byte_range
+from tilec.runtime.keys import Slots, address_slots, key_and_slots
+from tilec.runtime.layout import TensorFacts
 from tilec.runtime.limits import admit, as_compiled, check_compiled, check_device_limits, check_recorded, check_residency, launch_shape
-from tilec.runtime.packing import Block, Packing
-from tilec.runtime.scalars import refusal
+from tilec.runtime.packing import Packing, fixed_parts
+from tilec.runtime.plans import Bind, Plan
+from tilec.runtime.regions import cut_outputs
 from tilec.runtime.seam_types import DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
 from tilec.runtime.select import Considered, Settled, settle
 from tilec.values import value_class
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     from tilec.runtime.jit import Jit
     from tilec.runtime.seam import DeviceDriver
 
-# Streams for which a plan keeps a ready call; with more in turn than this it starts over.
-MOST_STREAMS = 64
 # Variants that were not looked at and that the text of an explanation lists.
 MOST_OTHERS = 8
 
@@ -76,77 +76,6 @@ class Site:
         found = self.store.function(self.driver, self.device.ordinal, taken.image, kernel.name, code, by=taken.jit)
         jit.note(taken, variant)
         return found
-
-
-class Plan:
-    """A launch that is ready but for its addresses, its free scalars and its stream.
-
-    Attributes:
-        variant: id of the variant it launches.
-        calls: the driver's call that enqueues it, by stream handle.
-        blocks: argument memory that no launch in flight uses.
-    """
-
-    def __init__(self, call: Call, packing: Packing, bind: Callable[[int], LaunchCall], site: Site, variant: str) -> None:
-        """Keep what a launch needs of a call that was checked."""
-        self.variant = variant
-        self.calls: dict[int, LaunchCall] = {}
-        self.blocks: list[Block] = []
-        self._bounds = _bounds(call)
-        self._packing = packing
-        self._bind = bind
-        self._contract = call.contract
-        self._axes = dict(call.axes)
-        self._site = site
-
-    def bound(self, stream: int) -> LaunchCall:
-        """What enqueues this launch on a stream."""
-        call = self.calls.get(stream)
-        if call is None:
-            if len(self.calls) >= MOST_STREAMS:
-                self.calls.clear()
-            call = self.calls[stream] = self._bind(stream)
-        return call
-
-    def filled(self, addresses: tuple[int, ...], values: Values) -> Block:
-        """Return an argument block with a call's addresses and free scalars.
-
-        Args:
-            addresses: of the tensors, in order.
-            values: all arguments of the call.
-
-        Raises:
-            AliasError: an output overlaps another argument.
-            ArgumentError: a number does not fit its dtype, or the type of the entry point's argument.
-        """
-        packing = self._packing
-        if self._overlapping(addresses) or any(refusal(values[place], dtype) for place, dtype in packing.unranged):
-            self._recheck(values)
-        try:
-            block = self.blocks.pop()
-        except IndexError:
-            block = packing.block()
-        try:
-            packing.pack(block.values, 0, *addresses, *packing.numbers(values))
-        except (struct.error, OverflowError, TypeError, ValueError) as error:
-            self._recheck(values)  # raises for a number that does not fit its parameter
-            name = self._contract.name
-            what = f"{name}: a number does not fit the type in which the kernel's entry point takes it: {error}"
-            fix = "pass a number that fits, or build the kernel with a wider type of that argument"
-            raise ArgumentError(what, cause="the entry point takes another type than the parameter has", fix=fix, kernel=name) from error
-        return block
-
-    def _overlapping(self, addresses: tuple[int, ...]) -> bool:
-        """Whether the byte ranges of an output and of another tensor meet."""
-        return any(low < addresses[other] - addresses[out] < high for out, other, low, high in self._bounds)
-
-    def _recheck(self, values: Values) -> None:
-        """Make the checks whose facts are no part of a key: overlap, and numbers that fit their dtype.
-
-        Raises:
-            ArgumentError: the first check that fails.
-        """
-        Call(self._contract, values, dict(self._axes), self._site.driver).check_signature(self._site.device)
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
@@ -204,8 +133,8 @@ class Explanation:
 
 def prepare(
     contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...] = ()
-) -> tuple[Plan, Values]:
-    """Check a call in the documented order; its plan, and the addresses of its tensors.
+) -> tuple[Plan, Slots]:
+    """Check a call in the documented order; its plan, and the call's slots.
 
     Raises:
         LaunchError: the first check that fails.
@@ -220,39 +149,62 @@ def prepare(
         raise
 
 
-def _prepared(
-    contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]
-) -> tuple[Plan, Values]:
+def _prepared(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]) -> tuple[Plan, Slots]:
     call, settled = _checked(contract, values, axes, site)
     variant = settled.considered[-1].variant
     name, device, driver = contract.name, site.device, site.driver
-    shape = _settled_shape(call, grid)
+    own = shape = _settled_shape(call, grid)
     check_device_limits(name, shape, device)
     taken = require_image(variant.images, site.facts(contract.info), kernel=variant.id, language=contract.info.language)
     image = taken.image
     if image.block:
         shape = as_compiled(shape, image)
         check_device_limits(name, shape, device)
-    packing = Packing(call, variant.abi, device.ordinal)
-    addresses = tuple(0 if facts is None else facts.ptr for facts in _facts_by_place(call).values())
-    if 0 in shape.grid:
-        return Plan(call, packing, _launch_nothing, site, variant.id), addresses
-    check_compiled(name, shape, image)
-    function = site.function(taken, contract.info, variant.id)
-    admit(name, shape, device, image, function, driver)
-    check_residency(name, shape, device, image, function, driver)
-    bind = functools.partial(driver.bind_launch, device.ordinal, function.handle, shape, parts=_parts(call, variant))
-    scratch = [(place, slot.scratch * math.prod(shape.grid)) for place, slot in enumerate(variant.abi) if slot.scratch]
-    if scratch:
-        from tilec.runtime.scratch import with_scratch  # few kernels need any
+    fixed = fixed_parts(call, variant.abi, device.ordinal)
+    function: Function | None = None
+    resident: int | None = None
+    bind: Bind = _launch_nothing
+    if 0 not in shape.grid:
+        check_compiled(name, shape, image)
+        function = site.function(taken, contract.info, variant.id)
+        admit(name, shape, device, image, function, driver)
+        resident = check_residency(name, shape, device, image, function, driver)
+        bind = _binder(call, variant, site, function)
+    key, slots = key_and_slots(contract, values, [NO_TENSOR if facts is None else facts.look() for facts in _facts_in_order(call)])
+    exact = why_exact(call, variant.abi, device, grid)
+    admitted = Admitted(own=own, shape=shape, image=image, function=function, wished=bool(grid or cut_outputs(call)), resident=resident)
+    program, exact = settled_program(call, settled, device, admitted, slots, exact)
+    plan = Plan(
+        variant=variant.id,
+        function=None if function is None else function.handle,
+        shape=shape,
+        program=program,
+        exact=exact,
+        packing=Packing(call, variant.abi, fixed, program.arguments),
+        bind=bind,
+        addresses=address_slots(contract, key),
+    )
+    return plan, slots
 
-        return Plan(call, packing, with_scratch(bind, driver, device.ordinal, scratch, name), site, variant.id), addresses
-    return Plan(call, packing, bind, site, variant.id), addresses
 
-
-def _launch_nothing(_stream: int) -> LaunchCall:
+def _launch_nothing(_shape: LaunchShape, _stream: int) -> LaunchCall:
     """An empty grid is a launch of nothing."""
     return lambda _parameters, _extra: (0,)
+
+
+def _binder(call: Call, variant: VariantInfo, site: Site, function: Function) -> Bind:
+    """What binds launches of an entry point, with scratch memory where it needs any."""
+    driver, ordinal, parts = site.driver, site.device.ordinal, _parts(call, variant)
+
+    def bind(shape: LaunchShape, stream: int) -> LaunchCall:
+        return driver.bind_launch(ordinal, function.handle, shape, stream, parts)
+
+    scratch = [(place, slot.scratch) for place, slot in enumerate(variant.abi) if slot.scratch]
+    if not scratch:
+        return bind
+    from tilec.runtime.scratch import with_scratch  # few kernels need any
+
+    return with_scratch(bind, driver, ordinal, scratch, call.contract.name)
 
 
 def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
@@ -278,7 +230,7 @@ def _settled_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
 
 def _wished_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     contract, shape = call.contract, launch_shape(call)
-    parted = [(place, call.values[place]) for place in contract.outs if hasattr(type(call.values[place]), "grid_wish")]
+    parted = cut_outputs(call)
     if not parted and not grid:
         return shape
     from tilec.runtime.regions import check_grid, check_shares, check_tiles
@@ -308,7 +260,7 @@ def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site
     check_device_limits(contract.name, shape, site.device)
     if images.image is not None:
         check_recorded(contract.name, shape, site.device, images.image)
-    Packing(call, considered[-1].variant.abi, site.device.ordinal)  # refuses extents and strides that the kernel's numbers cannot hold
+    fixed_parts(call, considered[-1].variant.abi, site.device.ordinal)  # refuses extents and strides that the kernel's numbers cannot hold
     return Explanation(
         kernel=contract.name,
         device=site.device,
@@ -342,21 +294,6 @@ def _checked(contract: Contract, values: Values, axes: dict[str, AxisValue], sit
     return call, settle(call, axes, site.device)
 
 
-def _facts_by_place(call: Call) -> dict[int, TensorFacts | None]:
+def _facts_in_order(call: Call) -> list[TensorFacts | None]:
     """The facts of each tensor parameter; None for one that is not given."""
-    return {place: call.tensors.get(call.contract.params[place].name) for place in call.contract.tensors}
-
-
-def _bounds(call: Call) -> tuple[tuple[int, int, int, int], ...]:
-    """For every pair of tensors that must not overlap: their places among the tensors, and the distances of their addresses
-    (second minus first) between which they do.
-    """
-    contract = call.contract
-    ranges = {place: (0, 0) if facts is None else byte_range(facts) for place, facts in _facts_by_place(call).items()}
-    index = {place: number for number, place in enumerate(contract.tensors)}
-    bounds = []
-    for out, other in contract.pairs:
-        (low, high), (other_low, other_high) = ranges[out], ranges[other]
-        if low < high and other_low < other_high:
-            bounds.append((index[out], index[other], low - other_high, high - other_low))
-    return tuple(bounds)
+    return [call.tensors.get(call.contract.params[place].name) for place in call.contract.tensors]

@@ -12,7 +12,12 @@ from tilec.model.safety import Region
 from tilec.runtime.checks import Call
 from tilec.runtime.seam import Dim3
 
-_MOST_TILES = (1 << 31) - 1
+MOST_TILES = (1 << 31) - 1
+
+
+def cut_outputs(call: Call) -> list[tuple[int, Any]]:
+    """Places and values of the outputs that are partitions."""
+    return [(place, call.values[place]) for place in call.contract.outs if hasattr(type(call.values[place]), "grid_wish")]
 
 
 def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:
@@ -61,8 +66,8 @@ def check_counts(call: Call, grid: Dim3) -> None:
             continue
         tiles = [int(call.evaluate(parse(f"cdiv({region.param}.shape[{axis}], {size})"))) for axis, size in enumerate(region.tile)]
         blocks = math.prod(grid)
-        if math.prod(tiles) + blocks > _MOST_TILES:
-            what = f"{region.param} has {' x '.join(map(str, tiles))} tiles for {blocks} blocks, which count to {_MOST_TILES} together"
+        if math.prod(tiles) + blocks > MOST_TILES:
+            what = f"{region.param} has {' x '.join(map(str, tiles))} tiles for {blocks} blocks, which count to {MOST_TILES} together"
             raise _refused(call, what, "choose larger tiles, or launch on parts of the output")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,26 +11,26 @@ from tilec.errors import LaunchError
 
 if TYPE_CHECKING:
     from tilec.runtime.seam import DeviceDriver
-    from tilec.runtime.seam_types import LaunchCall
+    from tilec.runtime.seam_types import LaunchCall, LaunchShape
 
 _ADDRESS = ctypes.sizeof(ctypes.c_void_p)
 
 
 def with_scratch(
-    bind: Callable[[int], LaunchCall], driver: DeviceDriver, ordinal: int, sizes: Sequence[tuple[int, int]], kernel: str
-) -> Callable[[int], LaunchCall]:
-    """What enqueues a launch on a stream, with memory that is allocated in front of it and given back behind it.
+    bind: Callable[[LaunchShape, int], LaunchCall], driver: DeviceDriver, ordinal: int, sizes: Sequence[tuple[int, int]], kernel: str
+) -> Callable[[LaunchShape, int], LaunchCall]:
+    """What enqueues a launch of a shape on a stream, with memory that is allocated in front of it and given back behind it.
 
     Args:
         bind: enqueues the launch alone.
         driver: what allocates.
         ordinal: of the device.
-        sizes: (place among the arguments, bytes) of each address.
+        sizes: (place among the arguments, bytes for each block) of each address.
         kernel: for messages.
     """
 
-    def bound(stream: int) -> LaunchCall:
-        call = bind(stream)
+    def bound(shape: LaunchShape, stream: int) -> LaunchCall:
+        call, blocks = bind(shape, stream), math.prod(shape.grid)
 
         def launch(parameters: int, extra: Any) -> Any:
             if driver.capturing(ordinal, stream):
@@ -39,7 +40,7 @@ def with_scratch(
             taken: list[int] = []
             try:
                 for place, size in sizes:
-                    taken.append(driver.allocate(ordinal, size, stream))
+                    taken.append(driver.allocate(ordinal, size * blocks, stream))
                     held = ctypes.c_void_p.from_address(parameters + place * _ADDRESS).value or 0
                     ctypes.c_uint64.from_address(held).value = taken[-1]
                 return call(parameters, extra)

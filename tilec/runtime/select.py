@@ -7,8 +7,10 @@ from collections.abc import Mapping
 
 from tilec.bundle.choose import DeviceFacts, choose_image
 from tilec.errors import LayoutError, VariantError
+from tilec.model.expr import Expr
 from tilec.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec.model.signature import Assumption
+from tilec.model.table import TableEntry
 from tilec.runtime.binding import check_axes
 from tilec.runtime.checks import Call
 from tilec.runtime.contract import Contract
@@ -27,6 +29,25 @@ class Considered:
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """What was decided on the way to a point: a rule held or not, a table had an entry or none, or else a point was passed over.
+
+    Attributes:
+        axes: those that were settled, or the point.
+        when: the rule's condition. held: whether it held.
+        sizes: the table's. entry: that it had.
+        unsayable: whether a rule or a table could not say.
+    """
+
+    axes: Mapping[str, AxisValue]
+    when: Expr | None = None
+    held: bool = False
+    sizes: tuple[Expr, ...] | None = None
+    entry: TableEntry | None = None
+    unsayable: bool = False
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
 class Settled:
     """A point of the matrix and the variant there.
 
@@ -34,11 +55,13 @@ class Settled:
         considered: the variants at that point in order; the last one is taken.
         origins: by axis who says its value, for messages.
         reasons: of the points that come first, why they were taken or passed over; empty without table and rules.
+        trail: all that was decided before that point was taken, in order; empty without table and rules.
     """
 
     considered: tuple[Considered, ...]
     origins: Mapping[str, str]
     reasons: tuple[str, ...] = ()
+    trail: tuple[Decision, ...] = ()
 
 
 def settle(call: Call, pinned: Mapping[str, AxisValue], device: DeviceInfo) -> Settled:

@@ -27,13 +27,15 @@ def step_launch(
     if site.device.interprets is None:
         fix = f'load the package on "cpu" too, and step through {name} there'
         raise UsageError(f"{name} is loaded on {site.device}, and only the cpu device can stop at each operation", fix=fix, kernel=name)
-    plan, packed = prepare(contract, values, axes, site)
-    call = plan.bound(0)
+    plan, slots = prepare(contract, values, axes, site)
+    ready = plan.ready(slots)
+    assert ready is not None  # `prepare` tried it
+    call = plan.call(0, ready.outputs)
     if not isinstance(call, QueuedCall):
         raise UsageError(f"{name}: the grid of this call has no blocks to step through", kernel=name)
-    arguments = plan.filled(packed, values)
+    arguments = plan.fill(ready, values)
     for place in contract.tensors:  # tilec's own tensors know who uses them
         if is_leased(values[place]):
             values[place].storage.sync(write=contract.params[place].out)
-    run = call.launching.run(arguments.address, (packed, values))
+    run = call.launching.run(arguments.address, (ready.addresses, values))
     return step(run.program, run.arguments, run.grid, run.memory, block, run.options)

@@ -11,7 +11,7 @@ from tilec.model.table import Lookup, Point, look_up, same_point
 from tilec.runtime.checks import Call
 from tilec.runtime.contract import Contract
 from tilec.runtime.seam_types import DeviceInfo
-from tilec.runtime.select import Settled, no_variant, select_variant, settle_axes
+from tilec.runtime.select import Decision, Settled, no_variant, select_variant, settle_axes
 
 
 def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -> Settled:
@@ -27,9 +27,10 @@ def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -
     """
     contract = call.contract
     reasons: list[str] = []
+    trail: list[Decision] = []
     first: LaunchError | None = None
     said = dict(call.axes)
-    for point, who, why in _points(call, device, reasons):
+    for point, who, why in _points(call, device, reasons, trail):
         call.axes = dict(point)
         reasons.append(why)
         try:
@@ -37,20 +38,21 @@ def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -
             considered = select_variant(call)
         except (LayoutError, RequirementError, VariantError) as error:
             first = first or error
+            trail.append(Decision(axes=dict(point)))
             reasons.append(f"passed over: {error.what.splitlines()[0]}")
             continue
         found = {axis: origins[axis] if axis in said else who for axis in call.axes}
-        return Settled(considered=considered, origins=found, reasons=tuple(reasons))
+        return Settled(considered=considered, origins=found, reasons=tuple(reasons), trail=tuple(trail))
     call.axes = said
     raise first or no_variant(contract, said)
 
 
-def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tuple[Point, str, str]]:
+def _points(call: Call, device: DeviceInfo, reasons: list[str], trail: list[Decision]) -> Iterator[tuple[Point, str, str]]:
     """The points that a call may take, best first, each with who says so and why; each once."""
     contract, said = call.contract, dict(call.axes)
     seen: list[Point] = []
     if contract.table is not None:
-        found = _look_up(call, device)
+        found = _look_up(call, device, trail)
         if found.entry is None:
             reasons.append(found.reason)
         elif not contract.matching(dict(found.entry.point)):
@@ -58,7 +60,7 @@ def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tupl
         else:
             seen.append(_ordered(contract, dict(found.entry.point)))
             yield seen[0], "the tuning table's", found.reason
-    for point, who, why in _by_rule(call, said, reasons):
+    for point, who, why in _by_rule(call, said, reasons, trail):
         if point not in seen:
             seen.append(point)
             yield point, who, why
@@ -78,7 +80,7 @@ def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tupl
             yield variant.axes, "what fits", f"so the next that may fit is tried: {variant.id}"
 
 
-def _by_rule(call: Call, said: Mapping[str, AxisValue], reasons: list[str]) -> Iterator[tuple[Point, str, str]]:
+def _by_rule(call: Call, said: Mapping[str, AxisValue], reasons: list[str], trail: list[Decision]) -> Iterator[tuple[Point, str, str]]:
     """The points of the rules that hold, in order."""
     contract = call.contract
     for number, (when, take) in enumerate(contract.rules, 1):
@@ -89,8 +91,11 @@ def _by_rule(call: Call, said: Mapping[str, AxisValue], reasons: list[str]) -> I
             holds = when is None or bool(call.evaluate(when))
         except RequirementError as error:
             none = [p.name for p in contract.params if p.optional and p.name in when.names and p.name not in call.tensors] if when else []
+            trail.append(Decision(axes=dict(said), when=when, unsayable=True))
             reasons.append(f"{name} cannot say: {f'{none[0]} is None' if none else error.what}")
             continue
+        if when is not None:
+            trail.append(Decision(axes=dict(said), when=when, held=holds))
         if not holds:
             reasons.append(f"{name} does not hold")
             continue
@@ -103,12 +108,13 @@ def _by_rule(call: Call, said: Mapping[str, AxisValue], reasons: list[str]) -> I
             yield point, f"dispatch rule {number}'s", f"{name} holds: {_point_text(point)}"
 
 
-def _look_up(call: Call, device: DeviceInfo) -> Lookup:
+def _look_up(call: Call, device: DeviceInfo, trail: list[Decision]) -> Lookup:
     contract, said = call.contract, call.axes
     table = contract.table
     assert table is not None
     call.open()
     sizes: list[int] = []
+    trail.append(Decision(axes=dict(said), sizes=contract.sizes, unsayable=True))  # as long as it has not said anything
     for size in contract.sizes:
         try:
             value: Any = call.evaluate(size)
@@ -118,7 +124,7 @@ def _look_up(call: Call, device: DeviceInfo) -> Lookup:
             sizes.append(int(value))
         except (TypeError, ValueError, OverflowError):  # an infinity, a dtype: the table is no reason to refuse the launch
             return Lookup(entry=None, reason=f"{table.source} cannot say: {size.text} is {value!r}, and no number of anything")
-    return look_up(
+    found = look_up(
         table,
         device=device.name,
         cc=device.cc,
@@ -126,6 +132,8 @@ def _look_up(call: Call, device: DeviceInfo) -> Lookup:
         sizes=sizes,
         fits=lambda point: same_point(point, said),
     )
+    trail[-1] = Decision(axes=dict(said), sizes=contract.sizes, entry=found.entry)
+    return found
 
 
 def _point_text(point: Point) -> str:

@@ -26,7 +26,7 @@ from tilec.errors import AliasError, ArgumentError, DriverError, KernelCacheErro
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.model.signature import Param
 from tilec.runtime import DeviceBuffer, load
-from tilec.runtime.launch import MOST_PLANS
+from tilec.runtime.plans import MOST_BOUND, MOST_PLANS
 from tilec.testing.fake_driver import H200
 
 Z, X, Y = (Array(1024, ptr=0x10000 * i) for i in (1, 2, 3))
@@ -420,12 +420,17 @@ def test_a_chosen_block_is_held_against_the_device():
 
 def test_plans_and_streams_that_are_remembered_are_bounded():
     module, driver = loaded(ADD)
-    for size in range(1, MOST_PLANS + 10):
-        module.add(size, *(Array(size, ptr=0x10000 * i) for i in (1, 2, 3)))
-    assert len(module.add._plans) <= MOST_PLANS
+    plans = module.add.plans
+    for address in range(1, MOST_PLANS + 10):  # of arrays whose device the driver says: each address is a class of its own
+        driver.own(address * 0x10000, 0)
+        module.add(5, *(Array(0x100, ptr=0x10000 * i, device=None if i == address else 0) for i in (address, 0x1000, 0x2000)))
+    assert len(plans) <= MOST_PLANS
+    plans.clear()
     for stream in range(200):
         module.add(stream, Z, X, Y)
-    assert all(len(plan.calls) <= 64 for plan in module.add._plans.values())
+    plan = module.add.plan_of((Z, X, Y, 1.0))
+    assert len(plans) == 1
+    assert len(plan.bound) <= MOST_BOUND
     assert [launch.stream for launch in driver.launches[-200:]] == list(range(200))
 
 

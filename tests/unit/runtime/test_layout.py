@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilec.runtime.layout import TensorFacts, byte_range, contiguous_stride, interned, may_overlap, overlaps_itself, settled_stride
+from tilec.runtime.layout import TensorFacts, byte_range, contiguous_stride, may_overlap, overlaps_itself, settled_stride
 
 
 def facts(shape, stride=None, ptr=0x1000, dtype="f32"):
@@ -98,7 +99,10 @@ def test_two_dimensions_that_write_one_place_twice_are_found_exactly(dims):
     assert overlaps_itself(tensor) == (len(touched(tensor)) < tensor.nbytes)
 
 
-def test_equal_facts_have_one_key():
-    first = interned(facts((5, 7)).key)
-    assert interned(facts((5, 7), ptr=0x9000).key) is first
-    assert interned(facts((7, 5)).key) is not first
+def test_tensors_of_one_class_differ_in_numbers_only():
+    ptr, shape, stride, kind = facts((5, 7)).look()
+    assert (shape, stride) == ((5, 7), (7, 1))
+    assert facts((7, 5), ptr=0x9000).look() == (0x9000, (7, 5), (5, 1), kind)
+    for other in (facts((5, 7), (14, 2)), facts((5, 7, 1)), dataclasses.replace(facts((5, 7)), readonly=True)):
+        assert other.look()[3] != kind
+    assert facts((5, 7)).look("more")[3] != kind

@@ -10,7 +10,6 @@ from typing import Any, final
 from tilec.errors import ArgumentError, DTypeError, LaunchError, LaunchLimitError, PlacementError, UsageError
 from tilec.model.dtype import BY_NUMPY, DTYPES
 from tilec.runtime.arguments import UnreadableError, tensor_facts
-from tilec.runtime.launch import MOST_PLANS
 from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU
 from tilec.runtime.limits import admit, check_compiled, check_device_limits, check_residency
 from tilec.runtime.ops.context import ExecutionContext
@@ -18,6 +17,7 @@ from tilec.runtime.ops.holding import Held, discard_all, hold_all, settle_all
 from tilec.runtime.ops.modules import KernelFunction, size_of
 from tilec.runtime.ops.op import DeviceOp
 from tilec.runtime.ops.ways import Way, enqueue
+from tilec.runtime.plans import MOST_PLANS
 from tilec.runtime.scalars import bare, encoder_of, is_number, is_whole, numpy_dtype, refusal, shown, whole
 from tilec.runtime.seam import Dim3, LaunchShape, TensorPart
 from tilec.runtime.tensors.described import Described

@@ -13,11 +13,12 @@ from tilec.model.kernel import AxisValue
 from tilec.runtime.binding import bind, given_axes
 from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridRule, GridWish
-from tilec.runtime.launch import MOST_PLANS, Launcher
+from tilec.runtime.launch import Launcher
 from tilec.runtime.layout import device_words
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.holding import Held, discard_all, hold_all, settle_all
 from tilec.runtime.ops.op import DeviceOp
+from tilec.runtime.plans import MOST_PLANS
 from tilec.runtime.seam import Dim3
 from tilec.runtime.select import require_built, require_options
 from tilec.runtime.tensors.lease import holder

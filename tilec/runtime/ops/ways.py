@@ -6,10 +6,10 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from tilec.runtime.launch import MOST_PLANS
 from tilec.runtime.ops.context import ExecutionContext
 from tilec.runtime.ops.modules import KernelFunction, size_of
 from tilec.runtime.packing import Block
+from tilec.runtime.plans import MOST_PLANS
 from tilec.runtime.scalars import format_of
 from tilec.runtime.seam import LaunchCall, LaunchParts, LaunchShape, TensorPart
 

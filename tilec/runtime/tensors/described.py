@@ -8,13 +8,11 @@ from typing import Any, NoReturn
 from tilec.errors import BorrowError, TensorError
 from tilec.model.dtype import BY_NUMPY, DTYPES
 from tilec.runtime.arguments import UnreadableError
-from tilec.runtime.layout import ON_CPU, Key, Shape, TensorFacts, contiguous_stride, interned, settled_stride
+from tilec.runtime.layout import ON_CPU, Look, Shape, TensorFacts, contiguous_stride, settled_stride
 from tilec.runtime.scalars import is_whole
 from tilec.runtime.tensors.lease import Claim, Holder, Lease
 from tilec.runtime.tensors.shapes import checked_packing, reinterpreted
 from tilec.runtime.tensors.storage import Storage
-
-Look = tuple[int, Key]
 
 
 def dtype_name(dtype: Any) -> str:
@@ -55,7 +53,7 @@ class Described:
         self.storage = storage
         self.lease = lease
         self._facts = facts
-        self._look: Look | None = (facts.ptr, interned(facts.key))
+        self._look: Look | None = facts.look()
 
     # Metadata
 
@@ -247,7 +245,7 @@ class Raw:
         """Made by `Described.raw`."""
         self.storage = storage
         self._facts = facts
-        self._tilec_look_ = (facts.ptr, interned(facts.key))
+        self._tilec_look_ = facts.look()
 
     def _tilec_facts_(self) -> TensorFacts:
         return self._facts

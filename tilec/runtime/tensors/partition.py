@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from tilec.errors import LaunchLimitError, TensorError
 from tilec.runtime.grid import GridRule, GridWish
-from tilec.runtime.layout import Key, Shape, interned
+from tilec.runtime.layout import Look, Shape
 from tilec.runtime.scalars import whole
 from tilec.runtime.tensors.described import Described, Raw
 from tilec.runtime.tensors.interop import Exchanged
@@ -148,10 +148,9 @@ class Partition(Exchanged, Generic[T]):
         """Itself for an execution that sees to leases and order on its own."""
         return RawPartition(self)
 
-    def _fresh(self) -> tuple[int, Key]:
+    def _fresh(self) -> Look:
         """Launches that write differently cut tensors have different plans."""
-        facts = self._facts
-        return facts.ptr, interned((*facts.key, self.tile, self.grid, self.prefix))
+        return self._facts.look(self.tile, self.grid, self.prefix)
 
     def release(self) -> None:
         """End a partition in place; one that owns its tensor stays. May be called more than once."""
@@ -200,9 +199,8 @@ class MappedPartition(Partition[T]):
         """As many blocks as the tiles are dealt out to, in place of the kernel's own grid."""
         return GridWish(grid=(self.blocks, 1, 1), rule=GridRule.INSTEAD, source=f"the mapped partition {name}")
 
-    def _fresh(self) -> tuple[int, Key]:
-        facts = self._facts
-        return facts.ptr, interned((*facts.key, self.tile, self.grid, self.blocks))
+    def _fresh(self) -> Look:
+        return self._facts.look(self.tile, self.grid, self.blocks)
 
     def _again(self, base: T) -> MappedPartition[T]:
         made = super()._again(base)

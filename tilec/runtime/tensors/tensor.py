@@ -7,7 +7,7 @@ from typing import Any
 
 from tilec.errors import UseAfterMoveError
 from tilec.model.dtype import DTYPES
-from tilec.runtime.layout import Shape, TensorFacts, interned
+from tilec.runtime.layout import Shape, TensorFacts
 from tilec.runtime.seam import DeviceDriver, PoolHandle
 from tilec.runtime.sites import hinted
 from tilec.runtime.tensors.described import Described, dtype_name, facts_of, recast, with_layout
@@ -126,7 +126,7 @@ class Tensor(Readable):
         The caller sees to it that nobody else uses `moved`, or holds the storage's lock.
         """
         if moved.give_up():
-            self._look = (self._facts.ptr, interned(self._facts.key))
+            self._look = self._facts.look()
             self._moved = None
 
     def give_up(self) -> bool:
