@@ -47,7 +47,7 @@ def key_and_slots(contract: Contract, values: tuple[Any, ...], looks: Iterable[L
 
 def has_slot(value: Any) -> bool:
     """Whether programs read a scalar: a whole number of 64 bits."""
-    return type(value) in (int, bool) and -BOUND <= value < BOUND
+    return type(value) in (int, bool) and -BOUND < value < BOUND
 
 
 def address_slots(contract: Contract, key: Key) -> tuple[int, ...]:
