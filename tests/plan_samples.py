@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.runtime_samples import PTR, SCALAR, STRUCT, TENSOR, Array, image, kernel, slot
+from tests.unit.runtime import fake_torch
 from tilec.model.dtype import DTYPES
 from tilec.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec.model.safety import Region, Safety
@@ -22,7 +23,29 @@ from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 
 EXTENTS = (0, 1, 2, 3, 4, 8, 16, 16, 32, 48, 64, 100, 128, 1000, 1024, 65536, 2**31 - 1, 2**31)
 OFFSETS = (0, 0, 0, 1, 2, 4, 8, 16, 32, 256)
-INTEGERS = (0, 1, 2, 3, 7, 16, 64, 255, 1024, 2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**64 - 1, 2**70, -1, -16, -(2**31), -(2**63), True, False)
+INTEGERS = (
+    0,
+    1,
+    2,
+    3,
+    7,
+    16,
+    64,
+    255,
+    1024,
+    2**31 - 1,
+    2**31,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+    2**70,
+    -1,
+    -16,
+    -(2**31),
+    -(2**63),
+    True,
+    False,
+)
 FLOATS = (0.0, -0.0, 1.0, 2.5, -3.0, 1e39, float("inf"), float("nan"), 65519.0, 65520.0)
 NUMPY = (np.int32(3), np.int64(16), np.uint8(1), np.float32(2.0), np.float64(1.0), np.bool_(True))
 FAR = 1 << 42
@@ -43,9 +66,15 @@ class Fact:
     device: int | None = 0
     readonly: bool = False
 
-    def array(self) -> Array:
+    def array(self, *, torch: bool) -> Any:
+        """As a tensor of torch, or of another library."""
         at = self.base + self.offset
-        return Array(*self.shape, dtype=self.dtype, ptr=at if self.base else 0, stride=self.stride, device=self.device, readonly=self.readonly)
+        if torch:
+            dtype = f"torch.{DTYPES[self.dtype].numpy}"
+            return fake_torch.Tensor(self.shape, at if self.base else 0, self.stride, dtype, -1 if self.device is None else self.device)
+        return Array(
+            *self.shape, dtype=self.dtype, ptr=at if self.base else 0, stride=self.stride, device=self.device, readonly=self.readonly
+        )
 
 
 def dense(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -60,6 +89,7 @@ class Calls:
 
     def __init__(self, info: KernelInfo, pick: random.Random) -> None:
         self.info, self.pick = info, pick
+        self.torch = pick.random() < 0.5
         self.values: list[Any] = [self._first(place, param) for place, param in enumerate(info.params)]
         self.good = list(self.values)
 
@@ -72,7 +102,7 @@ class Calls:
         return {"bool": True, "f32": 1.0, "f16": 1.0, "bf16": 1.0, "f64": 1.0}.get(param.dtype, 16)
 
     def arguments(self) -> tuple[Any, ...]:
-        return tuple(value.array() if isinstance(value, Fact) else value for value in self.values)
+        return tuple(value.array(torch=self.torch) if isinstance(value, Fact) else value for value in self.values)
 
     def change(self) -> None:
         """Change one fact; now and then go back to the arguments that worked last."""
@@ -83,7 +113,9 @@ class Calls:
             return
         place = self.pick.randrange(len(self.values))
         value = self.values[place]
-        self.values[place] = self._other(place, value) if isinstance(value, Fact) or self.info.params[place].kind is TENSOR else self._scalar(place)
+        self.values[place] = (
+            self._other(place, value) if isinstance(value, Fact) or self.info.params[place].kind is TENSOR else self._scalar(place)
+        )
 
     def keep(self) -> None:
         """These arguments work: go back to them."""
@@ -103,7 +135,7 @@ class Calls:
         steps = list(dense(shape))
         if not steps or pick < 0.1:
             return tuple(steps)
-        if pick < 0.6:
+        if pick < 0.5:
             gap = self.pick.choice((1, 4, 16, 64))
             return tuple(step if dim == len(steps) - 1 else step + gap for dim, step in enumerate(steps))
         if pick < 0.75:
@@ -116,7 +148,9 @@ class Calls:
         pick, param = self.pick, self.info.params[place]
         if value is None:
             return self._first(place, param)  # type: ignore[no-any-return]
-        what = pick.choice(("extent", "extent", "stride", "stride", "offset", "offset", "base", "dtype", "device", "readonly", "none", "rank"))
+        what = pick.choice(
+            ("extent", "extent", "stride", "stride", "offset", "offset", "base", "dtype", "device", "readonly", "none", "rank")
+        )
         match what:
             case "extent" if value.shape:
                 dim = pick.randrange(len(value.shape))
@@ -163,6 +197,7 @@ class Kernels:
         """A kernel: tensors z (written), x, and perhaps w (may be None), and scalars."""
         pick = self.pick
         self.params = self._params()
+        self.counted = any(param.name == "n" for param in self.params)
         self.names = [param.name for param in self.params if param.kind is TENSOR and not param.optional]
         tuned = pick.random() < 0.4
         points = (64, 128) if tuned or pick.random() < 0.3 else (64,)
@@ -183,7 +218,8 @@ class Kernels:
                         img = image(f"{name}_{number}", **facts)
                         variants.append(VariantInfo(id=f"{name}-{number}", axes=axes, assume=assume, abi=own, images=(img,)))
         axes = (*((("T", dtypes),) if typed else ()), ("BM", points))
-        return kernel(
+        regions = (Region(param="z", tile=(pick.choice(("BM", "1")),), mapped=True),)
+        made = kernel(
             name,
             self.params,
             tuple(variants),
@@ -193,8 +229,9 @@ class Kernels:
             launch=self._launch(),
             table=self._table(points) if tuned and pick.random() < 0.6 else None,
             rules=self._rules(points) if tuned and pick.random() < 0.6 else (),
-            safety=Safety(regions=(Region(param="z", tile=("BM",), mapped=True),)) if pick.random() < 0.15 and self.params[0].rank == 1 else None,
+            safety=Safety(regions=regions) if pick.random() < 0.3 and self.params[0].rank == 1 else None,
         )
+        return dataclasses.replace(made, language=pick.choice(("cuda", "cuda", "tile")))
 
     def _params(self) -> tuple[Param, ...]:
         pick = self.pick
@@ -202,7 +239,7 @@ class Kernels:
         dtype = pick.choice(("f32", "f32", "T"))
 
         def tensor(name: str, **facts: Any) -> Param:
-            layouts: list[tuple[int | None, ...] | None] = [None, None, (None,) * rank, (*(None,) * (rank - 1), 1)[:rank]]
+            layouts: list[tuple[int | None, ...] | None] = [None, (None,) * rank, (*(None,) * (rank - 1), 1)[:rank]]
             return Param(
                 name=name,
                 kind=TENSOR,
@@ -227,36 +264,39 @@ class Kernels:
         )
         return (*found, *(param for param in scalars if pick.random() < 0.4))
 
-    def _number(self, depth: int = 0) -> str:
+    def number(self, depth: int = 0) -> str:
         """An expression that is a whole number."""
         pick = self.pick
         name, rank = pick.choice(self.names), self.params[0].rank
         leaves = [f"{name}.size", f"nbytes({name})", str(pick.choice((1, 2, 3, 16, 64, 1000))), "BM"]
         if rank:
             leaves += [f"{name}.shape[{pick.choice((0, -1, rank - 1))}]"] * 4 + [f"{name}.stride[{pick.randrange(rank)}]"]
-        if any(param.name == "n" for param in self.params):
-            leaves += ["n", "n"]
+        leaves += ["n", "n"] if self.counted else []
         if depth > 2 or pick.random() < 0.4:
             return pick.choice(leaves)
-        a, b = self._number(depth + 1), self._number(depth + 1)
+        a, b = self.number(depth + 1), self.number(depth + 1)
         forms = ("{a} + {b}", "({a} - {b})", "{a} * {b}", "{a} // {b}", "{a} % {b}", "cdiv({a}, {b})", "min({a}, {b})", "max({a}, {b}, 1)")
         forms += ("next_pow2({a})", "-{a}", "({a} or {b})", "({a} and {b})", "max(1, {a})")
         return "(" + pick.choice(forms).format(a=a, b=b) + ")"
 
-    def _condition(self, depth: int = 0) -> str:
+    def condition(self, depth: int = 0) -> str:
         pick = self.pick
         name, rank = pick.choice(self.names), self.params[0].rank
-        plain = [f"{self._number(1)} {pick.choice(('<', '<=', '>', '>=', '!=', '=='))} {self._number(1)}"]
+        plain = [f"{self.number(1)} {pick.choice(('<', '<=', '>', '>=', '!=', '=='))} {self.number(1)}"]
         plain += [f"z.shape == {name}.shape", f"{name}.size < 100000", f"{name}.dtype == 'f32'", f"{name}.ptr % 32 == 0", "1 < 2"]
         if rank:
-            plain += [f"x.shape[0] == z.shape[0], {name}".split(",", maxsplit=1)[0], f"{name}.shape[0] % 16 == 0", f"0 <= {name}.shape[-1] <= 1024"]
+            plain += [
+                f"x.shape[0] == z.shape[0], {name}".split(",", maxsplit=1)[0],
+                f"{name}.shape[0] % 16 == 0",
+                f"0 <= {name}.shape[-1] <= 1024",
+            ]
         if any(param.name == "alpha" for param in self.params):
             plain += ["alpha < 2.5", f"alpha * {name}.size < 1000"]
         if any(param.name == "on" for param in self.params):
             plain += ["on", "not on", f"(on or {name}.size > 4)"]
         if depth > 1 or pick.random() < 0.6:
             return pick.choice(plain)
-        joined = f"({self._condition(depth + 1)} {pick.choice(('and', 'or'))} {self._condition(depth + 1)})"
+        joined = f"({self.condition(depth + 1)} {pick.choice(('and', 'or'))} {self.condition(depth + 1)})"
         return joined if pick.random() < 0.8 else f"(not {joined})"
 
     def _abi(self) -> tuple[AbiSlot, ...]:
@@ -275,7 +315,7 @@ class Kernels:
                     found.append(slot(pick.choice(("i64", "i32", "f32")), "n"))
         for _ in range(pick.choice((0, 0, 1, 2))):
             kind = pick.choice(("i32", "i64", "u32", "u8", "f32", "f64", "bool", "f16"))
-            found.append(slot(kind, self._number() if pick.random() < 0.8 else self._condition()))
+            found.append(slot(kind, self.number() if pick.random() < 0.8 else self.condition()))
         if pick.random() < 0.06 and self.params[1].rank:
             wanted = TensorMap(element=7, swizzle=0, box=(16,) * self.params[1].rank)
             found.append(AbiSlot(type=str(wanted), expr="x.ptr", size=128, align=64))
@@ -303,37 +343,47 @@ class Kernels:
 
     def _launch(self) -> LaunchInfo:
         pick = self.pick
-        grids = [("cdiv(z.size, BM)",), ("max(z.size, 1)", "2"), ("1",), (self._number(),), (self._number(), self._number()), ("z.size",)]
+        grids = [("cdiv(z.size, BM)",), ("max(z.size, 1)", "2"), ("1",), (self.number(),), (self.number(), self.number()), ("z.size",)]
+        count = ("n", "n * 4") if self.counted else ()
         return LaunchInfo(
-            grid=pick.choice(grids),
-            block=pick.choice((("128",), ("128",), ("64", "2"), ("BM",), (f"min({self._number(2)}, 1024)",))),
-            shared=pick.choice(("0", "0", "BM * 64", "z.size * 4", self._number(1))),
+            grid=pick.choice((*grids, *((each,) for each in count))),
+            block=pick.choice((("128",), ("128",), ("64", "2"), ("BM",), (f"min({self.number(2)}, 1024)",), *((each,) for each in count))),
+            shared=pick.choice(("0", "0", "BM * 64", "z.size * 4", self.number(1), *count)),
             cluster=pick.choice(((), (), (), (2,))),
             cooperative=pick.random() < 0.15,
-            requires=tuple(self._condition() for _ in range(pick.choice((0, 0, 1, 2)))),
+            requires=tuple(self.condition() for _ in range(pick.choice((0, 0, 1, 2)))),
         )
 
     def _image_facts(self) -> dict[str, Any]:
         pick = self.pick.random()
         if pick < 0.6:
             return {}
-        choices = ({"required_block": (128, 1, 1)}, {"max_threads": 128}, {"cluster": (2,)}, {"block": (64,), "dynamic_shared": 1024, "cluster": (2, 1, 1)})
+        choices: tuple[dict[str, Any], ...] = (
+            {"required_block": (128, 1, 1)},
+            {"max_threads": 128},
+            {"cluster": (2,)},
+            {"block": (64,), "dynamic_shared": 1024, "cluster": (2, 1, 1)},
+            {"exact": True},
+        )
         return self.pick.choice(choices)
 
     def _rules(self, points: tuple[int, ...]) -> tuple[DispatchRule, ...]:
         return tuple(
-            DispatchRule(when=self._condition() if self.pick.random() < 0.8 else "", take=(("BM", self.pick.choice(points)),)) for _ in range(2)
+            DispatchRule(when=self.condition() if self.pick.random() < 0.8 else "", take=(("BM", self.pick.choice(points)),))
+            for _ in range(2)
         )
 
     def _table(self, points: tuple[int, ...]) -> TuningTable:
-        sizes = tuple(self._number(2) for _ in range(self.pick.choice((1, 2))))
+        sizes = tuple(self.number(2) for _ in range(self.pick.choice((1, 2))))
 
         def ranges() -> tuple[tuple[int, int], ...]:
             return tuple((low, low + self.pick.choice((0, 15, 1000))) for low in (self.pick.choice(EXTENTS) for _ in sizes))
 
         typed = any(param.dtype == "T" for param in self.params)
         entries = tuple(
-            TableEntry(ranges=ranges(), point=(*((("T", self.pick.choice(("f16", "f32"))),) if typed else ()), ("BM", self.pick.choice(points))))
+            TableEntry(
+                ranges=ranges(), point=(*((("T", self.pick.choice(("f16", "f32"))),) if typed else ()), ("BM", self.pick.choice(points)))
+            )
             for _ in range(self.pick.choice((1, 4)))
         )
         device = TableDevice(name="Fake H200", cc=(9, 0), multiprocessors=132, entries=entries)
@@ -350,7 +400,7 @@ class _Images:
 class _Driver(FakeDriver):
     """Scratch memory is told by its size, and is none."""
 
-    def allocate(self, ordinal: int, size: int, stream: int | None, pool: int | None = None) -> int:  # noqa: ARG002
+    def allocate(self, ordinal: int, size: int, stream: int | None, pool: int | None = None) -> int:
         return size
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from tilec.model.dtype import BY_DLPACK, BY_NUMPY, BY_TYPESTR, DTYPES
-from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, ON_OTHER, Look, TensorFacts, is_of_jax, settled_stride
+from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, ON_OTHER, Look, TensorFacts, contiguous_stride, is_of_jax, settled_stride
 
 # What to do with elements that share bytes, of which other libraries do not say how.
 _PACKED = "copy a host array with api.from_host(x), or pass packed bytes as u8 and reinterpret them"
@@ -78,12 +78,18 @@ def tensor_facts(value: Any, pointer_device: Callable[[int], int | None]) -> Ten
         raise
     except Exception as error:  # foreign tensors raise what they like: fake, functional and deleted ones do
         raise UnreadableError(f"{_kind_of(value)} that cannot be read: {error}") from error
-    if facts.dtype in DTYPES and DTYPES[facts.dtype].packed and not hasattr(type(value), "_tilec_facts_"):
-        raise UnreadableError(f"{_kind_of(value)} of {facts.dtype}, whose elements may lie one in a byte there: {_PACKED}")
+    if not hasattr(type(value), "_tilec_facts_"):
+        _refuse_packed(value, facts)
     if facts.device == ON_OTHER:
         found = pointer_device(facts.ptr)
         return _on_device(facts, ON_CPU if found is None else found)
     return facts
+
+
+def _refuse_packed(value: Any, facts: TensorFacts) -> None:
+    """Refuse an array of another library whose elements share bytes."""
+    if facts.dtype in DTYPES and DTYPES[facts.dtype].packed:
+        raise UnreadableError(f"{_kind_of(value)} of {facts.dtype}, whose elements may lie one in a byte there: {_PACKED}")
 
 
 def _facts(value: Any) -> TensorFacts:
@@ -111,6 +117,7 @@ def _kind_of(value: Any) -> str:
 def _look_any(value: Any) -> Look:
     """Foreign tensors. Raises where they have no facts; the slow path then says why."""
     facts = _interface_facts(value) if hasattr(value, "__cuda_array_interface__") else _dlpack_facts(value)
+    _refuse_packed(value, facts)
     if facts.device == ON_OTHER:  # only the driver knows whose the address is
         return facts.look(facts.ptr)
     return facts.look()
@@ -139,6 +146,7 @@ def _is_torch(cls: type) -> bool:
 def _look_torch(tensor: Any) -> Look:
     shape, dense = tuple(tensor.shape), tensor.is_contiguous()
     stride = settled_stride(shape, None if dense else tuple(tensor.stride()))
+    dense = dense or stride == contiguous_stride(shape)  # what is asked of the facts, whatever the library calls contiguous
     # A lazily negated tensor has a class that no plan has. (A conjugated one has no known dtype.)
     return tensor.data_ptr(), shape, stride, (tensor.dtype, len(shape), tensor.get_device(), tensor.is_neg(), dense)
 

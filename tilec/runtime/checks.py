@@ -114,6 +114,11 @@ class Call:
         """Names of the optional tensors that are None."""
         return self.contract.optionals - self.tensors.keys()
 
+    @property
+    def cut_outputs(self) -> list[tuple[int, Any]]:
+        """Places and values of the outputs that are partitions."""
+        return [(place, self.values[place]) for place in self.contract.outs if hasattr(type(self.values[place]), "grid_wish")]
+
     def open(self) -> None:
         """Let expressions read the arguments, and the axes as far as they are settled."""
         self.env = {p.name: self.tensors.get(p.name, v) for p, v in zip(self.contract.params, self.values, strict=True)}

@@ -39,22 +39,21 @@ from tilec.model.expr import Expr, parse
 from tilec.model.image import ImageInfo
 from tilec.model.kernel import AxisValue, VariantInfo
 from tilec.model.signature import AbiSlot, Assumption, Param
-from tilec.model.table import TableEntry, nearest, same_point
 from tilec.runtime import program as op
 from tilec.runtime.checks import Call
+from tilec.runtime.grid import MOST_TILES, GridWish
 from tilec.runtime.images import Function
 from tilec.runtime.keys import Slots, has_slot
 from tilec.runtime.layout import TensorFacts, byte_range
 from tilec.runtime.limits import MOST_THREADS_ALONG, cluster_of, is_tile
 from tilec.runtime.lowering import TensorTerms, lowered, number, truth
 from tilec.runtime.program import LoweringError, Term, Writer, all_of, any_of, binary, divides, product, unary
-from tilec.runtime.regions import MOST_TILES, cut_outputs
 from tilec.runtime.seam_types import DeviceInfo, LaunchShape
 from tilec.runtime.select import Decision, Settled
 from tilec.values import value_class
 
 if TYPE_CHECKING:
-    from tilec.runtime.grid import GridWish
+    from tilec.model.table import TableEntry
 
 # Grid, block and dynamic shared memory come first among the outputs; then computed kernel arguments.
 SHAPE_OUTPUTS = 7
@@ -102,7 +101,7 @@ def why_exact(call: Call, abi: Sequence[AbiSlot], device: DeviceInfo, grid: Sequ
     contract = call.contract
     if device.interprets is not None:
         return "the cpu device is told the shapes of the tensors"
-    if grid or cut_outputs(call):
+    if grid or call.cut_outputs:
         return "the caller says the grid, or cuts outputs into tiles"
     if any(slot.type.startswith("tensormap:") for slot in abi):
         return "tensor maps hold extents and strides"
@@ -218,6 +217,8 @@ class _Conditions:
         return self.write.check(unary(op.NOT, all_of([*self._contract(turn.axes), fitting])))
 
     def _look_up(self, found: TableEntry | None, sizes: Terms, axes: Mapping[str, AxisValue]) -> None:
+        from tilec.model.table import nearest, same_point  # few kernels have a table
+
         table, device = self.contract.table, self.device
         assert table is not None
         near = nearest(table, device.name, device.cc, device.multiprocessors)
@@ -321,8 +322,8 @@ class _Conditions:
     def _shape(self, env: Mapping[str, Any], admitted: Admitted) -> None:
         """Grid, block and shared memory: outputs, and what they are held against."""
         contract, write, own, image = self.contract, self.write, admitted.own, admitted.image
-        grid, block = self._dims(contract.grid, env), self._dims(contract.block, env)
-        shared = write.kept(number(lowered(contract.shared, env)))
+        grid, block = [*self._dims(0, contract.grid, env), 1, 1, 1][:3], [*self._dims(3, contract.block, env), 1, 1, 1][:3]
+        (shared,) = self._dims(6, (contract.shared,), env)
         if admitted.wished:
             if any(isinstance(term, tuple) for term in grid):
                 raise LoweringError("the caller says the grid, and the kernel's own depends on addresses")
@@ -343,11 +344,17 @@ class _Conditions:
         if admitted.function is not None:
             self._admitted(grid, block, shared, admitted, admitted.function)
         for output, term in enumerate((*grid, *block, shared)):
-            write.out(output, term)
+            if term != ((op.GET, output),):
+                write.out(output, term)
 
-    def _dims(self, expressions: Sequence[Expr], env: Mapping[str, Any]) -> Terms:
-        terms = [self.write.kept(number(lowered(expression, env))) for expression in expressions]
-        return [*terms, 1, 1, 1][:3]
+    def _dims(self, first: int, expressions: Sequence[Expr], env: Mapping[str, Any]) -> Terms:
+        """Values of expressions, which are outputs at once."""
+        terms = [number(lowered(expression, env)) for expression in expressions]
+        for output, term in enumerate(terms, first):
+            if isinstance(term, tuple):
+                self.write.out(output, term)
+                terms[output - first] = ((op.GET, output),)
+        return terms
 
     def _tiles(self, grid: Terms, env: Mapping[str, Any]) -> None:
         safety = self.contract.info.safety

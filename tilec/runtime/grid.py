@@ -9,6 +9,9 @@ from tilec.errors import LaunchLimitError
 from tilec.runtime.seam_types import Dim3
 from tilec.values import value_class
 
+# Tiles of an output that blocks share and the blocks, together: kernels number both in 32 bits.
+MOST_TILES = (1 << 31) - 1
+
 
 class GridRule(enum.Enum):
     """How a launch's grid has to agree with what a caller says."""

@@ -25,7 +25,6 @@ from tilec.runtime.layout import TensorFacts
 from tilec.runtime.limits import admit, as_compiled, check_compiled, check_device_limits, check_recorded, check_residency, launch_shape
 from tilec.runtime.packing import Packing, fixed_parts
 from tilec.runtime.plans import Bind, Plan
-from tilec.runtime.regions import cut_outputs
 from tilec.runtime.seam_types import DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
 from tilec.runtime.select import Considered, Settled, settle
 from tilec.values import value_class
@@ -172,7 +171,7 @@ def _prepared(contract: Contract, values: Values, axes: dict[str, AxisValue], si
         bind = _binder(call, variant, site, function)
     key, slots = key_and_slots(contract, values, [NO_TENSOR if facts is None else facts.look() for facts in _facts_in_order(call)])
     exact = why_exact(call, variant.abi, device, grid)
-    admitted = Admitted(own=own, shape=shape, image=image, function=function, wished=bool(grid or cut_outputs(call)), resident=resident)
+    admitted = Admitted(own=own, shape=shape, image=image, function=function, wished=bool(grid or call.cut_outputs), resident=resident)
     program, exact = settled_program(call, settled, device, admitted, slots, exact)
     plan = Plan(
         variant=variant.id,
@@ -230,7 +229,7 @@ def _settled_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
 
 def _wished_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     contract, shape = call.contract, launch_shape(call)
-    parted = cut_outputs(call)
+    parted = call.cut_outputs
     if not parted and not grid:
         return shape
     from tilec.runtime.regions import check_grid, check_shares, check_tiles

@@ -68,31 +68,32 @@ def run(steps: Sequence[Step], slots: Sequence[int], outputs: int) -> list[int] 
         Its outputs; None where a check does not hold, or a number is beyond 64 bits or divided by zero.
     """
     stack: list[int] = []
+    push, pop = stack.append, stack.pop
     found = [0] * outputs
     try:
         for op, operand in steps:
             if op == SLOT:
-                stack.append(slots[operand])
+                push(slots[operand])
             elif op == CONST:
-                stack.append(operand)
+                push(operand)
             elif op == GET:
-                stack.append(found[operand])
+                push(found[operand])
             elif op == OUT:
-                found[operand] = stack.pop()
+                found[operand] = pop()
             elif op == DIVISIBLE:
-                if stack.pop() % operand:
+                if pop() % operand:
                     return None
             elif op == CHECK:
-                if not stack.pop():
+                if not pop():
                     return None
             elif op == FITS:
                 if not fits(stack[-1], operand):
                     return None
             else:
-                value = _UNARY[op](stack.pop()) if op in _UNARY else _BINARY[op](stack.pop(-2), stack.pop())
+                value = _BINARY[op](pop(-2), pop()) if op in _BINARY else _UNARY[op](pop())
                 if not -BOUND < value < BOUND:
                     return None
-                stack.append(value)
+                push(value)
     except (ZeroDivisionError, OverflowError):
         return None
     return found

@@ -10,14 +10,8 @@ from tilec.errors import LaunchLimitError, LayoutError
 from tilec.model.expr import parse
 from tilec.model.safety import Region
 from tilec.runtime.checks import Call
+from tilec.runtime.grid import MOST_TILES
 from tilec.runtime.seam import Dim3
-
-MOST_TILES = (1 << 31) - 1
-
-
-def cut_outputs(call: Call) -> list[tuple[int, Any]]:
-    """Places and values of the outputs that are partitions."""
-    return [(place, call.values[place]) for place in call.contract.outs if hasattr(type(call.values[place]), "grid_wish")]
 
 
 def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from tilec.bundle.choose import DeviceFacts, choose_image
 from tilec.errors import LayoutError, VariantError
 from tilec.model.expr import Expr
 from tilec.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec.model.signature import Assumption
-from tilec.model.table import TableEntry
 from tilec.runtime.binding import check_axes
 from tilec.runtime.checks import Call
 from tilec.runtime.contract import Contract
 from tilec.runtime.layout import TensorFacts, contiguous_stride
 from tilec.runtime.seam_types import DeviceInfo
 from tilec.values import value_class
+
+if TYPE_CHECKING:
+    from tilec.model.table import TableEntry
 
 
 @value_class(frozen=True, kw_only=True, slots=True)

@@ -135,8 +135,9 @@ ON_THE_PATH = {
     "": "bundle errors foreign model runtime values",
     "bundle": "archive choose codec format images limits read rules",
     "model": "alike arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature",
-    "runtime": "_driver _driver_calls _driver_graphs _driver_memory arguments binding checks contract defaults devices forks "
-    "grid handles images keys launch layout limits load lost once package packing prepare scalars seam_types select tensors uncopied",
+    "runtime": "_driver _driver_calls _driver_graphs _driver_memory arguments binding checks conditions contract defaults devices grid "
+    "handles images keys launch layout limits load lost lowering once package packing plans prepare program scalars seam_types "
+    "select tensors uncopied",
     "runtime.tensors": "recording",
 }
 

@@ -100,7 +100,7 @@ def test_two_dimensions_that_write_one_place_twice_are_found_exactly(dims):
 
 
 def test_tensors_of_one_class_differ_in_numbers_only():
-    ptr, shape, stride, kind = facts((5, 7)).look()
+    _, shape, stride, kind = facts((5, 7)).look()
     assert (shape, stride) == ((5, 7), (7, 1))
     assert facts((7, 5), ptr=0x9000).look() == (0x9000, (7, 5), (5, 1), kind)
     for other in (facts((5, 7), (14, 2)), facts((5, 7, 1)), dataclasses.replace(facts((5, 7)), readonly=True)):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from typing import Any
 
 import pytest
 
-from tests.plan_samples import Calls, Kernels, launcher_of
-from tests.runtime_samples import ADD, GEMM
-from tilec.errors import TilecError
-from tilec.model.kernel import KernelInfo
+from tests.plan_samples import FAR, Calls, Kernels, launcher_of
+from tests.runtime_samples import ADD, GEMM, SCALAR, TENSOR, Array, image, kernel, loaded, slot
+from tests.unit.runtime import fake_torch
+from tilec.errors import AliasError, TilecError
+from tilec.model.kernel import KernelInfo, LaunchInfo, VariantInfo
+from tilec.model.signature import Param
+from tilec.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
 from tilec.runtime.launch import Launcher
+from tilec.runtime.plans import MOST_ALIKE
 from tilec.testing.fake_driver import FakeDriver
 
 
@@ -66,3 +71,106 @@ def test_random_kernels_launch_the_same_with_and_without_plans(seed: int) -> Non
 @pytest.mark.parametrize("info", [ADD, GEMM], ids=lambda info: info.name)
 def test_samples_launch_the_same_with_and_without_plans(info: KernelInfo) -> None:
     assert compare(info, random.Random(7), 600)[1] > 100
+
+
+# New extents at each call
+
+
+def torch_tensors(*shapes: tuple[int, ...], steps: tuple[tuple[int, ...] | None, ...] = (None, None, None)) -> list[Any]:
+    dtype = "torch.float32" if len(shapes[0]) == 1 else "torch.float16"
+    return [fake_torch.Tensor(shape, FAR * place, step, dtype) for place, (shape, step) in enumerate(zip(shapes, steps, strict=True), 1)]
+
+
+def test_a_thousand_new_shapes_need_a_handful_of_plans() -> None:
+    module, driver = loaded(ADD)
+    for size in range(1, 1001):
+        module.add(5, *torch_tensors((size,), (size,), (size,)))
+    assert [launch.shape.grid[0] for launch in driver.launches] == [-(-size // 256) for size in range(1, 1001)]
+    assert [launch.arguments[3] for launch in driver.launches] == list(range(1, 1001))
+    assert [launch.symbol for launch in driver.launches] == ["add_any" if size % 16 else "add_fast" for size in range(1, 1001)]
+    assert len(module.add.plans) == 2, "one of each variant"
+
+
+def test_new_shapes_and_strides_of_inputs_need_a_handful_of_plans() -> None:
+    module, driver = loaded(GEMM)
+    for size in range(1, 1001):
+        m, n, k = size, 1001 - size, 3 + size % 7
+        module.gemm(5, *torch_tensors((m, n), (m, k), (k, n), steps=(None, (k + size % 5, 1), None)))
+    assert len(driver.launches) == 1000
+    assert len(module.gemm.plans) <= 3
+    assert not any(module.gemm.plan_of(tuple(torch_tensors((m, 8), (m, 4), (4, 8), steps=(None, (9, 1), None)))).exact for m in (5, 6))
+
+
+def test_new_shapes_of_a_tuned_kernel_need_a_plan_for_each_row_of_its_table() -> None:
+    rows = ((1, 64), (101, 128), (201, 64))
+    entries = tuple(TableEntry(ranges=((low, low + 99),), point=(("T", "f16"), ("BM", bm), ("BK", 64))) for low, bm in rows)
+    device = TableDevice(name="Fake H200", cc=(9, 0), multiprocessors=132, entries=entries)
+    table = TuningTable(source="tuned.json", sizes=("c.shape[0]",), devices=(device,))
+    module, driver = loaded(dataclasses.replace(GEMM, table=table, rules=(DispatchRule(when="c.shape[1] > 500", take=(("BM", 64),)),)))
+    for size in range(1, 1001):
+        module.gemm(5, *torch_tensors((size, size), (size, 4), (4, size)))
+    expected = ["64"] * 100 + ["128"] * 100 + ["64"] * 100 + ["128"] * 200 + ["64"] * 500
+    assert [launch.symbol.removeprefix("gemm_f16_") for launch in driver.launches] == expected
+    assert len(module.gemm.plans) <= 6
+
+
+def test_plans_of_one_class_are_bounded_and_the_oldest_leaves() -> None:
+    """The driver counts resident blocks of one size: each has a plan."""
+    launch = LaunchInfo(grid=("1",), block=("n",), cooperative=True)
+    params = (*ADD.params[:3], Param(name="n", kind=SCALAR, dtype="i32"))
+    abi = (*ADD.variants[0].abi[:3], slot("i32", "n"))
+    variant = VariantInfo(id="many", abi=abi, images=(image("many"),))
+    module, driver = loaded(kernel("many", params, (variant,), launch=launch))
+    for size in range(1, 100):
+        module.many(5, *torch_tensors((64,), (64,), (64,)), size)
+    assert len(module.many.plans) == MOST_ALIKE
+    assert [launch.shape.block[0] for launch in driver.launches] == list(range(1, 100))
+
+
+def requiring(condition: str) -> dict[str, Any]:
+    return {"launch": LaunchInfo(grid=("1",), block=("1",), requires=(condition,))}
+
+
+@pytest.mark.parametrize(
+    ("changes", "values", "reason"),
+    [
+        ({}, {"steps": ((3,), None, None)}, "whether a strided output overlaps itself is searched for"),
+        ({}, {"steps": (None, (-1,), None)}, "a tensor has negative strides, or gaps between elements that share bytes"),
+        (requiring("z.size * 0.5 < 100"), {}, "floats are computed with what changes"),
+        (
+            {"launch": LaunchInfo(grid=("1",), block=("1",), requires=("z.size == 8 or 8 // (z.size - 8) < 9",))},
+            {},
+            "its program does not give",
+        ),
+        ({}, {}, ""),
+    ],
+)
+def test_calls_whose_decisions_no_program_repeats_have_exact_plans(changes: Any, values: Any, reason: str) -> None:
+    params = tuple(dataclasses.replace(p, stride=(None,)) if p.kind is TENSOR else p for p in ADD.params)
+    module, driver = loaded(dataclasses.replace(ADD, params=params, **changes))
+    for size in (8, 8, 9, 8):
+        tensors = (*torch_tensors((size,), (size,), (size,), **values), 1.0)
+        module.add(5, *tensors)
+        plan = module.add.plan_of(tensors)
+        if size == 8:
+            assert plan.exact.startswith(reason)
+            assert bool(plan.exact) == bool(reason)
+    assert len(driver.launches) == 4
+    assert len(module.add.plans) <= 2
+
+
+def test_columns_that_lie_between_each_other_keep_their_distance() -> None:
+    """The byte ranges meet, and no byte is shared: an exact plan is for tensors that are as far apart."""
+    params = tuple(dataclasses.replace(p, stride=(None, 1), rank=2) if p.kind is TENSOR else p for p in ADD.params)
+    module, driver = loaded(dataclasses.replace(ADD, params=params, variants=ADD.variants[1:], launch=LaunchInfo(grid=("1",))))
+
+    def columns(at: int, second: int) -> list[Array]:
+        return [Array(16, 8, stride=(32, 1), ptr=at + 4 * place) for place in (0, second, 24)]
+
+    for at in (0x10000, 0x20000, 0x30000):
+        module.add(5, *columns(at, 8))
+    assert len(module.add.plans) == 1
+    module.add(5, *columns(0x10000, 16))
+    with pytest.raises(AliasError):
+        module.add(5, *columns(0x10000, 4))
+    assert len(driver.launches) == 4
