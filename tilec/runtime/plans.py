@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -17,9 +18,9 @@ from tilec.values import value_class
 # Binds launches of a shape on a stream.
 Bind = Callable[[LaunchShape, int], LaunchCall]
 
-# Classes of calls whose plans one launcher caches, and exact plans; a miss beyond that starts over.
+# Keys that one launcher caches plans for, general and exact ones each; a miss beyond that starts over.
 MOST_PLANS = 1024
-# Plans of one class; the oldest leaves.
+# Plans of one key; the oldest leaves.
 MOST_ALIKE = 16
 # Bound launches that a plan keeps, by shape and stream; with more in turn than this it starts over.
 MOST_BOUND = 64
@@ -34,7 +35,7 @@ class Plan:
         variant: id of the variant it launches.
         function: the driver's handle of the entry point; None for an empty grid, which launches nothing.
         exact: why it is for the extents and strides of one call; empty for a general plan.
-        steps: of its program. outputs: how many that has. program: the steps as bytes. depth: of its stack.
+        steps: of its program. outputs: how many that has.
         template, offsets, patches: of the argument block (`Packing`).
         cluster, cooperative, programmatic: of its launches.
         lasting: whether later calls may use it.
@@ -57,11 +58,20 @@ class Plan:
         self.variant, self.function, self.exact = variant, function, exact
         self.cluster, self.cooperative, self.programmatic = shape.cluster, shape.cooperative, shape.programmatic
         self.steps, self.outputs, self.lasting = program.steps, program.outputs, program.lasting
-        self.program, self.depth = packed(program.steps), depth_of(program.steps)
         self.template, self.offsets, self.patches = packing.template, packing.offsets, packing.patches
         self.bound: dict[tuple[int, ...], LaunchCall] = {}
         self._blocks: list[Block] = []  # argument memory that no launch in flight uses
         self._packing, self._bind, self._addresses = packing, bind, addresses
+
+    @functools.cached_property
+    def program(self) -> bytes:
+        """The program's steps as bytes."""
+        return packed(self.steps)
+
+    @functools.cached_property
+    def depth(self) -> int:
+        """The most numbers that the program has on its stack."""
+        return depth_of(self.steps)
 
     def ready(self, slots: Slots) -> Ready | None:
         """This plan for a call; None where it does not apply."""
@@ -120,32 +130,27 @@ class Plans:
     def __init__(self) -> None:
         """Start with none."""
         self._general: dict[Key, tuple[Plan, ...]] = {}
-        self._exact: dict[Key, Plan] = {}
+        self._exact: dict[Key, tuple[Plan, ...]] = {}
 
     def __len__(self) -> int:
         """How many plans are cached."""
-        return len(self._exact) + sum(map(len, self._general.values()))
+        return sum(map(len, (*self._general.values(), *self._exact.values())))
 
     def find(self, contract: Contract, key: Key, slots: Slots) -> Ready | None:
         """A cached plan for a call; None on a miss."""
-        for plan in self._general.get(key, ()):
-            ready = plan.ready(slots)
-            if ready is not None:
-                return ready
-        plan_of_call = self._exact.get(exact_key(contract, key, slots)) if self._exact else None
-        return None if plan_of_call is None else plan_of_call.ready(slots)
+        plans = self._general.get(key, ())
+        if self._exact:
+            plans += self._exact.get(exact_key(contract, key, slots), ())
+        return next((ready for plan in plans if (ready := plan.ready(slots)) is not None), None)
 
     def add(self, contract: Contract, key: Key, slots: Slots, plan: Plan) -> None:
         """Cache a plan of a call, if it lasts."""
         if not plan.lasting:
             return
-        plans: dict[Key, Any] = self._exact if plan.exact else self._general
+        plans, key = (self._exact, exact_key(contract, key, slots)) if plan.exact else (self._general, key)
         if len(plans) >= MOST_PLANS and key not in plans:
             plans.clear()
-        if plan.exact:
-            self._exact[exact_key(contract, key, slots)] = plan
-        else:
-            self._general[key] = (plan, *self._general.get(key, ())[: MOST_ALIKE - 1])
+        plans[key] = (plan, *plans.get(key, ())[: MOST_ALIKE - 1])
 
     def clear(self) -> None:
         """Forget all plans."""

@@ -110,7 +110,7 @@ def code(term: Term) -> tuple[Step, ...]:
 
 def unary(op: int, term: Term) -> Term:
     """An operation on one term; known where the term is."""
-    return (*term, (op, 0)) if isinstance(term, tuple) else _folded((*code(term), (op, 0)))
+    return (*term, (op, 0)) if isinstance(term, tuple) else _folded(_UNARY[op], term)
 
 
 def binary(op: int, left: Term, right: Term) -> Term:
@@ -121,14 +121,17 @@ def binary(op: int, left: Term, right: Term) -> Term:
         if op in (ADD, SUB) and right == 0:
             return left
         return (*code(left), *code(right), (op, 0))
-    return _folded((*code(left), *code(right), (op, 0)))
+    return _folded(_BINARY[op], left, right)
 
 
-def _folded(steps: tuple[Step, ...]) -> int:
-    found = run((*steps, (OUT, 0)), (), 1)
-    if found is None:
-        raise LoweringError("a number is beyond 64 bits, or divided by zero")
-    return int(found[0])
+def _folded(apply: Callable[..., int], *numbers: int) -> int:
+    try:
+        value = int(apply(*numbers))
+    except (ZeroDivisionError, OverflowError) as error:
+        raise LoweringError("a number has no value") from error
+    if not -BOUND < value < BOUND:
+        raise LoweringError("a number is beyond 64 bits")
+    return value
 
 
 def product(terms: Iterable[Term]) -> Term:

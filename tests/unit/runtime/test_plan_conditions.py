@@ -174,3 +174,14 @@ def test_columns_that_lie_between_each_other_keep_their_distance() -> None:
     with pytest.raises(AliasError):
         module.add(5, *columns(0x10000, 4))
     assert len(driver.launches) == 4
+
+
+def test_exact_plans_of_one_layout_differ_in_what_addresses_decide() -> None:
+    params = tuple(dataclasses.replace(p, stride=(None,)) if p.kind is TENSOR else p for p in ADD.params)
+    module, driver = loaded(dataclasses.replace(ADD, params=params))
+    for turn in range(6):
+        z, x, y = torch_tensors((64,), (64,), (64,), steps=((2,), None, None))
+        x.ptr += 4 * (turn % 2)
+        module.add(5, z, x, y)
+    assert [launch.symbol for launch in driver.launches] == ["add_fast", "add_any"] * 3
+    assert len(module.add.plans) == 2
